@@ -30,8 +30,8 @@ def system_of(values, free, sigma=50.0, forcing=1e-3, xp=np):
     rng = np.random.default_rng(1)
     n, k = len(values), len(free)
     curvature = np.where(rng.random((n, k)) < free, sigma * (1 + np.arange(k)), 0)
-    gradient, of_bias = values.T @ rng.normal(size=(n, k)), rng.normal(size=k)
-    given = (curvature, gradient, of_bias, np.full(k, 0.5), np.full(k, forcing))
+    gradient, gradient_bias = values.T @ rng.normal(size=(n, k)), rng.normal(size=k)
+    given = (curvature, gradient, gradient_bias, np.full(k, 0.5), np.full(k, forcing))
     return NewtonSystem(*(xp.asarray(a) for a in given))
 
 
@@ -57,8 +57,8 @@ def test_steps_are_as_right_in_fewer_products(free):
         whole = values @ step + products.constant * step_bias
         bent = system.curvature * whole
         rest = values.T @ bent + step + system.gradient
-        rest_bias = products.constant * bent.sum(axis=0) + system.hold * step_bias + system.of_bias
-        asked = system.forcing**2 * square(system.gradient, system.of_bias)
+        rest_bias = products.constant * bent.sum(axis=0) + system.hold * step_bias + system.gradient_bias
+        asked = system.forcing**2 * square(system.gradient, system.gradient_bias)
         assert (square(rest, rest_bias) <= 1.01 * asked).all()
         made.append(count)
     assert made[1] * 3 <= made[0]

@@ -5,7 +5,9 @@ import itertools
 import multiprocessing
 import threading
 import time
+import weakref
 
+import numpy as np
 import pytest
 
 from textsvm.runtime import parallel
@@ -163,3 +165,23 @@ def test_progress_of_a_stage():
     parallel.of_stage(lambda *at: seen.append(at), "gram")(1, 2)
     assert seen == [("gram", 1, 2)]
     assert parallel.of_stage(None, "gram") is None
+
+
+def test_arrays_of_the_work_are_free_when_it_is_done(monkeypatch):
+    """Also if a thread of the pool has not come to its end, as on a busy machine."""
+    work, leave = parallel._PieceQueue._work, threading.Event()
+
+    def slow_to_leave(queue):
+        work(queue)
+        leave.wait(10)
+
+    monkeypatch.setattr(parallel._PieceQueue, "_work", slow_to_leave)
+    array = np.zeros(10)
+    alive = weakref.ref(array)
+    try:
+        with parallel.limit(3):
+            parallel.run(lambda piece, array=array: array[piece], range(3))
+        del array
+        assert alive() is None
+    finally:
+        leave.set()

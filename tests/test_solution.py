@@ -93,3 +93,23 @@ def test_a_response_that_is_no_number_is_no_convergence(place):
     expected = assessed(dual, np.array([0.5, -0.5, 0.0]), responses)
     np.testing.assert_array_equal([found.bias, found.objective, found.duality_gap], expected[:3])
     assert found.violation == expected[3]
+
+
+def start_near_the_bound(share):
+    """A problem whose optimum is `share` of the bounds, its warm start from half of them, the responses."""
+    dual = Dual(np.array([1.0, -1.0]), np.full(2, -share), np.ones(2), np.arange(2))
+    coef = dual.sign / 2
+    half = assess(dual, coef, coef + dual.sign * dual.linear, 1, "", Stopping(1e-3))
+    return (dual, *warm_start(dual, dual, half))
+
+
+@pytest.mark.parametrize("share", [0.999, 0.9995, 1 - 1e-6, 1 - 1e-9])
+def test_a_warm_start_near_a_bound_is_not_moved_to_it(share):
+    dual, coef, responses = start_near_the_bound(share)
+    np.testing.assert_allclose(coef, share * dual.sign, rtol=1e-14)
+    np.testing.assert_allclose(responses, coef + dual.sign * dual.linear, atol=1e-14)
+
+
+def test_a_warm_start_within_rounding_of_a_bound_is_moved_to_it():
+    dual, coef, _ = start_near_the_bound(1 - 1e-14)
+    np.testing.assert_array_equal(coef, dual.sign)

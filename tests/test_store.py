@@ -1,6 +1,5 @@
 """Grams on disk: the same rows, computed once, whatever happens to the process, the files or the disk."""
 
-import errno
 import fcntl
 import json
 import os
@@ -471,15 +470,35 @@ def test_making_and_reading_keep_within_their_memory(tmp_path):
             made.rows = lambda indices: np.ones((len(indices), m), np.float32)
             return made
 
-    checksums(np.ones((1, 2), np.uint32), np.arange(1), np.uint64(1))  # compiled
+    def make_and_read(n, memory, folder):
+        gram = build_gram(wanted(Ones(), range(n)), memory, store=tmp_path / folder)
+        for start in range(0, n, 40):
+            gram.window().refill(np.arange(start, start + 40))
+        return gram
+
+    make_and_read(120, 40_000, "small")  # imports modules and compiles functions
     tracemalloc.start()
-    gram = build_gram(wanted(Ones(), range(n)), memory, store=tmp_path)
-    for start in range(0, n, 40):
-        gram.window().refill(np.arange(start, start + 40))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    try:
+        gram = make_and_read(n, memory, "large")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
     assert "on demand" in gram.description
     assert memory / 2 < peak <= 1.1 * memory
+
+
+def test_checksums_depend_on_values_places_and_rows():
+    words = np.random.default_rng(0).integers(0, 1 << 32, (1, 6), np.uint32)
+    words[0, 4] += words[0, 1] == words[0, 4]
+    exchanged = words[:, [0, 4, 2, 3, 1, 5]]
+    changed = words + np.eye(1, 6, 3, dtype=np.uint32)
+    sums = {
+        int(checksums(values, np.array([row]), np.uint64(salt))[0])
+        for values, row, salt in [
+            (words, 0, 7), (exchanged, 0, 7), (changed, 0, 7), (words, 1, 7), (words, 0, 9),
+        ]
+    }  # fmt: skip
+    assert len(sums) == 5
 
 
 def test_a_newer_format(tmp_path):
@@ -829,29 +848,6 @@ def test_names_outlast_a_loss_of_power(tmp_path, small, monkeypatch):
     stored_rows(tmp_path, wanted())
     order = [(calls[at - 1], calls[at + 1]) for at, call in enumerate(calls) if call == "name"]
     assert order == [("file", "folder")] * 17  # 15 panels and two manifests
-
-
-def test_a_lock_on_windows(tmp_path, monkeypatch):
-    """There is no fcntl there; bytes far behind the end are locked, and who cannot lock them is told."""
-    held, calls = [], []
-
-    class Windows:
-        LK_NBLCK = 2
-
-        @staticmethod
-        def locking(handle, mode, count):
-            calls.append((mode, os.lseek(handle, 0, os.SEEK_CUR), count))
-            if held:
-                raise PermissionError(errno.EACCES, "Permission denied")
-            held.append(handle)
-
-    monkeypatch.setattr("textsvm.runtime.files.fcntl", None)
-    monkeypatch.setitem(sys.modules, "msvcrt", Windows)
-    with Store(tmp_path).lock():
-        assert (tmp_path / ".lock").read_text() == str(os.getpid())
-        with pytest.raises(InputError, match="is being written by another process"), Store(tmp_path).lock():
-            pass
-    assert calls == [(2, 1 << 30, 1)] * 2
 
 
 @pytest.fixture

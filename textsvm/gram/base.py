@@ -17,8 +17,8 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Ints
 from textsvm.errors import InputError
 from textsvm.gram.plan import Plan
 from textsvm.kernels.contract import AHEAD, MatrixRows
@@ -40,11 +40,11 @@ class Window:
     for other rows.
     """
 
-    values: Any  #: float32, shape (capacity, n), on the device of the Gram
-    slots: Any  #: int32, shape (n,), on the same device: Slot of each row in `values`, or -1
+    values: Array  #: float32, shape (capacity, n), on the device of the Gram
+    slots: Array  #: int32, shape (n,), on the same device: Slot of each row in `values`, or -1
     #: shape (capacity,), on the host: Time at which the solver last read each slot, from a counter.
-    used: NDArray[np.int64]
-    load: Callable[[NDArray[np.int64]], None] | None = None  #: Makes rows resident; None if all rows are
+    used: Ints
+    load: Callable[[Ints], None] | None = None  #: Makes rows resident; None if all rows are
 
     @property
     def capacity(self) -> int:
@@ -56,7 +56,7 @@ class Window:
         """Whether every row is resident and stays so."""
         return self.load is None
 
-    def refill(self, indices: NDArray[np.int64]) -> None:
+    def refill(self, indices: Ints) -> None:
         """Make these rows (at most the capacity) resident, in place of the least recently used."""
         if self.load is not None:
             self.load(indices)
@@ -73,16 +73,16 @@ class Gram(ABC):
     #: Features whose products are the rows, for solvers and decision values that need no rows.
     features: FeatureRows | None = None
     feature_solver: bool = False  #: Whether the planner prefers a solver that uses `features`
-    matrix: Any = None  #: shape (n, n): The whole matrix, if it is a single array
+    matrix: Array = None  #: shape (n, n): The whole matrix, if it is a single array
     shards: Sequence[Any] = ()  #: Columns of the matrix on several cards (`Shard`)
     ahead: int = 64  #: Best number of rows to compute at a time
 
     @abstractmethod
-    def diag(self) -> Any:
+    def diag(self) -> Array:
         """K[i, i] for all i, shape (n,), float32."""
 
     @abstractmethod
-    def rows(self, indices: NDArray[np.int64]) -> Any:
+    def rows(self, indices: Ints) -> Array:
         """A copy of the rows at `indices`, shape (len(indices), n), float32."""
 
     @abstractmethod
@@ -106,7 +106,7 @@ class DenseGram(Gram):
 
     concurrent = True
 
-    def __init__(self, matrix: Any, description: str = "") -> None:
+    def __init__(self, matrix: Array, description: str = "") -> None:
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
             raise InputError(f"a kernel matrix must be square, got the shape {matrix.shape}")
         self.device, self.description = devices.device_of(matrix), description
@@ -114,10 +114,10 @@ class DenseGram(Gram):
         self._xp = devices.array_module(self.device)
         self.matrix = self._xp.ascontiguousarray(matrix, dtype=np.float32)
 
-    def diag(self) -> Any:
+    def diag(self) -> Array:
         return self.matrix.diagonal().copy()
 
-    def rows(self, indices: NDArray[np.int64]) -> Any:
+    def rows(self, indices: Ints) -> Array:
         return self.matrix[indices]
 
     def window(self) -> Window:
@@ -160,7 +160,7 @@ class CachedGram(Gram):
         self._kernel_rows = kernel_rows
         self.capacity = max_rows(n, memory)
         self.staging = _staged(n, self.capacity)
-        self._diag: Any = kernel_rows.diag()
+        self._diag: Array = kernel_rows.diag()
         self._xp = devices.array_module(self.device)
         slots = self._xp.full(n, -1, np.int32)
         self._slots = devices.to_host(slots)
@@ -171,13 +171,13 @@ class CachedGram(Gram):
         #: Rows computed so far.
         self.computed = 0
 
-    def diag(self) -> Any:
+    def diag(self) -> Array:
         return self._diag.copy()
 
     def window(self) -> Window:
         return self._window
 
-    def rows(self, indices: NDArray[np.int64]) -> Any:
+    def rows(self, indices: Ints) -> Array:
         indices = np.asarray(indices, np.int64)
         values = self._xp.empty((len(indices), self.n), np.float32)
         for start in range(0, len(indices), self.capacity):
@@ -189,7 +189,7 @@ class CachedGram(Gram):
     def release(self) -> None:
         self._window.values = self._kernel_rows = None  # type: ignore[assignment]
 
-    def _load(self, indices: NDArray[np.int64]) -> None:
+    def _load(self, indices: Ints) -> None:
         wanted, used = np.unique(np.asarray(indices, np.int64)), self._window.used
         if len(wanted) > self.capacity:
             raise ValueError(f"{len(wanted)} rows do not fit in a cache of {self.capacity}")
@@ -204,11 +204,11 @@ class CachedGram(Gram):
             self._fill(missing[piece], victims[piece])
         used[victims] = now
 
-    def _victims(self, count: int) -> NDArray[np.int64]:
+    def _victims(self, count: int) -> Ints:
         """Least recently used slots; reports/tiers.md compares other rules."""
         return np.argpartition(self._window.used, count - 1)[:count]
 
-    def _fill(self, rows: NDArray[np.int64], slots: NDArray[np.int64]) -> None:
+    def _fill(self, rows: Ints, slots: Ints) -> None:
         values = self._kernel_rows.rows(rows)
         self.computed += len(rows)
         evicted = self._owner[slots]
@@ -240,10 +240,10 @@ class FeatureGram(Gram):
             return DenseGram(self._kernel_rows.gram())
         return CachedGram(self._kernel_rows, self._plan.memory)
 
-    def diag(self) -> Any:
+    def diag(self) -> Array:
         return self._kernel_rows.diag()
 
-    def rows(self, indices: NDArray[np.int64]) -> Any:
+    def rows(self, indices: Ints) -> Array:
         return self._kernel_rows.rows(indices)
 
     def window(self) -> Window:

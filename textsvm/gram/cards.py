@@ -29,8 +29,8 @@ from threading import Event, Lock
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Ints
 from textsvm.errors import InputError
 from textsvm.gram.base import DenseGram, Gram, Window
 from textsvm.gram.measure import allowed_bytes
@@ -41,6 +41,7 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.workers import current
+from textsvm.text.documents import Documents
 
 SOURCE = "place_tile.cu"
 #: Launched here: (source, defines).
@@ -62,7 +63,7 @@ class Shard:
     device: Device
     first: int
     last: int
-    values: Any  #: float32, shape (n, last - first), C order
+    values: Array  #: float32, shape (n, last - first), C order
 
 
 class ShardedGram(Gram):
@@ -73,10 +74,10 @@ class ShardedGram(Gram):
         self.n: int = shards[-1].last
         self._copies: list[DenseGram] = []
 
-    def diag(self) -> Any:
+    def diag(self) -> Array:
         return self._gathered(lambda shard: shard.values[shard.first : shard.last].diagonal().copy())
 
-    def rows(self, indices: NDArray[np.int64]) -> Any:
+    def rows(self, indices: Ints) -> Array:
         return self._gathered(lambda shard: shard.values[devices.cupy().asarray(indices)])
 
     def window(self) -> Window:
@@ -103,7 +104,7 @@ class ShardedGram(Gram):
         """Whether the whole matrix leaves the solver a quarter of the free memory."""
         return 4 * self.n**2 <= devices.free_memory(card) * 3 // 4
 
-    def _whole(self, card: Device) -> Any:
+    def _whole(self, card: Device) -> Array:
         """The whole matrix on a card, copied from all shards."""
         for shard in self.shards:
             devices.synchronize(shard.device)
@@ -117,7 +118,7 @@ class ShardedGram(Gram):
                 cuda.runtime.memcpy2DAsync(to, by, *source, width, self.n, cuda.runtime.memcpyDefault, stream)
             return whole
 
-    def _gathered(self, take: Callable[[Shard], Any]) -> Any:
+    def _gathered(self, take: Callable[[Shard], Array]) -> Array:
         """Columns that `take` copies from each shard, on the first card."""
         parts = []
         for shard in self.shards:
@@ -138,7 +139,7 @@ def enable_peers(cards: Sequence[Device]) -> None:
 
 def sharded_gram(
     kernel: Kernel,
-    examples: Any,
+    examples: Documents,
     device: Device,
     memory: int | str | None = None,
     progress: Progress | None = None,
@@ -230,7 +231,7 @@ def _description(shards: Sequence[Shard]) -> str:
 class Division:
     """A symmetric matrix in tiles."""
 
-    order: NDArray[np.int64]  #: shape (n,): Documents sorted by length
+    order: Ints  #: shape (n,): Documents sorted by length
     blocks: list[slice]  #: Of `order`
     pieces: list[tuple[int, int]]  #: Row block and column block of each tile, largest work first
     work: list[float]  #: Of each piece
@@ -241,18 +242,18 @@ class Division:
         return 4 * max(block.stop - block.start for block in self.blocks) ** 2
 
 
-def divide(lengths: NDArray[np.int64], cards: int, room: int) -> Division | None:
+def divide(lengths: Ints, cards: int, room: int) -> Division | None:
     """Few large tiles of at most `room` bytes with about equal work for all cards; None if no tile fits."""
     order = np.argsort(lengths, kind="stable")
-    for each in BLOCKS:
-        division = _tiles(lengths, order, each * cards)
+    for count in BLOCKS:
+        division = _tiles(lengths, order, count * cards)
         fits = division.largest <= room
         if fits and _most_work(division.work, cards) <= UNEVEN * sum(division.work) / cards:
             break
     return division if fits else None
 
 
-def _tiles(lengths: NDArray[np.int64], order: NDArray[np.int64], count: int) -> Division:
+def _tiles(lengths: Ints, order: Ints, count: int) -> Division:
     cut = blocks(lengths[order], count**2 / 2)
     share = [float((lengths[order[block]] + 1).sum()) for block in cut]
     pairs = [(a, b) for a in range(len(cut)) for b in range(a, len(cut))]
@@ -264,8 +265,8 @@ def _tiles(lengths: NDArray[np.int64], order: NDArray[np.int64], count: int) -> 
 def _most_work(work: Sequence[float], cards: int) -> float:
     """Work of the busiest card if each card takes the next piece when it is idle."""
     loads = np.zeros(cards)
-    for each in work:
-        loads[loads.argmin()] += each
+    for share in work:
+        loads[loads.argmin()] += share
     return float(loads.max())
 
 
@@ -287,7 +288,7 @@ def _on_each(
 
 
 def _make_in_place(
-    kernel: Kernel, documents: Any, shards: Sequence[Shard], progress: Progress | None
+    kernel: Kernel, documents: Documents, shards: Sequence[Shard], progress: Progress | None
 ) -> None:
     """Every card computes its part of the values and writes them into all shards (`Cost.in_shards`)."""
     done, stopped, last = np.zeros(len(shards)), Event(), {}
@@ -319,7 +320,9 @@ def _make_in_place(
 class _TilesOnCards:
     """Compute a matrix in tiles with a thread per card, and copy them into shards."""
 
-    def __init__(self, kernel: Kernel, documents: Any, division: Division, shards: Sequence[Shard]) -> None:
+    def __init__(
+        self, kernel: Kernel, documents: Documents, division: Division, shards: Sequence[Shard]
+    ) -> None:
         self.kernel, self.documents, self.division, self.shards = kernel, documents, division, shards
         self.lock, self.left, self.done = Lock(), list(range(len(division.pieces))), 0.0
         order, bounds = division.order, [shard.last for shard in shards]
@@ -412,8 +415,8 @@ class _Card:
     def _rows(self, block: int) -> Any:
         """Kernel rows of a block, prepared once."""
         if block not in self.rows:
-            some = self.making.division.order[self.making.division.blocks[block]]
-            self.rows[block] = self.making.kernel.rows(self.making.documents.take(some), self.device)
+            index = self.making.division.order[self.making.division.blocks[block]]
+            self.rows[block] = self.making.kernel.rows(self.making.documents.take(index), self.device)
         return self.rows[block]
 
 
@@ -430,7 +433,7 @@ def _between(rows: Any, columns: Any) -> Any:
     return columns.cross(rows.documents) if between is None else between(rows)
 
 
-def _place(tile: Any, rows: Any, columns: Any, shards: Sequence[Shard], mirrored: bool) -> None:
+def _place(tile: Array, rows: Any, columns: Any, shards: Sequence[Shard], mirrored: bool) -> None:
     """Copy a tile of the current card into all shards, and its transpose if `mirrored`."""
     values, first = np.zeros(MAX_SHARDS, np.uint64), np.zeros(MAX_SHARDS + 1, np.int64)
     values[: len(shards)] = [shard.values.data.ptr for shard in shards]

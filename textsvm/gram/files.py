@@ -15,11 +15,11 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Array, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.readers.vectors import UNREADABLE
 from textsvm.runtime.files import replacing
@@ -34,7 +34,7 @@ _ROWS = 256
 
 def read_gram(
     path: str | os.PathLike[str], n: int | None = None
-) -> tuple[NDArray[np.float32], NDArray[np.float64] | None]:
+) -> tuple[NDArray[np.float32], Floats | None]:
     """Read a kernel matrix in NumPy's .npy or LIBSVM's format; the content of the file says which.
 
     Parameters
@@ -80,7 +80,7 @@ def read_gram(
     return (check_gram(matrix, name) if n is None else check_block(matrix, n, name)), labels
 
 
-def write_gram(path: str | os.PathLike[str], matrix: Any, labels: Sequence[float] | None = None) -> None:
+def write_gram(path: str | os.PathLike[str], matrix: Array, labels: Sequence[float] | None = None) -> None:
     """Write a kernel matrix atomically, in the format of the file's extension.
 
     Parameters
@@ -125,7 +125,7 @@ def write_gram(path: str | os.PathLike[str], matrix: Any, labels: Sequence[float
         )
 
 
-def _read_npy(path: Path) -> NDArray[Any]:
+def _read_npy(path: Path) -> AnyArray:
     """The matrix as float32; its header is checked before values are read."""
     try:
         stored = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -140,7 +140,7 @@ def _read_npy(path: Path) -> NDArray[Any]:
         return np.array(stored, np.float32, order="C")
 
 
-def _read_libsvm(path: Path, n: int | None) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+def _read_libsvm(path: Path, n: int | None) -> tuple[NDArray[np.float32], Floats]:
     labels, serials, lines = list[float](), list[float](), list[int]()
     rows: list[NDArray[np.float32]] = []
     with open(path, "rb") as stream:
@@ -194,7 +194,7 @@ def _parse(text: bytes, where: str, training: bool) -> tuple[float, float, NDArr
     return label, 0.0 if serial is None else serial, kernel_values
 
 
-def _numbers(text: bytes) -> NDArray[np.float64] | None:
+def _numbers(text: bytes) -> Floats | None:
     """The numbers in a text, or None if it has other content."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", DeprecationWarning)  # NumPy warns about text behind the numbers
@@ -211,7 +211,7 @@ def _number(text: bytes) -> float | None:
         return None
 
 
-def _columns(path: Path, lines: list[int], serials: list[float], n: int) -> NDArray[np.int64]:
+def _columns(path: Path, lines: list[int], serials: list[float], n: int) -> Ints:
     """The column of the document of each line, given its number."""
     line_of: dict[float, int] = {}
     for line, serial in zip(lines, serials, strict=True):
@@ -227,7 +227,7 @@ def _columns(path: Path, lines: list[int], serials: list[float], n: int) -> NDAr
     return np.array(serials, np.int64) - 1
 
 
-def _label_numbers(labels: Sequence[float] | None, m: int) -> NDArray[np.float64]:
+def _label_numbers(labels: Sequence[float] | None, m: int) -> Floats:
     try:
         numbers = np.zeros(m) if labels is None else np.asarray(labels).astype(np.float64)
     except (TypeError, ValueError) as error:
@@ -239,7 +239,7 @@ def _label_numbers(labels: Sequence[float] | None, m: int) -> NDArray[np.float64
     return numbers
 
 
-def _libsvm_lines(matrix: NDArray[np.float32], labels: NDArray[np.float64]) -> Iterator[str]:
+def _libsvm_lines(matrix: NDArray[np.float32], labels: Floats) -> Iterator[str]:
     pattern = " ".join(f"{j}:%.9g" for j in range(1, matrix.shape[1] + 1))
     for first in range(0, len(matrix), _ROWS):
         for i, row in enumerate(matrix[first : first + _ROWS].tolist(), first):

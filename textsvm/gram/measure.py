@@ -34,14 +34,24 @@ from textsvm.version import __version__
 
 #: Seconds for which a measurement is cached.
 MONTH = 30 * 86_400.0
-#: Test of a disk: bytes written at a time, maximum bytes and seconds of writing; bytes read at a time.
-_WRITTEN, _MAX_BYTES, _MAX_SECONDS, _PIECE = 16 << 20, 128 << 20, 0.2, 2 << 20
+#: Test of a disk: bytes per write.
+_WRITTEN = 16 << 20
+#: Test of a disk: maximum bytes of the file.
+_MAX_BYTES = 128 << 20
+#: Test of a disk: maximum seconds of writing.
+_MAX_SECONDS = 0.2
+#: Test of a disk: bytes per read.
+_PIECE = 2 << 20
 #: Bytes per second (read, written) of a disk that cannot be measured: a modest SSD's.
 UNKNOWN = (5e8, 5e8)
 #: Threads that read a disk, as in `textsvm.gram.panels`.
 READERS = 16
-#: Test of a kernel: number of rows and seconds; test of the bus: rows of the matrix that is copied to a card.
-_PROBE, _PROBE_SECONDS, _BUS_ROWS = 64, 0.25, 4096
+#: Test of a kernel: maximum number of rows.
+_PROBE = 64
+#: Test of a kernel: maximum seconds on a card.
+_PROBE_SECONDS = 0.25
+#: Test of a card's bus: rows of the matrix that is copied.
+_BUS_ROWS = 4096
 
 
 def allowed_bytes(memory: int | str | None, device: Device) -> int:
@@ -52,17 +62,17 @@ def allowed_bytes(memory: int | str | None, device: Device) -> int:
 
 def measured_rate(rows: MatrixRows) -> float:
     """Kernel values per second of a working set; a card computes fewer rows if they take long."""
-    some = np.linspace(0, rows.n - 1, min(rows.n, _PROBE)).astype(np.int64)
+    probe = np.linspace(0, rows.n - 1, min(rows.n, _PROBE)).astype(np.int64)
     counts = (1, 8, _PROBE) if rows.device.kind == "cuda" else (1, getattr(rows, "ahead", AHEAD))
     for count in counts:  # the first call may compile something
         devices.synchronize(rows.device)
         clock = time.perf_counter()
-        rows.rows(some[:count])
+        rows.rows(probe[:count])
         devices.synchronize(rows.device)
         seconds = time.perf_counter() - clock
         if count > 1 and 8 * seconds > _PROBE_SECONDS:
             break
-    return len(some[:count]) * rows.n / max(seconds, 1e-9)
+    return len(probe[:count]) * rows.n / max(seconds, 1e-9)
 
 
 def bus_rate(device: Device) -> float:
@@ -75,10 +85,10 @@ def _measured_bus(device: Device) -> float:
     panels = HostPanels(_BUS_ROWS, _BUS_ROWS)
     panels.matrix.fill(0)
     rows = StoredRows(InMemory(panels), GramRequest(None, range(_BUS_ROWS), {}, device))  # type: ignore[arg-type]
-    some = np.random.default_rng(0).permutation(_BUS_ROWS)
+    order = np.random.default_rng(0).permutation(_BUS_ROWS)
     for _ in range(2):
         clock = time.perf_counter()
-        rows.rows(some)
+        rows.rows(order)
         devices.synchronize(device)
         seconds = time.perf_counter() - clock
     return panels.matrix.nbytes / max(seconds, 1e-9)
@@ -87,8 +97,9 @@ def _measured_bus(device: Device) -> float:
 def disk_rates(folder: Path) -> tuple[float, float]:
     """Bytes per second read from and written to the disk of a folder, which need not exist yet."""
     path = folder.absolute()
-    parent = next(each for each in (path, *path.parents) if each.is_dir())
-    mount = next(each for each in (parent.resolve(), *parent.resolve().parents) if os.path.ismount(each))
+    parent = next(ancestor for ancestor in (path, *path.parents) if ancestor.is_dir())
+    resolved = parent.resolve()
+    mount = next(ancestor for ancestor in (resolved, *resolved.parents) if os.path.ismount(ancestor))
     try:
         read, write = cached_rates(f"disk {mount}", lambda: measured_disk(parent))
     except (OSError, ValueError):  # not writable, full, or cached by another version with other values
@@ -133,14 +144,14 @@ def cache_file() -> Path:
 def cached_rates(name: str, measure: Callable[[], tuple[float, ...]]) -> tuple[float, ...]:
     """The measurement of this name in the cache, or a new measurement."""
     name = f"{platform.node()} {name}"
-    known = _read_cache()
-    if name in known:
-        return known[name][1]
+    cached = _read_cache()
+    if name in cached:
+        return cached[name][1]
     rates = measure()
     with suppress(InputError, OSError, RuntimeError):  # RuntimeError: there is no home
         cache_file().parent.mkdir(parents=True, exist_ok=True)
-        known[name] = time.time(), rates
-        entries = {each: [at, *values] for each, (at, values) in known.items()}
+        cached[name] = time.time(), rates
+        entries = {key: [at, *values] for key, (at, values) in cached.items()}
         with replacing(cache_file()) as temporary:
             text = json.dumps({"textsvm": __version__, "rates": entries}, indent=1)
             temporary.write_text(text, encoding="utf-8", newline="\n")
@@ -158,8 +169,8 @@ def _read_cache() -> dict[str, tuple[float, tuple[float, ...]]]:
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError):
         return {}
-    known = {}
+    valid = {}
     for name, (at, *rates) in entries.items():
         if rates and 0 <= time.time() - at < MONTH and all(isfinite(rate) and rate > 0 for rate in rates):
-            known[name] = at, tuple(rates)
-    return known
+            valid[name] = at, tuple(rates)
+    return valid

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from textsvm.arrays import Array, Floats, Ints
 from textsvm.gram.base import Gram
@@ -18,6 +16,7 @@ from textsvm.kernels.base import Kernel
 from textsvm.kernels.near import scale_of
 from textsvm.runtime.device import Device, array_module, device_of, to_host
 from textsvm.runtime.parallel import Progress
+from textsvm.text.documents import Documents
 
 #: Kernel values in memory at a time.
 BLOCK = 4 << 20
@@ -27,10 +26,10 @@ BLOCK = 4 << 20
 class NeighbourTable:
     """The k nearest others of n examples, nearest first, and their similarity: arrays of shape (n, k)."""
 
-    index: NDArray[np.int64]
-    value: NDArray[np.float64]
+    index: Ints
+    value: Floats
 
-    def votes(self, codes: NDArray[np.int64], n_classes: int, most: int, power: float) -> NDArray[np.float64]:
+    def votes(self, codes: Ints, n_classes: int, most: int, power: float) -> Floats:
         """Class shares among the nearest `most`, weighted by value ** power, shape (n, n_classes)."""
         weight, near = np.maximum(self.value[:, :most], 0.0) ** power, codes[self.index[:, :most]]
         votes = np.stack([(weight * (near == k)).sum(axis=1) for k in range(n_classes)], axis=1)
@@ -52,7 +51,7 @@ def nearest(gram: Gram, k: int, progress: Progress | None = None) -> NeighbourTa
 
 def similar_pairs(
     gram: Gram, least: float, progress: Progress | None = None
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]]:
+) -> Iterator[tuple[Ints, Ints, Floats]]:
     """Pairs i < j of at least this similarity, and their similarity, in blocks of rows, on the host."""
     for block, values in _normalised(gram, progress):
         at, column = (values >= least).nonzero()
@@ -62,11 +61,12 @@ def similar_pairs(
 
 
 def most_similar(
-    kernel: Kernel, documents: Any, others: Any, device: Device, progress: Progress | None = None
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    kernel: Kernel, documents: Documents, others: Documents, device: Device, progress: Progress | None = None
+) -> tuple[Ints, Floats]:
     """The most similar document of each of the others, and the similarity, for a fitted kernel."""
     rows = kernel.rows(documents, device)
-    scale, scale_of_others = (scale_of(each.diag(), device) for each in (rows, kernel.rows(others, device)))
+    scale = scale_of(rows.diag(), device)
+    scale_of_others = scale_of(kernel.rows(others, device).diag(), device)
     index, best = np.zeros(len(others), np.int64), np.zeros(len(others))
     for block in _blocks(len(others), rows.n, progress):
         values = rows.cross(others.take(np.arange(block.start, block.stop)))
@@ -100,7 +100,7 @@ def largest(values: Array, k: int) -> tuple[Ints, Floats]:
     return np.take_along_axis(index, order, 1), np.take_along_axis(top, order, 1)
 
 
-def _normalised(gram: Gram, progress: Progress | None) -> Iterator[tuple[slice, Any]]:
+def _normalised(gram: Gram, progress: Progress | None) -> Iterator[tuple[slice, Array]]:
     """Blocks of normalised rows, where the Gram lives."""
     scale = scale_of(gram.diag(), gram.device)
     for block in _blocks(gram.n, gram.n, progress):

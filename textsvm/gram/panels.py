@@ -33,8 +33,10 @@ from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import Progress
 
 _TRAILER = np.dtype([("checksum", "<u8"), ("diagonal", "<f4")])
-#: Bytes that a thread reads at a time; number of threads, if not limited: they mostly wait for the disk.
-_PIECE, _READERS = 2 << 20, 16
+#: Bytes that a thread reads at a time.
+_PIECE = 2 << 20
+#: Number of reading threads unless threads are limited: they mostly wait for the disk.
+_READERS = 16
 
 
 class Damaged(Exception):
@@ -46,7 +48,7 @@ class Damaged(Exception):
 
 
 @njit(nogil=True, cache=True)
-def checksums(words, rows, salt):  # type: ignore[no-untyped-def]
+def checksums(words, rows, salt):
     """Checksum of each row of words, uint32 (m, n), with row numbers `rows` and a salt, uint64."""
     sums = np.empty(len(words), np.uint64)
     for i in range(len(words)):
@@ -153,8 +155,8 @@ class Panels:
         work = [float(task[-1][1] - task[0][0]) for task in tasks]
 
         def load(task: Sequence[tuple[int, int]]) -> None:
-            for number, some in groupby(task, lambda piece: int(indices[piece[0]]) // self.size):
-                self._load(number, list(some), indices, out)
+            for number, parts in groupby(task, lambda piece: int(indices[piece[0]]) // self.size):
+                self._load(number, list(parts), indices, out)
 
         if out.nbytes <= _PIECE:  # scheduling would take longer
             load(pieces)
@@ -168,9 +170,11 @@ class Panels:
 
     def announce(self, indices: NDArray[np.int64]) -> None:
         """Announce coming reads; a missing file is reported by `read`."""
-        for number, some in groupby(self._pieces(indices), lambda piece: int(indices[piece[0]]) // self.size):
+        for number, parts in groupby(
+            self._pieces(indices), lambda piece: int(indices[piece[0]]) // self.size
+        ):
             with suppress(OSError), open(self.path(number), "rb", buffering=0) as stream:
-                for first, last in some:
+                for first, last in parts:
                     begin = (int(indices[first]) - number * self.size) * 4 * self.n
                     _will_need(stream.fileno(), begin, (last - first) * 4 * self.n)
 
@@ -206,10 +210,10 @@ class Panels:
                         raise Damaged(number)
         except OSError as error:
             raise Damaged(number) from error
-        some = slice(pieces[0][0], pieces[-1][1])
-        rows = indices[some]
+        span = slice(pieces[0][0], pieces[-1][1])
+        rows = indices[span]
         if not self._checked[rows].all():
-            if (checksums(out[some].view(np.uint32), rows, self._salt) != self._checksum[rows]).any():
+            if (checksums(out[span].view(np.uint32), rows, self._salt) != self._checksum[rows]).any():
                 raise Damaged(number)
             self._checked[rows] = True
 

@@ -88,8 +88,8 @@ class FeatureCase:
         threads, costs = CORES if device == "cpu" else 1, COSTS[device]
         count = self.occurrences * costs.count
         matrix = count + n**2 * costs.pair + n * self.occurrences * self.density * costs.product
-        each = self.occurrences * costs.machine + n * costs.row + costs.start
-        solve = self.occurrences * costs.solve + self.machines * each
+        per_row = self.occurrences * costs.machine + n * costs.row + costs.start
+        solve = self.occurrences * costs.solve + self.machines * per_row
         if device == "cpu":
             solve *= self.slowdown
         return matrix / threads, count / threads + solve / max(1, min(threads, self.machines))
@@ -184,8 +184,8 @@ def plan_gram(case: Case, rates: Rates | None = None) -> Plan:
     Raises InputError if the user requests a tier that does not fit into memory.
     """
     tiers = candidates(case)
-    predicted = {each: case.seconds(each, rates or Rates()) for each in tiers if len(tiers) > 1}
-    tier = min(tiers, key=lambda each: predicted.get(each, 0.0))
+    predicted = {name: case.seconds(name, rates or Rates()) for name in tiers if len(tiers) > 1}
+    tier = min(tiers, key=lambda name: predicted.get(name, 0.0))
     need, allowed = show_bytes(case.bytes), show_bytes(case.memory)
     reason = {
         "device": f"whole kernel matrix in memory ({need} of {allowed})",
@@ -195,7 +195,7 @@ def plan_gram(case: Case, rates: Rates | None = None) -> Plan:
         reason += ", as requested"
     elif len(tiers) > 1:
         order = [tier, *(other for other in tiers if other != tier)]
-        reason += ": predicted " + ", ".join(f"{predicted[each]:.2g} s {_SOURCES[each]}" for each in order)
+        reason += ": predicted " + ", ".join(f"{predicted[name]:.2g} s {_SOURCES[name]}" for name in order)
     if tier == "recompute" and case.suggest_store:
         reason += "; a store (--store DIR) would keep them on disk"
     way = "features" if case.dense_features and not (case.fits and case.n <= MAX_ROWS) else "gram"

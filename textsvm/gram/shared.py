@@ -19,11 +19,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Ints
 from textsvm.gram.base import DenseGram, Gram
 from textsvm.gram.build import gram_of_rows
 from textsvm.gram.cards import sharded_gram, spread
@@ -82,12 +81,12 @@ class _MatricesInMemory:
             f", summed from {len(kernel.structure.terms)} parts" if kernel.structure.depth else ""
         )
 
-    def matrix(self, kernel: Kernel, documents: Documents, progress: Progress | None) -> Any:
+    def matrix(self, kernel: Kernel, documents: Documents, progress: Progress | None) -> Array:
         """The whole matrix of a fitted kernel."""
         return whole_gram(kernel.rows(documents, self.device), "", progress).matrix
 
 
-def _added(total: Any, values: Any, weight: float, reuse: bool) -> Any:
+def _added(total: Array, values: Array, weight: float, reuse: bool) -> Array:
     """total + weight * values, in place; `values` become the total if that is None and `reuse` allows it."""
     if total is not None:
         add(total, values, weight)
@@ -140,7 +139,7 @@ class _GridGrams(_MatricesInMemory):
         # A matrix that is spread over cards is partly on the first card twice.
         self.room = self.allowed // (self.size * (1 + bool(device.cards)))
         #: Incomplete sums, and the number of terms that they lack.
-        self.totals: dict[int, Any] = {}
+        self.totals: dict[int, Array] = {}
         self.missing: dict[int, int] = {}
 
     def in_turn(self, progress: Progress | None) -> Iterator[Numbered]:
@@ -173,14 +172,14 @@ class _GridGrams(_MatricesInMemory):
     def _passes_of(self, batch: Sequence[int]) -> Iterator[_Pass]:
         whole = [number for number in batch if self._is_whole(number)]
         parts = [_Part(self.kernels[number], number, []) for number in whole]
-        known: dict[Hashable, _Part] = {part.kernel.structure.key: part for part in parts}
+        by_key: dict[Hashable, _Part] = {part.kernel.structure.key: part for part in parts}
         for number in batch[len(whole) :]:
             self.missing[number] = len(self.kernels[number].structure.terms)
             for weight, term in self.kernels[number].structure.terms:
-                if term.structure.key not in known:
-                    known[term.structure.key] = _Part(term, None, [])
-                    parts.append(known[term.structure.key])
-                known[term.structure.key].sums.append((number, weight))
+                if term.structure.key not in by_key:
+                    by_key[term.structure.key] = _Part(term, None, [])
+                    parts.append(by_key[term.structure.key])
+                by_key[term.structure.key].sums.append((number, weight))
         return _passes(parts, self.room - (len(batch) - len(whole)))
 
     def _cost(self, step: _Pass) -> float:
@@ -235,13 +234,13 @@ class TermGrams(_MatricesInMemory):
         self.room = self.allowed // self.size - at_work
         #: Number of kernels still to come that have a term.
         self.wanted = Counter(term.structure.key for kernel in kernels for _, term in kernel.structure.terms)
-        self._cache: dict[tuple[Hashable, bytes], tuple[Kernel, Any]] = {}
+        self._cache: dict[tuple[Hashable, bytes], tuple[Kernel, Array]] = {}
 
     def serves(self, kernel: Kernel) -> bool:
         """Whether there is room, and the kernel is a sum or the term of another kernel."""
         return self.room >= 0 and (kernel.structure.depth > 0 or self.wanted[kernel.structure.key] > 1)
 
-    def gram(self, kernel: Kernel, train: NDArray[np.int64] | None, progress: Progress | None) -> Gram:
+    def gram(self, kernel: Kernel, train: Ints | None, progress: Progress | None) -> Gram:
         """Fit a kernel to some of the documents, or to all, and compute its Gram of all."""
         learnt_from = self.documents if train is None else self.documents.take(train)
         total = None
@@ -263,12 +262,12 @@ class TermGrams(_MatricesInMemory):
 
     def _values(
         self, term: Kernel, learnt_from: Documents, name: bytes, progress: Progress | None
-    ) -> tuple[Any, bool]:
+    ) -> tuple[Array, bool]:
         """The matrix of a term, and whether it is cached."""
         at = term.structure.key, name if term.structure.learns else b""
         if at in self._cache:
-            known, values = self._cache[at]
-            for leaf, fitted in zip(term.structure.leaves, known.structure.leaves, strict=True):
+            fitted_term, values = self._cache[at]
+            for leaf, fitted in zip(term.structure.leaves, fitted_term.structure.leaves, strict=True):
                 leaf.__dict__.update(vars(fitted))
             return values, True
         term.fit(term.structure.read(learnt_from))

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from textsvm.arrays import Json
 from textsvm.errors import InputError
 from textsvm.gram.panels import Panels
 from textsvm.gram.plan import show_bytes
@@ -35,6 +36,7 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.files import replacing, sync_folder, try_lock
 from textsvm.runtime.parallel import n_threads
 from textsvm.runtime.plain_json import to_json
+from textsvm.text.documents import Documents
 from textsvm.version import __version__
 
 FORMAT = 1
@@ -43,9 +45,14 @@ _STORE, _GRAM, _LOCK = "store.json", "gram.json", ".lock"
 _FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 #: Required entries of store.json.
 _TEXTS: dict[str, type] = {"n": int, "form": dict, "views": dict}
-#: Maximum bytes and predicted seconds of a panel, which a killed run loses; its minimum number of rows,
-#: because later panels read columns of this height; and the minimum for large n.
-PANEL_BYTES, PANEL_SECONDS, MIN_ROWS, ROWS_OF_LARGE = 128 << 20, 5.0, 16, 256
+#: Maximum bytes of a panel.
+PANEL_BYTES = 128 << 20
+#: Maximum predicted seconds to compute a panel on a CPU: a killed run loses this work.
+PANEL_SECONDS = 5.0
+#: Minimum rows of a panel, since later panels read columns of this height.
+MIN_ROWS = 16
+#: Minimum rows of a panel where PANEL_BYTES would allow fewer.
+ROWS_OF_LARGE = 256
 #: Fields of `Documents` that do not affect stored values: class weights are part of a kernel's state.
 _NOT_READ = ("characters", "classes")
 
@@ -55,7 +62,7 @@ class GramRequest:
     """A Gram to compute or to find in a store."""
 
     kernel: Kernel  #: Fitted
-    examples: Any
+    examples: Documents
     form: Mapping[str, Any]  #: Parameters that prepared the examples from the user's data
     device: Device  #: Where rows are computed and used
 
@@ -64,12 +71,12 @@ class GramRequest:
         """Number of examples."""
         return len(self.examples)
 
-    def texts(self) -> dict[str, Any]:
+    def texts(self) -> Json:
         """Identity of the examples, common to all Grams of a store, as JSON values."""
         views = {repr(view): digest(self.examples.of(view)) for view in self.kernel.structure.views}
         return {"n": self.n, "form": to_json(dict(self.form)), "views": views}
 
-    def gram(self) -> dict[str, Any]:
+    def gram(self) -> Json:
         """Identity of the kernel, as JSON values."""
         state = self.kernel.state()
         return {
@@ -115,7 +122,7 @@ class Store:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         #: Content of store.json; None in a new folder, or if another version of textsvm wrote it.
-        self.texts: dict[str, Any] | None = None
+        self.texts: Json | None = None
         if (self.folder / _STORE).is_file():
             self._read_texts()
         elif self.folder.exists() and not self.folder.is_dir():
@@ -174,23 +181,23 @@ class Store:
                     raise InputError(f"cannot delete {manifest.parent}: {error.strerror}") from error
 
     def _require_same(self, texts: Mapping[str, Any]) -> None:
-        known = self.texts
-        if known is None:
+        stored = self.texts
+        if stored is None:
             return
         another = "name another folder, or delete this one"
         for name, value in texts["form"].items():
-            if (other := known["form"].get(name)) != value:
+            if (other := stored["form"].get(name)) != value:
                 raise InputError(
                     f"the store {self.folder} is of texts with {name}={other!r}, and these have "
                     f"{name}={value!r}; {another}"
                 )
-        if known["n"] != texts["n"]:
+        if stored["n"] != texts["n"]:
             raise InputError(
-                f"the store {self.folder} is of other texts: {known['n']:,} of them, and these are "
+                f"the store {self.folder} is of other texts: {stored['n']:,} of them, and these are "
                 f"{texts['n']:,}; {another}"
             )
         for view, value in texts["views"].items():
-            if known["views"].get(view, value) != value:
+            if stored["views"].get(view, value) != value:
                 raise InputError(
                     f"the store {self.folder} is of other texts, as many as these, or of these in another "
                     f"order; {another}"
@@ -211,8 +218,8 @@ class Store:
         """Lock it for writing some of its Grams, and write their manifests."""
         self._require_room(several, "nothing was written")
         with self.lock():
-            for each in several:
-                each.begin()
+            for gram in several:
+                gram.begin()
             try:
                 yield
             except InputError as error:
@@ -223,9 +230,9 @@ class Store:
     def _require_room(self, several: Sequence[StoredGram], rest: str, full: bool = False) -> None:
         """Raise InputError if the disk has no room for the missing panels, or is full."""
         panels = [stored.panels for stored in several]
-        needed = sum(each.bytes_of(number) for each in panels for number in each.missing())
+        needed = sum(part.bytes_of(number) for part in panels for number in part.missing())
         folder = self.folder.absolute()
-        free = shutil.disk_usage(next(each for each in (folder, *folder.parents) if each.exists())).free
+        free = shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists())).free
         if needed > free or full:
             raise InputError(
                 f"the kernel matrix of {panels[0].n:,} texts takes {show_bytes(needed)} more on disk and "
@@ -279,14 +286,18 @@ def _add(state: Any, value: Any) -> None:
         state.update(np.ascontiguousarray(value).data.cast("B") if value.size else b"")
     elif isinstance(value, np.ndarray | list | tuple):
         state.update(f"{len(value)};".encode())
-        for each in value:
-            _add(state, each)
+        for item in value:
+            _add(state, item)
     elif isinstance(value, Mapping):
-        _add(state, sorted((str(name), digest(each)) for name, each in value.items()))
+        _add(state, sorted((str(name), digest(item)) for name, item in value.items()))
     elif is_dataclass(value):
         _add(
             state,
-            {each.name: getattr(value, each.name) for each in fields(value) if each.name not in _NOT_READ},
+            {
+                field.name: getattr(value, field.name)
+                for field in fields(value)
+                if field.name not in _NOT_READ
+            },
         )
     elif hasattr(value, "indptr"):  # a matrix of SciPy
         _add(state, [value.shape, value.indptr, value.indices, value.data])
@@ -304,7 +315,7 @@ def _names(folder: Path) -> list[str]:
         raise InputError(f"cannot read the store {folder}: {error.strerror}") from error
 
 
-def _read_json(path: Path, types: Mapping[str, type]) -> dict[str, Any]:
+def _read_json(path: Path, types: Mapping[str, type]) -> Json:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         version = content["format"]

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Ints
 from textsvm.errors import InputError
 from textsvm.gram.base import DenseGram
 from textsvm.gram.panels import Damaged
@@ -32,11 +33,16 @@ from textsvm.kernels.contract import SharedColumns
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
 from textsvm.runtime.parallel import Progress
+from textsvm.text.documents import Documents
 
-#: Bytes that are copied to a card at a time; minimum bytes to report a reading rate.
-_STAGING, _REPORTED = 32 << 20, 128 << 20
-#: Bytes that a thread copies at a time, and rows that it transposes.
-_PIECE, _BLOCK = 2 << 20, 512
+#: Bytes that are copied to a card at a time.
+_STAGING = 32 << 20
+#: Minimum bytes of a matrix whose reading rate is reported.
+_REPORTED = 128 << 20
+#: Bytes that a thread copies at a time.
+_PIECE = 2 << 20
+#: Rows that a thread transposes at a time.
+_BLOCK = 512
 
 
 class StoredRows:
@@ -47,7 +53,7 @@ class StoredRows:
         self._stored, self._panels, self._request = stored, stored.panels, request
         self._xp = devices.array_module(self.device)
         #: Prepares the documents from a position on as columns, instead of the kernel (`complete_together`).
-        self.prepare: Callable[[int, Any], Any] | None = None
+        self.prepare: Callable[[int, Documents], Any] | None = None
         #: Number of panels computed here.
         self.made = 0
         self._mended: set[int] = set()
@@ -73,14 +79,14 @@ class StoredRows:
                 for _ in self.steps(self._panels.missing(), progress):
                     pass
 
-    def diag(self) -> Any:
+    def diag(self) -> Array:
         with devices.use(self.device):
             return self._xp.asarray(self._mending(self._panels.diagonal))
 
-    def rows(self, indices: NDArray[np.int64]) -> Any:
+    def rows(self, indices: Ints) -> Array:
         return self._values(np.asarray(indices, np.int64))
 
-    def gram(self, progress: Progress | None = None) -> Any:
+    def gram(self, progress: Progress | None = None) -> Array:
         return self._values(np.arange(self.n), progress)
 
     def dense(self, description: str, progress: Progress | None = None) -> DenseGram:
@@ -92,7 +98,7 @@ class StoredRows:
         speed = f", read at {rate:.2g} GB/s" if 4 * self.n**2 >= _REPORTED else ""
         return DenseGram(matrix, f"{self.description}{speed}; {description}")
 
-    def _values(self, indices: NDArray[np.int64], progress: Progress | None = None) -> Any:
+    def _values(self, indices: Ints, progress: Progress | None = None) -> Array:
         with devices.use(self.device):
             values = self._xp.empty((len(indices), self.n), np.float32)
             if self.device.kind == "cuda":
@@ -101,7 +107,7 @@ class StoredRows:
                 self.read(indices, values, progress)
         return values
 
-    def _to_card(self, indices: NDArray[np.int64], values: Any, progress: Progress | None) -> None:
+    def _to_card(self, indices: Ints, values: Array, progress: Progress | None) -> None:
         """Copy rows to a card while the next rows are read."""
         cuda, step = self._xp.cuda, max(1, _STAGING // (4 * self.n))
         stream = cuda.Stream(non_blocking=True)
@@ -109,14 +115,14 @@ class StoredRows:
         buffers = [self._pinned(min(step, len(indices))) for _ in range(2)]
         copied = [stream.record(), stream.record()]
         for number, first in enumerate(range(0, len(indices), step)):
-            some, at = indices[first : first + step], number % 2
+            block, at = indices[first : first + step], number % 2
             self._panels.announce(indices[first + step : first + 2 * step])
             copied[at].synchronize()
-            self.read(some, buffers[at][: len(some)])
-            values[first : first + step].set(buffers[at][: len(some)], stream)
+            self.read(block, buffers[at][: len(block)])
+            values[first : first + step].set(buffers[at][: len(block)], stream)
             copied[at] = stream.record()
             if progress is not None:
-                progress(first + len(some), len(indices))
+                progress(first + len(block), len(indices))
         stream.synchronize()
 
     def _pinned(self, rows: int) -> NDArray[np.float32]:
@@ -124,13 +130,11 @@ class StoredRows:
         memory = self._xp.cuda.alloc_pinned_memory(max(1, 4 * rows * self.n))
         return np.frombuffer(memory, np.float32, rows * self.n).reshape(rows, self.n)
 
-    def read(
-        self, indices: NDArray[np.int64], out: NDArray[np.float32], progress: Progress | None = None
-    ) -> None:
+    def read(self, indices: Ints, out: NDArray[np.float32], progress: Progress | None = None) -> None:
         """Read rows into an array in main memory, shape (len(indices), n)."""
         self._mending(lambda: self._panels.read(indices, out, progress))
 
-    def _mending(self, read: Any) -> Any:
+    def _mending(self, read: Callable[[], Array | None]) -> Array:
         """Call `read`, and compute damaged panels again."""
         while True:
             try:
@@ -195,14 +199,14 @@ class StoredRows:
         panels = -(-self._panels.count // BANDS)
         return number // panels * panels * self._panels.size
 
-    def _computed(self, number: int) -> tuple[int, Any]:
+    def _computed(self, number: int) -> tuple[int, Array]:
         """First document that a panel is computed with, and its values with all from there on."""
         (first, last), start = self._panels.bounds(number), self._start(number)
         rows = self._columns_from(start)
         with devices.use(self.device):
             return start, rows.rows(np.arange(first - start, last - start))
 
-    def _fill(self, number: int, start: int, computed: Any, values: NDArray[np.float32]) -> None:
+    def _fill(self, number: int, start: int, computed: Array, values: NDArray[np.float32]) -> None:
         """Copy the values of a panel from the diagonal on."""
         first, last = self._panels.bounds(number)
         step = max(1, _PIECE // (4 * self.n))
@@ -222,8 +226,9 @@ class StoredRows:
             self._band = None  # frees its memory before the next allocation
             kernel, examples = self._request.kernel, self._request.examples
             with devices.use(self.device):
-                some = kernel.structure.read(examples.take(np.arange(start, self.n)))
-                rows = kernel.rows(some, self.device) if self.prepare is None else self.prepare(start, some)
+                documents = kernel.structure.read(examples.take(np.arange(start, self.n)))
+                prepare = self.prepare or (lambda _, columns: kernel.rows(columns, self.device))
+                rows = prepare(start, documents)
                 self._diagonal[start:] = devices.to_host(rows.diag())
                 self._band = start, rows
         return self._band[1]
@@ -263,12 +268,10 @@ class HostPanels:
     def diagonal(self) -> NDArray[np.float32]:
         return self.matrix.diagonal().copy()
 
-    def announce(self, indices: NDArray[np.int64]) -> None:
+    def announce(self, indices: Ints) -> None:
         pass
 
-    def read(
-        self, indices: NDArray[np.int64], out: NDArray[np.float32], progress: Progress | None = None
-    ) -> None:
+    def read(self, indices: Ints, out: NDArray[np.float32], progress: Progress | None = None) -> None:
         step = max(1, _PIECE // (4 * self.n))
 
         def copy(at: int) -> None:
@@ -358,20 +361,20 @@ class _SharedPass:
         self.sharing: Any = requests[0].kernel.cost.sharing
         self.device = requests[0].device
         self._columns: tuple[int, SharedColumns] | None = None
-        self._rows: tuple[bytes, list[Any]] | None = None
+        self._rows: tuple[bytes, list[Array]] | None = None
 
-    def possible(self, documents: Any) -> bool:
+    def possible(self, documents: Documents) -> bool:
         """Whether a single pass gives rows of all kernels."""
         return self.sharing.columns(self.kernels, documents, self.device) is not None
 
-    def columns(self, start: int, documents: Any) -> SharedColumns:
+    def columns(self, start: int, documents: Documents) -> SharedColumns:
         """The documents from `start` on as columns."""
         if self._columns is None or self._columns[0] != start:
             self._columns = self._rows = None  # frees their memory first
             self._columns = start, self.sharing.columns(self.kernels, documents, self.device)
         return self._columns[1]
 
-    def rows(self, columns: SharedColumns, indices: NDArray[np.int64]) -> list[Any]:
+    def rows(self, columns: SharedColumns, indices: Ints) -> list[Array]:
         """Rows of each kernel."""
         if self._rows is None or self._rows[0] != indices.tobytes():
             self._rows = None
@@ -382,12 +385,12 @@ class _SharedPass:
 class _KernelOfPass:
     """Rows of a kernel of a pass, with the documents from `start` on as columns."""
 
-    def __init__(self, shared: _SharedPass, position: int, start: int, documents: Any) -> None:
+    def __init__(self, shared: _SharedPass, position: int, start: int, documents: Documents) -> None:
         self._shared, self._position = shared, position
         self._columns = shared.columns(start, documents)
 
-    def diag(self) -> Any:
+    def diag(self) -> Array:
         return self._columns.diags()[self._position]
 
-    def rows(self, indices: NDArray[np.int64]) -> Any:
+    def rows(self, indices: Ints) -> Array:
         return self._shared.rows(self._columns, indices)[self._position]

@@ -15,15 +15,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Ints
 from textsvm.gram.base import DenseGram
-from textsvm.kernels.contract import Sharing
+from textsvm.kernels.base import Kernel
+from textsvm.kernels.contract import MatrixRows, Sharing
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.workers import Workers, current
+from textsvm.text.documents import Documents
 
-#: Approximate maximum of seconds and bytes of a tile; tiles per task that runs at a time.
-TILE_SECONDS, TILE_BYTES, TILES_EACH = 2.0, 32 << 20, 8
+#: Approximate maximum of predicted seconds of a tile.
+TILE_SECONDS = 2.0
+#: Approximate maximum of bytes of a tile.
+TILE_BYTES = 32 << 20
+#: Minimum number of tiles per task that runs at a time.
+TILES_EACH = 8
 #: Block sizes are multiples of this number, because kernels compare so many documents side by side.
 SIDE_BY_SIDE = 32
 
@@ -32,17 +39,17 @@ SIDE_BY_SIDE = 32
 class TileRecipe:
     """How a tile is computed: a fitted kernel, or the kernels of a shared pass, and the kind of device."""
 
-    kernels: Sequence[Any]
+    kernels: Sequence[Kernel]
     sharing: Sharing | None
     device: str
 
-    def exact_in_tiles(self, documents: Any) -> bool:
+    def exact_in_tiles(self, documents: Documents) -> bool:
         """Whether tiles have the bits of the whole matrices."""
         if self.sharing is None:
             return bool(self.kernels[0].cost.tileable(documents, self.device))
         return self.device == "cpu" and self.sharing.tileable(self.kernels, documents)
 
-    def tile(self, rows: Any, columns: Any) -> list[NDArray[np.float32]]:
+    def tile(self, rows: Documents, columns: Documents) -> list[NDArray[np.float32]]:
         """Tile of each matrix, on the host; of a block with itself if `rows` is `columns`."""
         device = devices.select(self.device)
         with devices.use(device):
@@ -60,8 +67,8 @@ class Tiling:
 
     workers: Workers
     recipe: TileRecipe
-    documents: Any
-    order: NDArray[np.int64]
+    documents: Documents
+    order: Ints
     blocks: list[slice]
 
     @property
@@ -81,16 +88,16 @@ class Tiling:
         lengths = shared[1].lengths
         work = [float(lengths[a].sum() * lengths[b].sum()) / (1 + (a == b)) for a, b in pieces]
         for number, tiles in self.workers.run(_tile, shared, pieces, work, progress):
-            a, b = (self.order[some] for some in pieces[number])
+            a, b = (self.order[block] for block in pieces[number])
             for matrix, tile in zip(matrices, tiles, strict=True):
                 matrix[a[:, None], b] = tile
                 matrix[b[:, None], a] = tile.T
         return matrices
 
 
-def _tile(recipe: TileRecipe, documents: Any, piece: tuple[slice, slice]) -> list[NDArray[np.float32]]:
+def _tile(recipe: TileRecipe, documents: Documents, piece: tuple[slice, slice]) -> list[NDArray[np.float32]]:
     """Task of a worker; `documents` are sorted by length."""
-    rows, columns = (documents.take(np.arange(some.start, some.stop)) for some in piece)
+    rows, columns = (documents.take(np.arange(block.start, block.stop)) for block in piece)
     return recipe.tile(rows, rows if piece[0] == piece[1] else columns)
 
 
@@ -100,7 +107,7 @@ def tiling_of(rows: Any) -> Tiling | None:
     return None if kernel is None else _tiling(TileRecipe((kernel,), None, rows.device.kind), rows.documents)
 
 
-def _tiling(recipe: TileRecipe, documents: Any) -> Tiling | None:
+def _tiling(recipe: TileRecipe, documents: Documents) -> Tiling | None:
     workers = current()
     if workers is None or not recipe.exact_in_tiles(documents):
         return None
@@ -116,7 +123,7 @@ def _tiling(recipe: TileRecipe, documents: Any) -> Tiling | None:
     return Tiling(workers, recipe, documents, order, blocks(lengths[order], tiles))
 
 
-def blocks(lengths: NDArray[np.int64], tiles: float) -> list[slice]:
+def blocks(lengths: Ints, tiles: float) -> list[slice]:
     """Cut documents with ascending lengths into blocks, for about `tiles` tiles of about equal work.
 
     Half of a block's share depends on length, half on the number of documents, so that no block has many more
@@ -130,7 +137,7 @@ def blocks(lengths: NDArray[np.int64], tiles: float) -> list[slice]:
     return [slice(first, last) for first, last in pairwise(bounds)]
 
 
-def whole_gram(rows: Any, description: str, progress: Progress | None = None) -> DenseGram:
+def whole_gram(rows: MatrixRows, description: str, progress: Progress | None = None) -> DenseGram:
     """The whole matrix of prepared rows (`MatrixRows`), computed by workers if that is faster."""
     tiling = tiling_of(rows)
     if tiling is None:
@@ -140,7 +147,11 @@ def whole_gram(rows: Any, description: str, progress: Progress | None = None) ->
 
 
 def shared_grams(
-    recipe: TileRecipe, documents: Any, device: Device, description: str, progress: Progress | None = None
+    recipe: TileRecipe,
+    documents: Documents,
+    device: Device,
+    description: str,
+    progress: Progress | None = None,
 ) -> Iterator[tuple[int, DenseGram]]:
     """The Grams of the kernels of a shared pass, by their positions; see `Sharing.grams`."""
     assert recipe.sharing is not None
@@ -156,6 +167,6 @@ def shared_grams(
         yield position, DenseGram(_on_device(matrices.pop(), device), f"{description}, {tiling.description}")
 
 
-def _on_device(matrix: NDArray[np.float32], device: Device) -> Any:
+def _on_device(matrix: NDArray[np.float32], device: Device) -> Array:
     with devices.use(device):
         return devices.array_module(device).asarray(matrix)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.edit.kernel import EditDistance
@@ -25,8 +26,8 @@ class Neighbours:
     """Pairs of similar texts, in the order of their rows, nearest first."""
 
     #: shape (m,): Numbers of the two texts.
-    rows: NDArray[np.int64]
-    columns: NDArray[np.int64]
+    rows: Ints
+    columns: Ints
     values: NDArray[np.float32]  #: shape (m,): Normalised kernel values
     distances: NDArray[np.int32] | None  #: shape (m,): Edit distances, where that is the kernel
     shape: tuple[int, int]  #: Number of texts, and of texts that they were compared with

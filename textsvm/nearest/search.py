@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Ints
 from textsvm.errors import InputError
 from textsvm.gram.measure import allowed_bytes
 from textsvm.kernels.base import Kernel
@@ -79,7 +80,7 @@ class NearestSoFar:
         """Least value that would enter, shape (n,)."""
         return np.maximum(self.values[:, -1], self._least)
 
-    def offer(self, rows: NDArray[np.int64], columns: NDArray[np.int64], pairs: Pairs) -> None:
+    def offer(self, rows: Ints, columns: Ints, pairs: Pairs) -> None:
         """Insert the better pairs, with `columns` as neighbours of `rows`."""
         distances = np.full(len(pairs), -1, np.int32) if pairs.distances is None else pairs.distances
         _insert(self.values, self.index, self.distances, rows, columns, pairs.values, distances)
@@ -88,14 +89,12 @@ class NearestSoFar:
         """Neighbours of a block of texts, nearest first."""
         at, place = np.nonzero(self.index[block] >= 0)
         at += block.start
-        kept = self.distances[at, place] if distances else None
-        return Pairs(at, self.index[at, place], self.values[at, place], kept)
+        distances_of = self.distances[at, place] if distances else None
+        return Pairs(at, self.index[at, place], self.values[at, place], distances_of)
 
 
 @njit(nogil=True, cache=True)
-def _insert(
-    values: Any, index: Any, distances: Any, rows: Any, columns: Any, new: Any, new_distances: Any
-) -> None:
+def _insert(values, index, distances, rows, columns, new, new_distances):
     k = values.shape[1]
     for m in range(len(rows)):
         i, value, j = rows[m], new[m], columns[m]
@@ -191,7 +190,8 @@ class _Tiles:
     def _each(self) -> Iterator[tuple[slice, Iterator[slice]]]:
         """Row blocks, and their column blocks; progress counts pairs of texts."""
         of_rows = [self.columns[k:] if self.single_set else self.columns for k in range(len(self.rows))]
-        sizes = [_length(row) * sum(map(_length, some)) for row, some in zip(self.rows, of_rows, strict=True)]
+        blocks = zip(self.rows, of_rows, strict=True)
+        sizes = [_length(row) * sum(map(_length, columns)) for row, columns in blocks]
         total, done = float(sum(sizes)), 0.0
 
         def reported(block: slice, columns: list[slice]) -> Iterator[slice]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: Symbols and entries that NumPy processes in about the time of importing Numba.
 NUMPY_SIZE = 1 << 24
-#: Bytes that Numba uses and reserves, with the first function compiled.
+#: Bytes of memory and of address space that Numba takes with the first compiled function.
 NUMBA = (80 << 20, 400 << 20)
 #: Called with a message if compiled functions cannot be cached on disk.
 warn: Callable[[str], object] = warnings.warn

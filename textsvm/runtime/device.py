@@ -18,8 +18,8 @@ from traceback import clear_frames
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Array
 from textsvm.errors import InputError
 from textsvm.runtime import memory as host_memory
 from textsvm.runtime.parallel import Progress, n_threads
@@ -49,7 +49,7 @@ def compile_options(defines: Defines = ()) -> tuple[str, ...]:
     return ("-std=c++17", *(f"-D{name}={value}" for name, value in defines))
 
 
-def structure(dtype: np.dtype[Any], **fields: Any) -> NDArray[Any]:
+def structure(dtype: np.dtype[Any], **fields: Any) -> AnyArray:
     """Build a structure that a kernel takes by value; arrays become their addresses, None becomes 0.
 
     `dtype` has the fields of the C struct in order, with ``align=True``; pointers are uint64. The caller
@@ -206,8 +206,8 @@ def _is_number(text: str) -> bool:
 
 
 def _unknown_device(wish: str) -> InputError:
-    known = "auto, cpu, cuda, cuda:0, cuda:1, ..., cuda:0,1, cuda:all"
-    return InputError(f"device {wish!r} is not one of {known}")
+    valid = "auto, cpu, cuda, cuda:0, cuda:1, ..., cuda:0,1, cuda:all"
+    return InputError(f"device {wish!r} is not one of {valid}")
 
 
 def devices() -> list[DeviceStatus]:
@@ -393,12 +393,12 @@ def array_module(device: Device) -> Any:
     return cupy() if device.kind == "cuda" else np
 
 
-def is_on_gpu(values: Any) -> bool:
+def is_on_gpu(values: object) -> bool:
     """Whether `values` is a CuPy array, without importing CuPy."""
     return type(values).__module__.partition(".")[0] == "cupy"
 
 
-def device_of(values: Any) -> Device:
+def device_of(values: Array) -> Device:
     """Device of an array."""
     if not is_on_gpu(values):
         return Device("cpu", 0, "cpu")
@@ -406,7 +406,7 @@ def device_of(values: Any) -> Device:
     return Device("cuda", index, f"cuda:{index}")
 
 
-def to_host(values: Any) -> Any:
+def to_host(values: Array) -> Array:
     """Copy an array to host memory if it is on a GPU."""
     return values.get() if is_on_gpu(values) else values
 

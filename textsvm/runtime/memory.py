@@ -32,10 +32,15 @@ except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
 
-#: Files with the control groups of this process, their root, and the memory use of this process.
-MEMBERSHIP, GROUPS, STATUS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"), Path("/proc/self/status")
-#: Parameters of `mallopt`.
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+#: File with the names of the control groups of this process.
+MEMBERSHIP = Path("/proc/self/cgroup")
+#: Root folder of control groups.
+GROUPS = Path("/sys/fs/cgroup")
+#: File with the memory use of this process.
+STATUS = Path("/proc/self/status")
+#: Parameters of `mallopt` (malloc.h).
+_TRIM_THRESHOLD = -1
+_MMAP_THRESHOLD = -3
 #: Limit from which a control group (version 1) has none.
 UNLIMITED = 1 << 62
 

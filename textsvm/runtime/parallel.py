@@ -39,7 +39,15 @@ Progress = Callable[[float, float], None]
 StageProgress = Callable[[str, float, float], None]
 
 _limit: ContextVar[int | None] = ContextVar("textsvm_threads", default=None)
-_worker = threading.local()
+
+
+class _Worker(threading.local):
+    """Whether this thread works on a piece of `run`."""
+
+    busy = False
+
+
+_worker = _Worker()
 
 
 @cache
@@ -67,7 +75,7 @@ def n_threads() -> int:
 
     ``NUMBA_NUM_THREADS``, which joblib sets for its worker processes, is an upper bound.
     """
-    if getattr(_worker, "busy", False):
+    if _worker.busy:
         return 1
     limited = _limit.get()
     if limited is not None:
@@ -163,7 +171,7 @@ def run(
         Called from the calling thread after each piece, `watch` also every 0.1 s; may raise to stop the work.
         Not called inside another `run`.
     """
-    if getattr(_worker, "busy", False):  # inside another `run`, which uses all cores
+    if _worker.busy:  # inside another `run`, which uses all cores
         for piece in pieces:
             function(piece)
         return
@@ -198,6 +206,8 @@ def run(
             while running:
                 _, running, _ = queue.reports.get()
         raise
+    finally:
+        queue.release()
 
 
 class _PieceQueue:
@@ -238,6 +248,10 @@ class _PieceQueue:
             self._unfinished -= len(self._waiting)
             self._waiting.clear()
             return self._unfinished
+
+    def release(self) -> None:
+        """Drop the function and its arrays, which a thread would keep until it has come to its end."""
+        del self._function, self._pieces
 
     def _work(self) -> None:
         _worker.busy = True

@@ -43,12 +43,12 @@ class Parameters:
             params[name] = value
         return params
 
-    def set_params(self, **given: Any) -> Self:
+    def set_params(self, **parameters: Any) -> Self:
         """Set parameters, also nested ones ("name__parameter")."""
-        known, nested = self.get_params(), dict[str, dict[str, Any]]()
-        for key, value in given.items():
+        names, nested = self.get_params(), dict[str, dict[str, Any]]()
+        for key, value in parameters.items():
             name, _, rest = key.partition("__")
-            if name not in known:
+            if name not in names:
                 raise ValueError(
                     f"Invalid parameter {name!r} for {self!r}; there is {', '.join(defaults_of(type(self)))}"
                 )
@@ -81,7 +81,7 @@ class Parameters:
     def _copied(self, name: str, value: Any) -> Any:
         """Copy of the value of a parameter."""
         if isinstance(value, list | tuple):
-            return type(value)(self._copied(name, each) for each in value)
+            return type(value)(self._copied(name, item) for item in value)
         return value.__sklearn_clone__() if isinstance(value, Parameters) else deepcopy(value)
 
     def __repr__(self) -> str:

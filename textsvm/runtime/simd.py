@@ -71,10 +71,10 @@ def _address(context: Any, builder: Any, array_type: Any, array: Any, index: Any
 
 
 @intrinsic
-def load(typingctx: Any, array: Any, index: Any) -> Any:
+def load(typingctx, array, index):
     """array[index : index + LANES] of a one-dimensional contiguous array, unchecked."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def codegen(context, builder, signature, args):
         pointer, align = _address(context, builder, signature.args[0], *args)
         return builder.load(pointer, align=align)
 
@@ -82,10 +82,10 @@ def load(typingctx: Any, array: Any, index: Any) -> Any:
 
 
 @intrinsic
-def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
+def prefetch(typingctx, array, index):
     """Ask for the cache line of array[index], which is read soon; changes nothing else."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def codegen(context, builder, signature, args):
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
         address, whole = ir.IntType(8).as_pointer(), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [address, whole, whole, whole])
@@ -98,10 +98,10 @@ def prefetch(typingctx: Any, array: Any, index: Any) -> Any:
 
 
 @intrinsic
-def store(typingctx: Any, array: Any, index: Any, vector: Any) -> Any:
+def store(typingctx, array, index, vector):
     """array[index : index + LANES] = vector, unchecked."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def codegen(context, builder, signature, args):
         pointer, align = _address(context, builder, signature.args[0], *args[:2])
         builder.store(args[2], pointer, align=align)
         return context.get_dummy_value()
@@ -110,10 +110,10 @@ def store(typingctx: Any, array: Any, index: Any, vector: Any) -> Any:
 
 
 @intrinsic
-def fill(typingctx: Any, value: Any) -> Any:
+def fill(typingctx, value):
     """A vector of equal values."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def codegen(context, builder, signature, args):
         kind = context.get_value_type(signature.return_type)
         first = builder.insert_element(
             ir.Constant(kind, ir.Undefined), args[0], ir.Constant(ir.IntType(32), 0)
@@ -124,12 +124,12 @@ def fill(typingctx: Any, value: Any) -> Any:
     return Vector(value)(value), codegen
 
 
-def _elementwise(floats: str, integers: str) -> Any:
+def _elementwise(floats: str, integers: str):
     """Intrinsic of an operation on two vectors, by the names of LLVM's instructions."""
 
     @intrinsic
-    def operation(typingctx: Any, a: Any, b: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def operation(typingctx, a, b):
+        def codegen(context, builder, signature, args):
             real = isinstance(signature.args[0].dtype, types.Float)
             return getattr(builder, floats if real else integers)(*args)
 
@@ -146,10 +146,10 @@ shift_left, shift_right = _elementwise("", "shl"), _elementwise("", "lshr")
 
 
 @intrinsic
-def count_bits(typingctx: Any, a: Any) -> Any:
+def count_bits(typingctx, a):
     """Number of set bits of each integer."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def codegen(context, builder, signature, args):
         kind = context.get_value_type(signature.return_type)
         name = f"llvm.ctpop.v{LANES}i{a.dtype.bitwidth}"
         function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind]), name)
@@ -159,10 +159,10 @@ def count_bits(typingctx: Any, a: Any) -> Any:
 
 
 @intrinsic
-def any_set(typingctx: Any, a: Any) -> Any:
+def any_set(typingctx, a):
     """Whether an integer is not 0."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def codegen(context, builder, signature, args):
         whole = ir.IntType(LANES * signature.args[0].dtype.bitwidth)
         return builder.icmp_unsigned("!=", builder.bitcast(args[0], whole), ir.Constant(whole, 0))
 
@@ -170,10 +170,10 @@ def any_set(typingctx: Any, a: Any) -> Any:
 
 
 @intrinsic
-def multiply_add(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
+def multiply_add(typingctx, a, b, c):
     """a * b + c, rounded once where the CPU can."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def codegen(context, builder, signature, args):
         kind = context.get_value_type(signature.return_type)
         name = f"llvm.fmuladd.v{LANES}f{a.dtype.bitwidth}"
         function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind] * 3), name)
@@ -183,30 +183,30 @@ def multiply_add(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
 
 
 @intrinsic
-def where_equal(typingctx: Any, a: Any, b: Any, yes: Any, no: Any) -> Any:
+def where_equal(typingctx, a, b, yes, no):
     """`yes` where the integers `a` and `b` are equal, `no` elsewhere."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def codegen(context, builder, signature, args):
         return builder.select(builder.icmp_unsigned("==", args[0], args[1]), args[2], args[3])
 
     return yes(a, b, yes, no), codegen
 
 
 @intrinsic
-def where_less(typingctx: Any, a: Any, b: Any, yes: Any, no: Any) -> Any:
+def where_less(typingctx, a, b, yes, no):
     """`yes` where the signed integer of `a` is less than that of `b`, `no` elsewhere."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def codegen(context, builder, signature, args):
         return builder.select(builder.icmp_signed("<", args[0], args[1]), args[2], args[3])
 
     return yes(a, b, yes, no), codegen
 
 
 @intrinsic
-def widen(typingctx: Any, a: Any) -> Any:
+def widen(typingctx, a):
     """The same values in float64."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def codegen(context, builder, signature, args):
         if a.dtype == types.float64:
             return args[0]
         return builder.fpext(args[0], context.get_value_type(signature.return_type))
@@ -215,10 +215,10 @@ def widen(typingctx: Any, a: Any) -> Any:
 
 
 @intrinsic
-def to_float(typingctx: Any, a: Any) -> Any:
+def to_float(typingctx, a):
     """Integers in float64."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def codegen(context, builder, signature, args):
         convert = builder.sitofp if signature.args[0].dtype.signed else builder.uitofp
         return convert(args[0], context.get_value_type(signature.return_type))
 
@@ -226,30 +226,30 @@ def to_float(typingctx: Any, a: Any) -> Any:
 
 
 @intrinsic
-def stack(typingctx: Any, sizes: Any, value: Any) -> Any:
+def stack(typingctx, sizes, value):
     """As many vectors as the tuple `sizes` has items, of the type of `value`; write before reading."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def codegen(context, builder, signature, args):
         return cgutils.alloca_once(builder, context.get_value_type(value), size=len(sizes))
 
     return Stack(value.dtype)(sizes, value), codegen
 
 
 @intrinsic
-def get(typingctx: Any, vectors: Any, index: Any) -> Any:
+def get(typingctx, vectors, index):
     """vectors[index], unchecked."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def codegen(context, builder, signature, args):
         return builder.load(builder.gep(args[0], [args[1]]))
 
     return Vector(vectors.dtype)(vectors, types.intp), codegen
 
 
 @intrinsic
-def put(typingctx: Any, vectors: Any, index: Any, vector: Any) -> Any:
+def put(typingctx, vectors, index, vector):
     """vectors[index] = vector, unchecked."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def codegen(context, builder, signature, args):
         builder.store(args[2], builder.gep(args[0], [args[1]]))
         return context.get_dummy_value()
 
@@ -257,20 +257,20 @@ def put(typingctx: Any, vectors: Any, index: Any, vector: Any) -> Any:
 
 
 @intrinsic
-def multiply_add_whole(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
+def multiply_add_whole(typingctx, a, b, c):
     """a * b + c, of integers."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def codegen(context, builder, signature, args):
         return builder.add(builder.mul(args[0], args[1]), args[2])
 
     return a(a, b, c), codegen
 
 
 @intrinsic
-def add_ones(typingctx: Any, a: Any, b: Any) -> Any:
+def add_ones(typingctx, a, b):
     """Number of set bits of each integer of `a`, plus `b`."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def codegen(context, builder, signature, args):
         kind = context.get_value_type(signature.return_type)
         name = f"llvm.ctpop.v{LANES}i{a.dtype.bitwidth}"
         function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind]), name)

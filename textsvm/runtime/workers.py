@@ -270,11 +270,11 @@ class Workers:
         """Future of a value on the workers, sent there if necessary."""
         from dask.base import tokenize
 
-        known = next((sent for sent in self._sent if sent.value is value), None)
-        name = str(tokenize(value)) if known is None else known.name
-        known = known or next((sent for sent in self._sent if sent.name == name), None)
-        present = known is not None and known.future.status == "finished"
-        future = known.future if known is not None and present else self._scatter(value)
+        copy = next((sent for sent in self._sent if sent.value is value), None)
+        name = str(tokenize(value)) if copy is None else copy.name
+        copy = copy or next((sent for sent in self._sent if sent.name == name), None)
+        present = copy is not None and copy.future.status == "finished"
+        future = copy.future if copy is not None and present else self._scatter(value)
         self._sent = [sent for sent in self._sent if sent.name != name] + [_Sent(value, name, future)]
         return future
 

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Floats
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.runtime import device as devices
@@ -33,7 +34,6 @@ from textsvm.solvers import crammer_singer, crammer_singer_cuda, cuda_queue, smo
 from textsvm.solvers.dual import AnyDual, Dual, MulticlassDual
 from textsvm.solvers.solution import NOT_FINITE, Solution, Stopping, start_multiclass, start_two_class
 
-Vector = NDArray[np.float64]
 Chain = Sequence[AnyDual]
 
 
@@ -41,7 +41,7 @@ def solve_chains(
     gram: Gram,
     chains: Sequence[Chain],
     stopping: Stopping | None = None,
-    initial: Sequence[Vector | None] | None = None,
+    initial: Sequence[Floats | None] | None = None,
     progress: Progress | None = None,
 ) -> list[list[Solution]]:
     """Solve chains of dual problems of either kind over a Gram, on the Gram's device.
@@ -81,7 +81,7 @@ def solve_chains(
         return work.solve_on_shards() if gram.shards else work.solve()
 
 
-def _start(chain: Chain, initial: Vector | None, diag: NDArray[np.float32]) -> Vector:
+def _start(chain: Chain, initial: Floats | None, diag: NDArray[np.float32]) -> Floats:
     """Check a chain, and return the coefficients to start from."""
     first, n = chain[0], len(diag)
     if any(not _same_variables(first, other) for other in chain[1:]):
@@ -156,7 +156,7 @@ def _cost(chain: Chain) -> float:
 
 
 def _on_cores(
-    common: smo.Common, chains: Sequence[Chain], starts: Sequence[Vector], progress: Progress | None
+    common: smo.Common, chains: Sequence[Chain], starts: Sequence[Floats], progress: Progress | None
 ) -> list[list[Solution]]:
     shared = _SharedProgress([_cost(chain) for chain in chains], progress)
     results: list[list[Solution]] = [[] for _ in chains]
@@ -190,7 +190,7 @@ class _GpuWork:
 
     gram: Gram
     chains: Sequence[Chain]
-    starts: Sequence[Vector]
+    starts: Sequence[Floats]
     stopping: Stopping
     progress: Progress | None
 
@@ -201,14 +201,14 @@ class _GpuWork:
         classes = [chain[0].n_classes if isinstance(chain[0], MulticlassDual) else 0 for chain in chains]
         done = 0
         for kind in sorted({*classes}):
-            some = [c for c in range(len(chains)) if classes[c] == kind]
+            numbers = [c for c in range(len(chains)) if classes[c] == kind]
             solve: Any = crammer_singer_cuda.solve_many if kind else partial(smo_cuda.solve_many, cuts=cuts)
-            part = parallel.part(self.progress, done, len(some), len(chains))
-            some_chains, some_starts = [chains[c] for c in some], [starts[c] for c in some]
+            part = parallel.part(self.progress, done, len(numbers), len(chains))
+            some_chains, some_starts = [chains[c] for c in numbers], [starts[c] for c in numbers]
             solved = solve(self.gram, some_chains, some_starts, self.stopping, part)
-            for c, solutions in zip(some, solved, strict=True):
+            for c, solutions in zip(numbers, solved, strict=True):
                 results[c] = solutions
-            done += len(some)
+            done += len(numbers)
         return results
 
     def solve_on_shards(self) -> list[list[Solution]]:
@@ -239,15 +239,15 @@ class _GpuWork:
         shared = _SharedProgress([sum(costs[k] for k in share) for share in shares], self.progress)
         solved: list[list[Solution]] = [[] for _ in pieces]
 
-        def start_of(k: int) -> Vector:
+        def start_of(k: int) -> Floats:
             c, first, _ = pieces[k]
             return self.starts[c] if first == 0 else np.zeros(len(parts[k][0]))
 
         def work(card: int) -> None:
             share, of_card = shares[card], shared.of_chain(card)
             with shared.stopping():
-                some = [parts[k] for k in share], [start_of(k) for k in share]
-                of_share = _GpuWork(grams[card], *some, self.stopping, of_card).solve(cuts=False)
+                problems = [parts[k] for k in share], [start_of(k) for k in share]
+                of_share = _GpuWork(grams[card], *problems, self.stopping, of_card).solve(cuts=False)
                 for k, solutions in zip(share, of_share, strict=True):
                     solved[k] = solutions
                 of_card(1.0, 1.0)

@@ -28,24 +28,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Ints
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import unsigned
 from textsvm.runtime.compiled import Imported, njit
 from textsvm.runtime.parallel import Progress, run
 
-Array = NDArray[Any]
 #: The square of the bias feature, for rows of mean k(s, s) = 1.
 RHO = 1.0
-#: Columns of a piece, which a thread solves: at least, and about (at most twice as many).
-MIN_COLUMNS, MAX_COLUMNS = 4, 16
-#: Features or values in a cache line, and the number of rows after which a row is prefetched.
-LINE, AHEAD = 16, 2
-#: Rows at a bound with a gradient above SHRINK times the largest violation are left out. At a violation of
-#: REOPEN times the tolerance they are checked for the first time.
-SHRINK, REOPEN = np.float32(0.5), np.float32(10)
-#: Partial epochs skip rows with a violation below COLD times the largest; at most PARTIAL of them follow each
-#: epoch of all active rows.
-COLD, PARTIAL = np.float32(0.1), 4
+#: Minimum number of columns of a piece, which a thread solves.
+MIN_COLUMNS = 4
+#: Approximate number of columns of a piece; at most twice as many.
+MAX_COLUMNS = 16
+#: Features or values in a cache line.
+LINE = 16
+#: A row is prefetched so many rows before it is read.
+AHEAD = 2
+#: Rows at a bound with a gradient above this multiple of the largest violation are left out.
+SHRINK = np.float32(0.5)
+#: Rows that are left out are checked for the first time at a violation of so many tolerances.
+REOPEN = np.float32(10)
+#: Partial epochs skip rows with a violation below this share of the largest.
+COLD = np.float32(0.1)
+#: Maximum number of partial epochs after each epoch of all active rows.
+PARTIAL = 4
 
 prefetch = Imported("textsvm.runtime.simd", "prefetch")
 
@@ -54,7 +60,7 @@ prefetch = Imported("textsvm.runtime.simd", "prefetch")
 class MachineColumns:
     """m machines to be trained on the rows `index` of n."""
 
-    index: NDArray[np.int64]
+    index: Ints
     signs: NDArray[np.int8]  #: shape (n, m): -1 or +1; 0 if a machine is not trained on a row
     box: NDArray[np.float32]  #: shape (n, m): Upper bound of alpha
 
@@ -116,11 +122,11 @@ class Descent:
     """Coordinate descent over the rows `index`, in an order given by `seed`."""
 
     rows: FeatureRows
-    index: NDArray[np.int64]
+    index: Ints
     seed: int = 0
 
     @cached_property
-    def arrays(self) -> tuple[Array, ...]:
+    def arrays(self) -> tuple[AnyArray, ...]:
         """Rows as the compiled loops read them: starts, features, values, squares and ridge."""
         x, ridge = self.rows.x, self.rows.ridge
         squares = x.squares().astype(np.float32), ridge.astype(np.float32)
@@ -137,7 +143,7 @@ class Descent:
 
     def solve(
         self, columns: MachineColumns, first: int, last: int, tol: float, max_epochs: int
-    ) -> tuple[tuple[Array, ...], int, float]:
+    ) -> tuple[tuple[AnyArray, ...], int, float]:
         """(Weights, alpha, bias) of some columns, started at 0; the epochs and the largest violation."""
         signs, box = (np.ascontiguousarray(a[:, first:last]) for a in (columns.signs, columns.box))
         shape = (self.rows.x.n_features, last - first)
@@ -151,7 +157,7 @@ class Descent:
         return state, int(epochs), float(worst)
 
     def solve_column(
-        self, order: NDArray[np.int64], column: tuple[Array, ...], tol: float, max_epochs: int
+        self, order: Ints, column: tuple[AnyArray, ...], tol: float, max_epochs: int
     ) -> tuple[int, float]:
         """Descend with a single column over the rows `order`; the epochs and the largest violation.
 
@@ -165,9 +171,9 @@ class Descent:
 
 @njit(nogil=True, cache=True, fastmath={"nsz", "arcp", "contract", "reassoc"})
 def _descend_one(
-    order: Array, indptr: Array, features: Array, values: Array, squares: Array, ridge: Array, signs: Array,
-    box: Array, weights: Array, alpha: Array, bias: Array, rho: float, tol: float, max_epochs: int, seed: int,
-) -> tuple[int, float]:  # fmt: skip
+    order, indptr, features, values, squares, ridge, signs,
+    box, weights, alpha, bias, rho, tol, max_epochs, seed,
+):  # fmt: skip
     """`_descend` for a single column, 1-d arrays, from y'alpha = 0. An epoch counts len(order) visits."""
     state, scale = np.uint64(seed), np.float32(rho)
     active, hot, partial, visits, reopened = len(order), 0, 0, 0, False
@@ -230,7 +236,7 @@ def _descend_one(
 
 
 @njit(inline="always")
-def _prefetch_row(i: int, indptr: Array, features: Array, values: Array) -> None:
+def _prefetch_row(i, indptr, features, values):
     """Ask for a row while those before it are processed: rows in random order are seldom in a cache."""
     for k in range(indptr[i], indptr[i + 1], LINE):
         prefetch(features, k)
@@ -238,7 +244,7 @@ def _prefetch_row(i: int, indptr: Array, features: Array, values: Array) -> None
 
 
 @njit(nogil=True, cache=True)
-def _shuffle(order: Array, active: int, state: Any) -> Any:
+def _shuffle(order, active, state):
     """Shuffle the first `active` rows; return the new state of the generator."""
     for i in range(active - 1, 0, -1):
         state = state * np.uint64(6364136223846793005) + np.uint64(1442695040888963407)
@@ -249,9 +255,9 @@ def _shuffle(order: Array, active: int, state: Any) -> Any:
 
 @njit(nogil=True, cache=True, fastmath={"nsz", "arcp", "contract", "reassoc"})
 def _descend(
-    index: Array, indptr: Array, features: Array, values: Array, squares: Array, ridge: Array, signs: Array,
-    box: Array, weights: Array, alpha: Array, bias: Array, rho: float, tol: float, max_epochs: int, seed: int,
-) -> tuple[int, float]:  # fmt: skip
+    index, indptr, features, values, squares, ridge, signs,
+    box, weights, alpha, bias, rho, tol, max_epochs, seed,
+):  # fmt: skip
     """Descend with several columns, from y'alpha = 0: arrays of shape (n, m) or (m,)."""
     m, n = signs.shape[1], len(index)
     scale = np.float32(rho)

@@ -46,11 +46,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.runtime import parallel
@@ -73,7 +72,7 @@ from textsvm.solvers.solution import (
     start_multiclass,
 )
 
-Array = NDArray[np.float64]
+Array = Floats
 
 #: Replaces curvature that is not positive (indefinite kernels, empty documents), as in LIBSVM.
 TAU = 1e-12
@@ -128,8 +127,8 @@ class MulticlassRun:
         self.G, self.steps = self.dual.gradient_at_zero(), 0
         moved = np.flatnonzero(self.coef.any(0))
         for start in range(0, max(1, len(moved)), self.limit):
-            some = moved[start : start + self.limit]
-            self.update(some, np.ascontiguousarray(self.coef[:, some]))
+            block = moved[start : start + self.limit]
+            self.update(block, np.ascontiguousarray(self.coef[:, block]))
 
     def solve(self) -> Solution:
         tol, bound = self.stopping.tol, self.stopping.max_iterations(len(self.dual))
@@ -214,7 +213,7 @@ class MulticlassRun:
         self.newcomers = np.setdiff1d(worst, self.members)
         self.members = np.union1d(staying, worst)
 
-    def resident(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def resident(self, rows: Ints) -> Ints:
         """Load these rows into the Gram's buffer, and return their slots."""
         slots = self.window.slots[rows]
         if (slots < 0).any():
@@ -222,7 +221,7 @@ class MulticlassRun:
             slots = self.window.slots[rows]
         return slots.astype(np.int64)
 
-    def update(self, examples: NDArray[np.int64], change: Array) -> None:
+    def update(self, examples: Ints, change: Array) -> None:
         """G += K change; update the extreme gradients, which the violations are computed from."""
         dual = self.dual
         moved = np.flatnonzero(change.any(0))
@@ -253,7 +252,7 @@ def _spread(function: Callable[[int, int], object], n: int, work: int) -> None:
         parallel.run(lambda piece: function(*piece), pieces)
 
 
-def _sparse(change: Array) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]:
+def _sparse(change: Array) -> tuple[Ints, Ints, Array]:
     """The changes that are not 0, as (first, row, value) of `update`."""
     k, w = change.shape
     firsts, rows, values = [np.zeros(1, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0)]
@@ -267,7 +266,7 @@ def _sparse(change: Array) -> tuple[NDArray[np.int64], NDArray[np.int64], Array]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def measure(G: Any, coef: Any, target: Any, upper: Any, top: Any, low: Any, start: Any, stop: Any) -> Any:
+def measure(G, coef, target, upper, top, low, start, stop):
     """Set the largest gradient of each example, and the smallest of classes that can grow (inf if none).
 
     Returns False if a gradient is not finite.
@@ -288,7 +287,7 @@ def measure(G: Any, coef: Any, target: Any, upper: Any, top: Any, low: Any, star
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _strip(direct: Any, buffer: Any, slots: Any, tile: Any, p: Any, left: Any, width: Any) -> Any:
+def _strip(direct, buffer, slots, tile, p, left, width):
     """A strip of row p, in place in the buffer or from the tile."""
     if direct:
         return buffer[slots[p], left : left + width]
@@ -296,10 +295,7 @@ def _strip(direct: Any, buffer: Any, slots: Any, tile: Any, p: Any, left: Any, w
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def update(
-    buffer: Any, slots: Any, index: Any, direct: Any, first: Any, row: Any, value: Any, G: Any,
-    start: Any, stop: Any,
-) -> Any:  # fmt: skip
+def update(buffer, slots, index, direct, first, row, value, G, start, stop):
     """G[r, c] += sum of value K(row, c) over the changes of class r, for the columns start <= c < stop.
 
     The w rows are in `slots` of the buffer; `index`, shape (m,), is the column of the Gram of each example
@@ -337,7 +333,7 @@ def update(
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def gather(buffer: Any, slots: Any, rows: Any, tile: Any, start: Any, stop: Any) -> Any:
+def gather(buffer, slots, rows, tile, start, stop):
     """Fill rows start to stop of the tile, float32 (w, w): the kernel values of the w examples of a set."""
     for p in range(start, stop):
         source = buffer[slots[p]]
@@ -346,7 +342,7 @@ def gather(buffer: Any, slots: Any, rows: Any, tile: Any, start: Any, stop: Any)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _best(G: Any, coef: Any, i: Any, y: Any, upper: Any, curvature: Any, new: Any) -> Any:
+def _best(G, coef, i, y, upper, curvature, new):
     """new[r] = the coefficients of example i that minimise its subproblem (see the head of this module)."""
     k = len(G)
     total = 0.0
@@ -386,10 +382,7 @@ def _best(G: Any, coef: Any, i: Any, y: Any, upper: Any, curvature: Any, new: An
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def optimise(
-    tile: Any, G: Any, coef: Any, target: Any, upper: Any, enough: Any, relaxation: Any, budget: Any,
-    top: Any, low: Any,
-) -> Any:  # fmt: skip
+def optimise(tile, G, coef, target, upper, enough, relaxation, budget, top, low):
     """Sweep over the w examples of a working set until the largest violation is at most `enough`.
 
     `tile` holds their kernel values, shape (w, w). Steps after the first w are `relaxation` times the best

@@ -42,8 +42,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Floats
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.runtime import device as devices
@@ -58,8 +58,6 @@ from textsvm.solvers.solution import (
     assess_multiclass,
     start_multiclass,
 )
-
-Vector = NDArray[np.float64]
 
 SET = 1024
 #: Sources of the rounds, and of the block that solves a working set.
@@ -101,7 +99,7 @@ STRUCTS = {"State": STATE, "Arrays": ARRAYS}
 
 
 def solve_many(
-    gram: Gram, chains: Sequence[Sequence[MulticlassDual]], starts: Sequence[Vector], stopping: Stopping,
+    gram: Gram, chains: Sequence[Sequence[MulticlassDual]], starts: Sequence[Floats], stopping: Stopping,
     progress: Progress | None,
 ) -> list[list[Solution]]:  # fmt: skip
     """Solve chains of problems with the same number of classes over a Gram in device memory.
@@ -177,13 +175,13 @@ class MulticlassSlots(cuda_queue.Slots):
     def checkpoints(self, stopping: Stopping) -> list[float]:
         return [stopping.tol]  # `choose` checks the duality gap in every round
 
-    def violations(self, state: NDArray[Any]) -> Vector:
+    def violations(self, state: AnyArray) -> Floats:
         return state["violation"]
 
     @staticmethod
     def warm_start(
         dual: MulticlassDual, former: MulticlassDual, solution: Solution
-    ) -> tuple[Vector, Vector | None]:
+    ) -> tuple[Floats, Floats | None]:
         return start_multiclass(dual, solution.coef), None
 
     def put(self, starts: list[cuda_queue.Start]) -> None:

@@ -18,8 +18,8 @@ from enum import IntEnum
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram, Window
 from textsvm.runtime import device as devices
@@ -35,8 +35,6 @@ from textsvm.solvers.solution import (
     log_progress,
     rounding,
 )
-
-Vector = NDArray[np.float64]
 
 #: Rounds launched between checks by the host.
 ROUNDS = 4
@@ -61,8 +59,8 @@ def most_slots() -> int:
 
 def largest_value(gram: Gram) -> float:
     """Estimate of the largest |kernel value|, from the diagonal, which may be 0, and two rows."""
-    cp, some = devices.cupy(), np.unique([0, gram.n - 1])
-    largest = float(cp.maximum(cp.abs(gram.diag()).max(), cp.abs(gram.rows(some)).max()))
+    cp, corners = devices.cupy(), np.unique([0, gram.n - 1])
+    largest = float(cp.maximum(cp.abs(gram.diag()).max(), cp.abs(gram.rows(corners)).max()))
     return largest if np.isfinite(largest) else 0.0
 
 
@@ -72,8 +70,8 @@ class Start:
 
     slot: int
     dual: Any
-    coef: Vector  #: shape (m,) or (n_classes, m)
-    responses: Vector | None  #: If they are known
+    coef: Floats  #: shape (m,) or (n_classes, m)
+    responses: Floats | None  #: If they are known
     bound: int  #: Maximum number of iterations
     tol: float  #: First violation to reach
     again: bool = False  #: Whether the slot already worked on this problem
@@ -94,7 +92,7 @@ class Slots(ABC):
     ROUNDS: ClassVar[tuple[str, devices.Defines]]  #: The .cu of the rounds, and its defines
     #: As in `textsvm.solvers.solution`.
     assess: ClassVar[Callable[..., Solution]]
-    warm_start: ClassVar[Callable[..., tuple[Vector, Vector | None]]]
+    warm_start: ClassVar[Callable[..., tuple[Floats, Floats | None]]]
     #: Device arrays of the kernels: changes, shape (count, SET) or (count, SET, classes), and row slots.
     moved: Any
     moved_slots: Any
@@ -104,18 +102,20 @@ class Slots(ABC):
         self.gram, self.window, self.stride = gram, self.window_of(gram), shape[-1]
         self.stopping, self.tolerances = stopping, self.checkpoints(stopping)
         self.resident = self.window.complete
-        each = self.bytes_each(shape)
-        devices.require_memory(each, f"the solver of {' x '.join(f'{size:,}' for size in shape)} variables")
+        slot_bytes = self.bytes_each(shape)
+        devices.require_memory(
+            slot_bytes, f"the solver of {' x '.join(f'{size:,}' for size in shape)} variables"
+        )
         most = min(wanted, most_slots()) if self.resident and wanted > 1 else 1
-        self.count = max(1, min(most, devices.free_memory() // 2 // each)) if most > 1 else 1
+        self.count = max(1, min(most, devices.free_memory() // 2 // slot_bytes)) if most > 1 else 1
         self.values = cp.zeros((self.PLANES, self.count, *shape))
         self.members = cp.zeros((self.count, self.SET), np.int32)
         self.state = cp.zeros((self.count, self.STATE.itemsize // 8), np.int64)
         self.field("done")[:] = Done.CONVERGED
         self.largest = largest_value(gram)
         #: Rows of the Gram of each slot's variables, on the host.
-        self.rows: list[NDArray[np.int64]] = [np.zeros(0, np.int64)] * self.count
-        self.arrays: NDArray[Any]
+        self.rows: list[Ints] = [np.zeros(0, np.int64)] * self.count
+        self.arrays: AnyArray
         self.kernels: dict[str, Any]
 
     @abstractmethod
@@ -135,7 +135,7 @@ class Slots(ABC):
         """Number of blocks of `update`, for this number of problems of up to `size` variables or examples."""
 
     @abstractmethod
-    def violations(self, state: NDArray[Any]) -> Vector:
+    def violations(self, state: AnyArray) -> Floats:
         """The violation of each of these states."""
 
     @abstractmethod
@@ -146,20 +146,20 @@ class Slots(ABC):
         """The rows that kernels read in place."""
         return gram.window()
 
-    def add_rows(self, slot: int, coef: Vector) -> None:
+    def add_rows(self, slot: int, coef: Floats) -> None:
         """Responses += K coef, for a start that is not zero."""
         cp = devices.cupy()
         moved = np.flatnonzero(coef.any(axis=tuple(range(coef.ndim - 1))))
         limit = min(self.SET, self.window.capacity)
         for start in range(0, len(moved), limit):
-            some = moved[start : start + limit]
-            rows = self.rows[slot][some]
+            block = moved[start : start + limit]
+            rows = self.rows[slot][block]
             self.window.refill(np.unique(rows))
-            changes = coef[..., some].T
+            changes = coef[..., block].T
             where = (slot, *(slice(length) for length in changes.shape))  # classes are padded on the device
             self.moved[where] = cp.asarray(changes)
-            self.moved_slots[slot, : len(some)] = self.window.slots[cp.asarray(rows)]
-            self.field("moved")[slot] = len(some)
+            self.moved_slots[slot, : len(block)] = self.window.slots[cp.asarray(rows)]
+            self.field("moved")[slot] = len(block)
             self.update(slot, 1)
 
     def update(self, first: int, problems: int) -> None:
@@ -176,7 +176,7 @@ class Slots(ABC):
         kind, offset = self.STATE.fields[name][:2]  # type: ignore[index]
         return self.state.view(kind)[:, offset // 8]
 
-    def write_states(self, slots: list[int], states: NDArray[Any]) -> None:
+    def write_states(self, slots: list[int], states: AnyArray) -> None:
         """Set the states of these slots."""
         where = devices.cupy().asarray(slots)
         self.state[where] = devices.cupy().asarray(states.view(np.int64).reshape(len(slots), -1))
@@ -186,13 +186,13 @@ class Slots(ABC):
         self.field("tol")[slot] = tol
         self.field("done")[slot] = Done.RUNNING
 
-    def check(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Vector]:
+    def check(self) -> tuple[Ints, Ints, Floats]:
         """For each slot the `Done` code, the iterations and the violation (NaN before the first round)."""
         state = self.state.get().view(self.STATE)[:, 0]
         violations = np.where(state["round"] > 0, self.violations(state), np.nan)
         return state["done"], state["iterations"], violations
 
-    def take(self, slots: list[int]) -> tuple[list[Vector], list[Vector]]:
+    def take(self, slots: list[int]) -> tuple[list[Floats], list[Floats]]:
         """Copy the coefficients and responses of these slots to the host."""
         if not slots:
             return [], []
@@ -259,7 +259,7 @@ class Queue:
     """
 
     def __init__(
-        self, slots: Slots, chains: Sequence[Sequence[Any]], starts: Sequence[Vector],
+        self, slots: Slots, chains: Sequence[Sequence[Any]], starts: Sequence[Floats],
         progress: Progress | None, cuts: bool,
     ) -> None:  # fmt: skip
         self.slots, self.chains, self.starts, self.progress = slots, chains, starts, progress
@@ -305,12 +305,12 @@ class Queue:
         coef = self.starts[job.chain] if job.at == 0 else np.zeros(len(dual))
         self.start(slot, dual, coef, None)
 
-    def start(self, slot: int, dual: Any, coef: Vector, responses: Vector | None) -> None:
+    def start(self, slot: int, dual: Any, coef: Floats, responses: Floats | None) -> None:
         """Have a problem start before the next round."""
         bound, tol = self.stopping.max_iterations(len(dual)), self.tolerances[0]
         self.starting.append(Start(slot, dual, coef, responses, bound, tol))
 
-    def start_again(self, slot: int, coef: Vector, iterations: int, reason: int) -> bool:
+    def start_again(self, slot: int, coef: Floats, iterations: int, reason: int) -> bool:
         """Restart a problem from its coefficients if its responses may be inaccurate; whether it does."""
         job = self.jobs[slot]
         assert job is not None
@@ -327,7 +327,7 @@ class Queue:
         self.starting.append(Start(slot, dual, coef, None, left, tol, again=True))
         return True
 
-    def rounding(self, job: Job, coef: Vector, iterations: int) -> float:
+    def rounding(self, job: Job, coef: Floats, iterations: int) -> float:
         """Estimated error of the responses of a problem."""
         values = np.abs(coef)
         size, most = float(values.sum(-1).max()), float(values.max())
@@ -338,7 +338,7 @@ class Queue:
         bound = f"stopped at {self.stopping.max_iterations(len(dual)):,} iterations"
         return bound if reason == Done.AT_BOUND else NO_STEP_LEFT
 
-    def finish(self, slot: int, coef: Vector, responses: Vector, iterations: int, reason: int) -> None:
+    def finish(self, slot: int, coef: Floats, responses: Floats, iterations: int, reason: int) -> None:
         """Continue a problem that has reached a tolerance, or go on to the next problem of its stretch."""
         if self.start_again(slot, coef, iterations, reason):
             return
@@ -359,12 +359,12 @@ class Queue:
         if job.at + 1 == job.last:
             self.fill(slot)
             return
-        start, known = self.slots.warm_start(chain[job.at + 1], dual, solution)
+        start, start_responses = self.slots.warm_start(chain[job.at + 1], dual, solution)
         error = self.rounding(job, coef, iterations)
-        job.go_to(job.at + 1, 0.0 if known is None else carried_over(error, dual, coef, start))
-        self.start(slot, chain[job.at], start, known)
+        job.go_to(job.at + 1, 0.0 if start_responses is None else carried_over(error, dual, coef, start))
+        self.start(slot, chain[job.at], start, start_responses)
 
-    def report(self, violations: Vector) -> None:
+    def report(self, violations: Floats) -> None:
         """Report the progress of all problems together."""
         if self.progress is None:
             return

@@ -23,8 +23,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 
 #: Loss functions of a classifier.
@@ -37,13 +38,13 @@ MOST_SLACK = 10.0
 class Dual:
     """A dual problem with a single constraint."""
 
-    sign: NDArray[np.float64]  #: shape (m,): +1 or -1
-    linear: NDArray[np.float64]  #: shape (m,): p, the linear term
-    upper: NDArray[np.float64]  #: shape (m,): Upper bounds of the variables, >= 0
-    index: NDArray[np.int64]  #: shape (m,): Row of the Gram that each variable stands for
+    sign: Floats  #: shape (m,): +1 or -1
+    linear: Floats  #: shape (m,): p, the linear term
+    upper: Floats  #: shape (m,): Upper bounds of the variables, >= 0
+    index: Ints  #: shape (m,): Row of the Gram that each variable stands for
     total: float = 0.0  #: Value of the equality constraint sign'a
     #: shape (m,): Addition to the diagonal of Q by the squared hinge loss
-    loss_diagonal: NDArray[np.float64] | None = None
+    loss_diagonal: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.sign)
@@ -53,20 +54,20 @@ class Dual:
 class MulticlassDual:
     """The dual of Crammer and Singer's machine (`textsvm.solvers.crammer_singer`)."""
 
-    target: NDArray[np.int64]  #: shape (m,): Class of each example
-    upper: NDArray[np.float64]  #: shape (m,): Upper bound for an example's own class; 0 for the other classes
-    index: NDArray[np.int64]  #: shape (m,): Row of the Gram that each example stands for
+    target: Ints  #: shape (m,): Class of each example
+    upper: Floats  #: shape (m,): Upper bound for an example's own class; 0 for the other classes
+    index: Ints  #: shape (m,): Row of the Gram that each example stands for
     n_classes: int
 
     def __len__(self) -> int:
         return len(self.target)
 
     @cached_property
-    def own(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def own(self) -> tuple[Ints, Ints]:
         """Index of the examples' own classes in an array of shape (n_classes, m)."""
         return self.target, np.arange(len(self))
 
-    def gradient_at_zero(self) -> NDArray[np.float64]:
+    def gradient_at_zero(self) -> Floats:
         """The gradient at zeros, shape (n_classes, m)."""
         gradient = np.zeros((self.n_classes, len(self)))
         gradient[self.own] = -1.0
@@ -80,7 +81,7 @@ def svc(
     y: ArrayLike,
     C: float,
     sample_weight: ArrayLike | None = None,
-    index: NDArray[np.int64] | None = None,
+    index: Ints | None = None,
     loss: str = "hinge",
 ) -> Dual:
     """The dual of the soft-margin classifier with an unregularised bias (Cortes and Vapnik 1995).
@@ -88,7 +89,7 @@ def svc(
     `y` holds labels +1 and -1, `sample_weight` factors of C, including class weights, and `index` the rows of
     the Gram of the n examples, 0..n-1 by default. InputError for values out of range, also of other builders.
     """
-    signs: NDArray[np.float64] = np.asarray(y, np.float64)
+    signs: Floats = np.asarray(y, np.float64)
     if signs.ndim != 1 or not (np.abs(signs) == 1).all():
         raise InputError("y must be a vector of labels +1 and -1")
     if not ((signs > 0).any() and (signs < 0).any()):
@@ -99,7 +100,7 @@ def svc(
     return Dual(signs, np.full(len(signs), -1.0), upper, _rows(index, len(signs)), loss_diagonal=diagonal)
 
 
-def loss_diagonal(penalties: NDArray[np.float64]) -> NDArray[np.float64]:
+def loss_diagonal(penalties: Floats) -> Floats:
     """Addition of the squared hinge loss to the diagonal of Q: 1/(2 C_i), 0 where C_i is 0."""
     return np.divide(0.5, penalties, out=np.zeros(len(penalties)), where=penalties > 0)
 
@@ -109,14 +110,14 @@ def svr(
     C: float,
     epsilon: float,
     sample_weight: ArrayLike | None = None,
-    index: NDArray[np.int64] | None = None,
+    index: Ints | None = None,
 ) -> Dual:
     """The dual of regression with the epsilon-insensitive loss (Drucker et al. 1997).
 
     The coefficient of example i is a_i - a_(n+i): its two variables share a row of the Gram. `epsilon`, at
     least 0, is the half-width of the tube without penalty, in the unit of the n targets `y`.
     """
-    target: NDArray[np.float64] = np.asarray(y, np.float64)
+    target: Floats = np.asarray(y, np.float64)
     if target.ndim != 1 or not np.isfinite(target).all():
         raise InputError("y must be a vector of finite numbers")
     if not 0 <= epsilon < np.inf:
@@ -132,8 +133,8 @@ def svr(
 
 
 def one_class(
-    n: int, nu: float, sample_weight: ArrayLike | None = None, index: NDArray[np.int64] | None = None
-) -> tuple[Dual, NDArray[np.float64]]:
+    n: int, nu: float, sample_weight: ArrayLike | None = None, index: Ints | None = None
+) -> tuple[Dual, Floats]:
     """The dual of the one-class machine (Schoelkopf et al. 2001), scaled as in LIBSVM; feasible variables.
 
     `nu`, in (0, 1], bounds the share of outliers.
@@ -154,7 +155,7 @@ def crammer_singer(
     n_classes: int,
     C: float,
     sample_weight: ArrayLike | None = None,
-    index: NDArray[np.int64] | None = None,
+    index: Ints | None = None,
 ) -> MulticlassDual:
     """The dual of the multiclass machine without a bias (Crammer and Singer 2001).
 
@@ -180,10 +181,8 @@ def _positive(name: str, value: float) -> float:
     return value
 
 
-def _weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64]:
-    weight: NDArray[np.float64] = (
-        np.ones(n) if sample_weight is None else np.asarray(sample_weight, np.float64)
-    )
+def _weights(sample_weight: ArrayLike | None, n: int) -> Floats:
+    weight: Floats = np.ones(n) if sample_weight is None else np.asarray(sample_weight, np.float64)
     if weight.shape != (n,):
         raise InputError(f"sample weights must have the shape ({n},), got {weight.shape}")
     if not (np.isfinite(weight) & (weight >= 0)).all():
@@ -191,7 +190,7 @@ def _weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64]:
     return weight
 
 
-def _rows(index: NDArray[np.int64] | None, n: int) -> NDArray[np.int64]:
+def _rows(index: Ints | None, n: int) -> Ints:
     rows = np.arange(n) if index is None else np.asarray(index, np.int64)
     if rows.shape != (n,):
         raise InputError(f"index must have the shape ({n},), got {rows.shape}")

@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import run_on_ranges, unsigned
 from textsvm.runtime.compiled import njit
@@ -38,9 +38,7 @@ from textsvm.solvers.dual import Dual
 from textsvm.solvers.problems import Classification, Labelling, MachineDual, Machines, collect, machine_duals
 from textsvm.solvers.solution import Solution, Stopping, assess, bounds, log_progress
 
-Array = NDArray[Any]
-Vector = NDArray[np.float64]
-Box = tuple[Vector, Vector]
+Box = tuple[Floats, Floats]
 #: Bound on epochs if the user sets none.
 MAX_EPOCHS = 1000
 #: Violation at which the common descent of machines ends: far from the optimum most rows move in some
@@ -48,15 +46,20 @@ MAX_EPOCHS = 1000
 TOGETHER = 0.03
 #: A tolerance that common descent alone attains at less cost.
 ROUGH = 0.02
-#: The violation at which the first descent of a machine ends, in units of the tolerance, and its minimum:
-#: descent is in float32.
-FIRST, FINEST = 0.6, 5e-4
+#: Violation at which the first descent of a machine ends, in units of the tolerance.
+FIRST = 0.6
+#: Minimum of this violation, in units of decision values: descent is in float32.
+FINEST = 5e-4
 #: Bound on the epochs of the first descent.
 FIRST_EPOCHS = 400
-#: Epochs of coordinate descent, and products with the Gram of a face, per step.
-EPOCHS, PRODUCTS = 20, 60
-#: Maximum number of halvings of a step on a face, and the share of the predicted decrease to attain.
-HALVINGS, ENOUGH = 12, 1e-4
+#: Epochs of coordinate descent per step.
+EPOCHS = 20
+#: Products with the Gram of a face per step.
+PRODUCTS = 60
+#: Maximum number of halvings of a step on a face.
+HALVINGS = 12
+#: Share of the predicted decrease that a step on a face must attain.
+ENOUGH = 1e-4
 #: Residual, in units of the first, at which conjugate gradients end.
 REDUCTION = 0.05
 
@@ -72,14 +75,14 @@ def solve_by_descent(
     Epochs are passes over all rows, or products with the Gram of a face; for the bound of `stopping` an epoch
     counts as n iterations.
     """
-    some = rows if np.array_equal(problem.index, np.arange(len(rows.x))) else rows.take(problem.index)
+    part_rows = rows if np.array_equal(problem.index, np.arange(len(rows.x))) else rows.take(problem.index)
     parts, bound = machine_duals(problem), stopping.max_iter
     max_epochs = MAX_EPOCHS if bound < 0 else max(1, bound // max(1, len(rows.x)))
-    starts, used = _together(parts, some, stopping.tol, max_epochs)
+    starts, used = _together(parts, part_rows, stopping.tol, max_epochs)
     solutions: list[Any] = [None] * len(parts)
 
     def solve_part(k: int, step: Progress | None = None) -> None:
-        own = some if len(parts[k].at) == len(some.x) else some.take(parts[k].at)
+        own = part_rows if len(parts[k].at) == len(part_rows.x) else part_rows.take(parts[k].at)
         dual: Any = parts[k].dual
         solutions[k] = FeatureMachine(own, dual, stopping, max_epochs).solve(starts[k], used, step)
 
@@ -92,7 +95,7 @@ def solve_by_descent(
 
 def _together(
     parts: Sequence[MachineDual], rows: FeatureRows, tol: float, max_epochs: int
-) -> tuple[list[Vector | None], int]:
+) -> tuple[list[Floats | None], int]:
     """Alphas from a common descent of machines of the same rows, and its epochs; None for other machines."""
     n, m = len(rows.x), len(parts)
     duals: list[Any] = [part.dual for part in parts]
@@ -115,7 +118,7 @@ class FeatureMachine:
     max_epochs: int
 
     def solve(
-        self, start: Vector | None = None, epochs: int = 0, progress: Progress | None = None
+        self, start: Floats | None = None, epochs: int = 0, progress: Progress | None = None
     ) -> Solution:
         """Train the machine, starting from the alphas `start` if given."""
         box, tol = bounds(self.dual), self.stopping.tol
@@ -127,7 +130,7 @@ class FeatureMachine:
             if solution.converged:
                 return solution
             bias, order = solution.bias, self._open(solution)
-        goals = sorted({max(FIRST * each, FINEST) for each in self.stopping.tolerances()})
+        goals = sorted({max(FIRST * tolerance, FINEST) for tolerance in self.stopping.tolerances()})
         most, first = FIRST_EPOCHS, 0.0
         while True:
             goal, left = goals.pop(), min(most, self.max_epochs - epochs)
@@ -152,8 +155,8 @@ class FeatureMachine:
             goals = [max(0.3 * tol, 0.1 * solution.violation)]
 
     def _descend(
-        self, descent: Descent, order: NDArray[np.int64], coef: Vector, bias: float, tol: float, most: int
-    ) -> tuple[Vector, int, float]:
+        self, descent: Descent, order: Ints, coef: Floats, bias: float, tol: float, most: int
+    ) -> tuple[Floats, int, float]:
         """Coefficients after coordinate descent over some rows, the number of epochs, and the violation."""
         sign, upper = self.dual.sign, self.dual.upper
         before = (sign * coef).astype(np.float32)
@@ -165,7 +168,7 @@ class FeatureMachine:
         moved = np.where(alpha >= box, upper, np.minimum(alpha, upper))
         return np.where(alpha == before, coef, sign * moved), epochs, violation
 
-    def _face(self, coef: Vector, box: Box, most: int) -> tuple[Vector, int]:
+    def _face(self, coef: Floats, box: Box, most: int) -> tuple[Floats, int]:
         """Coefficients after a step on their face, and the number of products with its Gram."""
         low, high = box
         free = np.flatnonzero((coef > low) & (coef < high))
@@ -180,21 +183,21 @@ class FeatureMachine:
         coef[free] = moved
         return coef, products
 
-    def _weights(self, coef: Vector) -> Vector:
+    def _weights(self, coef: Floats) -> Floats:
         return self.rows.x.transposed_dot(coef[:, None])[:, 0]
 
-    def _responses(self, coef: Vector, some: NDArray[np.int64] | None = None) -> Vector:
+    def _responses(self, coef: Floats, index: Ints | None = None) -> Floats:
         """The gradient with respect to the coefficients, or to some of them."""
-        rows = self.rows if some is None else self.rows.take(some)
-        own = slice(None) if some is None else some
+        rows = self.rows if index is None else self.rows.take(index)
+        own = slice(None) if index is None else index
         values = rows.x.dot(self._weights(coef)[:, None])[:, 0]
         return np.asarray(values + rows.ridge * coef[own] - self.dual.sign[own])
 
-    def _assess(self, coef: Vector, epochs: int) -> Solution:
+    def _assess(self, coef: Floats, epochs: int) -> Solution:
         passes, status = epochs * len(coef), "stopped at its bound on epochs"
         return assess(self.dual, coef, self._responses(coef), passes, status, self.stopping)
 
-    def _open(self, solution: Solution) -> NDArray[np.int64]:
+    def _open(self, solution: Solution) -> Ints:
         """The variables that may move: all except variables that the gradient clearly keeps at a bound."""
         slack = self.dual.sign * (solution.responses + solution.bias)
         margin = max(solution.violation, self.stopping.tol)
@@ -207,7 +210,7 @@ class FeatureMachine:
 class Face:
     """Products with the Gram of some rows; `free` holds their m numbers."""
 
-    def __init__(self, rows: FeatureRows, free: NDArray[np.int64]) -> None:
+    def __init__(self, rows: FeatureRows, free: Ints) -> None:
         x = rows.x
         starts = np.zeros(x.n_features + 1, np.int64)
         self.indptr = np.zeros(len(free) + 1, np.int64)
@@ -223,7 +226,7 @@ class Face:
             self.starts[:-1].copy(), self.members, self.by_feature, self.diagonal, self.squares,
         )  # fmt: skip
 
-    def product(self, vector: Vector) -> Vector:
+    def product(self, vector: Floats) -> Floats:
         """K @ vector."""
         weights, values = np.empty(len(self.starts) - 1), np.empty(len(self.diagonal))
         columns = (unsigned(self.starts), unsigned(self.members), self.by_feature, vector, weights)
@@ -234,8 +237,8 @@ class Face:
 
 
 def descend_face(
-    face: Face, coef: Vector, box: Box, responses: Vector, tol: float, most: int
-) -> tuple[Vector, int]:
+    face: Face, coef: Floats, box: Box, responses: Floats, tol: float, most: int
+) -> tuple[Floats, int]:
     """Lower the dual on a face, with the sum of the free coefficients `coef`, inside `box`, fixed.
 
     Stops at residual `tol` or after `most` products with K. Returns coefficients and the number of products.
@@ -252,7 +255,7 @@ def descend_face(
     return coef, products
 
 
-def balance(coef: Vector, box: Box, total: float = 0.0) -> Vector:
+def balance(coef: Floats, box: Box, total: float = 0.0) -> Floats:
     """Put coefficients into their box, and make their sum `total` by moving free coefficients equally."""
     low, high = box
     near = 1e-6 * (high - low)
@@ -271,11 +274,11 @@ def balance(coef: Vector, box: Box, total: float = 0.0) -> Vector:
     return coef
 
 
-def _conjugate_gradients(face: Face, gradient: Vector, tol: float, most: int) -> tuple[Vector, int]:
+def _conjugate_gradients(face: Face, gradient: Floats, tol: float, most: int) -> tuple[Floats, int]:
     inverse = 1 / np.maximum(face.squares, 1e-12)
     shares = inverse / inverse.sum()
 
-    def project(residual: Vector) -> Vector:
+    def project(residual: Floats) -> Floats:
         return residual - float((shares * residual).sum())
 
     step, residual = np.zeros(len(gradient)), project(-gradient)
@@ -298,9 +301,7 @@ def _conjugate_gradients(face: Face, gradient: Vector, tol: float, most: int) ->
 
 
 @njit(nogil=True, cache=True)
-def _number_shared(
-    indptr: Array, features: Array, free: Array, starts: Array, number: Array, to: Array
-) -> int:
+def _number_shared(indptr, features, free, starts, number, to):
     """Number the features that several rows have; set the starts of columns and rows. Returns the count."""
     for i in free:
         for k in range(indptr[i], indptr[i + 1]):
@@ -325,10 +326,10 @@ def _number_shared(
 
 @njit(nogil=True, cache=True)
 def _fill(
-    indptr: Array, features: Array, values: Array, free: Array, number: Array, begin: Array,
-    to_features: Array, to_values: Array, cursor: Array, members: Array, by_feature: Array,
-    diagonal: Array, squares: Array,
-) -> None:  # fmt: skip
+    indptr, features, values, free, number, begin,
+    to_features, to_values, cursor, members, by_feature,
+    diagonal, squares,
+):  # fmt: skip
     for at in range(len(free)):
         to = begin[at]
         for k in range(indptr[free[at]], indptr[free[at] + 1]):
@@ -345,9 +346,7 @@ def _fill(
 
 
 @njit(nogil=True, cache=True, fastmath={"nsz", "contract", "reassoc"})
-def _sum(
-    first: int, last: int, starts: Array, places: Array, values: Array, vector: Array, sums: Array
-) -> None:
+def _sum(first, last, starts, places, values, vector, sums):
     for i in range(first, last):
         total = 0.0
         for k in range(starts[i], starts[i + 1]):

@@ -34,11 +34,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Array, Floats
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.rows_cuda import CudaRows
 from textsvm.linalg.sparse import Sparse
@@ -50,17 +51,15 @@ from textsvm.solvers.newton_products import DenseProducts, HostProducts, NewtonS
 from textsvm.solvers.problems import MachineDual, Machines, Problem, Regression, collect, machine_duals
 from textsvm.solvers.solution import Solution, Stopping, assess, bounds, log_progress
 
-#: CuPy or NumPy arrays.
-Array = Any
-Values = NDArray[np.float64]
-
 #: Machines that are trained side by side.
 TOGETHER = 8
 #: Share of the tolerance to reach: objectives are then 1e-5 from the optimum, as with SMO.
 SHARE = 0.7
 STOPPED = "stopped at its bound on passes"
-#: sigma over C at the start, and its growth factor.
-START, GROW = 0.2, 3.0
+#: sigma at the start, in units of C.
+START = 0.2
+#: Factor by which sigma grows each proximal step.
+GROW = 3.0
 #: Gradient at which a proximal step ends, in units of the violation.
 INNER = 0.5
 #: Bound on proximal steps: sigma has outgrown float64 by then.
@@ -68,29 +67,38 @@ MAX_PROXIMAL = 40
 #: Violation, in units of the best so far, at which sigma has outgrown the precision of the products.
 WORSE = 10.0
 #: A row is left out if its distance from the kink of p, in units of f, is more than FAR times the violation
-#: plus FARTHER. No row is left out if fewer than MIN_NEAR rows or more than a share MAX_NEAR are nearer, or
-#: after MAX_TRIES failed attempts.
-FAR, FARTHER, MIN_NEAR, MAX_NEAR, MAX_TRIES = 0.7, 0.05, 500, 0.5, 4
-#: Bounds of the residual, in units of the gradient, that ends conjugate gradients. Between them it is the
-#: square of the share of the gradient that the previous step left (Eisenstat and Walker 1996), because an
+#: plus FARTHER.
+FAR = 0.7
+FARTHER = 0.05
+#: No row is left out if fewer rows than this are nearer.
+MIN_NEAR = 500
+#: No row is left out if more than this share of the rows is nearer.
+MAX_NEAR = 0.5
+#: No row is left out after this number of failed attempts.
+MAX_TRIES = 4
+#: Largest and smallest residual, in units of the gradient, that ends conjugate gradients. Between them it is
+#: the square of the share of the gradient that the previous step left (Eisenstat and Walker 1996), because an
 #: exact step is wasted while free rows are changing.
-LOOSE, TIGHT = 0.5, 1e-4
+LOOSE = 0.5
+TIGHT = 1e-4
 #: Curvature added for the bias, in units of the curvature of a free row: there may be no free row.
 HOLD = 0.01
 #: Accepted deviation of sums of coefficients, in units of C.
 UNBALANCED = 1e-3
-#: Armijo's constant, and the smallest step.
-DESCENT, SMALLEST_STEP = 1e-4, 2.0**-20
+#: Armijo's constant: share of the predicted decrease that a step must attain.
+DESCENT = 1e-4
+#: Smallest length of a step, in units of Newton's step.
+SMALLEST_STEP = 2.0**-20
 #: Bound on Newton steps in a proximal step.
 MAX_STEPS = 50
 
 #: Whether coefficients and K times these, both on the host, are good enough before the tolerance is reached.
-Satisfied = Callable[[Values, Values], bool]
+Satisfied = Callable[[Floats, Floats], bool]
 
 
 def can_solve(problem: Problem) -> bool:
     """Whether each dual of a problem has a single constraint; Crammer-Singer's does not."""
-    return getattr(problem, "strategy", "") != "crammer-singer"
+    return problem.strategy != "crammer-singer"
 
 
 def solve_by_newton(
@@ -103,9 +111,9 @@ def solve_by_newton(
     products, parts = products_of(rows), machine_duals(problem)
     solutions: list[Solution] = []
     for first in range(0, len(parts), TOGETHER):
-        some = parts[first : first + TOGETHER]
-        within = part(progress, first, len(some), len(parts))
-        solutions += _solve_parts(products, problem, some, stopping, within)
+        batch = parts[first : first + TOGETHER]
+        within = part(progress, first, len(batch), len(parts))
+        solutions += _solve_parts(products, problem, batch, stopping, within)
     return collect(problem, parts, solutions)
 
 
@@ -125,11 +133,11 @@ def _solve_parts(
     duals = ColumnDuals.beside([_column(problem, part, n) for part in parts])
     most = 10_000 if stopping.max_iter < 0 else max(1, stopping.max_iter // n)
 
-    def assessed(coef: Values, values: Values, passes: int = 0) -> list[Solution]:
+    def assessed(coef: Floats, values: Floats, passes: int = 0) -> list[Solution]:
         columns = zip(parts, coef.T, values.T, strict=True)
         return [_assess(part, problem, b, fitted, passes * n, stopping) for part, b, fitted in columns]
 
-    def satisfied(coef: Values, values: Values) -> bool:
+    def satisfied(coef: Floats, values: Floats) -> bool:
         return all(solution.converged for solution in assessed(coef, values))
 
     enough = satisfied if stopping.duality_gap else None
@@ -155,7 +163,7 @@ def _column(problem: Problem, part: MachineDual, n: int) -> ColumnDuals:
 
 
 def _assess(
-    part: MachineDual, problem: Problem, coef: Values, values: Values, iterations: int, stopping: Stopping
+    part: MachineDual, problem: Problem, coef: Floats, values: Floats, iterations: int, stopping: Stopping
 ) -> Solution:
     dual = part.dual
     assert isinstance(dual, Dual)
@@ -199,7 +207,7 @@ def solve_newton(
     max_passes: int = 10_000,
     progress: Progress | None = None,
     satisfied: Satisfied | None = None,
-) -> tuple[Values, Values, int]:
+) -> tuple[Floats, Floats, int]:
     """Train all columns side by side until the violation of each is at most `tol`.
 
     Returns sign * alpha and K times these, float64 of shape (n, k) on the host, and the passes over all rows.
@@ -211,7 +219,7 @@ def solve_newton(
     return to_host(solver.coef), values, int(solver.passes)
 
 
-def balance_columns(xp: Any, coef: Array, low: Array, high: Array, total: Array) -> Array:
+def balance_columns(xp: ModuleType, coef: Array, low: Array, high: Array, total: Array) -> Array:
     """Make the sums of coefficients (n, k) exact, within the bounds, by moving free coefficients equally."""
     for _ in range(100):
         rest = sums(coef) - total
@@ -369,17 +377,17 @@ class ProximalProblem:
         xp, reach, point = self.xp, self.products.constant, self.point(weights, bias, f)
         before = None
         for _ in range(MAX_STEPS):
-            gradient, of_bias = self.gradient(point)
-            size = reach * xp.sqrt(square(gradient, of_bias))
-            moving = (size > goal) | (abs(of_bias) > UNBALANCED * reach * self.width)
+            gradient, gradient_bias = self.gradient(point)
+            size = reach * xp.sqrt(square(gradient, gradient_bias))
+            moving = (size > goal) | (abs(gradient_bias) > UNBALANCED * reach * self.width)
             if not bool(moving.any()) or self.passes > most_passes:
                 break
             size = xp.maximum(size, 1e-300)
             forcing = xp.full_like(size, LOOSE) if before is None else 0.9 * (size / before) ** 2
             forcing, before = xp.clip(xp.maximum(forcing, 0.5 * goal / size), TIGHT, LOOSE), size
-            down = xp.where(moving, gradient, 0), xp.where(moving, of_bias, 0)
+            down = xp.where(moving, gradient, 0), xp.where(moving, gradient_bias, 0)
             step = self.direction(point, *down, forcing)
-            point, moved = self.line(point, gradient, of_bias, *step)
+            point, moved = self.line(point, gradient, gradient_bias, *step)
             if not moved:
                 break
         return point
@@ -393,18 +401,20 @@ class ProximalProblem:
             gradient, rest = gradient - self.fixed[0], rest - self.fixed[1]
         return gradient, self.products.constant * rest
 
-    def direction(self, point: Point, gradient: Array, of_bias: Array, forcing: Array) -> tuple[Array, Array]:
+    def direction(
+        self, point: Point, gradient: Array, gradient_bias: Array, forcing: Array
+    ) -> tuple[Array, Array]:
         """Newton's direction."""
         hold = HOLD * self.sigma * self.products.constant**2
-        system = NewtonSystem(self.curvature(point.f), gradient, of_bias, hold, forcing)
+        system = NewtonSystem(self.curvature(point.f), gradient, gradient_bias, hold, forcing)
         return self.products.newton_step(system)[:2]
 
     def line(
-        self, point: Point, gradient: Array, of_bias: Array, step: Array, step_bias: Array
+        self, point: Point, gradient: Array, gradient_bias: Array, step: Array, step_bias: Array
     ) -> tuple[Point, bool]:
         """The point after a step, halved until phi falls enough, and whether any column moved."""
         xp = self.xp
-        slope = sums(gradient * step) + of_bias * step_bias
+        slope = sums(gradient * step) + gradient_bias * step_bias
         self.passes += 1
         change = self.products.values(step, step_bias)
         t = xp.where(slope < 0, 1.0, 0.0)

@@ -8,10 +8,9 @@ host reads the number of unfinished columns, once per iteration.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from textsvm.arrays import Array
 from textsvm.linalg.dense import padded, slices
 from textsvm.linalg.packed_cuda import PackedRows, packed_bytes
 from textsvm.linalg.rows import FeatureRows
@@ -19,7 +18,6 @@ from textsvm.linalg.rows_cuda import GROUPS, SOURCE, CudaLists, marked
 from textsvm.runtime import device as gpu
 from textsvm.solvers.newton_products import MAX_PRODUCTS, NewtonSystem, Products, constant_of, square
 
-Array = Any  # a CuPy array
 BLOCK, MAX_BLOCKS = 256, 1024
 #: Share of free rows up to which their entries by features are copied, and the number of passes by features
 #: that this must save: copying takes about three.
@@ -48,21 +46,21 @@ class CudaProducts(Products):
         self.constant = constant_of(rows, self.squares) if constant is None else constant
 
     def take(self, index: Array) -> CudaProducts:
-        some = CudaProducts(FeatureRows(self.x.part(index), self.ridge[index]), self.constant)
-        some.rate = self.rate
-        return some
+        part = CudaProducts(FeatureRows(self.x.part(index), self.ridge[index]), self.constant)
+        part.rate = self.rate
+        return part
 
     def newton_step(self, system: NewtonSystem) -> tuple[Array, Array, int]:
         xp = self.xp
-        step, step_bias, count = xp.empty_like(system.gradient), xp.empty_like(system.of_bias), 0
+        step, step_bias, count = xp.empty_like(system.gradient), xp.empty_like(system.gradient_bias), 0
         factors = -np.log(float(system.forcing.min()))
-        for some, width in slices(len(step_bias)):
-            arrays = (system.curvature, system.gradient, system.of_bias, system.hold, system.forcing)
-            part = NewtonSystem(*(padded(a[..., some], width) for a in arrays))
+        for columns, width in slices(len(step_bias)):
+            arrays = (system.curvature, system.gradient, system.gradient_bias, system.hold, system.forcing)
+            part = NewtonSystem(*(padded(a[..., columns], width) for a in arrays))
             solver = _Gradients(self, width, part, self.rate * factors)
             count += solver.solve()
-            k = some.stop - some.start
-            step[:, some], step_bias[some] = solver.vectors["x"][:, :k], solver.vectors["x_bias"][:k]
+            k = columns.stop - columns.start
+            step[:, columns], step_bias[columns] = solver.vectors["x"][:, :k], solver.vectors["x_bias"][:k]
         self.rate = count / factors
         return step, step_bias, count
 
@@ -79,7 +77,7 @@ class _Gradients:
         self.lists = self.x.columns if self.packed else self._lists(expected)
         self.bent = cp.empty((len(self.index), width))
         self.spread = cp.zeros((len(self.index if self.packed else self.x), width), np.float32)
-        r, r_bias = -system.gradient, -system.of_bias
+        r, r_bias = -system.gradient, -system.gradient_bias
         n, blocks = len(r), min(MAX_BLOCKS, -(-len(r) // BLOCK))
         self.blocks, rest = max(1, blocks), square(r, r_bias)
         weight_bound = products.squares @ system.curvature

@@ -19,10 +19,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from textsvm.arrays import Array
 from textsvm.linalg.dense import DenseRows
 from textsvm.linalg.products import InvertedIndex
 from textsvm.linalg.rows import FeatureRows
@@ -30,12 +32,10 @@ from textsvm.linalg.sparse import Sparse
 from textsvm.runtime.device import array_module, device_of
 from textsvm.runtime.parallel import one_blas_thread
 
-#: CuPy or NumPy arrays.
-Array = Any
 #: D X d for a direction: X'D (X d + constant d_bias), and constant times the sum of D (..).
 Curve = Callable[[Array, Array], tuple[Array, Array]]
 
-#: Bound on products with the Hessian in a Newton step.
+#: Maximum number of products with the Hessian in a Newton step.
 MAX_PRODUCTS = 500
 #: Free rows in the sample of a preconditioner, per feature.
 SAMPLE = 16
@@ -52,7 +52,7 @@ MAX_BYTES = 2 << 30
 class Products(ABC):
     """Products with the rows of X and a column of constants beside it, for the bias; on either device."""
 
-    xp: Any  #: NumPy or CuPy
+    xp: ModuleType  #: NumPy or CuPy
     x: Any  #: The rows
     ridge: Array  #: shape (n,): r
     constant: float  #: The number in the column beside X
@@ -76,46 +76,46 @@ class Products(ABC):
 
 @dataclass(frozen=True)
 class NewtonSystem:
-    """(I + X'DX, and the bias beside it) step = -gradient, with -gradient = -(gradient, of_bias).
+    """Newton's equation of k columns: H [step; step_bias] = -[gradient; gradient_bias].
 
-    `curvature` is D, shape (n, k), 0 at rows that are not free. The others have the shapes (n_features, k)
-    and (k,): `hold` is added to the curvature of the bias, `forcing` is the residual at which to stop, in
-    units of the gradient.
+    H is I + X'DX, bordered by the row and the column of the bias.
     """
 
-    curvature: Array
-    gradient: Array
-    of_bias: Array
-    hold: Array
-    forcing: Array
+    curvature: Array  #: shape (n, k): D, 0 at rows that are not free
+    gradient: Array  #: shape (n_features, k)
+    gradient_bias: Array  #: shape (k,)
+    hold: Array  #: shape (k,): Added to the curvature of the bias
+    forcing: Array  #: shape (k,): Norm of the residual at which to stop, in units of the gradient's norm
 
 
 def conjugate_gradients(
-    xp: Any, system: NewtonSystem, curve: Curve, precondition: Curve | None = None
+    xp: ModuleType, system: NewtonSystem, curve: Curve, precondition: Curve | None = None
 ) -> tuple[Array, Array, int]:
-    """Solve a Newton system given `curve`, products with the Hessian minus the identity.
+    """Solve a Newton system by preconditioned conjugate gradients (Saad 2003, algorithm 9.1).
 
-    `precondition` multiplies with an approximate inverse of the Hessian, symmetric and positive definite.
+    `curve` multiplies with the Hessian minus the identity, `precondition` with an approximate inverse of the
+    Hessian, symmetric and positive definite. A column that has reached its residual does not move any more.
+    Returns the step, the step of the bias, and the number of products with the Hessian.
     """
-    x, x_bias = xp.zeros_like(system.gradient), xp.zeros_like(system.of_bias)
-    r, r_bias = -system.gradient, -system.of_bias
-    rest, products = square(r, r_bias), 0
-    goal = rest * system.forcing**2
-    d, d_bias = (r, r_bias) if precondition is None else precondition(r, r_bias)
-    gain = rest if precondition is None else sums(r * d) + r_bias * d_bias
-    while bool((rest > goal).any()) and products < MAX_PRODUCTS:
-        curved, curved_bias = curve(d, d_bias)
+    x, x_bias = xp.zeros_like(system.gradient), xp.zeros_like(system.gradient_bias)
+    r, r_bias = -system.gradient, -system.gradient_bias
+    residual, products = square(r, r_bias), 0
+    goal = residual * system.forcing**2
+    p, p_bias = (r, r_bias) if precondition is None else precondition(r, r_bias)
+    rz = residual if precondition is None else sums(r * p) + r_bias * p_bias
+    while bool((residual > goal).any()) and products < MAX_PRODUCTS:
+        Ap, Ap_bias = curve(p, p_bias)
         products += 1
-        curved, curved_bias = curved + d, curved_bias + system.hold * d_bias
-        along = sums(d * curved) + d_bias * curved_bias
-        size = xp.where((rest > goal) & (along > 0), gain / xp.where(along > 0, along, 1), 0)
-        x, x_bias = x + size * d, x_bias + size * d_bias
-        r, r_bias = r - size * curved, r_bias - size * curved_bias
-        rest = xp.where(size > 0, square(r, r_bias), xp.minimum(rest, goal))
+        Ap, Ap_bias = Ap + p, Ap_bias + system.hold * p_bias
+        pAp = sums(p * Ap) + p_bias * Ap_bias
+        alpha = xp.where((residual > goal) & (pAp > 0), rz / xp.where(pAp > 0, pAp, 1), 0)
+        x, x_bias = x + alpha * p, x_bias + alpha * p_bias
+        r, r_bias = r - alpha * Ap, r_bias - alpha * Ap_bias
+        residual = xp.where(alpha > 0, square(r, r_bias), xp.minimum(residual, goal))
         z, z_bias = (r, r_bias) if precondition is None else precondition(r, r_bias)
-        before, gain = gain, rest if precondition is None else sums(r * z) + r_bias * z_bias
-        share = xp.where(before > 0, gain / xp.where(before > 0, before, 1), 0)
-        d, d_bias = z + share * d, z_bias + share * d_bias
+        former_rz, rz = rz, residual if precondition is None else sums(r * z) + r_bias * z_bias
+        beta = xp.where(former_rz > 0, rz / xp.where(former_rz > 0, former_rz, 1), 0)
+        p, p_bias = z + beta * p, z_bias + beta * p_bias
     return x, x_bias, products
 
 
@@ -126,7 +126,7 @@ def sums(a: Array) -> Array:
 
 
 def square(a: Array, b: Array) -> Array:
-    """|(a, b)|^2 of each column."""
+    """Squared norm of each column of a, shape (n, k), with the number b of the column below it."""
     return sums(a**2) + b**2
 
 
@@ -196,7 +196,7 @@ class Preconditioner:
         self.constant, self.iterations = constant, 0
         self._inverses: list[Array] = []
 
-    def prepare(self, xp: Any, x: DenseRows, system: NewtonSystem) -> None:
+    def prepare(self, xp: ModuleType, x: DenseRows, system: NewtonSystem) -> None:
         """Compute it for a system, if that is worth the cost."""
         d, k = system.gradient.shape
         if len(self._inverses) != k:  # computed for other machines
@@ -208,7 +208,7 @@ class Preconditioner:
             self._inverses.clear()  # frees memory for the new ones
             self._inverses += [self._inverse(xp, x, system, c) for c in range(k)]
 
-    def apply(self, xp: Any, r: Array, r_bias: Array) -> tuple[Array, Array]:
+    def apply(self, xp: ModuleType, r: Array, r_bias: Array) -> tuple[Array, Array]:
         """P^-1 r of each column."""
         if not self._inverses:
             return r, r_bias
@@ -217,7 +217,7 @@ class Preconditioner:
             products = xp.stack([w.T @ (w @ a) for w, a in zip(self._inverses, columns, strict=True)], axis=1)
         return products[:-1], products[-1]
 
-    def _inverse(self, xp: Any, x: DenseRows, system: NewtonSystem, c: int) -> Array:
+    def _inverse(self, xp: ModuleType, x: DenseRows, system: NewtonSystem, c: int) -> Array:
         """W of a column."""
         index, scale = sampled(xp, system.curvature[:, c], SAMPLE * x.n_features)
         hessian = x.scatter(index, system.curvature[index, c] * scale, self.constant)
@@ -230,7 +230,7 @@ class Preconditioner:
             return xp.linalg.inv(xp.linalg.cholesky(hessian))
 
 
-def sampled(xp: Any, curvature: Array, most: int) -> tuple[Array, float]:
+def sampled(xp: ModuleType, curvature: Array, most: int) -> tuple[Array, float]:
     """At most `most` free rows, spread evenly, and the number of rows that each of them stands for."""
     index = xp.flatnonzero(curvature)
     n = len(index)

@@ -43,12 +43,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from textsvm.arrays import Bools, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.solvers import smo_loop as loop
 from textsvm.solvers.online_rows import SparseRows, grown
 from textsvm.solvers.solution import RELAXATION
 
-Array = NDArray[np.float64]
+Array = Floats
 
 #: Pairs that are optimised between checks of the clock.
 STRETCH = 200
@@ -217,7 +218,7 @@ class OnlineMachine:
         """Value of the decision function at a vector; above 0 for the positive class."""
         return self._X.value(np.ascontiguousarray(keys, np.uint64), np.asarray(values)) + self.bias
 
-    def left_out(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    def left_out(self) -> tuple[Floats, Bools]:
         """Estimate the leave-one-out decision value of each example.
 
         It is the present value for an example with a dual variable of 0. For the others it is smaller by at
@@ -255,12 +256,12 @@ class OnlineMachine:
         return [self._names[place] for place in places[order]]
 
     @property
-    def _every(self) -> NDArray[np.int64]:
+    def _every(self) -> Ints:
         """The places of all examples."""
         return np.fromiter(self._places.values(), np.int64, len(self._places))
 
     @property
-    def _sign(self) -> NDArray[np.float64]:
+    def _sign(self) -> Floats:
         """y by place; 0 where there is no example."""
         return np.sign(self._low + self._high)
 
@@ -372,7 +373,7 @@ class OnlineMachine:
         return False
 
     @property
-    def _problem(self) -> tuple[NDArray[np.float64], ...]:
+    def _problem(self) -> tuple[Floats, ...]:
         """F, the coefficients and their bounds."""
         return tuple(array[: self._X.n] for array in (self._F, self._coef, self._low, self._high))
 
@@ -442,8 +443,8 @@ class KeptRows:
     def add(self, place: int) -> NDArray[np.float32]:
         """The row of a new example; its values become a column of the other rows."""
         row = self.row(place)
-        kept = np.flatnonzero(self._owner >= 0)
-        self.values[kept, place] = row[self._owner[kept]]
+        resident = np.flatnonzero(self._owner >= 0)
+        self.values[resident, place] = row[self._owner[resident]]
         return row
 
     def drop(self, place: int) -> None:
@@ -462,17 +463,17 @@ class KeptRows:
         if len(self._store) < height * room:
             more = np.empty(height * room - len(self._store), np.float32)
             self._store = np.concatenate([self._store, more])
-        kept = np.flatnonzero(self._owner >= 0)
-        kept = np.sort(kept[np.argsort(-self.used[kept], kind="stable")][:height])
+        resident = np.flatnonzero(self._owner >= 0)
+        resident = np.sort(resident[np.argsort(-self.used[resident], kind="stable")][:height])
         # In place: first move all rows to the front, then each to its new position, from the last on.
-        for slot, old in enumerate(kept):
+        for slot, old in enumerate(resident):
             self._store[slot * before : (slot + 1) * before] = self.values[old]
         self.values = self._store[: height * room].reshape(height, room)
-        for slot in range(len(kept))[::-1]:
+        for slot in range(len(resident))[::-1]:
             self.values[slot, :before] = self._store[slot * before : (slot + 1) * before]
             self.values[slot, before:] = 0
-        used, owner = self.used[kept], self._owner[kept]
+        used, owner = self.used[resident], self._owner[resident]
         self.used, self._owner = np.zeros(height, np.int64), np.full(height, -1, np.int64)
-        self.used[: len(kept)], self._owner[: len(kept)] = used, owner
+        self.used[: len(resident)], self._owner[: len(resident)] = used, owner
         self.slots = np.full(room, -1, np.int64)
-        self.slots[owner] = np.arange(len(kept))
+        self.slots[owner] = np.arange(len(resident))

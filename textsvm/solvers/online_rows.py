@@ -15,11 +15,10 @@ Positions in the long loops are unsigned, which saves the test for negative numb
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.runtime.compiled import njit
 
@@ -76,7 +75,7 @@ class ListPool:
         """Remove a value from each of these lists, which hold it."""
         self.begun -= discard(lists, value, self.pool, self.start, self.length)
 
-    def keep(self, lists: NDArray[np.int64]) -> None:
+    def keep(self, lists: Ints) -> None:
         """Keep only these lists, in this order."""
         self.start, self.length = self.start[lists], self.length[lists]
         self.room = self.room[lists]
@@ -84,7 +83,7 @@ class ListPool:
     @property
     def nbytes(self) -> int:
         """Bytes in memory."""
-        return sum(each.nbytes for each in (self.pool, self.start, self.length, self.room))
+        return sum(array.nbytes for array in (self.pool, self.start, self.length, self.room))
 
     def _make_room(self, places: int) -> None:
         if self.end + places > len(self.pool):
@@ -103,13 +102,13 @@ class ColumnTable:
         self.n = 0
         self._make_table(256)
 
-    def find(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def find(self, keys: NDArray[np.uint64]) -> Ints:
         """The column of each key; negative for a key without a column."""
         numbers = np.empty(len(keys), np.int64)
         find(keys, self._table, self._columns, self._shift, numbers)
         return numbers
 
-    def number(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def number(self, keys: NDArray[np.uint64]) -> Ints:
         """The column of each of these distinct keys; new keys get the next columns."""
         numbers = self.find(keys)
         new = np.flatnonzero(numbers < 0)
@@ -122,7 +121,7 @@ class ColumnTable:
         insert(keys[new], numbers[new], self._table, self._columns, self._shift)
         return numbers
 
-    def keep(self, columns: NDArray[np.int64]) -> None:
+    def keep(self, columns: Ints) -> None:
         """Keep only these columns, renumbered in this order."""
         self.keys, self.n = self.keys[columns], len(columns)
         self._make_table(4 * self.n)
@@ -157,7 +156,7 @@ class SparseRows:
         self.weights = np.zeros(0)
         self.n, self.free = 0, list[int]()
 
-    def block_ends(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def block_ends(self, keys: NDArray[np.uint64]) -> Ints:
         """The end of each block in distinct keys, which ascend if there are several blocks."""
         if self.blocks == 1:
             return np.array([len(keys)])
@@ -202,13 +201,13 @@ class SparseRows:
             columns, self.ends[place], lists.pool, lists.start, lists.length, self.scale, place, counts, out
         )
 
-    def sums(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
+    def sums(self, places: Ints) -> Floats:
         """<weights, row> of each of these rows."""
         lists, out = self.rows, np.empty(len(places))
         sums(self.weights, places, lists.pool, lists.start, self.ends, self.scale, out)
         return out
 
-    def spread(self, places: NDArray[np.int64], change: NDArray[np.float64]) -> None:
+    def spread(self, places: Ints, change: Floats) -> None:
         """weights += sum over k of change[k] times the row at places[k]."""
         lists = self.rows
         spread(self.weights, places, change, lists.pool, lists.start, self.ends, self.scale)
@@ -216,8 +215,8 @@ class SparseRows:
     def value(self, keys: NDArray[np.uint64], values: NDArray[np.float32]) -> float:
         """<weights, a vector>; keys without a column have no weight."""
         columns = self.columns.find(keys)
-        known = columns >= 0
-        return float(self.weights[columns[known]] @ values[known].astype(np.float64))
+        in_table = columns >= 0
+        return float(self.weights[columns[in_table]] @ values[in_table].astype(np.float64))
 
     @property
     def nbytes(self) -> int:
@@ -225,7 +224,7 @@ class SparseRows:
         parts = (self.scale, self.ends, self.weights, self.columns, self.rows, self.postings)
         return sum(part.nbytes for part in parts)
 
-    def _sweep(self, used: NDArray[np.int64]) -> None:
+    def _sweep(self, used: Ints) -> None:
         """Keep only the columns `used`."""
         number = np.zeros(self.columns.n, np.int32)
         number[used] = np.arange(len(used))
@@ -237,7 +236,7 @@ class SparseRows:
 
 
 @njit(nogil=True, cache=True)
-def find(keys: Any, table: Any, columns: Any, shift: Any, numbers: Any) -> Any:
+def find(keys, table, columns, shift, numbers):
     """numbers[k] = the column of keys[k], or ~(the slot of the table where it would be)."""
     mask = np.int64(len(table) - 1)
     for k in range(len(keys)):
@@ -248,7 +247,7 @@ def find(keys: Any, table: Any, columns: Any, shift: Any, numbers: Any) -> Any:
 
 
 @njit(nogil=True, cache=True)
-def insert(keys: Any, numbers: Any, table: Any, columns: Any, shift: Any) -> None:
+def insert(keys, numbers, table, columns, shift):
     """Insert keys into the table, which has room for them and does not contain them."""
     mask = np.int64(len(table) - 1)
     for k in range(len(keys)):
@@ -259,7 +258,7 @@ def insert(keys: Any, numbers: Any, table: Any, columns: Any, shift: Any) -> Non
 
 
 @njit(nogil=True, cache=True)
-def wanted(lists: Any, length: Any, room: Any) -> Any:
+def wanted(lists, length, room):
     """Places of the pool needed to append a value to each of these lists."""
     total = 0
     for i in lists:
@@ -269,7 +268,7 @@ def wanted(lists: Any, length: Any, room: Any) -> Any:
 
 
 @njit(nogil=True, cache=True)
-def append(lists: Any, value: Any, pool: Any, start: Any, length: Any, room: Any, end: Any) -> Any:
+def append(lists, value, pool, start, length, room, end):
     """Append `value` to each of these lists; a full list moves to the end of the pool, to get more room.
 
     Returns the new end of the pool and the number of lists that were empty.
@@ -289,7 +288,7 @@ def append(lists: Any, value: Any, pool: Any, start: Any, length: Any, room: Any
 
 
 @njit(nogil=True, cache=True)
-def discard(lists: Any, value: Any, pool: Any, start: Any, length: Any) -> Any:
+def discard(lists, value, pool, start, length):
     """Remove `value` from each of these lists, which hold it; their last value takes its place.
 
     Returns the number of lists that become empty.
@@ -307,7 +306,7 @@ def discard(lists: Any, value: Any, pool: Any, start: Any, length: Any) -> Any:
 
 
 @njit(nogil=True, cache=True)
-def pack(pool: Any, start: Any, length: Any, room: Any, target: Any) -> Any:
+def pack(pool, start, length, room, target):
     """Copy all lists to `target`, each with a quarter more room, at least 1 place; return the end."""
     end = 0
     for i in range(len(start)):
@@ -321,9 +320,7 @@ def pack(pool: Any, start: Any, length: Any, room: Any, target: Any) -> Any:
 
 
 @njit(nogil=True, cache=True)
-def products(
-    columns: Any, ends: Any, pool: Any, start: Any, length: Any, scale: Any, at: Any, counts: Any, out: Any
-) -> None:
+def products(columns, ends, pool, start, length, scale, at, counts, out):
     """out[k] = sum over blocks b of (columns that rows `at` and k share) scale[at, b] scale[k, b].
 
     `counts` is room for a number for each k.
@@ -344,7 +341,7 @@ def products(
 
 
 @njit(nogil=True, cache=True)
-def sums(weights: Any, rows: Any, pool: Any, start: Any, ends: Any, scale: Any, out: Any) -> None:
+def sums(weights, rows, pool, start, ends, scale, out):
     """out[k] = sum over blocks b of scale[rows[k], b] times the sum of the weights of that row's columns."""
     for k in range(len(rows)):
         i = rows[k]
@@ -359,7 +356,7 @@ def sums(weights: Any, rows: Any, pool: Any, start: Any, ends: Any, scale: Any, 
 
 
 @njit(nogil=True, cache=True)
-def spread(weights: Any, rows: Any, change: Any, pool: Any, start: Any, ends: Any, scale: Any) -> None:
+def spread(weights, rows, change, pool, start, ends, scale):
     """weights += sum over k of change[k] times row rows[k]."""
     for k in range(len(rows)):
         i = rows[k]

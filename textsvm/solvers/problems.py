@@ -18,11 +18,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from types import ModuleType
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Bools, Floats, Ints
 from textsvm.gram.base import FeatureProducts, Gram
 from textsvm.linalg.dense import matmul
 from textsvm.linalg.rows import FeatureRows
@@ -44,11 +45,11 @@ SPARSE = 0.1
 class Classification:
     """Predict a class."""
 
-    index: NDArray[np.int64]  #: shape (m,): Rows of the Gram
-    target: NDArray[np.int64]  #: shape (m,): Classes, 0..n_classes-1; each occurs
+    index: Ints  #: shape (m,): Rows of the Gram
+    target: Ints  #: shape (m,): Classes, 0..n_classes-1; each occurs
     n_classes: int  #: 2 or more
     C: float
-    weight: NDArray[np.float64]  #: shape (m,): Factors of C: sample weights times class weights
+    weight: Floats  #: shape (m,): Factors of C: sample weights times class weights
     strategy: str = "ovo"  #: {"ovo", "ovr", "crammer-singer"}
     loss: str = "hinge"  #: {"hinge", "squared_hinge"}
 
@@ -57,13 +58,15 @@ class Classification:
 class Labelling:
     """Predict any number of labels; `target` is bool, shape (m, n_labels), others as in `Classification`."""
 
-    index: NDArray[np.int64]
-    target: NDArray[np.bool_]
+    index: Ints
+    target: Bools
     C: float
-    weight: NDArray[np.float64]
+    weight: Floats
+    loss: ClassVar[str] = "hinge"
+    strategy: ClassVar[str] = "ovr"
 
     @property
-    def learnt(self) -> NDArray[np.int64]:
+    def learnt(self) -> Ints:
         """The labels that some, but not all, examples of positive weight have."""
         counted = self.target[self.weight > 0]
         return np.flatnonzero(counted.any(axis=0) & ~counted.all(axis=0))
@@ -73,20 +76,24 @@ class Labelling:
 class Regression:
     """Predict numbers within `epsilon`; `target` is float64, shape (m,), others as in `Classification`."""
 
-    index: NDArray[np.int64]
-    target: NDArray[np.float64]
+    index: Ints
+    target: Floats
     C: float
-    weight: NDArray[np.float64]
+    weight: Floats
     epsilon: float
+    loss: ClassVar[str] = "hinge"
+    strategy: ClassVar[str] = ""
 
 
 @dataclass(frozen=True)
 class OneClass:
     """A region that contains all but a share `nu` of the examples, which are the rows `index` of the Gram."""
 
-    index: NDArray[np.int64]
+    index: Ints
     nu: float
-    weight: NDArray[np.float64]
+    weight: Floats
+    loss: ClassVar[str] = "hinge"
+    strategy: ClassVar[str] = ""
 
 
 Problem = Classification | Labelling | Regression | OneClass
@@ -97,18 +104,18 @@ class MachineDual:
     """The dual of a machine, or of all machines of a Crammer-Singer problem together."""
 
     dual: AnyDual
-    at: NDArray[np.int64]  #: Example of the problem that each variable belongs to
-    initial: NDArray[np.float64] | None = None  #: Feasible variables if zeros are not feasible
+    at: Ints  #: Example of the problem that each variable belongs to
+    initial: Floats | None = None  #: Feasible variables if zeros are not feasible
 
 
 @dataclass(frozen=True)
 class Machines:
     """A solved problem."""
 
-    index: NDArray[np.int64]  #: shape (m,): Rows of the Gram that the columns of `coef` stand for
+    index: Ints  #: shape (m,): Rows of the Gram that the columns of `coef` stand for
     #: shape (n_machines, m): Value of machine k at x: sum_i coef[k, i] K(index_i, x) + bias[k].
-    coef: NDArray[np.float64]
-    bias: NDArray[np.float64]  #: shape (n_machines,)
+    coef: Floats
+    bias: Floats  #: shape (n_machines,)
     #: Of each trained machine; a single solution for all machines of Crammer-Singer.
     solutions: tuple[Solution, ...]
 
@@ -163,7 +170,7 @@ def collect(problem: Problem, parts: Sequence[MachineDual], solutions: Sequence[
     return Machines(problem.index, coef, bias, tuple(solutions))
 
 
-def decision_values(gram: Gram | FeatureProducts, several: Sequence[Machines]) -> list[NDArray[np.float64]]:
+def decision_values(gram: Gram | FeatureProducts, several: Sequence[Machines]) -> list[Floats]:
     """Values of solved problems at every row of their Gram: float64 on the host, shape (n_machines, n) each.
 
     The coefficients of all machines are the rows of a sparse matrix W over the rows of the Gram. Rows of K
@@ -203,14 +210,14 @@ def _weights(several: Sequence[Machines], total: int, n: int) -> scipy.sparse.cs
     return scipy.sparse.csc_matrix((np.concatenate(coef), places), shape=(total, n))
 
 
-def _feature_values(rows: FeatureRows, weights: scipy.sparse.csc_matrix) -> NDArray[np.float64]:
+def _feature_values(rows: FeatureRows, weights: scipy.sparse.csc_matrix) -> Floats:
     """(X X' + diag(ridge)) W', transposed, without kernel values."""
     coef = weights.T.toarray()
     values = to_host(rows.x.dot(rows.x.transposed_dot(coef)))
     return (values + to_host(rows.ridge)[:, None] * coef).T
 
 
-def _product(xp: Any, gram: Gram, weights: scipy.sparse.csc_matrix, out: NDArray[np.float64]) -> None:
+def _product(xp: ModuleType, gram: Gram, weights: scipy.sparse.csc_matrix, out: Floats) -> None:
     """out = weights K, for `weights` of shape (k, n) and `out` of shape (k, n) on the host."""
     values: Any = out if xp is np else xp.empty(out.shape, xp.float64)
     values[...] = 0

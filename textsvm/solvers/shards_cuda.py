@@ -29,8 +29,8 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Ints
 from textsvm.gram.base import Gram, Window
 from textsvm.gram.cards import Shard, enable_peers
 from textsvm.runtime import device as devices
@@ -73,7 +73,7 @@ class ShardedSlots(cuda_queue.Slots):
         every = devices.cupy().arange(gram.n, dtype=np.int32)
         return Window(gram.shards[0].values, every, np.zeros(gram.n, np.int64))
 
-    def write_states(self, slots: list[int], states: NDArray[Any]) -> None:
+    def write_states(self, slots: list[int], states: AnyArray) -> None:
         """Set the states of these slots, and the lists of own variables of every card."""
         super().write_states(slots, states)
         rows = [self.rows[slot] for slot in slots]
@@ -141,7 +141,7 @@ class CardPart:
         """Largest number of own variables in a slot."""
         return int(self.sizes.max())
 
-    def start(self, slots: list[int], rows: list[NDArray[np.int64]]) -> None:
+    def start(self, slots: list[int], rows: list[Ints]) -> None:
         """Set up problems that start in these slots; `rows` are the rows of the Gram of their variables."""
         cp = devices.cupy()
         lists = np.zeros((3, len(slots), max(len(of_slot) for of_slot in rows)), np.int32)

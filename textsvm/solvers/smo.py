@@ -46,6 +46,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.runtime.parallel import Progress, part
@@ -67,8 +68,6 @@ from textsvm.solvers.solution import (
     warm_start,
 )
 
-Vector = NDArray[np.float64]
-
 #: Maximum bytes of a tile. A tile takes at most 1/8 of the Gram's buffer, all tiles at most the whole buffer.
 TILE_BYTES = 64 << 20
 #: Rows that are added at a time.
@@ -89,10 +88,10 @@ class Common:
     tile_bytes: int
 
 
-def solve_chain(common: Common, chain: Sequence[Dual], coef: Vector, progress: Progress) -> list[Solution]:
+def solve_chain(common: Common, chain: Sequence[Dual], coef: Floats, progress: Progress) -> list[Solution]:
     """Solve a chain of problems over a Gram in host memory, starting from `coef`."""
     solutions: list[Solution] = []
-    responses: Vector | None = None
+    responses: Floats | None = None
     run: Run | None = None
     for j, dual in enumerate(chain):
         if j:
@@ -109,8 +108,8 @@ class Tile:
     """Rows of the k active variables, restricted to the columns of these variables, in t slots."""
 
     values: NDArray[np.float32]  #: shape (t, k)
-    slot: NDArray[np.int64]  #: shape (k,): Slot of each variable's row, or -1
-    owner: NDArray[np.int64]  #: shape (t,): Variable of each slot, or -1
+    slot: Ints  #: shape (k,): Slot of each variable's row, or -1
+    owner: Ints  #: shape (t,): Variable of each slot, or -1
     next: int = 0  #: Slot that is filled next
 
     @classmethod
@@ -129,7 +128,7 @@ class Run:
     """
 
     def __init__(
-        self, common: Common, dual: Dual, coef: Vector, responses: Vector | None, progress: Progress,
+        self, common: Common, dual: Dual, coef: Floats, responses: Floats | None, progress: Progress,
         former: Run | None = None,
     ) -> None:  # fmt: skip
         self.gram, self.stopping, self.tile_bytes = common.gram, common.stopping, common.tile_bytes
@@ -144,7 +143,7 @@ class Run:
         self.diag = common.diag[self.index]
         self.F = dual.sign * dual.linear + 0.0 if responses is None else responses.copy()
         #: (variables set aside, coefficients of all at that time)
-        self.aside: list[tuple[NDArray[np.int64], Vector]] = []
+        self.aside: list[tuple[Ints, Floats]] = []
         self.iterations = 0
         #: Steps added up in the responses, and the error of the responses before them.
         self.steps, self.inherited = 0, 0.0
@@ -246,11 +245,11 @@ class Run:
             wanted = np.concatenate([wanted, self.rows[worst[violation[worst] > 0]]])
         self.load(wanted)
 
-    def load(self, rows: NDArray[np.int64]) -> None:
+    def load(self, rows: Ints) -> None:
         self.window.refill(rows)
         self.state[loop.CLOCK] = int(self.window.used.max())
 
-    def activate(self, active: NDArray[np.int64]) -> None:
+    def activate(self, active: Ints) -> None:
         """Set up compact arrays of the active variables, and find the first i."""
         self.active = active
         whole = len(active) == len(self.dual)
@@ -324,16 +323,16 @@ class Run:
         self.add_rows(np.arange(len(self.dual)), np.zeros(len(self.dual)))
         self.activate(np.arange(len(self.dual)))
 
-    def add_rows(self, variables: NDArray[np.int64], before: Vector) -> None:
+    def add_rows(self, variables: Ints, before: Floats) -> None:
         """F += K (coef - before) at these variables, a block of rows at a time."""
         change = np.bincount(self.index, self.coef - before, self.gram.n)
         changed = np.flatnonzero(change)
         F, columns = self.F[variables], self.index[variables]
         block = min(BLOCK, self.window.capacity)
         for start in range(0, len(changed), block):
-            some = changed[start : start + block]
-            self.load(some)
-            loop.add_rows(F, columns, change[some], self.window.slots[some], self.window.values)
+            rows = changed[start : start + block]
+            self.load(rows)
+            loop.add_rows(F, columns, change[rows], self.window.slots[rows], self.window.values)
         self.F[variables] = F
 
     def stalled(self) -> bool:

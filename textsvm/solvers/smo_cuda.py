@@ -40,16 +40,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Floats
 from textsvm.gram.base import Gram
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress
 from textsvm.solvers import cuda_queue, shards_cuda
 from textsvm.solvers.dual import Dual
 from textsvm.solvers.solution import RELAXATION, SHARE, Solution, Stopping, assess, bounds, warm_start
-
-Vector = NDArray[np.float64]
 
 THREADS, PER_THREAD = 256, 4
 SET = THREADS * PER_THREAD
@@ -87,7 +85,7 @@ STRUCTS = {"State": STATE, "Arrays": ARRAYS}
 
 
 def solve_many(
-    gram: Gram, chains: Sequence[Sequence[Dual]], starts: Sequence[Vector], stopping: Stopping,
+    gram: Gram, chains: Sequence[Sequence[Dual]], starts: Sequence[Floats], stopping: Stopping,
     progress: Progress | None, cuts: bool = True,
 ) -> list[list[Solution]]:  # fmt: skip
     """Solve chains of problems over a Gram in device memory (`textsvm.solvers.chains`).
@@ -136,7 +134,7 @@ class DualSlots(cuda_queue.Slots):
     def checkpoints(self, stopping: Stopping) -> list[float]:
         return stopping.tolerances()
 
-    def violations(self, state: NDArray[Any]) -> Vector:
+    def violations(self, state: AnyArray) -> Floats:
         return state["first"] - state["last"]
 
     def put(self, starts: list[cuda_queue.Start]) -> None:
@@ -183,7 +181,7 @@ class DualSlots(cuda_queue.Slots):
     def blocks(self, size: int, problems: int) -> int:
         return -(-size // 32) * problems
 
-    def add_rows(self, slot: int, coef: Vector) -> None:
+    def add_rows(self, slot: int, coef: Floats) -> None:
         super().add_rows(slot, coef)
         if coef.any():
             self.field("moved")[slot] = 0

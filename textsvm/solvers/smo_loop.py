@@ -50,7 +50,7 @@ def find_first(F: Any, up: Any, down: Any, row: Any, state: Any, extrema: Any) -
 
 
 @njit(nogil=True, cache=True, error_model="numpy", inline="never")
-def _update(F: Any, up: Any, down: Any, row_i: Any, row_j: Any, step: Any, state: Any, extrema: Any) -> Any:
+def _update(F, up, down, row_i, row_j, step, state, extrema):
     """F += step (K_i - K_j); in the same pass find the next i and both extrema."""
     n = len(F)
     best, best_start, last = -np.inf, -1, -np.inf
@@ -75,7 +75,7 @@ def _update(F: Any, up: Any, down: Any, row_i: Any, row_j: Any, step: Any, state
 
 
 @njit(nogil=True, cache=True, error_model="numpy", inline="never")
-def _second(F: Any, down: Any, diag: Any, row_i: Any, first: Any, diag_i: Any, gains: Any) -> Any:
+def _second(F, down, diag, row_i, first, diag_i, gains):
     """The j with the largest predicted decrease, (F_j - F_i)^2 / curvature, or -1.
 
     Float32 is enough for a choice.
@@ -103,10 +103,7 @@ def _second(F: Any, down: Any, diag: Any, row_i: Any, first: Any, diag_i: Any, g
 
 
 @njit(nogil=True, cache=True, error_model="numpy", inline="never")
-def _row(
-    k: Any, other: Any, rows: Any, buffer: Any, slots: Any, used: Any, tile: Any, tile_slot: Any,
-    tile_owner: Any, state: Any,
-) -> Any:  # fmt: skip
+def _row(k, other, rows, buffer, slots, used, tile, tile_slot, tile_owner, state):
     """Slot of the row of variable k in the tile (or in the buffer if there is no tile), or -1.
 
     A row that is in the buffer alone is copied into the tile, in place of a row other than that of `other`.
@@ -135,10 +132,10 @@ def _row(
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def iterate(
-    budget: Any, tol: Any, relaxation: Any, buffer: Any, slots: Any, used: Any,
-    tile: Any, tile_slot: Any, tile_owner: Any, rows: Any, F: Any, coef: Any, low: Any, high: Any,
-    up: Any, down: Any, diag: Any, gains: Any, state: Any, extrema: Any,
-) -> Any:  # fmt: skip
+    budget, tol, relaxation, buffer, slots, used,
+    tile, tile_slot, tile_owner, rows, F, coef, low, high,
+    up, down, diag, gains, state, extrema,
+):  # fmt: skip
     """Optimise up to `budget` pairs of the k active variables, until FIRST - LAST is at most `tol`.
 
     Parameters
@@ -199,7 +196,7 @@ def iterate(
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def add_rows(F: Any, columns: Any, change: Any, at: Any, buffer: Any) -> Any:
+def add_rows(F, columns, change, at, buffer):
     """F[v] += sum over k of change[k] buffer[at[k], columns[v]]; bits do not depend on how F is divided."""
     left = len(at) % 4
     for k in range(left):

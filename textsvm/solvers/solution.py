@@ -23,24 +23,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.runtime.compiled import njit
 from textsvm.solvers.dual import MOST_SLACK, Dual, MulticlassDual
-
-Vector = NDArray[np.float64]
 
 #: Violation of a working set, as a fraction of that of all variables, at which a round ends.
 SHARE = 0.3
 #: Later steps of a long run, in units of the best step; values in (0, 2) decrease the objective.
 RELAXATION = 1.6
 #: Responses are computed anew before optimality is judged if their estimated error is more than this fraction
-#: of the tolerance; maximum number of times that this continues a run.
-ROUNDING, RENEWALS = 0.01, 20
+#: of the tolerance.
+ROUNDING = 0.01
+#: Maximum number of times that new responses continue a run.
+RENEWALS = 20
 
 NOT_FINITE = "the kernel matrix holds a value that is not a finite number"
 NO_STEP_LEFT = "stalled: no step is left in float64"
@@ -54,10 +53,10 @@ class Solution:
     """
 
     #: shape (m,), or (n_classes, m) of a `MulticlassDual`: The variables; exactly at a bound if it is active.
-    alpha: Vector
+    alpha: Floats
     #: the same shape: Value at x: sum_i coef[i] K(index_i, x) + bias. It is sign * alpha, and alpha itself of
     #: a `MulticlassDual`, with a row per class and columns that sum to 0.
-    coef: Vector
+    coef: Floats
     bias: float  #: 0 of a `MulticlassDual`, which has none
     objective: float  #: The minimised function, 1/2 a'Qa + p'a (LIBSVM's "obj"; negative for a classifier)
     #: Relative: 2 (P - D) / (P + D), P the primal and D = -objective the dual value, as in GTSVM. A bound on
@@ -72,10 +71,10 @@ class Solution:
     converged: bool  #: Whether the violation is within the tolerance, or the duality gap within its bound
     status: str  #: "converged", or why the solver stopped earlier
     #: int64 array: Variables above 0; examples of a `MulticlassDual` that have a coefficient other than 0.
-    support: NDArray[np.int64]
+    support: Ints
     #: the shape of alpha: The gradient with respect to `coef`: sum_j coef[j] K(index_i, index_j) + sign_i
     #: p_i, -bias at free variables; of a `MulticlassDual`, class values, less 1 for an example's own class.
-    responses: Vector
+    responses: Floats
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ class Stopping:
 
 
 def assess(
-    dual: Dual, coef: Vector, responses: Vector, iterations: int, status: str, stopping: Stopping,
+    dual: Dual, coef: Floats, responses: Floats, iterations: int, status: str, stopping: Stopping,
     tol: float | None = None,
 ) -> Solution:  # fmt: skip
     """Compute a Solution from coefficients and responses, all in float64; `tol` overrides that of `stopping`.
@@ -151,7 +150,7 @@ def assess(
     )
 
 
-def _squared_hinge_gaps(dual: Dual, coef: Vector, gradient: Vector) -> Vector:
+def _squared_hinge_gaps(dual: Dual, coef: Floats, gradient: Floats) -> Floats:
     """Terms of P - D with the squared hinge loss; `gradient` is that of coefficients, and the bias.
 
     With r the diagonal of the loss and M the slack from which it is linear, the loss of a slack s is
@@ -166,7 +165,7 @@ def _squared_hinge_gaps(dual: Dual, coef: Vector, gradient: Vector) -> Vector:
 
 
 def assess_multiclass(
-    dual: MulticlassDual, coef: Vector, gradient: Vector, iterations: int, status: str, stopping: Stopping,
+    dual: MulticlassDual, coef: Floats, gradient: Floats, iterations: int, status: str, stopping: Stopping,
     tol: float | None = None,
 ) -> Solution:  # fmt: skip
     """`assess` for coefficients of all classes, shape (n_classes, m), and their gradient."""
@@ -191,7 +190,7 @@ def assess_multiclass(
     )
 
 
-def objective_and_gap(dual: MulticlassDual, coef: Vector, gradient: Vector) -> tuple[float, float]:
+def objective_and_gap(dual: MulticlassDual, coef: Floats, gradient: Floats) -> tuple[float, float]:
     """-D and the relative duality gap of coefficients of all classes."""
     own = float(coef[dual.own].sum())
     slope = float(np.einsum("rc,rc->", coef, gradient))
@@ -210,7 +209,7 @@ def rounding(size: float, most: float, largest: float, steps: int) -> float:
     return float(np.finfo(np.float64).eps) * largest * max(size * math.sqrt(steps), most * steps)
 
 
-def bounds(dual: Dual) -> tuple[Vector, Vector]:
+def bounds(dual: Dual) -> tuple[Floats, Floats]:
     """Bounds low <= sign * a <= high, shapes (m,)."""
     signed = dual.sign * dual.upper
     return np.minimum(signed, 0.0), np.maximum(signed, 0.0)
@@ -223,7 +222,7 @@ def log_progress(first: float, now: float, tol: float) -> tuple[float, float]:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def thresholds(coef: Any, responses: Any, low: Any, high: Any, free: Any) -> Any:
+def thresholds(coef, responses, low, high, free):
     """max of -F over UP, min over DOWN (NaN if an F is), number of free variables; `free` gets their -F."""
     first, last, count, bad_first, bad_last = -np.inf, np.inf, 0, False, False
     for i in range(len(coef)):
@@ -243,7 +242,7 @@ def thresholds(coef: Any, responses: Any, low: Any, high: Any, free: Any) -> Any
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def terms(coef: Any, responses: Any, low: Any, high: Any, q: Any, bias: Any, gaps: Any, slopes: Any) -> Any:
+def terms(coef, responses, low, high, q, bias, gaps, slopes):
     """Terms of each variable: the duality gap is the sum of `gaps`, the objective half of coef @ slopes."""
     for i in range(len(coef)):
         slack = responses[i] + bias
@@ -252,7 +251,7 @@ def terms(coef: Any, responses: Any, low: Any, high: Any, q: Any, bias: Any, gap
         slopes[i] = responses[i] + q[i]
 
 
-def start_two_class(dual: Dual, initial: Vector | None) -> Vector:
+def start_two_class(dual: Dual, initial: Floats | None) -> Floats:
     """Coefficients sign * alpha of the variables `initial`, which are checked, or zeros."""
     if initial is None:
         if dual.total != 0:
@@ -266,7 +265,7 @@ def start_two_class(dual: Dual, initial: Vector | None) -> Vector:
     return dual.sign * alpha
 
 
-def start_multiclass(dual: MulticlassDual, initial: Vector | None) -> Vector:
+def start_multiclass(dual: MulticlassDual, initial: Floats | None) -> Floats:
     """A copy of the coefficients `initial`, checked and scaled down to the bounds, or zeros."""
     shape = (dual.n_classes, len(dual))
     if initial is None:
@@ -287,7 +286,7 @@ def start_multiclass(dual: MulticlassDual, initial: Vector | None) -> Vector:
     return coef
 
 
-def warm_start(dual: Dual, former: Dual, solution: Solution) -> tuple[Vector, Vector | None]:
+def warm_start(dual: Dual, former: Dual, solution: Solution) -> tuple[Floats, Floats | None]:
     """Start a problem from the solution of `former`, which has the same `sign` and `index`.
 
     Returns feasible coefficients sign * alpha, and their responses, or None if these need rows.
@@ -308,7 +307,7 @@ def warm_start(dual: Dual, former: Dual, solution: Solution) -> tuple[Vector, Ve
     return scaled, responses
 
 
-def carried_over(rounding: float, former: Dual, solved: Vector, coef: Vector) -> float:
+def carried_over(rounding: float, former: Dual, solved: Floats, coef: Floats) -> float:
     """Estimated error of the responses of a warm start, from that of the former responses.
 
     `solved` is sign * alpha of the former solution and `coef` that of the start, a multiple of it.
@@ -318,7 +317,7 @@ def carried_over(rounding: float, former: Dual, solved: Vector, coef: Vector) ->
     return (rounding + lost) * now / before if before else 0.0
 
 
-def _best_multiple(coef: Vector, product: Vector, q: Vector, most: float) -> float:
+def _best_multiple(coef: Floats, product: Floats, q: Floats, most: float) -> float:
     """The r up to `most` that minimises r^2/2 b'Kb + r q'b."""
     if np.isinf(most):
         return 0.0
@@ -329,7 +328,7 @@ def _best_multiple(coef: Vector, product: Vector, q: Vector, most: float) -> flo
     return most if most * (most * curvature / 2 + slope) < 0 else 0.0
 
 
-def _with_total(coef: Vector, low: Vector, high: Vector, total: float) -> Vector:
+def _with_total(coef: Floats, low: Floats, high: Floats, total: float) -> Floats:
     """Move coefficients, in proportion to their room, until they sum to `total`: towards 0, then away."""
     for towards in (np.zeros(len(coef)), np.where(total > coef.sum(), high, low)):
         lacking = total - coef.sum()
@@ -340,10 +339,7 @@ def _with_total(coef: Vector, low: Vector, high: Vector, total: float) -> Vector
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def resumed(
-    sign: Any, alpha: Any, upper: Any, linear: Any, former: Any, responses: Any,
-    coef: Any, q: Any, product: Any,
-) -> Any:  # fmt: skip
+def resumed(sign, alpha, upper, linear, former, responses, coef, q, product):
     """Fill coefficients of a solution, q of the next problem, and Kb.
 
     Returns whether the coefficients are within the bounds, and the largest r with r |b| <= upper, infinite if
@@ -362,9 +358,7 @@ def resumed(
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def multiplied(
-    sign: Any, upper: Any, ratio: Any, coef: Any, product: Any, q: Any, scaled: Any, responses: Any
-) -> Any:  # fmt: skip
+def multiplied(sign, upper, ratio, coef, product, q, scaled, responses):
     """Fill ratio * b, within the bounds, and its responses.
 
     A coefficient within rounding of a bound is put at it, or the solver would spend steps on the difference.

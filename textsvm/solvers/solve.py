@@ -51,33 +51,36 @@ def solve(
     list of lists of Machines, in the shape of `paths`
     """
     stopping = stopping or Stopping()
-    several = [problem for path in paths for problem in path]
-    features = rows.features if rows.feature_solver and all(map(can_solve, several)) else None
+    problems = [problem for path in paths for problem in path]
+    features = rows.features if rows.feature_solver and all(map(can_solve, problems)) else None
     if features is None:
         assert not isinstance(rows, FeatureProducts)
-        return _solve_by_rows(rows, paths, stopping, progress)
+        if all(problem.loss == "hinge" for problem in problems):
+            return _solve_side_by_side(rows, paths, stopping, progress)
     solved = []
-    for k, problem in enumerate(several):
-        within, of_loss = part(progress, k, 1, len(several)), _features_with_loss(features, problem)
-        if (
+    for k, problem in enumerate(problems):
+        within = part(progress, k, 1, len(problems))
+        if features is None:
+            assert not isinstance(rows, FeatureProducts)
+            [[machines]] = _solve_side_by_side(
+                _matrix_with_loss(rows, problem), [[problem]], stopping, within
+            )
+        elif (
             features.descent
             and isinstance(features.x, Sparse)
             and isinstance(problem, Classification | Labelling)
         ):
-            solved.append(solve_by_descent(problem, of_loss, stopping, within))
+            machines = solve_by_descent(problem, _features_with_loss(features, problem), stopping, within)
         else:
-            solved.append(solve_by_newton(problem, of_loss, stopping, within))
-    return _by_path(solved, paths)
-
-
-def _by_path(solved: Sequence[Machines], paths: Sequence[Sequence[Problem]]) -> list[list[Machines]]:
+            machines = solve_by_newton(problem, _features_with_loss(features, problem), stopping, within)
+        solved.append(machines)
     remaining = iter(solved)
     return [[next(remaining) for _ in path] for path in paths]
 
 
 def _features_with_loss(features: FeatureRows, problem: Problem) -> FeatureRows:
     """Features with the diagonal of the loss function of a problem."""
-    if getattr(problem, "loss", "hinge") == "hinge":
+    if problem.loss == "hinge":
         return features
     assert isinstance(problem, Classification)
     xp, ridge = array_module(device_of(features.ridge)), features.ridge.copy()
@@ -85,23 +88,9 @@ def _features_with_loss(features: FeatureRows, problem: Problem) -> FeatureRows:
     return replace(features, ridge=ridge)
 
 
-def _solve_by_rows(
-    gram: Gram, paths: Sequence[Sequence[Problem]], stopping: Stopping, progress: Progress | None
-) -> list[list[Machines]]:
-    several = [problem for path in paths for problem in path]
-    if all(getattr(problem, "loss", "hinge") == "hinge" for problem in several):
-        return _solve_side_by_side(gram, paths, stopping, progress)
-    solved = []
-    for k, problem in enumerate(several):
-        within, of_loss = part(progress, k, 1, len(several)), _matrix_with_loss(gram, problem)
-        [[machines]] = _solve_side_by_side(of_loss, [[problem]], stopping, within)
-        solved.append(machines)
-    return _by_path(solved, paths)
-
-
 def _matrix_with_loss(gram: Gram, problem: Problem) -> Gram:
     """A copy of a kernel matrix with the diagonal of the loss function of a problem."""
-    if getattr(problem, "loss", "hinge") == "hinge":
+    if problem.loss == "hinge":
         return gram
     assert isinstance(problem, Classification)
     if gram.matrix is None or len(np.unique(problem.index)) < len(problem.index):
@@ -128,5 +117,5 @@ def _solve_side_by_side(
         # Transpose: from a list of solutions along the path for each dual to a list of solutions per problem.
         by_machine = [next(solved) for _ in path_parts[0]]
         by_problem = zip(*by_machine, strict=True) if by_machine else [()] * len(path)
-        result.append([collect(*each) for each in zip(path, path_parts, by_problem, strict=True)])
+        result.append([collect(*triple) for triple in zip(path, path_parts, by_problem, strict=True)])
     return result

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress
 from textsvm.text.encoding import (
@@ -54,16 +55,16 @@ class Documents:
 
     #: uint8, uint16 or uint32 array, shape (total number of symbols,): ``alphabet[codes]`` are the symbols.
     codes: NDArray[np.unsignedinteger]
-    offsets: NDArray[np.int64]  #: shape (n + 1,): Document ``i`` is ``codes[offsets[i]:offsets[i + 1]]``
+    offsets: Ints  #: shape (n + 1,): Document ``i`` is ``codes[offsets[i]:offsets[i + 1]]``
     #: Distinct symbols: uint32 code points, or an object array of str for tokens. Documents encoded over
     #: another alphabet extend it, so codes of both are comparable.
-    alphabet: NDArray[Any]
+    alphabet: AnyArray
     #: Characters of the normalised texts from which tokens or residue groups were derived, if available.
     characters: Documents | None = None
-    classes: NDArray[np.int64] | None = None  #: shape (n,): Class numbers, for kernels that learn from them
+    classes: Ints | None = None  #: shape (n,): Class numbers, for kernels that learn from them
 
     @classmethod
-    def none(cls, alphabet: NDArray[Any] | None = None) -> Documents:
+    def none(cls, alphabet: AnyArray | None = None) -> Documents:
         """Empty documents over an alphabet."""
         alphabet = np.empty(0, np.uint32) if alphabet is None else alphabet
         return cls(np.empty(0, code_type(len(alphabet))), np.zeros(1, np.int64), alphabet)
@@ -72,7 +73,7 @@ class Documents:
         return len(self.offsets) - 1
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
+    def lengths(self) -> Ints:
         """Number of symbols of each document, shape (n,)."""
         return np.diff(self.offsets)
 
@@ -98,7 +99,7 @@ class Documents:
 
     def codes_for(self, *others: Documents) -> NDArray[np.unsignedinteger]:
         """Copy of the codes as uint16, or uint32 if these or `others` are, for compiled loops."""
-        types = [each.codes.dtype for each in (self, *others)]
+        types = [documents.codes.dtype for documents in (self, *others)]
         return self.codes.astype(np.result_type(np.uint16, *types))
 
     def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Documents:
@@ -109,7 +110,7 @@ class Documents:
         classes = None if self.classes is None else self.classes[indices]
         return Documents(codes, offsets, self.alphabet, characters, classes)
 
-    def with_classes(self, classes: NDArray[np.int64] | None) -> Documents:
+    def with_classes(self, classes: Ints | None) -> Documents:
         """The same documents with class numbers."""
         return replace(self, classes=classes)
 
@@ -130,14 +131,14 @@ class Documents:
         """Normalised text from which the symbols of a document were derived, as far as available."""
         return self.text(index) if self.characters is None else self.characters.text(index)
 
-    def spread(self, index: int, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    def spread(self, index: int, shares: Floats) -> Floats:
         """Spread shares of the symbols of a document over the characters of ``shown(index)``."""
         if not self.of_tokens:
             return shares
         text = self.shown(index)
         return spread(shares, locate(text, self.symbols(index)), len(text))
 
-    def to_shown(self, index: int, view: View, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    def to_shown(self, index: int, view: View, shares: Floats) -> Floats:
         """Move shares of a view's characters to those of ``shown(index)``: identical for a single view."""
         return shares
 
@@ -149,13 +150,13 @@ class Documents:
         """The document, then a copy for each range (a, b) of ``shown(index)`` without the symbols in it."""
         return self._without(index, self._places(index), cuts)
 
-    def _places(self, index: int) -> NDArray[np.int64]:
+    def _places(self, index: int) -> Ints:
         """Start of each symbol in ``shown(index)``; -1: not located."""
         if not self.of_tokens:
             return np.arange(self.offsets[index + 1] - self.offsets[index])
         return locate(self.shown(index), self.symbols(index))[:, 0]
 
-    def _without(self, index: int, places: NDArray[np.int64], cuts: Sequence[tuple[int, int]]) -> Documents:
+    def _without(self, index: int, places: Ints, cuts: Sequence[tuple[int, int]]) -> Documents:
         codes = self.codes[self.offsets[index] : self.offsets[index + 1]]
         rest = [codes, *(codes[(places < a) | (places >= b)] for a, b in cuts)]
         return Documents(np.concatenate(rest), offsets_of(map(len, rest)), self.alphabet)
@@ -175,9 +176,9 @@ class MultiView:
         return next(iter(self.documents.values()))
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
+    def lengths(self) -> Ints:
         """Number of symbols of each document, maximum over the views, shape (n,)."""
-        lengths: NDArray[np.int64] = np.max([each.lengths for each in self.documents.values()], axis=0)
+        lengths: Ints = np.max([documents.lengths for documents in self.documents.values()], axis=0)
         return lengths
 
     def of(self, view: View) -> Any:
@@ -188,7 +189,7 @@ class MultiView:
         """The documents at `indices`, in that order."""
         return self._each(lambda documents: documents.take(indices))
 
-    def with_classes(self, classes: NDArray[np.int64] | None) -> MultiView:
+    def with_classes(self, classes: Ints | None) -> MultiView:
         """The same documents with class numbers."""
         return self._each(lambda documents: documents.with_classes(classes))
 
@@ -204,11 +205,11 @@ class MultiView:
 
     def shown(self, index: int) -> str:
         """Text of a document that all views can be aligned with: with case if a view keeps it."""
-        cased = [each for view, each in self.documents.items() if view.keep_case]
+        cased = [documents for view, documents in self.documents.items() if view.keep_case]
         text: str = next(iter(cased), self._first).shown(index)
         return text
 
-    def to_shown(self, index: int, view: View, shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    def to_shown(self, index: int, view: View, shares: Floats) -> Floats:
         """Move shares of a view's characters to those of ``shown(index)``; sums are preserved."""
         text = self.shown(index)
         return spread(shares, self._aligned(index, view), len(text))
@@ -220,9 +221,9 @@ class MultiView:
     def without(self, index: int, cuts: Sequence[tuple[int, int]]) -> MultiView:
         """The document, then a copy for each range (a, b) of ``shown(index)`` without the symbols in it."""
         left = {}
-        for view, each in self.documents.items():
-            places, aligned = each._places(index), np.append(self._aligned(index, view)[:, 0], -1)
-            left[view] = each._without(index, aligned[places], cuts)
+        for view, documents in self.documents.items():
+            places, aligned = documents._places(index), np.append(self._aligned(index, view)[:, 0], -1)
+            left[view] = documents._without(index, aligned[places], cuts)
         return replace(self, documents=left)
 
     def _aligned(self, index: int, view: View) -> Spans:
@@ -241,8 +242,8 @@ def encode(
     symbol of documents encoded over `alphabet`, but each other. By default texts are not normalised.
     """
     reading = reading or Reading(normal_form("none", True, False))
-    known = np.empty(0, np.uint32) if alphabet is None else alphabet
-    return Documents(*encode_characters(texts, reading, known, progress))
+    first = np.empty(0, np.uint32) if alphabet is None else alphabet
+    return Documents(*encode_characters(texts, reading, first, progress))
 
 
 def encode_as(texts: Sequence[str] | Documents, tokens: Tokens, known: Documents | None = None) -> Documents:

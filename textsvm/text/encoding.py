@@ -175,8 +175,8 @@ def _read(texts: list[str], first: int, reading: Reading) -> list[TextChunk]:
     parts = []
     for chosen in (np.flatnonzero(simple), np.flatnonzero(~simple)):
         if len(chosen):
-            some = texts if len(chosen) == len(texts) else [texts[i] for i in chosen]
-            points, lengths = _normalised(some, reading)
+            part = texts if len(chosen) == len(texts) else [texts[i] for i in chosen]
+            points, lengths = _normalised(part, reading)
             symbols = _numbered(points)
             parts.append(TextChunk(first + chosen, lengths, points.astype(code_type(len(symbols))), symbols))
     return parts
@@ -359,9 +359,9 @@ def _number(points, number, symbols):
 def _place(codes, lengths, first, code_of, out):
     at = 0
     for i in range(len(lengths)):
-        given, taken = codes[at : at + lengths[i]], out[first[i] : first[i] + lengths[i]]
-        for j in range(len(given)):
-            taken[j] = code_of[given[j]]
+        source, taken = codes[at : at + lengths[i]], out[first[i] : first[i] + lengths[i]]
+        for j in range(len(source)):
+            taken[j] = code_of[source[j]]
         at += lengths[i]
 
 
@@ -425,8 +425,8 @@ def distinct(
     if use_numpy(len(starts) + len(codes)):
         number: dict[bytes, int] = {}
         bounds = zip(starts.tolist(), stops.tolist(), strict=True)
-        known = [number.setdefault(codes[a:b].tobytes(), len(number)) for a, b in bounds]
-        return np.array(known, np.uint32), np.unique(np.array(known, np.int64), return_index=True)[1]
+        numbers = [number.setdefault(codes[a:b].tobytes(), len(number)) for a, b in bounds]
+        return np.array(numbers, np.uint32), np.unique(np.array(numbers, np.int64), return_index=True)[1]
     ids, size = np.empty(len(starts), np.uint32), FEW
     firsts, keys, done, n = np.empty(0, np.int64), np.empty(0, np.uint64), 0, 0
     while done < len(ids):

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 
 GROUPS = ("AST", "CU", "DEQBZ", "FWY", "G", "HN", "IV", "KRO", "LMJ", "P", "X", "*")
@@ -31,7 +32,7 @@ _NONE = len(GROUPS)
 
 
 def residue_groups(
-    codes: NDArray[np.unsignedinteger], offsets: NDArray[np.int64], alphabet: NDArray[np.uint32]
+    codes: NDArray[np.unsignedinteger], offsets: Ints, alphabet: NDArray[np.uint32]
 ) -> NDArray[np.uint8]:
     """Group of every character of some texts, as an index into `GROUPS`.
 
@@ -54,7 +55,7 @@ def residue_groups(
 #: Kind of symbols: a name, or a function from a text to its tokens.
 Tokens = str | Callable[[str], Sequence[str]]
 #: Half-open character ranges of symbols in a text, shape (n, 2); -1: not located.
-Spans = NDArray[np.int64]
+Spans = Ints
 NAMES = ("characters", "words", "whitespace", "blosum62")
 #: Kinds whose symbols are single characters.
 SINGLE = ("characters", "blosum62")
@@ -151,14 +152,14 @@ def align(folded: str, text: str) -> Spans:
     return np.stack([first, np.minimum(first + 1, m)], axis=1)
 
 
-def spread(shares: NDArray[np.float64], spans: Spans, length: int) -> NDArray[np.float64]:
+def spread(shares: Floats, spans: Spans, length: int) -> Floats:
     """Spread each symbol's share evenly over its characters; shares without a span over all `length`."""
     nowhere = (spans[:, 1] <= spans[:, 0]) | (spans[:, 0] < 0)
     widths = np.where(nowhere, 0, spans[:, 1] - spans[:, 0])
     owner = np.repeat(np.arange(len(shares)), widths)
     within = np.arange(len(owner)) - np.repeat(np.cumsum(widths) - widths, widths)
-    each = (shares / np.maximum(widths, 1))[owner]
-    out = np.bincount(spans[owner, 0] + within, each, minlength=length).astype(np.float64)
+    weight = (shares / np.maximum(widths, 1))[owner]
+    out = np.bincount(spans[owner, 0] + within, weight, minlength=length).astype(np.float64)
     return out + shares[nowhere].sum() / length if nowhere.any() and length else out
 
 
