@@ -208,7 +208,7 @@ class Benchmark:
         unrecorded = {option_.names for option_ in self.options if not option_.recorded}
         words = [prog, self.name]
         for action in parser._actions:
-            value = getattr(options, action.dest, None)
+            value = vars(options).get(action.dest)
             if action.dest in ("help", "output") or tuple(action.option_strings) in unrecorded:
                 continue
             if action.dest == "device" or value != action.default:
@@ -258,7 +258,7 @@ def run_benchmark(package: str, prog: str, name: str, arguments: Sequence[str]) 
     parser = chosen.parser(prog)
     options = parser.parse_args(arguments)
     command = chosen.command(prog, parser, options)
-    wanted = "cuda" if chosen.device == "gpu" else getattr(options, "device", "cpu")
+    wanted = "cuda" if chosen.device == "gpu" else vars(options).get("device", "cpu")
     on_gpu = select(wanted).kind == "cuda"
     default = chosen.gpu_output if on_gpu and chosen.gpu_output else chosen.output
     output = options.output or Path(default.format(**vars(options)))

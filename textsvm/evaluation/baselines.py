@@ -82,7 +82,7 @@ def baselines_of(examples: Any) -> dict[str, Callable[[], Any]]:
             _COLUMNS: lambda: make_pipeline(_union(examples), LinearSVC(random_state=0)),
             _COLUMNS + _TUNED: lambda: make_pipeline(_union(examples), _by_folds(LinearSVC(random_state=0))),
         }
-    if hasattr(examples, "shape"):
+    if not isinstance(examples, Sequence):
         return {_VECTORS: SVC, _VECTORS + _TUNED: lambda: _by_folds(SVC())}
     if not any(len(text.split(None, 1)) > 1 for text in examples):  # sequences: no word occurs twice
         machine = partial(LinearSVC, random_state=0)
@@ -103,7 +103,7 @@ def _union(columns: Json) -> FeatureUnion:
 
 def _steps(values: Any) -> list[Any]:
     """Transformers of a column; vectors are left unchanged."""
-    if not hasattr(values, "dtype"):
+    if isinstance(values, Sequence):
         return [_characters()]
     return [StandardScaler()] if values.ndim == 1 else ["passthrough"]
 
@@ -119,7 +119,7 @@ class _Column(TransformerMixin, BaseEstimator):
 
     def transform(self, columns: Json) -> Any:
         values = columns[self.name]
-        return values[:, None] if getattr(values, "ndim", 2) == 1 else values
+        return values[:, None] if isinstance(values, np.ndarray) and values.ndim == 1 else values
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
@@ -156,9 +156,7 @@ def _characters() -> TfidfVectorizer:
 
 def _chosen(model: Any) -> str:
     last = model[-1] if isinstance(model, Pipeline) else model
-    if not hasattr(last, "chosen_"):
-        return f"C={best['C']:g}" if (best := getattr(last, "best_params_", None)) else ""
-    return str(getattr(model, "chosen_", ""))
+    return f"C={last.best_params_['C']:g}" if isinstance(last, GridSearchCV) else getattr(last, "chosen_", "")
 
 
 def candidates(device: str) -> dict[str, Callable[[], Any]]:

@@ -245,11 +245,7 @@ def _shown(results: Sequence[Results], right: Bools, differ: Bools) -> list[int]
 
 
 def _disagreement(
-    i: int,
-    results: Sequence[Results],
-    right: Bools,
-    texts: Sequence[str] | None,
-    ids: Sequence[str],
+    i: int, results: Sequence[Results], right: Bools, texts: Sequence[str] | None, ids: Sequence[str]
 ) -> Disagreement:
     document = int(results[0].index[i])
     text = "" if texts is None else " ".join(texts[document][: 2 * SYMBOLS].split())

@@ -19,7 +19,7 @@ from textsvm.runtime.compiled import scipy
 def symbol_counts(examples: Any) -> Floats | None:
     """Number of symbols of each example, summed over all columns of texts; None without texts."""
     columns = examples.values() if isinstance(examples, dict) else [examples]
-    texts = [column for column in columns if not hasattr(column, "dtype") and not hasattr(column, "indptr")]
+    texts = [column for column in columns if isinstance(column, Sequence)]
     if not texts:
         return None
     return np.sum([[len(text) for text in column] for column in texts], axis=0, dtype=np.float64)

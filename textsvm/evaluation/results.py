@@ -136,7 +136,7 @@ class Results:
         """JSON values, without the values of single documents."""
         names = ("per_class", "confusion", "intervals", "sets", "rejected", "warnings", "seconds")
         values = {"task": self.task, "n": self.n, "labels": self.labels, **self.metrics}
-        values |= {name: getattr(self, name) for name in names}
+        values |= {name: vars(self)[name] for name in names}
         return to_json(values | ({"length_alone": self.length_alone} if self.length_alone else {}))
 
 

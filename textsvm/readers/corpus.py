@@ -93,7 +93,7 @@ class ReadOptions:
     def named(self) -> dict[str, str | Sequence[str]]:
         """The named columns by their role."""
         roles = ("text", "label", "id", "target", "weight", "group", "numbers")
-        return {role: column for role in roles if (column := getattr(self, role)) is not None}
+        return {role: column for role in roles if (column := vars(self)[role]) is not None}
 
     @property
     def columns(self) -> dict[str, str | Sequence[str]]:
@@ -219,7 +219,7 @@ class Corpus:
     def subset(self, indices: Iterable[int]) -> Corpus:
         """The documents at `indices`, in that order."""
         chosen = [int(i) for i in indices]
-        values = {name: getattr(self, name) for name in ("ids", *_LISTS)}
+        values = {name: vars(self)[name] for name in ("ids", *_LISTS)}
         if not len(self.texts):  # of vectors
             del values["texts"]
         parts: Json = {name: take(column, chosen) for name, column in values.items() if column is not None}
@@ -337,9 +337,9 @@ class Corpus:
 
 def take(values: Any, indices: Sequence[int]) -> Any:
     """The values at `indices`, in that order."""
-    if hasattr(values, "dtype"):
-        return values[indices]
-    return values.take(indices) if isinstance(values, StoredTexts) else [values[i] for i in indices]
+    if isinstance(values, StoredTexts):
+        return values.take(indices)
+    return [values[i] for i in indices] if isinstance(values, Sequence) else values[indices]
 
 
 def select_examples(examples: Any, indices: Sequence[int]) -> Any:
@@ -351,13 +351,13 @@ def select_examples(examples: Any, indices: Sequence[int]) -> Any:
 
 def _encoded_values(values: Any) -> Iterator[bytes]:
     """Texts, numbers or vectors as bytes, a value each."""
-    if hasattr(values, "indptr"):
-        for start, end in pairwise(values.indptr.tolist()):
-            yield values.indices[start:end].tobytes() + values.data[start:end].tobytes()
-    elif hasattr(values, "dtype"):
+    if isinstance(values, Sequence):
+        yield from (text.encode("utf-8", "surrogatepass") for text in values)
+    elif isinstance(values, np.ndarray):
         yield from (row.tobytes() for row in values)
     else:
-        yield from (text.encode("utf-8", "surrogatepass") for text in values)
+        for start, end in pairwise(values.indptr.tolist()):
+            yield values.indices[start:end].tobytes() + values.data[start:end].tobytes()
 
 
 def _digest(*parts: bytes) -> bytes:
@@ -387,7 +387,7 @@ def build_corpus(
     texts: Sequence[str] = StoredTexts.of(split) if stored else list(split)
     columns = _build_columns(texts, rows)
     if columns is not None:
-        texts = next((column for column in columns.values() if not hasattr(column, "dtype")), [])
+        texts = next((column for column in columns.values() if isinstance(column, Sequence)), [])
     indices: Sequence[int] = range(len(rows))
     problems = [(printable_id(identifier), problem) for identifier, problem in problems]
     if any(document.target is not None for document in rows):
@@ -437,7 +437,7 @@ def concatenate_corpora(corpora: Sequence[Corpus], source: str, format: str) -> 
         raise InputError(f"{source}: all files must have the same texts, columns and vectors")
 
     def joined(name: str) -> Any:
-        lists = [getattr(corpus, name) for corpus in corpora]
+        lists = [vars(corpus)[name] for corpus in corpora]
         return None if any(values is None for values in lists) else _concatenate(lists)
 
     columns = corpora[0].columns and {
@@ -456,16 +456,16 @@ def _concatenate(parts: Sequence[Any]) -> Any:
     """Concatenate lists, arrays or sparse matrices; the widest matrix gives the number of columns."""
     if len(parts) == 1:
         return parts[0]
-    if hasattr(parts[0], "indptr"):
-        width = max(part.shape[1] for part in parts)
-        for part in parts:
-            part.resize(part.shape[0], width)
-        return scipy.sparse.vstack(parts, "csr")
+    if isinstance(parts[0], Sequence):
+        return [value for part in parts for value in part]
     if isinstance(parts[0], np.ndarray):
         if len({part.shape[1:] for part in parts}) > 1:
             raise InputError("vectors of several files have different numbers of columns")
         return np.concatenate(parts)
-    return [value for part in parts for value in part]
+    width = max(part.shape[1] for part in parts)
+    for part in parts:
+        part.resize(part.shape[0], width)
+    return scipy.sparse.vstack(parts, "csr")
 
 
 def _split_texts(documents: Iterable[Document], rows: list[Document], source: str) -> Iterator[str]:

@@ -41,9 +41,7 @@ def is_libsvm(head: bytes) -> bool:
     return 2 * len(matches) > len(lines) and any(b":" in line for line in matches)
 
 
-def read_libsvm(
-    path: str | os.PathLike[str],
-) -> tuple[scipy.sparse.csr_matrix, Floats | list[Any]]:
+def read_libsvm(path: str | os.PathLike[str]) -> tuple[scipy.sparse.csr_matrix, Floats | list[Any]]:
     """Read vectors in LIBSVM's format; .bz2, .gz and .xz are unpacked.
 
     Parameters

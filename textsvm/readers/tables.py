@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import date, time
 from difflib import get_close_matches
 from itertools import chain, islice
 from math import isfinite
@@ -504,7 +505,7 @@ def _cell(value: Any) -> str:
     """Text of a cell; spreadsheets store integers as floats."""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+    return value.isoformat() if isinstance(value, date | time) else str(value)
 
 
 def _read_parquet(file: File, header: bool, problems: Problems) -> TableRows:
@@ -548,9 +549,9 @@ def _parquet_table(file: File, pyarrow: Any, parquet: Any) -> Any:
 
 def _parquet_bytes(column: Any) -> int:
     """Bytes of the values of a column."""
-    from pyarrow import compute
+    from pyarrow import DictionaryArray, compute
 
-    if not hasattr(column, "dictionary"):
+    if not isinstance(column, DictionaryArray):
         return int(column.nbytes)
     lengths = compute.take(compute.binary_length(column.dictionary), column.indices)
     return 4 * len(column) + int(compute.sum(lengths).as_py() or 0)

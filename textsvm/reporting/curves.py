@@ -10,7 +10,7 @@ from textsvm.arrays import Bools, Floats, Ints, Json
 from textsvm.evaluation.metrics import average_precisions, precision_recall_curve, roc_area, roc_curve
 from textsvm.evaluation.results import Results
 from textsvm.reporting.charts import BOTTOM, LEFT, RIGHT, TOP, WIDE, Axis, Chart, log_ticks, percent, plain
-from textsvm.reporting.formatting import format_metric, safe
+from textsvm.reporting.formatting import format_metric, safe, section
 from textsvm.reporting.report import worst_classes
 
 #: Curves that are shown at first, and most curves that can be chosen.
@@ -261,10 +261,8 @@ def card(
     first: int = MOST_CURVES,
 ) -> str:
     """A chart with its title, key (names and styles) and note; `first` entries are shown at first."""
-    below = f'<p class="note">{note.strip()}</p>' if note else ""
-    style = ' class="wide"' if wide else ""
-    above = f"<h2>{title}</h2>{choice}{key_of(key, first)}"
-    return f"<section{style}>{above}{chart.svg()}{below}</section>"
+    style = "wide" if wide else ""
+    return section(title, choice, key_of(key, first), chart.svg(), note=note.strip(), style=style)
 
 
 def key_of(key: Iterable[tuple[str, str]], first: int = MOST_CURVES) -> str:
@@ -314,28 +312,28 @@ def threshold_section(results: Results) -> str:
         "cost": ("cost a document", "–"),
     }
     tiles = "".join(f'<div><dt>{dt}</dt><dd id="now-{key}">{dd}</dd></div>' for key, (dt, dd) in now.items())
-    digits = _digits(step)
-    target, key = safe(results.labels[1]), key_of(zip(results.labels, ("c1", "c2"), strict=True))
-    return (
-        f'<section class="wide"><h2>Where to draw the line</h2>{key}{chart.svg()}'
-        '<div class="controls" id="controls" hidden>'
-        f"{_slider('threshold', 'threshold', low, high, start, f'{start:.{digits}f}')}"
-        f"{_slider('band', 'unsure within', 0, (high - low) / 4, 0, '0')}{_costs(target)}</div>"
-        f'<dl class="tiles readout" aria-live="polite">{tiles}</dl><p class="note">A document is '
-        f"called {target} if its {safe(name)} is above the threshold; unsure documents count as not found. "
-        "With both costs, the threshold moves to the least cost on these documents, with their share of each "
-        "class; the green line is the cost at each threshold, from 0 to the largest. Other documents will "
-        "cost a little more.</p></section>"
+    target = safe(results.labels[1])
+    costs = "".join(
+        f'<label>{label} costs <input type="number" id="cost-{field}" min="0" step="any"></label>'
+        for field, label in (("missed", f"a missed {target}"), ("alarm", "a false alarm"))
     )
-
-
-def _costs(target: str) -> str:
-    """Fields for the cost of each kind of error; `target` is the positive class, escaped."""
-    fields = "".join(
-        f'<label>{label} costs <input type="number" id="cost-{name}" min="0" step="any"></label>'
-        for name, label in (("missed", f"a missed {target}"), ("alarm", "a false alarm"))
+    controls = (
+        f"{_slider('threshold', 'threshold', low, high, start, f'{start:.{_digits(step)}f}')}"
+        f"{_slider('band', 'unsure within', 0, (high - low) / 4, 0, '0')}"
+        f'<p class="costs">{costs}<output id="least" for="cost-missed cost-alarm"></output></p>'
     )
-    return f'<p class="costs">{fields}<output id="least" for="cost-missed cost-alarm"></output></p>'
+    return section(
+        "Where to draw the line",
+        key_of(zip(results.labels, ("c1", "c2"), strict=True)),
+        chart.svg(),
+        f'<div class="controls" id="controls" hidden>{controls}</div>',
+        f'<dl class="tiles readout" aria-live="polite">{tiles}</dl>',
+        note=f"A document is called {target} if its {safe(name)} is above the threshold; unsure documents "
+        "count as not found. With both costs, the threshold moves to the least cost on these documents, with "
+        "their share of each class; the green line is the cost at each threshold, from 0 to the largest. "
+        "Other documents will cost a little more.",
+        style="wide",
+    )
 
 
 def slider_place() -> dict[str, str]:

@@ -57,6 +57,19 @@ def safe(value: Any) -> str:
     return escape(printable(str(value)))
 
 
+def section(title: str, *body: str, note: str = "", style: str = "") -> str:
+    """Section of a page: title, elements, and a note below them; `style` is a class of the style sheet."""
+    below = f'<p class="note">{note}</p>' if note else ""
+    kind = f' class="{style}"' if style else ""
+    return f"<section{kind}><h2>{title}</h2>{''.join(body)}{below}</section>"
+
+
+def key(entries: dict[str, str]) -> str:
+    """Key of a chart: the meaning of each style."""
+    items = "".join(f'<li class="{style}">{meaning}</li>' for style, meaning in entries.items())
+    return f'<ul class="key">{items}</ul>'
+
+
 def html_table(head: Iterable[str], rows: Iterable[Sequence[str]], style: str = "") -> str:
     """Table of HTML cells, the first of each row a heading; `style` is a class of the style sheet."""
     body = "".join(

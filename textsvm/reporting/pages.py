@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from textsvm.evaluation.comparison import Compared
 from textsvm.reporting.charts import IntervalLine, intervals_chart
-from textsvm.reporting.formatting import cut, html_table, safe
+from textsvm.reporting.formatting import cut, html_table, key, safe, section
 from textsvm.reporting.html import json_element, page
 from textsvm.selection.doubts import Doubt
 
@@ -68,16 +68,15 @@ def _decision_data(review: Review, shown: Sequence[Doubt], all_labels: list[str]
 
 def _counts(review: Review) -> str:
     if not review.doubts:
-        return (
-            "<section><h2>Nothing to be looked at</h2><p>No label is doubtful, and no near-copies differ in "
-            "theirs.</p></section>"
-        )
+        text = "<p>No label is doubtful, and no near-copies differ in theirs.</p>"
+        return section("Nothing to be looked at", text)
     counts = Counter(kind for doubt in review.doubts for kind in doubt.kinds)
     tiles = "".join(f"<div><dt>{title}</dt><dd>{counts[kind]:,}</dd></div>" for kind, title in KINDS.items())
-    return (
-        f'<section><h2>Texts by reason</h2><dl class="tiles">{tiles}</dl><p class="note">The score is the '
-        "probability that another label is right, estimated from classifiers that were not trained on the "
-        "text and from its most similar texts.</p></section>"
+    return section(
+        "Texts by reason",
+        f'<dl class="tiles">{tiles}</dl>',
+        note="The score is the probability that another label is right, estimated from classifiers that were "
+        "not trained on the text and from its most similar texts.",
     )
 
 
@@ -138,12 +137,14 @@ def accuracy_chart(compared: Sequence[Compared]) -> str:
     lines = [IntervalLine(row.name, row.accuracy, row.interval, styles[row.ours]) for row in order]
     title = "Accuracy of each classifier, with 95 % intervals"
     chart = intervals_chart(title, "accuracy", "accuracy", lines, compared[0].accuracy)
-    key = '<ul class="key"><li class="c2">textsvm</li><li class="c7">scikit-learn</li></ul>'
-    return (
-        f'<section class="wide"><h2>Accuracy</h2>{key}{chart}<p class="note">On {compared[0].n:,} '
-        f"documents, with 95 % intervals (Wilson). Dashed: {safe(compared[0].name)}. The intervals of two "
-        "classifiers on the same documents may overlap although one is clearly better: see the paired test "
-        "in the table.</p></section>"
+    return section(
+        "Accuracy",
+        key({"c2": "textsvm", "c7": "scikit-learn"}),
+        chart,
+        note=f"On {compared[0].n:,} documents, with 95 % intervals (Wilson). Dashed: "
+        f"{safe(compared[0].name)}. The intervals of two classifiers on the same documents may overlap "
+        "although one is clearly better: see the paired test in the table.",
+        style="wide",
     )
 
 
@@ -152,11 +153,13 @@ def comparison_table(compared: Sequence[Compared]) -> str:
     head = ("", "accuracy", "95 % interval", "macro F1", "difference", "p", "seconds")
     rows = [[safe(cell) for cell in (row.name, *comparison_cells(row))] for row in compared]
     chosen = "".join(f"<li>{safe(row.name)}: {safe(row.chosen)}</li>" for row in compared if row.chosen)
-    return (
-        f'<section><h2>Figures</h2>{html_table(head, rows)}<ul class="reasons">{chosen}</ul>'
-        f'<p class="note">Difference: points of accuracy '
-        f"against {safe(compared[0].name)}, with its 95 % bootstrap interval over documents; p: exact "
-        "McNemar test. Seconds: training and prediction, from texts in memory.</p></section>"
+    return section(
+        "Figures",
+        html_table(head, rows),
+        f'<ul class="reasons">{chosen}</ul>',
+        note=f"Difference: points of accuracy against {safe(compared[0].name)}, with its 95 % bootstrap "
+        "interval over documents; p: exact McNemar test. Seconds: training and prediction, from texts in "
+        "memory.",
     )
 
 
