@@ -52,7 +52,7 @@ def environment() -> Json:
     }
 
 
-def paired(ours: Callable[[], Any], theirs: Callable[[], Any], repeats: int = 3) -> dict[str, float]:
+def paired(ours: Callable[[], object], theirs: Callable[[], object], repeats: int = 3) -> dict[str, float]:
     """Time two functions in turns, after an untimed call of ours.
 
     Returns the medians "ours" and "theirs" in seconds, and their "ratio" theirs / ours.
@@ -97,7 +97,7 @@ class BenchmarkReport:
         except (OSError, ValueError, KeyError, TypeError):
             pass
 
-    def row(self, key: str, make: Callable[..., Json], *arguments: Any) -> Json:
+    def row(self, key: str, make: Callable[..., Json], *arguments: object) -> Json:
         """Return the row of this key; if it is missing, compute ``make(*arguments)`` and write the files."""
         if key not in self.rows:
             self.rows[key] = {"key": key, **make(*arguments)}
@@ -152,6 +152,10 @@ def describe_environment(about: Json) -> str:
     )
 
 
+#: Function of a benchmark, called with its options and its report.
+Runner = Callable[..., list[Json] | None]
+
+
 @dataclass(frozen=True)
 class BenchmarkOption:
     """A command line option: arguments of `argparse.ArgumentParser.add_argument`."""
@@ -175,7 +179,7 @@ class Benchmark:
     name: str  #: Name on the command line
     title: str  #: Title of the report and in the list of benchmarks
     output: str  #: Default path of the report without suffix; may contain ``{option}``
-    run: Callable[..., list[Json] | None]
+    run: Runner
     options: tuple[BenchmarkOption, ...]  #: Options in addition to -o, --device, --repeats and --quick
     #: Default of --device. None: the benchmark has no such option; "gpu": no option, and it needs a GPU.
     device: str | None = None
@@ -223,14 +227,14 @@ BENCHMARKS: dict[str, Benchmark] = {}
 
 def benchmark(
     name: str, title: str, output: str, *options: BenchmarkOption, **settings: Any
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+) -> Callable[[Runner], Runner]:
     """Register a function ``run(options, report)`` as a benchmark.
 
     The function adds rows to the report, or returns the list of all rows. `settings` are the other attributes
     of `Benchmark`.
     """
 
-    def register(run: Callable[..., Any]) -> Callable[..., Any]:
+    def register(run: Runner) -> Runner:
         BENCHMARKS[name] = Benchmark(name, title, output, run, options, **settings)
         return run
 
@@ -270,10 +274,10 @@ def run_benchmark(package: str, prog: str, name: str, arguments: Sequence[str]) 
     report.write()
 
 
-def markdown_lines(head: Sequence[str], rows: Iterable[Sequence[Any]], form: str) -> list[str]:
+def markdown_lines(head: Sequence[str], rows: Iterable[Sequence[object]], form: str) -> list[str]:
     """Lines of a Markdown table; `form` is the format of floating-point numbers."""
 
-    def line(cells: Iterable[Any]) -> str:
+    def line(cells: Iterable[object]) -> str:
         texts = (format(cell, form) if isinstance(cell, float) else str(cell) for cell in cells)
         return f"| {' | '.join(texts)} |"
 

@@ -42,6 +42,8 @@ CHARACTERS, WORDS = "TF-IDF characters 1-5 + LinearSVC", "TF-IDF characters + wo
 _COLUMNS = "TF-IDF characters 1-5, scaled numbers + LinearSVC"
 _VECTORS = "scikit-learn SVC, rbf"
 _TUNED = ", tuned C"
+#: Returns a new classifier.
+Maker = Callable[[], Any]
 #: Rows to train on and rows to test on.
 Part = tuple[Sequence[int], Sequence[int]]
 #: Documents per class in the warm-up.
@@ -75,7 +77,7 @@ def words_baseline() -> Pipeline:
 BASELINES: dict[str, Callable[[], Pipeline]] = {CHARACTERS: characters_baseline, WORDS: words_baseline}
 
 
-def baselines_of(examples: Any) -> dict[str, Callable[[], Any]]:
+def baselines_of(examples: Any) -> dict[str, Maker]:
     """Both baselines for texts (without words if each text is a single word), vectors or columns."""
     if isinstance(examples, dict):
         return {
@@ -114,7 +116,7 @@ class _Column(TransformerMixin, BaseEstimator):
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def fit(self, columns: Json, y: Any = None) -> _Column:
+    def fit(self, columns: Json, y: object = None) -> _Column:
         return self
 
     def transform(self, columns: Json) -> Any:
@@ -125,7 +127,7 @@ class _Column(TransformerMixin, BaseEstimator):
         return True
 
 
-def _by_folds(model: Any) -> GridSearchCV:
+def _by_folds(model: BaseEstimator) -> GridSearchCV:
     return GridSearchCV(model, {"C": [0.1, 0.3, 1, 3]}, cv=3, n_jobs=n_threads())
 
 
@@ -159,7 +161,7 @@ def _chosen(model: Any) -> str:
     return f"C={last.best_params_['C']:g}" if isinstance(last, GridSearchCV) else getattr(last, "chosen_", "")
 
 
-def candidates(device: str) -> dict[str, Callable[[], Any]]:
+def candidates(device: str) -> dict[str, Maker]:
     """Default candidates, by name."""
     spellings = ("spectrum:2-7,log,idf", "spectrum:1-7,intersection")
     return {name: partial(machine, name, device) for name in (*DEFAULT_KERNELS, *spellings)}
@@ -172,9 +174,9 @@ def machine(name: str, device: str) -> Classifier:
 
 def compare(
     texts: Any,
-    labels: Sequence[Any],
+    labels: Sequence[object],
     parts: Sequence[Part],
-    ours: Mapping[str, Callable[[], Any]],
+    ours: Mapping[str, Maker],
     progress: StageProgress | None = None,
 ) -> list[Compared]:
     """Train and judge both baselines and the given classifiers; the baselines come first.
@@ -194,7 +196,7 @@ def compare(
     if clashes := [name for name in ours if name in baselines]:
         raise InputError(f"{clashes[0]!r} is the name of a baseline; give the classifier another")
     truth = np.array([labels[i] for _, test in parts for i in test])
-    makers: dict[str, Callable[[], Any]] = {**baselines, **ours}
+    makers: dict[str, Maker] = {**baselines, **ours}
     results: list[Compared] = []
     first_predictions = None
     for number, (name, make) in enumerate(makers.items()):
@@ -226,13 +228,13 @@ def _chosen_in_folds(chosen: list[str]) -> str:
     return "; ".join(f"{text} in {count} of {len(chosen)} folds" for text, count in counts.most_common())
 
 
-def _answer(model: Any, texts: Any, labels: Sequence[Any], part: Part) -> Answer:
+def _answer(model: Any, texts: Any, labels: Sequence[object], part: Part) -> Answer:
     train, test = part
     known, unknown = select_examples(texts, train), select_examples(texts, test)
     return answer(model, known, select_examples(labels, train), unknown)
 
 
-def _warm_up(make: Callable[[], Any], texts: Any, labels: Sequence[Any], parts: Sequence[Part]) -> None:
+def _warm_up(make: Maker, texts: Any, labels: Sequence[object], parts: Sequence[Part]) -> None:
     train = np.asarray(parts[0][0])
     of_train: AnyArray = np.asarray(select_examples(labels, train.tolist()))
     few = np.concatenate([train[of_train == label][:WARM_UP] for label in np.unique(of_train)])

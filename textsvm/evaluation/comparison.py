@@ -132,7 +132,7 @@ class Disagreement:
     id: str
     text: str  #: Its beginning, as given
     truth: Any
-    predicted: list[Any]  #: Of each model
+    predicted: list[object]  #: Of each model
     right: list[bool]  #: Whether each model is correct; regression: nearest to the truth
 
 

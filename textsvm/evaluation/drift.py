@@ -14,7 +14,7 @@ Three numbers are compared with their values on training texts, which `record` m
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -121,7 +121,7 @@ class SeenSymbols:
         """Whether the symbols are characters."""
         return self.available and not self._documents.of_tokens
 
-    def read(self, examples: Any) -> Documents:
+    def read(self, examples: object) -> Documents:
         """New examples, encoded over an extension of the alphabet of the support vectors."""
         machine = self.machine
         encoded = machine.encode(machine.validate(examples, fitting=False), machine.support_documents_)
@@ -168,7 +168,7 @@ def _pmers(documents: Documents, p: int) -> NDArray[np.uint64]:
 
 
 def record(
-    model: Any, n: int, examples_of: Callable[[Ints], Any], decision: Floats | None
+    model: Any, n: int, examples_of: Callable[[Ints], object], decision: Floats | None
 ) -> dict[str, float | None]:
     """Measure a fitted model on a few of its n training texts: "symbols", "features" (shares) and "margin".
 
@@ -205,7 +205,7 @@ def _sample(machine: Any, n: int) -> tuple[Ints, Ints]:
 
 
 def decide_sample(
-    machine: Any, examples_of: Callable[[Ints], Any], labels: list[Any]
+    machine: Any, examples_of: Callable[[Ints], object], labels: Sequence[object]
 ) -> tuple[Ints, Ints, Floats] | None:
     """Train on a few of the texts: indices of these and of others, and the decision values of the others.
 
@@ -233,7 +233,7 @@ class Drift:
     Its memory does not grow with the number of texts (`Margins`).
     """
 
-    def __init__(self, model: Any, recorded: Any) -> None:
+    def __init__(self, model: Any, recorded: object) -> None:
         recorded = recorded if isinstance(recorded, dict) else {}
         self.expected = {name: _number(recorded.get(name)) for name in ("symbols", "features", "margin")}
         parts = parts_of(model)
@@ -245,7 +245,7 @@ class Drift:
         #: Whether the first texts with enough p-mers share hardly any with the support vectors
         self.unlike: bool | None = None
 
-    def add_texts(self, examples: Any, full: bool = True) -> Ints:
+    def add_texts(self, examples: object, full: bool = True) -> Ints:
         """Add texts; return the indices of texts in which most characters are new.
 
         Without `full` only symbols are counted, which is fast.
@@ -311,6 +311,6 @@ class Drift:
         return messages
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     """A number of a model file; None for any other value."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -102,7 +102,7 @@ def explain(
     model: Any,
     texts: Any,
     *,
-    positive: Any = None,
+    positive: object = None,
     substrings: int = 20,
     similar: int = 5,
     progress: Progress | None = None,
@@ -141,7 +141,7 @@ def explain(
     documents = machine.encode(texts, machine.support_documents_)
     device, weights = devices.select("cpu"), machine.kept.weights
     with machine.at_work(device):
-        explainer: Any = (
+        explainer = (
             _OfSupport(machine, device, parts_of(model).info)
             if weights is None
             else _OfWeights(machine, device)
@@ -245,7 +245,7 @@ def _explain(
     model: Any,
     explainer: _OfSupport | _OfWeights,
     documents: Documents | MultiView,
-    positive: Any,
+    positive: object,
     most: tuple[int, int],
     progress: Progress | None,
 ) -> list[Explanation]:
@@ -290,7 +290,7 @@ def _merged(substrings: Sequence[Substring], text: str) -> list[Substring]:
     return sorted(result, key=lambda part: -abs(part.contribution))
 
 
-def _machines_explained(model: Any, machines: Floats, positive: Any) -> tuple[Floats, list[Json]]:
+def _machines_explained(model: Any, machines: Floats, positive: object) -> tuple[Floats, list[Json]]:
     """Weights of the machines in each explained value, (n, n_machines), and fields of its `Explanation`."""
     n, parts = len(machines), parts_of(model)
     classes = parts.classes

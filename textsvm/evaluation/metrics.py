@@ -36,7 +36,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -58,7 +57,7 @@ def scores(
     classes: AnyArray | None,
     grades: tuple[int, int] | None = None,
     areas: bool = True,
-    positive: Any = None,
+    positive: object = None,
 ) -> dict[str, float]:
     """All metrics by name; the names depend on the truth alone.
 
@@ -99,7 +98,7 @@ def class_metrics(
     true: Ints,
     predicted: Ints,
     decision: Floats | None,
-    labels: Sequence[Any],
+    labels: Sequence[object],
     grades: tuple[int, int] | None = None,
     probability: Floats | None = None,
 ) -> dict[str, Floats]:
@@ -146,7 +145,7 @@ def label_metrics(
     truth: Bools,
     predicted: Bools,
     decision: Floats | None,
-    labels: Sequence[Any],
+    labels: Sequence[object],
     areas: bool = True,
 ) -> dict[str, Floats]:
     """Metrics for several labels per document, like `class_metrics`; truth and predictions are indicators.
@@ -212,7 +211,7 @@ def precision_recall_f1(
 def class_table(
     counts: tuple[AnyArray, AnyArray, AnyArray],
     areas: Floats,
-    labels: Sequence[Any],
+    labels: Sequence[object],
     more: Sequence[dict[str, float]] | None = None,
 ) -> list[Json]:
     """Rows of `Results.per_class`.
@@ -371,7 +370,7 @@ def _average_precision(weight: Floats, true: Ints, decision: Floats | None, supp
 
 
 @njit(nogil=True, cache=True)
-def _areas(weight: Any, order: Any, truth: Any, last: Any, areas: Any) -> None:
+def _areas(weight: Floats, order: Ints, truth: Bools, last: Bools, areas: Floats) -> None:
     # From the largest value down; `last` ends a run of equal values.
     for r in range(len(weight)):
         above, hits, fresh, area = 0.0, 0.0, 0.0, 0.0

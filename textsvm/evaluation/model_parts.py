@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class ModelParts:
     """Parts of a fitted model."""
 
-    machine: Any  #: Kernel machine; for a calibrated model the machine inside it
+    machine: Any  #: For a calibrated model the machine inside it
     kind: str  #: {"classes", "labels", "one class", "numbers"}; "labels": several labels per document
     classes: AnyArray | None  #: Sorted; None for "one class" and "numbers"
     probabilistic: bool  #: Whether the model gives probabilities

@@ -193,7 +193,7 @@ def evaluate(
     decision: Floats,
     classes: AnyArray | None,
     *,
-    positive: Any = None,
+    positive: object = None,
     probability: Floats | None = None,
     grades: tuple[int, int] | None = None,
 ) -> Results:
@@ -257,7 +257,11 @@ def evaluate(
 
 
 def evaluate_labels(
-    truth: Any, predicted: Bools, decision: Floats, classes: AnyArray, thresholds: Floats
+    truth: Sequence[Sequence[object]] | AnyArray,
+    predicted: Bools,
+    decision: Floats,
+    classes: AnyArray,
+    thresholds: Floats,
 ) -> Results:
     """Judge predictions of several labels per document, arrays of shape (n, n_classes).
 
@@ -293,7 +297,7 @@ def _with_metrics(results: Results) -> Results:
     return replace(results, metrics={name: float(value[0]) for name, value in values.items()})
 
 
-def _known_labels(truth: Any, classes: AnyArray) -> tuple[Bools, list[str]]:
+def _known_labels(truth: Sequence[Sequence[object]] | AnyArray, classes: AnyArray) -> tuple[Bools, list[str]]:
     """Indicator of the classes of each document, and a warning about unknown labels."""
     if isinstance(truth, np.ndarray) and truth.ndim == 2:
         return truth.astype(bool), []
@@ -314,7 +318,7 @@ def _known_labels(truth: Any, classes: AnyArray) -> tuple[Bools, list[str]]:
     ]
 
 
-def _known(truth: Sequence[Any], classes: AnyArray) -> tuple[Ints, AnyArray, list[str]]:
+def _known(truth: Sequence[object], classes: AnyArray) -> tuple[Ints, AnyArray, list[str]]:
     """Indices of documents with a known label, their labels, and a warning about the others."""
     places = _places(classes)
     codes = np.array([places.get(label, -1) for label in truth])
@@ -335,11 +339,11 @@ def _known(truth: Sequence[Any], classes: AnyArray) -> tuple[Ints, AnyArray, lis
     return index, classes[codes[index]], warnings
 
 
-def _places(classes: AnyArray) -> dict[Any, int]:
+def _places(classes: AnyArray) -> dict[object, int]:
     """Index of each class by its label and by its text: files spell numbers."""
     labels = classes.tolist()
     return {str(label): a for a, label in enumerate(labels)} | {label: a for a, label in enumerate(labels)}
 
 
-def _first_few(labels: Sequence[Any] | AnyArray) -> str:
+def _first_few(labels: Sequence[object] | AnyArray) -> str:
     return ", ".join(map(str, labels[:5])) + (", ..." if len(labels) > 5 else "")

@@ -12,12 +12,14 @@ from typing import Any, NamedTuple, TypedDict, cast
 
 import numpy as np
 
-from textsvm.arrays import Json
+from textsvm.arrays import Array, Json
 from textsvm.errors import InputError
 from textsvm.runtime.compiled import scipy
 from textsvm.text.stored import StoredTexts
 
 Label = str | tuple[str, ...]
+#: Cells of a row of a table, by the names of the columns.
+Row = Mapping[str, Any]
 #: Formats of sequences.
 SEQUENCES = ("fasta", "fastq")
 #: Name of the column of vectors beside texts.
@@ -43,7 +45,7 @@ class Document(NamedTuple):
     group: str | None = None
     columns: Mapping[str, str | float] | None = None
     problem: str | None = None
-    row: Mapping[str, Any] | None = None
+    row: Row | None = None
 
 
 class ReadKeywords(TypedDict, total=False):
@@ -192,9 +194,9 @@ class Corpus:
     targets: list[float] | None = None
     weights: list[float] | None = None
     groups: list[str] | None = None
-    vectors: Any = None
+    vectors: Array = None
     columns: Json | None = None
-    rows: list[Mapping[str, Any] | None] | None = None
+    rows: list[Row | None] | None = None
     corrections: dict[str, list[str | None]] = field(default_factory=dict)
     detected: dict[str, str] = field(default_factory=dict)
 
@@ -276,7 +278,7 @@ class Corpus:
             raise InputError(f"{self.source}: no document is {positive!r} or {negative!r} and not the other")
         return replace(self.subset(chosen), labels=labels)
 
-    def with_vectors(self, vectors: Any, source: str) -> Corpus:
+    def with_vectors(self, vectors: Array, source: str) -> Corpus:
         """The corpus with vectors beside the texts, a row for each document, read from `source`."""
         if vectors.shape[0] != len(self):
             counts = f"{source} has {vectors.shape[0]:,} vectors and {self.source} {len(self):,} documents"
@@ -349,7 +351,7 @@ def select_examples(examples: Any, indices: Sequence[int]) -> Any:
     return take(examples, indices)
 
 
-def _encoded_values(values: Any) -> Iterator[bytes]:
+def _encoded_values(values: Sequence[str] | Array) -> Iterator[bytes]:
     """Texts, numbers or vectors as bytes, a value each."""
     if isinstance(values, Sequence):
         yield from (text.encode("utf-8", "surrogatepass") for text in values)
@@ -452,7 +454,7 @@ def concatenate_corpora(corpora: Sequence[Corpus], source: str, format: str) -> 
     )  # fmt: skip
 
 
-def _concatenate(parts: Sequence[Any]) -> Any:
+def _concatenate(parts: Sequence[Array]) -> Array:
     """Concatenate lists, arrays or sparse matrices; the widest matrix gives the number of columns."""
     if len(parts) == 1:
         return parts[0]

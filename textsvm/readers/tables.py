@@ -34,7 +34,7 @@ from typing import Any
 from textsvm.arrays import Json
 from textsvm.errors import InputError
 from textsvm.readers.charsets import decode, is_binary
-from textsvm.readers.corpus import Document, Label, ReadOptions, refused_rows
+from textsvm.readers.corpus import Document, Label, ReadOptions, Row, refused_rows
 from textsvm.readers.files import (
     HEAD,
     MAX_LINE,
@@ -182,7 +182,7 @@ def read_tables(
             raise refused_rows(file.name, table.unit, missing, total, "no text", reason)
 
 
-def _is_blank(row: Mapping[str, Any] | InvalidRow) -> bool:
+def _is_blank(row: Row | InvalidRow) -> bool:
     """Whether all cells of a row are empty, as below the data of a spreadsheet."""
     return isinstance(row, Mapping) and not any((_string(value) or "").strip() for value in row.values())
 
@@ -198,10 +198,10 @@ class InvalidRow:
 #: Number of a row, the line on which it begins (spreadsheets, Parquet and JSON: the number), and its cells.
 CellRow = tuple[int, int, list[str]]
 #: The same with its fields by name.
-NamedRow = tuple[int, int, Mapping[str, Any] | InvalidRow]
+NamedRow = tuple[int, int, Row | InvalidRow]
 
 
-def _problem(row: Mapping[str, Any] | InvalidRow, texts: Sequence[str], empty: bool) -> str | None:
+def _problem(row: Row | InvalidRow, texts: Sequence[str], empty: bool) -> str | None:
     """The reason why a row is not a document, or None; with `empty`, an empty text is a reason."""
     if isinstance(row, InvalidRow):
         return row.reason
@@ -213,7 +213,7 @@ def _problem(row: Mapping[str, Any] | InvalidRow, texts: Sequence[str], empty: b
 
 
 def _document(
-    row: Mapping[str, Any], roles: dict[str, list[str]], place: str, identifier: str, part: str | None
+    row: Row, roles: dict[str, list[str]], place: str, identifier: str, part: str | None
 ) -> Document:
     def first(role: str) -> Any:
         return row.get(roles[role][0]) if roles[role] else None
@@ -266,7 +266,7 @@ def parse_weight(weight: float | None, place: str) -> float | None:
     return weight
 
 
-def _string(value: Any) -> str | None:
+def _string(value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bytes):  # of Parquet: older writers do not declare texts
@@ -279,7 +279,7 @@ def _string(value: Any) -> str | None:
     return str(value)
 
 
-def _label(value: Any) -> Label | None:
+def _label(value: object) -> Label | None:
     if isinstance(value, (list, tuple)):
         return tuple(_string(item) or "" for item in value)
     label = (_string(value) or "").strip()
@@ -434,7 +434,7 @@ def _require_content(file: File) -> None:
 def _read_jsonl(file: File, header: bool, problems: Problems) -> TableRows:
     """JSON Lines: one object per line; columns are the keys of the first `lookahead_rows` objects."""
     rows = _objects(file, problems)
-    objects: list[Mapping[str, Any]] = []
+    objects: list[Row] = []
     lookahead = []
     for row in rows:
         lookahead.append(row)
@@ -459,7 +459,7 @@ def _objects(file: File, problems: Problems) -> Iterator[NamedRow]:
             yield number, number, _as_object(row)
 
 
-def _as_object(row: Any) -> Json | InvalidRow:
+def _as_object(row: object) -> Json | InvalidRow:
     return row if isinstance(row, dict) else InvalidRow("it is not a JSON object")
 
 
@@ -501,7 +501,7 @@ def _read_excel(file: File, header: bool, problems: Problems) -> TableRows:
     return replace(table, sheet=sheet)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     """Text of a cell; spreadsheets store integers as floats."""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))

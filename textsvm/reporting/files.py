@@ -80,7 +80,7 @@ def report(
     model: Any,
     X: Any,
     y: Any,
-    positive: Any = None,
+    positive: object = None,
     *,
     ids: Sequence[str] | None = None,
     title: str = "Evaluation",

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from textsvm.errors import printable
 
@@ -52,7 +52,7 @@ SHARES = {
 LEVELS = 4
 
 
-def safe(value: Any) -> str:
+def safe(value: object) -> str:
     """Text as HTML: escaped, without control characters."""
     return escape(printable(str(value)))
 

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from string import Template
-from typing import Any
 
 from textsvm.evaluation.results import Results
 from textsvm.reporting import curves, logo
@@ -87,7 +86,7 @@ def page(
     )
 
 
-def json_element(name: str, data: Any) -> str:
+def json_element(name: str, data: object) -> str:
     """Element with data for a script of the page."""
     content = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     return f'<script type="application/json" id="{name}">{content}</script>'

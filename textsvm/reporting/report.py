@@ -138,7 +138,7 @@ def _features(machine: Any, results: Results) -> list[TopFeatures]:
     return [top for top in features if top.features and top.kind != "training documents"]
 
 
-def results_of(result: CrossValidation, truth: Sequence[Any], positive: Any = None) -> Results:
+def results_of(result: CrossValidation, truth: Sequence[Any], positive: object = None) -> Results:
     """Results of all tested documents of a cross-validation together."""
     tested = np.flatnonzero(result.tested)
     truths, predicted = [truth[i] for i in tested.tolist()], result.predictions[tested]
@@ -192,7 +192,7 @@ def worst(results: Results, most: int) -> list[int]:
 
 
 def explain_within_budget(
-    model: Any, texts: Any, lengths: Ints, positive: Any, progress: Progress | None
+    model: Any, texts: Any, lengths: Ints, positive: object, progress: Progress | None
 ) -> list[Explanation | None]:
     """Explanations of the first texts, as many as take at most `EXPLAINING` seconds as predicted."""
     parts = parts_of(model)
