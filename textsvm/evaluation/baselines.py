@@ -37,8 +37,8 @@ from textsvm.machines.classifier import Classifier
 from textsvm.readers.corpus import select_examples
 from textsvm.runtime.parallel import StageProgress, n_threads
 
-CHARACTERS, WORDS = "TF-IDF characters 1-5 + LinearSVC", "TF-IDF characters + words, tuned C"
-
+CHARACTERS = "TF-IDF characters 1-5 + LinearSVC"
+WORDS = "TF-IDF characters + words, tuned C"
 _COLUMNS = "TF-IDF characters 1-5, scaled numbers + LinearSVC"
 _VECTORS = "scikit-learn SVC, rbf"
 _TUNED = ", tuned C"

@@ -23,8 +23,10 @@ from textsvm.evaluation.results import Results
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.plain_json import to_json
 
-#: Maximum number of disagreements shown, and of symbols of each text.
-MOST_SHOWN, SYMBOLS = 12, 240
+#: Maximum number of disagreements shown.
+MOST_SHOWN = 12
+#: Symbols shown of the text of a disagreement.
+SYMBOLS = 240
 
 
 @dataclass(frozen=True)

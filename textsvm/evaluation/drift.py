@@ -28,8 +28,14 @@ from textsvm.text.documents import Documents, MultiView
 
 #: Length of the p-mers.
 P = 4
-#: Maximum texts and symbols of the sample; maximum texts for quadratic kernels; test share.
-SAMPLE, SAMPLE_SYMBOLS, SLOW_SAMPLE, TESTED = 2000, 1_000_000, 200, 0.2
+#: Maximum texts of the sample of training texts.
+SAMPLE = 2000
+#: The same for kernels whose time grows with the square of the length.
+SLOW_SAMPLE = 200
+#: Maximum symbols of a sample of more than `SLOW_SAMPLE` texts.
+SAMPLE_SYMBOLS = 1_000_000
+#: Share of the sample that is tested.
+TESTED = 0.2
 #: Bins of the histogram of margins for each power of two.
 BINS_PER_OCTAVE = 1 << 12
 #: Exponent of the smallest margin with a bin of its own; smaller margins share the first bin.
@@ -40,11 +46,20 @@ LAST_OCTAVE = 16
 LEAST_MARGIN = 0.8
 #: A text is foreign if more than this share of its symbols is new.
 FOREIGN = 0.5
-#: Shares of new symbols and new p-mers may exceed the shares in training by a factor, and by a constant.
-FACTOR, MORE = 1.5, 0.02
-#: Texts are unlike the support vectors if less than this share of their distinct p-mers is known; fewest
-#: p-mers, and symbols of support vectors, for this comparison; most texts, and symbols of a sample.
-UNLIKE, LEAST_PMERS, LEAST_SYMBOLS, MOST_TEXTS, COMPARED_SYMBOLS = 0.05, 20, 500, 100, 1 << 17
+#: Factor by which shares of new symbols and p-mers may exceed the shares in training.
+FACTOR = 1.5
+#: Share by which they may exceed them in addition.
+MORE = 0.02
+#: Texts are unlike the support vectors if these have less than this share of their distinct p-mers.
+UNLIKE = 0.05
+#: Minimum distinct p-mers of the texts for this comparison.
+LEAST_PMERS = 20
+#: Minimum symbols of the support vectors for this comparison.
+LEAST_SYMBOLS = 500
+#: Texts that are compared.
+MOST_TEXTS = 100
+#: Symbols of the support vectors that are compared.
+COMPARED_SYMBOLS = 1 << 17
 #: Maximum symbols of support vectors whose p-mers are compared; above it, every k-th document.
 MOST_SYMBOLS = 1 << 24
 

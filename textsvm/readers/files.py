@@ -52,14 +52,20 @@ _OPEN_DOCUMENT = b"application/vnd.oasis.opendocument."
 UNSUPPORTED = {b"7z\xbc\xaf\x27\x1c": "7-Zip", b"Rar!\x1a\x07": "RAR", b"\x28\xb5\x2f\xfd": "Zstandard"}
 _COMPRESSED = (".gz", ".bz2", ".xz", ".z", ".tgz", ".tbz2", ".txz")
 _ENDINGS = (".tar", ".gz", ".tgz", ".bz2", ".tbz2", ".xz", ".txz", ".zip", ".mbox", ".mbx")
-#: Bytes that any file may unpack to, and the maximum ratios above. Text compresses about 10-fold, an array
-#: with 0.1 % nonzeros 300-fold; Deflate's limit is 1032.
-FREE_BYTES, TEXT_RATIO, ARRAY_RATIO = 4 << 20, 200, 1032
-#: Lines that any file may unpack to, and the maximum number per packed byte above: a million rows "a TAB b"
-#: are packed to 6 kB and take 100 MB as documents.
-FREE_LINES, LINES_PER_BYTE = 1_000_000, 1
-#: Maximum gzip members: this number, or one per 64 packed bytes if that is more. bgzip's have 20,000 bytes.
-FREE_MEMBERS, MEMBER_BYTES = 100_000, 64
+#: Bytes that any file may unpack to.
+FREE_BYTES = 4 << 20
+#: Maximum unpacked bytes per packed byte of larger texts, which compress about 10-fold.
+TEXT_RATIO = 200
+#: The same of arrays: with 0.1 % nonzeros they compress 300-fold. Deflate's limit is 1032.
+ARRAY_RATIO = 1032
+#: Lines that any file may unpack to. A million rows "a TAB b" are packed to 6 kB and take 100 MB in memory.
+FREE_LINES = 1_000_000
+#: Maximum lines per packed byte of longer texts.
+LINES_PER_BYTE = 1
+#: Gzip members that any file may have.
+FREE_MEMBERS = 100_000
+#: Minimum mean bytes of the members of files with more members. Those of bgzip have 20,000 bytes.
+MEMBER_BYTES = 64
 # Exceptions of the standard library for damaged compressed files, and for damaged archives.
 _DAMAGED = (OSError, EOFError, lzma.LZMAError, zlib.error)
 _UNREADABLE = (
@@ -70,8 +76,10 @@ _UNREADABLE = (
 _PIECE = 1 << 20
 #: Packed bytes of a bzip2 or LZMA member that are unpacked at a time: 40 bytes of bzip2 may hold 46 MB.
 _SMALL_PIECE = 16
-#: Maximum length and depth of the path of a member, as in other systems.
-_MAX_PATH, _MAX_FOLDERS = 4096, 100
+#: Maximum symbols of the path of a member, as in other systems.
+_MAX_PATH = 4096
+#: Maximum depth of the path of a member.
+_MAX_FOLDERS = 100
 
 
 def check_expansion(source: str, unpacked: int, packed: int, ratio: int = TEXT_RATIO, lines: int = 0) -> None:

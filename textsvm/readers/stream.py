@@ -50,8 +50,10 @@ LARGE = 32 << 20
 MANY_LINES = 100
 #: Formats that are not read into memory as a whole.
 STREAMED = ("csv", "tsv", "jsonl", "lines", "folders", "tables", "fasta", "fastq", "libsvm", "npy")
-#: Bounds of the documents that are read ahead.
-MAX_DOCUMENTS, MAX_SYMBOLS = 8192, 1 << 26
+#: Maximum number of documents that are read ahead.
+MAX_DOCUMENTS = 8192
+#: Maximum symbols of the documents that are read ahead.
+MAX_SYMBOLS = 1 << 26
 _ROW_FORMATS = ("csv", "tsv", "jsonl", "lines")
 #: Item of the queue: a document, a problem, vectors, or an exception of the reading thread.
 _Item = Document | tuple[str, str] | Corpus | BaseException

@@ -16,10 +16,17 @@ from numpy.typing import ArrayLike
 
 from textsvm.reporting.formatting import SHARES, format_metric, printable, safe
 
-#: Margins for tick labels and axis titles, in pixels.
-LEFT, RIGHT, TOP, BOTTOM = 52, 18, 30, 42
-#: Width of a chart as wide as the page, height of a line of `intervals_chart` and of a bar, in pixels.
-WIDE, LINE_HEIGHT, BAR = 760, 46, 20
+# Margins for tick labels and axis titles, in pixels.
+LEFT = 52
+RIGHT = 18
+TOP = 30
+BOTTOM = 42
+#: Width of a chart as wide as the page, in pixels.
+WIDE = 760
+#: Height of a line of `intervals_chart`, in pixels.
+LINE_HEIGHT = 46
+#: Height of a bar of `bars_chart`, in pixels.
+BAR = 20
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:

@@ -13,8 +13,11 @@ from textsvm.reporting.charts import BOTTOM, LEFT, RIGHT, TOP, WIDE, Axis, Chart
 from textsvm.reporting.formatting import format_metric, safe, section
 from textsvm.reporting.report import worst_classes
 
-#: Curves that are shown at first, and most curves that can be chosen.
-MOST_CURVES, MOST_CHOICES = 6, 100
+#: Curves that are shown at first.
+MOST_CURVES = 6
+#: Maximum number of curves that can be chosen.
+MOST_CHOICES = 100
+#: Bins of a histogram.
 BINS = 40
 #: Colours of curves in the style sheet.
 STYLES = 8

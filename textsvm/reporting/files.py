@@ -156,8 +156,8 @@ def _plain(column: Any) -> Any:
 
 
 # Markdown
-#: Symbols shown of a document, and most classes of a confusion matrix that is shown.
-SHOWN, MOST_CLASSES = 600, 25
+#: Symbols shown of a document.
+SHOWN = 600
 
 
 def as_markdown(report: Report) -> str:
@@ -179,7 +179,7 @@ def as_markdown(report: Report) -> str:
             counts = (f"{figures[name]:,}" for name in ("support", "predicted"))
             classes.append([plain(figures["label"]), *cells, *counts])
         parts += ["## Classes", _table(head, classes)]
-        if results.confusion and len(results.labels) <= MOST_CLASSES:
+        if results.confusion and len(results.labels) <= html.MOST_CLASSES:
             labels = [plain(label) for label in results.labels]
             rows = zip(labels, results.confusion, strict=True)
             table = _table(["", *labels], ([label, *(f"{n:,}" for n in row)] for label, row in rows))

@@ -35,8 +35,10 @@ from textsvm.reporting.sections import (
     slices_section,
 )
 
-#: Most classes of a confusion matrix that is shown, and of a matrix that fits beside a chart.
-MOST_CLASSES, MOST_BESIDE = 25, 8
+#: Maximum number of classes of a confusion matrix that is shown.
+MOST_CLASSES = 25
+#: Maximum number of classes of a matrix that fits beside a chart.
+MOST_BESIDE = 8
 #: Button below each chart, for the page's script.
 _SAVE = '<button class="save" type="button" hidden>Save as SVG</button>'
 

@@ -17,11 +17,21 @@ from textsvm.evaluation.mutations import Motif, Mutations
 from textsvm.reporting.charts import plain
 from textsvm.reporting.formatting import safe
 
-#: Letters of a line; pixels of a letter and of a line; margins.
-LINE, CELL, HEIGHT = 60, 15, 88
-LEFT, RIGHT, TOP, BOTTOM = 48, 10, 22, 22
-#: Height of capitals in fonts like Arial, and font size before stretching.
-CAPITAL, SIZE = 0.72, 20
+#: Letters of a line.
+LINE = 60
+#: Width of a letter, in pixels.
+CELL = 15
+#: Height of a line, in pixels.
+HEIGHT = 88
+# Margins, in pixels.
+LEFT = 48
+RIGHT = 10
+TOP = 22
+BOTTOM = 22
+#: Height of capitals in fonts like Arial, as a share of the font size.
+CAPITAL = 0.72
+#: Font size before stretching, in pixels.
+SIZE = 20
 _FONT = "Arial, Helvetica, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 #: Colours in light and dark: blue, vermilion, green, purple, yellow, grey.
 _COLOURS = {

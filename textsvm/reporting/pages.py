@@ -16,8 +16,12 @@ from textsvm.reporting.formatting import cut, html_table, key, safe, section
 from textsvm.reporting.html import json_element, page
 from textsvm.selection.doubts import Doubt
 
-#: Texts on a page, and symbols shown of a text and of the text beside it.
-MOST, SHOWN, SHOWN_BESIDE = 500, 2000, 800
+#: Maximum number of texts on a page.
+MOST = 500
+#: Symbols shown of a text.
+SHOWN = 2000
+#: Symbols shown of the text beside it.
+SHOWN_BESIDE = 800
 _ANY = '<option value="">any</option>'
 _DECIDE = (
     '<p class="decide" hidden><button type="button" value="keep">Keep</button><button type="button" '

@@ -25,8 +25,10 @@ from textsvm.version import __version__
 
 #: Mistakes shown by default.
 MISTAKES = 10
-#: Classes whose features are shown, and features of each.
-MOST_CLASSES, FEATURES = 6, 20
+#: Maximum number of classes whose features are shown.
+MOST_CLASSES = 6
+#: Features shown of a class.
+FEATURES = 20
 #: Predicted seconds of a core for the explanations of a report: about half a minute on two cores.
 EXPLAINING = 60.0
 

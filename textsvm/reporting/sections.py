@@ -50,15 +50,24 @@ SHOWN_METRICS = (
     *("accuracy", "f1", "macro_f1", "micro_f1", "subset_accuracy"),
     *("roc_auc", "mae", "r2", "qwk", "log_loss"),
 )
-#: Slices in the chart, and in the table.
-DRAWN_SLICES, LISTED_SLICES = 15, 100
+#: Slices in the chart.
+DRAWN_SLICES = 15
+#: Slices in the table.
+LISTED_SLICES = 100
+#: Style of a slice by its relation to all documents.
 SLICE_STYLES = {"worse": "c2", "better": "c3", "": "c7"}
 #: Symbols shown of a feature.
 SHOWN_FEATURE = 40
-#: Symbols of a document shown, and of a similar one.
-SHOWN_SYMBOLS, SHOWN_SIMILAR = 2000, 300
-#: Letters of DNA and RNA, the shortest text of them that is no word, and the most letters drawn as a logo.
-BASES, NO_WORD, DRAWN_LETTERS = set("acgtun"), 12, 300
+#: Symbols shown of a document.
+SHOWN_SYMBOLS = 2000
+#: Symbols shown of a similar document.
+SHOWN_SIMILAR = 300
+#: Letters of DNA and RNA.
+BASES = set("acgtun")
+#: Minimum length of a sequence of these letters; shorter texts are words.
+NO_WORD = 12
+#: Letters of a sequence that are drawn as a logo.
+DRAWN_LETTERS = 300
 _VERDICTS = {
     "yes": "More texts would probably help",
     "hardly": "More texts would hardly help",
