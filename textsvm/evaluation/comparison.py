@@ -175,7 +175,13 @@ def side_by_side(
     names, results = list(models), list(models.values())
     first = results[0]
     for name, other in models.items():
-        _require_alike(names[0], first, name, other)
+        if first.task != other.task or first.labels != other.labels:
+            kinds = f"{names[0]} is {_kind(first)}, {name} {_kind(other)}"
+            raise InputError(f"models side by side need the same labels or numbers, and {kinds}")
+        if not np.array_equal(first.index, other.index):
+            raise InputError(
+                f"{names[0]} and {name} were not judged on the same documents, and cannot be compared"
+            )
     results = [model if model.intervals else model.with_intervals() for model in results]
     right = np.stack([_right(model, results) for model in results])
     predictions = [[str(model.labels_of(i)[1]) for i in range(first.n)] for model in results]
@@ -190,14 +196,6 @@ def side_by_side(
         only=alone.sum(axis=1).tolist(),
         disagreements=[_disagreement(i, results, right, texts, ids) for i in _shown(results, right, ~same)],
     )
-
-
-def _require_alike(name: str, first: Results, other: str, results: Results) -> None:
-    if first.task != results.task or first.labels != results.labels:
-        kinds = f"{name} is {_kind(first)}, {other} {_kind(results)}"
-        raise InputError(f"models side by side need the same labels or numbers, and {kinds}")
-    if not np.array_equal(first.index, results.index):
-        raise InputError(f"{name} and {other} were not judged on the same documents, and cannot be compared")
 
 
 def _kind(results: Results) -> str:

@@ -117,8 +117,7 @@ def class_metrics(
         "accuracy": hits.sum(1) / n,
         "macro_f1": f1.sum(1) / occurs.sum(1),
         "mcc": _ratio(hits.sum(1) * n - (support * n_predicted).sum(1), spread),
-        "roc_auc": _roc_auc(weight, true, decision, support),
-        "average_precision": _average_precision(weight, true, decision, support),
+        **_ranking_metrics(weight, true, decision, support),
     }
     if k == 2:
         metrics |= {"precision": precision[:, 1], "recall": recall[:, 1], "f1": f1[:, 1]}
@@ -339,13 +338,24 @@ def _counts_from_the_top(truth: Bools, score: Floats) -> tuple[AnyArray, AnyArra
     return true, 1 + last - true
 
 
-def _roc_auc(weight: Floats, true: Ints, decision: Floats | None, support: Floats) -> Floats:
+def _ranking_metrics(
+    weight: Floats, true: Ints, decision: Floats | None, support: Floats
+) -> dict[str, Floats]:
+    """Areas under curves: of the second of two classes, else the mean over the classes that occur."""
     if decision is None or not np.all(np.isfinite(decision)):
-        return np.full(len(weight), np.nan)
+        return dict.fromkeys(("roc_auc", "average_precision"), np.full(len(weight), np.nan))
+    truth, values = one_against_rest(true, decision)
     if decision.ndim == 1:
-        return _area_under_roc(weight, true == 1, decision)
-    areas = [_area_under_roc(weight, true == a, decision[:, a]) for a in range(decision.shape[1])]
-    return mean_of_defined(np.where(support > 0, np.stack(areas, axis=1), np.nan))
+        truth, values = truth[:, 1:], values[:, 1:]
+    rankings = zip(truth.T, values.T, strict=True)
+    roc = np.stack([_area_under_roc(weight, *ranking) for ranking in rankings], axis=1)
+    if decision.ndim == 2:
+        roc = np.where(support > 0, roc, np.nan)
+    precisions = average_precisions(truth, values, weight)
+    return {
+        "roc_auc": roc[:, 0] if decision.ndim == 1 else mean_of_defined(roc),
+        "average_precision": np.where((support > 0).sum(1) > 1, mean_of_defined(precisions), np.nan),
+    }
 
 
 def _area_under_roc(weight: Floats, positive: Bools, score: Floats) -> Floats:
@@ -357,16 +367,6 @@ def _area_under_roc(weight: Floats, positive: Bools, score: Floats) -> Floats:
     bad = np.add.reduceat(weight, starts, axis=1) - good
     below = np.cumsum(bad, axis=1) - bad
     return (good * (below + bad / 2)).sum(1) / (good.sum(1) * bad.sum(1))
-
-
-def _average_precision(weight: Floats, true: Ints, decision: Floats | None, support: Floats) -> Floats:
-    """Average precision of the second of two classes; else the mean over the classes that occur."""
-    if decision is None or not np.all(np.isfinite(decision)):
-        return np.full(len(weight), np.nan)
-    truth, values = one_against_rest(true, decision)
-    columns = slice(1, 2) if decision.ndim == 1 else slice(None)
-    areas = average_precisions(truth[:, columns], values[:, columns], weight)
-    return np.where((support > 0).sum(1) > 1, mean_of_defined(areas), np.nan)
 
 
 @njit(nogil=True, cache=True)
