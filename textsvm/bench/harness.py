@@ -126,12 +126,12 @@ class BenchmarkReport:
         about = environment()
         text = [f"# {self.title}", "", f"    {self.command}", "", describe_environment(about), "", *lines]
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        for suffix, written in (
+        for suffix, content_text in (
             (".md", "\n".join(text)),
             (".json", json.dumps({"command": self.command, **about, **content}, indent=1)),
         ):
             with replacing(self.path.with_suffix(suffix)) as temporary:
-                temporary.write_text(written + "\n", encoding="utf-8", newline="\n")
+                temporary.write_text(content_text + "\n", encoding="utf-8", newline="\n")
 
 
 def data_folder() -> Path:
@@ -258,17 +258,17 @@ def run_benchmark(package: str, prog: str, name: str, arguments: Sequence[str]) 
     `prog` is the command in the help and in the report, without the name of the benchmark.
     """
     import_module(f"{package}.{list_benchmarks(package)[name][0]}")
-    chosen = BENCHMARKS[name]
-    parser = chosen.parser(prog)
+    entry = BENCHMARKS[name]
+    parser = entry.parser(prog)
     options = parser.parse_args(arguments)
-    command = chosen.command(prog, parser, options)
-    wanted = "cuda" if chosen.device == "gpu" else vars(options).get("device", "cpu")
-    on_gpu = select(wanted).kind == "cuda"
-    default = chosen.gpu_output if on_gpu and chosen.gpu_output else chosen.output
+    command = entry.command(prog, parser, options)
+    device = "cuda" if entry.device == "gpu" else vars(options).get("device", "cpu")
+    on_gpu = select(device).kind == "cuda"
+    default = entry.gpu_output if on_gpu and entry.gpu_output else entry.output
     output = options.output or Path(default.format(**vars(options)))
-    note = " ".join(chosen.note.partition("\n\n")[2].split()) or chosen.note
-    report = chosen.report(output, chosen.title, command, note)
-    rows = chosen.run(options, report)
+    note = " ".join(entry.note.partition("\n\n")[2].split()) or entry.note
+    report = entry.report(output, entry.title, command, note)
+    rows = entry.run(options, report)
     if rows is not None:
         report.rows = {str(number): row for number, row in enumerate(rows)}
     report.write()

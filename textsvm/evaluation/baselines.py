@@ -220,18 +220,20 @@ def compare(
     return results
 
 
-def _chosen_in_folds(chosen: list[str]) -> str:
+def _chosen_in_folds(descriptions: list[str]) -> str:
     """Chosen parameters; for several folds without their accuracies, and with the number of folds."""
-    if len(chosen) < 2:
-        return "".join(chosen)
-    counts = Counter(text.partition(": ")[0] for text in chosen)
-    return "; ".join(f"{text} in {count} of {len(chosen)} folds" for text, count in counts.most_common())
+    if len(descriptions) < 2:
+        return "".join(descriptions)
+    counts = Counter(text.partition(": ")[0] for text in descriptions)
+    return "; ".join(
+        f"{text} in {count} of {len(descriptions)} folds" for text, count in counts.most_common()
+    )
 
 
 def _answer(model: Any, texts: Any, labels: Sequence[object], part: Part) -> Answer:
     train, test = part
-    known, unknown = select_examples(texts, train), select_examples(texts, test)
-    return answer(model, known, select_examples(labels, train), unknown)
+    train_examples, test_examples = select_examples(texts, train), select_examples(texts, test)
+    return answer(model, train_examples, select_examples(labels, train), test_examples)
 
 
 def _warm_up(make: Maker, texts: Any, labels: Sequence[object], parts: Sequence[Part]) -> None:

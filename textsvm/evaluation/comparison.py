@@ -63,9 +63,9 @@ def compare_predictions(
     right, other_right = predicted == labels, other == labels
     only_first, only_second = int((right & ~other_right).sum()), int((other_right & ~right).sum())
     counts = np.array([only_first, only_second, n - only_first - only_second])
-    drawn = np.random.default_rng(seed).multinomial(n, counts / n, resamples)
+    samples = np.random.default_rng(seed).multinomial(n, counts / n, resamples)
     tail = (1 - level) / 2
-    low, high = np.quantile((drawn[:, 0] - drawn[:, 1]) / n, [tail, 1 - tail])
+    low, high = np.quantile((samples[:, 0] - samples[:, 1]) / n, [tail, 1 - tail])
     differ = only_first + only_second
     p_value = float(scipy.stats.binomtest(only_first, differ).pvalue) if differ else 1.0
     return Paired(
@@ -102,7 +102,7 @@ class Compared:
 def judge_prediction(
     truth: ArrayLike, predicted: ArrayLike, first: ArrayLike | None, **fields: Any
 ) -> Compared:
-    """Figures of a classifier; `first` are the first classifier's predictions, `known` other attributes."""
+    """Figures of a classifier; `first` are the first classifier's predictions, `fields` other attributes."""
     labels, predictions = np.asarray(truth), np.asarray(predicted)
     right, n = int((labels == predictions).sum()), len(labels)
     bounds = scipy.stats.binomtest(right, n).proportion_ci(0.95, "wilson")

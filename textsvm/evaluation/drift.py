@@ -105,7 +105,7 @@ class Margins:
         return float((self._sums[bins] / self._counts[bins]).mean())
 
 
-class SeenSymbols:
+class SupportSymbols:
     """Symbols and p-mers of the support vectors of a machine; not `available` for a machine without texts."""
 
     def __init__(self, machine: Any, rows: Ints | None = None) -> None:
@@ -122,8 +122,8 @@ class SeenSymbols:
         step = 1 + int(documents.lengths[rows].sum() // MOST_SYMBOLS)
         documents = documents.take(rows[::step])
         self.p = 1 if documents.of_tokens else P
-        self._seen = np.zeros(len(documents.alphabet), bool)
-        self._seen[documents.codes] = True
+        self._occurs = np.zeros(len(documents.alphabet), bool)
+        self._occurs[documents.codes] = True
         self._documents = documents
         self._features: NDArray[np.uint64] | None = None
 
@@ -145,8 +145,8 @@ class SeenSymbols:
 
     def new_symbols(self, documents: Documents) -> Ints:
         """Number of symbols of each document that occur in no support vector, shape (n,)."""
-        occurs = np.zeros(max(len(documents.alphabet), len(self._seen)), bool)
-        occurs[: len(self._seen)] = self._seen
+        occurs = np.zeros(max(len(documents.alphabet), len(self._occurs)), bool)
+        occurs[: len(self._occurs)] = self._occurs
         totals = np.concatenate([[0], np.cumsum(~occurs[documents.codes])])
         return np.diff(totals[documents.offsets])
 
@@ -198,7 +198,7 @@ def record(
         values["margin"] = float(np.median(margins(decision)))
     _, test = _sample(machine, n)
     rest = np.flatnonzero(~np.isin(machine.support_, test))
-    support = SeenSymbols(machine, rest)
+    support = SupportSymbols(machine, rest)
     if support.available and len(rest):
         documents = support.read(examples_of(test))
         if support.of_characters:
@@ -252,7 +252,7 @@ class Drift:
         recorded = recorded if isinstance(recorded, dict) else {}
         self.expected = {name: _number(recorded.get(name)) for name in ("symbols", "features", "margin")}
         parts = parts_of(model)
-        self.seen = SeenSymbols(parts.machine)
+        self.support = SupportSymbols(parts.machine)
         if parts.left_out is not None and len(left_out := parts.left_out()[0]):
             self.expected["margin"] = float(np.median(margins(left_out)))
         self.n = self._symbols = self._new_symbols = self._features = self._new_features = 0
@@ -265,20 +265,20 @@ class Drift:
 
         Without `full` only symbols are counted, which is fast.
         """
-        if not self.seen.available or not (full or self.seen.of_characters):
+        if not self.support.available or not (full or self.support.of_characters):
             return np.empty(0, np.int64)
-        documents = self.seen.read(examples)
-        if self.unlike is None and self.seen.machine.kernel_.features is not None:
-            self.unlike = self.seen.is_unlike(documents)
-        new, lengths = self.seen.new_symbols(documents), documents.lengths
+        documents = self.support.read(examples)
+        if self.unlike is None and self.support.machine.kernel_.features is not None:
+            self.unlike = self.support.is_unlike(documents)
+        new, lengths = self.support.new_symbols(documents), documents.lengths
         self.n += len(documents)
         self._symbols += int(lengths.sum())
         self._new_symbols += int(new.sum())
-        if full and self.seen.of_characters:
-            new_features, n_pmers = self.seen.new_features(documents)
+        if full and self.support.of_characters:
+            new_features, n_pmers = self.support.new_features(documents)
             self._features += n_pmers
             self._new_features += new_features
-        if not self.seen.of_characters:
+        if not self.support.of_characters:
             return np.empty(0, np.int64)
         return np.flatnonzero(new > FOREIGN * lengths)
 
@@ -287,7 +287,7 @@ class Drift:
         self._margins.add(margins(decision))
 
     def as_dict(self) -> Json:
-        """Shares, median margin and its ratio to training; None if a number is not known."""
+        """Shares, median margin and its ratio to training; None for unknown numbers."""
         margin = self._margins.median()
         before = self.expected["margin"]
         return {

@@ -172,11 +172,11 @@ def _readable(model: Any, consequence: str) -> Any:
     return machine
 
 
-def machine_of_texts(model: Any, missing: str) -> Any:
+def machine_of_texts(model: Any, result: str) -> Any:
     """The machine of a fitted model of plain texts; else InputError that names the `missing` result."""
-    machine = _readable(model, f"so it has {missing}")
+    machine = _readable(model, f"so it has {result}")
     if not machine.kernel_.structure.reads_texts:
-        raise InputError(f"a model of columns of a table has no single text, so it has {missing}")
+        raise InputError(f"a model of columns of a table has no single text, so it has {result}")
     return machine
 
 
@@ -305,12 +305,12 @@ def _machines_explained(model: Any, machines: Floats, positive: object) -> tuple
         predictions = label_sets(model.predictions(machines, classes), classes)
         side = machines.argmax(axis=1)
     else:
-        chosen = model.predictions(model.scores(machines, len(classes)), classes)
-        predictions = chosen.tolist()
+        labels = model.predictions(model.scores(machines, len(classes)), classes)
+        predictions = labels.tolist()
         if len(classes) == 2:
             against = next(label for label in classes.tolist() if label != towards[0])
         else:
-            side = np.searchsorted(classes, chosen)
+            side = np.searchsorted(classes, labels)
     meanings = [
         {"prediction": prediction, "towards": towards[a], "against": against}
         for prediction, a in zip(predictions, side.tolist(), strict=True)

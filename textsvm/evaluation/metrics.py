@@ -413,7 +413,7 @@ def _ratio(part: AnyArray, whole: AnyArray) -> Floats:
 def _sums_by(weight: Floats, group: Ints, groups: int) -> Floats:
     """Sums of the weights of each group, shape (resamples, groups)."""
     order = np.argsort(group, kind="stable")
-    present, starts = np.unique(group[order], return_index=True)
+    numbers, starts = np.unique(group[order], return_index=True)
     sums = np.zeros((len(weight), groups))
-    sums[:, present] = np.add.reduceat(weight[:, order], starts, axis=1)
+    sums[:, numbers] = np.add.reduceat(weight[:, order], starts, axis=1)
     return sums

@@ -195,7 +195,7 @@ def kmer_scores(
 def letters_of(machine: Any, alphabet: str | None) -> str:
     """Alphabet of the changes, as the model reads it; default: the letters of the model's texts."""
     if alphabet is None:
-        return _known_letters(machine)
+        return _model_letters(machine)
     documents = machine.encode(machine.validate(list(alphabet), fitting=False), machine.support_documents_)
     read_letters = [documents.shown(i) for i in range(len(documents))]
     for letter, normalised in zip(alphabet, read_letters, strict=True):
@@ -207,7 +207,7 @@ def letters_of(machine: Any, alphabet: str | None) -> str:
     return letters
 
 
-def _known_letters(machine: Any) -> str:
+def _model_letters(machine: Any) -> str:
     support = machine.support_documents_
     alphabets = [
         support.of(view).alphabet for view in machine.kernel_.structure.views if view.tokens == "characters"
@@ -325,9 +325,9 @@ def _motif(kmers: Kmers, scores: Floats, towards: object, most: int | None) -> M
     counts = align(strands, scores[order], len(kmers.letters))
     total = scores[order].sum()
     pseudo = total / len(order) / len(kmers.letters)
-    unknown = total - counts.sum(axis=1, keepdims=True) + pseudo
+    rest = total - counts.sum(axis=1, keepdims=True) + pseudo
     positions = np.flatnonzero(counts.sum(axis=1) > total / 2)
-    frequencies = (counts + unknown / len(kmers.letters)) / (total + pseudo)
+    frequencies = (counts + rest / len(kmers.letters)) / (total + pseudo)
     return Motif(kmers.letters, towards, len(order), frequencies[positions[0] : positions[-1] + 1])
 
 

@@ -220,24 +220,24 @@ class Corpus:
 
     def subset(self, indices: Iterable[int]) -> Corpus:
         """The documents at `indices`, in that order."""
-        chosen = [int(i) for i in indices]
+        rows = [int(i) for i in indices]
         values = {name: vars(self)[name] for name in ("ids", *_LISTS)}
         if not len(self.texts):  # of vectors
             del values["texts"]
-        parts: Json = {name: take(column, chosen) for name, column in values.items() if column is not None}
-        columns = self.columns and {name: take(column, chosen) for name, column in self.columns.items()}
+        parts: Json = {name: take(column, rows) for name, column in values.items() if column is not None}
+        columns = self.columns and {name: take(column, rows) for name, column in self.columns.items()}
         return replace(self, **parts, columns=columns)
 
     def select(self, part: str | None = None) -> Corpus:
         """The documents of a part, or all for None; InputError if the part has no document."""
         if part is None:
             return self
-        chosen = [i for i, name in enumerate(self.part) if name == part]
-        if not chosen:
+        rows = [i for i, name in enumerate(self.part) if name == part]
+        if not rows:
             there = ", ".join(sorted({name for name in self.part if name}))
             there = f"there is: {there}" if there else "it is not in parts"
             raise InputError(f"{self.source} has no part {part!r}; {there}")
-        return self.subset(chosen)
+        return self.subset(rows)
 
     def opposite(self, positive: str) -> str:
         """Name of the negative class: the other label of two, else "rest"."""
@@ -270,13 +270,13 @@ class Corpus:
         if positive == negative:
             raise InputError(f"the positive and the negative label are both {positive!r}")
         if negative == "rest":
-            chosen = [i for i, labels in enumerate(sets) if labels]
+            rows = [i for i, labels in enumerate(sets) if labels]
         else:
-            chosen = [i for i, labels in enumerate(sets) if (positive in labels) != (negative in labels)]
-        labels = [positive if positive in sets[i] else negative for i in chosen]
+            rows = [i for i, labels in enumerate(sets) if (positive in labels) != (negative in labels)]
+        labels = [positive if positive in sets[i] else negative for i in rows]
         if len(set(labels)) < 2:
             raise InputError(f"{self.source}: no document is {positive!r} or {negative!r} and not the other")
-        return replace(self.subset(chosen), labels=labels)
+        return replace(self.subset(rows), labels=labels)
 
     def with_vectors(self, vectors: Array, source: str) -> Corpus:
         """The corpus with vectors beside the texts, a row for each document, read from `source`."""
@@ -521,9 +521,9 @@ def _unique(ids: list[str], problems: list[tuple[str, str]]) -> list[str]:
     return result
 
 
-def _closest(label: str, counts: Counter[str], shown: int = 10) -> str:
+def _closest(label: str, counts: Counter[str], most: int = 10) -> str:
     """The existing labels, similarly spelled labels first, then the most frequent."""
     labels = [name for name, _ in counts.most_common()]
     close = get_close_matches(label, labels[:1000], 5, 0.5)  # it is slow
     order = close + [name for name in labels if name not in close]
-    return ", ".join(order[:shown]) + (f" and {len(order) - shown} more" if len(order) > shown else "")
+    return ", ".join(order[:most]) + (f" and {len(order) - most} more" if len(order) > most else "")

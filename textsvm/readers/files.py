@@ -475,17 +475,17 @@ def _hidden(name: str) -> bool:
     )
 
 
-def _add(inputs: InputFiles, packed: IO[bytes], name: str, shown: str, budget: _Budget) -> bool:
+def _add(inputs: InputFiles, packed: IO[bytes], name: str, path: str, budget: _Budget) -> bool:
     """Add a file, or the members of an archive; return whether it was no archive."""
     magic = packed.read(6)
     packed.seek(0)
     for start, kind in UNSUPPORTED.items():
         if magic.startswith(start):
-            raise InputError(f"{shown} is a {kind} archive, which is not read; repack it as .tar.xz or .zip")
+            raise InputError(f"{path} is a {kind} archive, which is not read; repack it as .tar.xz or .zip")
     opener = next((opener for start, opener in OPENERS.items() if magic.startswith(start)), None)
     try:
-        if magic.startswith(ZIP) and not _is_spreadsheet(packed, shown, budget.packed):
-            _add_zip(inputs, packed, name, shown, budget)
+        if magic.startswith(ZIP) and not _is_spreadsheet(packed, path, budget.packed):
+            _add_zip(inputs, packed, name, path, budget)
             return False
         stream = _BudgetedStream(opener(packed) if opener else packed, budget, packed)
         if is_tar(stream.peek(512)):
@@ -494,20 +494,20 @@ def _add(inputs: InputFiles, packed: IO[bytes], name: str, shown: str, budget: _
         if stream.peek(512).startswith(NUMPY):
             stream.ratio = ARRAY_RATIO
         budget.count()
-        inner = name or PurePosixPath(Path(shown).name).name
+        inner = name or PurePosixPath(Path(path).name).name
         if opener and inner.lower().endswith(_COMPRESSED):
             inner = inner.rpartition(".")[0]
         inputs.files.append(File(inner, stream.read()))
     except (InputError, FileNotFoundError, PermissionError):
         raise
     except MemoryError as error:  # a dictionary of LZMA may be of 4 GB
-        raise InputError(f"there is not enough memory to unpack {shown}; pack it again") from error
+        raise InputError(f"there is not enough memory to unpack {path}; pack it again") from error
     except _UNREADABLE as error:
-        raise InputError(f"{shown} is damaged or cut off: {error or 'unexpected end'}") from error
+        raise InputError(f"{path} is damaged or cut off: {error or 'unexpected end'}") from error
     return True
 
 
-def _is_spreadsheet(packed: IO[bytes], shown: str, size: int) -> bool:
+def _is_spreadsheet(packed: IO[bytes], path: str, size: int) -> bool:
     """Whether a ZIP archive is a spreadsheet; InputError for other office documents."""
     with zipfile.ZipFile(packed) as archive:
         names = set(archive.namelist())
@@ -520,10 +520,10 @@ def _is_spreadsheet(packed: IO[bytes], shown: str, size: int) -> bool:
             elif start.startswith(_OPEN_DOCUMENT):
                 kind = "a LibreOffice document"
         if kind == "a spreadsheet":
-            check_expansion(shown, sum(info.file_size for info in archive.infolist()), size)
+            check_expansion(path, sum(info.file_size for info in archive.infolist()), size)
         elif kind is not None:
             raise InputError(
-                f"{shown} is {kind}, which is not read; save texts as .txt in a folder for each class, and "
+                f"{path} is {kind}, which is not read; save texts as .txt in a folder for each class, and "
                 "tables as .xlsx or .csv"
             )
     packed.seek(0)
@@ -550,7 +550,7 @@ def _add_tar(inputs: InputFiles, stream: _BudgetedStream, name: str) -> None:
         raise tarfile.ReadError("the end of the archive is missing")
 
 
-def _add_zip(inputs: InputFiles, packed: IO[bytes], name: str, shown: str, budget: _Budget) -> None:
+def _add_zip(inputs: InputFiles, packed: IO[bytes], name: str, path: str, budget: _Budget) -> None:
     with zipfile.ZipFile(packed) as archive:
         for info in archive.infolist():
             if info.is_dir():
@@ -560,7 +560,7 @@ def _add_zip(inputs: InputFiles, packed: IO[bytes], name: str, shown: str, budge
             if inner is None:
                 continue
             if info.flag_bits & 1:
-                raise InputError(f"{shown} is encrypted at {info.filename}; unpack it first")
+                raise InputError(f"{path} is encrypted at {info.filename}; unpack it first")
             budget.count()
             ratio = ARRAY_RATIO if info.filename.endswith(".npy") else TEXT_RATIO
             budget.spend(info.file_size, ratio)
@@ -569,7 +569,7 @@ def _add_zip(inputs: InputFiles, packed: IO[bytes], name: str, shown: str, budge
                 inputs.files.append(File(inner, _unzip(archive, info)))
                 budget.spend(0, ratio, inputs.files[-1].data)
             except NotImplementedError as error:
-                raise InputError(f"{shown} has unknown compression at {info.filename}; repack it") from error
+                raise InputError(f"{path} has unknown compression at {info.filename}; repack it") from error
 
 
 def _unzip(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:

@@ -108,15 +108,15 @@ def table_format(name: str, head: str) -> str | None:
 def header_format(head: str, options: ReadOptions) -> str | None:
     """The format of a table if its first line has the named or recorded text columns, else None."""
     text = options.columns.get("text")
-    wanted = text.split(",") if isinstance(text, str) else text or ()
-    if not wanted or any(name.strip().isdecimal() for name in wanted):
+    columns = text.split(",") if isinstance(text, str) else text or ()
+    if not columns or any(name.strip().isdecimal() for name in columns):
         return None
     line, _, rest = head.lstrip().partition("\n")
     row = rest.lstrip("\r\n").partition("\n")[0]
     for delimiter in _DELIMITERS:  # recorded columns may be words of a text; a table has rows below
         cells = {cell.strip().strip('"') for cell in line.split(delimiter)}
         full = options.text is not None or '"' in row or row.count(delimiter) >= line.count(delimiter)
-        if full and len(cells) > 1 and cells.issuperset(map(str.strip, wanted)):
+        if full and len(cells) > 1 and cells.issuperset(map(str.strip, columns)):
             return "tsv" if delimiter == "\t" else "csv"
     return None
 
@@ -137,7 +137,7 @@ def read_tables(
         for role in (name for name in ("text", "label") if name not in options.named):
             name = roles[role][0] if table.headed and len(roles[role]) == 1 else None
             options.detected.setdefault(role, set()).add(name)
-        ragged, missing, total = list[int](), list[int](), 0
+        ragged, without_text, total = list[int](), list[int](), 0
         strict = not roles["numbers"] and (
             options.keep_invalid or options.require_text or options.skip_invalid
         )
@@ -156,7 +156,7 @@ def read_tables(
                 elif isinstance(row, InvalidRow) and row.ragged and not options.skip_invalid:
                     ragged.append(line)
                 elif options.require_text and not options.skip_invalid and not _is_blank(row):
-                    missing.append(line)
+                    without_text.append(line)
                     reason = problem
                 else:
                     problems.append((place, f"left out: {problem}"))
@@ -178,8 +178,8 @@ def read_tables(
         if ragged:
             reason = "a text with the delimiter in it needs quotes"
             raise refused_rows(file.name, table.unit, ragged, total, "too few or too many fields", reason)
-        if missing:
-            raise refused_rows(file.name, table.unit, missing, total, "no text", reason)
+        if without_text:
+            raise refused_rows(file.name, table.unit, without_text, total, "no text", reason)
 
 
 def _is_blank(row: Row | InvalidRow) -> bool:

@@ -110,9 +110,9 @@ class Chart:
             self.parts.append(f'<path class="area {style}" d="{closed}"/>')
         self.parts.append(f'<path class="line {style}" d="{path}"/>')
 
-    def only(self, name: str, shown: bool) -> None:
+    def only(self, name: str, visible: bool) -> None:
         """Let the page's script show and hide the element drawn last, by its name."""
-        off = "" if shown else ' class="off"'
+        off = "" if visible else ' class="off"'
         self.parts.append(f'<g data-curve="{name}"{off}>{self.parts.pop()}</g>')
 
     def diagonal(self) -> None:

@@ -183,11 +183,11 @@ def scatter(results: Results) -> str:
         "Predicted against true numbers", Axis(bounds, "truth"), Axis(bounds, "predicted"), height=400
     )
     chart.diagonal()
-    drawn = np.arange(len(truth))
+    sample = np.arange(len(truth))
     if len(truth) > 3000:
-        drawn = np.sort(np.random.default_rng(0).choice(len(truth), 3000, replace=False))
-    chart.dots(truth[drawn], predicted[drawn], "c1 faint", 3)
-    note = "Dashed: perfect." + (" 3,000 documents drawn at random." if len(drawn) < len(truth) else "")
+        sample = np.sort(np.random.default_rng(0).choice(len(truth), 3000, replace=False))
+    chart.dots(truth[sample], predicted[sample], "c1 faint", 3)
+    note = "Dashed: perfect." + (" 3,000 documents drawn at random." if len(sample) < len(truth) else "")
     return card("Predicted and true", chart, [], note)
 
 
@@ -229,18 +229,18 @@ def _share(label: str) -> Axis:
 def _left_out(results: Results, curves: int) -> str:
     if results.task == "binary":
         return ""
-    left = len(results.labels) - curves
+    omitted = len(results.labels) - curves
     note = " Each class against the rest."
     note += f" Shown at first: the {MOST_CURVES} with the lowest F1." if curves > MOST_CURVES else ""
-    return note + (f" Without {left} that have no curve." if left > 0 else "")
+    return note + (f" Without {omitted} that have no curve." if omitted > 0 else "")
 
 
-def _choice(shown: list[tuple[str, str]]) -> str:
+def _choice(key: list[tuple[str, str]]) -> str:
     """Control of the curves shown, if there are more than `MOST_CURVES`; needs the page's script."""
-    if len(shown) <= MOST_CURVES:
+    if len(key) <= MOST_CURVES:
         return ""
     names = [("first", f"the {MOST_CURVES} classes with the lowest F1"), ("all", "all of them")]
-    names += [(str(i), label.rpartition(" ")[0]) for i, (label, _) in enumerate(shown)]
+    names += [(str(i), label.rpartition(" ")[0]) for i, (label, _) in enumerate(key)]
     options = "".join(f'<option value="{value}">{safe(name)}</option>' for value, name in names)
     select = f'<select data-first="{MOST_CURVES}">{options}</select>'
     return f'<label class="choice" hidden>curves of {select}</label>'
@@ -344,9 +344,9 @@ def slider_place() -> dict[str, str]:
     return {"left": f"{100 * LEFT / WIDE:.3f}", "span": f"{100 * (WIDE - LEFT - RIGHT) / WIDE:.3f}"}
 
 
-def _slider(name: str, label: str, low: float, high: float, start: float, shown: str) -> str:
+def _slider(name: str, label: str, low: float, high: float, start: float, text: str) -> str:
     return (
-        f'<p><label for="{name}">{label}</label><output id="{name}-value" for="{name}">{shown}</output></p>'
+        f'<p><label for="{name}">{label}</label><output id="{name}-value" for="{name}">{text}</output></p>'
         f'<input type="range" id="{name}" min="{low:.6g}" max="{high:.6g}" step="any" value="{start:g}">'
     )
 
@@ -374,10 +374,10 @@ def _embedded(score: Floats, start: float, joined: float) -> Json:
         cuts = cuts[cuts < len(score)]
         counts = np.diff(np.append(cuts, len(score))).tolist()
         score = score[np.append(cuts[1:], len(score)) - 1]  # the highest of each lot
-    shown = np.array([float(f"{value:.4g}") for value in score])
-    crossed = (shown > start) != (score > start)
-    shown[crossed] = score[crossed]
-    side: Json = {"scores": np.maximum.accumulate(shown).tolist() if len(shown) else []}
+    rounded = np.array([float(f"{value:.4g}") for value in score])
+    crossed = (rounded > start) != (score > start)
+    rounded[crossed] = score[crossed]
+    side: Json = {"scores": np.maximum.accumulate(rounded).tolist() if len(rounded) else []}
     return side if counts is None else {**side, "counts": counts}
 
 

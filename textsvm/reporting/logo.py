@@ -162,12 +162,12 @@ def _stack(letters: str, heights: list[float], x: float, line: float, scale: flo
 
 
 def _letter(letter: str, letters: str, x: float, bottom: float, size: float) -> str:
-    shown = letter.upper() if len(letter.upper()) == 1 else letter
-    style = _style(shown, letters.upper())
+    text = letter.upper() if len(letter.upper()) == 1 else letter
+    style = _style(text, letters.upper())
     stretch = f"translate({x:.1f} {bottom:.2f}) scale({CELL / SIZE:.3f} {size / (SIZE * CAPITAL):.4f})"
     return (
         f'<text class="{style}" fill="{_COLOURS[style][0]}" transform="{stretch}" textLength="{SIZE}" '
-        f'lengthAdjust="spacingAndGlyphs">{safe(shown)}</text>'
+        f'lengthAdjust="spacingAndGlyphs">{safe(text)}</text>'
     )
 
 

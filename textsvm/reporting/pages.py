@@ -45,26 +45,26 @@ class Review:
 
 def review_page(review: Review) -> str:
     """Page of doubtful labels: each text with the reasons, beside its most relevant neighbour."""
-    shown = review.doubts[:MOST]
-    labels = sorted({str(label) for doubt in shown for label in (doubt.label, doubt.suggested)})
+    doubts = review.doubts[:MOST]
+    labels = sorted({str(label) for doubt in doubts for label in (doubt.label, doubt.suggested)})
     places = {label: str(k) for k, label in enumerate(labels)}
     all_labels = sorted({str(label) for label in review.labels} | places.keys())
-    body = [_counts(review), _filters(places, all_labels) if shown else ""]
-    body += [_doubt_article(review, doubt, places) for doubt in shown]
-    if rest := len(review.doubts) - len(shown):
+    body = [_counts(review), _filters(places, all_labels) if doubts else ""]
+    body += [_doubt_article(review, doubt, places) for doubt in doubts]
+    if rest := len(review.doubts) - len(doubts):
         body.append(f'<p class="note">{rest:,} more are only in the list of the command.</p>')
     lead = f"{len(review.doubts):,} of {len(review.ids):,} texts to be looked at, the most doubtful first"
-    data = _decision_data(review, shown, all_labels) if shown else ""
+    data = _decision_data(review, doubts, all_labels) if doubts else ""
     return page(review.title, lead, body, data, scripts=("review.js",))
 
 
-def _decision_data(review: Review, shown: Sequence[Doubt], all_labels: list[str]) -> str:
+def _decision_data(review: Review, doubts: Sequence[Doubt], all_labels: list[str]) -> str:
     """Exact ids and labels for the page's script, which saves the reader's decisions."""
     places = {label: k for k, label in enumerate(all_labels)}
     content = {
-        "ids": [str(review.ids[doubt.index]) for doubt in shown],
-        "own": [places[str(doubt.label)] for doubt in shown],
-        "likeliest": [places[str(doubt.suggested)] for doubt in shown],
+        "ids": [str(review.ids[doubt.index]) for doubt in doubts],
+        "own": [places[str(doubt.label)] for doubt in doubts],
+        "likeliest": [places[str(doubt.suggested)] for doubt in doubts],
         "labels": all_labels,
     }
     return json_element("review", content)
@@ -156,11 +156,11 @@ def comparison_table(compared: Sequence[Compared]) -> str:
     """Table of all classifiers."""
     head = ("", "accuracy", "95 % interval", "macro F1", "difference", "p", "seconds")
     rows = [[safe(cell) for cell in (row.name, *comparison_cells(row))] for row in compared]
-    chosen = "".join(f"<li>{safe(row.name)}: {safe(row.chosen)}</li>" for row in compared if row.chosen)
+    parameters = "".join(f"<li>{safe(row.name)}: {safe(row.chosen)}</li>" for row in compared if row.chosen)
     return section(
         "Figures",
         html_table(head, rows),
-        f'<ul class="reasons">{chosen}</ul>',
+        f'<ul class="reasons">{parameters}</ul>',
         note=f"Difference: points of accuracy against {safe(compared[0].name)}, with its 95 % bootstrap "
         "interval over documents; p: exact McNemar test. Seconds: training and prediction, from texts in "
         "memory.",

@@ -105,16 +105,16 @@ def make_report(
     facts = _facts(model, results)
     if isinstance(documents, Vectors):
         return Report(title, results, facts, np.zeros(results.n, np.int64), [])
-    chosen, values = worst(results, mistakes), how_wrong(results)
+    rows, values = worst(results, mistakes), how_wrong(results)
     positive = results.labels[1] if results.task == "binary" else None
-    mistaken = select_examples(texts, results.index[chosen].tolist())
-    explained = explain_within_budget(model, mistaken, documents.lengths[chosen], positive, progress)
-    shown = []
-    for i, explanation in zip(chosen, explained, strict=True):
+    mistaken = select_examples(texts, results.index[rows].tolist())
+    explained = explain_within_budget(model, mistaken, documents.lengths[rows], positive, progress)
+    wrong = []
+    for i, explanation in zip(rows, explained, strict=True):
         name, text = ids[results.index[i]], documents.shown(i)
-        shown.append(Mistake(name, *results.labels_of(i), float(values[i]), text, explanation))
+        wrong.append(Mistake(name, *results.labels_of(i), float(values[i]), text, explanation))
     features = _features(machine, results) if mistakes else []
-    return Report(title, results, facts, documents.lengths, shown, features=features)
+    return Report(title, results, facts, documents.lengths, wrong, features=features)
 
 
 def worst_classes(results: Results) -> list[int]:
@@ -170,13 +170,13 @@ def report_of_folds(
     if texts is None:
         return Report(title, results, facts, np.zeros(results.n, np.int64), [])
     lengths = np.array([len(texts[i]) for i in results.index.tolist()])
-    shown = []
+    wrong = []
     if results.task != "multilabel":
         values = how_wrong(results)
         for i in worst(results, mistakes):
             j = int(results.index[i])
-            shown.append(Mistake(ids[j], *results.labels_of(i), float(values[i]), texts[j], None))
-    return Report(title, results, facts, lengths, shown)
+            wrong.append(Mistake(ids[j], *results.labels_of(i), float(values[i]), texts[j], None))
+    return Report(title, results, facts, lengths, wrong)
 
 
 def wrong_predictions(results: Results) -> Bools:

@@ -311,8 +311,8 @@ def slices_table(slices: Slices) -> tuple[list[str], list[list[str]]]:
 
 def slices_note(slices: Slices) -> str:
     """Meaning of the order."""
-    left = len(slices.slices) - LISTED_SLICES
-    more = f" {left:,} more values are left out." if left > 0 else ""
+    omitted = len(slices.slices) - LISTED_SLICES
+    more = f" {omitted:,} more values are left out." if omitted > 0 else ""
     return (
         "The worst first, by the better end of the interval, so that few documents do not come first for a "
         f"few mistakes. All documents: {format_metric(slices.metric, slices.overall)}.{more}"
@@ -449,12 +449,12 @@ def _mistake(mistake: Mistake, regression: bool) -> str:
         return (
             f'{head}<div class="document" dir="auto">{safe(cut(mistake.text, SHOWN_SYMBOLS))}</div></article>'
         )
-    shown = explanation.text[:SHOWN_SYMBOLS]
+    beginning = explanation.text[:SHOWN_SYMBOLS]
     coloured = "".join(
         f'<span class="{"f" if step > 0 else "a"}{abs(step)}">{safe(piece)}</span>' if step else safe(piece)
-        for piece, step in runs(shown, explanation.symbols[:SHOWN_SYMBOLS])
+        for piece, step in runs(beginning, explanation.symbols[:SHOWN_SYMBOLS])
     )
-    more = len(explanation.text) - len(shown)
+    more = len(explanation.text) - len(beginning)
     rest = f'<p class="note">… {more:,} more symbols</p>' if more else ""
     body = f'<div class="document" dir="auto">{coloured}</div>{rest}{_logo(explanation)}'
     return f"{head}{body}{_evidence(explanation)}</article>"
