@@ -19,7 +19,7 @@ from textsvm.evaluation.judge import judge
 from textsvm.evaluation.model_parts import parts_of
 from textsvm.kernels.inputs import InputTable, as_texts, listed
 from textsvm.reporting import html, sections
-from textsvm.reporting.figures import write_figures
+from textsvm.reporting.charts import write_figures
 from textsvm.reporting.formatting import (
     HEADS,
     cut,
