@@ -15,7 +15,7 @@ from textsvm import SVC, SVR, CalibratedSVC, EditDistance, GapWeighted, InputErr
 from textsvm.evaluation.judge import judge
 from textsvm.evaluation.results import evaluate
 from textsvm.readers import sample
-from textsvm.reporting import charts, curves, figures, files, html, report
+from textsvm.reporting import charts, curves, files, html, report
 from textsvm.reporting.files import write
 from textsvm.reporting.formatting import levels, runs, safe
 from textsvm.reporting.report import Report, make_report
@@ -261,8 +261,8 @@ def test_features_of_the_worst_classes_are_drawn():
 
 def test_charts_are_files_of_their_own(binary, tmp_path):
     page = html.render(binary)
-    assert page.count("Save as SVG") == page.count("</svg>") == len(figures.figures(page))
-    paths = figures.write_figures(tmp_path / "charts", page)
+    assert page.count("Save as SVG") == page.count("</svg>") == len(charts.figures(page))
+    paths = charts.write_figures(tmp_path / "charts", page)
     assert {"roc-curves.svg", "substrings-for-spam.svg"} <= {path.name for path in paths}
     for path in paths:
         root = ElementTree.fromstring(path.read_text("utf-8"))

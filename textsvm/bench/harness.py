@@ -53,7 +53,7 @@ def environment() -> Json:
     }
 
 
-def paired(ours: Callable[[], Any], theirs: Callable[[], Any], repeats: int = 3) -> dict[str, float]:
+def paired(ours: Callable[[], object], theirs: Callable[[], object], repeats: int = 3) -> dict[str, float]:
     """Time two functions in turns, after an untimed call of ours.
 
     Returns the medians "ours" and "theirs" in seconds, and their "ratio" theirs / ours.
@@ -98,7 +98,7 @@ class BenchmarkReport:
         except (OSError, ValueError, KeyError, TypeError):
             pass
 
-    def row(self, key: str, make: Callable[..., Json], *arguments: Any) -> Json:
+    def row(self, key: str, make: Callable[..., Json], *arguments: object) -> Json:
         """Return the row of this key; if it is missing, compute ``make(*arguments)`` and write the files."""
         if key not in self.rows:
             self.rows[key] = {"key": key, **make(*arguments)}
@@ -127,12 +127,12 @@ class BenchmarkReport:
         about = environment()
         text = [f"# {self.title}", "", f"    {self.command}", "", describe_environment(about), "", *lines]
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        for suffix, written in (
+        for suffix, content_text in (
             (".md", "\n".join(text)),
             (".json", json.dumps({"command": self.command, **about, **content}, indent=1)),
         ):
             with replacing(self.path.with_suffix(suffix)) as temporary:
-                temporary.write_text(written + "\n", encoding="utf-8", newline="\n")
+                temporary.write_text(content_text + "\n", encoding="utf-8", newline="\n")
 
 
 def data_folder() -> Path:
@@ -151,6 +151,10 @@ def describe_environment(about: Json) -> str:
         f"{about['cpu']}, {about['threads']} threads; {about['device']}; {about['system']}, "
         f"Python {about['python']}, {versions}; commit {about['commit']}."
     )
+
+
+#: Function of a benchmark, called with its options and its report.
+Runner = Callable[..., list[Json] | None]
 
 
 @dataclass(frozen=True)
@@ -176,7 +180,7 @@ class Benchmark:
     name: str  #: Name on the command line
     title: str  #: Title of the report and in the list of benchmarks
     output: str  #: Default path of the report without suffix; may contain ``{option}``
-    run: Callable[..., list[Json] | None]
+    run: Runner
     options: tuple[BenchmarkOption, ...]  #: Options in addition to -o, --device, --repeats and --quick
     #: Default of --device. None: the benchmark has no such option; "gpu": no option, and it needs a GPU.
     device: str | None = None
@@ -209,7 +213,7 @@ class Benchmark:
         unrecorded = {option_.names for option_ in self.options if not option_.recorded}
         words = [prog, self.name]
         for action in parser._actions:
-            value = getattr(options, action.dest, None)
+            value = vars(options).get(action.dest)
             if action.dest in ("help", "output") or tuple(action.option_strings) in unrecorded:
                 continue
             if action.dest == "device" or value != action.default:
@@ -224,14 +228,14 @@ BENCHMARKS: dict[str, Benchmark] = {}
 
 def benchmark(
     name: str, title: str, output: str, *options: BenchmarkOption, **settings: Any
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+) -> Callable[[Runner], Runner]:
     """Register a function ``run(options, report)`` as a benchmark.
 
     The function adds rows to the report, or returns the list of all rows. `settings` are the other attributes
     of `Benchmark`.
     """
 
-    def register(run: Callable[..., Any]) -> Callable[..., Any]:
+    def register(run: Runner) -> Runner:
         BENCHMARKS[name] = Benchmark(name, title, output, run, options, **settings)
         return run
 
@@ -255,26 +259,26 @@ def run_benchmark(package: str, prog: str, name: str, arguments: Sequence[str]) 
     `prog` is the command in the help and in the report, without the name of the benchmark.
     """
     import_module(f"{package}.{list_benchmarks(package)[name][0]}")
-    chosen = BENCHMARKS[name]
-    parser = chosen.parser(prog)
+    entry = BENCHMARKS[name]
+    parser = entry.parser(prog)
     options = parser.parse_args(arguments)
-    command = chosen.command(prog, parser, options)
-    wanted = "cuda" if chosen.device == "gpu" else getattr(options, "device", "cpu")
-    on_gpu = select(wanted).kind == "cuda"
-    default = chosen.gpu_output if on_gpu and chosen.gpu_output else chosen.output
+    command = entry.command(prog, parser, options)
+    device = "cuda" if entry.device == "gpu" else vars(options).get("device", "cpu")
+    on_gpu = select(device).kind == "cuda"
+    default = entry.gpu_output if on_gpu and entry.gpu_output else entry.output
     output = options.output or Path(default.format(**vars(options)))
-    note = " ".join(chosen.note.partition("\n\n")[2].split()) or chosen.note
-    report = chosen.report(output, chosen.title, command, note)
-    rows = chosen.run(options, report)
+    note = " ".join(entry.note.partition("\n\n")[2].split()) or entry.note
+    report = entry.report(output, entry.title, command, note)
+    rows = entry.run(options, report)
     if rows is not None:
         report.rows = {str(number): row for number, row in enumerate(rows)}
     report.write()
 
 
-def markdown_lines(head: Sequence[str], rows: Iterable[Sequence[Any]], form: str) -> list[str]:
+def markdown_lines(head: Sequence[str], rows: Iterable[Sequence[object]], form: str) -> list[str]:
     """Lines of a Markdown table; `form` is the format of floating-point numbers."""
 
-    def line(cells: Iterable[Any]) -> str:
+    def line(cells: Iterable[object]) -> str:
         texts = (format(cell, form) if isinstance(cell, float) else str(cell) for cell in cells)
         return f"| {' | '.join(texts)} |"
 

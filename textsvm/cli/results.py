@@ -23,7 +23,7 @@ from textsvm.kernels.spelling import spell
 from textsvm.model.labels import label_sets
 from textsvm.readers.corpus import Corpus
 from textsvm.reporting import html
-from textsvm.reporting.figures import write_figures
+from textsvm.reporting.charts import write_figures
 from textsvm.reporting.files import write
 from textsvm.reporting.formatting import format_metric, length_alone, metric_rows
 from textsvm.reporting.report import Report, report_of_folds, results_of

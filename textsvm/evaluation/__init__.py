@@ -1,1 +1,1 @@
-"""How well a classifier did."""
+"""Metrics and explanations of predictions, and comparisons of models."""

@@ -36,11 +36,13 @@ from textsvm.model.settings import DEFAULT_KERNELS, ClassifierSettings, is_defau
 from textsvm.readers.corpus import select_examples
 from textsvm.runtime.parallel import StageProgress, n_threads
 
-CHARACTERS, WORDS = "TF-IDF characters 1-5 + LinearSVC", "TF-IDF characters + words, tuned C"
-
+CHARACTERS = "TF-IDF characters 1-5 + LinearSVC"
+WORDS = "TF-IDF characters + words, tuned C"
 _COLUMNS = "TF-IDF characters 1-5, scaled numbers + LinearSVC"
 _VECTORS = "scikit-learn SVC, rbf"
 _TUNED = ", tuned C"
+#: Returns a new classifier.
+Maker = Callable[[], Any]
 #: Rows to train on and rows to test on.
 Part = tuple[Sequence[int], Sequence[int]]
 #: Documents per class in the warm-up.
@@ -74,14 +76,14 @@ def words_baseline() -> Pipeline:
 BASELINES: dict[str, Callable[[], Pipeline]] = {CHARACTERS: characters_baseline, WORDS: words_baseline}
 
 
-def baselines_of(examples: Any) -> dict[str, Callable[[], Any]]:
+def baselines_of(examples: Any) -> dict[str, Maker]:
     """Both baselines for texts (without words if each text is a single word), vectors or columns."""
     if isinstance(examples, dict):
         return {
             _COLUMNS: lambda: make_pipeline(_union(examples), LinearSVC(random_state=0)),
             _COLUMNS + _TUNED: lambda: make_pipeline(_union(examples), _by_folds(LinearSVC(random_state=0))),
         }
-    if hasattr(examples, "shape"):
+    if not isinstance(examples, Sequence):
         return {_VECTORS: SVC, _VECTORS + _TUNED: lambda: _by_folds(SVC())}
     if not any(len(text.split(None, 1)) > 1 for text in examples):  # sequences: no word occurs twice
         machine = partial(LinearSVC, random_state=0)
@@ -102,7 +104,7 @@ def _union(columns: Json) -> FeatureUnion:
 
 def _steps(values: Any) -> list[Any]:
     """Transformers of a column; vectors are left unchanged."""
-    if not hasattr(values, "dtype"):
+    if isinstance(values, Sequence):
         return [_characters()]
     return [StandardScaler()] if values.ndim == 1 else ["passthrough"]
 
@@ -113,18 +115,18 @@ class _Column(TransformerMixin, BaseEstimator):
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def fit(self, columns: Json, y: Any = None) -> _Column:
+    def fit(self, columns: Json, y: object = None) -> _Column:
         return self
 
     def transform(self, columns: Json) -> Any:
         values = columns[self.name]
-        return values[:, None] if getattr(values, "ndim", 2) == 1 else values
+        return values[:, None] if isinstance(values, np.ndarray) and values.ndim == 1 else values
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
 
-def _by_folds(model: Any) -> GridSearchCV:
+def _by_folds(model: BaseEstimator) -> GridSearchCV:
     return GridSearchCV(model, {"C": [0.1, 0.3, 1, 3]}, cv=3, n_jobs=n_threads())
 
 
@@ -155,12 +157,10 @@ def _characters() -> TfidfVectorizer:
 
 def _chosen(model: Any) -> str:
     last = model[-1] if isinstance(model, Pipeline) else model
-    if not hasattr(last, "chosen_"):
-        return f"C={best['C']:g}" if (best := getattr(last, "best_params_", None)) else ""
-    return str(getattr(model, "chosen_", ""))
+    return f"C={last.best_params_['C']:g}" if isinstance(last, GridSearchCV) else getattr(last, "chosen_", "")
 
 
-def candidates(device: str) -> dict[str, Callable[[], Any]]:
+def candidates(device: str) -> dict[str, Maker]:
     """Default candidates, by name."""
     spellings = ("spectrum:2-7,log,idf", "spectrum:1-7,intersection")
     return {name: partial(machine, name, device) for name in (*DEFAULT_KERNELS, *spellings)}
@@ -173,9 +173,9 @@ def machine(name: str, device: str) -> ClassifierSettings:
 
 def compare(
     texts: Any,
-    labels: Sequence[Any],
+    labels: Sequence[object],
     parts: Sequence[Part],
-    ours: Mapping[str, Callable[[], Any]],
+    ours: Mapping[str, Maker],
     progress: StageProgress | None = None,
 ) -> list[Compared]:
     """Train and judge both baselines and the given classifiers; the baselines come first.
@@ -195,7 +195,7 @@ def compare(
     if clashes := [name for name in ours if name in baselines]:
         raise InputError(f"{clashes[0]!r} is the name of a baseline; give the classifier another")
     truth = np.array([labels[i] for _, test in parts for i in test])
-    makers: dict[str, Callable[[], Any]] = {**baselines, **ours}
+    makers: dict[str, Maker] = {**baselines, **ours}
     results: list[Compared] = []
     first_predictions = None
     for number, (name, make) in enumerate(makers.items()):
@@ -219,21 +219,23 @@ def compare(
     return results
 
 
-def _chosen_in_folds(chosen: list[str]) -> str:
+def _chosen_in_folds(descriptions: list[str]) -> str:
     """Chosen parameters; for several folds without their accuracies, and with the number of folds."""
-    if len(chosen) < 2:
-        return "".join(chosen)
-    counts = Counter(text.partition(": ")[0] for text in chosen)
-    return "; ".join(f"{text} in {count} of {len(chosen)} folds" for text, count in counts.most_common())
+    if len(descriptions) < 2:
+        return "".join(descriptions)
+    counts = Counter(text.partition(": ")[0] for text in descriptions)
+    return "; ".join(
+        f"{text} in {count} of {len(descriptions)} folds" for text, count in counts.most_common()
+    )
 
 
-def _answer(model: Any, texts: Any, labels: Sequence[Any], part: Part) -> Answer:
+def _answer(model: Any, texts: Any, labels: Sequence[object], part: Part) -> Answer:
     train, test = part
-    known, unknown = select_examples(texts, train), select_examples(texts, test)
-    return answer(model, known, select_examples(labels, train), unknown)
+    train_examples, test_examples = select_examples(texts, train), select_examples(texts, test)
+    return answer(model, train_examples, select_examples(labels, train), test_examples)
 
 
-def _warm_up(make: Callable[[], Any], texts: Any, labels: Sequence[Any], parts: Sequence[Part]) -> None:
+def _warm_up(make: Maker, texts: Any, labels: Sequence[object], parts: Sequence[Part]) -> None:
     train = np.asarray(parts[0][0])
     of_train: AnyArray = np.asarray(select_examples(labels, train.tolist()))
     few = np.concatenate([train[of_train == label][:WARM_UP] for label in np.unique(of_train)])

@@ -23,8 +23,10 @@ from textsvm.evaluation.results import Results
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.plain_json import to_json
 
-#: Maximum number of disagreements shown, and of symbols of each text.
-MOST_SHOWN, SYMBOLS = 12, 240
+#: Maximum number of disagreements shown.
+MOST_SHOWN = 12
+#: Symbols shown of the text of a disagreement.
+SYMBOLS = 240
 
 
 @dataclass(frozen=True)
@@ -61,9 +63,9 @@ def compare_predictions(
     right, other_right = predicted == labels, other == labels
     only_first, only_second = int((right & ~other_right).sum()), int((other_right & ~right).sum())
     counts = np.array([only_first, only_second, n - only_first - only_second])
-    drawn = np.random.default_rng(seed).multinomial(n, counts / n, resamples)
+    samples = np.random.default_rng(seed).multinomial(n, counts / n, resamples)
     tail = (1 - level) / 2
-    low, high = np.quantile((drawn[:, 0] - drawn[:, 1]) / n, [tail, 1 - tail])
+    low, high = np.quantile((samples[:, 0] - samples[:, 1]) / n, [tail, 1 - tail])
     differ = only_first + only_second
     p_value = float(scipy.stats.binomtest(only_first, differ).pvalue) if differ else 1.0
     return Paired(
@@ -100,7 +102,7 @@ class Compared:
 def judge_prediction(
     truth: ArrayLike, predicted: ArrayLike, first: ArrayLike | None, **fields: Any
 ) -> Compared:
-    """Figures of a classifier; `first` are the first classifier's predictions, `known` other attributes."""
+    """Figures of a classifier; `first` are the first classifier's predictions, `fields` other attributes."""
     labels, predictions = np.asarray(truth), np.asarray(predicted)
     right, n = int((labels == predictions).sum()), len(labels)
     bounds = scipy.stats.binomtest(right, n).proportion_ci(0.95, "wilson")
@@ -132,7 +134,7 @@ class Disagreement:
     id: str
     text: str  #: Its beginning, as given
     truth: Any
-    predicted: list[Any]  #: Of each model
+    predicted: list[object]  #: Of each model
     right: list[bool]  #: Whether each model is correct; regression: nearest to the truth
 
 
@@ -173,7 +175,13 @@ def side_by_side(
     names, results = list(models), list(models.values())
     first = results[0]
     for name, other in models.items():
-        _require_alike(names[0], first, name, other)
+        if first.task != other.task or first.labels != other.labels:
+            kinds = f"{names[0]} is {_kind(first)}, {name} {_kind(other)}"
+            raise InputError(f"models side by side need the same labels or numbers, and {kinds}")
+        if not np.array_equal(first.index, other.index):
+            raise InputError(
+                f"{names[0]} and {name} were not judged on the same documents, and cannot be compared"
+            )
     results = [model if model.intervals else model.with_intervals() for model in results]
     right = np.stack([_right(model, results) for model in results])
     predictions = [[str(model.labels_of(i)[1]) for i in range(first.n)] for model in results]
@@ -188,14 +196,6 @@ def side_by_side(
         only=alone.sum(axis=1).tolist(),
         disagreements=[_disagreement(i, results, right, texts, ids) for i in _shown(results, right, ~same)],
     )
-
-
-def _require_alike(name: str, first: Results, other: str, results: Results) -> None:
-    if first.task != results.task or first.labels != results.labels:
-        kinds = f"{name} is {_kind(first)}, {other} {_kind(results)}"
-        raise InputError(f"models side by side need the same labels or numbers, and {kinds}")
-    if not np.array_equal(first.index, results.index):
-        raise InputError(f"{name} and {other} were not judged on the same documents, and cannot be compared")
 
 
 def _kind(results: Results) -> str:
@@ -245,11 +245,7 @@ def _shown(results: Sequence[Results], right: Bools, differ: Bools) -> list[int]
 
 
 def _disagreement(
-    i: int,
-    results: Sequence[Results],
-    right: Bools,
-    texts: Sequence[str] | None,
-    ids: Sequence[str],
+    i: int, results: Sequence[Results], right: Bools, texts: Sequence[str] | None, ids: Sequence[str]
 ) -> Disagreement:
     document = int(results[0].index[i])
     text = "" if texts is None else " ".join(texts[document][: 2 * SYMBOLS].split())

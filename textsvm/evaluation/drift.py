@@ -31,8 +31,14 @@ from textsvm.text.documents import Documents, MultiView
 
 #: Length of the p-mers.
 P = 4
-#: Maximum texts and symbols of the sample; maximum texts for quadratic kernels; test share.
-SAMPLE, SAMPLE_SYMBOLS, SLOW_SAMPLE, TESTED = 2000, 1_000_000, 200, 0.2
+#: Maximum texts of the sample of training texts.
+SAMPLE = 2000
+#: The same for kernels whose time grows with the square of the length.
+SLOW_SAMPLE = 200
+#: Maximum symbols of a sample of more than `SLOW_SAMPLE` texts.
+SAMPLE_SYMBOLS = 1_000_000
+#: Share of the sample that is tested.
+TESTED = 0.2
 #: Bins of the histogram of margins for each power of two.
 BINS_PER_OCTAVE = 1 << 12
 #: Exponent of the smallest margin with a bin of its own; smaller margins share the first bin.
@@ -43,11 +49,20 @@ LAST_OCTAVE = 16
 LEAST_MARGIN = 0.8
 #: A text is foreign if more than this share of its symbols is new.
 FOREIGN = 0.5
-#: Shares of new symbols and new p-mers may exceed the shares in training by a factor, and by a constant.
-FACTOR, MORE = 1.5, 0.02
-#: Texts are unlike the support vectors if less than this share of their distinct p-mers is known; fewest
-#: p-mers, and symbols of support vectors, for this comparison; most texts, and symbols of a sample.
-UNLIKE, LEAST_PMERS, LEAST_SYMBOLS, MOST_TEXTS, COMPARED_SYMBOLS = 0.05, 20, 500, 100, 1 << 17
+#: Factor by which shares of new symbols and p-mers may exceed the shares in training.
+FACTOR = 1.5
+#: Share by which they may exceed them in addition.
+MORE = 0.02
+#: Texts are unlike the support vectors if these have less than this share of their distinct p-mers.
+UNLIKE = 0.05
+#: Minimum distinct p-mers of the texts for this comparison.
+LEAST_PMERS = 20
+#: Minimum symbols of the support vectors for this comparison.
+LEAST_SYMBOLS = 500
+#: Texts that are compared.
+MOST_TEXTS = 100
+#: Symbols of the support vectors that are compared.
+COMPARED_SYMBOLS = 1 << 17
 #: Maximum symbols of support vectors whose p-mers are compared; above it, every k-th document.
 MOST_SYMBOLS = 1 << 24
 
@@ -84,7 +99,7 @@ class Margins:
         return float((self._sums[bins] / self._counts[bins]).mean())
 
 
-class SeenSymbols:
+class SupportSymbols:
     """Symbols and p-mers of the support vectors of a model; not `available` for a model without texts."""
 
     def __init__(self, model: TrainedModel, rows: Ints | None = None) -> None:
@@ -101,8 +116,8 @@ class SeenSymbols:
         step = 1 + int(documents.lengths[rows].sum() // MOST_SYMBOLS)
         documents = documents.take(rows[::step])
         self.p = 1 if documents.of_tokens else P
-        self._seen = np.zeros(len(documents.alphabet), bool)
-        self._seen[documents.codes] = True
+        self._occurs = np.zeros(len(documents.alphabet), bool)
+        self._occurs[documents.codes] = True
         self._documents = documents
         self._features: NDArray[np.uint64] | None = None
 
@@ -115,15 +130,15 @@ class SeenSymbols:
         """Whether the symbols are characters."""
         return self.available and not self._documents.of_tokens
 
-    def read(self, examples: Any) -> Documents:
+    def read(self, examples: object) -> Documents:
         """New examples, encoded over an extension of the alphabet of the support vectors."""
         documents: Documents = self.model.encode(examples).of(self.view)
         return documents
 
     def new_symbols(self, documents: Documents) -> Ints:
         """Number of symbols of each document that occur in no support vector, shape (n,)."""
-        occurs = np.zeros(max(len(documents.alphabet), len(self._seen)), bool)
-        occurs[: len(self._seen)] = self._seen
+        occurs = np.zeros(max(len(documents.alphabet), len(self._occurs)), bool)
+        occurs[: len(self._occurs)] = self._occurs
         totals = np.concatenate([[0], np.cumsum(~occurs[documents.codes])])
         return np.diff(totals[documents.offsets])
 
@@ -173,7 +188,7 @@ def record(
         values["margin"] = float(np.median(margins(decision)))
     _, test = _sample(model, n)
     rest = np.flatnonzero(~np.isin(model.support.indices, test))
-    support = SeenSymbols(model, rest)
+    support = SupportSymbols(model, rest)
     if support.available and len(rest):
         documents = support.read(examples_of(test))
         if support.of_characters:
@@ -229,7 +244,7 @@ class Drift:
     def __init__(self, model: TrainedModel, recorded: Any) -> None:
         recorded = recorded if isinstance(recorded, dict) else {}
         self.expected = {name: _number(recorded.get(name)) for name in ("symbols", "features", "margin")}
-        self.seen = SeenSymbols(model)
+        self.support = SupportSymbols(model)
         if isinstance(model.rule, ScaledRule):  # leave-one-out margins of an online model
             self.expected["margin"] = model.record.margin
         self.n = self._symbols = self._new_symbols = self._features = self._new_features = 0
@@ -238,25 +253,25 @@ class Drift:
         #: Whether the first texts with enough p-mers share hardly any with the support vectors
         self.unlike: bool | None = None
 
-    def add_texts(self, examples: Any, full: bool = True) -> Ints:
+    def add_texts(self, examples: object, full: bool = True) -> Ints:
         """Add texts; return the indices of texts in which most characters are new.
 
         Without `full` only symbols are counted, which is fast.
         """
-        if not self.seen.available or not (full or self.seen.of_characters):
+        if not self.support.available or not (full or self.support.of_characters):
             return np.empty(0, np.int64)
-        documents = self.seen.read(examples)
+        documents = self.support.read(examples)
         if self.unlike is None and self.has_features:
-            self.unlike = self.seen.is_unlike(documents)
-        new, lengths = self.seen.new_symbols(documents), documents.lengths
+            self.unlike = self.support.is_unlike(documents)
+        new, lengths = self.support.new_symbols(documents), documents.lengths
         self.n += len(documents)
         self._symbols += int(lengths.sum())
         self._new_symbols += int(new.sum())
-        if full and self.seen.of_characters:
-            new_features, n_pmers = self.seen.new_features(documents)
+        if full and self.support.of_characters:
+            new_features, n_pmers = self.support.new_features(documents)
             self._features += n_pmers
             self._new_features += new_features
-        if not self.seen.of_characters:
+        if not self.support.of_characters:
             return np.empty(0, np.int64)
         return np.flatnonzero(new > FOREIGN * lengths)
 
@@ -265,7 +280,7 @@ class Drift:
         self._margins.add(margins(decision))
 
     def as_dict(self) -> Json:
-        """Shares, median margin and its ratio to training; None if a number is not known."""
+        """Shares, median margin and its ratio to training; None for unknown numbers."""
         margin = self._margins.median()
         before = self.expected["margin"]
         return {
@@ -304,6 +319,6 @@ class Drift:
         return messages
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     """A number of a model file; None for any other value."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

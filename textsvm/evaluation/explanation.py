@@ -103,7 +103,7 @@ def explain(
     model: Any,
     texts: Any,
     *,
-    positive: Any = None,
+    positive: object = None,
     substrings: int = 20,
     similar: int = 5,
     progress: Progress | None = None,
@@ -245,7 +245,7 @@ def _explain(
     model: TrainedModel,
     explainer: _OfSupport | _OfWeights,
     documents: Documents | MultiView,
-    positive: Any,
+    positive: object,
     most: tuple[int, int],
     progress: Progress | None,
 ) -> list[Explanation]:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from textsvm.arrays import AnyArray, Floats, Json
+from textsvm.arrays import AnyArray, Array, Floats, Json
 from textsvm.errors import InputError
 from textsvm.evaluation.results import Results, evaluate, evaluate_labels
 from textsvm.model.rules import CalibratedRule, LabelRule, NumberRule, ScaledRule
 from textsvm.model.settings import Settings
 from textsvm.model.trained import TrainedModel, as_model
 from textsvm.text.documents import Documents, MultiView
+
+if TYPE_CHECKING:
+    from textsvm.linalg.vectors import Vectors
+    from textsvm.runtime.parallel import StageProgress
 
 #: Warn if more than this share of the symbols is not in the model's alphabet.
 UNSEEN = 0.05
@@ -49,7 +53,11 @@ def predict(
 
 
 def rows_of(
-    classes: Any, predicted: Any, decision: Any, probability: Any, positive: str | None
+    classes: AnyArray | None,
+    predicted: Array,
+    decision: Array,
+    probability: Floats | None,
+    positive: object,
 ) -> Iterator[Json]:
     """Printed values of each document; without the classes of a classifier, numbers."""
     if classes is None:
@@ -79,7 +87,9 @@ def row_without_text(model: TrainedModel, reason: str | None) -> Json:
     return {name: None, "reason": reason}
 
 
-def with_top(rows: Iterable[Json], classes: Any, decision: Any, probability: Any, top: int) -> Iterator[Json]:
+def with_top(
+    rows: Iterable[Json], classes: Array, decision: Array, probability: Floats | None, top: int
+) -> Iterator[Json]:
     """Rows with the best labels in place of the values of all classes."""
     names = [str(label) for label in classes]
     for i, row in enumerate(rows):
@@ -126,7 +136,7 @@ def judge(
     truth: Sequence[Any],
     positive: Any = None,
     grades: tuple[int, int] | None = None,
-    progress: Any = None,
+    progress: StageProgress | None = None,
     seconds: dict[str, float] | None = None,
 ) -> Results:
     """Predict labelled documents and compute results; a calibrated model predicts its likeliest class.
@@ -193,8 +203,8 @@ def data_warnings(model: TrainedModel, texts: Any) -> list[str]:
     return warnings
 
 
-def _unseen(documents: Any, support: Any) -> float:
+def _unseen(documents: Documents | Vectors, support: Documents | Vectors) -> float:
     """Share of the symbols that no support vector has; 0 for tokens, where new tokens are normal."""
-    if not isinstance(support, Documents) or support.of_tokens or not len(documents.codes):
+    if not isinstance(support, Documents) or not isinstance(documents, Documents) or support.of_tokens:
         return 0.0
-    return float(np.mean(documents.codes >= len(support.alphabet)))
+    return float(np.mean(documents.codes >= len(support.alphabet))) if len(documents.codes) else 0.0

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -16,10 +15,10 @@ from textsvm.evaluation.metrics import scores
 from textsvm.runtime.compiled import scipy
 
 
-def symbol_counts(examples: Any) -> Floats | None:
+def symbol_counts(examples: object) -> Floats | None:
     """Number of symbols of each example, summed over all columns of texts; None without texts."""
     columns = examples.values() if isinstance(examples, dict) else [examples]
-    texts = [column for column in columns if not hasattr(column, "dtype") and not hasattr(column, "indptr")]
+    texts = [column for column in columns if isinstance(column, Sequence)]
     if not texts:
         return None
     return np.sum([[len(text) for text in column] for column in texts], axis=0, dtype=np.float64)
@@ -33,7 +32,7 @@ class LengthBaseline:
     numbers: list[float]
 
     @classmethod
-    def fit(cls, examples: Any, numbers: Sequence[float]) -> LengthBaseline | None:
+    def fit(cls, examples: object, numbers: Sequence[float]) -> LengthBaseline | None:
         """Fit to training documents; None without texts."""
         lengths = symbol_counts(examples)
         if lengths is None:
@@ -48,7 +47,7 @@ class LengthBaseline:
         return cls(lengths[~inner].tolist(), fitted[~inner].tolist())
 
     @classmethod
-    def of(cls, info: Any) -> LengthBaseline | None:
+    def of(cls, info: object) -> LengthBaseline | None:
         """The baseline in a model file's information; None if it is missing or damaged."""
         state = info.get("length_baseline") if isinstance(info, dict) else None
         if not isinstance(state, dict) or state.keys() != {"lengths", "numbers"}:
@@ -61,7 +60,7 @@ class LengthBaseline:
         return cls(lengths.tolist(), numbers.tolist()) if fits else None
 
     def judge(
-        self, examples: Any, truth: Sequence[float], grades: tuple[int, int] | None = None
+        self, examples: object, truth: Sequence[float], grades: tuple[int, int] | None = None
     ) -> dict[str, float]:
         """Its metrics on documents; empty without texts."""
         lengths = symbol_counts(examples)

@@ -36,7 +36,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -58,7 +57,7 @@ def scores(
     classes: AnyArray | None,
     grades: tuple[int, int] | None = None,
     areas: bool = True,
-    positive: Any = None,
+    positive: object = None,
 ) -> dict[str, float]:
     """All metrics by name; the names depend on the truth alone.
 
@@ -99,7 +98,7 @@ def class_metrics(
     true: Ints,
     predicted: Ints,
     decision: Floats | None,
-    labels: Sequence[Any],
+    labels: Sequence[object],
     grades: tuple[int, int] | None = None,
     probability: Floats | None = None,
 ) -> dict[str, Floats]:
@@ -118,8 +117,7 @@ def class_metrics(
         "accuracy": hits.sum(1) / n,
         "macro_f1": f1.sum(1) / occurs.sum(1),
         "mcc": _ratio(hits.sum(1) * n - (support * n_predicted).sum(1), spread),
-        "roc_auc": _roc_auc(weight, true, decision, support),
-        "average_precision": _average_precision(weight, true, decision, support),
+        **_ranking_metrics(weight, true, decision, support),
     }
     if k == 2:
         metrics |= {"precision": precision[:, 1], "recall": recall[:, 1], "f1": f1[:, 1]}
@@ -146,7 +144,7 @@ def label_metrics(
     truth: Bools,
     predicted: Bools,
     decision: Floats | None,
-    labels: Sequence[Any],
+    labels: Sequence[object],
     areas: bool = True,
 ) -> dict[str, Floats]:
     """Metrics for several labels per document, like `class_metrics`; truth and predictions are indicators.
@@ -212,7 +210,7 @@ def precision_recall_f1(
 def class_table(
     counts: tuple[AnyArray, AnyArray, AnyArray],
     areas: Floats,
-    labels: Sequence[Any],
+    labels: Sequence[object],
     more: Sequence[dict[str, float]] | None = None,
 ) -> list[Json]:
     """Rows of `Results.per_class`.
@@ -340,13 +338,24 @@ def _counts_from_the_top(truth: Bools, score: Floats) -> tuple[AnyArray, AnyArra
     return true, 1 + last - true
 
 
-def _roc_auc(weight: Floats, true: Ints, decision: Floats | None, support: Floats) -> Floats:
+def _ranking_metrics(
+    weight: Floats, true: Ints, decision: Floats | None, support: Floats
+) -> dict[str, Floats]:
+    """Areas under curves: of the second of two classes, else the mean over the classes that occur."""
     if decision is None or not np.all(np.isfinite(decision)):
-        return np.full(len(weight), np.nan)
+        return dict.fromkeys(("roc_auc", "average_precision"), np.full(len(weight), np.nan))
+    truth, values = one_against_rest(true, decision)
     if decision.ndim == 1:
-        return _area_under_roc(weight, true == 1, decision)
-    areas = [_area_under_roc(weight, true == a, decision[:, a]) for a in range(decision.shape[1])]
-    return mean_of_defined(np.where(support > 0, np.stack(areas, axis=1), np.nan))
+        truth, values = truth[:, 1:], values[:, 1:]
+    rankings = zip(truth.T, values.T, strict=True)
+    roc = np.stack([_area_under_roc(weight, *ranking) for ranking in rankings], axis=1)
+    if decision.ndim == 2:
+        roc = np.where(support > 0, roc, np.nan)
+    precisions = average_precisions(truth, values, weight)
+    return {
+        "roc_auc": roc[:, 0] if decision.ndim == 1 else mean_of_defined(roc),
+        "average_precision": np.where((support > 0).sum(1) > 1, mean_of_defined(precisions), np.nan),
+    }
 
 
 def _area_under_roc(weight: Floats, positive: Bools, score: Floats) -> Floats:
@@ -360,18 +369,8 @@ def _area_under_roc(weight: Floats, positive: Bools, score: Floats) -> Floats:
     return (good * (below + bad / 2)).sum(1) / (good.sum(1) * bad.sum(1))
 
 
-def _average_precision(weight: Floats, true: Ints, decision: Floats | None, support: Floats) -> Floats:
-    """Average precision of the second of two classes; else the mean over the classes that occur."""
-    if decision is None or not np.all(np.isfinite(decision)):
-        return np.full(len(weight), np.nan)
-    truth, values = one_against_rest(true, decision)
-    columns = slice(1, 2) if decision.ndim == 1 else slice(None)
-    areas = average_precisions(truth[:, columns], values[:, columns], weight)
-    return np.where((support > 0).sum(1) > 1, mean_of_defined(areas), np.nan)
-
-
 @njit(nogil=True, cache=True)
-def _areas(weight: Any, order: Any, truth: Any, last: Any, areas: Any) -> None:
+def _areas(weight: Floats, order: Ints, truth: Bools, last: Bools, areas: Floats) -> None:
     # From the largest value down; `last` ends a run of equal values.
     for r in range(len(weight)):
         above, hits, fresh, area = 0.0, 0.0, 0.0, 0.0
@@ -414,7 +413,7 @@ def _ratio(part: AnyArray, whole: AnyArray) -> Floats:
 def _sums_by(weight: Floats, group: Ints, groups: int) -> Floats:
     """Sums of the weights of each group, shape (resamples, groups)."""
     order = np.argsort(group, kind="stable")
-    present, starts = np.unique(group[order], return_index=True)
+    numbers, starts = np.unique(group[order], return_index=True)
     sums = np.zeros((len(weight), groups))
-    sums[:, present] = np.add.reduceat(weight[:, order], starts, axis=1)
+    sums[:, numbers] = np.add.reduceat(weight[:, order], starts, axis=1)
     return sums

@@ -83,7 +83,7 @@ def mutation_scores(
     texts: Any,
     alphabet: str | None = None,
     *,
-    positive: Any = None,
+    positive: object = None,
     progress: Progress | None = None,
 ) -> list[Mutations]:
     """Score every change of a single letter of texts: exact differences of decision values.
@@ -142,7 +142,12 @@ def mutation_scores(
 
 
 def kmer_scores(
-    model: Any, k: int, alphabet: str | None = None, *, positive: Any = None, progress: Progress | None = None
+    model: Any,
+    k: int,
+    alphabet: str | None = None,
+    *,
+    positive: object = None,
+    progress: Progress | None = None,
 ) -> Kmers:
     """Score all k-mers of an alphabet by their decision values as texts, without the bias.
 
@@ -311,7 +316,7 @@ def motifs(scored: Kmers, most: int | None = None) -> list[Motif]:
     return [_motif(scored, scores, label, most) for scores, label in sides if scores.max() > 0]
 
 
-def _motif(kmers: Kmers, scores: Floats, towards: Any, most: int | None) -> Motif:
+def _motif(kmers: Kmers, scores: Floats, towards: object, most: int | None) -> Motif:
     order = np.argsort(-scores, kind="stable")[: MOST if most is None else most]
     order = order[scores[order] > (scores[order[0]] / 2 if most is None else 0)]
     places = {letter: a for a, letter in enumerate(kmers.letters)}
@@ -321,9 +326,9 @@ def _motif(kmers: Kmers, scores: Floats, towards: Any, most: int | None) -> Moti
     counts = align(strands, scores[order], len(kmers.letters))
     total = scores[order].sum()
     pseudo = total / len(order) / len(kmers.letters)
-    unknown = total - counts.sum(axis=1, keepdims=True) + pseudo
+    rest = total - counts.sum(axis=1, keepdims=True) + pseudo
     positions = np.flatnonzero(counts.sum(axis=1) > total / 2)
-    frequencies = (counts + unknown / len(kmers.letters)) / (total + pseudo)
+    frequencies = (counts + rest / len(kmers.letters)) / (total + pseudo)
     return Motif(kmers.letters, towards, len(order), frequencies[positions[0] : positions[-1] + 1])
 
 

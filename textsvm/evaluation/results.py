@@ -136,7 +136,7 @@ class Results:
         """JSON values, without the values of single documents."""
         names = ("per_class", "confusion", "intervals", "sets", "rejected", "warnings", "seconds")
         values = {"task": self.task, "n": self.n, "labels": self.labels, **self.metrics}
-        values |= {name: getattr(self, name) for name in names}
+        values |= {name: vars(self)[name] for name in names}
         return to_json(values | ({"length_alone": self.length_alone} if self.length_alone else {}))
 
 
@@ -146,8 +146,8 @@ def draws(n: int, resamples: int, seed: int) -> Iterator[Floats]:
     size = max(1, BLOCK // n)
     for start in range(0, resamples, size):
         rows = min(size, resamples - start)
-        drawn = random.integers(0, n, (rows, n)) + n * np.arange(rows)[:, None]
-        yield np.bincount(drawn.ravel(), minlength=rows * n).reshape(rows, n).astype(np.float64)
+        samples = random.integers(0, n, (rows, n)) + n * np.arange(rows)[:, None]
+        yield np.bincount(samples.ravel(), minlength=rows * n).reshape(rows, n).astype(np.float64)
 
 
 def exact_intervals(results: Results, level: float = 0.95) -> dict[str, tuple[float, float]]:
@@ -193,7 +193,7 @@ def evaluate(
     decision: Floats,
     classes: AnyArray | None,
     *,
-    positive: Any = None,
+    positive: object = None,
     probability: Floats | None = None,
     grades: tuple[int, int] | None = None,
 ) -> Results:
@@ -223,7 +223,7 @@ def evaluate(
         results = Results("regression", len(numbers), [], {}, [], [], all_rows, numbers, predicted, predicted,
                           grades=grades)  # fmt: skip
         return _with_metrics(results)
-    index, values, warnings = _known(truth, classes)
+    index, values, warnings = _judged_labels(truth, classes)
     predicted, decision = predicted[index], decision[index]
     order = classes
     if len(classes) == 2 and positive is not None and positive not in classes[1:].tolist():
@@ -257,7 +257,11 @@ def evaluate(
 
 
 def evaluate_labels(
-    truth: Any, predicted: Bools, decision: Floats, classes: AnyArray, thresholds: Floats
+    truth: Sequence[Sequence[object]] | AnyArray,
+    predicted: Bools,
+    decision: Floats,
+    classes: AnyArray,
+    thresholds: Floats,
 ) -> Results:
     """Judge predictions of several labels per document, arrays of shape (n, n_classes).
 
@@ -266,7 +270,7 @@ def evaluate_labels(
     """
     if len(truth) == 0:
         raise InputError("there are no labelled documents to evaluate on")
-    indicator, warnings = _known_labels(truth, classes)
+    indicator, warnings = _label_indicator(truth, classes)
     counts = tuple(values.sum(axis=0) for values in (indicator & predicted, indicator, predicted))
     more = [
         {"break_even": break_even(indicator[:, a], decision[:, a]), "threshold": float(thresholds[a])}
@@ -293,53 +297,53 @@ def _with_metrics(results: Results) -> Results:
     return replace(results, metrics={name: float(value[0]) for name, value in values.items()})
 
 
-def _known_labels(truth: Any, classes: AnyArray) -> tuple[Bools, list[str]]:
+def _label_indicator(
+    truth: Sequence[Sequence[object]] | AnyArray, classes: AnyArray
+) -> tuple[Bools, list[str]]:
     """Indicator of the classes of each document, and a warning about unknown labels."""
     if isinstance(truth, np.ndarray) and truth.ndim == 2:
         return truth.astype(bool), []
     places = _places(classes)
     indicator = np.zeros((len(truth), len(classes)), bool)
-    unknown: set[str] = set()
+    others: set[str] = set()
     for row, labels in zip(indicator, truth, strict=True):
         row[[places[label] for label in labels if label in places]] = True
-        unknown.update(str(label) for label in labels if label not in places)
-    if not unknown:
+        others.update(str(label) for label in labels if label not in places)
+    if not others:
         return indicator, []
-    names = _first_few(sorted(unknown))
+    names = _first_few(sorted(others))
     if not indicator.any():
         raise InputError(f"the model knows the labels {_first_few(classes)}, and the documents have {names}")
     return indicator, [
-        f"{len(unknown)} of the documents' labels are not known to the model ({names}) and are left out of "
+        f"{len(others)} of the documents' labels are not known to the model ({names}) and are left out of "
         "all figures"
     ]
 
 
-def _known(truth: Sequence[Any], classes: AnyArray) -> tuple[Ints, AnyArray, list[str]]:
+def _judged_labels(truth: Sequence[object], classes: AnyArray) -> tuple[Ints, AnyArray, list[str]]:
     """Indices of documents with a known label, their labels, and a warning about the others."""
     places = _places(classes)
     codes = np.array([places.get(label, -1) for label in truth])
     index = np.flatnonzero(codes >= 0)
     names = sorted({str(truth[i]) for i in np.flatnonzero(codes < 0).tolist()})
     spellings, others = ({str(label).strip().casefold() for label in labels} for labels in (classes, names))
-    unknown = _first_few(names) + ", some different only in case or spaces" * bool(spellings & others)
+    sample = _first_few(names) + ", some different only in case or spaces" * bool(spellings & others)
     if not len(index):
-        raise InputError(
-            f"the model knows the labels {_first_few(classes)}, and the documents have {unknown}"
-        )
+        raise InputError(f"the model knows the labels {_first_few(classes)}, and the documents have {sample}")
     warnings = []
-    if left := len(truth) - len(index):
+    if omitted := len(truth) - len(index):
         warnings.append(
-            f"{left:,} of {len(truth):,} documents have labels that the model does not know ({unknown}; it "
+            f"{omitted:,} of {len(truth):,} documents have labels that the model does not know ({sample}; it "
             f"knows {_first_few(classes)}) and are left out of all figures"
         )
     return index, classes[codes[index]], warnings
 
 
-def _places(classes: AnyArray) -> dict[Any, int]:
+def _places(classes: AnyArray) -> dict[object, int]:
     """Index of each class by its label and by its text: files spell numbers."""
     labels = classes.tolist()
     return {str(label): a for a, label in enumerate(labels)} | {label: a for a, label in enumerate(labels)}
 
 
-def _first_few(labels: Sequence[Any] | AnyArray) -> str:
+def _first_few(labels: Sequence[object] | AnyArray) -> str:
     return ", ".join(map(str, labels[:5])) + (", ..." if len(labels) > 5 else "")

@@ -84,8 +84,10 @@ def _slice(part: Results, value: str, overall: float, resamples: int, seed: int)
     names = METRICS[part.task]
     exact = part.weighted(np.ones((1, part.n)))
     metrics = {name: float(exact[name][0]) for name in names} | dict.fromkeys(_undefined(part), np.nan)
-    drawn = [part.weighted(weight) for weight in draws(part.n, resamples, seed)]
-    intervals = {name: percentile_interval(np.concatenate([part[name] for part in drawn])) for name in names}
+    samples = [part.weighted(weight) for weight in draws(part.n, resamples, seed)]
+    intervals = {
+        name: percentile_interval(np.concatenate([draw[name] for draw in samples])) for name in names
+    }
     if part.task != "regression":
         exact_bounds = exact_intervals(part)
         intervals |= {name: exact_bounds[name] for name in names if name in exact_bounds}

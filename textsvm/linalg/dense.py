@@ -137,8 +137,6 @@ def matmul(a: AnyArray, b: AnyArray) -> AnyArray:
     return product
 
 
-#: Bytes of the float64 copy of a block of rows, on the host and on a GPU.
-HOST_BLOCK, DEVICE_BLOCK = 16 << 20, 1 << 30
 #: Bytes of the float64 copy of a block of rows on the host.
 HOST_BLOCK = 16 << 20
 #: Bytes of such a copy on a GPU.

@@ -12,12 +12,14 @@ from typing import Any, NamedTuple, TypedDict, cast
 
 import numpy as np
 
-from textsvm.arrays import Json
+from textsvm.arrays import Array, Json
 from textsvm.errors import InputError
 from textsvm.runtime.compiled import scipy
 from textsvm.text.stored import StoredTexts
 
 Label = str | tuple[str, ...]
+#: Cells of a row of a table, by the names of the columns.
+Row = Mapping[str, Any]
 #: Formats of sequences.
 SEQUENCES = ("fasta", "fastq")
 #: Name of the column of vectors beside texts.
@@ -43,7 +45,7 @@ class Document(NamedTuple):
     group: str | None = None
     columns: Mapping[str, str | float] | None = None
     problem: str | None = None
-    row: Mapping[str, Any] | None = None
+    row: Row | None = None
 
 
 class ReadKeywords(TypedDict, total=False):
@@ -93,7 +95,7 @@ class ReadOptions:
     def named(self) -> dict[str, str | Sequence[str]]:
         """The named columns by their role."""
         roles = ("text", "label", "id", "target", "weight", "group", "numbers")
-        return {role: column for role in roles if (column := getattr(self, role)) is not None}
+        return {role: column for role in roles if (column := vars(self)[role]) is not None}
 
     @property
     def columns(self) -> dict[str, str | Sequence[str]]:
@@ -192,9 +194,9 @@ class Corpus:
     targets: list[float] | None = None
     weights: list[float] | None = None
     groups: list[str] | None = None
-    vectors: Any = None
+    vectors: Array = None
     columns: Json | None = None
-    rows: list[Mapping[str, Any] | None] | None = None
+    rows: list[Row | None] | None = None
     corrections: dict[str, list[str | None]] = field(default_factory=dict)
     detected: dict[str, str] = field(default_factory=dict)
 
@@ -218,24 +220,24 @@ class Corpus:
 
     def subset(self, indices: Iterable[int]) -> Corpus:
         """The documents at `indices`, in that order."""
-        chosen = [int(i) for i in indices]
-        values = {name: getattr(self, name) for name in ("ids", *_LISTS)}
+        rows = [int(i) for i in indices]
+        values = {name: vars(self)[name] for name in ("ids", *_LISTS)}
         if not len(self.texts):  # of vectors
             del values["texts"]
-        parts: Json = {name: take(column, chosen) for name, column in values.items() if column is not None}
-        columns = self.columns and {name: take(column, chosen) for name, column in self.columns.items()}
+        parts: Json = {name: take(column, rows) for name, column in values.items() if column is not None}
+        columns = self.columns and {name: take(column, rows) for name, column in self.columns.items()}
         return replace(self, **parts, columns=columns)
 
     def select(self, part: str | None = None) -> Corpus:
         """The documents of a part, or all for None; InputError if the part has no document."""
         if part is None:
             return self
-        chosen = [i for i, name in enumerate(self.part) if name == part]
-        if not chosen:
+        rows = [i for i, name in enumerate(self.part) if name == part]
+        if not rows:
             there = ", ".join(sorted({name for name in self.part if name}))
             there = f"there is: {there}" if there else "it is not in parts"
             raise InputError(f"{self.source} has no part {part!r}; {there}")
-        return self.subset(chosen)
+        return self.subset(rows)
 
     def opposite(self, positive: str) -> str:
         """Name of the negative class: the other label of two, else "rest"."""
@@ -268,15 +270,15 @@ class Corpus:
         if positive == negative:
             raise InputError(f"the positive and the negative label are both {positive!r}")
         if negative == "rest":
-            chosen = [i for i, labels in enumerate(sets) if labels]
+            rows = [i for i, labels in enumerate(sets) if labels]
         else:
-            chosen = [i for i, labels in enumerate(sets) if (positive in labels) != (negative in labels)]
-        labels = [positive if positive in sets[i] else negative for i in chosen]
+            rows = [i for i, labels in enumerate(sets) if (positive in labels) != (negative in labels)]
+        labels = [positive if positive in sets[i] else negative for i in rows]
         if len(set(labels)) < 2:
             raise InputError(f"{self.source}: no document is {positive!r} or {negative!r} and not the other")
-        return replace(self.subset(chosen), labels=labels)
+        return replace(self.subset(rows), labels=labels)
 
-    def with_vectors(self, vectors: Any, source: str) -> Corpus:
+    def with_vectors(self, vectors: Array, source: str) -> Corpus:
         """The corpus with vectors beside the texts, a row for each document, read from `source`."""
         if vectors.shape[0] != len(self):
             counts = f"{source} has {vectors.shape[0]:,} vectors and {self.source} {len(self):,} documents"
@@ -337,9 +339,9 @@ class Corpus:
 
 def take(values: Any, indices: Sequence[int]) -> Any:
     """The values at `indices`, in that order."""
-    if hasattr(values, "dtype"):
-        return values[indices]
-    return values.take(indices) if isinstance(values, StoredTexts) else [values[i] for i in indices]
+    if isinstance(values, StoredTexts):
+        return values.take(indices)
+    return [values[i] for i in indices] if isinstance(values, Sequence) else values[indices]
 
 
 def select_examples(examples: Any, indices: Sequence[int]) -> Any:
@@ -349,15 +351,15 @@ def select_examples(examples: Any, indices: Sequence[int]) -> Any:
     return take(examples, indices)
 
 
-def _encoded_values(values: Any) -> Iterator[bytes]:
+def _encoded_values(values: Sequence[str] | Array) -> Iterator[bytes]:
     """Texts, numbers or vectors as bytes, a value each."""
-    if hasattr(values, "indptr"):
-        for start, end in pairwise(values.indptr.tolist()):
-            yield values.indices[start:end].tobytes() + values.data[start:end].tobytes()
-    elif hasattr(values, "dtype"):
+    if isinstance(values, Sequence):
+        yield from (text.encode("utf-8", "surrogatepass") for text in values)
+    elif isinstance(values, np.ndarray):
         yield from (row.tobytes() for row in values)
     else:
-        yield from (text.encode("utf-8", "surrogatepass") for text in values)
+        for start, end in pairwise(values.indptr.tolist()):
+            yield values.indices[start:end].tobytes() + values.data[start:end].tobytes()
 
 
 def _digest(*parts: bytes) -> bytes:
@@ -387,7 +389,7 @@ def build_corpus(
     texts: Sequence[str] = StoredTexts.of(split) if stored else list(split)
     columns = _build_columns(texts, rows)
     if columns is not None:
-        texts = next((column for column in columns.values() if not hasattr(column, "dtype")), [])
+        texts = next((column for column in columns.values() if isinstance(column, Sequence)), [])
     indices: Sequence[int] = range(len(rows))
     problems = [(printable_id(identifier), problem) for identifier, problem in problems]
     if any(document.target is not None for document in rows):
@@ -437,7 +439,7 @@ def concatenate_corpora(corpora: Sequence[Corpus], source: str, format: str) -> 
         raise InputError(f"{source}: all files must have the same texts, columns and vectors")
 
     def joined(name: str) -> Any:
-        lists = [getattr(corpus, name) for corpus in corpora]
+        lists = [vars(corpus)[name] for corpus in corpora]
         return None if any(values is None for values in lists) else _concatenate(lists)
 
     columns = corpora[0].columns and {
@@ -452,20 +454,20 @@ def concatenate_corpora(corpora: Sequence[Corpus], source: str, format: str) -> 
     )  # fmt: skip
 
 
-def _concatenate(parts: Sequence[Any]) -> Any:
+def _concatenate(parts: Sequence[Array]) -> Array:
     """Concatenate lists, arrays or sparse matrices; the widest matrix gives the number of columns."""
     if len(parts) == 1:
         return parts[0]
-    if hasattr(parts[0], "indptr"):
-        width = max(part.shape[1] for part in parts)
-        for part in parts:
-            part.resize(part.shape[0], width)
-        return scipy.sparse.vstack(parts, "csr")
+    if isinstance(parts[0], Sequence):
+        return [value for part in parts for value in part]
     if isinstance(parts[0], np.ndarray):
         if len({part.shape[1:] for part in parts}) > 1:
             raise InputError("vectors of several files have different numbers of columns")
         return np.concatenate(parts)
-    return [value for part in parts for value in part]
+    width = max(part.shape[1] for part in parts)
+    for part in parts:
+        part.resize(part.shape[0], width)
+    return scipy.sparse.vstack(parts, "csr")
 
 
 def _split_texts(documents: Iterable[Document], rows: list[Document], source: str) -> Iterator[str]:
@@ -519,9 +521,9 @@ def _unique(ids: list[str], problems: list[tuple[str, str]]) -> list[str]:
     return result
 
 
-def _closest(label: str, counts: Counter[str], shown: int = 10) -> str:
+def _closest(label: str, counts: Counter[str], most: int = 10) -> str:
     """The existing labels, similarly spelled labels first, then the most frequent."""
     labels = [name for name, _ in counts.most_common()]
     close = get_close_matches(label, labels[:1000], 5, 0.5)  # it is slow
     order = close + [name for name in labels if name not in close]
-    return ", ".join(order[:shown]) + (f" and {len(order) - shown} more" if len(order) > shown else "")
+    return ", ".join(order[:most]) + (f" and {len(order) - most} more" if len(order) > most else "")

@@ -52,14 +52,20 @@ _OPEN_DOCUMENT = b"application/vnd.oasis.opendocument."
 UNSUPPORTED = {b"7z\xbc\xaf\x27\x1c": "7-Zip", b"Rar!\x1a\x07": "RAR", b"\x28\xb5\x2f\xfd": "Zstandard"}
 _COMPRESSED = (".gz", ".bz2", ".xz", ".z", ".tgz", ".tbz2", ".txz")
 _ENDINGS = (".tar", ".gz", ".tgz", ".bz2", ".tbz2", ".xz", ".txz", ".zip", ".mbox", ".mbx")
-#: Bytes that any file may unpack to, and the maximum ratios above. Text compresses about 10-fold, an array
-#: with 0.1 % nonzeros 300-fold; Deflate's limit is 1032.
-FREE_BYTES, TEXT_RATIO, ARRAY_RATIO = 4 << 20, 200, 1032
-#: Lines that any file may unpack to, and the maximum number per packed byte above: a million rows "a TAB b"
-#: are packed to 6 kB and take 100 MB as documents.
-FREE_LINES, LINES_PER_BYTE = 1_000_000, 1
-#: Maximum gzip members: this number, or one per 64 packed bytes if that is more. bgzip's have 20,000 bytes.
-FREE_MEMBERS, MEMBER_BYTES = 100_000, 64
+#: Bytes that any file may unpack to.
+FREE_BYTES = 4 << 20
+#: Maximum unpacked bytes per packed byte of larger texts, which compress about 10-fold.
+TEXT_RATIO = 200
+#: The same of arrays: with 0.1 % nonzeros they compress 300-fold. Deflate's limit is 1032.
+ARRAY_RATIO = 1032
+#: Lines that any file may unpack to. A million rows "a TAB b" are packed to 6 kB and take 100 MB in memory.
+FREE_LINES = 1_000_000
+#: Maximum lines per packed byte of longer texts.
+LINES_PER_BYTE = 1
+#: Gzip members that any file may have.
+FREE_MEMBERS = 100_000
+#: Minimum mean bytes of the members of files with more members. Those of bgzip have 20,000 bytes.
+MEMBER_BYTES = 64
 # Exceptions of the standard library for damaged compressed files, and for damaged archives.
 _DAMAGED = (OSError, EOFError, lzma.LZMAError, zlib.error)
 _UNREADABLE = (
@@ -70,8 +76,10 @@ _UNREADABLE = (
 _PIECE = 1 << 20
 #: Packed bytes of a bzip2 or LZMA member that are unpacked at a time: 40 bytes of bzip2 may hold 46 MB.
 _SMALL_PIECE = 16
-#: Maximum length and depth of the path of a member, as in other systems.
-_MAX_PATH, _MAX_FOLDERS = 4096, 100
+#: Maximum symbols of the path of a member, as in other systems.
+_MAX_PATH = 4096
+#: Maximum depth of the path of a member.
+_MAX_FOLDERS = 100
 
 
 def check_expansion(source: str, unpacked: int, packed: int, ratio: int = TEXT_RATIO, lines: int = 0) -> None:
@@ -467,17 +475,17 @@ def _hidden(name: str) -> bool:
     )
 
 
-def _add(inputs: InputFiles, packed: IO[bytes], name: str, shown: str, budget: _Budget) -> bool:
+def _add(inputs: InputFiles, packed: IO[bytes], name: str, path: str, budget: _Budget) -> bool:
     """Add a file, or the members of an archive; return whether it was no archive."""
     magic = packed.read(6)
     packed.seek(0)
     for start, kind in UNSUPPORTED.items():
         if magic.startswith(start):
-            raise InputError(f"{shown} is a {kind} archive, which is not read; repack it as .tar.xz or .zip")
+            raise InputError(f"{path} is a {kind} archive, which is not read; repack it as .tar.xz or .zip")
     opener = next((opener for start, opener in OPENERS.items() if magic.startswith(start)), None)
     try:
-        if magic.startswith(ZIP) and not _is_spreadsheet(packed, shown, budget.packed):
-            _add_zip(inputs, packed, name, shown, budget)
+        if magic.startswith(ZIP) and not _is_spreadsheet(packed, path, budget.packed):
+            _add_zip(inputs, packed, name, path, budget)
             return False
         stream = _BudgetedStream(opener(packed) if opener else packed, budget, packed)
         if is_tar(stream.peek(512)):
@@ -486,20 +494,20 @@ def _add(inputs: InputFiles, packed: IO[bytes], name: str, shown: str, budget: _
         if stream.peek(512).startswith(NUMPY):
             stream.ratio = ARRAY_RATIO
         budget.count()
-        inner = name or PurePosixPath(Path(shown).name).name
+        inner = name or PurePosixPath(Path(path).name).name
         if opener and inner.lower().endswith(_COMPRESSED):
             inner = inner.rpartition(".")[0]
         inputs.files.append(File(inner, stream.read()))
     except (InputError, FileNotFoundError, PermissionError):
         raise
     except MemoryError as error:  # a dictionary of LZMA may be of 4 GB
-        raise InputError(f"there is not enough memory to unpack {shown}; pack it again") from error
+        raise InputError(f"there is not enough memory to unpack {path}; pack it again") from error
     except _UNREADABLE as error:
-        raise InputError(f"{shown} is damaged or cut off: {error or 'unexpected end'}") from error
+        raise InputError(f"{path} is damaged or cut off: {error or 'unexpected end'}") from error
     return True
 
 
-def _is_spreadsheet(packed: IO[bytes], shown: str, size: int) -> bool:
+def _is_spreadsheet(packed: IO[bytes], path: str, size: int) -> bool:
     """Whether a ZIP archive is a spreadsheet; InputError for other office documents."""
     with zipfile.ZipFile(packed) as archive:
         names = set(archive.namelist())
@@ -512,10 +520,10 @@ def _is_spreadsheet(packed: IO[bytes], shown: str, size: int) -> bool:
             elif start.startswith(_OPEN_DOCUMENT):
                 kind = "a LibreOffice document"
         if kind == "a spreadsheet":
-            check_expansion(shown, sum(info.file_size for info in archive.infolist()), size)
+            check_expansion(path, sum(info.file_size for info in archive.infolist()), size)
         elif kind is not None:
             raise InputError(
-                f"{shown} is {kind}, which is not read; save texts as .txt in a folder for each class, and "
+                f"{path} is {kind}, which is not read; save texts as .txt in a folder for each class, and "
                 "tables as .xlsx or .csv"
             )
     packed.seek(0)
@@ -542,7 +550,7 @@ def _add_tar(inputs: InputFiles, stream: _BudgetedStream, name: str) -> None:
         raise tarfile.ReadError("the end of the archive is missing")
 
 
-def _add_zip(inputs: InputFiles, packed: IO[bytes], name: str, shown: str, budget: _Budget) -> None:
+def _add_zip(inputs: InputFiles, packed: IO[bytes], name: str, path: str, budget: _Budget) -> None:
     with zipfile.ZipFile(packed) as archive:
         for info in archive.infolist():
             if info.is_dir():
@@ -552,7 +560,7 @@ def _add_zip(inputs: InputFiles, packed: IO[bytes], name: str, shown: str, budge
             if inner is None:
                 continue
             if info.flag_bits & 1:
-                raise InputError(f"{shown} is encrypted at {info.filename}; unpack it first")
+                raise InputError(f"{path} is encrypted at {info.filename}; unpack it first")
             budget.count()
             ratio = ARRAY_RATIO if info.filename.endswith(".npy") else TEXT_RATIO
             budget.spend(info.file_size, ratio)
@@ -561,7 +569,7 @@ def _add_zip(inputs: InputFiles, packed: IO[bytes], name: str, shown: str, budge
                 inputs.files.append(File(inner, _unzip(archive, info)))
                 budget.spend(0, ratio, inputs.files[-1].data)
             except NotImplementedError as error:
-                raise InputError(f"{shown} has unknown compression at {info.filename}; repack it") from error
+                raise InputError(f"{path} has unknown compression at {info.filename}; repack it") from error
 
 
 def _unzip(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:

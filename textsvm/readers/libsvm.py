@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.arrays import Floats
+from textsvm.arrays import Array, Floats
 from textsvm.errors import InputError
 from textsvm.readers.files import File, FileOnDisk, Problems, read_files
 from textsvm.runtime.compiled import scipy
@@ -43,7 +43,7 @@ def is_libsvm(head: bytes) -> bool:
 
 def read_libsvm(
     path: str | os.PathLike[str],
-) -> tuple[scipy.sparse.csr_matrix, Floats | list[Any]]:
+) -> tuple[scipy.sparse.csr_matrix, Floats | list[tuple[float, ...]]]:
     """Read vectors in LIBSVM's format; .bz2, .gz and .xz are unpacked.
 
     Parameters
@@ -114,12 +114,12 @@ def write_libsvm(path: str | os.PathLike[str], vectors: Any, labels: Sequence[An
 
 def parse_libsvm(
     file: File | FileOnDisk, problems: Problems
-) -> tuple[scipy.sparse.csr_matrix, Floats | list[Any]]:
+) -> tuple[scipy.sparse.csr_matrix, Floats | list[tuple[float, ...]]]:
     """Vectors and labels of a file as `read_libsvm` returns them; `problems` gets ignored parts."""
     from sklearn.datasets import load_svmlight_file
 
     several, query, underscore = _inspect(file)
-    vectors: Any = None
+    vectors: Array = None
     labels, reason = [], "a number has _ in it"
     try:
         if not underscore:
@@ -201,7 +201,7 @@ def _shown(token: bytes) -> str:
     return repr(text if len(text) <= 40 else text[:40] + "…")
 
 
-def vector_texts(rows: Any) -> list[str]:
+def vector_texts(rows: Array) -> list[str]:
     """The pairs of each row of a CSR matrix, each after a space."""
     indices = (rows.indices + 1).tolist()
     values = [value.removesuffix(".0") for value in rows.data.astype(str).tolist()]

@@ -24,9 +24,10 @@ PARSER_ERRORS = (
     *(ValueError, LookupError, TypeError, AttributeError, RecursionError, AssertionError),
     email.errors.MessageError,
 )
-#: Characters of a MIME header that are parsed, and depth of messages in messages: the standard library's time
-#: grows with the square of the length, and with the product of the depth and the lines.
-MAX_MIME_HEADER, MAX_DEPTH = 4096, 60
+#: Characters of a MIME header that are parsed; the time of the standard library grows with their square.
+MAX_MIME_HEADER = 4096
+#: Depth of messages in messages; the time of the standard library grows with depth times lines.
+MAX_DEPTH = 60
 _HIDDEN = re.compile(r"<(script|style|xml)\b[^<>]*>", re.IGNORECASE)
 _CLOSE = {name: re.compile(f"</{name}[^<>]*>", re.IGNORECASE) for name in ("script", "style", "xml")}
 _BLOCK = re.compile(

@@ -92,7 +92,7 @@ def read_lines(
     strict = options.keep_invalid or options.require_text or options.skip_invalid
     for file, report in with_progress(files, progress):
         part, unlabelled = part_of(file.name), not options.labelled and not is_lines(decode(file.head)[0])
-        missing, number = list[int](), 0
+        without_text, number = list[int](), 0
         for number, line in enumerate(iterate_lines(file, problems), 1):
             line = line.removesuffix("\n").removesuffix("\r")
             if number % PROGRESS_STEP == 0:
@@ -120,9 +120,9 @@ def read_lines(
             elif options.keep_invalid and not options.skip_invalid:
                 yield Document(identifier, "", problem=f"line {number}: {problem}")
             elif options.require_text and not options.skip_invalid:
-                missing.append(number)
+                without_text.append(number)
                 reason = problem
             else:
                 problems.append((f"{file.name}, line {number}", f"left out: {problem}"))
-        if missing:
-            raise refused_rows(file.name, "line", missing, number, "no text", reason)
+        if without_text:
+            raise refused_rows(file.name, "line", without_text, number, "no text", reason)

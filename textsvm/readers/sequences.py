@@ -32,8 +32,10 @@ from textsvm.readers.plain_text import PART, part_of
 from textsvm.readers.tables import parse_number, parse_weight, split_labels
 from textsvm.runtime.parallel import Progress
 
-#: Bytes that are read at a time, which fit a cache; and lines, for charsets other than UTF-8.
-BLOCK, LINES = 1 << 17, 1 << 11
+#: Bytes that are read at a time, which fit a cache.
+BLOCK = 1 << 17
+#: Lines that are read at a time, for charsets other than UTF-8.
+LINES = 1 << 11
 _COMMENT = re.compile(r"^;.*", re.MULTILINE)
 _SUFFIXES = dict.fromkeys((".fa", ".fasta", ".fna", ".faa", ".ffn", ".frn"), "fasta") | dict.fromkeys(
     (".fq", ".fastq"), "fastq"

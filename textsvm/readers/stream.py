@@ -50,9 +50,13 @@ LARGE = 32 << 20
 MANY_LINES = 100
 #: Formats that are not read into memory as a whole.
 STREAMED = ("csv", "tsv", "jsonl", "lines", "folders", "tables", "fasta", "fastq", "libsvm", "npy")
-#: Bounds of the documents that are read ahead.
-MAX_DOCUMENTS, MAX_SYMBOLS = 8192, 1 << 26
+#: Maximum number of documents that are read ahead.
+MAX_DOCUMENTS = 8192
+#: Maximum symbols of the documents that are read ahead.
+MAX_SYMBOLS = 1 << 26
 _ROW_FORMATS = ("csv", "tsv", "jsonl", "lines")
+#: Item of the queue: a document, a problem, vectors, or an exception of the reading thread.
+_Item = Document | tuple[str, str] | Corpus | BaseException
 _MAGIC = (*OPENERS, *UNSUPPORTED, *ZIP, OFFICE, b"PAR1")
 
 
@@ -277,7 +281,7 @@ class _IncomingDocuments:
         self._paths, self._options = paths, options
         self.several = len(paths) > 1
 
-    def items(self) -> Iterator[Any]:
+    def items(self) -> Iterator[_Item]:
         """Documents, problems in between as tuples, vectors as a corpus, and errors."""
         for path in self._paths:
             try:
@@ -285,7 +289,7 @@ class _IncomingDocuments:
             except (InputError, OSError) as error:
                 yield error if isinstance(error, InputError) else InputError(f"{path}: {error.strerror}")
 
-    def _items_of(self, path: str) -> Iterator[Any]:
+    def _items_of(self, path: str) -> Iterator[_Item]:
         inputs = self._open(path)
         format = detect_format(inputs, self._options)
         if format not in STREAMED and any(isinstance(file, FileOnDisk) for file in inputs.files):
@@ -337,11 +341,11 @@ class _ReadAhead:
     """Bounded queue of the items that a thread reads ahead, which become batches of documents."""
 
     def __init__(self) -> None:
-        self._items: list[Any] = []
+        self._items: list[_Item] = []
         self._symbols, self._ended = 0, False
         self._changed = Condition()
 
-    def run(self, items: Iterable[Any]) -> None:
+    def run(self, items: Iterable[_Item]) -> None:
         """Read all items; an exception becomes an item."""
         try:
             for item in items:
@@ -352,14 +356,14 @@ class _ReadAhead:
             self._ended = True
             self._changed.notify_all()
 
-    def _put(self, item: Any) -> None:
+    def _put(self, item: _Item) -> None:
         with self._changed:
             self._changed.wait_for(lambda: len(self._items) < MAX_DOCUMENTS and self._symbols < MAX_SYMBOLS)
             self._items.append(item)
             self._symbols += len(item.text) if isinstance(item, Document) else 0
             self._changed.notify_all()
 
-    def _get(self) -> list[Any]:
+    def _get(self) -> list[_Item]:
         """All items in the queue, after the first has arrived; an empty list at the end."""
         with self._changed:
             self._changed.wait_for(lambda: bool(self._items) or self._ended)

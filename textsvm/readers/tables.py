@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import date, time
 from difflib import get_close_matches
 from itertools import chain, islice
 from math import isfinite
@@ -33,7 +34,7 @@ from typing import Any
 from textsvm.arrays import Json
 from textsvm.errors import InputError
 from textsvm.readers.charsets import decode, is_binary
-from textsvm.readers.corpus import Document, Label, ReadOptions, refused_rows
+from textsvm.readers.corpus import Document, Label, ReadOptions, Row, refused_rows
 from textsvm.readers.files import (
     HEAD,
     MAX_LINE,
@@ -107,15 +108,15 @@ def table_format(name: str, head: str) -> str | None:
 def header_format(head: str, options: ReadOptions) -> str | None:
     """The format of a table if its first line has the named or recorded text columns, else None."""
     text = options.columns.get("text")
-    wanted = text.split(",") if isinstance(text, str) else text or ()
-    if not wanted or any(name.strip().isdecimal() for name in wanted):
+    columns = text.split(",") if isinstance(text, str) else text or ()
+    if not columns or any(name.strip().isdecimal() for name in columns):
         return None
     line, _, rest = head.lstrip().partition("\n")
     row = rest.lstrip("\r\n").partition("\n")[0]
     for delimiter in _DELIMITERS:  # recorded columns may be words of a text; a table has rows below
         cells = {cell.strip().strip('"') for cell in line.split(delimiter)}
         full = options.text is not None or '"' in row or row.count(delimiter) >= line.count(delimiter)
-        if full and len(cells) > 1 and cells.issuperset(map(str.strip, wanted)):
+        if full and len(cells) > 1 and cells.issuperset(map(str.strip, columns)):
             return "tsv" if delimiter == "\t" else "csv"
     return None
 
@@ -136,7 +137,7 @@ def read_tables(
         for role in (name for name in ("text", "label") if name not in options.named):
             name = roles[role][0] if table.headed and len(roles[role]) == 1 else None
             options.detected.setdefault(role, set()).add(name)
-        ragged, missing, total = list[int](), list[int](), 0
+        ragged, without_text, total = list[int](), list[int](), 0
         strict = not roles["numbers"] and (
             options.keep_invalid or options.require_text or options.skip_invalid
         )
@@ -155,7 +156,7 @@ def read_tables(
                 elif isinstance(row, InvalidRow) and row.ragged and not options.skip_invalid:
                     ragged.append(line)
                 elif options.require_text and not options.skip_invalid and not _is_blank(row):
-                    missing.append(line)
+                    without_text.append(line)
                     reason = problem
                 else:
                     problems.append((place, f"left out: {problem}"))
@@ -177,11 +178,11 @@ def read_tables(
         if ragged:
             reason = "a text with the delimiter in it needs quotes"
             raise refused_rows(file.name, table.unit, ragged, total, "too few or too many fields", reason)
-        if missing:
-            raise refused_rows(file.name, table.unit, missing, total, "no text", reason)
+        if without_text:
+            raise refused_rows(file.name, table.unit, without_text, total, "no text", reason)
 
 
-def _is_blank(row: Mapping[str, Any] | InvalidRow) -> bool:
+def _is_blank(row: Row | InvalidRow) -> bool:
     """Whether all cells of a row are empty, as below the data of a spreadsheet."""
     return isinstance(row, Mapping) and not any((_string(value) or "").strip() for value in row.values())
 
@@ -197,10 +198,10 @@ class InvalidRow:
 #: Number of a row, the line on which it begins (spreadsheets, Parquet and JSON: the number), and its cells.
 CellRow = tuple[int, int, list[str]]
 #: The same with its fields by name.
-NamedRow = tuple[int, int, Mapping[str, Any] | InvalidRow]
+NamedRow = tuple[int, int, Row | InvalidRow]
 
 
-def _problem(row: Mapping[str, Any] | InvalidRow, texts: Sequence[str], empty: bool) -> str | None:
+def _problem(row: Row | InvalidRow, texts: Sequence[str], empty: bool) -> str | None:
     """The reason why a row is not a document, or None; with `empty`, an empty text is a reason."""
     if isinstance(row, InvalidRow):
         return row.reason
@@ -212,7 +213,7 @@ def _problem(row: Mapping[str, Any] | InvalidRow, texts: Sequence[str], empty: b
 
 
 def _document(
-    row: Mapping[str, Any], roles: dict[str, list[str]], place: str, identifier: str, part: str | None
+    row: Row, roles: dict[str, list[str]], place: str, identifier: str, part: str | None
 ) -> Document:
     def first(role: str) -> Any:
         return row.get(roles[role][0]) if roles[role] else None
@@ -265,7 +266,7 @@ def parse_weight(weight: float | None, place: str) -> float | None:
     return weight
 
 
-def _string(value: Any) -> str | None:
+def _string(value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bytes):  # of Parquet: older writers do not declare texts
@@ -278,7 +279,7 @@ def _string(value: Any) -> str | None:
     return str(value)
 
 
-def _label(value: Any) -> Label | None:
+def _label(value: object) -> Label | None:
     if isinstance(value, (list, tuple)):
         return tuple(_string(item) or "" for item in value)
     label = (_string(value) or "").strip()
@@ -433,7 +434,7 @@ def _require_content(file: File) -> None:
 def _read_jsonl(file: File, header: bool, problems: Problems) -> TableRows:
     """JSON Lines: one object per line; columns are the keys of the first `lookahead_rows` objects."""
     rows = _objects(file, problems)
-    objects: list[Mapping[str, Any]] = []
+    objects: list[Row] = []
     lookahead = []
     for row in rows:
         lookahead.append(row)
@@ -458,7 +459,7 @@ def _objects(file: File, problems: Problems) -> Iterator[NamedRow]:
             yield number, number, _as_object(row)
 
 
-def _as_object(row: Any) -> Json | InvalidRow:
+def _as_object(row: object) -> Json | InvalidRow:
     return row if isinstance(row, dict) else InvalidRow("it is not a JSON object")
 
 
@@ -500,11 +501,11 @@ def _read_excel(file: File, header: bool, problems: Problems) -> TableRows:
     return replace(table, sheet=sheet)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     """Text of a cell; spreadsheets store integers as floats."""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+    return value.isoformat() if isinstance(value, date | time) else str(value)
 
 
 def _read_parquet(file: File, header: bool, problems: Problems) -> TableRows:
@@ -548,9 +549,9 @@ def _parquet_table(file: File, pyarrow: Any, parquet: Any) -> Any:
 
 def _parquet_bytes(column: Any) -> int:
     """Bytes of the values of a column."""
-    from pyarrow import compute
+    from pyarrow import DictionaryArray, compute
 
-    if not hasattr(column, "dictionary"):
+    if not isinstance(column, DictionaryArray):
         return int(column.nbytes)
     lengths = compute.take(compute.binary_length(column.dictionary), column.indices)
     return 4 * len(column) + int(compute.sum(lengths).as_py() or 0)

@@ -11,15 +11,14 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from tokenize import TokenError
-from typing import Any
 
 import numpy as np
 
-from textsvm.arrays import AnyArray
+from textsvm.arrays import AnyArray, Array
 from textsvm.errors import InputError
 from textsvm.readers import libsvm
 from textsvm.readers.corpus import Corpus, concatenate_corpora
-from textsvm.readers.files import NUMPY, InputFiles, check_expansion, read_files
+from textsvm.readers.files import NUMPY, File, InputFiles, check_expansion, read_files
 from textsvm.readers.plain_text import part_of
 from textsvm.runtime.compiled import scipy
 
@@ -32,7 +31,7 @@ UNREADABLE = (
 )
 
 
-def vector_format(inputs: InputFiles, files: Sequence[Any]) -> str | None:
+def vector_format(inputs: InputFiles, files: Sequence[File]) -> str | None:
     """The format of vectors of non-empty files, None if they hold no vectors."""
     if all(file.head.startswith(NUMPY) for file in files):
         return "npy" if inputs.single else "npz"
@@ -60,7 +59,7 @@ def read_vector_files(inputs: InputFiles, format: str, target: str | None = None
     return corpus
 
 
-def read_vectors(path: str | Path) -> Any:
+def read_vectors(path: str | Path) -> Array:
     """The vectors of a file of any of these formats, an array or CSR matrix; labels are ignored."""
     inputs = read_files(path)
     files = [file for file in inputs.files if file.size]
@@ -91,7 +90,7 @@ def read_labels(path: str | Path) -> list[str]:
     return [line.strip() for line in lines]
 
 
-def as_labels(values: Any) -> list[str]:
+def as_labels(values: AnyArray) -> list[str]:
     """Labels as texts: whole numbers without a point."""
     array = np.asarray(values)
     if array.dtype.kind != "f":
@@ -101,7 +100,7 @@ def as_labels(values: Any) -> list[str]:
     return [texts[i] for i in which.tolist()]
 
 
-def load_npy(file: Any) -> AnyArray:
+def load_npy(file: File) -> AnyArray:
     """The array of a .npy file; raise InputError if it is damaged or holds Python objects."""
     try:
         with file.open() as stream, warnings.catch_warnings():
@@ -115,7 +114,7 @@ def load_npy(file: Any) -> AnyArray:
         ) from error
 
 
-def _of_libsvm(file: Any, inputs: InputFiles, target: str | None) -> Corpus:
+def _of_libsvm(file: File, inputs: InputFiles, target: str | None) -> Corpus:
     vectors, labels = libsvm.parse_libsvm(file, inputs.problems)
     corpus = _corpus(inputs, "libsvm", vectors)
     corpus.part = [part_of(file.name)] * len(corpus)
@@ -142,7 +141,7 @@ def _of_arrays(inputs: InputFiles, target: str | None) -> Corpus:
     return corpus
 
 
-def _matrix_of(arrays: dict[str, AnyArray], source: str) -> Any:
+def _matrix_of(arrays: dict[str, AnyArray], source: str) -> Array:
     if {"format", "shape", "data"} <= arrays.keys():
         return _matrix(_sparse(arrays, source), source)
     matrices = [name for name, array in arrays.items() if array.ndim == 2]
@@ -152,7 +151,7 @@ def _matrix_of(arrays: dict[str, AnyArray], source: str) -> Any:
     return _matrix(arrays[names[0]], f"{names[0]} in {source}")
 
 
-def _sparse(arrays: dict[str, AnyArray], source: str) -> Any:
+def _sparse(arrays: dict[str, AnyArray], source: str) -> Array:
     """The matrix of `scipy.sparse.save_npz`."""
     kind = arrays["format"].item() if arrays["format"].size == 1 else ""
     name = kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
@@ -163,7 +162,7 @@ def _sparse(arrays: dict[str, AnyArray], source: str) -> Any:
         # In compressed columns rows of zeros take no memory, until the rows are compressed.
         check_expansion(source, 8 * min(shape[:1], default=0), sum(array.nbytes for array in arrays.values()))
 
-        matrix_class: Any = scipy.sparse.csr_matrix if name == "csr" else scipy.sparse.csc_matrix
+        matrix_class = scipy.sparse.csr_matrix if name == "csr" else scipy.sparse.csc_matrix
         # SciPy checks differences of index pointers, which overflow, and only if the last one is not 0.
         starts, indices = arrays["indptr"], arrays["indices"]
         if starts.size and (starts.min() < 0 or starts.max() > indices.size):
@@ -177,7 +176,7 @@ def _sparse(arrays: dict[str, AnyArray], source: str) -> Any:
     return matrix
 
 
-def _matrix(values: Any, name: str) -> Any:
+def _matrix(values: Array, name: str) -> Array:
     """A matrix of finite numbers as float32 or float64; sparse matrices as CSR."""
     kind = values.dtype.kind
     if values.ndim != 2 or kind not in "fiub" or values.dtype.itemsize > 8:
@@ -197,7 +196,7 @@ def _matrix(values: Any, name: str) -> Any:
     return values
 
 
-def _require_finite(values: Any, name: str) -> None:
+def _require_finite(values: Array, name: str) -> None:
     numbers = values if isinstance(values, np.ndarray) else values.data
     if np.isfinite(numbers.sum()) or np.isfinite(numbers).all():  # the sum takes no memory
         return
@@ -212,7 +211,7 @@ def _require_finite(values: Any, name: str) -> None:
     )
 
 
-def _corpus(inputs: InputFiles, format: str, vectors: Any) -> Corpus:
+def _corpus(inputs: InputFiles, format: str, vectors: Array) -> Corpus:
     n = vectors.shape[0]
     ids = [str(i) for i in range(1, n + 1)]
     return Corpus(ids, [], None, [None] * n, inputs.source, format, vectors=vectors)

@@ -1,25 +1,60 @@
 """Charts as inline SVG: no library, no script, colours from the page's style sheet.
 
 `Chart` maps coordinates of the data to pixels. Series have the classes c1, c2, .. of `report.css`, so they
-follow the light and dark theme.
+follow the light and dark theme. `write_figures` writes the charts of a page as SVG files, which need no style
+sheet: white background, light colours, key below.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from html import unescape
+from pathlib import Path
+from string import Template
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from textsvm.reporting.formatting import SHARES, format_metric, printable, safe
+from textsvm.runtime.files import replacing
 
-#: Margins for tick labels and axis titles, in pixels.
-LEFT, RIGHT, TOP, BOTTOM = 52, 18, 30, 42
-#: Width of a chart as wide as the page, height of a line of `intervals_chart` and of a bar, in pixels.
-WIDE, LINE_HEIGHT, BAR = 760, 46, 20
+# Margins for tick labels and axis titles, in pixels.
+LEFT = 52
+RIGHT = 18
+TOP = 30
+BOTTOM = 42
+#: Width of a chart as wide as the page, in pixels.
+WIDE = 760
+#: Height of a line of `intervals_chart`, in pixels.
+LINE_HEIGHT = 46
+#: Height of a bar of `bars_chart`, in pixels.
+BAR = 20
+#: Colours of the light theme of report.css.
+COLOURS = {
+    "c1": "#0072b2", "c2": "#d55e00", "c3": "#009e73", "c4": "#b5518f",
+    "c5": "#b98500", "c6": "#3d9bd6", "c7": "#6f6f6f", "c8": "#7a5bb5",
+}  # fmt: skip
+#: Height of a line of the key, in pixels.
+KEY_LINE = 17
+_FILE_STYLE = (
+    "text { font-family: Arial, Helvetica, 'Liberation Sans', sans-serif; font-size: ${size}px; "
+    "fill: #4a4f57; } .mid { text-anchor: middle; } .end { text-anchor: end; } .off { display: none; } "
+    "path { fill: none; } .grid { stroke: #e6e4de; } .axis { stroke: #9a9fa8; } "
+    ".dash { stroke: #9a9fa8; stroke-dasharray: 4 4; } .line { stroke-width: 2; stroke-linejoin: round; } "
+    ".area { fill-opacity: .15; } .dots { stroke-linecap: round; } .faint { opacity: .35; } "
+    ".whisker { stroke-width: 1.4; } .marker { stroke: #21242a; stroke-width: 1.6; fill: #ffffff; } "
+    "path.marker { fill: none; } .band { fill: #21242a; opacity: .08; }"
+) + "".join(
+    f" .{name}.line, .{name}.dots, .{name}.whisker {{ stroke: {colour}; }} "
+    f".{name}.area, text.{name} {{ fill: {colour}; }}"
+    for name, colour in COLOURS.items()
+)
+_SVG_HEAD = re.compile(r'<svg viewBox="0 0 (\d+) (\d+)"')
+_KEY_ENTRY = re.compile(r'<li class="(c\d)"[^>]*>(.*?)</li>')
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
@@ -103,9 +138,9 @@ class Chart:
             self.parts.append(f'<path class="area {style}" d="{closed}"/>')
         self.parts.append(f'<path class="line {style}" d="{path}"/>')
 
-    def only(self, name: str, shown: bool) -> None:
+    def only(self, name: str, visible: bool) -> None:
         """Let the page's script show and hide the element drawn last, by its name."""
-        off = "" if shown else ' class="off"'
+        off = "" if visible else ' class="off"'
         self.parts.append(f'<g data-curve="{name}"{off}>{self.parts.pop()}</g>')
 
     def diagonal(self) -> None:
@@ -247,3 +282,49 @@ def intervals_chart(
         value = format_metric(metric, line.value)
         chart.note(place + 0.18, printable(f"{line.name[:60]}: {value}"))
     return chart.svg()
+
+
+# Charts of a page as files
+
+
+def figures(page: str) -> dict[str, str]:
+    """Charts of a page of `textsvm.reporting.html` as SVG files, by file name without suffix."""
+    charts: dict[str, str] = {}
+    for section in re.split("<(?:section|article)", page):
+        key = _KEY_ENTRY.findall(section)
+        for svg in re.findall(r"<svg .*?</svg>", section, re.DOTALL):
+            title = unescape(re.search("<title>(.*?)</title>", svg, re.DOTALL)[1])  # type: ignore[index]
+            name = re.sub("[^a-z0-9]+", "-", title.lower()).strip("-")[:60].strip("-") or "chart"
+            number = 1 + sum(re.fullmatch(rf"{name}(-\d+)?", chart) is not None for chart in charts)
+            charts[name if number == 1 else f"{name}-{number}"] = _alone(svg, key)
+    return charts
+
+
+def _alone(svg: str, key: list[tuple[str, str]]) -> str:
+    """An SVG element of a page as a file, with the lines of the key (style, escaped name) below."""
+    xmlns = 'xmlns="http://www.w3.org/2000/svg"'
+    head = _SVG_HEAD.match(svg)
+    if head is None:  # a sequence logo has its style in its attributes
+        return svg.replace("<svg ", f"<svg {xmlns} ", 1) + "\n"
+    width, height = int(head[1]), int(head[2])
+    style = Template(_FILE_STYLE).substitute(size=10 if width == WIDE else 12)
+    lines = "".join(
+        f'<text class="{colour}" x="8" y="{height + KEY_LINE * (i + 1) - 5}">■ {name}</text>'
+        for i, (colour, name) in enumerate(key)
+    )
+    whole = height + KEY_LINE * len(key)
+    start = f'<svg {xmlns} width="{width + 12}" height="{whole}" viewBox="-6 0 {width + 12} {whole}"'
+    behind = f'<style>{style}</style><rect x="-6" width="{width + 12}" height="{whole}" fill="#ffffff"/>'
+    body = svg[head.end() : -len("</svg>")].replace("</title>", f"</title>{behind}", 1)
+    return f"{start}{body}{lines}</svg>\n"
+
+
+def write_figures(folder: Path, page: str) -> list[Path]:
+    """Write the charts of a page into a folder, which is created; returns their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, svg in figures(page).items():
+        paths.append(folder / f"{name}.svg")
+        with replacing(paths[-1]) as temporary:
+            temporary.write_text(svg, "utf-8", newline="\n")
+    return paths

@@ -10,11 +10,14 @@ from textsvm.arrays import Bools, Floats, Ints, Json
 from textsvm.evaluation.metrics import average_precisions, precision_recall_curve, roc_area, roc_curve
 from textsvm.evaluation.results import Results
 from textsvm.reporting.charts import BOTTOM, LEFT, RIGHT, TOP, WIDE, Axis, Chart, log_ticks, percent, plain
-from textsvm.reporting.formatting import format_metric, safe
+from textsvm.reporting.formatting import format_metric, safe, section
 from textsvm.reporting.report import worst_classes
 
-#: Curves that are shown at first, and most curves that can be chosen.
-MOST_CURVES, MOST_CHOICES = 6, 100
+#: Curves that are shown at first.
+MOST_CURVES = 6
+#: Maximum number of curves that can be chosen.
+MOST_CHOICES = 100
+#: Bins of a histogram.
 BINS = 40
 #: Colours of curves in the style sheet.
 STYLES = 8
@@ -180,11 +183,11 @@ def scatter(results: Results) -> str:
         "Predicted against true numbers", Axis(bounds, "truth"), Axis(bounds, "predicted"), height=400
     )
     chart.diagonal()
-    drawn = np.arange(len(truth))
+    sample = np.arange(len(truth))
     if len(truth) > 3000:
-        drawn = np.sort(np.random.default_rng(0).choice(len(truth), 3000, replace=False))
-    chart.dots(truth[drawn], predicted[drawn], "c1 faint", 3)
-    note = "Dashed: perfect." + (" 3,000 documents drawn at random." if len(drawn) < len(truth) else "")
+        sample = np.sort(np.random.default_rng(0).choice(len(truth), 3000, replace=False))
+    chart.dots(truth[sample], predicted[sample], "c1 faint", 3)
+    note = "Dashed: perfect." + (" 3,000 documents drawn at random." if len(sample) < len(truth) else "")
     return card("Predicted and true", chart, [], note)
 
 
@@ -226,18 +229,18 @@ def _share(label: str) -> Axis:
 def _left_out(results: Results, curves: int) -> str:
     if results.task == "binary":
         return ""
-    left = len(results.labels) - curves
+    omitted = len(results.labels) - curves
     note = " Each class against the rest."
     note += f" Shown at first: the {MOST_CURVES} with the lowest F1." if curves > MOST_CURVES else ""
-    return note + (f" Without {left} that have no curve." if left > 0 else "")
+    return note + (f" Without {omitted} that have no curve." if omitted > 0 else "")
 
 
-def _choice(shown: list[tuple[str, str]]) -> str:
+def _choice(key: list[tuple[str, str]]) -> str:
     """Control of the curves shown, if there are more than `MOST_CURVES`; needs the page's script."""
-    if len(shown) <= MOST_CURVES:
+    if len(key) <= MOST_CURVES:
         return ""
     names = [("first", f"the {MOST_CURVES} classes with the lowest F1"), ("all", "all of them")]
-    names += [(str(i), label.rpartition(" ")[0]) for i, (label, _) in enumerate(shown)]
+    names += [(str(i), label.rpartition(" ")[0]) for i, (label, _) in enumerate(key)]
     options = "".join(f'<option value="{value}">{safe(name)}</option>' for value, name in names)
     select = f'<select data-first="{MOST_CURVES}">{options}</select>'
     return f'<label class="choice" hidden>curves of {select}</label>'
@@ -261,10 +264,8 @@ def card(
     first: int = MOST_CURVES,
 ) -> str:
     """A chart with its title, key (names and styles) and note; `first` entries are shown at first."""
-    below = f'<p class="note">{note.strip()}</p>' if note else ""
-    style = ' class="wide"' if wide else ""
-    above = f"<h2>{title}</h2>{choice}{key_of(key, first)}"
-    return f"<section{style}>{above}{chart.svg()}{below}</section>"
+    style = "wide" if wide else ""
+    return section(title, choice, key_of(key, first), chart.svg(), note=note.strip(), style=style)
 
 
 def key_of(key: Iterable[tuple[str, str]], first: int = MOST_CURVES) -> str:
@@ -314,28 +315,28 @@ def threshold_section(results: Results) -> str:
         "cost": ("cost a document", "–"),
     }
     tiles = "".join(f'<div><dt>{dt}</dt><dd id="now-{key}">{dd}</dd></div>' for key, (dt, dd) in now.items())
-    digits = _digits(step)
-    target, key = safe(results.labels[1]), key_of(zip(results.labels, ("c1", "c2"), strict=True))
-    return (
-        f'<section class="wide"><h2>Where to draw the line</h2>{key}{chart.svg()}'
-        '<div class="controls" id="controls" hidden>'
-        f"{_slider('threshold', 'threshold', low, high, start, f'{start:.{digits}f}')}"
-        f"{_slider('band', 'unsure within', 0, (high - low) / 4, 0, '0')}{_costs(target)}</div>"
-        f'<dl class="tiles readout" aria-live="polite">{tiles}</dl><p class="note">A document is '
-        f"called {target} if its {safe(name)} is above the threshold; unsure documents count as not found. "
-        "With both costs, the threshold moves to the least cost on these documents, with their share of each "
-        "class; the green line is the cost at each threshold, from 0 to the largest. Other documents will "
-        "cost a little more.</p></section>"
+    target = safe(results.labels[1])
+    costs = "".join(
+        f'<label>{label} costs <input type="number" id="cost-{field}" min="0" step="any"></label>'
+        for field, label in (("missed", f"a missed {target}"), ("alarm", "a false alarm"))
     )
-
-
-def _costs(target: str) -> str:
-    """Fields for the cost of each kind of error; `target` is the positive class, escaped."""
-    fields = "".join(
-        f'<label>{label} costs <input type="number" id="cost-{name}" min="0" step="any"></label>'
-        for name, label in (("missed", f"a missed {target}"), ("alarm", "a false alarm"))
+    controls = (
+        f"{_slider('threshold', 'threshold', low, high, start, f'{start:.{_digits(step)}f}')}"
+        f"{_slider('band', 'unsure within', 0, (high - low) / 4, 0, '0')}"
+        f'<p class="costs">{costs}<output id="least" for="cost-missed cost-alarm"></output></p>'
     )
-    return f'<p class="costs">{fields}<output id="least" for="cost-missed cost-alarm"></output></p>'
+    return section(
+        "Where to draw the line",
+        key_of(zip(results.labels, ("c1", "c2"), strict=True)),
+        chart.svg(),
+        f'<div class="controls" id="controls" hidden>{controls}</div>',
+        f'<dl class="tiles readout" aria-live="polite">{tiles}</dl>',
+        note=f"A document is called {target} if its {safe(name)} is above the threshold; unsure documents "
+        "count as not found. With both costs, the threshold moves to the least cost on these documents, with "
+        "their share of each class; the green line is the cost at each threshold, from 0 to the largest. "
+        "Other documents will cost a little more.",
+        style="wide",
+    )
 
 
 def slider_place() -> dict[str, str]:
@@ -343,9 +344,9 @@ def slider_place() -> dict[str, str]:
     return {"left": f"{100 * LEFT / WIDE:.3f}", "span": f"{100 * (WIDE - LEFT - RIGHT) / WIDE:.3f}"}
 
 
-def _slider(name: str, label: str, low: float, high: float, start: float, shown: str) -> str:
+def _slider(name: str, label: str, low: float, high: float, start: float, text: str) -> str:
     return (
-        f'<p><label for="{name}">{label}</label><output id="{name}-value" for="{name}">{shown}</output></p>'
+        f'<p><label for="{name}">{label}</label><output id="{name}-value" for="{name}">{text}</output></p>'
         f'<input type="range" id="{name}" min="{low:.6g}" max="{high:.6g}" step="any" value="{start:g}">'
     )
 
@@ -373,10 +374,10 @@ def _embedded(score: Floats, start: float, joined: float) -> Json:
         cuts = cuts[cuts < len(score)]
         counts = np.diff(np.append(cuts, len(score))).tolist()
         score = score[np.append(cuts[1:], len(score)) - 1]  # the highest of each lot
-    shown = np.array([float(f"{value:.4g}") for value in score])
-    crossed = (shown > start) != (score > start)
-    shown[crossed] = score[crossed]
-    side: Json = {"scores": np.maximum.accumulate(shown).tolist() if len(shown) else []}
+    rounded = np.array([float(f"{value:.4g}") for value in score])
+    crossed = (rounded > start) != (score > start)
+    rounded[crossed] = score[crossed]
+    side: Json = {"scores": np.maximum.accumulate(rounded).tolist() if len(rounded) else []}
     return side if counts is None else {**side, "counts": counts}
 
 

@@ -19,7 +19,7 @@ from textsvm.evaluation.judge import judge
 from textsvm.kernels.inputs import InputTable, as_texts, listed
 from textsvm.model.trained import TrainedModel, as_model
 from textsvm.reporting import html, sections
-from textsvm.reporting.figures import write_figures
+from textsvm.reporting.charts import write_figures
 from textsvm.reporting.formatting import (
     HEADS,
     cut,
@@ -80,7 +80,7 @@ def report(
     model: Any,
     X: Any,
     y: Any,
-    positive: Any = None,
+    positive: object = None,
     *,
     ids: Sequence[str] | None = None,
     title: str = "Evaluation",
@@ -155,8 +155,8 @@ def _plain(column: Any) -> Any:
 
 
 # Markdown
-#: Symbols shown of a document, and most classes of a confusion matrix that is shown.
-SHOWN, MOST_CLASSES = 600, 25
+#: Symbols shown of a document.
+SHOWN = 600
 
 
 def as_markdown(report: Report) -> str:
@@ -178,7 +178,7 @@ def as_markdown(report: Report) -> str:
             counts = (f"{figures[name]:,}" for name in ("support", "predicted"))
             classes.append([plain(figures["label"]), *cells, *counts])
         parts += ["## Classes", _table(head, classes)]
-        if results.confusion and len(results.labels) <= MOST_CLASSES:
+        if results.confusion and len(results.labels) <= html.MOST_CLASSES:
             labels = [plain(label) for label in results.labels]
             rows = zip(labels, results.confusion, strict=True)
             table = _table(["", *labels], ([label, *(f"{n:,}" for n in row)] for label, row in rows))

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from html import escape
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from textsvm.errors import printable
 
@@ -52,9 +52,22 @@ SHARES = {
 LEVELS = 4
 
 
-def safe(value: Any) -> str:
+def safe(value: object) -> str:
     """Text as HTML: escaped, without control characters."""
     return escape(printable(str(value)))
+
+
+def section(title: str, *body: str, note: str = "", style: str = "") -> str:
+    """Section of a page: title, elements, and a note below them; `style` is a class of the style sheet."""
+    below = f'<p class="note">{note}</p>' if note else ""
+    kind = f' class="{style}"' if style else ""
+    return f"<section{kind}><h2>{title}</h2>{''.join(body)}{below}</section>"
+
+
+def key(entries: dict[str, str]) -> str:
+    """Key of a chart: the meaning of each style."""
+    items = "".join(f'<li class="{style}">{meaning}</li>' for style, meaning in entries.items())
+    return f'<ul class="key">{items}</ul>'
 
 
 def html_table(head: Iterable[str], rows: Iterable[Sequence[str]], style: str = "") -> str:

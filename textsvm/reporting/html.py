@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from importlib.resources import files
 from string import Template
-from typing import Any
 
 from textsvm.evaluation.results import Results
 from textsvm.reporting import curves, logo
@@ -25,6 +24,7 @@ from textsvm.reporting.formatting import (
     length_alone,
     metric_rows,
     safe,
+    section,
 )
 from textsvm.reporting.report import Report
 from textsvm.reporting.sections import (
@@ -35,11 +35,12 @@ from textsvm.reporting.sections import (
     slices_section,
 )
 
-#: Most classes of a confusion matrix that is shown, and of a matrix that fits beside a chart.
-MOST_CLASSES, MOST_BESIDE = 25, 8
+#: Maximum number of classes of a confusion matrix that is shown.
+MOST_CLASSES = 25
+#: Maximum number of classes of a matrix that fits beside a chart.
+MOST_BESIDE = 8
 #: Button below each chart, for the page's script.
 _SAVE = '<button class="save" type="button" hidden>Save as SVG</button>'
-_FULL = '<section class="full">'
 
 
 def render(report: Report) -> str:
@@ -87,7 +88,7 @@ def page(
     )
 
 
-def json_element(name: str, data: Any) -> str:
+def json_element(name: str, data: object) -> str:
     """Element with data for a script of the page."""
     content = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
     return f'<script type="application/json" id="{name}">{content}</script>'
@@ -113,9 +114,8 @@ def _warnings(results: Results) -> str:
     if not results.warnings:
         return ""
     paragraphs = "".join(f"<p>{safe(warning)}.</p>" for warning in results.warnings)
-    return (
-        f'<section class="warning" role="alert"><h2>Take these figures with care</h2>{paragraphs}</section>'
-    )
+    title = "<h2>Take these figures with care</h2>"
+    return f'<section class="warning" role="alert">{title}{paragraphs}</section>'
 
 
 def _headline(results: Results) -> str:
@@ -141,11 +141,9 @@ def _headline(results: Results) -> str:
         "qwk": " QWK: quadratic weighted kappa.",
     }
     terms_used = "".join(meaning for name, meaning in terms.items() if name in results.metrics)
-    return (
-        f'<section><h2>Headline</h2><dl class="tiles">{tiles}</dl><p class="note">Below each figure its 95 % '
-        f"interval ({method}).{positive}{terms_used}{grades}"
-        f" {length_alone(results.length_alone)}</p></section>"
-    )
+    note = f"Below each figure its 95 % interval ({method}).{positive}{terms_used}{grades}"
+    alone = length_alone(results.length_alone)
+    return section("Headline", f'<dl class="tiles">{tiles}</dl>', note=f"{note} {alone}")
 
 
 def _charts(report: Report) -> str:
@@ -165,7 +163,7 @@ def _charts(report: Report) -> str:
             curves.margins(results),
         ]
     charts = [chart for chart in charts if chart]
-    even = (len(charts) - charts[0].startswith(_FULL)) % 2 == 0
+    even = (len(charts) - charts[0].startswith('<section class="full">')) % 2 == 0
     last = curves.by_length(results, report.lengths, wide=even)
     beside, below = ("", last) if even else (last, "")
     return f'<div class="grid">{"".join(charts)}{beside}</div>{below}'
@@ -188,11 +186,12 @@ def _confusion(results: Results) -> str:
         rows.append(f"<tr><th>{safe(label)}</th>{cells}</tr>")
     size = " two" if two else " many" if len(results.labels) > 5 else ""
     shares = "Colour: share of the row." if size == " many" else "Below: share of the row, in per cent."
-    section = _FULL if len(results.labels) > MOST_BESIDE else "<section>"
-    return (
-        f'{section}<h2>Confusion matrix</h2><p class="note">Number of documents. Rows: true class. Columns: '
-        f'predicted class. {shares}</p><div class="scroll"><table class="confusion{size}"><thead><tr>'
-        f"<th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div></section>"
+    return section(
+        "Confusion matrix",
+        '<p class="note">Number of documents. Rows: true class. Columns: predicted class. ',
+        f'{shares}</p><div class="scroll"><table class="confusion{size}"><thead><tr><th></th>{head}</tr>',
+        f"</thead><tbody>{''.join(rows)}</tbody></table></div>",
+        style="full" if len(results.labels) > MOST_BESIDE else "",
     )
 
 
@@ -206,7 +205,7 @@ def _common_confusions(results: Results) -> str:
     pairs.sort(key=lambda pair: -pair[0])
     rows = [[safe(truth), safe(predicted), f"{count:,}"] for count, truth, predicted in pairs[:15]]
     table = html_table(["true class", "predicted class", "documents"], rows)
-    return f"<section><h2>Most frequent confusions</h2>{table}</section>"
+    return section("Most frequent confusions", table)
 
 
 def _classes(results: Results) -> str:
@@ -232,9 +231,9 @@ def _classes(results: Results) -> str:
         else ""
     )
     table = html_table([*head, "documents", "predicted"], rows)
-    return f"<section><h2>Classes</h2>{note}{table}</section>"
+    return section("Classes", note, table)
 
 
 def _facts(report: Report) -> str:
     rows = "".join(f"<tr><th>{safe(name)}</th><td>{safe(value)}</td></tr>" for name, value in report.facts)
-    return f'<section><h2>How it was made</h2><table class="facts">{rows}</table></section>'
+    return section("How it was made", f'<table class="facts">{rows}</table>')

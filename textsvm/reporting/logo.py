@@ -17,11 +17,21 @@ from textsvm.evaluation.mutations import Motif, Mutations
 from textsvm.reporting.charts import plain
 from textsvm.reporting.formatting import safe
 
-#: Letters of a line; pixels of a letter and of a line; margins.
-LINE, CELL, HEIGHT = 60, 15, 88
-LEFT, RIGHT, TOP, BOTTOM = 48, 10, 22, 22
-#: Height of capitals in fonts like Arial, and font size before stretching.
-CAPITAL, SIZE = 0.72, 20
+#: Letters of a line.
+LINE = 60
+#: Width of a letter, in pixels.
+CELL = 15
+#: Height of a line, in pixels.
+HEIGHT = 88
+# Margins, in pixels.
+LEFT = 48
+RIGHT = 10
+TOP = 22
+BOTTOM = 22
+#: Height of capitals in fonts like Arial, as a share of the font size.
+CAPITAL = 0.72
+#: Font size before stretching, in pixels.
+SIZE = 20
 _FONT = "Arial, Helvetica, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 #: Colours in light and dark: blue, vermilion, green, purple, yellow, grey.
 _COLOURS = {
@@ -152,12 +162,12 @@ def _stack(letters: str, heights: list[float], x: float, line: float, scale: flo
 
 
 def _letter(letter: str, letters: str, x: float, bottom: float, size: float) -> str:
-    shown = letter.upper() if len(letter.upper()) == 1 else letter
-    style = _style(shown, letters.upper())
+    text = letter.upper() if len(letter.upper()) == 1 else letter
+    style = _style(text, letters.upper())
     stretch = f"translate({x:.1f} {bottom:.2f}) scale({CELL / SIZE:.3f} {size / (SIZE * CAPITAL):.4f})"
     return (
         f'<text class="{style}" fill="{_COLOURS[style][0]}" transform="{stretch}" textLength="{SIZE}" '
-        f'lengthAdjust="spacingAndGlyphs">{safe(shown)}</text>'
+        f'lengthAdjust="spacingAndGlyphs">{safe(text)}</text>'
     )
 
 

@@ -12,12 +12,16 @@ from dataclasses import dataclass
 
 from textsvm.evaluation.comparison import Compared
 from textsvm.reporting.charts import IntervalLine, intervals_chart
-from textsvm.reporting.formatting import cut, html_table, safe
+from textsvm.reporting.formatting import cut, html_table, key, safe, section
 from textsvm.reporting.html import json_element, page
 from textsvm.selection.doubts import Doubt
 
-#: Texts on a page, and symbols shown of a text and of the text beside it.
-MOST, SHOWN, SHOWN_BESIDE = 500, 2000, 800
+#: Maximum number of texts on a page.
+MOST = 500
+#: Symbols shown of a text.
+SHOWN = 2000
+#: Symbols shown of the text beside it.
+SHOWN_BESIDE = 800
 _ANY = '<option value="">any</option>'
 _DECIDE = (
     '<p class="decide" hidden><button type="button" value="keep">Keep</button><button type="button" '
@@ -41,26 +45,26 @@ class Review:
 
 def review_page(review: Review) -> str:
     """Page of doubtful labels: each text with the reasons, beside its most relevant neighbour."""
-    shown = review.doubts[:MOST]
-    labels = sorted({str(label) for doubt in shown for label in (doubt.label, doubt.suggested)})
+    doubts = review.doubts[:MOST]
+    labels = sorted({str(label) for doubt in doubts for label in (doubt.label, doubt.suggested)})
     places = {label: str(k) for k, label in enumerate(labels)}
     all_labels = sorted({str(label) for label in review.labels} | places.keys())
-    body = [_counts(review), _filters(places, all_labels) if shown else ""]
-    body += [_doubt_article(review, doubt, places) for doubt in shown]
-    if rest := len(review.doubts) - len(shown):
+    body = [_counts(review), _filters(places, all_labels) if doubts else ""]
+    body += [_doubt_article(review, doubt, places) for doubt in doubts]
+    if rest := len(review.doubts) - len(doubts):
         body.append(f'<p class="note">{rest:,} more are only in the list of the command.</p>')
     lead = f"{len(review.doubts):,} of {len(review.ids):,} texts to be looked at, the most doubtful first"
-    data = _decision_data(review, shown, all_labels) if shown else ""
+    data = _decision_data(review, doubts, all_labels) if doubts else ""
     return page(review.title, lead, body, data, scripts=("review.js",))
 
 
-def _decision_data(review: Review, shown: Sequence[Doubt], all_labels: list[str]) -> str:
+def _decision_data(review: Review, doubts: Sequence[Doubt], all_labels: list[str]) -> str:
     """Exact ids and labels for the page's script, which saves the reader's decisions."""
     places = {label: k for k, label in enumerate(all_labels)}
     content = {
-        "ids": [str(review.ids[doubt.index]) for doubt in shown],
-        "own": [places[str(doubt.label)] for doubt in shown],
-        "likeliest": [places[str(doubt.suggested)] for doubt in shown],
+        "ids": [str(review.ids[doubt.index]) for doubt in doubts],
+        "own": [places[str(doubt.label)] for doubt in doubts],
+        "likeliest": [places[str(doubt.suggested)] for doubt in doubts],
         "labels": all_labels,
     }
     return json_element("review", content)
@@ -68,16 +72,15 @@ def _decision_data(review: Review, shown: Sequence[Doubt], all_labels: list[str]
 
 def _counts(review: Review) -> str:
     if not review.doubts:
-        return (
-            "<section><h2>Nothing to be looked at</h2><p>No label is doubtful, and no near-copies differ in "
-            "theirs.</p></section>"
-        )
+        text = "<p>No label is doubtful, and no near-copies differ in theirs.</p>"
+        return section("Nothing to be looked at", text)
     counts = Counter(kind for doubt in review.doubts for kind in doubt.kinds)
     tiles = "".join(f"<div><dt>{title}</dt><dd>{counts[kind]:,}</dd></div>" for kind, title in KINDS.items())
-    return (
-        f'<section><h2>Texts by reason</h2><dl class="tiles">{tiles}</dl><p class="note">The score is the '
-        "probability that another label is right, estimated from classifiers that were not trained on the "
-        "text and from its most similar texts.</p></section>"
+    return section(
+        "Texts by reason",
+        f'<dl class="tiles">{tiles}</dl>',
+        note="The score is the probability that another label is right, estimated from classifiers that were "
+        "not trained on the text and from its most similar texts.",
     )
 
 
@@ -138,12 +141,14 @@ def accuracy_chart(compared: Sequence[Compared]) -> str:
     lines = [IntervalLine(row.name, row.accuracy, row.interval, styles[row.ours]) for row in order]
     title = "Accuracy of each classifier, with 95 % intervals"
     chart = intervals_chart(title, "accuracy", "accuracy", lines, compared[0].accuracy)
-    key = '<ul class="key"><li class="c2">textsvm</li><li class="c7">scikit-learn</li></ul>'
-    return (
-        f'<section class="wide"><h2>Accuracy</h2>{key}{chart}<p class="note">On {compared[0].n:,} '
-        f"documents, with 95 % intervals (Wilson). Dashed: {safe(compared[0].name)}. The intervals of two "
-        "classifiers on the same documents may overlap although one is clearly better: see the paired test "
-        "in the table.</p></section>"
+    return section(
+        "Accuracy",
+        key({"c2": "textsvm", "c7": "scikit-learn"}),
+        chart,
+        note=f"On {compared[0].n:,} documents, with 95 % intervals (Wilson). Dashed: "
+        f"{safe(compared[0].name)}. The intervals of two classifiers on the same documents may overlap "
+        "although one is clearly better: see the paired test in the table.",
+        style="wide",
     )
 
 
@@ -151,12 +156,14 @@ def comparison_table(compared: Sequence[Compared]) -> str:
     """Table of all classifiers."""
     head = ("", "accuracy", "95 % interval", "macro F1", "difference", "p", "seconds")
     rows = [[safe(cell) for cell in (row.name, *comparison_cells(row))] for row in compared]
-    chosen = "".join(f"<li>{safe(row.name)}: {safe(row.chosen)}</li>" for row in compared if row.chosen)
-    return (
-        f'<section><h2>Figures</h2>{html_table(head, rows)}<ul class="reasons">{chosen}</ul>'
-        f'<p class="note">Difference: points of accuracy '
-        f"against {safe(compared[0].name)}, with its 95 % bootstrap interval over documents; p: exact "
-        "McNemar test. Seconds: training and prediction, from texts in memory.</p></section>"
+    parameters = "".join(f"<li>{safe(row.name)}: {safe(row.chosen)}</li>" for row in compared if row.chosen)
+    return section(
+        "Figures",
+        html_table(head, rows),
+        f'<ul class="reasons">{parameters}</ul>',
+        note=f"Difference: points of accuracy against {safe(compared[0].name)}, with its 95 % bootstrap "
+        "interval over documents; p: exact McNemar test. Seconds: training and prediction, from texts in "
+        "memory.",
     )
 
 

@@ -25,8 +25,10 @@ from textsvm.version import __version__
 
 #: Mistakes shown by default.
 MISTAKES = 10
-#: Classes whose features are shown, and features of each.
-MOST_CLASSES, FEATURES = 6, 20
+#: Maximum number of classes whose features are shown.
+MOST_CLASSES = 6
+#: Features shown of a class.
+FEATURES = 20
 #: Predicted seconds of a core for the explanations of a report: about half a minute on two cores.
 EXPLAINING = 60.0
 
@@ -102,16 +104,16 @@ def make_report(
     facts = _facts(model, results)
     if isinstance(documents, Vectors):
         return Report(title, results, facts, np.zeros(results.n, np.int64), [])
-    chosen, values = worst(results, mistakes), how_wrong(results)
+    rows, values = worst(results, mistakes), how_wrong(results)
     positive = results.labels[1] if results.task == "binary" else None
-    mistaken = select_examples(texts, results.index[chosen].tolist())
-    explained = explain_within_budget(model, mistaken, documents.lengths[chosen], positive, progress)
-    shown = []
-    for i, explanation in zip(chosen, explained, strict=True):
+    mistaken = select_examples(texts, results.index[rows].tolist())
+    explained = explain_within_budget(model, mistaken, documents.lengths[rows], positive, progress)
+    wrong = []
+    for i, explanation in zip(rows, explained, strict=True):
         name, text = ids[results.index[i]], documents.shown(i)
-        shown.append(Mistake(name, *results.labels_of(i), float(values[i]), text, explanation))
+        wrong.append(Mistake(name, *results.labels_of(i), float(values[i]), text, explanation))
     features = _features(model, results) if mistakes else []
-    return Report(title, results, facts, documents.lengths, shown, features=features)
+    return Report(title, results, facts, documents.lengths, wrong, features=features)
 
 
 def worst_classes(results: Results) -> list[int]:
@@ -138,7 +140,7 @@ def _features(model: TrainedModel, results: Results) -> list[TopFeatures]:
     return [top for top in features if top.features and top.kind != "training documents"]
 
 
-def results_of(result: CrossValidation, truth: Sequence[Any], positive: Any = None) -> Results:
+def results_of(result: CrossValidation, truth: Sequence[Any], positive: object = None) -> Results:
     """Results of all tested documents of a cross-validation together."""
     tested = np.flatnonzero(result.tested)
     truths, predicted = [truth[i] for i in tested.tolist()], result.predictions[tested]
@@ -168,13 +170,13 @@ def report_of_folds(
     if texts is None:
         return Report(title, results, facts, np.zeros(results.n, np.int64), [])
     lengths = np.array([len(texts[i]) for i in results.index.tolist()])
-    shown = []
+    wrong = []
     if results.task != "multilabel":
         values = how_wrong(results)
         for i in worst(results, mistakes):
             j = int(results.index[i])
-            shown.append(Mistake(ids[j], *results.labels_of(i), float(values[i]), texts[j], None))
-    return Report(title, results, facts, lengths, shown)
+            wrong.append(Mistake(ids[j], *results.labels_of(i), float(values[i]), texts[j], None))
+    return Report(title, results, facts, lengths, wrong)
 
 
 def wrong_predictions(results: Results) -> Bools:

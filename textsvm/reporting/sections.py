@@ -36,8 +36,10 @@ from textsvm.reporting.formatting import (
     format_interval,
     format_metric,
     html_table,
+    key,
     runs,
     safe,
+    section,
     visible,
 )
 from textsvm.reporting.report import MOST_CLASSES, Mistake, Report, wrong_predictions
@@ -48,15 +50,24 @@ SHOWN_METRICS = (
     *("accuracy", "f1", "macro_f1", "micro_f1", "subset_accuracy"),
     *("roc_auc", "mae", "r2", "qwk", "log_loss"),
 )
-#: Slices in the chart, and in the table.
-DRAWN_SLICES, LISTED_SLICES = 15, 100
+#: Slices in the chart.
+DRAWN_SLICES = 15
+#: Slices in the table.
+LISTED_SLICES = 100
+#: Style of a slice by its relation to all documents.
 SLICE_STYLES = {"worse": "c2", "better": "c3", "": "c7"}
 #: Symbols shown of a feature.
 SHOWN_FEATURE = 40
-#: Symbols of a document shown, and of a similar one.
-SHOWN_SYMBOLS, SHOWN_SIMILAR = 2000, 300
-#: Letters of DNA and RNA, the shortest text of them that is no word, and the most letters drawn as a logo.
-BASES, NO_WORD, DRAWN_LETTERS = set("acgtun"), 12, 300
+#: Symbols shown of a document.
+SHOWN_SYMBOLS = 2000
+#: Symbols shown of a similar document.
+SHOWN_SIMILAR = 300
+#: Letters of DNA and RNA.
+BASES = set("acgtun")
+#: Minimum length of a sequence of these letters; shorter texts are words.
+NO_WORD = 12
+#: Letters of a sequence that are drawn as a logo.
+DRAWN_LETTERS = 300
 _VERDICTS = {
     "yes": "More texts would probably help",
     "hardly": "More texts would hardly help",
@@ -78,15 +89,12 @@ def models_section(models: SideBySide | None) -> str:
     ]
     title = f"{NAMES[metric]} of each model, with 95 % intervals"
     head, rows = models_table(models)
-    table = (
-        '<section class="wide"><h2>Models side by side</h2>'
-        f"{intervals_chart(title, metric, NAMES[metric], lines, lines[0].value)}"
-        f"{html_table(head, [[safe(name), *cells] for name, *cells in rows], 'figures')}"
-        f'<p class="note">{safe(models_note(models))}</p></section>'
-    )
+    chart = intervals_chart(title, metric, NAMES[metric], lines, lines[0].value)
+    table = html_table(head, [[safe(name), *cells] for name, *cells in rows], "figures")
+    first = section("Models side by side", chart, table, note=safe(models_note(models)), style="wide")
     charts = [chart for chart in _model_charts(models) if chart]
     grid = f'<div class="grid">{"".join(charts)}</div>' if len(charts) > 1 else "".join(charts)
-    return table + grid + _disagreements(models)
+    return first + grid + _disagreements(models)
 
 
 def models_table(models: SideBySide) -> tuple[list[str], list[list[str]]]:
@@ -214,10 +222,8 @@ def _disagreements(models: SideBySide) -> str:
         return ""
     head = "".join(f"<th>{safe(name)}</th>" for name in ("", "truth", *models.names))
     rows = "".join(_disagreement_row(row, len(models.names)) for row in models.disagreements)
-    return (
-        '<section><h2>Where the models disagree</h2><div class="scroll"><table class="figures apart">'
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></section>"
-    )
+    table = f'<table class="figures apart"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
+    return section("Where the models disagree", f'<div class="scroll">{table}</div>')
 
 
 def _disagreement_row(row: Disagreement, n_models: int) -> str:
@@ -243,13 +249,11 @@ def features_section(features: Sequence[TopFeatures]) -> str:
         texts = [visible(cut(feature.text, SHOWN_FEATURE)) for feature in top.features]
         title = f"{top.kind} for {top.label}"
         chart = bars_chart(title, texts, [feature.weight for feature in top.features])
-        charts.append(f"<section><h2>{safe(top.label)}: {safe(top.kind)}</h2>{chart}</section>")
+        charts.append(section(f"{safe(top.label)}: {safe(top.kind)}", chart))
     if not charts:
         return ""
-    return (
-        '<section><h2>Features with the largest weights</h2><p class="note">'
-        f'{features_note(features)}</p></section><div class="grid">{"".join(charts)}</div>'
-    )
+    intro = section("Features with the largest weights", note=features_note(features))
+    return f'{intro}<div class="grid">{"".join(charts)}</div>'
 
 
 def features_note(features: Sequence[TopFeatures]) -> str:
@@ -289,12 +293,9 @@ def slices_section(slices: Slices | None) -> str:
         cells = [f"{value}<br><small>{bounds}</small>" for value, bounds in _slice_cells(part, names)]
         rows.append([safe(part.value), f"{part.n:,}", *cells])
     table = html_table([column, "documents", *(NAMES[name] for name in names)], rows, "figures")
-    return (
-        f'<section class="wide"><h2>By {column}</h2><ul class="key"><li class="c2">worse than all documents'
-        '</li><li class="c3">better</li><li class="c7">no clear difference</li></ul>'
-        f'{chart}{table}<p class="note">Below each figure its 95 % interval. {slices_note(slices)}</p>'
-        "</section>"
-    )
+    styles = key({"c2": "worse than all documents", "c3": "better", "c7": "no clear difference"})
+    note = f"Below each figure its 95 % interval. {slices_note(slices)}"
+    return section(f"By {column}", styles, chart, table, note=note, style="wide")
 
 
 def slices_table(slices: Slices) -> tuple[list[str], list[list[str]]]:
@@ -310,8 +311,8 @@ def slices_table(slices: Slices) -> tuple[list[str], list[list[str]]]:
 
 def slices_note(slices: Slices) -> str:
     """Meaning of the order."""
-    left = len(slices.slices) - LISTED_SLICES
-    more = f" {left:,} more values are left out." if left > 0 else ""
+    omitted = len(slices.slices) - LISTED_SLICES
+    more = f" {omitted:,} more values are left out." if omitted > 0 else ""
     return (
         "The worst first, by the better end of the interval, so that few documents do not come first for a "
         f"few mistakes. All documents: {format_metric(slices.metric, slices.overall)}.{more}"
@@ -353,15 +354,13 @@ def learning_section(curve: LearningCurve | None) -> str:
     chart.dots(curve.n, curve.error, "c1", 4.5)
     chart.whiskers([twice], [max(0.0, curve.interval[0])], [curve.interval[1]], "c2")
     chart.dots([twice], [curve.expected], "c2", 4.5)
-    key = (
-        '<ul class="key"><li class="c1">measured, with the standard deviation over folds</li>'
-        '<li class="c7">power law</li><li class="c2">expected of twice as many texts, with 95 % interval</li>'
-        "</ul>"
-    )
-    return (
-        f'<section class="wide"><h2>Would more texts help?</h2><p>{learning_sentence(curve)}</p>{key}'
-        f'{chart.svg()}<p class="note">{learning_note(curve)}</p></section>'
-    )
+    styles = {
+        "c1": "measured, with the standard deviation over folds",
+        "c7": "power law",
+        "c2": "expected of twice as many texts, with 95 % interval",
+    }
+    body = (f"<p>{learning_sentence(curve)}</p>", key(styles), chart.svg())
+    return section("Would more texts help?", *body, note=learning_note(curve), style="wide")
 
 
 def learning_sentence(curve: LearningCurve) -> str:
@@ -414,11 +413,11 @@ def mistakes_section(report: Report) -> str:
     wrong = int(wrong_predictions(results).sum())
     if not report.mistakes:
         count = f"{wrong:,} of {results.n:,} documents; texts are left out of this report."
-        return f"<section><h2>Mistakes</h2><p>{count if wrong else 'None.'}</p></section>"
+        return section("Mistakes", f"<p>{count if wrong else 'None.'}</p>")
     regression = results.task == "regression"
     title = "The largest errors" if regression else f"The worst of {wrong:,} mistakes"
     explained = [mistake.explanation for mistake in report.mistakes if mistake.explanation is not None]
-    key = ""
+    styles = ""
     if explained:
         method = f" The colours are {explained[0].attribution.description}."
         if len(explained) < len(report.mistakes):
@@ -428,8 +427,7 @@ def mistakes_section(report: Report) -> str:
             "multilabel": ("the label of the largest value", "the others"),
             "regression": ("a higher number", "a lower one"),
         }.get(results.task) or (safe(results.labels[1]), safe(results.labels[0]))
-        key = f'<ul class="key"><li class="c2">speaks for {towards}</li>'
-        key += f'<li class="c1">speaks for {against}</li></ul>'
+        styles = key({"c2": f"speaks for {towards}", "c1": f"speaks for {against}"})
         note = (
             "Texts are shown as the model reads them: normalised, and the first "
             f"{SHOWN_SYMBOLS:,} symbols.{method}"
@@ -437,7 +435,7 @@ def mistakes_section(report: Report) -> str:
     else:
         why = "they would have taken too long, or no model with its texts is there to explain them"
         note = f"The first {SHOWN_SYMBOLS:,} symbols of each, without colours: {why}."
-    intro = f'<section><h2>{title}</h2>{key}<p class="note">{note}</p></section>'
+    intro = section(title, styles, note=note)
     return intro + "".join(_mistake(mistake, regression) for mistake in report.mistakes)
 
 
@@ -451,12 +449,12 @@ def _mistake(mistake: Mistake, regression: bool) -> str:
         return (
             f'{head}<div class="document" dir="auto">{safe(cut(mistake.text, SHOWN_SYMBOLS))}</div></article>'
         )
-    shown = explanation.text[:SHOWN_SYMBOLS]
+    beginning = explanation.text[:SHOWN_SYMBOLS]
     coloured = "".join(
         f'<span class="{"f" if step > 0 else "a"}{abs(step)}">{safe(piece)}</span>' if step else safe(piece)
-        for piece, step in runs(shown, explanation.symbols[:SHOWN_SYMBOLS])
+        for piece, step in runs(beginning, explanation.symbols[:SHOWN_SYMBOLS])
     )
-    more = len(explanation.text) - len(shown)
+    more = len(explanation.text) - len(beginning)
     rest = f'<p class="note">… {more:,} more symbols</p>' if more else ""
     body = f'<div class="document" dir="auto">{coloured}</div>{rest}{_logo(explanation)}'
     return f"{head}{body}{_evidence(explanation)}</article>"

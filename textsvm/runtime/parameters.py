@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @cache
-def defaults_of(kind: type) -> dict[str, Any]:
+def defaults_of(kind: Any) -> dict[str, Any]:
     """Default values of the constructor parameters of a class, by name, in alphabetical order."""
     parameters = sorted(signature(kind).parameters.values(), key=lambda parameter: parameter.name)
     return {
