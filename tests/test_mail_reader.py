@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from mail_servers import HAM, SPAM, UNSURE, until
 
+from textsvm.apps.mail import server as server_module
+from textsvm.apps.mail.message import read_message
+from textsvm.apps.mail.raw_message import RawMessage
+from textsvm.apps.mail.server import MessageReader
 from textsvm.errors import InputError
-from textsvm.mail import server as server_module
-from textsvm.mail.message import read_message
-from textsvm.mail.raw_message import RawMessage
-from textsvm.mail.server import MessageReader
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs fork and /proc")
 HTML = b"Content-Type: text/html; charset=iso-8859-2\n\n<p>\xe1</p>" * 9

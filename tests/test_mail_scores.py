@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from textsvm.errors import InputError
-from textsvm.mail.decision import (
+from textsvm.apps.mail.decision import (
     FIRST,
     HAM,
     LAST,
@@ -23,7 +22,8 @@ from textsvm.mail.decision import (
     PlattSigmoid,
     fit_sigmoid,
 )
-from textsvm.mail.features import HEADER, MAX_BYTES, MAX_HEADER, SHARES, WORD, P, features
+from textsvm.apps.mail.features import HEADER, MAX_BYTES, MAX_HEADER, SHARES, WORD, P, features
+from textsvm.errors import InputError
 from textsvm.solvers.online import OnlineMachine
 from textsvm.text.byte_pmers import LONGEST, byte_pmers, spelled
 
@@ -107,7 +107,7 @@ def test_what_is_spelled_and_what_is_read():
 
 def test_a_decision_loads_numpy_alone():
     code = (
-        "import sys\nimport textsvm.mail.features, textsvm.mail.decision\n"
+        "import sys\nimport textsvm.apps.mail.features, textsvm.apps.mail.decision\n"
         "print({'numba', 'scipy', 'sklearn'} & set(sys.modules))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

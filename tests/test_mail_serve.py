@@ -10,7 +10,7 @@ import pytest
 from command import fails
 from mail_servers import HAM, PYTHONPATH, SPAM, free_port, process
 
-from textsvm.mail.client import ask, run
+from textsvm.apps.mail.client import ask, run
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets"),
@@ -56,7 +56,7 @@ def test_it_learns_and_remembers(tmp_path, monkeypatch):
 
 def test_what_another_process_learns_is_heeded(tmp_path):
     store = tmp_path / "store"
-    from textsvm.mail.filter import Filter
+    from textsvm.apps.mail.filter import Filter
 
     with serve(store):
         assert kind(store / "socket", HAM) == "Unsure"
@@ -72,8 +72,8 @@ def test_decisions_go_on_while_a_lesson_is_learnt(tmp_path):
     program = f"""
 import sys, time
 from pathlib import Path
-from textsvm.mail.filter import Filter
-from textsvm.mail.server import listen, serve
+from textsvm.apps.mail.filter import Filter
+from textsvm.apps.mail.server import listen, serve
 
 class Slow(Filter):
     def _load_machine(self):
@@ -89,7 +89,16 @@ serve(Slow(store), [listen(store / "socket")], print)
     server = tmp_path / "store" / "socket"
     with process("-c", program, socket=server):
         lesson = subprocess.Popen(
-            [sys.executable, "-m", "textsvm.mail.client", "learn", "--as", "ham", "--socket", str(server)],
+            [
+                sys.executable,
+                "-m",
+                "textsvm.apps.mail.client",
+                "learn",
+                "--as",
+                "ham",
+                "--socket",
+                str(server),
+            ],
             stdin=subprocess.PIPE,
             env={"PYTHONPATH": PYTHONPATH},
         )

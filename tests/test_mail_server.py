@@ -21,11 +21,11 @@ import mail_servers
 import pytest
 from mail_servers import HAM, SPAM, UNSURE, VERSION, Decision, ToyFilter, free_port, toy
 
+from textsvm.apps.mail import server as server_module
+from textsvm.apps.mail import spamd
+from textsvm.apps.mail.client import Trouble, ask
+from textsvm.apps.mail.server import listen, listen_tcp
 from textsvm.errors import InputError
-from textsvm.mail import server as server_module
-from textsvm.mail import spamd
-from textsvm.mail.client import Trouble, ask
-from textsvm.mail.server import listen, listen_tcp
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")
 spamc = pytest.mark.skipif(shutil.which("spamc") is None, reason="needs spamc (Debian: spamc)")
@@ -706,8 +706,8 @@ def test_the_toy_is_a_filter():
 NO_IMPORTS = """
 import gzip, sys, tarfile
 from pathlib import Path
-from textsvm.mail import server, spamd
-from textsvm.mail.filter import Filter
+from textsvm.apps.mail import server, spamd
+from textsvm.apps.mail.filter import Filter
 
 server.MessageReader(print)  # its processes begin with the present modules
 server.preload()

@@ -18,10 +18,9 @@ import numpy as np
 import pytest
 from mails import mail, taught_store, teach
 
-from textsvm.errors import InputError
-from textsvm.mail import lessons as lesson_store
-from textsvm.mail.decision import FEATURES, Decision, decide_from_file, kind_of
-from textsvm.mail.features import (
+from textsvm.apps.mail import lessons as lesson_store
+from textsvm.apps.mail.decision import FEATURES, Decision, decide_from_file, kind_of
+from textsvm.apps.mail.features import (
     WeightVector,
     character_contributions,
     features,
@@ -30,11 +29,12 @@ from textsvm.mail.features import (
     sum_vectors,
     word_contributions,
 )
-from textsvm.mail.filter import RECENT, Filter
-from textsvm.mail.lessons import FILE, FORMAT, Lesson, Lessons, packed, store_folder, unpacked
-from textsvm.mail.mailboxes import lesson_line, parse_lessons, raw_messages
-from textsvm.mail.message import read_message
-from textsvm.mail.report import filter_report
+from textsvm.apps.mail.filter import RECENT, Filter
+from textsvm.apps.mail.lessons import FILE, FORMAT, Lesson, Lessons, packed, store_folder, unpacked
+from textsvm.apps.mail.mailboxes import lesson_line, parse_lessons, raw_messages
+from textsvm.apps.mail.message import read_message
+from textsvm.apps.mail.report import filter_report
+from textsvm.errors import InputError
 from textsvm.solvers.online import OnlineMachine
 
 

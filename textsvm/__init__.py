@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textsvm.version import __version__ as __version__
 
-# Type checkers know this name; importing `typing` would take half of the start-up of `textsvm.mail.client`.
+# Type checkers know this name; importing `typing` would take half of the start-up of the mail client.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from textsvm.apps.mail.decision import Decision, DecisionModel
+from textsvm.apps.mail.features import character_contributions, word_contributions
+from textsvm.apps.mail.filter import Filter, new_machine
+from textsvm.apps.mail.lessons import Lesson
+from textsvm.apps.mail.message import read_message
 from textsvm.errors import InputError
 from textsvm.evaluation.explanation import Explanation, Substring
 from textsvm.evaluation.results import Results, evaluate
 from textsvm.kernels.attribution import Attribution
-from textsvm.mail.decision import Decision, DecisionModel
-from textsvm.mail.features import character_contributions, word_contributions
-from textsvm.mail.filter import Filter, new_machine
-from textsvm.mail.lessons import Lesson
-from textsvm.mail.message import read_message
 from textsvm.reporting.report import Mistake, Report, worst
 from textsvm.version import __version__
 

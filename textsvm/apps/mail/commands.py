@@ -21,21 +21,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from textsvm.apps.mail import client, quick
+from textsvm.apps.mail.raw_message import RawMessage, marked_pieces
 from textsvm.cli import options
 from textsvm.cli.console import USAGE_ERROR, Console, WrongUsage, json_line, print_error, usage_message
 from textsvm.cli.options import Command, Group, option, option_field
 from textsvm.cli.output import Force, Kind, Output, check_figures, check_report
 from textsvm.errors import InputError, printable
-from textsvm.mail import client, quick
-from textsvm.mail.raw_message import RawMessage, marked_pieces
 from textsvm.runtime.files import replacing
 
 if TYPE_CHECKING:
     from socket import socket as Socket
 
-    from textsvm.mail.decision import Decision
-    from textsvm.mail.filter import Filter, PriorDecisions, Status
-    from textsvm.mail.server import Interface
+    from textsvm.apps.mail.decision import Decision
+    from textsvm.apps.mail.filter import Filter, PriorDecisions, Status
+    from textsvm.apps.mail.server import Interface
 
 
 MessageKind = Enum("MessageKind", {"spam": "spam", "ham": "ham"})
@@ -71,7 +71,7 @@ WithoutTexts = Annotated[
 
 def open_filter(store: Path | None, **options: Any) -> Filter:
     """Open the filter of a store, by default that of the user."""
-    from textsvm.mail.filter import Filter
+    from textsvm.apps.mail.filter import Filter
 
     return Filter(store, **options)
 
@@ -82,7 +82,7 @@ def read_messages(files: list[str] | None) -> Iterator[tuple[str, bytes]]:
         if file == "-":
             yield "-", sys.stdin.buffer.read()
         else:
-            from textsvm.mail.mailboxes import raw_messages
+            from textsvm.apps.mail.mailboxes import raw_messages
 
             for name, data in raw_messages(file):
                 if data.startswith((b"\x1f\x8b", b"PK\x03\x04")):
@@ -110,7 +110,7 @@ def learn(
 
     When the command ends the messages are on disk, and the next decision uses them.
     """
-    from textsvm.mail.mailboxes import size_of
+    from textsvm.apps.mail.mailboxes import size_of
 
     console = Console(quiet)
     size = sum(size_of(file) for file in files or [] if file != "-")
@@ -240,8 +240,8 @@ def export(
 
     Of a damaged store the intact messages are written.
     """
-    from textsvm.mail.lessons import FORMAT, Lessons
-    from textsvm.mail.mailboxes import lesson_line
+    from textsvm.apps.mail.lessons import FORMAT, Lessons
+    from textsvm.apps.mail.mailboxes import lesson_line
 
     output = Output("FILE", file, LESSONS, force).checked({})
     n = bare = lost = 0
@@ -271,7 +271,7 @@ def import_(
     quiet: options.Quiet = False,
 ) -> None:
     """Learn messages that `export` wrote; known messages are skipped."""
-    from textsvm.mail.mailboxes import parse_lessons
+    from textsvm.apps.mail.mailboxes import parse_lessons
 
     stream = sys.stdin.buffer if str(file) == "-" else file.open("rb")
     with stream, open_filter(store, create=True, texts=not without_texts) as opened:
@@ -300,8 +300,8 @@ def report(
     quiet: options.Quiet = False,
 ) -> None:
     """Write a report on the predictions for messages before they were learnt."""
+    from textsvm.apps.mail.report import filter_report
     from textsvm.cli.results import write_charts
-    from textsvm.mail.report import filter_report
     from textsvm.reporting import html
     from textsvm.reporting.files import write
 
@@ -439,7 +439,7 @@ def classify(passing: Passing, form: PrintedForm, files: Messages = None, store:
         decision = _pass_through(files, store, passing.bogofilter)
     else:
         decision = _print_decisions(files, store, form)
-    from textsvm.mail.decision import CODES
+    from textsvm.apps.mail.decision import CODES
 
     raise typer.Exit(0 if passing.embed else CODES[decision.kind])
 
@@ -541,7 +541,7 @@ def serve(
         raise WrongUsage("a content filter needs --next HOST:PORT")
     if next and not ("/" in next or next.rpartition(":")[2].isdecimal()):
         raise WrongUsage(f"--next must be HOST:PORT or the path of a socket, got {next}")
-    from textsvm.mail import server
+    from textsvm.apps.mail import server
 
     console = Console()
     reader = server.MessageReader(console.warn)  # forks while there are no sockets and threads
@@ -565,7 +565,7 @@ def serve(
 
 def _interfaces(milter: str | None, ports: dict[str, int | None], next: str) -> list[Interface]:
     """Servers of the other protocols."""
-    from textsvm.mail import mail_servers
+    from textsvm.apps.mail import mail_servers
 
     interfaces: list[Interface] = [partial(mail_servers.milter, milter)] if milter else []
     for protocol, port in ports.items():
@@ -576,7 +576,7 @@ def _interfaces(milter: str | None, ports: dict[str, int | None], next: str) -> 
 
 def _sockets(path: Path, tcp: int | None) -> tuple[list[Socket], bool]:
     """Listening sockets, and whether this process created the socket at `path`."""
-    from textsvm.mail import server
+    from textsvm.apps.mail import server
 
     passed = server.passed_sockets()
     sockets = passed or [server.listen(path)]

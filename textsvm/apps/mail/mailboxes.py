@@ -24,10 +24,10 @@ from typing import Any
 
 import numpy as np
 
+from textsvm.apps.mail.features import features
+from textsvm.apps.mail.lessons import KINDS, Lesson, value_runs
+from textsvm.apps.mail.message import read_message
 from textsvm.errors import InputError
-from textsvm.mail.features import features
-from textsvm.mail.lessons import KINDS, Lesson, value_runs
-from textsvm.mail.message import read_message
 from textsvm.readers.mail import split_messages
 
 _DIGEST = re.compile(r"[0-9a-f]{16,128}")

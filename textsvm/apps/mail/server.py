@@ -42,15 +42,23 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
+from textsvm.apps.mail import spamd
+from textsvm.apps.mail.filter import Filter
+from textsvm.apps.mail.message import Message, read_message, shortened
+from textsvm.apps.mail.raw_message import RawMessage
+from textsvm.apps.mail.spamd import (
+    EX_DATAERR,
+    EX_PROTOCOL,
+    EX_SOFTWARE,
+    EX_TEMPFAIL,
+    LARGEST,
+    Refused,
+    Request,
+)
 from textsvm.errors import InputError
-from textsvm.mail import spamd
-from textsvm.mail.filter import Filter
-from textsvm.mail.message import Message, read_message, shortened
-from textsvm.mail.raw_message import RawMessage
-from textsvm.mail.spamd import EX_DATAERR, EX_PROTOCOL, EX_SOFTWARE, EX_TEMPFAIL, LARGEST, Refused, Request
 
 if TYPE_CHECKING:
-    from textsvm.mail.filter import Decision
+    from textsvm.apps.mail.filter import Decision
 
 _T = TypeVar("_T")
 Classify = Callable[[bytes], Awaitable["Decision"]]

@@ -2,7 +2,7 @@
 
 It must start fast, so it imports almost nothing: `_socket` is the C module under `socket` and loads in a
 tenth of the time, without `selectors` and `enum`; options are parsed by hand. The protocol is that of spamd
-(`textsvm.mail.spamd`).
+(`textsvm.apps.mail.spamd`).
 """
 
 from __future__ import annotations

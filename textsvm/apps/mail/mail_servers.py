@@ -19,12 +19,12 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from textsvm.apps.mail.raw_message import marked, textsvm_fields
+from textsvm.apps.mail.spamd import LARGEST, Refused
 from textsvm.errors import InputError
-from textsvm.mail.raw_message import marked, textsvm_fields
-from textsvm.mail.spamd import LARGEST, Refused
 
 if TYPE_CHECKING:
-    from textsvm.mail.server import Classify
+    from textsvm.apps.mail.server import Classify
 
 #: Seconds that the next server may take for an answer.
 NEXT_TIMEOUT = 60.0

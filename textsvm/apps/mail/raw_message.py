@@ -20,7 +20,7 @@ from textsvm.errors import InputError
 from textsvm.version import __version__
 
 if TYPE_CHECKING:  # importing it takes NumPy
-    from textsvm.mail.decision import Decision
+    from textsvm.apps.mail.decision import Decision
 
 MAX_HEADER = 1 << 20
 #: Version in Bogofilter's header field.

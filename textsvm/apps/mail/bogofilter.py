@@ -33,14 +33,14 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from textsvm.apps.mail.features import features
+from textsvm.apps.mail.message import read_message
+from textsvm.apps.mail.raw_message import VERSION, RawMessage, file_bytes, line_end, pieces_with_fields
 from textsvm.errors import InputError, one_line, printable
-from textsvm.mail.features import features
-from textsvm.mail.message import read_message
-from textsvm.mail.raw_message import VERSION, RawMessage, file_bytes, line_end, pieces_with_fields
 from textsvm.version import __version__
 
 if TYPE_CHECKING:
-    from textsvm.mail.filter import Filter
+    from textsvm.apps.mail.filter import Filter
 
 USAGE = """\
 Usage: textsvm-bogofilter [OPTIONS] < MESSAGE      exit code: 0 spam, 1 ham, 2 unsure, 3 error
@@ -336,7 +336,7 @@ def marked_parts(values: LineValues, settings: Settings, reasons: list[str]) -> 
 
 
 def _filter(options: BogofilterArguments, create: bool) -> Filter:
-    from textsvm.mail.filter import Filter  # not above: `_opened` passes mail on if the import fails
+    from textsvm.apps.mail.filter import Filter  # not above: `_opened` passes mail on if the import fails
 
     return Filter(options.settings.folder or None, create=create)
 

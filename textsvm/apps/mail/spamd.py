@@ -23,11 +23,11 @@ from collections.abc import Callable, Iterable
 from io import BytesIO
 from typing import TYPE_CHECKING, NamedTuple
 
-from textsvm.mail.decision import Decision, kind_of
-from textsvm.mail.raw_message import RawMessage, bogosity_field, marked_pieces
+from textsvm.apps.mail.decision import Decision, kind_of
+from textsvm.apps.mail.raw_message import RawMessage, bogosity_field, marked_pieces
 
 if TYPE_CHECKING:
-    from textsvm.mail.filter import Filter
+    from textsvm.apps.mail.filter import Filter
 
 PONG = b"SPAMD/1.5 0 PONG\r\n"
 EX_OK, EX_DATAERR, EX_SOFTWARE, EX_TEMPFAIL, EX_PROTOCOL = 0, 65, 70, 75, 76

@@ -38,7 +38,7 @@ from html.parser import HTMLParser
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from textsvm.mail.raw_message import RawMessage
+from textsvm.apps.mail.raw_message import RawMessage
 from textsvm.readers.charsets import decode_declared
 from textsvm.readers.mime import (
     PARSER_ERRORS,

@@ -17,8 +17,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from textsvm.errors import InputError
-from textsvm.mail.decision import (
+from textsvm.apps.mail.decision import (
     FEATURES,
     Decision,
     DecisionModel,
@@ -30,10 +29,11 @@ from textsvm.mail.decision import (
     read_calibration,
     read_model,
 )
-from textsvm.mail.features import SHARES, WeightVector, features, word_contributions
-from textsvm.mail.lessons import KINDS, MAX_KEPT, C, Lesson, LessonRow, Lessons
-from textsvm.mail.message import read_message
-from textsvm.mail.raw_message import RawMessage
+from textsvm.apps.mail.features import SHARES, WeightVector, features, word_contributions
+from textsvm.apps.mail.lessons import KINDS, MAX_KEPT, C, Lesson, LessonRow, Lessons
+from textsvm.apps.mail.message import read_message
+from textsvm.apps.mail.raw_message import RawMessage
+from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np

@@ -20,8 +20,8 @@ time; `seal` is the digest of all other values in `meta`. Every row is checked w
 well, and the checksum when the machine or the weights are computed from the lessons.
 
 Features are packed: the first key and the gaps between keys, as 4 bytes each if they fit; equal values as a
-single number; several runs of equal values, as in `textsvm.mail.features`, as the letter r, the values of the
-runs, and their lengths.
+single number; several runs of equal values, as in `features.py`, as the letter r, the values of the runs, and
+their lengths.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Fast path of `textsvm mail classify` and textsvm-bogofilter, without importing the program or NumPy.
 
 The server decides, or without a server this process. Anything unusual in the command line, and every failure,
-returns None, and the program runs. Like `textsvm.mail.client`, this module imports almost nothing.
+returns None, and the program runs. Like `textsvm.apps.mail.client`, this module imports almost nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-from textsvm.mail import client
+from textsvm.apps.mail import client
 
 TYPE_CHECKING = False  # the module `typing` would take a third of the time
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def main() -> None:
     """Entry point of the console script textsvm-bogofilter."""
     run(bogofilter, sys.argv[1:])
     sys.argv = [word for word in sys.argv if word != DAEMON]
-    from textsvm.mail.bogofilter import main
+    from textsvm.apps.mail.bogofilter import main
 
     main()
 
@@ -142,7 +142,7 @@ def _decide(
     if path:
         fields, body = client.ask(path, f"{verb} SPAMC/1.5\r\nFilter: {header}\r\n", data)
     else:
-        from textsvm.mail import filter, spamd
+        from textsvm.apps.mail import filter, spamd
 
         with filter.Filter(store or None) as mail:
             parts = spamd.check(spamd.Request(verb, 1.5, filter=header), data, mail)

@@ -22,8 +22,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from textsvm.errors import InputError
-from textsvm.mail.features import (
+from textsvm.apps.mail.features import (
     MAX_BYTES,
     MAX_HEADER,
     SHARES,
@@ -33,7 +32,8 @@ from textsvm.mail.features import (
     stored_value,
     sum_vectors,
 )
-from textsvm.mail.lessons import Lessons
+from textsvm.apps.mail.lessons import Lessons
+from textsvm.errors import InputError
 from textsvm.text.byte_pmers import np
 
 if TYPE_CHECKING:
