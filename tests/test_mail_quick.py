@@ -200,8 +200,8 @@ def test_nothing_is_written_before_the_lesson(tmp_path, monkeypatch):
         raise quick.client.Trouble("the disk is full")
 
     (tmp_path / "socket").touch()
-    monkeypatch.setattr(quick, "_tell", fail)
-    monkeypatch.setattr(quick, "_decide", lambda *arguments: ([b"marked"], 0))
+    monkeypatch.setattr(quick.client, "ask", fail)
+    monkeypatch.setattr(quick, "_decide", lambda *arguments: ("spam", [b"marked"]))
     monkeypatch.setattr(quick, "_put_back", lambda data: None)
     monkeypatch.setattr(quick.client, "write", lambda *arguments: 1 / 0)
     monkeypatch.setattr(os, "read", lambda *arguments: b"")

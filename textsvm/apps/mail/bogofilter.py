@@ -33,6 +33,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from textsvm.apps.mail.client import CODES, ERROR, pass_on
 from textsvm.apps.mail.features import features
 from textsvm.apps.mail.message import read_message
 from textsvm.apps.mail.raw_message import VERSION, RawMessage, file_bytes, line_end, pieces_with_fields
@@ -96,8 +97,6 @@ _KEYS = frozenset((
 ))  # fmt: skip
 _KEY_VALUE = re.compile(r"([^ \t=]+)[ \t=]+(.*)")
 _SITE_FILE = "/etc/bogofilter.cf"
-ERROR = 3
-_CODES = {"spam": 0, "ham": 1, "unsure": 2}
 _FIELD_NAME = re.compile(r"[!-9;-~]+:")
 _KINDS = {"s": "spam", "n": "ham", "S": "spam", "N": "ham"}
 _ORDER = ("spam", "ham", "unsure")
@@ -127,8 +126,7 @@ def run(arguments: list[str]) -> int:
         options = parse_arguments(arguments)
     except InputError as error:
         _print_error(error)
-        with suppress(OSError):
-            _copy_message(arguments)
+        pass_on(arguments)
         return ERROR
     try:
         return _execute(options)
@@ -248,7 +246,7 @@ def _classify(options: BogofilterArguments) -> int:
                     out.write(data)
                 raise
             out.writelines(output)
-            code = _CODES[kind]
+            code = CODES[kind]
     return 0 if "e" in options.flags else code
 
 
@@ -368,15 +366,6 @@ def _output(options: BogofilterArguments) -> Iterator[BinaryIO]:
             yield out
     else:
         yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-
-
-def _copy_message(arguments: list[str]) -> None:
-    """Copy the message unchanged if the invalid options contain -p."""
-    short = any(word[:1] == "-" and word[1:2] != "-" and "p" in word for word in arguments)
-    if (short or "--passthrough" in arguments) and not sys.stdin.isatty():
-        while part := sys.stdin.buffer.read(1 << 20):
-            sys.stdout.buffer.write(part)
         sys.stdout.buffer.flush()
 
 

@@ -8,7 +8,6 @@ ham and unsure.
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 from collections.abc import Iterator
@@ -321,11 +320,7 @@ def report(
     write_charts(console, figures, lambda: html.render(content))
 
 
-#: Exit code of errors, as Bogofilter's.
-FAILED = 3
 _EXTRA = "needs the extra `mail`"
-#: Options with which the message goes to stdout.
-_PASSTHROUGH = re.compile(r"-[A-Za-z]*p[A-Za-z]*|--passthrough")
 
 
 class MailGroup(Group):
@@ -360,14 +355,12 @@ def failures_exit_with_3(arguments: list[str]) -> Iterator[None]:
             print_error(str(error))
         elif message := usage_message(error):
             print_error(f"{message} (see textsvm mail --help)")
-        if any(map(_PASSTHROUGH.fullmatch, arguments)) and not sys.stdin.isatty():
-            sys.stdout.buffer.write(sys.stdin.buffer.read())
-            sys.stdout.flush()
-        raise typer.Exit(FAILED) from error
+        client.pass_on(arguments)
+        raise typer.Exit(client.ERROR) from error
     except Exception as error:  # the calling program knows only four exit codes
         print_error(_sentence(error))
         _drop_stdout()
-        raise typer.Exit(FAILED) from error
+        raise typer.Exit(client.ERROR) from error
 
 
 def _sentence(error: Exception) -> str:
@@ -389,9 +382,6 @@ def _drop_stdout() -> None:
             sys.stdout.flush()
         except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-_LETTERS = {"spam": "S", "ham": "H", "unsure": "U"}
 
 
 @dataclass(frozen=True)
@@ -439,9 +429,7 @@ def classify(passing: Passing, form: PrintedForm, files: Messages = None, store:
         decision = _pass_through(files, store, passing.bogofilter)
     else:
         decision = _print_decisions(files, store, form)
-    from textsvm.apps.mail.decision import CODES
-
-    raise typer.Exit(0 if passing.embed else CODES[decision.kind])
+    raise typer.Exit(0 if passing.embed else client.CODES[decision.kind])
 
 
 def _pass_through(files: list[str] | None, store: Path | None, bogofilter: bool) -> Decision:
@@ -486,18 +474,10 @@ def _lines(
         fields = {"id": name or "-", "kind": decision.kind, "score": decision.score, "value": decision.value}
         yield json_line(fields | ({"reasons": dict(reasons)} if form.verbose else {}))
         return
-    yield f"{printable(name)} {_short(decision, form)}\n".lstrip(" ")
+    line = quick.decision_line(decision.kind, decision.score, "T" * form.fixed + "t" * form.terse)
+    yield f"{printable(name)} {line}\n".lstrip(" ")
     for part, weight in reasons:
         yield f"  {weight:+.4f} {printable(repr(part))}\n"
-
-
-def _short(decision: Decision, form: PrintedForm) -> str:
-    """Decision and score; with -t and -T in Bogofilter's terse forms."""
-    if form.fixed > 1:
-        return f"{decision.score:.16f}"
-    if form.fixed:
-        return f"{_LETTERS[decision.kind]} {decision.score:g}"
-    return f"{_LETTERS[decision.kind] if form.terse else decision.kind} {decision.score:.6f}"
 
 
 def serve(

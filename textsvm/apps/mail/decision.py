@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 #: Thresholds of P(spam) for spam and for ham, as in Bogofilter.
 SPAM, HAM = 0.99, 0.45
-#: Exit codes of a filter.
-CODES = {"spam": 0, "ham": 1, "unsure": 2}
 #: Versions of the features: 4-mers alone, and with words.
 FEATURES = {1: [P, MAX_HEADER, MAX_BYTES], 2: [P, MAX_HEADER, MAX_BYTES, *SHARES]}
 #: Slope before any mail is known. Value at which the score is .99 after ten lessons of each kind, the largest

@@ -39,6 +39,7 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from textsvm.apps.mail.client import store_folder
 from textsvm.errors import InputError
 from textsvm.text.byte_pmers import np
 
@@ -167,14 +168,6 @@ _ROW = ", ".join([*LessonRow._fields[:-1], "seals"])
 _ROWS = f"select {_ROW} from lessons"
 
 
-def store_folder(folder: str | os.PathLike[str] | None = None) -> Path:
-    """The folder of this user's lessons: `folder`, else TEXTSVM_MAIL, else in the user's data folder."""
-    if named := folder or os.environ.get("TEXTSVM_MAIL"):
-        return Path(named)
-    data = os.environ.get("XDG_DATA_HOME", "")
-    return (Path(data) if os.path.isabs(data) else Path.home() / ".local" / "share") / "textsvm"
-
-
 class Lessons:
     """The open store of a folder. Methods that write are called inside `writing`.
 
@@ -193,7 +186,7 @@ class Lessons:
         texts: bool = True,
         damaged: bool = False,
     ) -> None:
-        self.path = store_folder(folder) / FILE
+        self.path = Path(store_folder(os.fspath(folder or ""))) / FILE
         self._advice = _NO_REPAIR if damaged else _REPAIR
         #: Values of the table `meta` during a transaction of `reading` or `writing`.
         self._meta: dict[str, Any] | None = None

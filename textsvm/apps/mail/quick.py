@@ -1,7 +1,7 @@
 """Fast path of `textsvm mail classify` and textsvm-bogofilter, without importing the program or NumPy.
 
-The server decides, or without a server this process. Anything unusual in the command line, and every failure,
-returns None, and the program runs. Like `textsvm.apps.mail.client`, this module imports almost nothing.
+The server decides, or without a server this process. After an unusual option or a failure the functions
+return None, and the full program runs. Like `client.py`, this module imports almost nothing.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _CONFIGURATIONS = ("/etc/bogofilter.cf", "~/.bogofilter.cf")
-_LETTERS = {0: "S", 1: "H", 2: "U"}
 _LONG = {"--passthrough": "-p", "--embed": "-e", "--terse": "-t"}
 DAEMON = "--daemon"
-#: Seconds in which a server that `--daemon` starts is not started again, and if its process has ended.
-_STARTING, _ENDED = 20.0, 5.0
+#: Seconds in which a server that `--daemon` started is not started again while its process runs.
+_STARTING = 20.0
+#: The same if its process has ended.
+_ENDED = 5.0
 
 
 def main() -> None:
@@ -116,15 +117,15 @@ def _with_server(store: str, flags: str, header: str, kind: str = "") -> int | N
     while part := os.read(0, 1 << 18):
         parts.append(part)
     data = b"".join(parts)
-    pieces: list[bytes | memoryview] = []
     try:
-        if kind:
-            _tell(path, kind, data)
-            pieces, code = [data] if "p" in flags else [], 0
-        else:
-            pieces, code = _decide(path if serving else "", store, flags, header, data)
-            if "u" in flags and code < 2:  # before any output: a message is written once
-                _tell(path, ("spam", "ham")[code], data)
+        code = 0
+        pieces: list[bytes | memoryview] = [data] if "p" in flags else []
+        if not kind:
+            decided, pieces = _decide(path if serving else "", store, flags, header, data)
+            code = client.CODES[decided]
+            kind = decided if "u" in flags and decided != "unsure" else ""
+        if kind:  # before any output: a message is written once
+            client.ask(path, client.LEARN.format(kind), data, client.LEARN_TIMEOUT)
     except Exception:
         _put_back(data)
         if "d" in flags:
@@ -136,39 +137,35 @@ def _with_server(store: str, flags: str, header: str, kind: str = "") -> int | N
 
 def _decide(
     path: str, store: str, flags: str, header: str, data: bytes
-) -> tuple[list[bytes | memoryview], int]:
-    """Output and exit code of a decision by the server at `path`, or without a path by this process."""
+) -> tuple[str, list[bytes | memoryview]]:
+    """Kind and output of a decision by the server at `path`, or without a path by this process."""
     verb = "HEADERS" if "p" in flags else "CHECK"
     if path:
-        fields, body = client.ask(path, f"{verb} SPAMC/1.5\r\nFilter: {header}\r\n", data)
+        answer = client.ask(path, f"{verb} SPAMC/1.5\r\nFilter: {header}\r\n", data)
     else:
         from textsvm.apps.mail import filter, spamd
 
         with filter.Filter(store or None) as mail:
             parts = spamd.check(spamd.Request(verb, 1.5, filter=header), data, mail)
-        fields, body = client.parse_answer(b"".join(parts))
-    try:
-        code, score = client.CODES[fields["Decision"].split(" ")[0]], float(fields["Exact"])
-        replaced, line = int(fields.get("Replaced", 0)), fields["Line"]
-    except (KeyError, ValueError):
-        raise client.Trouble("the answer is not from a server of this version") from None
+        answer = client.parse_answer(b"".join(parts))
+    kind, _, marked = client.decision(answer, data)
+    score, line = float(answer[0]["Exact"]), answer[0]["Line"]
     if "p" in flags:
-        return [body, memoryview(data)[replaced:]], code
-    if flags.count("T") > 1:
-        line = f"{score:.16f}"
-    elif "T" in flags:
-        line = f"{_LETTERS[code]} {score:g}"
-    elif "t" in flags:
-        line = f"{_LETTERS[code]} {score:.6f}"
-    elif "k" in flags:
-        line = f"{('spam', 'ham', 'unsure')[code]} {score:.6f}"
+        return kind, marked
+    if {"T", "t", "k"} & {*flags}:
+        line = decision_line(kind, score, flags)
     elif "v" not in flags:
-        return [], code
-    return [f"{line}\n".encode()], code
+        return kind, []
+    return kind, [f"{line}\n".encode()]
 
 
-def _tell(path: str, kind: str, data: bytes) -> None:
-    client.ask(path, f"TELL SPAMC/1.5\r\nMessage-class: {kind}\r\nSet: local\r\n", data, 60.0)
+def decision_line(kind: str, score: float, flags: str) -> str:
+    """Printed form of a decision: with -TT the score, with -T and -t a letter and the score."""
+    if flags.count("T") > 1:
+        return f"{score:.16f}"
+    if "T" in flags:
+        return f"{kind[0].upper()} {score:g}"
+    return f"{kind[0].upper() if 't' in flags else kind} {score:.6f}"
 
 
 def _put_back(data: bytes) -> None:
