@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from textsvm.estimators.svm import SVC, SVR, OneClassSVM
     from textsvm.evaluation.explanation import explain
     from textsvm.evaluation.mutations import kmer_scores, mutation_scores
+    from textsvm.evaluation.results import evaluate
     from textsvm.exporting.files import export
     from textsvm.gram.files import read_gram, write_gram
     from textsvm.kernels import (
@@ -67,6 +68,7 @@ _NAMES = {
     "textsvm.evaluation.explanation": ("explain",),
     "textsvm.exporting.files": ("export",),
     "textsvm.evaluation.mutations": ("kmer_scores", "mutation_scores"),
+    "textsvm.evaluation.results": ("evaluate",),
     "textsvm.gram.files": ("read_gram", "write_gram"),
     "textsvm.machines.base": ("Compute",),
     "textsvm.model.file": ("save",),
@@ -115,6 +117,7 @@ __all__ = [
     "__version__",
     "cross_validate",
     "doubts",
+    "evaluate",
     "explain",
     "export",
     "kmer_scores",

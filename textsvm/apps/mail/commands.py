@@ -300,9 +300,6 @@ def report(
 ) -> None:
     """Write a report on the predictions for messages before they were learnt."""
     from textsvm.apps.mail.report import filter_report
-    from textsvm.cli.results import write_charts
-    from textsvm.reporting import html
-    from textsvm.reporting.files import write
 
     check_report("FILE", file, force, {})
     check_figures(figures)
@@ -313,11 +310,12 @@ def report(
         content = filter_report(opened, mistakes)
     mask = os.umask(0o077)  # mail is private
     try:
-        write(content, file)
+        content.save(file)
     finally:
         os.umask(mask)
     console.say(f"report: {file}")
-    write_charts(console, figures, lambda: html.render(content))
+    if figures is not None:
+        console.say(f"figures: {len(content.save_figures(figures))} in {figures}")
 
 
 _EXTRA = "needs the extra `mail`"
