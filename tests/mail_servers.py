@@ -52,6 +52,10 @@ class ToyFilter:
     def learn(self, data, kind):
         if b"SLEEP" in data:
             time.sleep(0.5)
+        if data.startswith(b"WAIT "):
+            begun, end = map(Path, data.decode().split()[1:3])
+            begun.touch()
+            until(end.exists)
         changed = self.lessons.get(self._digest(data)) != kind
         self.lessons[self._digest(data)] = kind
         return changed
