@@ -30,10 +30,8 @@ from textsvm.errors import InputError, printable
 from textsvm.runtime.files import replacing
 
 if TYPE_CHECKING:
-    from socket import socket as Socket
-
     from textsvm.apps.mail.decision import Decision
-    from textsvm.apps.mail.filter import Filter, PriorDecisions, Status
+    from textsvm.apps.mail.filter import Filter, Status
     from textsvm.apps.mail.server import Interface
 
 
@@ -94,7 +92,6 @@ def messages(n: int) -> str:
     return f"{n:,} message" + "s" * (n != 1)
 
 
-@options.with_groups
 def learn(
     kind: As,
     files: Messages = None,
@@ -149,7 +146,6 @@ def learn(
     )
 
 
-@options.with_groups
 def unlearn(files: Messages = None, store: Store = None, quiet: options.Quiet = False) -> None:
     """Forget messages as if they had never been learnt."""
     with open_filter(store) as opened:
@@ -158,7 +154,6 @@ def unlearn(files: Messages = None, store: Store = None, quiet: options.Quiet = 
     Console(quiet).say(f"{messages(sum(gone))} forgotten{unknown}")
 
 
-@options.with_groups
 def relearn(kind: As, files: Messages = None, store: Store = None, quiet: options.Quiet = False) -> None:
     """Move messages that were learnt as the other class; unknown messages stay unknown."""
     moved = n = unknown = 0
@@ -174,7 +169,6 @@ def relearn(kind: As, files: Messages = None, store: Store = None, quiet: option
     Console(quiet).say(f"{messages(moved)} moved to {kind.value}{rest}")
 
 
-@options.with_groups
 def status(
     store: Store = None,
     check: Annotated[bool, option("Check the whole file for damage.", "--check")] = False,
@@ -190,17 +184,18 @@ def status(
     console = Console()
     if json:
         names = ("kind", "subject", "sender", "learnt", "score")
-        last = [{name: getattr(row, name) for name in names} for row in summary.last]
+        rows = [row._asdict() for row in summary.last]
+        last = [{name: row[name] for name in names} for row in rows]
         parts = {"recent": summary.recent._asdict(), "earlier": summary.earlier._asdict(), "last": last}
         console.print_json(to_json({"store": str(path), **summary._asdict(), **parts}))
         return
     console.table(str(path), [*_facts(summary)])
-    rows = [
-        (_when(each.learnt), each.kind, "" if each.score is None else f"{each.score:.6f}", each.subject)
-        for each in summary.last[:_SHOWN]
-    ]
-    if rows:
-        console.table("last lessons", rows, ("learnt", "as", "score before", "subject"))
+    table = []
+    for row in summary.last[:_SHOWN]:
+        learnt = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.learnt))
+        table.append((learnt, row.kind, "" if row.score is None else f"{row.score:.6f}", row.subject))
+    if table:
+        console.table("last lessons", table, ("learnt", "as", "score before", "subject"))
 
 
 def _facts(summary: Status) -> Iterator[tuple[str, str]]:
@@ -212,23 +207,19 @@ def _facts(summary: Status) -> Iterator[tuple[str, str]]:
         yield "judged on unseen mail", "nothing yet: the next lessons are judged before they are learnt"
     for name, decisions in (("judged on unseen mail", summary.recent), ("and before these", summary.earlier)):
         if decisions.n:
-            yield name, _judged(decisions)
+            n_right = decisions.n - decisions.wrong - decisions.unsure
+            right, unsure, wrong = (
+                f"{100 * n / decisions.n:.0f} %" for n in (n_right, decisions.unsure, decisions.wrong)
+            )
+            yield (
+                name,
+                (
+                    f"{decisions.n:,} messages before they were learnt: {right} right, {unsure} unsure, "
+                    f"{wrong} wrong; {decisions.false_positives:,} ham as spam"
+                ),
+            )
 
 
-def _judged(decisions: PriorDecisions) -> str:
-    """Shares of the lessons, each judged before it was learnt."""
-    right = decisions.n - decisions.wrong - decisions.unsure
-    shares = (f"{100 * n / decisions.n:.0f} %" for n in (right, decisions.unsure, decisions.wrong))
-    return "{:,} messages before they were learnt: {} right, {} unsure, {} wrong; {:,} ham as spam".format(
-        decisions.n, *shares, decisions.false_positives
-    )
-
-
-def _when(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
-
-
-@options.with_groups
 def export(
     file: Annotated[Path, typer.Argument(help="Output file; - is stdout.")],
     store: Store = None,
@@ -262,7 +253,6 @@ def export(
     Console(quiet and not lost).say(f"{n:,} lessons written{rest}")
 
 
-@options.with_groups
 def import_(
     file: Annotated[Path, typer.Argument(help="File from `export`; - is stdin.")],
     store: Store = None,
@@ -281,7 +271,6 @@ def import_(
     )
 
 
-@options.with_groups
 def retrain(store: Store = None, quiet: options.Quiet = False) -> None:
     """Train again on all messages to the optimum, and calibrate the score."""
     with open_filter(store) as opened:
@@ -289,7 +278,6 @@ def retrain(store: Store = None, quiet: options.Quiet = False) -> None:
     Console(quiet).say(f"trained on {messages(n)}")
 
 
-@options.with_groups
 def report(
     file: Annotated[Path, typer.Argument(help="The report: .html, .md or .json.")],
     store: Store = None,
@@ -356,12 +344,16 @@ def failures_exit_with_3(arguments: list[str]) -> Iterator[None]:
         client.pass_on(arguments)
         raise typer.Exit(client.ERROR) from error
     except Exception as error:  # the calling program knows only four exit codes
-        print_error(_sentence(error))
-        _drop_stdout()
+        print_error(_error_message(error))
+        with suppress(OSError, ValueError):
+            try:
+                sys.stdout.flush()
+            except OSError:  # discard unwritten output, so that Python does not fail at exit
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(client.ERROR) from error
 
 
-def _sentence(error: Exception) -> str:
+def _error_message(error: Exception) -> str:
     if isinstance(error, InputError):
         return str(error)
     if isinstance(error, BrokenPipeError):
@@ -371,15 +363,6 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"{error.filename or 'input/output'}: {error.strerror or error}"
     return f"{type(error).__name__}: {error} (please report this)"
-
-
-def _drop_stdout() -> None:
-    """Discard unwritten output, so that Python does not fail at exit."""
-    with suppress(OSError, ValueError):
-        try:
-            sys.stdout.flush()
-        except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @dataclass(frozen=True)
@@ -416,7 +399,6 @@ class PrintedForm:
     json: bool = option_field("Print one JSON object per message.", "--json", default=False)
 
 
-@options.with_groups
 def classify(passing: Passing, form: PrintedForm, files: Messages = None, store: Store = None) -> None:
     """Classify messages. Exit codes: 0 spam, 1 ham, 2 unsure, 3 error; for several messages, of the last."""
     if passing.daemon:
@@ -455,27 +437,19 @@ def _print_decisions(files: list[str] | None, store: Path | None, form: PrintedF
         for name, data in read_messages(names):
             message = RawMessage(data)
             decision = opened.classify(message)
-            shown = name if len(names) > 1 or name != names[0] else ""
-            for line in _lines(opened, message, decision, shown, form):
-                sys.stdout.write(line)
+            name = name if len(names) > 1 or name != names[0] else ""
+            reasons = opened.reasons(message) if form.verbose else []
+            if form.json:
+                fields = {"id": name or "-", **decision._asdict()}
+                sys.stdout.write(json_line(fields | ({"reasons": dict(reasons)} if form.verbose else {})))
+                continue
+            line = quick.decision_line(decision.kind, decision.score, "T" * form.fixed + "t" * form.terse)
+            sys.stdout.write(f"{printable(name)} {line}\n".lstrip(" "))
+            for part, weight in reasons:
+                sys.stdout.write(f"  {weight:+.4f} {printable(repr(part))}\n")
     if decision is None:
         raise WrongUsage("there is no message to classify")
     return decision
-
-
-def _lines(
-    opened: Filter, message: RawMessage, decision: Decision, name: str, form: PrintedForm
-) -> Iterator[str]:
-    """Printed lines of a message."""
-    reasons = opened.reasons(message) if form.verbose else []
-    if form.json:
-        fields = {"id": name or "-", "kind": decision.kind, "score": decision.score, "value": decision.value}
-        yield json_line(fields | ({"reasons": dict(reasons)} if form.verbose else {}))
-        return
-    line = quick.decision_line(decision.kind, decision.score, "T" * form.fixed + "t" * form.terse)
-    yield f"{printable(name)} {line}\n".lstrip(" ")
-    for part, weight in reasons:
-        yield f"  {weight:+.4f} {printable(repr(part))}\n"
 
 
 def serve(
@@ -519,51 +493,31 @@ def serve(
         raise WrongUsage("a content filter needs --next HOST:PORT")
     if next and not ("/" in next or next.rpartition(":")[2].isdecimal()):
         raise WrongUsage(f"--next must be HOST:PORT or the path of a socket, got {next}")
-    from textsvm.apps.mail import server
+    from textsvm.apps.mail import mail_servers, server
 
+    interfaces: list[Interface] = [partial(mail_servers.milter, milter)] if milter else []
+    for port, is_lmtp in ((smtp, False), (lmtp, True)):
+        if port:
+            interfaces.append(partial(mail_servers.content_filter, port, next or "", is_lmtp))
     console = Console()
     reader = server.MessageReader(console.warn)  # forks while there are no sockets and threads
     mail = open_filter(store, create=True)
     mail.lessons.check_rows()
     mail.read = reader.read
     path = socket or mail.lessons.path.with_name("socket")
-    sockets, own = _sockets(path, tcp)
+    passed = server.passed_sockets()
+    sockets = [*(passed or [server.listen(path)]), *([server.listen_tcp(tcp)] if tcp else [])]
     server.preload()
-    console.say(f"answering at {', '.join(map(_name, sockets))}")
-    if len(mail.lessons.counts()) < 2 or not all(mail.lessons.counts().values()):
+    addresses = [listener.getsockname() for listener in sockets]
+    names = [name if isinstance(name, str) else ":".join(map(str, name[:2])) for name in addresses]
+    console.say(f"answering at {', '.join(names)}")
+    if not all(mail.lessons.counts().values()):
         console.warn("every message is unsure until spam and ham are learnt (`textsvm mail learn`)")
     try:
-        server.serve(
-            mail, sockets, console.say, _interfaces(milter, {"smtp": smtp, "lmtp": lmtp}, next or "")
-        )
+        server.serve(mail, sockets, console.say, interfaces)
     finally:
-        if own:
+        if not passed:
             path.unlink(missing_ok=True)
-
-
-def _interfaces(milter: str | None, ports: dict[str, int | None], next: str) -> list[Interface]:
-    """Servers of the other protocols."""
-    from textsvm.apps.mail import mail_servers
-
-    interfaces: list[Interface] = [partial(mail_servers.milter, milter)] if milter else []
-    for protocol, port in ports.items():
-        if port:
-            interfaces.append(partial(mail_servers.content_filter, port, next, protocol == "lmtp"))
-    return interfaces
-
-
-def _sockets(path: Path, tcp: int | None) -> tuple[list[Socket], bool]:
-    """Listening sockets, and whether this process created the socket at `path`."""
-    from textsvm.apps.mail import server
-
-    passed = server.passed_sockets()
-    sockets = passed or [server.listen(path)]
-    return [*sockets, *([server.listen_tcp(tcp)] if tcp else [])], not passed
-
-
-def _name(socket: Socket) -> str:
-    address = socket.getsockname()
-    return str(address) if isinstance(address, str) else ":".join(map(str, address[:2]))
 
 
 mail = typer.Typer(
@@ -575,4 +529,4 @@ for command in (
     classify, learn, unlearn, relearn, status, export,
     import_, retrain, report, serve,
 ):  # fmt: skip
-    mail.command(command.__name__.strip("_"), cls=Command)(command)
+    mail.command(command.__name__.strip("_"), cls=Command)(options.with_groups(command))
