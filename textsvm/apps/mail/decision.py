@@ -37,7 +37,10 @@ from textsvm.errors import InputError
 from textsvm.text.byte_pmers import np
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
+
+    from textsvm.apps.mail.features import Keys, Values
+    from textsvm.arrays import Floats
 
 #: Thresholds of P(spam) for spam and for ham, as in Bogofilter.
 SPAM, HAM = 0.99, 0.45
@@ -114,13 +117,11 @@ def _prior_value(n: int) -> float:
     return min(LAST, FIRST * (min(n, MANY) / 10) ** (1 / 3) * max(1.0, n / MANY) ** 0.6)
 
 
-def _newton(
-    values: NDArray[np.float64], target: NDArray[np.float64], weight: NDArray[np.float64]
-) -> tuple[float, float]:
+def _newton(values: Floats, target: Floats, weight: Floats) -> tuple[float, float]:
     """Slope and offset of least weighted log loss, which is convex; steps that do not descend are halved."""
     design = np.stack([values, np.ones_like(values)])
 
-    def loss(point: NDArray[np.float64]) -> float:
+    def loss(point: Floats) -> float:
         score = point @ design
         return float(weight @ (np.logaddexp(0.0, score) - target * score))
 
@@ -148,7 +149,7 @@ class DecisionModel(NamedTuple):
     calibration: PlattSigmoid
     version: int  #: Of the features
 
-    def decide(self, keys: NDArray[np.uint64], values: NDArray[np.float32]) -> Decision:
+    def decide(self, keys: Keys, values: Values) -> Decision:
         """The decision on the message with these features."""
         terms = self.weights.of(keys).astype(np.float64) * values
         return self.calibration.decide(math.fsum(terms.tolist()), self.both)
