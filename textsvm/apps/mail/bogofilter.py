@@ -259,9 +259,10 @@ def _classify_message(
     if "p" in flags:
         output = marked_parts(values, settings, reasons)
     elif line := _line(values, options):
-        named = (options.objects or "b" in flags) and ("T" in flags or not settings.terse)
+        if (options.objects or "b" in flags) and ("T" in flags or not settings.terse):
+            line = f"{printable(name)} {line}"
         blank = [""] if reasons and not settings.stats_in_header else []
-        lines = [f"{printable(name)} {line}" if named else line, *blank, *reasons, ""]
+        lines = [line, *blank, *reasons, ""]
         output = ["\n".join(lines).encode("utf-8", "surrogateescape")]
     if learns:
         mail.learn(raw, kind)
@@ -591,9 +592,9 @@ def _check_flags(parsed: BogofilterArguments) -> None:
 
 def _settings(parsed: BogofilterArguments, keys: list[tuple[str, str]]) -> Settings:
     settings = Settings(folder=os.environ.get("BOGOFILTER_DIR") or None)
-    named = parsed.values.get("c")
-    if named is not None:
-        settings = _read_configuration(settings, Path(named))
+    file_name = parsed.values.get("c")
+    if file_name is not None:
+        settings = _read_configuration(settings, Path(file_name))
     elif "C" not in parsed.flags:
         if Path(_SITE_FILE).is_file():
             settings = _read_configuration(settings, Path(_SITE_FILE))
@@ -605,8 +606,8 @@ def _settings(parsed: BogofilterArguments, keys: list[tuple[str, str]]) -> Setti
     cutoffs = parsed.values.get("o", "").split(",")
     for key, value in zip(("spam_cutoff", "ham_cutoff"), cutoffs, strict=False):
         settings = settings.with_key(key, value) if value else settings
-    given = [*parsed.flags, *parsed.values]
-    unsupported = (f"-{letter}" for letter in given if letter in _UNSUPPORTED_OPTIONS)
+    letters = [*parsed.flags, *parsed.values]
+    unsupported = (f"-{letter}" for letter in letters if letter in _UNSUPPORTED_OPTIONS)
     folder = parsed.values.get("d", settings.folder)
     terse = settings.terse or "t" in parsed.flags
     if "p" in parsed.flags and not re.match(r"%h:|[!-$&-9;-~]+:", settings.header_format):

@@ -85,8 +85,8 @@ def store_folder(store: str = "") -> str:
 
 def socket_path(store: str = "") -> str:
     """Path of the socket of a store's server."""
-    named = "" if store else os.environ.get("TEXTSVM_MAIL_SOCKET", "")
-    return named or os.path.join(store_folder(store), "socket")
+    path = "" if store else os.environ.get("TEXTSVM_MAIL_SOCKET", "")
+    return path or os.path.join(store_folder(store), "socket")
 
 
 def ask(path: str, request: str, data: bytes, seconds: float = TIMEOUT) -> tuple[dict[str, str], bytes]:

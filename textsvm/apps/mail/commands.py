@@ -138,10 +138,10 @@ def learn(
             advice = "earlier messages were learnt, perhaps not all; repeat the command, which skips them"
             raise InputError(f"{error}; {advice}") from error
         counts = opened.lessons.counts()
-    known = f", {n - new - empty:,} known already" if n > new + empty else ""
-    known += f", {empty:,} empty and skipped" if empty else ""
+    rest = f", {n - new - empty:,} known already" if n > new + empty else ""
+    rest += f", {empty:,} empty and skipped" if empty else ""
     console.say(
-        f"{messages(new)} learnt as {kind.value}{known}; there are {counts['spam']:,} spam and "
+        f"{messages(new)} learnt as {kind.value}{rest}; there are {counts['spam']:,} spam and "
         f"{counts['ham']:,} ham now"
     )
 
@@ -313,10 +313,10 @@ class MailGroup(Group):
     """Command group whose errors, wrong usage included, have exit code 3."""
 
     def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        given = list(args)
-        with failures_exit_with_3(given):
+        arguments = list(args)
+        with failures_exit_with_3(arguments):
             context = super().make_context(info_name, args, parent, **extra)
-        context.meta[__name__] = given
+        context.meta[__name__] = arguments
         return context
 
     def invoke(self, ctx: Any) -> Any:

@@ -43,14 +43,21 @@ if TYPE_CHECKING:
     from textsvm.arrays import Floats
 
 #: Thresholds of P(spam) for spam and for ham, as in Bogofilter.
-SPAM, HAM = 0.99, 0.45
+SPAM = 0.99
+HAM = 0.45
 #: Versions of the features: 4-mers alone, and with words.
 FEATURES = {1: [P, MAX_HEADER, MAX_BYTES], 2: [P, MAX_HEADER, MAX_BYTES, *SHARES]}
-#: Slope before any mail is known. Value at which the score is .99 after ten lessons of each kind, the largest
-#: such value, and the number of mails of each kind that count as this prior, up to `MANY` lessons.
-PRIOR, FIRST, LAST, PRIOR_MAILS, MANY = 5.0, 0.295, 0.92, 100.0, 50
+#: Slope before there are lessons of both kinds.
+PRIOR = 5.0
+#: Decision value of the prior with the score .99 after ten lessons of each kind, and its upper bound.
+FIRST = 0.295
+LAST = 0.92
+#: Number of mails of each kind that count as the prior, up to `MANY` lessons of each kind.
+PRIOR_MAILS = 100.0
+MANY = 50
 #: Newton's method: maximum number of steps (four to ten are taken), and tolerance of the decrease.
-_MAX_STEPS, _TOLERANCE = 50, 1e-12
+_MAX_STEPS = 50
+_TOLERANCE = 1e-12
 
 
 class Decision(NamedTuple):

@@ -60,10 +60,12 @@ if TYPE_CHECKING:
 #: Bytes of a feature.
 P = 4
 #: Bytes that are read of the header fields, and of the text below.
-MAX_HEADER, MAX_BYTES = 3000, 10_000
+MAX_HEADER = 3000
+MAX_BYTES = 10_000
 #: Bits of the keys of header fields and of words; above the bytes of a 4-mer, and near enough for keys to be
-#: kept as gaps.
-HEADER, WORD = 1 << 32, 2 << 32
+#: stored as gaps.
+HEADER = 1 << 32
+WORD = 2 << 32
 #: Squared lengths of the blocks: 4-mers of the text, 4-mers of the header fields, words.
 SHARES = (0.5, 0.2, 0.3)
 _FOLDED = bytes(range(256)).lower().translate(bytes.maketrans(b"123456789", b"000000000"))

@@ -75,7 +75,7 @@ class _SmtpHandler:
         except Refused as error:
             return "\r\n".join([_LATER.format(_one_line(error))] * count)
         # LMTP has an answer for each recipient, SMTP a single answer.
-        groups = [[each] for each in envelope.rcpt_tos] if self._lmtp else [envelope.rcpt_tos]
+        groups = [[name] for name in envelope.rcpt_tos] if self._lmtp else [envelope.rcpt_tos]
 
         def send() -> list[str]:
             data = marked(envelope.content, decision)
@@ -84,9 +84,12 @@ class _SmtpHandler:
         return "\r\n".join(await asyncio.get_running_loop().run_in_executor(None, send))
 
     def _send(self, envelope: Any, recipients: list[str], data: bytes) -> str:
-        options = [each for each in envelope.mail_options if not each.upper().startswith("SIZE=")]
+        options = [option for option in envelope.mail_options if not option.upper().startswith("SIZE=")]
+        is_path = "/" in self._next
+        host, _, port = (self._next, "", "0") if is_path else self._next.rpartition(":")
+        protocol = smtplib.LMTP if is_path or self._lmtp else smtplib.SMTP
         try:
-            with self._connection() as connection:
+            with protocol(host, int(port), timeout=NEXT_TIMEOUT) as connection:
                 refused = connection.sendmail(envelope.mail_from or "", recipients, data, options)
         except smtplib.SMTPRecipientsRefused as error:
             refused = error.recipients
@@ -96,12 +99,6 @@ class _SmtpHandler:
             return _LATER.format(_one_line(error))
         # A temporary failure for all recipients if some were refused: no mail is lost, some may come twice.
         return _relayed(*next(iter(refused.values()))) if refused else "250 2.0.0 handed on"
-
-    def _connection(self) -> smtplib.SMTP:
-        host, _, port = self._next.rpartition(":")
-        if "/" in self._next:
-            return smtplib.LMTP(self._next, timeout=NEXT_TIMEOUT)
-        return (smtplib.LMTP if self._lmtp else smtplib.SMTP)(host, int(port), timeout=NEXT_TIMEOUT)
 
 
 def _relayed(code: int, text: bytes | str) -> str:

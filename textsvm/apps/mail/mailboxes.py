@@ -77,15 +77,14 @@ def _visible_files(folder: Path) -> list[Path]:
 
 def lesson_line(lesson: Lesson) -> str:
     """A lesson as a line of JSON."""
-    row: dict[str, Any] = {
-        name: getattr(lesson, name) for name in ("digest", "kind", "learnt", "subject", "sender")
-    }
+    values = lesson._asdict()
+    row = {name: values[name] for name in ("digest", "kind", "learnt", "subject", "sender")}
     if lesson.message is not None:
         row["message"] = lesson.message.decode("latin-1")
     else:
         row["keys"] = lesson.keys.tolist()
-        values, lengths = value_runs(lesson.values)
-        row["values"] = list(zip(values.tolist(), lengths.tolist(), strict=True))
+        runs, lengths = value_runs(lesson.values)
+        row["values"] = list(zip(runs.tolist(), lengths.tolist(), strict=True))
     return json.dumps(row) + "\n"
 
 

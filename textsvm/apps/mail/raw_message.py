@@ -177,8 +177,8 @@ def _text_end(data: bytes) -> int:
     end = len(data)
     while end:  # in pieces, so that a large message is not copied
         start = max(0, end - 65536)
-        if kept := len(data[start:end].rstrip(b"\r\n")):
-            return start + kept
+        if size := len(data[start:end].rstrip(b"\r\n")):
+            return start + size
         end = start
     return 0
 
