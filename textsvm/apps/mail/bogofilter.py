@@ -481,7 +481,9 @@ class Settings:
         elif key in ("spamicity_tags", "spamicity_formats"):
             changed[key] = _by_kind(key, value, vars(self)[key])
         elif key in ("terse", "stats_in_header"):
-            changed[key] = _boolean(key, text)
+            if text[:1].upper() not in ("Y", "T", "1", "N", "F", "0"):
+                raise InputError(f"{key} must be yes or no, got {text!r}")
+            changed[key] = text[:1].upper() in "YT1"
         elif key in ("header_format", "terse_format", "log_header_format"):
             changed[key] = check_format(key, text)
         elif key == "bogofilter_dir":
@@ -573,21 +575,17 @@ def parse_arguments(arguments: list[str]) -> BogofilterArguments:
             parsed.flags["l"] += letter == "L"
         else:
             parsed.flags[letter] += 1
-    _check_flags(parsed)
-    parsed.settings = _settings(parsed, keys)
-    return parsed
-
-
-def _check_flags(parsed: BogofilterArguments) -> None:
     flags = parsed.flags
-    if parsed.objects and "B" not in flags:
-        raise InputError(f"{parsed.objects[0]!r} is not an option; name files after -B, or use stdin")
+    if objects and "B" not in flags:
+        raise InputError(f"{objects[0]!r} is not an option; name files after -B, or use stdin")
     if parsed.registers not in ("", "s", "n", "S", "N", "Sn", "Ns"):
         raise InputError("-s, -n, -S and -N exclude each other; only -Sn and -Ns go together")
     if parsed.registers and "u" in flags:
         raise InputError("-u learns a message as its decision and excludes -s, -n, -S and -N")
     if "R" in flags:
         raise InputError("-R is not supported: it prints a data frame of Bogofilter's words")
+    parsed.settings = _settings(parsed, keys)
+    return parsed
 
 
 def _settings(parsed: BogofilterArguments, keys: list[tuple[str, str]]) -> Settings:
@@ -637,12 +635,6 @@ def _read_configuration(settings: Settings, file: Path) -> Settings:
         except InputError as error:
             raise InputError(f"{file}, line {number}: {error}") from error
     return settings
-
-
-def _boolean(key: str, value: str) -> bool:
-    if value[:1].upper() not in ("Y", "T", "1", "N", "F", "0"):
-        raise InputError(f"{key} must be yes or no, got {value!r}")
-    return value[:1].upper() in "YT1"
 
 
 def _by_kind(key: str, value: str, present: tuple[str, ...]) -> tuple[str, ...]:

@@ -58,7 +58,11 @@ def run(arguments: list[str]) -> int:
         return 0
     try:
         verb, flags, values, files = _parse(arguments)
-        data = _read_message(files[0] if files else "-")
+        if files and files[0] != "-":
+            with open(files[0], "rb") as stream:
+                data = stream.read()
+        else:
+            data = sys.stdin.buffer.read()
     except Exception as error:
         print_error(error)
         pass_on(arguments)
@@ -196,13 +200,8 @@ def _parse(arguments: list[str]) -> tuple[str, set[str], dict[str, str], list[st
         else:
             words.append(word)
     verb = words.pop(0) if words and words[0] in ("classify", "learn", "unlearn") else "classify"
-    _check(verb, flags, values, words)
-    return verb, flags, values, words
-
-
-def _check(verb: str, flags: set[str], values: dict[str, str], files: list[str]) -> None:
-    if len(files) > 1:
-        raise Trouble(f"one message at a time, not {len(files)}; `textsvm mail` takes many")
+    if len(words) > 1:
+        raise Trouble(f"one message at a time, not {len(words)}; `textsvm mail` takes many")
     if (verb == "learn") != ("--as" in values) or values.get("--as", "ham") not in ("spam", "ham"):
         raise Trouble("learn takes --as spam or --as ham, and nothing else does; see --help")
     if flags and verb != "classify":
@@ -213,6 +212,7 @@ def _check(verb: str, flags: set[str], values: dict[str, str], files: list[str])
         valid = False
     if not valid:
         raise Trouble(f"--timeout must be a positive number of seconds, got {values['--timeout']}")
+    return verb, flags, values, words
 
 
 def _run(verb: str, flags: set[str], values: dict[str, str], data: bytes) -> int:
@@ -230,16 +230,6 @@ def _run(verb: str, flags: set[str], values: dict[str, str], data: bytes) -> int
     if "-t" in flags:
         write(2 if "-p" in flags else 1, f"{kind[0].upper()} {score}\n".encode())
     return 0 if "-e" in flags and "-p" in flags else CODES[kind]
-
-
-def _read_message(path: str) -> bytes:
-    if path == "-":
-        return sys.stdin.buffer.read()
-    try:
-        with open(path, "rb") as stream:
-            return stream.read()
-    except OSError as error:
-        raise Trouble(f"{path}: {error.strerror or error}") from None
 
 
 def pass_on(arguments: list[str]) -> None:
@@ -264,7 +254,10 @@ def write(handle: int, *parts: bytes | memoryview) -> None:
 
 def print_error(error: BaseException, program: str = "textsvm-mail-client") -> None:
     """Write an error message to standard error."""
-    message = f"{program}: {error or 'out of memory'}\n"
+    if isinstance(error, OSError) and error.filename:
+        message = f"{program}: {error.filename}: {error.strerror}\n"
+    else:
+        message = f"{program}: {error or 'out of memory'}\n"
     try:  # noqa: SIM105 (contextlib would take a tenth of the time)
         os.write(2, message.encode("utf-8", "backslashreplace"))
     except OSError:

@@ -309,22 +309,19 @@ class Filter:
         with self._writing() as machine:
             for lesson in batch:
                 if self._kinds.get(lesson.digest) != lesson.kind:
-                    self.lessons.put(self._with_decision(lesson))
+                    # Training message, with the decision made before it was learnt.
+                    before: Lesson | Decision | None = None
+                    if lesson.digest in self._kinds:
+                        before = self.lessons.get(lesson.digest)
+                    elif len(set(self._kinds.values())) == 2:
+                        before = self._decide(machine, lesson.keys, lesson.values)
+                    value, score = (None, None) if before is None else (before.value, before.score)
+                    self.lessons.put(lesson._replace(value=value, score=score, alpha=0.0))
                     self._alphas.pop(lesson.digest, None)  # `put` writes 0
                     machine.add(lesson.digest, lesson.keys, lesson.values, lesson.kind == "spam", 0.0)
                     self._kinds[lesson.digest] = lesson.kind
                     changed += 1
         return changed
-
-    def _with_decision(self, lesson: Lesson) -> Lesson:
-        """Training message, with the decision made before it was learnt."""
-        before: Lesson | Decision | None = None
-        if lesson.digest in self._kinds:
-            before = self.lessons.get(lesson.digest)
-        elif self._machine is not None and len(set(self._kinds.values())) == 2:
-            before = self._decide(self._machine, lesson.keys, lesson.values)
-        value, score = (None, None) if before is None else (before.value, before.score)
-        return lesson._replace(value=value, score=score, alpha=0.0)
 
     @contextmanager
     def _writing(self) -> Iterator[OnlineMachine]:

@@ -143,7 +143,11 @@ def evidence(parsed: ParsedMessage, names: Sequence[str] = FIELDS) -> list[tuple
                 texts.append(text)
                 tricks |= dict.fromkeys(part_tricks)
             else:
-                attachments.append(_attachment(part))
+                payload = part.get_payload(decode=True)
+                size = len(payload) if isinstance(payload, bytes) else 0
+                size_class = next(words for least, words in _SIZES if size >= least)
+                name = decoded_header(part.get_filename() or "without a name", {})[:100]
+                attachments.append(f"attachment {name} {part.get_content_type()[:80]} {size_class}")
         except PARSER_ERRORS:
             tricks["part that cannot be read"] = None
     values = ((name, _field_value(name, _field(parsed, name))) for name in names)
@@ -232,14 +236,6 @@ def _addresses(parsed: ParsedMessage, name: str) -> set[str]:
         return {address.lower() for _, address in getaddresses([_field(parsed, name)]) if "@" in address}
     except PARSER_ERRORS:
         return set()
-
-
-def _attachment(part: ParsedMessage) -> str:
-    payload = part.get_payload(decode=True)
-    size = len(payload) if isinstance(payload, bytes) else 0
-    size_class = next(words for least, words in _SIZES if size >= least)
-    name = decoded_header(part.get_filename() or "without a name", {})[:100]
-    return f"attachment {name} {part.get_content_type()[:80]} {size_class}"
 
 
 def _field(parsed: ParsedMessage, name: str) -> str:

@@ -182,16 +182,6 @@ def _put_back(data: bytes) -> None:
     os.dup2(handle, 0)
 
 
-def _runs(mark: str) -> bool:
-    """Whether the process whose id a file holds exists; an error if it is not of this user."""
-    try:
-        with open(mark, "rb") as stream:
-            os.kill(int(stream.read()), 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 def start_server(path: str) -> None:
     """Start the server of an existing store in the background, unless it runs or is starting.
 
@@ -201,10 +191,16 @@ def start_server(path: str) -> None:
     try:
         if not os.path.exists(os.path.join(folder, "lessons.sqlite")) or client.listens(path):
             return
-        if os.path.exists(mark):
-            age = time.time() - os.stat(mark).st_mtime
-            if age < _ENDED or (age < _STARTING and _runs(mark)):
+        age = time.time() - os.stat(mark).st_mtime if os.path.exists(mark) else _STARTING
+        if age < _ENDED:
+            return
+        if age < _STARTING:
+            try:
+                with open(mark, "rb") as stream:
+                    os.kill(int(stream.read()), 0)  # an error if the process is not of this user
                 return
+            except ProcessLookupError:
+                pass
         handle = os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         command = [sys.executable, "-m", "textsvm", "mail", "serve", "--store", folder]
         files: list[tuple[object, ...]] = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0)]
