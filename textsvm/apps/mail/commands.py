@@ -1,8 +1,7 @@
 """textsvm mail: a mail filter that learns.
 
-The commands around a store of training messages: learn, unlearn, relearn, status, export, import, retrain and
-report change or show it, classify and serve decide by it. The exit code of errors is 3, because 1 and 2 mean
-ham and unsure.
+learn, unlearn, relearn, import and retrain change the store of training messages; status, export and report
+show it; classify and serve decide with it. The exit code of errors is 3, because 1 and 2 mean ham and unsure.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ def open_filter(store: Path | None, **options: Any) -> Filter:
 
 
 def read_messages(files: list[str] | None) -> Iterator[tuple[str, bytes]]:
-    """Names and bytes of the given messages."""
+    """Names and bytes of the messages in files; standard input by default."""
     for file in files or ["-"]:
         if file == "-":
             yield "-", sys.stdin.buffer.read()

@@ -67,8 +67,8 @@ class Decision(NamedTuple):
     score: float  #: P(spam)
     value: float  #: The decision function
 
-    def taught(self, kind: str | None) -> Decision:
-        """This decision on a message that was learnt as `kind`: at least on the threshold of its kind."""
+    def for_lesson(self, kind: str | None) -> Decision:
+        """The decision on a message that was learnt as `kind`: its score is moved to that threshold."""
         if kind is None or kind == self.kind:
             return self
         score = max(self.score, SPAM) if kind == "spam" else min(self.score, HAM)

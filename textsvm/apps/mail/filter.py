@@ -120,7 +120,7 @@ class Filter:
     # Decisions
 
     def classify(self, data: bytes | RawMessage) -> Decision:
-        """The decision on a raw message; a message that was learnt has the kind as which it was learnt."""
+        """The decision on a raw message; a learnt message keeps its kind."""
         message = self.read(data)
         if model := self._previous_model:
             kind, version = self._kinds.get(message.digest), model.version
@@ -132,7 +132,7 @@ class Filter:
             with self._lock, self.lessons.reading():
                 decision = decide_from_file(self.lessons, message.text)
         self._with_numpy = True
-        return (decision or self.decide(*features(message.text, version))).taught(kind)
+        return (decision or self.decide(*features(message.text, version))).for_lesson(kind)
 
     @property
     def _previous_model(self) -> DecisionModel | None:
@@ -159,7 +159,7 @@ class Filter:
         return word_contributions(self.read(data).text, model.weights, model.version)[:most]
 
     def model(self) -> DecisionModel:
-        """The present decision model of the store; while lessons are learnt, that of the last `refresh`."""
+        """The decision model of the store; during a long change that of the last `refresh`."""
         if model := self._previous_model:
             return model
         with self._lock:

@@ -84,7 +84,7 @@ _REPAIR = (
     "save its intact lessons with `textsvm mail export FILE`, move it away, and learn them with "
     "`textsvm mail import FILE`"
 )
-#: The advice of `export`, which has failed.
+#: Advice after a failure of `export`.
 _NO_REPAIR = "nothing of it can be read; restore a backup, or learn again from mail folders into a new store"
 #: Parts of SQLite's error messages, and messages for people.
 _ERRORS = {
@@ -355,7 +355,7 @@ class Lessons:
 
     @property
     def holds_texts(self) -> bool:
-        """Whether messages are kept, not their features alone."""
+        """Whether the store holds messages, and not their features alone."""
         return bool(self.meta("texts"))
 
     @property
@@ -460,7 +460,7 @@ class Lessons:
                 self.sql.execute("rollback")
 
     def _intact_lesson(self, key: int) -> Lesson:
-        """A lesson of which only the dual coefficient and the message or the features may be damaged."""
+        """A lesson; its dual coefficient may be damaged, and either its message or its features."""
         has_digests = self.version == FORMAT
         columns = _ROW if has_digests else _ROW.replace("seals", "x''")
         row = LessonRow(*self._row(f"select {columns} from lessons where id = ?", key))
@@ -575,7 +575,7 @@ def _exists(path: Path) -> bool:
 
 
 def _create_file(path: Path) -> None:
-    """Create an empty file that its owner alone may read, in such a folder, unless it exists."""
+    """Create an empty file and its folder for their owner alone, unless the file exists."""
     if _exists(path):
         return
     try:
@@ -612,7 +612,7 @@ def _content(keys: bytes, values: bytes, message: bytes | None) -> bytes:
 
 
 def _parsed(text: str) -> Any:
-    """A value of the table `meta`; text that is not JSON remains as it is, and is refused by its reader."""
+    """Decode a value of the table `meta`; text that is not JSON is returned, and its reader refuses it."""
     try:
         return json.loads(text)
     except (TypeError, ValueError):

@@ -4,8 +4,8 @@ An asyncio thread serves all clients, however slow they are; it parses only the 
 connection costs little until its first bytes arrive, and large messages are received in turns, a part at a
 time. Other threads decompress and decide, separate threads for small, medium and large messages, and serve
 processes in turns; other processes read the messages (`MessageReader`). Another thread learns and is the
-only writer of the store. A lesson is answered when it is on disk. Decisions take it into account from then
-on or, while lessons wait, after the first that ends at least `REFRESH` seconds after the last update.
+only writer of the store. A lesson is answered when it is on disk. The next decision uses it; while further
+lessons wait, the model that decides is updated every `REFRESH` seconds.
 
 No client can stall the others: time per connection, bytes of all messages together (also decompressed),
 waiting large messages and the number of connections are bounded. Beyond the bounds a request is refused, and
