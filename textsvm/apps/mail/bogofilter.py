@@ -149,25 +149,20 @@ def run(arguments: list[str]) -> int:
 
 def input_messages(options: BogofilterArguments) -> Iterator[tuple[str, bytes]]:
     """The raw messages of the input, each with the name of its file; "" for standard input and -I."""
-    mbox = "M" in options.flags
+    mbox, names = "M" in options.flags, options.objects
     if "b" in options.flags:
-        names = [line.rstrip(b"\r\n") for line in sys.stdin.buffer]
-        yield from _messages_of([name.decode("utf-8", "surrogateescape") for name in names if name], mbox)
-    elif "B" in options.flags:
-        yield from _messages_of(options.objects, mbox)
-    else:
-        file = options.values.get("I")
-        yield from _split("", sys.stdin.buffer.read() if file is None else file_bytes(file), mbox)
-
-
-def _messages_of(names: list[str], mbox: bool) -> Iterator[tuple[str, bytes]]:
-    """The messages of files, Maildirs, and MH folders: files whose names are numbers."""
+        lines = (line.rstrip(b"\r\n") for line in sys.stdin.buffer)
+        names = [line.decode("utf-8", "surrogateescape") for line in lines if line]
+    elif "B" not in options.flags:
+        source = options.values.get("I")
+        yield from _split("", sys.stdin.buffer.read() if source is None else file_bytes(source), mbox)
+        return
     for path in map(Path, names):
-        parts = [path / part for part in ("new", "cur") if (path / part).is_dir()]
+        parts = [path / part for part in ("new", "cur") if (path / part).is_dir()]  # of a Maildir
         files = [path]
         if parts:
             files = [file for part in parts for file in sorted(part.iterdir()) if file.name[:1] != "."]
-        elif path.is_dir():
+        elif path.is_dir():  # an MH folder
             numbered = (file for file in path.iterdir() if file.name.isdecimal())
             files = sorted(numbered, key=lambda file: int(file.name))
         for file in files:
@@ -256,9 +251,17 @@ def _classify_message(
         prefix = "  " if settings.stats_in_header else "# "
         reasons = [f"{prefix}{weight:+.4f} {part!a}" for part, weight in mail.reasons(raw)]
     output: list[bytes | memoryview] = []
+    if flags["T"] > 1:
+        line = f"{decision.score:.16f}"
+    elif flags["T"]:
+        line = settings.line("%1.1c %g", values)
+    elif settings.terse:
+        line = settings.line(settings.terse_format, values)
+    else:
+        line = settings.line(settings.header_format, values) if "v" in flags else ""
     if "p" in flags:
         output = marked_parts(values, settings, reasons)
-    elif line := _line(values, options):
+    elif line:
         if (options.objects or "b" in flags) and ("T" in flags or not settings.terse):
             line = f"{printable(name)} {line}"
         blank = [""] if reasons and not settings.stats_in_header else []
@@ -271,18 +274,6 @@ def _classify_message(
         lesson = f", register-{registered}, {n_words()} words, 1 messages" if learns else ""
         _log(options, settings.line(settings.log_header_format, values) + lesson)
     return kind, output
-
-
-def _line(values: LineValues, options: BogofilterArguments) -> str:
-    """The printed line of a decision; "" for none."""
-    settings = options.settings
-    if options.flags["T"] > 1:
-        return f"{values.score:.16f}"
-    if options.flags["T"]:
-        return settings.line("%1.1c %g", values)
-    if options.settings.terse:
-        return settings.line(settings.terse_format, values)
-    return settings.line(settings.header_format, values) if "v" in options.flags else ""
 
 
 def marked_parts(values: LineValues, settings: Settings, reasons: list[str]) -> list[bytes | memoryview]:

@@ -150,9 +150,22 @@ def evidence(parsed: ParsedMessage, names: Sequence[str] = FIELDS) -> list[tuple
                 attachments.append(f"attachment {name} {part.get_content_type()[:80]} {size_class}")
         except PARSER_ERRORS:
             tricks["part that cannot be read"] = None
-    values = ((name, _field_value(name, _field(parsed, name))) for name in names)
-    fields = [("field", _plain(f"{name}: {value}", tricks)) for name, value in values if value]
-    body = _plain("\n".join(text for text in texts if text)[:MAX_TEXT], tricks)
+
+    def plain(text: str) -> str:
+        text, letter_tricks = plain_letters(text)
+        tricks.update(dict.fromkeys(letter_tricks))
+        return text
+
+    fields = []
+    for name in names:
+        value = _field(parsed, name)
+        if name == "message-id":  # without random parts and host names
+            value = value.partition("@")[0].translate(_FORM)
+        elif name == "content-type":
+            value = _PARAMETER.sub("", value)
+        if value:
+            fields.append(("field", plain(f"{name}: {value}")))
+    body = plain("\n".join(text for text in texts if text)[:MAX_TEXT])
     trick_lines = [("trick", f"[{trick}]") for trick in [*tricks][:MAX_TRICKS]]
     attachment_lines = [("attachment", f"[{attachment}]") for attachment in attachments[:MAX_TRICKS]]
     return [*fields, *trick_lines, *attachment_lines, ("text", body)]
@@ -241,19 +254,6 @@ def _addresses(parsed: ParsedMessage, name: str) -> set[str]:
 def _field(parsed: ParsedMessage, name: str) -> str:
     """The first field of a name, decoded, on a single line."""
     return decoded_header(str(parsed.get(name, "")), {})
-
-
-def _field_value(name: str, value: str) -> str:
-    """A decoded field without random parts and host names."""
-    if name == "message-id":
-        return value.partition("@")[0].translate(_FORM)
-    return _PARAMETER.sub("", value) if name == "content-type" else value
-
-
-def _plain(text: str, tricks: dict[str, None]) -> str:
-    text, letter_tricks = plain_letters(text)
-    tricks |= dict.fromkeys(letter_tricks)
-    return text
 
 
 def plain_letters(text: str) -> tuple[str, list[str]]:
