@@ -65,11 +65,11 @@ WithoutTexts = Annotated[
 ]
 
 
-def open_filter(store: Path | None, **options: Any) -> Filter:
+def open_filter(store: Path | None, *, create: bool = False, texts: bool = True) -> Filter:
     """Open the filter of a store, by default that of the user."""
     from textsvm.apps.mail.filter import Filter
 
-    return Filter(store, **options)
+    return Filter(store, create=create, texts=texts)
 
 
 def read_messages(files: list[str] | None) -> Iterator[tuple[str, bytes]]:

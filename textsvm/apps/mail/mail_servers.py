@@ -24,6 +24,13 @@ from textsvm.apps.mail.spamd import LARGEST, Refused
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
+    from aiosmtpd.smtp import SMTP as SmtpServer
+    from aiosmtpd.smtp import Envelope
+    from aiosmtpd.smtp import Session as SmtpSession
+    from kilter.protocol import Accept
+    from kilter.protocol.messages import Header
+    from kilter.service import Session
+
     from textsvm.apps.mail.server import Classify
 
 #: Seconds that the next server may take for an answer.
@@ -67,23 +74,24 @@ class _SmtpHandler:
     def __init__(self, next: str, lmtp: bool, classify: Classify) -> None:
         self._next, self._lmtp, self._classify = next, lmtp, classify
 
-    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
+    async def handle_DATA(self, server: SmtpServer, session: SmtpSession, envelope: Envelope) -> str:
         """Decide on a message and hand it on; return the answers for its sender."""
-        count = len(envelope.rcpt_tos) if self._lmtp else 1
+        content, count = envelope.content, len(envelope.rcpt_tos) if self._lmtp else 1
+        assert isinstance(content, bytes)
         try:
-            decision = await self._classify(envelope.content)
+            decision = await self._classify(content)
         except Refused as error:
             return "\r\n".join([_LATER.format(_one_line(error))] * count)
         # LMTP has an answer for each recipient, SMTP a single answer.
         groups = [[name] for name in envelope.rcpt_tos] if self._lmtp else [envelope.rcpt_tos]
 
         def send() -> list[str]:
-            data = marked(envelope.content, decision)
+            data = marked(content, decision)
             return [self._send(envelope, group, data) for group in groups]
 
         return "\r\n".join(await asyncio.get_running_loop().run_in_executor(None, send))
 
-    def _send(self, envelope: Any, recipients: list[str], data: bytes) -> str:
+    def _send(self, envelope: Envelope, recipients: list[str], data: bytes) -> str:
         options = [option for option in envelope.mail_options if not option.upper().startswith("SIZE=")]
         is_path = "/" in self._next
         host, _, port = (self._next, "", "0") if is_path else self._next.rpartition(":")
@@ -151,7 +159,7 @@ def _milter_filter(classify: Classify) -> Any:
     @examine_sender()
     @examine_headers(can_respond=AFTER, can_add=True, can_modify=True)
     @examine_body()
-    async def mark(session: Any) -> Any:
+    async def mark(session: Session) -> Accept:
         async with session.headers as fields:
             header = [field async for field in fields]
         data = await _message(header, session)
@@ -172,7 +180,7 @@ def _milter_filter(classify: Classify) -> Any:
     return mark
 
 
-async def _message(header: list[Any], session: Any) -> bytes | None:
+async def _message(header: list[Header], session: Session) -> bytes | None:
     """The message with the line ends of local delivery; None if it is too large."""
     parts = [field.name.encode() + b": " + bytes(field.value) + b"\n" for field in header]
     size = 0

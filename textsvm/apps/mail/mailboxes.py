@@ -20,13 +20,13 @@ import re
 from collections.abc import Iterable, Iterator
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from textsvm.apps.mail.features import features
 from textsvm.apps.mail.lessons import KINDS, Lesson, value_runs
 from textsvm.apps.mail.message import read_message
+from textsvm.arrays import Json
 from textsvm.errors import InputError
 from textsvm.readers.mail import split_messages
 
@@ -99,7 +99,7 @@ def parse_lessons(lines: Iterable[str | bytes], name: str) -> Iterator[Lesson]:
                 raise InputError(f"{name}, line {number} {reason}") from error
 
 
-def _lesson(row: Any) -> Lesson:
+def _lesson(row: Json) -> Lesson:
     digest, kind, learnt = row["digest"], row["kind"], float(row["learnt"])
     if kind not in KINDS or not _DIGEST.fullmatch(digest) or not math.isfinite(learnt):
         raise ValueError("digest, kind or time is invalid")
