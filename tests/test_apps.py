@@ -63,3 +63,22 @@ def test_an_application_imports_public_names(app):
 
 def test_every_exception_belongs_to_an_application():
     assert EXCEPTIONS.keys() <= set(APPS)
+
+
+IMPORTS = """
+import textsvm.solvers.smo
+from textsvm import SVC, gram
+from textsvm.cli import options
+
+def function():
+    from textsvm.text.tokens import TOKENS
+"""
+
+
+def test_every_kind_of_import_is_seen(tmp_path):
+    (tmp_path / "module.py").write_text(IMPORTS, "utf-8")
+    assert set(imported_modules(tmp_path / "module.py")) == {
+        "textsvm.solvers.smo", "textsvm.gram", "textsvm.cli.options", "textsvm.text.tokens",
+    }  # fmt: skip
+    assert within("textsvm.runtime.files", ("textsvm.runtime",))
+    assert not within("textsvm.runtimes", ("textsvm.runtime",))
