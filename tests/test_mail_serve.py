@@ -4,11 +4,10 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 import pytest
 from command import fails
-from mail_servers import HAM, PYTHONPATH, SPAM, free_port, process
+from mail_servers import HAM, PYTHONPATH, SPAM, free_port, process, until
 
 from textsvm.apps.mail.client import ask, run
 
@@ -69,16 +68,19 @@ def test_what_another_process_learns_is_heeded(tmp_path):
 
 def test_decisions_go_on_while_a_lesson_is_learnt(tmp_path):
     """A lesson that takes long, as the first one of a large store does, keeps nobody waiting."""
+    begun, end = tmp_path / "begun", tmp_path / "end"
     program = f"""
-import sys, time
+import time
 from pathlib import Path
 from textsvm.apps.mail.filter import Filter
 from textsvm.apps.mail.server import listen, serve
 
 class Slow(Filter):
-    def _load_machine(self):
-        time.sleep(1.5)
-        return super()._load_machine()
+    def _add_all(self, lessons):
+        Path({str(begun)!r}).touch()
+        while not Path({str(end)!r}).exists():
+            time.sleep(0.01)
+        return super()._add_all(lessons)
 
 store = Path({str(tmp_path / "store")!r})
 with Filter(store, create=True) as mail:
@@ -104,11 +106,12 @@ serve(Slow(store), [listen(store / "socket")], print)
         )
         lesson.stdin.write(b"Subject: more\n\nof it\n")
         lesson.stdin.close()
-        time.sleep(0.4)
+        until(begun.exists, 60)
         for _ in range(5):
             assert kind(server, HAM)
         assert lesson.poll() is None
-        assert lesson.wait(20) == 0
+        end.touch()
+        assert lesson.wait(60) == 0
 
 
 def test_wrong_usage(tmp_path):
