@@ -255,7 +255,7 @@ def write(handle: int, *parts: bytes | memoryview) -> None:
 def print_error(error: BaseException, program: str = "textsvm-mail-client") -> None:
     """Write an error message to standard error."""
     if isinstance(error, OSError) and error.filename:
-        message = f"{program}: {error.filename}: {error.strerror}\n"
+        message = f"{program}: {error.filename}: {error.strerror or error}\n"
     else:
         message = f"{program}: {error or 'out of memory'}\n"
     try:  # noqa: SIM105 (contextlib would take a tenth of the time)
