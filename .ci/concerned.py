@@ -44,7 +44,7 @@ CONCERNS = {
     r"textsvm/(machines|estimators|model|sources)/": ["test_sklearn", "test_multilabel", "test_fuzz_models"],
     r"textsvm/(selection|choice)/": ["test_tuning", "test_selection", "test_doubts", "test_choice"],
     r"textsvm/readers/": ["test_fuzz_readers", "test_readers_*"],
-    r"textsvm/mail/": ["test_mail_*"],
+    r"textsvm/apps/mail/": ["test_mail_*"],
     r"textsvm/exporting/": ["test_export*"],
     r"textsvm/service/": ["test_serve", "test_label*"],
     r"textsvm/cli/": ["test_cli*", "test_output", "test_threats", "test_faults"],

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from benchmarks.mail_stream import Mail
-from textsvm.mail.message import FIELDS
-from textsvm.mail.raw_message import RawMessage
+from textsvm.apps.mail.message import FIELDS
+from textsvm.apps.mail.raw_message import RawMessage
 from textsvm.readers.mail import message_text
 
 
@@ -40,10 +40,10 @@ class Contender(Protocol):
 
 
 class Ours:
-    """`textsvm.mail.Filter` in this process, lessons on disk before it answers; decision values."""
+    """`textsvm.apps.mail.Filter` in this process, lessons on disk before it answers; decision values."""
 
     def __init__(self) -> None:
-        from textsvm.mail.filter import Filter
+        from textsvm.apps.mail.filter import Filter
 
         self.name = "textsvm"
         self._folder = tempfile.TemporaryDirectory()
@@ -60,7 +60,7 @@ class Ours:
 
     def check(self, some: list[Mail]) -> None:
         """A filter that reads the same store from disk decides as this one does, to rounding."""
-        from textsvm.mail.filter import Filter
+        from textsvm.apps.mail.filter import Filter
 
         here = [self._filter.classify(mail.data).value for mail in some]
         self._filter.close()
@@ -75,7 +75,7 @@ class Ours:
 
 
 class FewFields(Ours):
-    """Ours, which sees of the header only the fields that people read (`textsvm.mail.message.FIELDS`)."""
+    """Ours, which sees of the header only the fields that people read (`message.FIELDS`)."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """How much each part of a mail's text contributes to accuracy, on SpamAssassin's corpus.
 
-Some of the mails in folds, one fixed classifier: a row of the table is the text of `textsvm.mail.message`
+Some of the mails in folds, one fixed classifier: a row of the table is the text of `message.read_message`
 with a piece less, with one piece alone, or with one more.
 """
 
@@ -17,12 +17,12 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.svm import LinearSVC
 
+from textsvm.apps.mail.message import FIELDS, evidence, parse
+from textsvm.apps.mail.raw_message import RawMessage
 from textsvm.bench.corpora import SPAM
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.estimators.features import SpectrumFeatures
 from textsvm.evaluation.results import draws
-from textsvm.mail.message import FIELDS, evidence, parse
-from textsvm.mail.raw_message import RawMessage
 from textsvm.readers import sample
 from textsvm.readers.files import read_files
 from textsvm.readers.mail import is_mail, message_text

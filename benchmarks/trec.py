@@ -25,9 +25,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from textsvm.apps.mail.client import Trouble, ask
+from textsvm.apps.mail.raw_message import file_bytes
 from textsvm.errors import InputError, one_line
-from textsvm.mail.client import Trouble, ask
-from textsvm.mail.raw_message import file_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
 STORE = Path("textsvm-trec")
@@ -84,7 +84,7 @@ def scripts(folder: Path, serve: bool = False) -> None:
 
 def initialize(serve: bool = False) -> None:
     """Create an empty filter; an earlier filter is removed, even if it was not finalized."""
-    from textsvm.mail.filter import Filter  # not above: with a server, `train` need not load NumPy
+    from textsvm.apps.mail.filter import Filter  # not above: with a server, `train` need not load NumPy
 
     finalize()
     shutil.rmtree(STORE, ignore_errors=True)
@@ -95,7 +95,7 @@ def initialize(serve: bool = False) -> None:
 
 def classify(data: bytes) -> str:
     """The class and score of a message in the toolkit's form."""
-    from textsvm.mail.filter import Filter
+    from textsvm.apps.mail.filter import Filter
 
     with Filter(STORE) as mail:
         decision = mail.classify(data)
@@ -113,7 +113,7 @@ def train(kind: str, data: bytes) -> None:
         except Trouble as error:
             raise InputError(str(error)) from error
         return
-    from textsvm.mail.filter import Filter
+    from textsvm.apps.mail.filter import Filter
 
     with Filter(STORE) as mail:
         mail.learn(data, kind)

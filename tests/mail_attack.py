@@ -23,7 +23,7 @@ from pathlib import Path
 from mail_servers import PYTHONPATH, process
 from mails import mail
 
-from textsvm.mail.client import Trouble, ask
+from textsvm.apps.mail.client import Trouble, ask
 
 HOSTILE, ORDINARY = 200, 4
 PROCESSES = int(os.environ.get("PROCESSES", "1"))

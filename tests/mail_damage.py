@@ -14,11 +14,11 @@ from pathlib import Path
 
 from mails import mail, teach
 
+from textsvm.apps.mail.features import features
+from textsvm.apps.mail.filter import Filter
+from textsvm.apps.mail.lessons import FILE, Lessons
+from textsvm.apps.mail.message import read_message
 from textsvm.errors import InputError
-from textsvm.mail.features import features
-from textsvm.mail.filter import Filter
-from textsvm.mail.lessons import FILE, Lessons
-from textsvm.mail.message import read_message
 
 NAMES = (FILE, "weights")
 PROBES = [features(read_message(mail(kind, i)).text) for kind in ("spam", "ham") for i in range(100, 105)]

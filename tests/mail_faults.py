@@ -16,9 +16,9 @@ from contextlib import closing
 
 from mails import mail, teach
 
-from textsvm.mail.filter import Filter
-from textsvm.mail.lessons import Lessons
-from textsvm.mail.message import read_message
+from textsvm.apps.mail.filter import Filter
+from textsvm.apps.mail.lessons import Lessons
+from textsvm.apps.mail.message import read_message
 
 KINDS = ("spam", "ham")
 

@@ -13,9 +13,9 @@ import threading
 import time
 from pathlib import Path
 
-from textsvm.mail.client import Trouble, ask
-from textsvm.mail.filter import Filter
-from textsvm.mail.server import MessageReader, listen, serve
+from textsvm.apps.mail.client import Trouble, ask
+from textsvm.apps.mail.filter import Filter
+from textsvm.apps.mail.server import MessageReader, listen, serve
 
 #: Messages that clients of the server learn and unlearn (two of them, half each), and that the learner does.
 BY_CLIENTS, BY_LEARNER = 40, 20

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 from mail_servers import PYTHONPATH
 
-from textsvm.mail.client import ask
-from textsvm.mail.mailboxes import raw_messages
+from textsvm.apps.mail.client import ask
+from textsvm.apps.mail.mailboxes import raw_messages
 
 
 def timed(work, *given):
@@ -47,7 +47,7 @@ def main(spam, ham, most=1000):
         )
         asked = [x for pair in zip(*kinds, strict=False) for x in pair]
         say("decision, the request alone", [timed(ask, at, "HEADERS SPAMC/1.5\r\n", x) for x in asked])
-        file = Path(PYTHONPATH.split(os.pathsep)[0], "textsvm", "mail", "client.py")
+        file = Path(PYTHONPATH.split(os.pathsep)[0], "textsvm", "apps", "mail", "client.py")
         client = [sys.executable, "-I", "-S", str(file), "--socket", at]
         process = partial(subprocess.run, [*client, "-p"], stdout=subprocess.DEVNULL, check=False)
         say("decision, a process for each", [timed(lambda x=x: process(input=x)) for x in asked[:300]])

@@ -9,9 +9,9 @@ import time
 
 import numpy as np
 
-from textsvm.mail.features import features, split_text
-from textsvm.mail.mailboxes import raw_messages
-from textsvm.mail.message import read_message
+from textsvm.apps.mail.features import features, split_text
+from textsvm.apps.mail.mailboxes import raw_messages
+from textsvm.apps.mail.message import read_message
 from textsvm.solvers.online import OnlineMachine
 
 

@@ -52,6 +52,10 @@ class ToyFilter:
     def learn(self, data, kind):
         if b"SLEEP" in data:
             time.sleep(0.5)
+        if data.startswith(b"WAIT "):
+            begun, end = map(Path, data.decode().split()[1:3])
+            begun.touch()
+            until(end.exists)
         changed = self.lessons.get(self._digest(data)) != kind
         self.lessons[self._digest(data)] = kind
         return changed
@@ -105,7 +109,7 @@ def free_port():
 
 def answers(socket):
     """Whether a server listens there."""
-    from textsvm.mail.client import Trouble, ask
+    from textsvm.apps.mail.client import Trouble, ask
 
     try:
         ask(str(socket), "CHECK SPAMC/1.5\r\n", HAM, 5)
@@ -125,8 +129,8 @@ def until(condition, seconds=20):
 if __name__ == "__main__":
     from functools import partial
 
-    from textsvm.mail.mail_servers import content_filter, milter
-    from textsvm.mail.server import listen, listen_tcp, passed_sockets, serve
+    from textsvm.apps.mail.mail_servers import content_filter, milter
+    from textsvm.apps.mail.server import listen, listen_tcp, passed_sockets, serve
 
     sockets, faces = passed_sockets() or [listen(Path(sys.argv[1]))], []
     for word in sys.argv[2:]:

@@ -2,7 +2,7 @@
 
 import random
 
-from textsvm.mail.filter import Filter
+from textsvm.apps.mail.filter import Filter
 
 HAM = ["meeting", "project", "report", "tuesday", "lunch", "review", "deadline", "family", "photos", "train"]
 SPAM = ["viagra", "cheap", "pills", "winner", "lottery", "prize", "click", "casino", "bonus", "credit"]

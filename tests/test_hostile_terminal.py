@@ -11,8 +11,8 @@ import tarfile
 import pytest
 
 from textsvm import SVC, On, Spectrum, cli
+from textsvm.apps.mail.commands import open_filter
 from textsvm.cli import console
-from textsvm.cli.mail import open_filter
 from textsvm.model.file import save
 
 pytestmark = pytest.mark.slow

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("textsvm.mail.filter")
+pytest.importorskip("textsvm.apps.mail.filter")
+from textsvm.apps.mail.bogofilter import parse_arguments, run
 from textsvm.errors import InputError
-from textsvm.mail.bogofilter import parse_arguments, run
 
-PROGRAM = "from textsvm.mail.bogofilter import main; main()"
+PROGRAM = "from textsvm.apps.mail.bogofilter import main; main()"
 REAL = shutil.which("bogofilter")
 side_by_side = pytest.mark.skipif(REAL is None, reason="needs the program bogofilter")
 HAM = b"From: Ann <ann@example.org>\nSubject: meeting\n\nWe meet on Tuesday at ten, bring the papers on %d.\n"
@@ -206,7 +206,7 @@ def test_a_message_passes_whatever_fails(mails, options, tmp_path):
 
 
 def test_a_message_is_passed_on_once_if_it_cannot_be_learnt(mails, monkeypatch, tmp_path):
-    from textsvm.mail.filter import Filter
+    from textsvm.apps.mail.filter import Filter
 
     def fail(self, data, kind):
         raise InputError("the disk is full")
@@ -250,7 +250,7 @@ def test_what_is_not_there_is_an_error_and_not_spam(mails):
 def test_an_undone_lesson_of_the_other_kind_stays(mails):
     ours(mails, "-n", message="ham3", store="undone")
     ours(mails, "-S", message="ham3", store="undone")
-    from textsvm.mail.filter import Filter
+    from textsvm.apps.mail.filter import Filter
 
     with Filter(mails / "undone") as mail:
         assert mail.learnt_kind(HAM % 3) == "ham"

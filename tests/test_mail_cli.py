@@ -11,10 +11,10 @@ from command import fails, run_fresh
 from mails import mail, taught_store
 from typer.testing import CliRunner
 
+from textsvm.apps.mail.filter import Filter
+from textsvm.apps.mail.lessons import FILE
 from textsvm.cli import app_of
 from textsvm.cli.console import Console
-from textsvm.mail.filter import Filter
-from textsvm.mail.lessons import FILE
 
 SPAM = b"From: winner@example.org\nSubject: lottery prize\n\ncheap viagra pills, click: casino bonus credit\n"
 HAM = b"From: family@example.org\nSubject: report\n\nphotos of the train, tuesday lunch meeting review\n"

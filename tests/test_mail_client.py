@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pytest
 from mail_servers import HAM, ROOT, SPAM, UNSURE, ToyFilter, toy
 
-from textsvm.mail.client import socket_path
-from textsvm.mail.raw_message import marked
+from textsvm.apps.mail.client import socket_path
+from textsvm.apps.mail.raw_message import marked
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")
 MESSAGES = [
@@ -39,7 +39,13 @@ def server(tmp_path_factory):
 def run(*arguments, server=None, data=SPAM, env=None, **more):
     """The client as a process; code, stdout and stderr."""
     found = subprocess.run(
-        [sys.executable, "-m", "textsvm.mail.client", *(["--socket", server] if server else []), *arguments],
+        [
+            sys.executable,
+            "-m",
+            "textsvm.apps.mail.client",
+            *(["--socket", server] if server else []),
+            *arguments,
+        ],
         input=data,
         capture_output=True,
         timeout=60,
@@ -140,7 +146,7 @@ def test_a_full_queue_of_clients_is_waited_for(tmp_path):
         first = socket.socket(socket.AF_UNIX)
         first.connect(path)
         started = subprocess.Popen(
-            [sys.executable, "-m", "textsvm.mail.client", "--socket", path],
+            [sys.executable, "-m", "textsvm.apps.mail.client", "--socket", path],
             stdin=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
@@ -208,7 +214,7 @@ def test_nobody_reads_the_output(server):
     reading, writing = os.pipe()
     os.close(reading)
     found = subprocess.run(
-        [sys.executable, "-m", "textsvm.mail.client", "--socket", server, "-p"],
+        [sys.executable, "-m", "textsvm.apps.mail.client", "--socket", server, "-p"],
         input=SPAM,
         stdout=writing,
         stderr=subprocess.PIPE,
@@ -241,9 +247,8 @@ def test_where_the_server_is(monkeypatch):
 
 def test_it_imports_next_to_nothing(server):
     """The time of a mail is the time of imports: `typing` and `socket` alone would double it."""
-    look = (
-        "import os, sys; bare = set(sys.modules); from textsvm.mail import client; client.run(sys.argv[1:]); "
-    )
+    look = "import os, sys; bare = set(sys.modules); from textsvm.apps.mail import client; "
+    look += "client.run(sys.argv[1:]); "
     look += "print(*sorted(set(sys.modules) - bare), file=sys.stderr)"
     found = subprocess.run(
         [
@@ -260,5 +265,5 @@ def test_it_imports_next_to_nothing(server):
         check=True,
     )
     names = set(found.stderr.decode().split())
-    assert {"textsvm", "textsvm.mail", "textsvm.mail.client"} <= names
-    assert names <= {"textsvm", "textsvm.mail", "textsvm.mail.client", "_socket", "__future__", "time"}
+    own = {"textsvm", "textsvm.version", "textsvm.apps", "textsvm.apps.mail", "textsvm.apps.mail.client"}
+    assert own <= names <= own | {"_socket", "__future__", "time"}

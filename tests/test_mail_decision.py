@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from textsvm.mail.decision import (
+from textsvm.apps.mail.decision import (
     FIRST,
     HAM,
     LAST,
@@ -25,7 +25,7 @@ from textsvm.mail.decision import (
 
 def test_a_decision_loads_numpy_alone():
     code = (
-        "import sys\nimport textsvm.mail.features, textsvm.mail.decision\n"
+        "import sys\nimport textsvm.apps.mail.features, textsvm.apps.mail.decision\n"
         "print({'numba', 'scipy', 'sklearn'} & set(sys.modules))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -105,10 +105,10 @@ def test_a_few_lessons_decide_and_are_not_certain():
 
 
 def test_a_learnt_message_is_on_its_side():
-    assert Decision("unsure", 0.8, 0.3).taught("spam") == Decision("spam", SPAM, 0.3)
-    assert Decision("unsure", 0.8, 0.3).taught("ham") == Decision("ham", HAM, 0.3)
-    assert Decision("spam", 0.999, 0.9).taught("spam").score == 0.999
-    assert Decision("unsure", 0.8, 0.3).taught(None).kind == "unsure"
+    assert Decision("unsure", 0.8, 0.3).for_lesson("spam") == Decision("spam", SPAM, 0.3)
+    assert Decision("unsure", 0.8, 0.3).for_lesson("ham") == Decision("ham", HAM, 0.3)
+    assert Decision("spam", 0.999, 0.9).for_lesson("spam").score == 0.999
+    assert Decision("unsure", 0.8, 0.3).for_lesson(None).kind == "unsure"
 
 
 @given(st.lists(st.tuples(st.floats(-50, 50), st.booleans()), max_size=12))

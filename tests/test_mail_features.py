@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from textsvm.apps.mail.features import HEADER, MAX_BYTES, MAX_HEADER, SHARES, WORD, P, features
 from textsvm.errors import InputError
-from textsvm.mail.features import HEADER, MAX_BYTES, MAX_HEADER, SHARES, WORD, P, features
 from textsvm.solvers.online import OnlineMachine
 from textsvm.text.byte_pmers import LONGEST, byte_pmers, spelled
 

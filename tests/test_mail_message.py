@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from textsvm.mail import raw_message
-from textsvm.mail.message import MAX_SENT, MAX_TEXT, page_text, plain_letters, read_message
-from textsvm.mail.raw_message import RawMessage
+from textsvm.apps.mail import raw_message
+from textsvm.apps.mail.message import MAX_SENT, MAX_TEXT, page_text, plain_letters, read_message
+from textsvm.apps.mail.raw_message import RawMessage
 
 HEAD = b"From: Ann <ann@example.org>\nSubject: Hello\n"
 HTML = HEAD + b"Content-Type: text/html; charset=utf-8\n\n"
@@ -317,8 +317,8 @@ HOSTILE = {  # head, what is repeated, bytes of it, tail
 CHILD = """
 import sys, time
 from types import SimpleNamespace
-from textsvm.mail.message import read_message
-from textsvm.mail.raw_message import marked
+from textsvm.apps.mail.message import read_message
+from textsvm.apps.mail.raw_message import marked
 data = open(sys.argv[1], "rb").read()
 clock = time.process_time()
 message = read_message(data)
@@ -416,7 +416,7 @@ def test_the_usual_mail_of_the_standard_library():
 
 def test_reading_and_marking_a_mail_needs_the_standard_library_alone():
     """A client that starts anew for each mail waits for what is imported."""
-    code = "import sys, textsvm.mail.message, textsvm.mail.raw_message; print(*sys.modules)"
+    code = "import sys, textsvm.apps.mail.message, textsvm.apps.mail.raw_message; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert not {b"numpy", b"numba", b"tarfile", b"typer"} & {*done.stdout.split()}
 

@@ -10,12 +10,12 @@ import pytest
 from mail_servers import HAM, PYTHONPATH, SPAM, UNSURE, Decision, answers, process, toy, until
 from mails import mail, taught_store
 
-from textsvm.mail import quick, spamd
-from textsvm.mail.filter import Filter
-from textsvm.mail.raw_message import VERSION
+from textsvm.apps.mail import quick, spamd
+from textsvm.apps.mail.filter import Filter
+from textsvm.apps.mail.raw_message import VERSION
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")
-BOGOFILTER = "import sys; sys.argv[0] = 'x'; from textsvm.mail.{} import main; main()"
+BOGOFILTER = "import sys; sys.argv[0] = 'x'; from textsvm.apps.mail.{} import main; main()"
 CLASSIFY = "import sys; sys.argv[:1] = ['x', 'mail', 'classify']; from textsvm.{} import main; main()"
 
 
@@ -121,11 +121,12 @@ def test_a_configuration_file_is_left_to_the_full_program(tmp_path, monkeypatch)
 
 
 def test_nothing_heavy_is_imported(served):
-    program = "import sys; bare = set(sys.modules); from textsvm.mail import quick; "
+    program = "import sys; bare = set(sys.modules); from textsvm.apps.mail import quick; "
     program += "quick.bogofilter(sys.argv[1:]); print(*sorted(set(sys.modules) - bare))"
     names = set(call(program, "-C", "-d", served, data=SPAM)[1].decode().split())
     assert {name for name in names if name.startswith("textsvm")} == {
-        "textsvm", "textsvm.mail", "textsvm.mail.client", "textsvm.mail.quick",
+        "textsvm", "textsvm.version", "textsvm.apps", "textsvm.apps.mail", "textsvm.apps.mail.client",
+        "textsvm.apps.mail.quick",
     }  # fmt: skip
     assert len(names) < 10
 
@@ -199,8 +200,8 @@ def test_nothing_is_written_before_the_lesson(tmp_path, monkeypatch):
         raise quick.client.Trouble("the disk is full")
 
     (tmp_path / "socket").touch()
-    monkeypatch.setattr(quick, "_tell", fail)
-    monkeypatch.setattr(quick, "_decide", lambda *arguments: ([b"marked"], 0))
+    monkeypatch.setattr(quick.client, "ask", fail)
+    monkeypatch.setattr(quick, "_decide", lambda *arguments: ("spam", [b"marked"]))
     monkeypatch.setattr(quick, "_put_back", lambda data: None)
     monkeypatch.setattr(quick.client, "write", lambda *arguments: 1 / 0)
     monkeypatch.setattr(os, "read", lambda *arguments: b"")

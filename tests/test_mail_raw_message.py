@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import textsvm
-from textsvm.mail.message import read_message
-from textsvm.mail.raw_message import RawMessage, marked, marked_pieces
+from textsvm.apps.mail.message import read_message
+from textsvm.apps.mail.raw_message import RawMessage, marked, marked_pieces
 from textsvm.readers import sample
 from textsvm.readers.files import read_files
 

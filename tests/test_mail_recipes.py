@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from mail_servers import HAM, PYTHONPATH, ROOT, SPAM, UNSURE, VERSION, free_port, toy, until
 
-from textsvm.mail.client import ask
+from textsvm.apps.mail.client import ask
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +50,7 @@ class Home:
         self.bin.mkdir()
         self.socket = path / ".local/share/textsvm/socket"
         # The file alone, and the system's Python: others than root may not see this one.
-        client = shutil.copy(ROOT / "textsvm/mail/client.py", self.bin)
+        client = shutil.copy(ROOT / "textsvm/apps/mail/client.py", self.bin)
         python = shutil.which("python3", path="/usr/bin") or sys.executable
         self.script("textsvm-mail-client", f'#!/bin/sh\nexec {python} -I -S {client} "$@"\n')
 

@@ -4,13 +4,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 import pytest
 from command import fails
-from mail_servers import HAM, PYTHONPATH, SPAM, free_port, process
+from mail_servers import HAM, PYTHONPATH, SPAM, free_port, process, until
 
-from textsvm.mail.client import ask, run
+from textsvm.apps.mail.client import ask, run
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets"),
@@ -56,7 +55,7 @@ def test_it_learns_and_remembers(tmp_path, monkeypatch):
 
 def test_what_another_process_learns_is_heeded(tmp_path):
     store = tmp_path / "store"
-    from textsvm.mail.filter import Filter
+    from textsvm.apps.mail.filter import Filter
 
     with serve(store):
         assert kind(store / "socket", HAM) == "Unsure"
@@ -69,16 +68,19 @@ def test_what_another_process_learns_is_heeded(tmp_path):
 
 def test_decisions_go_on_while_a_lesson_is_learnt(tmp_path):
     """A lesson that takes long, as the first one of a large store does, keeps nobody waiting."""
+    begun, end = tmp_path / "begun", tmp_path / "end"
     program = f"""
-import sys, time
+import time
 from pathlib import Path
-from textsvm.mail.filter import Filter
-from textsvm.mail.server import listen, serve
+from textsvm.apps.mail.filter import Filter
+from textsvm.apps.mail.server import listen, serve
 
 class Slow(Filter):
-    def _load_machine(self):
-        time.sleep(1.5)
-        return super()._load_machine()
+    def _add_all(self, lessons):
+        Path({str(begun)!r}).touch()
+        while not Path({str(end)!r}).exists():
+            time.sleep(0.01)
+        return super()._add_all(lessons)
 
 store = Path({str(tmp_path / "store")!r})
 with Filter(store, create=True) as mail:
@@ -89,17 +91,27 @@ serve(Slow(store), [listen(store / "socket")], print)
     server = tmp_path / "store" / "socket"
     with process("-c", program, socket=server):
         lesson = subprocess.Popen(
-            [sys.executable, "-m", "textsvm.mail.client", "learn", "--as", "ham", "--socket", str(server)],
+            [
+                sys.executable,
+                "-m",
+                "textsvm.apps.mail.client",
+                "learn",
+                "--as",
+                "ham",
+                "--socket",
+                str(server),
+            ],
             stdin=subprocess.PIPE,
             env={"PYTHONPATH": PYTHONPATH},
         )
         lesson.stdin.write(b"Subject: more\n\nof it\n")
         lesson.stdin.close()
-        time.sleep(0.4)
+        until(begun.exists, 60)
         for _ in range(5):
             assert kind(server, HAM)
         assert lesson.poll() is None
-        assert lesson.wait(20) == 0
+        end.touch()
+        assert lesson.wait(60) == 0
 
 
 def test_wrong_usage(tmp_path):

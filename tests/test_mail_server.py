@@ -21,11 +21,11 @@ import mail_servers
 import pytest
 from mail_servers import HAM, SPAM, UNSURE, VERSION, Decision, ToyFilter, free_port, toy
 
+from textsvm.apps.mail import server as server_module
+from textsvm.apps.mail import spamd
+from textsvm.apps.mail.client import LEARN, Trouble, ask
+from textsvm.apps.mail.server import listen, listen_tcp
 from textsvm.errors import InputError
-from textsvm.mail import server as server_module
-from textsvm.mail import spamd
-from textsvm.mail.client import Trouble, ask
-from textsvm.mail.server import listen, listen_tcp
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")
 spamc = pytest.mark.skipif(shutil.which("spamc") is None, reason="needs spamc (Debian: spamc)")
@@ -294,18 +294,21 @@ def test_who_sends_nothing_holds_up_nobody(server):
     mail_servers.until(lambda: mail_servers.answers(server))
 
 
-def test_learning_holds_up_no_decision(server):
+def test_learning_holds_up_no_decision(server, tmp_path):
+    begun, end = tmp_path / "begun", tmp_path / "end"
     with ThreadPoolExecutor(2) as pool:
         lessons = [
-            pool.submit(
-                ask, server, "TELL SPAMC/1.5\r\nMessage-class: ham\r\nSet: local\r\n", b"SLEEP %d" % i
-            )
+            pool.submit(ask, server, LEARN.format("ham"), f"WAIT {begun} {end} {i}".encode(), 60.0)
             for i in range(2)
         ]
-        time.sleep(0.05)
-        for _ in range(5):
-            ask(server, "CHECK SPAMC/1.5\r\n", HAM)
-        assert not lessons[-1].done()
+        try:
+            mail_servers.until(begun.exists)
+            for _ in range(5):
+                ask(server, "CHECK SPAMC/1.5\r\n", HAM)
+            assert not lessons[0].done()
+            assert not lessons[1].done()
+        finally:
+            end.touch()
         assert all("DidSet" in lesson.result()[0] for lesson in lessons)
 
 
@@ -396,26 +399,33 @@ def reading_a_line():
 def test_small_parts_are_read_at_intervals():
     async def receive():
         with reading_a_line() as (ours, client, reading):
+            start = time.monotonic()
             for byte in b"x" * 150 + b"\n":
                 ours.sendall(bytes([byte]))
                 await asyncio.sleep(0.001)
             assert len(await reading) == 151
-            return client.short_parts
+            return client.short_parts, time.monotonic() - start
 
-    assert asyncio.run(receive()) < 60
+    parts, seconds = asyncio.run(receive())
+    assert parts <= server_module.FREE_PARTS + 2 + seconds / server_module.PAUSE
 
 
 def test_clients_of_a_process_wait_for_those_of_others():
     async def order(threads):
-        pool, done = server_module._Threads(threads, "x"), []
+        pool, done, end = server_module._Threads(threads, "x"), [], threading.Event()
 
         async def work(process, number):
-            await pool.run(process, 0, partial(time.sleep, 0.02 if process == 1 else 0))
+            await pool.run(process, 0, partial(end.wait, 30) if process == 1 else int)
             done.append((process, number))
 
         tasks = [asyncio.ensure_future(work(1, number)) for number in range(6)]
         await asyncio.sleep(0)
-        await asyncio.gather(*tasks, *(work(2, number) for number in range(2)))
+        others = [asyncio.ensure_future(work(2, number)) for number in range(2)]
+        await asyncio.sleep(0)
+        if threads == 2:
+            await asyncio.wait(others, timeout=20)
+        end.set()  # everybody waits by now
+        await asyncio.gather(*tasks, *others)
         pool.executor.shutdown()
         return done
 
@@ -425,15 +435,17 @@ def test_clients_of_a_process_wait_for_those_of_others():
 
 def test_large_messages_of_many_processes_wait_for_small_ones():
     async def order():
-        pool, done = server_module._Threads(1, "x"), []
+        pool, done, end = server_module._Threads(1, "x"), [], threading.Event()
 
         async def work(process, size):
-            await pool.run(process, size, partial(time.sleep, 0.02))
+            await pool.run(process, size, partial(end.wait, 30))
             done.append(process)
 
-        tasks = [asyncio.ensure_future(work(number, 30_000)) for number in range(10)]
+        sizes = [(number, 30_000) for number in range(10)] + [(10, 2000), (10, 2000)]
+        tasks = [asyncio.ensure_future(work(*size)) for size in sizes]
         await asyncio.sleep(0)
-        await asyncio.gather(*tasks, work(10, 2000), work(10, 2000))
+        end.set()  # everybody waits by now
+        await asyncio.gather(*tasks)
         pool.executor.shutdown()
         return done
 
@@ -706,8 +718,8 @@ def test_the_toy_is_a_filter():
 NO_IMPORTS = """
 import gzip, sys, tarfile
 from pathlib import Path
-from textsvm.mail import server, spamd
-from textsvm.mail.filter import Filter
+from textsvm.apps.mail import server, spamd
+from textsvm.apps.mail.filter import Filter
 
 server.MessageReader(print)  # its processes begin with the present modules
 server.preload()

@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 from mails import mail, taught_store, teach
 
-from textsvm.errors import InputError
-from textsvm.mail import lessons as lesson_store
-from textsvm.mail.decision import FEATURES, Decision, decide_from_file, kind_of
-from textsvm.mail.features import (
+from textsvm.apps.mail import lessons as lesson_store
+from textsvm.apps.mail.client import store_folder
+from textsvm.apps.mail.decision import FEATURES, Decision, decide_from_file, kind_of
+from textsvm.apps.mail.features import (
     WeightVector,
     character_contributions,
     features,
@@ -30,11 +30,12 @@ from textsvm.mail.features import (
     sum_vectors,
     word_contributions,
 )
-from textsvm.mail.filter import RECENT, Filter
-from textsvm.mail.lessons import FILE, FORMAT, Lesson, Lessons, packed, store_folder, unpacked
-from textsvm.mail.mailboxes import lesson_line, parse_lessons, raw_messages
-from textsvm.mail.message import read_message
-from textsvm.mail.report import filter_report
+from textsvm.apps.mail.filter import RECENT, Filter
+from textsvm.apps.mail.lessons import FILE, FORMAT, Lesson, Lessons, packed, unpacked
+from textsvm.apps.mail.mailboxes import lesson_line, parse_lessons, raw_messages
+from textsvm.apps.mail.message import read_message
+from textsvm.apps.mail.report import filter_report
+from textsvm.errors import InputError
 from textsvm.solvers.online import OnlineMachine
 
 
@@ -436,12 +437,12 @@ def test_a_store_without_texts_holds_none(tmp_path):
 def test_folders_follow_the_environment(monkeypatch, tmp_path):
     monkeypatch.delenv("TEXTSVM_MAIL", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert store_folder() == tmp_path / "textsvm"
+    assert store_folder() == str(tmp_path / "textsvm")
     monkeypatch.setenv("XDG_DATA_HOME", "relative")
-    assert store_folder() == Path.home() / ".local" / "share" / "textsvm"
+    assert store_folder() == str(Path.home() / ".local" / "share" / "textsvm")
     monkeypatch.setenv("TEXTSVM_MAIL", "/mail")
-    assert store_folder() == Path("/mail")
-    assert store_folder(Path("/given")) == Path("/given")
+    assert store_folder() == "/mail"
+    assert store_folder("/given") == "/given"
 
 
 def fails(folder, **options):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("textsvm.mail.filter")
+pytest.importorskip("textsvm.apps.mail.filter")
 from benchmarks.trec import COMMANDS, run, scripts
 
 pytestmark = pytest.mark.slow
@@ -81,7 +81,7 @@ def test_a_sentence_and_code_3(corpus, capsys, arguments):
 
 def test_scripts_with_a_server(corpus):
     """The toolkit's own calls: relative paths, nothing on standard input; a run that was cut short before."""
-    pytest.importorskip("textsvm.cli.mail")
+    pytest.importorskip("textsvm.apps.mail.commands")
     scripts(Path(), serve=True)
     assert all(os.access(name, os.X_OK) for name in COMMANDS)
 

@@ -48,7 +48,7 @@ textsvm.save(textsvm.SVC(textsvm.Spectrum(3)).fit(texts, labels), sys.argv[1])
 assert list(load(sys.argv[1]).predict(texts)) == labels
 from textsvm.runtime.memory import free
 assert free() > 0
-from textsvm.mail import client
+from textsvm.apps.mail import client
 sys.exit(client.run([sys.argv[1]]) - client.ERROR)
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textsvm.version import __version__ as __version__
 
-# Type checkers know this name; importing `typing` would take half of the start-up of `textsvm.mail.client`.
+# Type checkers know this name; importing `typing` would take half of the start-up of the mail client.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from textsvm.estimators.svm import SVC, SVR, OneClassSVM
     from textsvm.evaluation.explanation import explain
     from textsvm.evaluation.mutations import kmer_scores, mutation_scores
+    from textsvm.evaluation.results import evaluate
     from textsvm.exporting.files import export
     from textsvm.gram.files import read_gram, write_gram
     from textsvm.kernels import (
@@ -68,6 +69,7 @@ _NAMES = {
     "textsvm.evaluation.explanation": ("explain",),
     "textsvm.exporting.files": ("export",),
     "textsvm.evaluation.mutations": ("kmer_scores", "mutation_scores"),
+    "textsvm.evaluation.results": ("evaluate",),
     "textsvm.gram.files": ("read_gram", "write_gram"),
     "textsvm.model.file": ("load", "save"),
     "textsvm.model.libsvm": ("load_libsvm_model", "save_libsvm_model"),
@@ -119,6 +121,7 @@ __all__ = [
     "as_estimator",
     "cross_validate",
     "doubts",
+    "evaluate",
     "explain",
     "export",
     "kmer_scores",

@@ -9,7 +9,7 @@ if not {"serve", "label"}.intersection(sys.argv[1:3]):
 
 try:
     if sys.argv[1:3] == ["mail", "classify"]:  # a running server decides before the command line is imported
-        from textsvm.mail import quick
+        from textsvm.apps.mail import quick
 
         quick.run(quick.classify, sys.argv[3:])
     from textsvm.cli import main

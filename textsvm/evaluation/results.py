@@ -190,14 +190,14 @@ def percentile_interval(values: Floats, level: float = 0.95) -> tuple[float, flo
 def evaluate(
     truth: Sequence[Any],
     predicted: ArrayLike,
-    decision: Floats,
-    classes: AnyArray | None,
+    decision: ArrayLike,
+    classes: ArrayLike | None,
     *,
     positive: object = None,
     probability: Floats | None = None,
     grades: tuple[int, int] | None = None,
 ) -> Results:
-    """Judge predictions of a single label per document, or of numbers.
+    """Metrics of predictions by any model: of a single label per document, or of numbers.
 
     Parameters
     ----------
@@ -212,20 +212,39 @@ def evaluate(
     probability : float64 array, shape (n, n_classes), optional
     grades : (int, int), optional
         Range of the quadratic weighted kappa.
+
+    Returns
+    -------
+    Results
+        Metrics are attributes; ``with_intervals()`` adds confidence intervals.
+
+    Raises
+    ------
+    InputError
+        If there are no documents, or none has a label of `classes`.
+
+    Examples
+    --------
+    >>> from textsvm import evaluate
+    >>> results = evaluate(["ham", "spam", "ham"], ["ham", "spam", "spam"], [-1.5, 0.9, 0.2], ["ham", "spam"])
+    >>> results.recall, results.precision, results.roc_auc
+    (1.0, 0.5, 1.0)
+    >>> [round(bound, 3) for bound in results.with_intervals().intervals["recall"]]
+    [0.025, 1.0]
     """
     check_grades(grades)
     if len(truth) == 0:
         raise InputError("there are no labelled documents to evaluate on")
-    predicted = np.asarray(predicted)
+    predicted, decision = np.asarray(predicted), np.asarray(decision)
     if classes is None:
         numbers = np.asarray(truth, np.float64)
         all_rows = np.arange(len(numbers))
         results = Results("regression", len(numbers), [], {}, [], [], all_rows, numbers, predicted, predicted,
                           grades=grades)  # fmt: skip
         return _with_metrics(results)
+    order = classes = np.asarray(classes)
     index, values, warnings = _judged_labels(truth, classes)
     predicted, decision = predicted[index], decision[index]
-    order = classes
     if len(classes) == 2 and positive is not None and positive not in classes[1:].tolist():
         order, decision = classes[::-1], -decision
     if probability is not None:

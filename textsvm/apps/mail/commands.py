@@ -1,14 +1,12 @@
 """textsvm mail: a mail filter that learns.
 
-The commands around a store of training messages: learn, unlearn, relearn, status, export, import, retrain and
-report change or show it, classify and serve decide by it. The exit code of errors is 3, because 1 and 2 mean
-ham and unsure.
+learn, unlearn, relearn, import and retrain change the store of training messages; status, export and report
+show it; classify and serve decide with it. The exit code of errors is 3, because 1 and 2 mean ham and unsure.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 from collections.abc import Iterator
@@ -21,22 +19,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from textsvm.apps.mail import client, quick
+from textsvm.apps.mail.raw_message import RawMessage, marked_pieces
 from textsvm.cli import options
 from textsvm.cli.console import USAGE_ERROR, Console, WrongUsage, json_line, print_error, usage_message
 from textsvm.cli.options import Command, Group, option, option_field
 from textsvm.cli.output import Force, Kind, Output, check_figures, check_report
 from textsvm.errors import InputError, printable
-from textsvm.mail import client, quick
-from textsvm.mail.raw_message import RawMessage, marked_pieces
 from textsvm.runtime.docstrings import docstring
 from textsvm.runtime.files import replacing
 
 if TYPE_CHECKING:
-    from socket import socket as Socket
-
-    from textsvm.mail.decision import Decision
-    from textsvm.mail.filter import Filter, PriorDecisions, Status
-    from textsvm.mail.server import Interface
+    from textsvm.apps.mail.decision import Decision
+    from textsvm.apps.mail.filter import Filter, Status
+    from textsvm.apps.mail.server import Interface
 
 
 MessageKind = Enum("MessageKind", {"spam": "spam", "ham": "ham"})
@@ -70,20 +66,20 @@ WithoutTexts = Annotated[
 ]
 
 
-def open_filter(store: Path | None, **options: Any) -> Filter:
+def open_filter(store: Path | None, *, create: bool = False, texts: bool = True) -> Filter:
     """Open the filter of a store, by default that of the user."""
-    from textsvm.mail.filter import Filter
+    from textsvm.apps.mail.filter import Filter
 
-    return Filter(store, **options)
+    return Filter(store, create=create, texts=texts)
 
 
 def read_messages(files: list[str] | None) -> Iterator[tuple[str, bytes]]:
-    """Names and bytes of the given messages."""
+    """Names and bytes of the messages in files; standard input by default."""
     for file in files or ["-"]:
         if file == "-":
             yield "-", sys.stdin.buffer.read()
         else:
-            from textsvm.mail.mailboxes import raw_messages
+            from textsvm.apps.mail.mailboxes import raw_messages
 
             for name, data in raw_messages(file):
                 if data.startswith((b"\x1f\x8b", b"PK\x03\x04")):
@@ -96,7 +92,6 @@ def messages(n: int) -> str:
     return f"{n:,} message" + "s" * (n != 1)
 
 
-@options.with_groups
 def learn(
     kind: As,
     files: Messages = None,
@@ -111,7 +106,7 @@ def learn(
 
     When the command ends the messages are on disk, and the next decision uses them.
     """
-    from textsvm.mail.mailboxes import size_of
+    from textsvm.apps.mail.mailboxes import size_of
 
     console = Console(quiet)
     size = sum(size_of(file) for file in files or [] if file != "-")
@@ -143,15 +138,14 @@ def learn(
             advice = "earlier messages were learnt, perhaps not all; repeat the command, which skips them"
             raise InputError(f"{error}; {advice}") from error
         counts = opened.lessons.counts()
-    known = f", {n - new - empty:,} known already" if n > new + empty else ""
-    known += f", {empty:,} empty and skipped" if empty else ""
+    rest = f", {n - new - empty:,} known already" if n > new + empty else ""
+    rest += f", {empty:,} empty and skipped" if empty else ""
     console.say(
-        f"{messages(new)} learnt as {kind.value}{known}; there are {counts['spam']:,} spam and "
+        f"{messages(new)} learnt as {kind.value}{rest}; there are {counts['spam']:,} spam and "
         f"{counts['ham']:,} ham now"
     )
 
 
-@options.with_groups
 def unlearn(files: Messages = None, store: Store = None, quiet: options.Quiet = False) -> None:
     """Forget messages as if they had never been learnt."""
     with open_filter(store) as opened:
@@ -160,7 +154,6 @@ def unlearn(files: Messages = None, store: Store = None, quiet: options.Quiet = 
     Console(quiet).say(f"{messages(sum(gone))} forgotten{unknown}")
 
 
-@options.with_groups
 def relearn(kind: As, files: Messages = None, store: Store = None, quiet: options.Quiet = False) -> None:
     """Move messages that were learnt as the other class; unknown messages stay unknown."""
     moved = n = unknown = 0
@@ -176,7 +169,6 @@ def relearn(kind: As, files: Messages = None, store: Store = None, quiet: option
     Console(quiet).say(f"{messages(moved)} moved to {kind.value}{rest}")
 
 
-@options.with_groups
 def status(
     store: Store = None,
     check: Annotated[bool, option("Check the whole file for damage.", "--check")] = False,
@@ -192,17 +184,18 @@ def status(
     console = Console()
     if json:
         names = ("kind", "subject", "sender", "learnt", "score")
-        last = [{name: getattr(row, name) for name in names} for row in summary.last]
+        rows = [row._asdict() for row in summary.last]
+        last = [{name: row[name] for name in names} for row in rows]
         parts = {"recent": summary.recent._asdict(), "earlier": summary.earlier._asdict(), "last": last}
         console.print_json(to_json({"store": str(path), **summary._asdict(), **parts}))
         return
     console.table(str(path), [*_facts(summary)])
-    rows = [
-        (_when(each.learnt), each.kind, "" if each.score is None else f"{each.score:.6f}", each.subject)
-        for each in summary.last[:_SHOWN]
-    ]
-    if rows:
-        console.table("last lessons", rows, ("learnt", "as", "score before", "subject"))
+    table = []
+    for row in summary.last[:_SHOWN]:
+        learnt = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.learnt))
+        table.append((learnt, row.kind, "" if row.score is None else f"{row.score:.6f}", row.subject))
+    if table:
+        console.table("last lessons", table, ("learnt", "as", "score before", "subject"))
 
 
 def _facts(summary: Status) -> Iterator[tuple[str, str]]:
@@ -214,23 +207,19 @@ def _facts(summary: Status) -> Iterator[tuple[str, str]]:
         yield "judged on unseen mail", "nothing yet: the next lessons are judged before they are learnt"
     for name, decisions in (("judged on unseen mail", summary.recent), ("and before these", summary.earlier)):
         if decisions.n:
-            yield name, _judged(decisions)
+            n_right = decisions.n - decisions.wrong - decisions.unsure
+            right, unsure, wrong = (
+                f"{100 * n / decisions.n:.0f} %" for n in (n_right, decisions.unsure, decisions.wrong)
+            )
+            yield (
+                name,
+                (
+                    f"{decisions.n:,} messages before they were learnt: {right} right, {unsure} unsure, "
+                    f"{wrong} wrong; {decisions.false_positives:,} ham as spam"
+                ),
+            )
 
 
-def _judged(decisions: PriorDecisions) -> str:
-    """Shares of the lessons, each judged before it was learnt."""
-    right = decisions.n - decisions.wrong - decisions.unsure
-    shares = (f"{100 * n / decisions.n:.0f} %" for n in (right, decisions.unsure, decisions.wrong))
-    return "{:,} messages before they were learnt: {} right, {} unsure, {} wrong; {:,} ham as spam".format(
-        decisions.n, *shares, decisions.false_positives
-    )
-
-
-def _when(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
-
-
-@options.with_groups
 def export(
     file: Annotated[Path, typer.Argument(help="Output file; - is stdout.")],
     store: Store = None,
@@ -241,8 +230,8 @@ def export(
 
     Of a damaged store the intact messages are written.
     """
-    from textsvm.mail.lessons import FORMAT, Lessons
-    from textsvm.mail.mailboxes import lesson_line
+    from textsvm.apps.mail.lessons import FORMAT, Lessons
+    from textsvm.apps.mail.mailboxes import lesson_line
 
     output = Output("FILE", file, LESSONS, force).checked({})
     n = bare = lost = 0
@@ -264,7 +253,6 @@ def export(
     Console(quiet and not lost).say(f"{n:,} lessons written{rest}")
 
 
-@options.with_groups
 def import_(
     file: Annotated[Path, typer.Argument(help="File from `export`; - is stdin.")],
     store: Store = None,
@@ -272,7 +260,7 @@ def import_(
     quiet: options.Quiet = False,
 ) -> None:
     """Learn messages that `export` wrote; known messages are skipped."""
-    from textsvm.mail.mailboxes import parse_lessons
+    from textsvm.apps.mail.mailboxes import parse_lessons
 
     stream = sys.stdin.buffer if str(file) == "-" else file.open("rb")
     with stream, open_filter(store, create=True, texts=not without_texts) as opened:
@@ -283,7 +271,6 @@ def import_(
     )
 
 
-@options.with_groups
 def retrain(store: Store = None, quiet: options.Quiet = False) -> None:
     """Train again on all messages to the optimum, and calibrate the score."""
     with open_filter(store) as opened:
@@ -291,7 +278,6 @@ def retrain(store: Store = None, quiet: options.Quiet = False) -> None:
     Console(quiet).say(f"trained on {messages(n)}")
 
 
-@options.with_groups
 def report(
     file: Annotated[Path, typer.Argument(help="The report: .html, .md or .json.")],
     store: Store = None,
@@ -301,10 +287,7 @@ def report(
     quiet: options.Quiet = False,
 ) -> None:
     """Write a report on the predictions for messages before they were learnt."""
-    from textsvm.cli.results import write_charts
-    from textsvm.mail.report import filter_report
-    from textsvm.reporting import html
-    from textsvm.reporting.files import write
+    from textsvm.apps.mail.report import filter_report
 
     check_report("FILE", file, force, {})
     check_figures(figures)
@@ -315,28 +298,25 @@ def report(
         content = filter_report(opened, mistakes)
     mask = os.umask(0o077)  # mail is private
     try:
-        write(content, file)
+        content.save(file)
     finally:
         os.umask(mask)
     console.say(f"report: {file}")
-    write_charts(console, figures, lambda: html.render(content))
+    if figures is not None:
+        console.say(f"figures: {len(content.save_figures(figures))} in {figures}")
 
 
-#: Exit code of errors, as Bogofilter's.
-FAILED = 3
 _EXTRA = "needs the extra `mail`"
-#: Options with which the message goes to stdout.
-_PASSTHROUGH = re.compile(r"-[A-Za-z]*p[A-Za-z]*|--passthrough")
 
 
 class MailGroup(Group):
     """Command group whose errors, wrong usage included, have exit code 3."""
 
     def make_context(self, info_name: Any, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        given = list(args)
-        with failures_exit_with_3(given):
+        arguments = list(args)
+        with failures_exit_with_3(arguments):
             context = super().make_context(info_name, args, parent, **extra)
-        context.meta[__name__] = given
+        context.meta[__name__] = arguments
         return context
 
     def invoke(self, ctx: Any) -> Any:
@@ -361,17 +341,19 @@ def failures_exit_with_3(arguments: list[str]) -> Iterator[None]:
             print_error(str(error))
         elif message := usage_message(error):
             print_error(f"{message} (see textsvm mail --help)")
-        if any(map(_PASSTHROUGH.fullmatch, arguments)) and not sys.stdin.isatty():
-            sys.stdout.buffer.write(sys.stdin.buffer.read())
-            sys.stdout.flush()
-        raise typer.Exit(FAILED) from error
+        client.pass_on(arguments)
+        raise typer.Exit(client.ERROR) from error
     except Exception as error:  # the calling program knows only four exit codes
-        print_error(_sentence(error))
-        _drop_stdout()
-        raise typer.Exit(FAILED) from error
+        print_error(_error_message(error))
+        with suppress(OSError, ValueError):
+            try:
+                sys.stdout.flush()
+            except OSError:  # discard unwritten output, so that Python does not fail at exit
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(client.ERROR) from error
 
 
-def _sentence(error: Exception) -> str:
+def _error_message(error: Exception) -> str:
     if isinstance(error, InputError):
         return str(error)
     if isinstance(error, BrokenPipeError):
@@ -381,18 +363,6 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"{error.filename or 'input/output'}: {error.strerror or error}"
     return f"{type(error).__name__}: {error} (please report this)"
-
-
-def _drop_stdout() -> None:
-    """Discard unwritten output, so that Python does not fail at exit."""
-    with suppress(OSError, ValueError):
-        try:
-            sys.stdout.flush()
-        except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-_LETTERS = {"spam": "S", "ham": "H", "unsure": "U"}
 
 
 @dataclass(frozen=True)
@@ -429,7 +399,6 @@ class PrintedForm:
     json: bool = option_field("Print one JSON object per message.", "--json", default=False)
 
 
-@options.with_groups
 def classify(passing: Passing, form: PrintedForm, files: Messages = None, store: Store = None) -> None:
     """Classify messages. Exit codes: 0 spam, 1 ham, 2 unsure, 3 error; for several messages, of the last."""
     if passing.daemon:
@@ -440,9 +409,7 @@ def classify(passing: Passing, form: PrintedForm, files: Messages = None, store:
         decision = _pass_through(files, store, passing.bogofilter)
     else:
         decision = _print_decisions(files, store, form)
-    from textsvm.mail.decision import CODES
-
-    raise typer.Exit(0 if passing.embed else CODES[decision.kind])
+    raise typer.Exit(0 if passing.embed else client.CODES[decision.kind])
 
 
 def _pass_through(files: list[str] | None, store: Path | None, bogofilter: bool) -> Decision:
@@ -470,35 +437,19 @@ def _print_decisions(files: list[str] | None, store: Path | None, form: PrintedF
         for name, data in read_messages(names):
             message = RawMessage(data)
             decision = opened.classify(message)
-            shown = name if len(names) > 1 or name != names[0] else ""
-            for line in _lines(opened, message, decision, shown, form):
-                sys.stdout.write(line)
+            name = name if len(names) > 1 or name != names[0] else ""
+            reasons = opened.reasons(message) if form.verbose else []
+            if form.json:
+                fields = {"id": name or "-", **decision._asdict()}
+                sys.stdout.write(json_line(fields | ({"reasons": dict(reasons)} if form.verbose else {})))
+                continue
+            line = quick.decision_line(decision.kind, decision.score, "T" * form.fixed + "t" * form.terse)
+            sys.stdout.write(f"{printable(name)} {line}\n".lstrip(" "))
+            for part, weight in reasons:
+                sys.stdout.write(f"  {weight:+.4f} {printable(repr(part))}\n")
     if decision is None:
         raise WrongUsage("there is no message to classify")
     return decision
-
-
-def _lines(
-    opened: Filter, message: RawMessage, decision: Decision, name: str, form: PrintedForm
-) -> Iterator[str]:
-    """Printed lines of a message."""
-    reasons = opened.reasons(message) if form.verbose else []
-    if form.json:
-        fields = {"id": name or "-", "kind": decision.kind, "score": decision.score, "value": decision.value}
-        yield json_line(fields | ({"reasons": dict(reasons)} if form.verbose else {}))
-        return
-    yield f"{printable(name)} {_short(decision, form)}\n".lstrip(" ")
-    for part, weight in reasons:
-        yield f"  {weight:+.4f} {printable(repr(part))}\n"
-
-
-def _short(decision: Decision, form: PrintedForm) -> str:
-    """Decision and score; with -t and -T in Bogofilter's terse forms."""
-    if form.fixed > 1:
-        return f"{decision.score:.16f}"
-    if form.fixed:
-        return f"{_LETTERS[decision.kind]} {decision.score:g}"
-    return f"{_LETTERS[decision.kind] if form.terse else decision.kind} {decision.score:.6f}"
 
 
 def serve(
@@ -542,51 +493,31 @@ def serve(
         raise WrongUsage("a content filter needs --next HOST:PORT")
     if next and not ("/" in next or next.rpartition(":")[2].isdecimal()):
         raise WrongUsage(f"--next must be HOST:PORT or the path of a socket, got {next}")
-    from textsvm.mail import server
+    from textsvm.apps.mail import mail_servers, server
 
+    interfaces: list[Interface] = [partial(mail_servers.milter, milter)] if milter else []
+    for port, is_lmtp in ((smtp, False), (lmtp, True)):
+        if port:
+            interfaces.append(partial(mail_servers.content_filter, port, next or "", is_lmtp))
     console = Console()
     reader = server.MessageReader(console.warn)  # forks while there are no sockets and threads
     mail = open_filter(store, create=True)
     mail.lessons.check_rows()
     mail.read = reader.read
     path = socket or mail.lessons.path.with_name("socket")
-    sockets, own = _sockets(path, tcp)
+    passed = server.passed_sockets()
+    sockets = [*(passed or [server.listen(path)]), *([server.listen_tcp(tcp)] if tcp else [])]
     server.preload()
-    console.say(f"answering at {', '.join(map(_name, sockets))}")
-    if len(mail.lessons.counts()) < 2 or not all(mail.lessons.counts().values()):
+    addresses = [listener.getsockname() for listener in sockets]
+    names = [name if isinstance(name, str) else ":".join(map(str, name[:2])) for name in addresses]
+    console.say(f"answering at {', '.join(names)}")
+    if not all(mail.lessons.counts().values()):
         console.warn("every message is unsure until spam and ham are learnt (`textsvm mail learn`)")
     try:
-        server.serve(
-            mail, sockets, console.say, _interfaces(milter, {"smtp": smtp, "lmtp": lmtp}, next or "")
-        )
+        server.serve(mail, sockets, console.say, interfaces)
     finally:
-        if own:
+        if not passed:
             path.unlink(missing_ok=True)
-
-
-def _interfaces(milter: str | None, ports: dict[str, int | None], next: str) -> list[Interface]:
-    """Servers of the other protocols."""
-    from textsvm.mail import mail_servers
-
-    interfaces: list[Interface] = [partial(mail_servers.milter, milter)] if milter else []
-    for protocol, port in ports.items():
-        if port:
-            interfaces.append(partial(mail_servers.content_filter, port, next, protocol == "lmtp"))
-    return interfaces
-
-
-def _sockets(path: Path, tcp: int | None) -> tuple[list[Socket], bool]:
-    """Listening sockets, and whether this process created the socket at `path`."""
-    from textsvm.mail import server
-
-    passed = server.passed_sockets()
-    sockets = passed or [server.listen(path)]
-    return [*sockets, *([server.listen_tcp(tcp)] if tcp else [])], not passed
-
-
-def _name(socket: Socket) -> str:
-    address = socket.getsockname()
-    return str(address) if isinstance(address, str) else ":".join(map(str, address[:2]))
 
 
 mail = typer.Typer(
@@ -598,4 +529,6 @@ for command in (
     classify, learn, unlearn, relearn, status, export,
     import_, retrain, report, serve,
 ):  # fmt: skip
-    mail.command(command.__name__.strip("_"), cls=Command, help=docstring(command))(command)
+    mail.command(command.__name__.strip("_"), cls=Command, help=docstring(command))(
+        options.with_groups(command)
+    )

@@ -41,21 +41,31 @@ from contextlib import suppress
 from hashlib import sha256
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from textsvm.errors import InputError
 from textsvm.text.byte_pmers import byte_pmers, np, unit
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from numpy.typing import NDArray
+
+    from textsvm.arrays import AnyArray, Floats, Ints
+
+    #: Keys and values of features.
+    Keys: TypeAlias = NDArray[np.uint64]
+    Values: TypeAlias = NDArray[np.float32]
 
 #: Bytes of a feature.
 P = 4
 #: Bytes that are read of the header fields, and of the text below.
-MAX_HEADER, MAX_BYTES = 3000, 10_000
+MAX_HEADER = 3000
+MAX_BYTES = 10_000
 #: Bits of the keys of header fields and of words; above the bytes of a 4-mer, and near enough for keys to be
-#: kept as gaps.
-HEADER, WORD = 1 << 32, 2 << 32
+#: stored as gaps.
+HEADER = 1 << 32
+WORD = 2 << 32
 #: Squared lengths of the blocks: 4-mers of the text, 4-mers of the header fields, words.
 SHARES = (0.5, 0.2, 0.3)
 _FOLDED = bytes(range(256)).lower().translate(bytes.maketrans(b"123456789", b"000000000"))
@@ -73,7 +83,7 @@ _LIST_FIELD = re.compile(
 _TOKEN = re.compile(rb"[a-z0$!'\x80-\xff][a-z0$!'._\-\x80-\xff]*[a-z0$!'\x80-\xff]")
 
 
-def features(text: str, version: int = 2) -> tuple[NDArray[np.uint64], NDArray[np.float32]]:
+def features(text: str, version: int = 2) -> tuple[Keys, Values]:
     """Ascending keys of the features of the text of a mail, and their values, equal in each block.
 
     Keys of 4-mers are those of `textsvm.text.byte_pmers`; keys of header fields have the bit
@@ -116,10 +126,10 @@ def _folded(block: str, size: int) -> bytes:
 class WeightVector(NamedTuple):
     """A sparse weight vector."""
 
-    keys: NDArray[np.uint64]  #: shape (n,): Ascending
-    values: NDArray[np.float32]  #: shape (n,)
+    keys: Keys  #: shape (n,): Ascending
+    values: Values  #: shape (n,)
 
-    def of(self, keys: NDArray[np.uint64]) -> NDArray[np.float64]:
+    def of(self, keys: Keys) -> Floats:
         """Weights of features; 0 for features without a weight."""
         if not len(self.keys):
             return np.zeros(len(keys))
@@ -138,7 +148,7 @@ class WeightVector(NamedTuple):
                 stream.writelines(parts[1:])
 
 
-def sum_vectors(vectors: Iterable[tuple[NDArray[np.uint64], NDArray[np.float32], float]]) -> WeightVector:
+def sum_vectors(vectors: Iterable[tuple[Keys, Values, float]]) -> WeightVector:
     """The weighted sum of sparse vectors, (keys, values, factor) each."""
     keys, values = [np.zeros(0, np.uint64)], [np.zeros(0)]
     for vector_keys, vector_values, factor in vectors:
@@ -192,7 +202,7 @@ def stored_value(text: str, path: Path, checksum: int) -> float | None:
     return math.fsum(terms)
 
 
-def _digest(*parts: bytes | memoryview | NDArray[Any]) -> bytes:
+def _digest(*parts: bytes | memoryview | AnyArray) -> bytes:
     state = sha256()
     for part in parts:
         state.update(part)
@@ -209,9 +219,7 @@ def word_contributions(text: str, weights: WeightVector, version: int = 2) -> li
     return sorted(((word, value) for word, value in words.items() if value), key=lambda item: -abs(item[1]))
 
 
-def character_contributions(
-    text: str, weights: WeightVector, version: int = 2
-) -> tuple[str, NDArray[np.float64]]:
+def character_contributions(text: str, weights: WeightVector, version: int = 2) -> tuple[str, Floats]:
     """The part of a text that is read, and the contribution of each character to the decision value.
 
     The term w_u x_u of a feature u is divided equally among its occurrences and among their bytes, so that
@@ -229,8 +237,8 @@ def character_contributions(
 
 
 def _block_contributions(
-    block: bytes, mark: int, keys: NDArray[np.uint64], terms: NDArray[np.float64], words: bool
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    block: bytes, mark: int, keys: Keys, terms: Floats, words: bool
+) -> tuple[Ints, Floats]:
     """Offsets of the characters of a block, and their contributions."""
     codes = np.frombuffer(block, np.uint8).astype(np.uint64)
     n = len(codes) - P + 1

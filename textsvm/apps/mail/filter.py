@@ -17,8 +17,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from textsvm.errors import InputError
-from textsvm.mail.decision import (
+from textsvm.apps.mail.decision import (
     FEATURES,
     Decision,
     DecisionModel,
@@ -30,15 +29,14 @@ from textsvm.mail.decision import (
     read_calibration,
     read_model,
 )
-from textsvm.mail.features import SHARES, WeightVector, features, word_contributions
-from textsvm.mail.lessons import KINDS, MAX_KEPT, C, Lesson, LessonRow, Lessons
-from textsvm.mail.message import read_message
-from textsvm.mail.raw_message import RawMessage
+from textsvm.apps.mail.features import SHARES, WeightVector, features, word_contributions
+from textsvm.apps.mail.lessons import KINDS, MAX_KEPT, C, Lesson, LessonRow, Lessons
+from textsvm.apps.mail.message import read_message
+from textsvm.apps.mail.raw_message import RawMessage
+from textsvm.errors import InputError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from textsvm.apps.mail.features import Keys, Values
     from textsvm.solvers.online import OnlineMachine
 
 #: Time limit of re-optimisation per lesson, in seconds; the remainder continues with the next lesson.
@@ -54,6 +52,14 @@ class PriorDecisions(NamedTuple):
     wrong: int
     unsure: int
     false_positives: int
+
+    @classmethod
+    def of(cls, lessons: list[LessonRow]) -> PriorDecisions:
+        """Counts of the lessons that have such a decision."""
+        kinds = [(lesson.kind, kind_of(lesson.score)) for lesson in lessons if lesson.score is not None]
+        unsure = sum(kind == "unsure" for _, kind in kinds)
+        wrong = sum(kind != true for true, kind in kinds) - unsure
+        return cls(len(kinds), wrong, unsure, kinds.count(("ham", "spam")))
 
 
 class Status(NamedTuple):
@@ -114,37 +120,36 @@ class Filter:
     # Decisions
 
     def classify(self, data: bytes | RawMessage) -> Decision:
-        """The decision on a raw message; a message that was learnt has the kind as which it was learnt."""
+        """The decision on a raw message; a learnt message keeps its kind."""
         message = self.read(data)
-        kind, version = self._known(message.digest)
+        if model := self._previous_model:
+            kind, version = self._kinds.get(message.digest), model.version
+        else:
+            with self._lock:
+                kind, version = self.lessons.kind(message.digest), check_features(self.lessons)
         decision = None
         if not self._with_numpy and "numpy" not in sys.modules:
             with self._lock, self.lessons.reading():
                 decision = decide_from_file(self.lessons, message.text)
         self._with_numpy = True
-        return (decision or self.decide(*features(message.text, version))).taught(kind)
+        return (decision or self.decide(*features(message.text, version))).for_lesson(kind)
 
-    def _known(self, digest: str) -> tuple[str | None, int]:
-        """The kind of a learnt message, else None, and the version of the features."""
+    @property
+    def _previous_model(self) -> DecisionModel | None:
+        """The model that decides during a long change."""
         model = self._model
-        if self._changing and model is not None:
-            return self._kinds.get(digest), model.version
-        with self._lock:
-            return self.lessons.kind(digest), check_features(self.lessons)
+        return model if self._changing else None
 
-    def decide(self, keys: NDArray[np.uint64], values: NDArray[np.float32]) -> Decision:
+    def decide(self, keys: Keys, values: Values) -> Decision:
         """The decision on the message with these features; lessons in progress do not count yet."""
-        model = self._model
-        if self._changing and model is not None:
+        if model := self._previous_model:
             return model.decide(keys, values)
         with self._lock:
             if self._machine is None or self._state != self.lessons.state:
                 return self._read_model().decide(keys, values)
             return self._decide(self._machine, keys, values)
 
-    def _decide(
-        self, machine: OnlineMachine, keys: NDArray[np.uint64], values: NDArray[np.float32]
-    ) -> Decision:
+    def _decide(self, machine: OnlineMachine, keys: Keys, values: Values) -> Decision:
         both = len(set(self._kinds.values())) == 2
         return self._calibration.decide(machine.decision(keys, values), both)
 
@@ -154,9 +159,8 @@ class Filter:
         return word_contributions(self.read(data).text, model.weights, model.version)[:most]
 
     def model(self) -> DecisionModel:
-        """The present decision model of the store; while lessons are learnt, that of the last `refresh`."""
-        model = self._model
-        if self._changing and model is not None:
+        """The decision model of the store; during a long change that of the last `refresh`."""
+        if model := self._previous_model:
             return model
         with self._lock:
             return self._read_model()
@@ -201,20 +205,18 @@ class Filter:
         emptiness = set[bool]()
 
         def lessons() -> Iterator[Lesson]:
-            for message in map(RawMessage.of, messages):
-                emptiness.add(message.is_empty)
-                if not message.is_empty:
-                    yield self._new_lesson(message, kind)
+            for raw in map(RawMessage.of, messages):
+                emptiness.add(raw.is_empty)
+                if not raw.is_empty:
+                    message = self.read(raw)
+                    keys, values = features(message.text)
+                    names = message.subject, message.sender
+                    yield Lesson(message.digest, kind, keys, values, *names, raw.data[:MAX_KEPT])
 
         changed = self.add_lessons(lessons())
         if emptiness == {True}:
             raise InputError("the message is empty (no header field and no text): nothing was learnt")
         return changed
-
-    def _new_lesson(self, raw: RawMessage, kind: str) -> Lesson:
-        message = self.read(raw)
-        arrays = features(message.text)
-        return Lesson(message.digest, kind, *arrays, message.subject, message.sender, raw.data[:MAX_KEPT])
 
     def add_lessons(self, lessons: Iterable[Lesson]) -> int:
         """Learn lessons with features; return the number that are new or change their kind."""
@@ -307,22 +309,19 @@ class Filter:
         with self._writing() as machine:
             for lesson in batch:
                 if self._kinds.get(lesson.digest) != lesson.kind:
-                    self.lessons.put(self._judged(lesson))
+                    # Training message, with the decision made before it was learnt.
+                    before: Lesson | Decision | None = None
+                    if lesson.digest in self._kinds:
+                        before = self.lessons.get(lesson.digest)
+                    elif len(set(self._kinds.values())) == 2:
+                        before = self._decide(machine, lesson.keys, lesson.values)
+                    value, score = (None, None) if before is None else (before.value, before.score)
+                    self.lessons.put(lesson._replace(value=value, score=score, alpha=0.0))
                     self._alphas.pop(lesson.digest, None)  # `put` writes 0
                     machine.add(lesson.digest, lesson.keys, lesson.values, lesson.kind == "spam", 0.0)
                     self._kinds[lesson.digest] = lesson.kind
                     changed += 1
         return changed
-
-    def _judged(self, lesson: Lesson) -> Lesson:
-        """The lesson with the decision on it before it was first learnt."""
-        before: Lesson | Decision | None = None
-        if lesson.digest in self._kinds:
-            before = self.lessons.get(lesson.digest)
-        elif self._machine is not None and len(set(self._kinds.values())) == 2:
-            before = self._decide(self._machine, lesson.keys, lesson.values)
-        value, score = (None, None) if before is None else (before.value, before.score)
-        return lesson._replace(value=value, score=score, alpha=0.0)
 
     @contextmanager
     def _writing(self) -> Iterator[OnlineMachine]:
@@ -331,28 +330,24 @@ class Filter:
         try:
             with self.lessons.writing():
                 check_features(self.lessons)
-                machine = self._load_machine()
+                machine = self._machine
+                if machine is None or self._state != self.lessons.state:
+                    self.lessons.check_rows()
+                    machine = self._add_all(self.lessons.iterate())
+                    machine.settle(SETTLING)
+                    self._calibration = read_calibration(self.lessons)
+                    self._state = self.lessons.state
                 yield machine
                 machine.budget = self.lessons.meta("most")
                 self._settled = machine.settle(SETTLING)
-                for name in map(str, machine.forgotten):  # dropped because of the maximum
-                    self.lessons.drop(name)
-                    del self._kinds[name]
+                for digest in map(str, machine.forgotten):  # dropped because of the maximum
+                    self.lessons.drop(digest)
+                    del self._kinds[digest]
                 machine.forgotten.clear()
                 self._write(machine)
         except BaseException:
             self._machine = None
             raise
-
-    def _load_machine(self) -> OnlineMachine:
-        """The machine of the present lessons, loaded if there is none."""
-        if self._machine is None or self._state != self.lessons.state:
-            self.lessons.check_rows()
-            self._add_all(self.lessons.iterate()).settle(SETTLING)
-            self._calibration = read_calibration(self.lessons)
-            self._state = self.lessons.state
-        assert self._machine is not None
-        return self._machine
 
     def _add_all(self, lessons: Iterable[Lesson]) -> OnlineMachine:
         """A new machine with these lessons and their alphas, not yet at its optimum."""
@@ -382,15 +377,8 @@ class Filter:
             read_calibration(lessons)
             counts, history = lessons.counts(), lessons.history()
             texts, most = lessons.holds_texts, lessons.meta("most")
-        recent, earlier = (_prior_decisions(part) for part in (history[:RECENT], history[RECENT:]))
+        recent, earlier = (PriorDecisions.of(part) for part in (history[:RECENT], history[RECENT:]))
         return Status(counts["spam"], counts["ham"], texts, most, recent, earlier, history[:RECENT])
-
-
-def _prior_decisions(lessons: list[LessonRow]) -> PriorDecisions:
-    kinds = [(lesson.kind, kind_of(lesson.score)) for lesson in lessons if lesson.score is not None]
-    unsure = sum(kind == "unsure" for _, kind in kinds)
-    wrong = sum(kind != true for true, kind in kinds) - unsure
-    return PriorDecisions(len(kinds), wrong, unsure, kinds.count(("ham", "spam")))
 
 
 def new_machine() -> OnlineMachine:

@@ -1,7 +1,7 @@
 """Fast path of `textsvm mail classify` and textsvm-bogofilter, without importing the program or NumPy.
 
-The server decides, or without a server this process. Anything unusual in the command line, and every failure,
-returns None, and the program runs. Like `textsvm.mail.client`, this module imports almost nothing.
+The server decides, or without a server this process. After an unusual option or a failure the functions
+return None, and the full program runs. Like `client.py`, this module imports almost nothing.
 """
 
 from __future__ import annotations
@@ -10,25 +10,26 @@ import os
 import sys
 import time
 
-from textsvm.mail import client
+from textsvm.apps.mail import client
 
 TYPE_CHECKING = False  # the module `typing` would take a third of the time
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _CONFIGURATIONS = ("/etc/bogofilter.cf", "~/.bogofilter.cf")
-_LETTERS = {0: "S", 1: "H", 2: "U"}
 _LONG = {"--passthrough": "-p", "--embed": "-e", "--terse": "-t"}
 DAEMON = "--daemon"
-#: Seconds in which a server that `--daemon` starts is not started again, and if its process has ended.
-_STARTING, _ENDED = 20.0, 5.0
+#: Seconds in which a server that `--daemon` started is not started again while its process runs.
+_STARTING = 20.0
+#: The same if its process has ended.
+_ENDED = 5.0
 
 
 def main() -> None:
     """Entry point of the console script textsvm-bogofilter."""
     run(bogofilter, sys.argv[1:])
     sys.argv = [word for word in sys.argv if word != DAEMON]
-    from textsvm.mail.bogofilter import main
+    from textsvm.apps.mail.bogofilter import main
 
     main()
 
@@ -116,15 +117,15 @@ def _with_server(store: str, flags: str, header: str, kind: str = "") -> int | N
     while part := os.read(0, 1 << 18):
         parts.append(part)
     data = b"".join(parts)
-    pieces: list[bytes | memoryview] = []
     try:
-        if kind:
-            _tell(path, kind, data)
-            pieces, code = [data] if "p" in flags else [], 0
-        else:
-            pieces, code = _decide(path if serving else "", store, flags, header, data)
-            if "u" in flags and code < 2:  # before any output: a message is written once
-                _tell(path, ("spam", "ham")[code], data)
+        code = 0
+        pieces: list[bytes | memoryview] = [data] if "p" in flags else []
+        if not kind:
+            decided, pieces = _decide(path if serving else "", store, flags, header, data)
+            code = client.CODES[decided]
+            kind = decided if "u" in flags and decided != "unsure" else ""
+        if kind:  # before any output: a message is written once
+            client.ask(path, client.LEARN.format(kind), data, client.LEARN_TIMEOUT)
     except Exception:
         _put_back(data)
         if "d" in flags:
@@ -136,39 +137,35 @@ def _with_server(store: str, flags: str, header: str, kind: str = "") -> int | N
 
 def _decide(
     path: str, store: str, flags: str, header: str, data: bytes
-) -> tuple[list[bytes | memoryview], int]:
-    """Output and exit code of a decision by the server at `path`, or without a path by this process."""
+) -> tuple[str, list[bytes | memoryview]]:
+    """Kind and output of a decision by the server at `path`, or without a path by this process."""
     verb = "HEADERS" if "p" in flags else "CHECK"
     if path:
-        fields, body = client.ask(path, f"{verb} SPAMC/1.5\r\nFilter: {header}\r\n", data)
+        answer = client.ask(path, f"{verb} SPAMC/1.5\r\nFilter: {header}\r\n", data)
     else:
-        from textsvm.mail import filter, spamd
+        from textsvm.apps.mail import filter, spamd
 
         with filter.Filter(store or None) as mail:
             parts = spamd.check(spamd.Request(verb, 1.5, filter=header), data, mail)
-        fields, body = client.parse_answer(b"".join(parts))
-    try:
-        code, score = client.CODES[fields["Decision"].split(" ")[0]], float(fields["Exact"])
-        replaced, line = int(fields.get("Replaced", 0)), fields["Line"]
-    except (KeyError, ValueError):
-        raise client.Trouble("the answer is not from a server of this version") from None
+        answer = client.parse_answer(b"".join(parts))
+    kind, _, marked = client.decision(answer, data)
+    score, line = float(answer[0]["Exact"]), answer[0]["Line"]
     if "p" in flags:
-        return [body, memoryview(data)[replaced:]], code
-    if flags.count("T") > 1:
-        line = f"{score:.16f}"
-    elif "T" in flags:
-        line = f"{_LETTERS[code]} {score:g}"
-    elif "t" in flags:
-        line = f"{_LETTERS[code]} {score:.6f}"
-    elif "k" in flags:
-        line = f"{('spam', 'ham', 'unsure')[code]} {score:.6f}"
+        return kind, marked
+    if {"T", "t", "k"} & {*flags}:
+        line = decision_line(kind, score, flags)
     elif "v" not in flags:
-        return [], code
-    return [f"{line}\n".encode()], code
+        return kind, []
+    return kind, [f"{line}\n".encode()]
 
 
-def _tell(path: str, kind: str, data: bytes) -> None:
-    client.ask(path, f"TELL SPAMC/1.5\r\nMessage-class: {kind}\r\nSet: local\r\n", data, 60.0)
+def decision_line(kind: str, score: float, flags: str) -> str:
+    """Printed form of a decision: with -TT the score, with -T and -t a letter and the score."""
+    if flags.count("T") > 1:
+        return f"{score:.16f}"
+    if "T" in flags:
+        return f"{kind[0].upper()} {score:g}"
+    return f"{kind[0].upper() if 't' in flags else kind} {score:.6f}"
 
 
 def _put_back(data: bytes) -> None:
@@ -185,16 +182,6 @@ def _put_back(data: bytes) -> None:
     os.dup2(handle, 0)
 
 
-def _runs(mark: str) -> bool:
-    """Whether the process whose id a file holds exists; an error if it is not of this user."""
-    try:
-        with open(mark, "rb") as stream:
-            os.kill(int(stream.read()), 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 def start_server(path: str) -> None:
     """Start the server of an existing store in the background, unless it runs or is starting.
 
@@ -204,10 +191,16 @@ def start_server(path: str) -> None:
     try:
         if not os.path.exists(os.path.join(folder, "lessons.sqlite")) or client.listens(path):
             return
-        if os.path.exists(mark):
-            age = time.time() - os.stat(mark).st_mtime
-            if age < _ENDED or (age < _STARTING and _runs(mark)):
+        age = time.time() - os.stat(mark).st_mtime if os.path.exists(mark) else _STARTING
+        if age < _ENDED:
+            return
+        if age < _STARTING:
+            try:
+                with open(mark, "rb") as stream:
+                    os.kill(int(stream.read()), 0)  # an error if the process is not of this user
                 return
+            except ProcessLookupError:
+                pass
         handle = os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         command = [sys.executable, "-m", "textsvm", "mail", "serve", "--store", folder]
         files: list[tuple[object, ...]] = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0)]

@@ -19,12 +19,19 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from textsvm.apps.mail.raw_message import marked, textsvm_fields
+from textsvm.apps.mail.spamd import LARGEST, Refused
 from textsvm.errors import InputError
-from textsvm.mail.raw_message import marked, textsvm_fields
-from textsvm.mail.spamd import LARGEST, Refused
 
 if TYPE_CHECKING:
-    from textsvm.mail.server import Classify
+    from aiosmtpd.smtp import SMTP as SmtpServer
+    from aiosmtpd.smtp import Envelope
+    from aiosmtpd.smtp import Session as SmtpSession
+    from kilter.protocol import Accept
+    from kilter.protocol.messages import Header
+    from kilter.service import Session
+
+    from textsvm.apps.mail.server import Classify
 
 #: Seconds that the next server may take for an answer.
 NEXT_TIMEOUT = 60.0
@@ -67,26 +74,30 @@ class _SmtpHandler:
     def __init__(self, next: str, lmtp: bool, classify: Classify) -> None:
         self._next, self._lmtp, self._classify = next, lmtp, classify
 
-    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
+    async def handle_DATA(self, server: SmtpServer, session: SmtpSession, envelope: Envelope) -> str:
         """Decide on a message and hand it on; return the answers for its sender."""
-        count = len(envelope.rcpt_tos) if self._lmtp else 1
+        content, count = envelope.content, len(envelope.rcpt_tos) if self._lmtp else 1
+        assert isinstance(content, bytes)
         try:
-            decision = await self._classify(envelope.content)
+            decision = await self._classify(content)
         except Refused as error:
             return "\r\n".join([_LATER.format(_one_line(error))] * count)
         # LMTP has an answer for each recipient, SMTP a single answer.
-        groups = [[each] for each in envelope.rcpt_tos] if self._lmtp else [envelope.rcpt_tos]
+        groups = [[name] for name in envelope.rcpt_tos] if self._lmtp else [envelope.rcpt_tos]
 
         def send() -> list[str]:
-            data = marked(envelope.content, decision)
+            data = marked(content, decision)
             return [self._send(envelope, group, data) for group in groups]
 
         return "\r\n".join(await asyncio.get_running_loop().run_in_executor(None, send))
 
-    def _send(self, envelope: Any, recipients: list[str], data: bytes) -> str:
-        options = [each for each in envelope.mail_options if not each.upper().startswith("SIZE=")]
+    def _send(self, envelope: Envelope, recipients: list[str], data: bytes) -> str:
+        options = [option for option in envelope.mail_options if not option.upper().startswith("SIZE=")]
+        is_path = "/" in self._next
+        host, _, port = (self._next, "", "0") if is_path else self._next.rpartition(":")
+        protocol = smtplib.LMTP if is_path or self._lmtp else smtplib.SMTP
         try:
-            with self._connection() as connection:
+            with protocol(host, int(port), timeout=NEXT_TIMEOUT) as connection:
                 refused = connection.sendmail(envelope.mail_from or "", recipients, data, options)
         except smtplib.SMTPRecipientsRefused as error:
             refused = error.recipients
@@ -96,12 +107,6 @@ class _SmtpHandler:
             return _LATER.format(_one_line(error))
         # A temporary failure for all recipients if some were refused: no mail is lost, some may come twice.
         return _relayed(*next(iter(refused.values()))) if refused else "250 2.0.0 handed on"
-
-    def _connection(self) -> smtplib.SMTP:
-        host, _, port = self._next.rpartition(":")
-        if "/" in self._next:
-            return smtplib.LMTP(self._next, timeout=NEXT_TIMEOUT)
-        return (smtplib.LMTP if self._lmtp else smtplib.SMTP)(host, int(port), timeout=NEXT_TIMEOUT)
 
 
 def _relayed(code: int, text: bytes | str) -> str:
@@ -154,7 +159,7 @@ def _milter_filter(classify: Classify) -> Any:
     @examine_sender()
     @examine_headers(can_respond=AFTER, can_add=True, can_modify=True)
     @examine_body()
-    async def mark(session: Any) -> Any:
+    async def mark(session: Session) -> Accept:
         async with session.headers as fields:
             header = [field async for field in fields]
         data = await _message(header, session)
@@ -175,7 +180,7 @@ def _milter_filter(classify: Classify) -> Any:
     return mark
 
 
-async def _message(header: list[Any], session: Any) -> bytes | None:
+async def _message(header: list[Header], session: Session) -> bytes | None:
     """The message with the line ends of local delivery; None if it is too large."""
     parts = [field.name.encode() + b": " + bytes(field.value) + b"\n" for field in header]
     size = 0

@@ -23,11 +23,11 @@ from collections.abc import Callable, Iterable
 from io import BytesIO
 from typing import TYPE_CHECKING, NamedTuple
 
-from textsvm.mail.decision import Decision, kind_of
-from textsvm.mail.raw_message import RawMessage, bogosity_field, marked_pieces
+from textsvm.apps.mail.decision import Decision, kind_of
+from textsvm.apps.mail.raw_message import RawMessage, bogosity_field, marked_pieces
 
 if TYPE_CHECKING:
-    from textsvm.mail.filter import Filter
+    from textsvm.apps.mail.filter import Filter
 
 PONG = b"SPAMD/1.5 0 PONG\r\n"
 EX_OK, EX_DATAERR, EX_SOFTWARE, EX_TEMPFAIL, EX_PROTOCOL = 0, 65, 70, 75, 76
@@ -161,7 +161,15 @@ def check(request: Request, data: bytes, mail: Filter) -> list[bytes | memoryvie
     if request.verb == "CHECK":
         return [_head(_spam_field(request, decision), *_decision_fields(request, decision))]
     if request.verb in ("PROCESS", "HEADERS"):
-        return _marked_answer(request, RawMessage(data), decision)
+        message, more = RawMessage(data), list[str]()
+        parts = marked_pieces(message, decision, bogofilter=request.filter in ("bogofilter", "x-bogosity"))
+        if request.verb == "HEADERS":
+            parts[-1] = parts[-1][: len(parts[-1]) - (len(data) - message.body_start)]
+            more = [*_decision_fields(request, decision), f"Replaced: {message.body_start}"]
+        if request.version < 1.2:
+            return [b"SPAMD/1.0 0 EX_OK\r\n", *parts]
+        fields = [_spam_field(request, decision), *more] if request.version >= 1.3 else []
+        return [_head(f"Content-length: {sum(map(len, parts))}", *fields), *parts]
     text = ""
     if request.verb == "SYMBOLS":
         text = f"TEXTSVM_{decision.kind.upper()}" + "\r\n" * (request.version < 1.3)
@@ -203,16 +211,3 @@ def _decision_fields(request: Request, decision: Decision) -> list[str]:
     if request.filter:
         fields += [f"Exact: {float(decision.score)!r}", f"Line: {bogosity_field(decision)}"]
     return fields
-
-
-def _marked_answer(request: Request, message: RawMessage, decision: Decision) -> list[bytes | memoryview]:
-    bogosity = request.filter in ("bogofilter", "x-bogosity")
-    parts, more = marked_pieces(message, decision, bogofilter=bogosity), []
-    if request.verb == "HEADERS":
-        start = message.body_start
-        parts[-1] = parts[-1][: len(parts[-1]) - (len(message.data) - start)]
-        more = [*_decision_fields(request, decision), f"Replaced: {start}"]
-    if request.version < 1.2:
-        return [b"SPAMD/1.0 0 EX_OK\r\n", *parts]
-    length, spam = f"Content-length: {sum(map(len, parts))}", _spam_field(request, decision)
-    return [_head(length, *([spam, *more] if request.version >= 1.3 else [])), *parts]

@@ -2,7 +2,7 @@
 
 It must start fast, so it imports almost nothing: `_socket` is the C module under `socket` and loads in a
 tenth of the time, without `selectors` and `enum`; options are parsed by hand. The protocol is that of spamd
-(`textsvm.mail.spamd`).
+(`spamd.py`); `quick.py` uses the same functions. This file also runs alone, where textsvm is not installed.
 """
 
 from __future__ import annotations
@@ -27,8 +27,15 @@ Asks the server that `textsvm mail serve` runs about a message: a file, or stand
   --store FOLDER  the store's folder (default: TEXTSVM_MAIL, or ~/.local/share/textsvm)
   --timeout SECONDS  to wait for the server (default: 10, for lessons 60)
 """
-CODES = {"Spam": 0, "Ham": 1, "Unsure": 2}
+#: Exit codes of the filter's programs: of decisions, and of errors.
+CODES = {"spam": 0, "ham": 1, "unsure": 2}
 ERROR = 3
+#: Requests that learn a message as a class, and that forget it.
+LEARN = "TELL SPAMC/1.5\r\nMessage-class: {}\r\nSet: local\r\n"
+FORGET = "TELL SPAMC/1.5\r\nRemove: local\r\n"
+#: Seconds to wait for a decision, and for a lesson.
+TIMEOUT = 10.0
+LEARN_TIMEOUT = 60.0
 _FLAGS = ("-p", "-e", "-t", "-pe", "-ep", "-pt", "-pet")
 _VALUED = ("--socket", "--store", "--timeout", "--as")
 
@@ -51,14 +58,17 @@ def run(arguments: list[str]) -> int:
         return 0
     try:
         verb, flags, values, files = _parse(arguments)
-        data = _read_message(files[0] if files else "-")
+        if files and files[0] != "-":
+            with open(files[0], "rb") as stream:
+                data = stream.read()
+        else:
+            data = sys.stdin.buffer.read()
     except Exception as error:
         print_error(error)
-        if any(word[0:1] == "-" and word[1:2] != "-" and "p" in word for word in arguments):
-            _copy_rest()
+        pass_on(arguments)
         return ERROR
     try:
-        return _classify(flags, values, data) if verb == "classify" else _learn(verb, values, data)
+        return _run(verb, flags, values, data)
     except Exception as error:  # of any kind: Python's own exit code would mean ham
         print_error(error)
     if "-p" in flags:
@@ -69,18 +79,21 @@ def run(arguments: list[str]) -> int:
     return ERROR
 
 
+def store_folder(store: str = "") -> str:
+    """Folder of a store: `store`, else TEXTSVM_MAIL, else in the data folder of this user."""
+    if store := store or os.environ.get("TEXTSVM_MAIL", ""):
+        return store
+    data = os.environ.get("XDG_DATA_HOME", "")
+    return os.path.join(data if os.path.isabs(data) else os.path.expanduser("~/.local/share"), "textsvm")
+
+
 def socket_path(store: str = "") -> str:
     """Path of the socket of a store's server."""
-    if not store and os.environ.get("TEXTSVM_MAIL_SOCKET"):
-        return os.environ["TEXTSVM_MAIL_SOCKET"]
-    store = store or os.environ.get("TEXTSVM_MAIL", "")
-    if not store:
-        home = os.environ.get("XDG_DATA_HOME", "")
-        store = os.path.join(home if os.path.isabs(home) else os.path.expanduser("~/.local/share"), "textsvm")
-    return os.path.join(store, "socket")
+    path = "" if store else os.environ.get("TEXTSVM_MAIL_SOCKET", "")
+    return path or os.path.join(store_folder(store), "socket")
 
 
-def ask(path: str, request: str, data: bytes, seconds: float = 10.0) -> tuple[dict[str, str], bytes]:
+def ask(path: str, request: str, data: bytes, seconds: float = TIMEOUT) -> tuple[dict[str, str], bytes]:
     """Fields and body of the answer of the server at a socket to a request with a message.
 
     The request is a first line and fields, each ended by CR LF; the length of the message is added.
@@ -156,6 +169,19 @@ def parse_answer(answer: bytes) -> tuple[dict[str, str], bytes]:
     return fields, body
 
 
+def decision(answer: tuple[dict[str, str], bytes], data: bytes) -> tuple[str, str, list[bytes | memoryview]]:
+    """Kind and score of an answer to CHECK or HEADERS; for HEADERS also the message with its new header."""
+    fields, header = answer
+    try:
+        kind, score = fields["Decision"].lower().split(" ")
+        marked: list[bytes | memoryview] = [header, memoryview(data)[int(fields.get("Replaced", 0)) :]]
+    except (KeyError, ValueError):
+        kind = ""
+    if kind not in CODES:
+        raise Trouble("the answer is not from a server of textsvm")
+    return kind, score, marked
+
+
 def _parse(arguments: list[str]) -> tuple[str, set[str], dict[str, str], list[str]]:
     """Verb, flags, options with values, and files."""
     flags, values, words = set[str](), dict[str, str](), list[str]()
@@ -174,13 +200,8 @@ def _parse(arguments: list[str]) -> tuple[str, set[str], dict[str, str], list[st
         else:
             words.append(word)
     verb = words.pop(0) if words and words[0] in ("classify", "learn", "unlearn") else "classify"
-    _check(verb, flags, values, words)
-    return verb, flags, values, words
-
-
-def _check(verb: str, flags: set[str], values: dict[str, str], files: list[str]) -> None:
-    if len(files) > 1:
-        raise Trouble(f"one message at a time, not {len(files)}; `textsvm mail` takes many")
+    if len(words) > 1:
+        raise Trouble(f"one message at a time, not {len(words)}; `textsvm mail` takes many")
     if (verb == "learn") != ("--as" in values) or values.get("--as", "ham") not in ("spam", "ham"):
         raise Trouble("learn takes --as spam or --as ham, and nothing else does; see --help")
     if flags and verb != "classify":
@@ -191,52 +212,36 @@ def _check(verb: str, flags: set[str], values: dict[str, str], files: list[str])
         valid = False
     if not valid:
         raise Trouble(f"--timeout must be a positive number of seconds, got {values['--timeout']}")
+    return verb, flags, values, words
 
 
-def _classify(flags: set[str], values: dict[str, str], data: bytes) -> int:
-    verb = "HEADERS" if "-p" in flags else "CHECK"
-    fields, header = _send_request(f"{verb} SPAMC/1.5\r\n", values, data, 10.0)
-    try:
-        kind, score = fields["Decision"].split(" ")
-        code, replaced = CODES[kind], int(fields.get("Replaced", 0))
-    except (KeyError, ValueError):
-        raise Trouble("the answer is not from a server of textsvm") from None
-    if "-p" in flags:
-        write(1, header, memoryview(data)[replaced:])
-    if "-t" in flags:
-        write(2 if "-p" in flags else 1, f"{kind[0]} {score}\n".encode())
-    return 0 if "-e" in flags and "-p" in flags else code
-
-
-def _learn(verb: str, values: dict[str, str], data: bytes) -> int:
-    fields = f"Message-class: {values['--as']}\r\nSet: local" if verb == "learn" else "Remove: local"
-    _send_request(f"TELL SPAMC/1.5\r\n{fields}\r\n", values, data, 60.0)
-    return 0
-
-
-def _send_request(
-    request: str, values: dict[str, str], data: bytes, timeout: float
-) -> tuple[dict[str, str], bytes]:
+def _run(verb: str, flags: set[str], values: dict[str, str], data: bytes) -> int:
+    """Ask the server, and write its answer; returns the exit code."""
     path = values.get("--socket") or socket_path(values.get("--store", ""))
-    return ask(path, request, data, float(values.get("--timeout", timeout)))
+    if verb != "classify":
+        request = LEARN.format(values["--as"]) if verb == "learn" else FORGET
+        ask(path, request, data, float(values.get("--timeout", LEARN_TIMEOUT)))
+        return 0
+    request = f"{'HEADERS' if '-p' in flags else 'CHECK'} SPAMC/1.5\r\n"
+    answer = ask(path, request, data, float(values.get("--timeout", TIMEOUT)))
+    kind, score, marked = decision(answer, data)
+    if "-p" in flags:
+        write(1, *marked)
+    if "-t" in flags:
+        write(2 if "-p" in flags else 1, f"{kind[0].upper()} {score}\n".encode())
+    return 0 if "-e" in flags and "-p" in flags else CODES[kind]
 
 
-def _read_message(path: str) -> bytes:
-    if path == "-":
-        return sys.stdin.buffer.read()
+def pass_on(arguments: list[str]) -> None:
+    """After wrong usage copy the message on stdin unchanged if the options contain -p: no mail is lost."""
+    short = any(word[:1] == "-" and word[1:2] != "-" and "p" in word for word in arguments)
     try:
-        with open(path, "rb") as stream:
-            return stream.read()
-    except OSError as error:
-        raise Trouble(f"{path}: {error.strerror or error}") from None
-
-
-def _copy_rest() -> None:
-    try:
-        while part := os.read(0, 1 << 18):
-            write(1, part)
-    except OSError as error:
-        print_error(error)
+        if (short or "--passthrough" in arguments) and not sys.stdin.isatty():
+            while part := sys.stdin.buffer.read(1 << 20):
+                sys.stdout.buffer.write(part)
+            sys.stdout.buffer.flush()
+    except Exception:  # the usage error is reported already
+        pass
 
 
 def write(handle: int, *parts: bytes | memoryview) -> None:
@@ -249,7 +254,10 @@ def write(handle: int, *parts: bytes | memoryview) -> None:
 
 def print_error(error: BaseException, program: str = "textsvm-mail-client") -> None:
     """Write an error message to standard error."""
-    message = f"{program}: {error or 'out of memory'}\n"
+    if isinstance(error, OSError) and error.filename:
+        message = f"{program}: {error.filename}: {error.strerror or error}\n"
+    else:
+        message = f"{program}: {error or 'out of memory'}\n"
     try:  # noqa: SIM105 (contextlib would take a tenth of the time)
         os.write(2, message.encode("utf-8", "backslashreplace"))
     except OSError:

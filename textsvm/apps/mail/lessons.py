@@ -20,8 +20,8 @@ time; `seal` is the digest of all other values in `meta`. Every row is checked w
 well, and the checksum when the machine or the weights are computed from the lessons.
 
 Features are packed: the first key and the gaps between keys, as 4 bytes each if they fit; equal values as a
-single number; several runs of equal values, as in `textsvm.mail.features`, as the letter r, the values of the
-runs, and their lengths.
+single number; several runs of equal values, as in `features.py`, as the letter r, the values of the runs, and
+their lengths.
 """
 
 from __future__ import annotations
@@ -39,18 +39,22 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from textsvm.apps.mail.client import store_folder
 from textsvm.errors import InputError
 from textsvm.text.byte_pmers import np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from textsvm.apps.mail.features import Keys, Values
+    from textsvm.arrays import Ints, Json
 
 KINDS = ("spam", "ham")
 #: Bytes that are kept of a message.
 MAX_KEPT = 1 << 20
 FILE = "lessons.sqlite"
-#: SQLite's application id ("tsvm"), and the version of the tables.
-APPLICATION, FORMAT = 0x7473766D, 2
+#: SQLite's application id ("tsvm").
+APPLICATION = 0x7473766D
+#: Version of the tables.
+FORMAT = 2
 #: Upper bound of dual coefficients.
 C = 10.0
 #: Seconds that a second writer waits.
@@ -80,7 +84,7 @@ _REPAIR = (
     "save its intact lessons with `textsvm mail export FILE`, move it away, and learn them with "
     "`textsvm mail import FILE`"
 )
-#: The advice of `export`, which has failed.
+#: Advice after a failure of `export`.
 _NO_REPAIR = "nothing of it can be read; restore a backup, or learn again from mail folders into a new store"
 #: Parts of SQLite's error messages, and messages for people.
 _ERRORS = {
@@ -102,8 +106,8 @@ class Lesson(NamedTuple):
 
     digest: str  #: Hexadecimal
     kind: str  #: {"spam", "ham"}
-    keys: NDArray[np.uint64]  #: shape (f,): Features, ascending
-    values: NDArray[np.float32]  #: shape (f,)
+    keys: Keys  #: shape (f,): Features, ascending
+    values: Values  #: shape (f,)
     #: For display; empty in a store without texts.
     subject: str = ""
     sender: str = ""
@@ -160,19 +164,12 @@ class LessonRow(NamedTuple):
 #: sqlite3 raises UnicodeDecodeError if its own message quotes a damaged name.
 _SQL_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _MODULUS = 1 << 128
-_NO_LESSONS: dict[str, Any] = {"generation": 0, "rows": 0, "counts": dict.fromkeys(KINDS, 0)}
+_NO_LESSONS: Json = {"generation": 0, "rows": 0, "counts": dict.fromkeys(KINDS, 0)}
 #: Raised while decoding a damaged row.
 _UNREADABLE = (InputError, TypeError, ValueError, zlib.error)
 _ROW = ", ".join([*LessonRow._fields[:-1], "seals"])
 _ROWS = f"select {_ROW} from lessons"
-
-
-def store_folder(folder: str | os.PathLike[str] | None = None) -> Path:
-    """The folder of this user's lessons: `folder`, else TEXTSVM_MAIL, else in the user's data folder."""
-    if named := folder or os.environ.get("TEXTSVM_MAIL"):
-        return Path(named)
-    data = os.environ.get("XDG_DATA_HOME", "")
-    return (Path(data) if os.path.isabs(data) else Path.home() / ".local" / "share") / "textsvm"
+_LESSONS = f"select {_ROW}, keys, weights, message from lessons left join bodies using (id)"
 
 
 class Lessons:
@@ -193,10 +190,10 @@ class Lessons:
         texts: bool = True,
         damaged: bool = False,
     ) -> None:
-        self.path = store_folder(folder) / FILE
+        self.path = Path(store_folder(os.fspath(folder or ""))) / FILE
         self._advice = _NO_REPAIR if damaged else _REPAIR
         #: Values of the table `meta` during a transaction of `reading` or `writing`.
-        self._meta: dict[str, Any] | None = None
+        self._meta: Json | None = None
         if create:
             _create_file(self.path)
         elif not _exists(self.path):
@@ -285,7 +282,7 @@ class Lessons:
         """The value of an SQLite pragma."""
         return self._row(f"pragma {name}")[0]
 
-    def _row(self, query: str, *values: Any) -> Any:
+    def _row(self, query: str, *values: object) -> Any:
         """The first row of a query; None if there is none."""
         with self._translate_errors():
             return self.sql.execute(query, values).fetchone()
@@ -298,12 +295,12 @@ class Lessons:
         except _SQL_ERRORS as error:
             import shutil  # not above: it takes 4 ms
 
-            known = str(error)
-            if "disk I/O" in known and shutil.disk_usage(self.path.parent).free < 1 << 20:  # for the WAL
-                known = "disk is full"
-            elif "unable to open" in known and not os.access(self.path, os.R_OK):
-                known = "may not read"
-            message = next((text for part, text in _ERRORS.items() if part in known), f"fails: {error}")
+            cause = str(error)
+            if "disk I/O" in cause and shutil.disk_usage(self.path.parent).free < 1 << 20:  # for the WAL
+                cause = "disk is full"
+            elif "unable to open" in cause and not os.access(self.path, os.R_OK):
+                cause = "may not read"
+            message = next((text for part, text in _ERRORS.items() if part in cause), f"fails: {error}")
             raise InputError(f"{self.path} {message.replace(_REPAIR, self._advice)}") from error
 
     def damage(self, detail: str) -> InputError:
@@ -326,7 +323,9 @@ class Lessons:
                 self._meta = self._read_meta() if read_meta else {}
                 yield
                 if self._meta and "immediate" in begin:
-                    self._write_meta(self._meta)
+                    texts = {name: json.dumps(value) for name, value in self._meta.items()}
+                    texts["seal"] = _meta_digest(texts)
+                    self.sql.executemany("insert or replace into meta values (?, ?)", texts.items())
                 self.sql.execute("commit")
             except BaseException:
                 with suppress(*_SQL_ERRORS):  # SQLite may have rolled back itself
@@ -337,7 +336,7 @@ class Lessons:
 
     # Metadata
 
-    def _read_meta(self) -> dict[str, Any]:
+    def _read_meta(self) -> Json:
         with self._translate_errors():
             texts = dict(self.sql.execute("select name, value from meta"))
         seal = texts.pop("seal", None)
@@ -345,23 +344,18 @@ class Lessons:
             raise self.damage("its table meta")
         return {name: _parsed(text) for name, text in texts.items()}
 
-    def _write_meta(self, values: dict[str, Any]) -> None:
-        texts = {name: json.dumps(value) for name, value in values.items()}
-        texts["seal"] = _meta_digest(texts)
-        self.sql.executemany("insert or replace into meta values (?, ?)", texts.items())
-
     def meta(self, name: str, default: Any = None) -> Any:
         """A value of the table `meta`, which holds JSON."""
         return (self._meta or self._read_meta()).get(name, default)
 
-    def set_meta(self, name: str, value: Any) -> None:
+    def set_meta(self, name: str, value: object) -> None:
         """Write a value of the table `meta`."""
         assert self._meta is not None
         self._meta[name] = value
 
     @property
     def holds_texts(self) -> bool:
-        """Whether messages are kept, not their features alone."""
+        """Whether the store holds messages, and not their features alone."""
         return bool(self.meta("texts"))
 
     @property
@@ -420,17 +414,16 @@ class Lessons:
 
     def iterate(self, *, supports: bool = False, messages: bool = False) -> Iterator[Lesson]:
         """Lessons in the order of learning; `supports`: only support vectors; `messages`: with messages."""
-        columns = f"{_ROW}, keys, weights" + (", message" if messages else "")
+        query = _LESSONS if messages else _LESSONS.replace(", message", "")
         where = "where alpha != 0" if supports else ""
         with self._translate_errors(), closing(self.sql.cursor()) as rows:
-            rows.execute(f"select {columns} from lessons left join bodies using (id) {where} order by id")
+            rows.execute(f"{query} {where} order by id")
             for row in rows:
                 yield self._lesson(row)
 
     def get(self, digest: str) -> Lesson:
         """A lesson with its message; KeyError if there is none."""
-        query = f"select {_ROW}, keys, weights, message from lessons left join bodies using (id)"
-        row = self._row(f"{query} where digest = ?", digest)
+        row = self._row(f"{_LESSONS} where digest = ?", digest)
         if row is None:
             raise KeyError(digest)
         return self._lesson(row)
@@ -444,7 +437,13 @@ class Lessons:
         with self._translate_errors():
             self.sql.execute("begin")
         try:
-            ids = self._ids()
+            # Ids of all readable lessons: each table is scanned in both directions up to a damaged page.
+            ids: set[int] = set()
+            for rows in ("lessons order by id", "lessons order by digest", "bodies order by id"):
+                for direction in ("asc", "desc"):
+                    with suppress(*_SQL_ERRORS):
+                        keys = self.sql.execute(f"select id from {rows} {direction}")
+                        ids.update(key for (key,) in keys if isinstance(key, int))  # NULL in a damaged index
             n, expected = 0, len(ids)
             for key in sorted(ids):
                 lesson = None
@@ -460,18 +459,8 @@ class Lessons:
             with suppress(*_SQL_ERRORS):
                 self.sql.execute("rollback")
 
-    def _ids(self) -> set[int]:
-        """Ids of all readable lessons: each table is scanned in both directions up to a damaged page."""
-        ids: set[int] = set()
-        for rows in ("lessons order by id", "lessons order by digest", "bodies order by id"):
-            for direction in ("asc", "desc"):
-                with suppress(*_SQL_ERRORS):
-                    found = self.sql.execute(f"select id from {rows} {direction}")
-                    ids.update(key for (key,) in found if isinstance(key, int))  # NULL in a damaged index
-        return ids
-
     def _intact_lesson(self, key: int) -> Lesson:
-        """A lesson of which only the dual coefficient and the message or the features may be damaged."""
+        """A lesson; its dual coefficient may be damaged, and either its message or its features."""
         has_digests = self.version == FORMAT
         columns = _ROW if has_digests else _ROW.replace("seals", "x''")
         row = LessonRow(*self._row(f"select {columns} from lessons where id = ?", key))
@@ -523,8 +512,8 @@ class Lessons:
         self.drop(lesson.digest)
         query = f"insert into lessons ({_ROW}) values (null, {', '.join('?' * 9)})"
         learnt = time.time() if lesson.learnt is None else lesson.learnt
-        given = (lesson.digest, lesson.kind, learnt, *names)
-        key = self.sql.execute(query, (*given, lesson.value, lesson.score, lesson.alpha, b"")).lastrowid
+        values = (lesson.digest, lesson.kind, learnt, *names, lesson.value, lesson.score, lesson.alpha, b"")
+        key = self.sql.execute(query, values).lastrowid
         body = (*packed(lesson), None if message is None else zlib.compress(message))
         self.sql.execute("insert into bodies values (?, ?, ?, ?)", (key, *body))
         row = LessonRow(*self._row(f"{_ROWS} where id = ?", key))
@@ -541,7 +530,7 @@ class Lessons:
 
     def set_features(self, lesson: Lesson) -> None:
         """Replace features and decision value of a lesson."""
-        row, body = self._known(lesson.digest), packed(lesson)
+        row, body = self._existing(lesson.digest), packed(lesson)
         self.sql.execute("update bodies set keys = ?, weights = ? where id = ?", (*body, row.id))
         content = _digest((), *body) + row.digests[16:32]
         value = None if lesson.value is None else lesson.value + 0.0  # SQLite stores no -0.0
@@ -550,10 +539,10 @@ class Lessons:
     def set_alphas(self, alphas: Mapping[str, float]) -> None:
         """Write dual coefficients by digest."""
         for digest, alpha in alphas.items():
-            row = self._known(digest)
+            row = self._existing(digest)
             self._update(row, row._replace(alpha=alpha).with_digests())
 
-    def _known(self, digest: str) -> LessonRow:
+    def _existing(self, digest: str) -> LessonRow:
         row = self._find(digest)
         if row is None:
             raise self.damage(f"lesson {digest[:16]} is missing")
@@ -586,7 +575,7 @@ def _exists(path: Path) -> bool:
 
 
 def _create_file(path: Path) -> None:
-    """Create an empty file that its owner alone may read, in such a folder, unless it exists."""
+    """Create an empty file and its folder for their owner alone, unless the file exists."""
     if _exists(path):
         return
     try:
@@ -605,7 +594,7 @@ def _create_file(path: Path) -> None:
             os.close(folder)
 
 
-def _digest(fields: Iterable[Any], *blobs: Any) -> bytes:
+def _digest(fields: Iterable[object], *blobs: object) -> bytes:
     """A digest of the columns of a row."""
     texts = [*map(str, fields), *(str(blob) for blob in blobs if type(blob) is not bytes)]
     parts = [blob for blob in blobs if type(blob) is bytes]
@@ -622,15 +611,15 @@ def _content(keys: bytes, values: bytes, message: bytes | None) -> bytes:
     return _digest((), keys, values) + _digest([message is None], message or b"")
 
 
-def _parsed(text: Any) -> Any:
-    """A value of the table `meta`; text that is not JSON remains as it is, and is refused by its reader."""
+def _parsed(text: str) -> Any:
+    """Decode a value of the table `meta`; text that is not JSON is returned, and its reader refuses it."""
     try:
         return json.loads(text)
     except (TypeError, ValueError):
         return text
 
 
-def _is_number(value: Any, low: float, high: float) -> bool:
+def _is_number(value: object, low: float, high: float) -> bool:
     return isinstance(value, float) and isfinite(value) and low <= value <= high
 
 
@@ -648,13 +637,13 @@ def packed(lesson: Lesson) -> tuple[bytes, bytes]:
     )
 
 
-def value_runs(values: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+def value_runs(values: Values) -> tuple[Values, Ints]:
     """The values of runs of equal values, and the lengths of the runs."""
     starts = np.flatnonzero(np.diff(values, prepend=-1.0))
     return values[starts], np.diff(starts, append=len(values))
 
 
-def unpacked(keys: bytes, values: bytes) -> tuple[NDArray[np.uint64], NDArray[np.float32]]:
+def unpacked(keys: bytes, values: bytes) -> tuple[Keys, Values]:
     """Inverse of `packed`; ValueError for other bytes."""
     lengths = np.zeros(0, np.int64)
     if len(values) % 8 == 1 and values[:1] == b"r":

@@ -20,7 +20,7 @@ from textsvm.errors import InputError
 from textsvm.version import __version__
 
 if TYPE_CHECKING:  # importing it takes NumPy
-    from textsvm.mail.decision import Decision
+    from textsvm.apps.mail.decision import Decision
 
 MAX_HEADER = 1 << 20
 #: Version in Bogofilter's header field.
@@ -177,8 +177,8 @@ def _text_end(data: bytes) -> int:
     end = len(data)
     while end:  # in pieces, so that a large message is not copied
         start = max(0, end - 65536)
-        if kept := len(data[start:end].rstrip(b"\r\n")):
-            return start + kept
+        if size := len(data[start:end].rstrip(b"\r\n")):
+            return start + size
         end = start
     return 0
 

@@ -20,14 +20,14 @@ import re
 from collections.abc import Iterable, Iterator
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from textsvm.apps.mail.features import features
+from textsvm.apps.mail.lessons import KINDS, Lesson, value_runs
+from textsvm.apps.mail.message import read_message
+from textsvm.arrays import Json
 from textsvm.errors import InputError
-from textsvm.mail.features import features
-from textsvm.mail.lessons import KINDS, Lesson, value_runs
-from textsvm.mail.message import read_message
 from textsvm.readers.mail import split_messages
 
 _DIGEST = re.compile(r"[0-9a-f]{16,128}")
@@ -77,15 +77,14 @@ def _visible_files(folder: Path) -> list[Path]:
 
 def lesson_line(lesson: Lesson) -> str:
     """A lesson as a line of JSON."""
-    row: dict[str, Any] = {
-        name: getattr(lesson, name) for name in ("digest", "kind", "learnt", "subject", "sender")
-    }
+    values = lesson._asdict()
+    row = {name: values[name] for name in ("digest", "kind", "learnt", "subject", "sender")}
     if lesson.message is not None:
         row["message"] = lesson.message.decode("latin-1")
     else:
         row["keys"] = lesson.keys.tolist()
-        values, lengths = value_runs(lesson.values)
-        row["values"] = list(zip(values.tolist(), lengths.tolist(), strict=True))
+        runs, lengths = value_runs(lesson.values)
+        row["values"] = list(zip(runs.tolist(), lengths.tolist(), strict=True))
     return json.dumps(row) + "\n"
 
 
@@ -100,7 +99,7 @@ def parse_lessons(lines: Iterable[str | bytes], name: str) -> Iterator[Lesson]:
                 raise InputError(f"{name}, line {number} {reason}") from error
 
 
-def _lesson(row: Any) -> Lesson:
+def _lesson(row: Json) -> Lesson:
     digest, kind, learnt = row["digest"], row["kind"], float(row["learnt"])
     if kind not in KINDS or not _DIGEST.fullmatch(digest) or not math.isfinite(learnt):
         raise ValueError("digest, kind or time is invalid")

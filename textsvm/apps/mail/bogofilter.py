@@ -26,21 +26,22 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from textsvm.apps.mail.client import CODES, ERROR, pass_on
+from textsvm.apps.mail.features import features
+from textsvm.apps.mail.message import read_message
+from textsvm.apps.mail.raw_message import VERSION, RawMessage, file_bytes, line_end, pieces_with_fields
 from textsvm.errors import InputError, one_line, printable
-from textsvm.mail.features import features
-from textsvm.mail.message import read_message
-from textsvm.mail.raw_message import VERSION, RawMessage, file_bytes, line_end, pieces_with_fields
 from textsvm.version import __version__
 
 if TYPE_CHECKING:
-    from textsvm.mail.filter import Filter
+    from textsvm.apps.mail.filter import Filter
 
 USAGE = """\
 Usage: textsvm-bogofilter [OPTIONS] < MESSAGE      exit code: 0 spam, 1 ham, 2 unsure, 3 error
@@ -96,8 +97,6 @@ _KEYS = frozenset((
 ))  # fmt: skip
 _KEY_VALUE = re.compile(r"([^ \t=]+)[ \t=]+(.*)")
 _SITE_FILE = "/etc/bogofilter.cf"
-ERROR = 3
-_CODES = {"spam": 0, "ham": 1, "unsure": 2}
 _FIELD_NAME = re.compile(r"[!-9;-~]+:")
 _KINDS = {"s": "spam", "n": "ham", "S": "spam", "N": "ham"}
 _ORDER = ("spam", "ham", "unsure")
@@ -127,27 +126,22 @@ def run(arguments: list[str]) -> int:
         options = parse_arguments(arguments)
     except InputError as error:
         _print_error(error)
-        with suppress(OSError):
-            _copy_message(arguments)
+        pass_on(arguments)
         return ERROR
     try:
-        return _execute(options)
+        settings = options.settings
+        version = f"textsvm-bogofilter {__version__}, in the place of bogofilter version 1.2.5\n"
+        configuration = f"# {version}\n{settings.query()}"
+        for letter, text in (("h", USAGE), ("V", version), ("Q", configuration)):
+            if letter in options.flags:
+                sys.stdout.write(text)
+                return 0
+        if settings.unsupported and "q" not in options.flags:
+            _print_error(f"no effect here: {', '.join(dict.fromkeys(settings.unsupported))}")
+        return _register(options) if options.registers else _classify(options)
     except Exception as error:  # of any kind: Python's own exit code would mean ham
         _print_error(error)
         return ERROR
-
-
-def _execute(options: BogofilterArguments) -> int:
-    settings = options.settings
-    version = f"textsvm-bogofilter {__version__}, in the place of bogofilter version 1.2.5\n"
-    configuration = f"# {version}\n{settings.query()}"
-    for letter, text in (("h", USAGE), ("V", version), ("Q", configuration)):
-        if letter in options.flags:
-            sys.stdout.write(text)
-            return 0
-    if settings.unsupported and "q" not in options.flags:
-        _print_error(f"no effect here: {', '.join(dict.fromkeys(settings.unsupported))}")
-    return _register(options) if options.registers else _classify(options)
 
 
 # Input
@@ -155,31 +149,24 @@ def _execute(options: BogofilterArguments) -> int:
 
 def input_messages(options: BogofilterArguments) -> Iterator[tuple[str, bytes]]:
     """The raw messages of the input, each with the name of its file; "" for standard input and -I."""
-    mbox = "M" in options.flags
+    mbox, names = "M" in options.flags, options.objects
     if "b" in options.flags:
-        names = [line.rstrip(b"\r\n") for line in sys.stdin.buffer]
-        yield from _messages_of([name.decode("utf-8", "surrogateescape") for name in names if name], mbox)
-    elif "B" in options.flags:
-        yield from _messages_of(options.objects, mbox)
-    else:
-        file = options.values.get("I")
-        yield from _split("", sys.stdin.buffer.read() if file is None else file_bytes(file), mbox)
-
-
-def _messages_of(names: list[str], mbox: bool) -> Iterator[tuple[str, bytes]]:
-    for name in names:
-        path = Path(name)
-        for file in _folder_files(path) if path.is_dir() else [path]:
+        lines = (line.rstrip(b"\r\n") for line in sys.stdin.buffer)
+        names = [line.decode("utf-8", "surrogateescape") for line in lines if line]
+    elif "B" not in options.flags:
+        source = options.values.get("I")
+        yield from _split("", sys.stdin.buffer.read() if source is None else file_bytes(source), mbox)
+        return
+    for path in map(Path, names):
+        parts = [path / part for part in ("new", "cur") if (path / part).is_dir()]  # of a Maildir
+        files = [path]
+        if parts:
+            files = [file for part in parts for file in sorted(part.iterdir()) if file.name[:1] != "."]
+        elif path.is_dir():  # an MH folder
+            numbered = (file for file in path.iterdir() if file.name.isdecimal())
+            files = sorted(numbered, key=lambda file: int(file.name))
+        for file in files:
             yield from _split(str(file), file_bytes(file), mbox)
-
-
-def _folder_files(folder: Path) -> list[Path]:
-    """The messages of a Maildir, or of an MH folder: files whose names are numbers."""
-    parts = [folder / part for part in ("new", "cur") if (folder / part).is_dir()]
-    if parts:
-        return [file for part in parts for file in sorted(part.iterdir()) if not file.name.startswith(".")]
-    numbered = (file for file in folder.iterdir() if file.name.isdecimal())
-    return sorted(numbered, key=lambda file: int(file.name))
 
 
 def _split(name: str, data: bytes, mbox: bool) -> Iterator[tuple[str, bytes]]:
@@ -194,17 +181,25 @@ def _split(name: str, data: bytes, mbox: bool) -> Iterator[tuple[str, bytes]]:
 
 def _register(options: BogofilterArguments) -> int:
     """-s, -n, -S, -N, -Sn, -Ns."""
-    letters = options.registers
-    counts = Counter[str]()
+    letters, words, n = options.registers, 0, 0
+
+    def counted() -> Iterator[RawMessage]:
+        nonlocal words, n
+        for _, data in messages:
+            if "p" in options.flags:
+                out.write(data)
+            message = RawMessage(data)
+            words += _n_words(message) if {"v", "l"} & set(options.flags) else 0
+            n += 1
+            yield message
+
     with _opened(options, create=letters[-1] in "sn") as (out, mail, messages):
-        counted = _counted_messages(options, out, messages, counts)
         if letters[-1] in "sn":
-            mail.learn_all(counted, _KINDS[letters[-1]])
+            mail.learn_all(counted(), _KINDS[letters[-1]])
         else:
-            for message in counted:
+            for message in counted():
                 if mail.learnt_kind(message) == _KINDS[letters]:
                     mail.unlearn(message)
-    words, n = counts["words"], counts["messages"]
     _print_counts(options, words, n)
     _log(options, f"register-{letters[-1]}, {words} words, {n} messages")
     return 0
@@ -213,19 +208,6 @@ def _register(options: BogofilterArguments) -> int:
 def _print_counts(options: BogofilterArguments, words: int, n: int) -> None:
     if "v" in options.flags:
         print(f"# {words} word{'s' * (words != 1)}, {n} message{'s' * (n != 1)}", file=sys.stderr)
-
-
-def _counted_messages(
-    options: BogofilterArguments, out: BinaryIO, messages: Iterator[tuple[str, bytes]], counts: Counter[str]
-) -> Iterator[RawMessage]:
-    """The messages, written to `out` with -p; `counts` becomes the number of words and of messages."""
-    for _, data in messages:
-        if "p" in options.flags:
-            out.write(data)
-        message = RawMessage(data)
-        counts["words"] += _n_words(message) if {"v", "l"} & set(options.flags) else 0
-        counts["messages"] += 1
-        yield message
 
 
 def _n_words(message: RawMessage) -> int:
@@ -248,7 +230,7 @@ def _classify(options: BogofilterArguments) -> int:
                     out.write(data)
                 raise
             out.writelines(output)
-            code = _CODES[kind]
+            code = CODES[kind]
     return 0 if "e" in options.flags else code
 
 
@@ -269,13 +251,22 @@ def _classify_message(
         prefix = "  " if settings.stats_in_header else "# "
         reasons = [f"{prefix}{weight:+.4f} {part!a}" for part, weight in mail.reasons(raw)]
     output: list[bytes | memoryview] = []
+    if flags["T"] > 1:
+        line = f"{decision.score:.16f}"
+    elif flags["T"]:
+        line = settings.line("%1.1c %g", values)
+    elif settings.terse:
+        line = settings.line(settings.terse_format, values)
+    else:
+        line = settings.line(settings.header_format, values) if "v" in flags else ""
     if "p" in flags:
         output = marked_parts(values, settings, reasons)
-    elif line := _line(values, options):
-        named = (options.objects or "b" in flags) and ("T" in flags or not settings.terse)
+    elif line:
+        if (options.objects or "b" in flags) and ("T" in flags or not settings.terse):
+            line = f"{printable(name)} {line}"
         blank = [""] if reasons and not settings.stats_in_header else []
-        lines = [f"{printable(name)} {line}" if named else line, *blank, *reasons]
-        output = ["".join(f"{each}\n" for each in lines).encode("utf-8", "surrogateescape")]
+        lines = [line, *blank, *reasons, ""]
+        output = ["\n".join(lines).encode("utf-8", "surrogateescape")]
     if learns:
         mail.learn(raw, kind)
         _print_counts(options, n_words() if {"v", "l"} & set(flags) else 0, 1)
@@ -283,18 +274,6 @@ def _classify_message(
         lesson = f", register-{registered}, {n_words()} words, 1 messages" if learns else ""
         _log(options, settings.line(settings.log_header_format, values) + lesson)
     return kind, output
-
-
-def _line(values: LineValues, options: BogofilterArguments) -> str:
-    """The printed line of a decision; "" for none."""
-    settings = options.settings
-    if options.flags["T"] > 1:
-        return f"{values.score:.16f}"
-    if options.flags["T"]:
-        return settings.line("%1.1c %g", values)
-    if options.settings.terse:
-        return settings.line(settings.terse_format, values)
-    return settings.line(settings.header_format, values) if "v" in options.flags else ""
 
 
 def marked_parts(values: LineValues, settings: Settings, reasons: list[str]) -> list[bytes | memoryview]:
@@ -311,8 +290,8 @@ def marked_parts(values: LineValues, settings: Settings, reasons: list[str]) -> 
     end, after = line_end(message, message.fields_end), [f"Subject: {tag}"] if tag else []
     for start, stop in message.fields(message.fields_end):
         field = data[start:stop]
-        kept = not replaced.match(b"\n" + field)
-        if place is None and kept and field.startswith(place_start):
+        is_replaced = replaced.match(b"\n" + field)
+        if place is None and not is_replaced and field.startswith(place_start):
             place = start
         if after and field[:8].lower() == b"subject:":
             added = f" {tag}".encode("utf-8", "surrogateescape") + b" " * (field[8:9] != b" ")
@@ -321,7 +300,7 @@ def marked_parts(values: LineValues, settings: Settings, reasons: list[str]) -> 
     if settings.stats_in_header:
         lines += reasons
     elif reasons:
-        body = b"".join(each.encode() + end for each in [*reasons, ""])
+        body = b"".join(reason.encode() + end for reason in [*reasons, ""])
         edits.append((message.body_start, message.body_start, body))
     if place is None:
         lines += after
@@ -335,49 +314,26 @@ def marked_parts(values: LineValues, settings: Settings, reasons: list[str]) -> 
 # Resources
 
 
-def _filter(options: BogofilterArguments, create: bool) -> Filter:
-    from textsvm.mail.filter import Filter  # not above: `_opened` passes mail on if the import fails
-
-    return Filter(options.settings.folder or None, create=create)
-
-
 @contextmanager
 def _opened(
     options: BogofilterArguments, create: bool
 ) -> Iterator[tuple[BinaryIO, Filter, Iterator[tuple[str, bytes]]]]:
     """Output, filter and messages; after an error -p passes on the messages that were not read yet."""
-    messages = input_messages(options)
-    with _output(options) as out:
+    messages, passing = input_messages(options), "p" in options.flags
+    file = options.values.get("O")
+    if file and not passing:
+        _print_error(f"-O {file} has no effect without -p")
+    with open(file, "wb") if file and passing else nullcontext(sys.stdout.buffer) as out:
         try:
-            with _filter(options, create=create) as mail:
+            from textsvm.apps.mail.filter import Filter  # here: mail is passed on if the import fails
+
+            with Filter(options.settings.folder or None, create=create) as mail:
                 yield out, mail, messages
         except Exception:
-            if "p" in options.flags:
+            if passing:
                 out.writelines(data for _, data in messages)
             raise
-
-
-@contextmanager
-def _output(options: BogofilterArguments) -> Iterator[BinaryIO]:
-    """The stream to which -p writes."""
-    file = options.values.get("O")
-    if file and "p" not in options.flags:
-        _print_error(f"-O {file} has no effect without -p")
-    if file and "p" in options.flags:
-        with open(file, "wb") as out:
-            yield out
-    else:
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-
-
-def _copy_message(arguments: list[str]) -> None:
-    """Copy the message unchanged if the invalid options contain -p."""
-    short = any(word[:1] == "-" and word[1:2] != "-" and "p" in word for word in arguments)
-    if (short or "--passthrough" in arguments) and not sys.stdin.isatty():
-        while part := sys.stdin.buffer.read(1 << 20):
-            sys.stdout.buffer.write(part)
-        sys.stdout.buffer.flush()
+        out.flush()
 
 
 def _log(options: BogofilterArguments, line: str) -> None:
@@ -394,8 +350,7 @@ def _print_error(error: Exception | str) -> None:
         print(f"textsvm-bogofilter: {one_line(str(message))}", file=sys.stderr)
 
 
-# Lines. As in Bogofilter, the width of a number has no effect, a number has at most 19 characters, and after
-# %d of a spam message later numbers show 1 - score.
+# Settings and lines
 
 
 @dataclass(frozen=True)
@@ -411,8 +366,8 @@ class LineValues:
 
 
 @dataclass(frozen=True)
-class LineFormats:
-    """Settings of bogofilter.cf that determine a line."""
+class Settings:
+    """Settings of configuration files and options."""
 
     header_format: str = "%h: %c, tests=bogofilter, spamicity=%p, version=%v"
     terse_format: str = "%1.1c %f"
@@ -421,10 +376,24 @@ class LineFormats:
     spamicity_formats: tuple[str, ...] = ("%0.6f", "%0.6f", "%0.6f")  #: Of %p and %d
     spam_header_name: str = "X-Bogosity"  #: Name of the header field
     spam_cutoff: float = 0.99
+    ham_cutoff: float = 0.45
     syslog_tag: str = ""
+    folder: str | None = None  #: Folder of the lessons
+    terse: bool = False
+    spam_subject_tag: str = ""
+    unsure_subject_tag: str = ""
+    spam_header_place: str = ""
+    stats_in_header: bool = True
+    thresh_update: float = 0.0
+    user_config_file: str = "~/.bogofilter.cf"
+    unsupported: tuple[str, ...] = ()  #: Settings that have an effect in Bogofilter and not here
 
     def line(self, format: str, values: LineValues) -> str:
-        """A line in this format."""
+        """A line in this format.
+
+        As in Bogofilter, the width of a number has no effect, a number has at most 19 characters, and after
+        %d of a spam message later numbers show 1 - score.
+        """
         index, score = _ORDER.index(values.kind), values.score
         texts: dict[str, Callable[[], str]] = {
             "A": lambda: received_address(values.message),
@@ -456,66 +425,6 @@ class LineFormats:
             return text if precision is None else text[: int(precision or 0)]
 
         return _DIRECTIVE.sub(value, format)
-
-
-def check_format(key: str, format: str) -> str:
-    """The format; InputError if a directive is unknown."""
-    for match in _DIRECTIVE.finditer(format):
-        if not match[2] or match[2] not in "%AcdDefghIlmopQruvw":
-            raise InputError(f"{key} has an unknown directive {match[0]!r}; see bogofilter.cf.example")
-    return format
-
-
-def check_score_format(key: str, format: str) -> str:
-    """The format of a number for printf; InputError if it is invalid."""
-    if not _NUMBER.fullmatch(format):
-        raise InputError(f"{key} must be formats such as %0.6f, got {format!r}")
-    return format
-
-
-def received_address(message: RawMessage) -> str:
-    """The first IPv4 address in brackets in a Received field, except 127.0.0.1."""
-    for start, stop in message.fields():
-        if message.data[start : start + 9].lower() == b"received:":
-            for match in _ADDRESS.finditer(message.data, start, stop):
-                if match[1] != b"127.0.0.1":
-                    return match[1].decode()
-    return "UNKNOWN"
-
-
-def _first_match(message: RawMessage, name: bytes, pattern: re.Pattern[bytes]) -> str:
-    """The first group of the first match in a field of this name, or of any if it is empty."""
-    for start, stop in message.fields():
-        if message.data[start : start + len(name)].lower() == name:
-            match = pattern.search(message.data, start, stop)
-            if match:
-                return match[1].decode("utf-8", "surrogateescape").rstrip()
-    return "UNKNOWN"
-
-
-def _user_name() -> str:
-    with suppress(OSError):
-        return os.getlogin()
-    return getpass.getuser()
-
-
-# Options
-
-
-@dataclass(frozen=True)
-class Settings(LineFormats):
-    """Settings of configuration files and options."""
-
-    ham_cutoff: float = 0.45
-    folder: str | None = None  #: Folder of the lessons
-    terse: bool = False
-    spam_subject_tag: str = ""
-    unsure_subject_tag: str = ""
-    spam_header_place: str = ""
-    stats_in_header: bool = True
-    thresh_update: float = 0.0
-    user_config_file: str = "~/.bogofilter.cf"
-    unsupported: tuple[str, ...] = ()  #: Settings that have an effect in Bogofilter and not here
 
     def kind(self, score: float) -> str:
         """The kind of a message of this score."""
@@ -561,9 +470,11 @@ class Settings(LineFormats):
         if key in ("spam_cutoff", "ham_cutoff", "thresh_update"):
             changed[key] = _cutoff(key, text)
         elif key in ("spamicity_tags", "spamicity_formats"):
-            changed[key] = _by_kind(key, value, self)
+            changed[key] = _by_kind(key, value, vars(self)[key])
         elif key in ("terse", "stats_in_header"):
-            changed[key] = _boolean(key, text)
+            if text[:1].upper() not in ("Y", "T", "1", "N", "F", "0"):
+                raise InputError(f"{key} must be yes or no, got {text!r}")
+            changed[key] = text[:1].upper() in "YT1"
         elif key in ("header_format", "terse_format", "log_header_format"):
             changed[key] = check_format(key, text)
         elif key == "bogofilter_dir":
@@ -580,6 +491,43 @@ class Settings(LineFormats):
             " (all lessons are in one store, which -d or bogofilter_dir names)" if key == "wordlist" else ""
         )
         return replace(self, unsupported=(*self.unsupported, key + note))
+
+
+def check_format(key: str, format: str) -> str:
+    """The format; InputError if a directive is unknown."""
+    for match in _DIRECTIVE.finditer(format):
+        if not match[2] or match[2] not in "%AcdDefghIlmopQruvw":
+            raise InputError(f"{key} has an unknown directive {match[0]!r}; see bogofilter.cf.example")
+    return format
+
+
+def received_address(message: RawMessage) -> str:
+    """The first IPv4 address in brackets in a Received field, except 127.0.0.1."""
+    for start, stop in message.fields():
+        if message.data[start : start + 9].lower() == b"received:":
+            for match in _ADDRESS.finditer(message.data, start, stop):
+                if match[1] != b"127.0.0.1":
+                    return match[1].decode()
+    return "UNKNOWN"
+
+
+def _first_match(message: RawMessage, name: bytes, pattern: re.Pattern[bytes]) -> str:
+    """The first group of the first match in a field of this name, or of any if it is empty."""
+    for start, stop in message.fields():
+        if message.data[start : start + len(name)].lower() == name:
+            match = pattern.search(message.data, start, stop)
+            if match:
+                return match[1].decode("utf-8", "surrogateescape").rstrip()
+    return "UNKNOWN"
+
+
+def _user_name() -> str:
+    with suppress(OSError):
+        return os.getlogin()
+    return getpass.getuser()
+
+
+# Options
 
 
 @dataclass
@@ -618,28 +566,24 @@ def parse_arguments(arguments: list[str]) -> BogofilterArguments:
             parsed.flags["l"] += letter == "L"
         else:
             parsed.flags[letter] += 1
-    _check_flags(parsed)
-    parsed.settings = _settings(parsed, keys)
-    return parsed
-
-
-def _check_flags(parsed: BogofilterArguments) -> None:
     flags = parsed.flags
-    if parsed.objects and "B" not in flags:
-        raise InputError(f"{parsed.objects[0]!r} is not an option; name files after -B, or use stdin")
+    if objects and "B" not in flags:
+        raise InputError(f"{objects[0]!r} is not an option; name files after -B, or use stdin")
     if parsed.registers not in ("", "s", "n", "S", "N", "Sn", "Ns"):
         raise InputError("-s, -n, -S and -N exclude each other; only -Sn and -Ns go together")
     if parsed.registers and "u" in flags:
         raise InputError("-u learns a message as its decision and excludes -s, -n, -S and -N")
     if "R" in flags:
         raise InputError("-R is not supported: it prints a data frame of Bogofilter's words")
+    parsed.settings = _settings(parsed, keys)
+    return parsed
 
 
 def _settings(parsed: BogofilterArguments, keys: list[tuple[str, str]]) -> Settings:
     settings = Settings(folder=os.environ.get("BOGOFILTER_DIR") or None)
-    named = parsed.values.get("c")
-    if named is not None:
-        settings = _read_configuration(settings, Path(named))
+    file_name = parsed.values.get("c")
+    if file_name is not None:
+        settings = _read_configuration(settings, Path(file_name))
     elif "C" not in parsed.flags:
         if Path(_SITE_FILE).is_file():
             settings = _read_configuration(settings, Path(_SITE_FILE))
@@ -651,8 +595,8 @@ def _settings(parsed: BogofilterArguments, keys: list[tuple[str, str]]) -> Setti
     cutoffs = parsed.values.get("o", "").split(",")
     for key, value in zip(("spam_cutoff", "ham_cutoff"), cutoffs, strict=False):
         settings = settings.with_key(key, value) if value else settings
-    given = [*parsed.flags, *parsed.values]
-    unsupported = (f"-{letter}" for letter in given if letter in _UNSUPPORTED_OPTIONS)
+    letters = [*parsed.flags, *parsed.values]
+    unsupported = (f"-{letter}" for letter in letters if letter in _UNSUPPORTED_OPTIONS)
     folder = parsed.values.get("d", settings.folder)
     terse = settings.terse or "t" in parsed.flags
     if "p" in parsed.flags and not re.match(r"%h:|[!-$&-9;-~]+:", settings.header_format):
@@ -684,18 +628,13 @@ def _read_configuration(settings: Settings, file: Path) -> Settings:
     return settings
 
 
-def _boolean(key: str, value: str) -> bool:
-    if value[:1].upper() not in ("Y", "T", "1", "N", "F", "0"):
-        raise InputError(f"{key} must be yes or no, got {value!r}")
-    return value[:1].upper() in "YT1"
-
-
-def _by_kind(key: str, value: str, settings: Settings) -> tuple[str, ...]:
-    """Values for spam, ham and unsure; missing values stay."""
+def _by_kind(key: str, value: str, present: tuple[str, ...]) -> tuple[str, ...]:
+    """Values for spam, ham and unsure; missing values stay as they are at present."""
     values = tuple(filter(None, value.replace(",", " ").split(" ")))[: len(_ORDER)]
-    if key == "spamicity_formats":
-        values = tuple(check_score_format(key, each) for each in values)
-    return (*values, *getattr(settings, key)[len(values) :])
+    for format in values if key == "spamicity_formats" else ():
+        if not _NUMBER.fullmatch(format):
+            raise InputError(f"{key} must be formats such as %0.6f, got {format!r}")
+    return (*values, *present[len(values) :])
 
 
 def _cutoff(key: str, value: str) -> float:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from textsvm import evaluate
+from textsvm.apps.mail.decision import Decision, DecisionModel
+from textsvm.apps.mail.features import character_contributions, word_contributions
+from textsvm.apps.mail.filter import Filter, new_machine
+from textsvm.apps.mail.lessons import Lesson
+from textsvm.apps.mail.message import read_message
 from textsvm.errors import InputError
-from textsvm.evaluation.explanation import Explanation, Substring
-from textsvm.evaluation.results import Results, evaluate
-from textsvm.kernels.attribution import Attribution
-from textsvm.mail.decision import Decision, DecisionModel
-from textsvm.mail.features import character_contributions, word_contributions
-from textsvm.mail.filter import Filter, new_machine
-from textsvm.mail.lessons import Lesson
-from textsvm.mail.message import read_message
-from textsvm.reporting.report import Mistake, Report, worst
+from textsvm.evaluation.explanation import Attribution, Explanation, Substring
+from textsvm.reporting.files import SavedReport
+from textsvm.reporting.report import Mistake, worst
 from textsvm.version import __version__
 
 _CONTRIBUTIONS = Attribution(
@@ -27,7 +25,7 @@ _CONTRIBUTIONS = Attribution(
 _WORDS = 12
 
 
-def filter_report(opened: Filter, mistakes: int = 10) -> Report:
+def filter_report(opened: Filter, mistakes: int = 10) -> SavedReport:
     """Build a report that shows the worst mistakes with their texts, if the store holds texts."""
     opened.lessons.check_rows()
     model = opened.model()
@@ -42,20 +40,27 @@ def filter_report(opened: Filter, mistakes: int = 10) -> Report:
         raise InputError("there is nothing to report: learn more messages, spam and ham")
     values = np.array([decision.value for _, decision in judged])
     scores = np.array([decision.score for _, decision in judged])
-    classes = np.array(["ham", "spam"])
-    results = evaluate(
-        kinds,
-        classes[(values > 0).astype(int)],
-        values,
-        classes,
-        positive="spam",
-        probability=np.column_stack([1 - scores, scores]),
-    ).with_intervals()
+    predicted = np.where(values > 0, "spam", "ham")
+    probability = np.column_stack([1 - scores, scores])
+    results = evaluate(kinds, predicted, values, ["ham", "spam"], probability=probability).with_intervals()
     shown = worst(results, mistakes if opened.lessons.holds_texts else 0)
-    worst_mistakes = [_mistake(opened, *judged[i], results.predicted[i], model) for i in shown]
-    lengths = np.array([len(lesson.keys) for lesson, _ in judged], np.int64)
-    title = "Decisions of the filter on its lessons before it learnt them"
-    return Report(title, results, _facts(opened, judged, results), lengths, worst_mistakes)
+    counts = opened.lessons.counts()
+    pairs = [(lesson.kind, decision.kind) for lesson, decision in judged]
+    return SavedReport(
+        title="Decisions of the filter on its lessons before it learnt them",
+        results=results,
+        facts=[
+            ("machine", "linear SVM on strings of bytes, kept at its optimum"),
+            ("lessons", f"{counts['spam']:,} spam, {counts['ham']:,} ham"),
+            ("documents judged", f"{results.n:,}, each before it was learnt or out of fold"),
+            ("called unsure", f"{sum(kind == 'unsure' for _, kind in pairs):,}"),
+            ("ham called spam", f"{pairs.count(('ham', 'spam')):,}"),
+            ("spam called ham", f"{pairs.count(('spam', 'ham')):,}"),
+            ("written by", f"textsvm {__version__}"),
+        ],
+        lengths=np.array([len(lesson.keys) for lesson, _ in judged], np.int64),
+        mistakes=[_mistake(opened, *judged[i], str(results.predicted[i]), model) for i in shown],
+    )
 
 
 def out_of_fold(lessons: list[Lesson], folds: int = 5) -> list[Lesson]:
@@ -76,31 +81,22 @@ def out_of_fold(lessons: list[Lesson], folds: int = 5) -> list[Lesson]:
 
 
 def _mistake(
-    opened: Filter, lesson: Lesson, decision: Decision, predicted: Any, model: DecisionModel
+    opened: Filter, lesson: Lesson, decision: Decision, predicted: str, model: DecisionModel
 ) -> Mistake:
     text = read_message(opened.lessons.get(lesson.digest).message or b"").text
-    words = [
-        Substring(word, 1, value)
-        for word, value in word_contributions(text, model.weights, model.version)[:_WORDS]
-    ]
+    words = word_contributions(text, model.weights, model.version)[:_WORDS]
     text, contributions = character_contributions(text, model.weights, model.version)
-    label = str(predicted)
     explanation = Explanation(
-        label, "spam", "ham", decision.value, 0.0, text, contributions, _CONTRIBUTIONS, words, []
+        prediction=predicted,
+        towards="spam",
+        against="ham",
+        value=decision.value,
+        bias=0.0,
+        text=text,
+        symbols=contributions,
+        attribution=_CONTRIBUTIONS,
+        substrings=[Substring(word, 1, value) for word, value in words],
+        similar=[],
     )
     name = f"{lesson.subject or 'no subject'} ({lesson.sender or 'no sender'})"
-    return Mistake(name, lesson.kind, label, decision.value, text, explanation)
-
-
-def _facts(opened: Filter, judged: list[tuple[Lesson, Decision]], results: Results) -> list[tuple[str, str]]:
-    counts = opened.lessons.counts()
-    pairs = [(lesson.kind, decision.kind) for lesson, decision in judged]
-    return [
-        ("machine", "linear SVM on strings of bytes, kept at its optimum"),
-        ("lessons", f"{counts['spam']:,} spam, {counts['ham']:,} ham"),
-        ("documents judged", f"{results.n:,}, each before it was learnt or out of fold"),
-        ("called unsure", f"{sum(kind == 'unsure' for _, kind in pairs):,}"),
-        ("ham called spam", f"{pairs.count(('ham', 'spam')):,}"),
-        ("spam called ham", f"{pairs.count(('spam', 'ham')):,}"),
-        ("written by", f"textsvm {__version__}"),
-    ]
+    return Mistake(name, lesson.kind, predicted, decision.value, text, explanation)

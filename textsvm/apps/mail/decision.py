@@ -22,8 +22,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from textsvm.errors import InputError
-from textsvm.mail.features import (
+from textsvm.apps.mail.features import (
     MAX_BYTES,
     MAX_HEADER,
     SHARES,
@@ -33,23 +32,32 @@ from textsvm.mail.features import (
     stored_value,
     sum_vectors,
 )
-from textsvm.mail.lessons import Lessons
+from textsvm.apps.mail.lessons import Lessons
+from textsvm.errors import InputError
 from textsvm.text.byte_pmers import np
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
+
+    from textsvm.apps.mail.features import Keys, Values
+    from textsvm.arrays import Floats
 
 #: Thresholds of P(spam) for spam and for ham, as in Bogofilter.
-SPAM, HAM = 0.99, 0.45
-#: Exit codes of a filter.
-CODES = {"spam": 0, "ham": 1, "unsure": 2}
+SPAM = 0.99
+HAM = 0.45
 #: Versions of the features: 4-mers alone, and with words.
 FEATURES = {1: [P, MAX_HEADER, MAX_BYTES], 2: [P, MAX_HEADER, MAX_BYTES, *SHARES]}
-#: Slope before any mail is known. Value at which the score is .99 after ten lessons of each kind, the largest
-#: such value, and the number of mails of each kind that count as this prior, up to `MANY` lessons.
-PRIOR, FIRST, LAST, PRIOR_MAILS, MANY = 5.0, 0.295, 0.92, 100.0, 50
+#: Slope before there are lessons of both kinds.
+PRIOR = 5.0
+#: Decision value of the prior with the score .99 after ten lessons of each kind, and its upper bound.
+FIRST = 0.295
+LAST = 0.92
+#: Number of mails of each kind that count as the prior, up to `MANY` lessons of each kind.
+PRIOR_MAILS = 100.0
+MANY = 50
 #: Newton's method: maximum number of steps (four to ten are taken), and tolerance of the decrease.
-_MAX_STEPS, _TOLERANCE = 50, 1e-12
+_MAX_STEPS = 50
+_TOLERANCE = 1e-12
 
 
 class Decision(NamedTuple):
@@ -59,8 +67,8 @@ class Decision(NamedTuple):
     score: float  #: P(spam)
     value: float  #: The decision function
 
-    def taught(self, kind: str | None) -> Decision:
-        """This decision on a message that was learnt as `kind`: at least on the threshold of its kind."""
+    def for_lesson(self, kind: str | None) -> Decision:
+        """The decision on a message that was learnt as `kind`: its score is moved to that threshold."""
         if kind is None or kind == self.kind:
             return self
         score = max(self.score, SPAM) if kind == "spam" else min(self.score, HAM)
@@ -116,13 +124,11 @@ def _prior_value(n: int) -> float:
     return min(LAST, FIRST * (min(n, MANY) / 10) ** (1 / 3) * max(1.0, n / MANY) ** 0.6)
 
 
-def _newton(
-    values: NDArray[np.float64], target: NDArray[np.float64], weight: NDArray[np.float64]
-) -> tuple[float, float]:
+def _newton(values: Floats, target: Floats, weight: Floats) -> tuple[float, float]:
     """Slope and offset of least weighted log loss, which is convex; steps that do not descend are halved."""
     design = np.stack([values, np.ones_like(values)])
 
-    def loss(point: NDArray[np.float64]) -> float:
+    def loss(point: Floats) -> float:
         score = point @ design
         return float(weight @ (np.logaddexp(0.0, score) - target * score))
 
@@ -150,7 +156,7 @@ class DecisionModel(NamedTuple):
     calibration: PlattSigmoid
     version: int  #: Of the features
 
-    def decide(self, keys: NDArray[np.uint64], values: NDArray[np.float32]) -> Decision:
+    def decide(self, keys: Keys, values: Values) -> Decision:
         """The decision on the message with these features."""
         terms = self.weights.of(keys).astype(np.float64) * values
         return self.calibration.decide(math.fsum(terms.tolist()), self.both)

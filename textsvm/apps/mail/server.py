@@ -4,8 +4,8 @@ An asyncio thread serves all clients, however slow they are; it parses only the 
 connection costs little until its first bytes arrive, and large messages are received in turns, a part at a
 time. Other threads decompress and decide, separate threads for small, medium and large messages, and serve
 processes in turns; other processes read the messages (`MessageReader`). Another thread learns and is the
-only writer of the store. A lesson is answered when it is on disk. Decisions take it into account from then
-on or, while lessons wait, after the first that ends at least `REFRESH` seconds after the last update.
+only writer of the store. A lesson is answered when it is on disk. The next decision uses it; while further
+lessons wait, the model that decides is updated every `REFRESH` seconds.
 
 No client can stall the others: time per connection, bytes of all messages together (also decompressed),
 waiting large messages and the number of connections are bounded. Beyond the bounds a request is refused, and
@@ -36,43 +36,64 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
-from io import BytesIO
+from io import BufferedRWPair, BytesIO
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from textsvm.apps.mail import spamd
+from textsvm.apps.mail.filter import Filter
+from textsvm.apps.mail.message import Message, read_message, shortened
+from textsvm.apps.mail.raw_message import RawMessage
+from textsvm.apps.mail.spamd import (
+    EX_DATAERR,
+    EX_PROTOCOL,
+    EX_SOFTWARE,
+    EX_TEMPFAIL,
+    LARGEST,
+    Refused,
+    Request,
+)
 from textsvm.errors import InputError
-from textsvm.mail import spamd
-from textsvm.mail.filter import Filter
-from textsvm.mail.message import Message, read_message, shortened
-from textsvm.mail.raw_message import RawMessage
-from textsvm.mail.spamd import EX_DATAERR, EX_PROTOCOL, EX_SOFTWARE, EX_TEMPFAIL, LARGEST, Refused, Request
 
 if TYPE_CHECKING:
-    from textsvm.mail.filter import Decision
+    from textsvm.apps.mail.filter import Decision
 
 _T = TypeVar("_T")
 Classify = Callable[[bytes], Awaitable["Decision"]]
 Interface = Callable[[Classify], Awaitable[Callable[[], None]]]
 #: Seconds for a client to send its request, and to read its answer.
 CLIENT_TIMEOUT = 60.0
-#: When the server ends: seconds for requests in progress, and for new clients to begin their request.
-STOP_TIMEOUT, FIRST_LINE_TIMEOUT = 20.0, 0.2
+#: Seconds for requests in progress when the server ends.
+STOP_TIMEOUT = 20.0
+#: Seconds for new clients to begin their request when the server ends.
+FIRST_LINE_TIMEOUT = 0.2
 #: Maximum number of clients: 700 of the usual 1,024 file descriptors; the rest are for the store.
 MAX_CLIENTS = 700
-#: Total message bytes above which messages larger than `SMALL` are refused.
-MAX_HELD, SMALL = LARGEST, 1 << 15
-#: Bytes of a large message, and the number of large messages that may wait.
-LARGE, MAX_WAITING = 1 << 20, 8
-#: Connections that may wait (Linux refuses further clients), and that are accepted at a time.
-BACKLOG, ACCEPTED = 1024, 16
-#: Seconds before a refusal while more than this number of clients are connected.
-REFUSAL_DELAY, BUSY_CLIENTS = 1.0, 20
-#: Longest line and total of the lines of a request; bytes that are received or sent in a step.
-MAX_LINE, MAX_LINES, _PART = 1 << 14, 1 << 16, 1 << 16
-#: Parts of fewer than `SHORT` bytes after which a client is read only every `PAUSE` seconds.
-FREE_PARTS, SHORT, PAUSE = 8, 1024, 0.1
+#: Bytes up to which a message is small, and up to which it is medium.
+SMALL = 1 << 15
+LARGE = 1 << 20
+#: Bytes of all messages together above which messages that are not small are refused.
+MAX_HELD = LARGEST
+#: Number of large messages that may wait.
+MAX_WAITING = 8
+#: Number of connections that may wait; Linux refuses further clients.
+BACKLOG = 1024
+#: Number of connections that are accepted in a step of the event loop.
+ACCEPTED = 16
+#: Seconds before a refusal while more than `BUSY_CLIENTS` clients are connected.
+REFUSAL_DELAY = 1.0
+BUSY_CLIENTS = 20
+#: Bytes of the longest line of a request, and of all its lines.
+MAX_LINE = 1 << 14
+MAX_LINES = 1 << 16
+#: Bytes that are received or sent in a step.
+_PART = 1 << 16
+#: Number of parts of fewer than `SHORT` bytes after which a client is read only every `PAUSE` seconds.
+FREE_PARTS = 8
+SHORT = 1024
+PAUSE = 0.1
 #: Cost of a message of no bytes, in bytes.
 MESSAGE_COST = 1000
 #: Seconds of processor time for a message; the usual limits of reading bound it to a few.
@@ -81,8 +102,10 @@ CPU_LIMIT = 30.0
 REFRESH = 0.5
 #: Increments of `nice`, by the name of the threads; small messages have none.
 PRIORITIES = {"medium": 5, "large": 10, "learn": 5}
-_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # of malloc.h
-_MADV_PAGEOUT = 21  # of mman.h
+#: Parameters of mallopt (malloc.h), and advice of madvise (mman.h).
+_M_MMAP_THRESHOLD = -3
+_M_ARENA_MAX = -8
+_MADV_PAGEOUT = 21
 _connection_numbers = count(-1, -1)  # in place of the ids of unknown processes
 
 
@@ -156,9 +179,8 @@ class Server:
                 return
             client.timer = loop.call_later(CLIENT_TIMEOUT, self._disconnect, client)
             self._clients[client] = None
-            oldest = (each for each in self._clients if each.reading)
             if len(self._clients) > MAX_CLIENTS:
-                self._disconnect(next(oldest))
+                self._disconnect(next(oldest for oldest in self._clients if oldest.reading))
             if client in self._clients:
                 self._start(client)
 
@@ -240,26 +262,22 @@ class Server:
             request = spamd.read_fields(request, await client.read_fields())
         if not request.has_message:
             return request, b""
-        await self._collect(client, LARGEST + 1 if request.length is None else request.length)
-        size = client.message.tell()
-        if request.length not in (None, size):
-            reason = f"(Content-Length mismatch: Expected {request.length} bytes, got {size} bytes)"
-            raise Refused(EX_PROTOCOL, reason)
-        return request, client.message.getvalue()  # no copy: it is the buffer itself
-
-    async def _collect(self, client: _Client, most: int) -> None:
-        """Receive a message of at most `most` bytes; a further byte shows that it is longer."""
+        most = LARGEST + 1 if request.length is None else request.length
         while (size := client.message.tell()) < most:
             if size >= SMALL:
                 async with self._turn:
                     await asyncio.sleep(0)  # the other clients have their turn
-            part = await client.receive(min(_PART, most + 1 - size))
+            part = await client.receive(min(_PART, most + 1 - size))  # a further byte: it is longer
             if not part:
-                return
+                break
             if size + len(part) > LARGEST:
                 raise Refused(EX_DATAERR, f"(a message of more than {LARGEST} bytes)")
             self._reserve(client, len(part))
             client.message.write(part)
+        if request.length not in (None, size):
+            reason = f"(Content-Length mismatch: Expected {request.length} bytes, got {size} bytes)"
+            raise Refused(EX_PROTOCOL, reason)
+        return request, client.message.getvalue()  # no copy: it is the buffer itself
 
     async def _answer(self, client: _Client, request: Request, data: bytes) -> Sequence[bytes | memoryview]:
         if request.verb == "PING":
@@ -301,14 +319,11 @@ class Server:
             return spamd.tell(request, data, self.filter)
         finally:
             if self._lessons <= 1 or time.monotonic() - self._refreshed >= REFRESH:
-                self._refresh()
-
-    def _refresh(self) -> None:
-        try:
-            self.filter.refresh()
-        except Exception as error:  # the lesson is on disk, so its answer stays
-            self.log(f"decisions do not count the last lessons yet: {type(error).__name__}: {error}")
-        self._refreshed = time.monotonic()
+                try:
+                    self.filter.refresh()
+                except Exception as error:  # the lesson is on disk, so its answer stays
+                    self.log(f"decisions do not count the last lessons yet: {type(error).__name__}: {error}")
+                self._refreshed = time.monotonic()
 
     async def _run(self, process: int, size: int, work: Callable[[], _T], pool: _Threads | None = None) -> _T:
         """Result of work on a message of this size; every error is logged and becomes `Refused`."""
@@ -467,6 +482,12 @@ YmFuYW5h
 """
 
 
+class _Stream(threading.local):
+    """The connection of a thread to its process."""
+
+    stream: BufferedRWPair | None = None
+
+
 class MessageReader:
     """Reads messages in processes, so that hostile mail does not hold the lock of this interpreter.
 
@@ -484,7 +505,7 @@ class MessageReader:
                 import_module(module.name)
         read_message(PRELOADED)
         self._control, control = socket.socketpair()
-        self._local = threading.local()
+        self._local = _Stream()
         if os.fork() == 0:
             try:
                 self._control.close()
@@ -497,7 +518,7 @@ class MessageReader:
         """`read_message` in the process of this thread; InputError if it ends."""
         raw = RawMessage.of(data)
         try:
-            stream: BinaryIO = getattr(self._local, "stream", None) or self._connect()
+            stream = self._local.stream or self._connect()
         except OSError as error:  # the parent of the processes has ended
             if not self._logged:
                 self._logged = True
@@ -517,14 +538,14 @@ class MessageReader:
             self._local.stream = None
             raise InputError("a message was not processed: its reader ended; try again") from error
 
-    def _connect(self) -> BinaryIO:
+    def _connect(self) -> BufferedRWPair:
         """A connection to a new process."""
         priority = PRIORITIES.get(threading.current_thread().name.partition("_")[0], 0)
         ours, theirs = socket.socketpair()
         with ours, theirs:
             socket.send_fds(self._control, [bytes([priority])], [theirs.fileno()])
-            self._local.stream = ours.makefile("rwb")
-        return self._local.stream
+            self._local.stream = stream = ours.makefile("rwb")
+        return stream
 
 
 def _fork_processes(control: socket.socket) -> None:
@@ -559,39 +580,30 @@ def listen(path: Path) -> socket.socket:
 
     A running server holds a lock on the file PATH.lock.
     """
+    import fcntl  # not on Windows, where nothing listens at a path
+
     if len(os.fsencode(path)) > 107:
         raise InputError(f"{path} is too long for a socket (107 bytes); give a shorter --socket")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(f"{path}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        _lock(lock, path)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise
+            raise _already_running(path) from None
         _clear(path)
-        listener = _bound(path)
+        listener = socket.socket(socket.AF_UNIX)
+        mask = os.umask(0o177)
+        try:
+            listener.bind(os.fspath(path))
+        finally:
+            os.umask(mask)
         listener.listen(BACKLOG)
     except OSError as error:
         raise InputError(f"cannot listen at {path}: {error.strerror or error}") from error
     return listener
-
-
-def _bound(path: Path) -> socket.socket:
-    listener = socket.socket(socket.AF_UNIX)
-    mask = os.umask(0o177)
-    try:
-        listener.bind(os.fspath(path))
-    finally:
-        os.umask(mask)
-    return listener
-
-
-def _lock(handle: int, path: Path) -> None:
-    import fcntl  # not on Windows, where nothing listens at a path
-
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-            raise
-        raise _already_running(path) from None
 
 
 def _clear(path: Path) -> None:
@@ -662,14 +674,6 @@ def preload() -> None:
         spamd.tell(spamd.Request("TELL", 1.5, remove=True), data, mail)
 
 
-def _keep_little_memory() -> None:
-    """Let messages grow in place and be given back, with glibc."""
-    with suppress(OSError, AttributeError):
-        library = ctypes.CDLL(None)
-        library.mallopt(_M_MMAP_THRESHOLD, 1 << 17)
-        library.mallopt(_M_ARENA_MAX, 2)
-
-
 def _release(name: str) -> None:
     """Give back the memory pages of a library that served only the start; they are read again if needed.
 
@@ -696,7 +700,10 @@ def serve(
     """
     server = Server(filter, log)
     sys.setswitchinterval(5e-5)  # the thread of the clients waits less for those that read messages
-    _keep_little_memory()
+    with suppress(OSError, AttributeError):  # glibc: messages grow in place and are given back
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_MMAP_THRESHOLD, 1 << 17)
+        library.mallopt(_M_ARENA_MAX, 2)
     filter.refresh()
     _release("libllvmlite")
     try:

@@ -38,7 +38,7 @@ from html.parser import HTMLParser
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from textsvm.mail.raw_message import RawMessage
+from textsvm.apps.mail.raw_message import RawMessage
 from textsvm.readers.charsets import decode_declared
 from textsvm.readers.mime import (
     PARSER_ERRORS,
@@ -52,8 +52,22 @@ from textsvm.readers.mime import (
 
 #: Decoded header fields of the text, in their order.
 FIELDS = ("subject", "from", "reply-to", "message-id", "x-mailer", "user-agent", "content-type")
-MAX_BYTES, MAX_PIECE, MIN_PIECE, MAX_PIECES, MAX_FIELD = 1 << 19, 1 << 17, 2048, 400, 2000
-MAX_FIELDS, MAX_SENT, MAX_TEXT, MAX_PARTS, MAX_TRICKS = 1000, 3000, 1 << 16, 100, 60
+#: Bytes of a message that are parsed, about.
+MAX_BYTES = 1 << 19
+#: Bytes of a piece between possible boundaries, and the bytes that even a late piece gets.
+MAX_PIECE = 1 << 17
+MIN_PIECE = 2048
+#: Number of pieces.
+MAX_PIECES = 400
+#: Characters of a header field, and number of header fields.
+MAX_FIELD = 2000
+MAX_FIELDS = 1000
+#: Characters of the header fields, and of the decoded text parts, in the text.
+MAX_SENT = 3000
+MAX_TEXT = 1 << 16
+#: Number of parts that are read, and of tricks and attachments that are named.
+MAX_PARTS = 100
+MAX_TRICKS = 60
 _BOUNDARY = re.compile(rb"\n--[^\r\n]")
 _PARAMETER = re.compile(r";?\s*boundary\s*=\s*(?:\"[^\"]*\"|[^\s;]+)", re.IGNORECASE)
 _FORM = {code: "a" for code in range(128) if chr(code).isalpha()} | dict.fromkeys(range(48, 58), "0")
@@ -106,8 +120,8 @@ def read_message(data: bytes | RawMessage) -> Message:
     fields = b"\n".join(sent).decode("utf-8", "replace")[:MAX_SENT]
     text = fields + "\n\n" + "\n".join(line for _, line in lines if line)
     # UTF-7 may declare lone surrogates, which no file or database accepts.
-    valid = (each.encode("utf-8", "replace").decode() for each in (text, subject, sender))
-    return Message(raw.digest, *valid)
+    names = (part.encode("utf-8", "replace").decode() for part in (text, subject, sender))
+    return Message(raw.digest, *names)
 
 
 def evidence(parsed: ParsedMessage, names: Sequence[str] = FIELDS) -> list[tuple[str, str]]:
@@ -129,12 +143,29 @@ def evidence(parsed: ParsedMessage, names: Sequence[str] = FIELDS) -> list[tuple
                 texts.append(text)
                 tricks |= dict.fromkeys(part_tricks)
             else:
-                attachments.append(_attachment(part))
+                payload = part.get_payload(decode=True)
+                size = len(payload) if isinstance(payload, bytes) else 0
+                size_class = next(words for least, words in _SIZES if size >= least)
+                name = decoded_header(part.get_filename() or "without a name", {})[:100]
+                attachments.append(f"attachment {name} {part.get_content_type()[:80]} {size_class}")
         except PARSER_ERRORS:
             tricks["part that cannot be read"] = None
-    values = ((name, _field_value(name, _field(parsed, name))) for name in names)
-    fields = [("field", _plain(f"{name}: {value}", tricks)) for name, value in values if value]
-    body = _plain("\n".join(text for text in texts if text)[:MAX_TEXT], tricks)
+
+    def plain(text: str) -> str:
+        text, letter_tricks = plain_letters(text)
+        tricks.update(dict.fromkeys(letter_tricks))
+        return text
+
+    fields = []
+    for name in names:
+        value = _field(parsed, name)
+        if name == "message-id":  # without random parts and host names
+            value = value.partition("@")[0].translate(_FORM)
+        elif name == "content-type":
+            value = _PARAMETER.sub("", value)
+        if value:
+            fields.append(("field", plain(f"{name}: {value}")))
+    body = plain("\n".join(text for text in texts if text)[:MAX_TEXT])
     trick_lines = [("trick", f"[{trick}]") for trick in [*tricks][:MAX_TRICKS]]
     attachment_lines = [("attachment", f"[{attachment}]") for attachment in attachments[:MAX_TRICKS]]
     return [*fields, *trick_lines, *attachment_lines, ("text", body)]
@@ -159,30 +190,25 @@ def parse(raw: RawMessage) -> ParsedMessage:
 
 def _cut(data: bytes, start: int) -> bytes:
     """A message of bounded size with the same tree of parts, as far as it goes: pieces lose their ends."""
-    size = 0
     if len(data) <= MAX_PIECE:
         return data[start:]
-    kept: list[bytes] = []
-    while start < len(data) and len(kept) < MAX_PIECES:
-        stop = _next_boundary(data, start + 1)
-        room = max(MIN_PIECE, min(MAX_PIECE, (MAX_BYTES - size) // 2))  # the last piece gets some, too
-        kept.append(data[start : min(stop, start + room)])
-        size += len(kept[-1])
+    pieces, size = list[bytes](), 0
+    while start < len(data) and len(pieces) < MAX_PIECES:
+        stop = len(data)
+        for window in range(start + 1, len(data), MAX_BYTES):  # in steps, so that other threads run
+            if boundary := _BOUNDARY.search(data, window, window + MAX_BYTES + 3):
+                stop = boundary.start()
+                break
+        room = max(MIN_PIECE, min(MAX_PIECE, (MAX_BYTES - size) // 2))  # also for the last piece
+        pieces.append(data[start : min(stop, start + room)])
+        size += len(pieces[-1])
         start = stop
-    return b"".join(kept)
+    return b"".join(pieces)
 
 
 def shortened(raw: RawMessage) -> bytes:
     """The message without bytes of the body that `read_message` does not read; only the digest differs."""
     return raw.data[: raw.end] + _cut(raw.data, raw.end)
-
-
-def _next_boundary(data: bytes, start: int) -> int:
-    """Offset of the next possible boundary, or the end; in steps, so that other threads run between them."""
-    for window in range(start, len(data), MAX_BYTES):
-        if following := _BOUNDARY.search(data, window, window + MAX_BYTES + 3):
-            return following.start()
-    return len(data)
 
 
 def _text(part: ParsedMessage) -> tuple[str, list[str]]:
@@ -225,30 +251,9 @@ def _addresses(parsed: ParsedMessage, name: str) -> set[str]:
         return set()
 
 
-def _attachment(part: ParsedMessage) -> str:
-    payload = part.get_payload(decode=True)
-    size = len(payload) if isinstance(payload, bytes) else 0
-    size_class = next(words for least, words in _SIZES if size >= least)
-    name = decoded_header(part.get_filename() or "without a name", {})[:100]
-    return f"attachment {name} {part.get_content_type()[:80]} {size_class}"
-
-
 def _field(parsed: ParsedMessage, name: str) -> str:
     """The first field of a name, decoded, on a single line."""
     return decoded_header(str(parsed.get(name, "")), {})
-
-
-def _field_value(name: str, value: str) -> str:
-    """A decoded field without random parts and host names."""
-    if name == "message-id":
-        return value.partition("@")[0].translate(_FORM)
-    return _PARAMETER.sub("", value) if name == "content-type" else value
-
-
-def _plain(text: str, tricks: dict[str, None]) -> str:
-    text, letter_tricks = plain_letters(text)
-    tricks |= dict.fromkeys(letter_tricks)
-    return text
 
 
 def plain_letters(text: str) -> tuple[str, list[str]]:
@@ -258,26 +263,28 @@ def plain_letters(text: str) -> tuple[str, list[str]]:
     text, invisible = _INVISIBLE.subn("", text)
     text, turned = _TURNED.subn("", text)
     text, styled = _STYLED.subn(lambda match: unicodedata.normalize("NFKC", match[0]), text)
-    mixed: list[str] = []
-    text = _WORD.sub(lambda match: _folded(match[0], mixed), text)
+    mixed = 0
+
+    def folded(match: re.Match[str]) -> str:
+        nonlocal mixed
+        word = match[0]
+        if word.isascii() or not (_LATIN.search(word) and _ALIKE.search(word)):
+            return word
+        mixed += 1
+        return word.translate(_FOLD)
+
+    text = _WORD.sub(folded, text)
     counts = {
         "zero-width characters": invisible,
         "writing direction turned": turned,
         "styled letters": styled,
-        "letters of several scripts in one word": len(mixed),
+        "letters of several scripts in one word": mixed,
     }
     return text, [
         f"{trick} {next(words for least, words in _STEPS if count >= least)}"
         for trick, count in counts.items()
         if count
     ]
-
-
-def _folded(word: str, mixed: list[str]) -> str:
-    if word.isascii() or not (_LATIN.search(word) and _ALIKE.search(word)):
-        return word
-    mixed.append(word)
-    return word.translate(_FOLD)
 
 
 # HTML pages

@@ -1,0 +1,84 @@
+"""Applications import the public names of textsvm, a few shared modules, and the exceptions listed here."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import textsvm
+
+ROOT = Path(__file__).resolve().parent.parent
+APPS = sorted(path.parent.name for path in (ROOT / "textsvm" / "apps").glob("*/__init__.py"))
+#: Modules and packages that every application may import.
+SHARED = ("textsvm.errors", "textsvm.version", "textsvm.arrays", "textsvm.runtime")
+#: Application -> further module that it may import -> reason.
+EXCEPTIONS: dict[str, dict[str, str]] = {
+    "mail": {
+        "textsvm.solvers.online": "the machine of OnlineSVC, here on features of mails instead of texts",
+        "textsvm.text.byte_pmers": "the features of OnlineSVC, which a decision needs without Numba",
+        "textsvm.readers.mail": "the boundaries of messages in an mbox, as `train` reads them",
+        "textsvm.readers.mime": "decoding of headers and HTML; the reader of mail corpora has the same rules",
+        "textsvm.readers.charsets": "decoding of bytes with a wrong charset, as in every reader",
+        "textsvm.evaluation.explanation": "the report shows contributions of characters, as for other models",
+        "textsvm.reporting.report": "parts of the report on decisions made before learning",
+        "textsvm.reporting.files": "the report as a file; `textsvm.report` needs a fitted model",
+    },
+}
+
+
+def imported_modules(path: Path) -> Iterator[str]:
+    """Modules of textsvm that a file imports; public names and the file's own application are left out."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno} has a relative import"
+            for alias in node.names:
+                module = f"{node.module}.{alias.name}"
+                if node.module == "textsvm" and alias.name in textsvm.__all__:
+                    continue
+                file = ROOT.joinpath(*module.split("."))
+                yield module if file.is_dir() or file.with_suffix(".py").is_file() else str(node.module)
+
+
+def within(module: str, packages: tuple[str, ...]) -> bool:
+    """Whether a module is in one of some packages, or is one of them."""
+    return module.startswith(tuple(f"{package}." for package in packages)) or module in packages
+
+
+@pytest.mark.parametrize("app", APPS)
+def test_an_application_imports_public_names(app):
+    allowed = (*SHARED, f"textsvm.apps.{app}")
+    further: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "textsvm" / "apps" / app).rglob("*.py")):
+        commands = ("textsvm.cli",) if path.name == "commands.py" else ()
+        for module in imported_modules(path):
+            if within(module, ("textsvm",)) and not within(module, allowed + commands):
+                further.setdefault(module, []).append(path.name)
+    assert further.keys() == EXCEPTIONS.get(app, {}).keys(), further
+
+
+def test_every_exception_belongs_to_an_application():
+    assert EXCEPTIONS.keys() <= set(APPS)
+
+
+IMPORTS = """
+import textsvm.solvers.smo
+from textsvm import SVC, gram
+from textsvm.cli import options
+
+def function():
+    from textsvm.text.tokens import TOKENS
+"""
+
+
+def test_every_kind_of_import_is_seen(tmp_path):
+    (tmp_path / "module.py").write_text(IMPORTS, "utf-8")
+    assert set(imported_modules(tmp_path / "module.py")) == {
+        "textsvm.solvers.smo", "textsvm.gram", "textsvm.cli.options", "textsvm.text.tokens",
+    }  # fmt: skip
+    assert within("textsvm.runtime.files", ("textsvm.runtime",))
+    assert not within("textsvm.runtimes", ("textsvm.runtime",))
