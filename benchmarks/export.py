@@ -41,9 +41,9 @@ from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, optio
 from textsvm.bench.panel import names_of, read_set
 from textsvm.errors import InputError
 from textsvm.estimators.svm import SVC
-from textsvm.exporting.files import export
-from textsvm.exporting.plain import plain_model
-from textsvm.exporting.small import reduced_model
+from textsvm.apps.export.files import export
+from textsvm.apps.export.plain import plain_model
+from textsvm.apps.export.small import reduced_model
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 
 HERE = Path(__file__).parent
@@ -159,7 +159,7 @@ def decide_in_c(folder: Path, content: bytes, texts: list[str]) -> np.ndarray:
     (folder / "c").mkdir()
     (folder / "js").mkdir()
     for name in names:
-        (folder / "c" / name).write_bytes((files("textsvm.exporting") / name).read_bytes())
+        (folder / "c" / name).write_bytes((files("textsvm.apps.export") / name).read_bytes())
     (folder / "js" / "model.bin").write_bytes(content)
     return run_programs(folder, texts, ("C",))["C"][3]
 

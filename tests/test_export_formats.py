@@ -1,4 +1,4 @@
-"""Exported models in JavaScript, WebAssembly and JSON; files, errors and the command."""
+"""Exported models in JavaScript and JSON; files, errors and the command."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from test_export import DNA, HOSTILE, KERNELS, PLAIN, PROTEINS, check, default_m
 
 import textsvm
 from textsvm import EditDistance, GappedKmers, InputError, Product, Spectrum, Sum
-from textsvm.exporting import files
-from textsvm.exporting.plain import plain_model
+from textsvm.apps.export import files
+from textsvm.apps.export.plain import plain_model
 from textsvm.text.normal_form import normalise
 
 pytestmark = pytest.mark.filterwarnings("ignore:the solver stopped")
 NODE = shutil.which("node") or ""
 
 
-def in_node(folder: Path, texts: list[Any], wasm: bool = False) -> list[dict[str, Any]]:
+def in_node(folder: Path, texts: list[Any]) -> list[dict[str, Any]]:
     """Results of an exported folder for some texts."""
-    names = ["model.bin", "textsvm.mjs", *["textsvm.wasm"] * wasm]
-    command = [NODE, str(Path(__file__).parent / "exported.mjs"), *(str(folder / name) for name in names)]
+    script = Path(__file__).parent / "exported.mjs"
+    command = [NODE, *map(str, (script, folder / "model.bin", folder / "textsvm.mjs"))]
     done = subprocess.run(command, input=json.dumps(texts).encode(), check=True, capture_output=True)
     return json.loads(done.stdout)
 
 
-def compare(model: Any, texts: list[str], folder: Path, wasm: bool = False) -> list[dict[str, Any]]:
+def compare(model: Any, texts: list[str], folder: Path) -> list[dict[str, Any]]:
     """Compare the results of JavaScript with Python."""
     textsvm.export(model, folder, to="js", force=True)
-    results = in_node(folder, texts, wasm)
+    results = in_node(folder, texts)
     decide = getattr(model, "decision_function", model.predict)
     expected = decide(texts).reshape(len(texts), -1)
     for text, result, values in zip(texts, results, expected, strict=True):
@@ -63,16 +63,15 @@ def test_more_javascript(kernel, tmp_path):
 
 
 @needs_node
-@pytest.mark.parametrize("wasm", [False, True])
-def test_default_in_node(wasm, tmp_path):
+def test_default_in_node(tmp_path):
     texts = [*HOSTILE, *PLAIN, "\ud800 lone", "long " * 4000]
     model = default_model()
-    results = compare(model, texts, tmp_path / "model", wasm)
+    results = compare(model, texts, tmp_path / "model")
     for text, result in zip(texts, results, strict=True):
         has_features = bool(text.strip())
         assert not has_features or close(result["explained"], result["decision"]), ascii(text)
     parts = [b"a\xc3", b"\xed\xa0\x80b", b"\xf0\x9f\x91", b"\xff\xfe", b"\xef\xbb\xbfbom"]
-    of_bytes = in_node(tmp_path / "model", [list(part) for part in parts], wasm)
+    of_bytes = in_node(tmp_path / "model", [list(part) for part in parts])
     expected = model.decision_function([part.decode("utf-8", "replace") for part in parts])
     assert close([each["decision"] for each in of_bytes], expected.reshape(len(parts), -1))
 
@@ -107,7 +106,7 @@ def test_calibrated_and_labels_in_node(tmp_path):
 @pytest.mark.slow
 def test_wasm_is_up_to_date():
     pytest.importorskip("ziglang")
-    script = SOURCES.parent.parent / "docs" / "tools" / "wasm.py"
+    script = SOURCES.parents[2] / "docs" / "tools" / "wasm.py"
     if not script.exists():
         pytest.skip("no checkout")
     done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True)

@@ -16,11 +16,11 @@ from test_export import DNA, HOSTILE, KERNELS, PLAIN, PROTEINS, default_model, t
 
 import textsvm
 from textsvm import BoundedGap, GappedKmers, InputError, Spectrum, Sum
-from textsvm.exporting.plain import plain_model
+from textsvm.apps.export.plain import plain_model
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
-from textsvm.exporting import onnx as exporter  # noqa: E402
+from textsvm.apps.export import onnx as exporter  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:the solver stopped")
 
@@ -167,7 +167,7 @@ def test_errors(tmp_path, monkeypatch):
         with pytest.raises(InputError, match="2 GiB"):
             textsvm.export(default_model(), tmp_path / "model.onnx")
     monkeypatch.setitem(sys.modules, "onnx", None)
-    monkeypatch.delitem(sys.modules, "textsvm.exporting.onnx")
+    monkeypatch.delitem(sys.modules, "textsvm.apps.export.onnx")
     with pytest.raises(InputError, match="needs the package onnx"):
         textsvm.export(default_model(), tmp_path / "model.onnx")
     assert not (tmp_path / "model.onnx").exists()

@@ -11,11 +11,11 @@ from test_report_browser import browser, visit  # noqa: F401 (fixtures)
 from test_reporting import HOSTILE
 
 from textsvm import SVC, SVR, CalibratedSVC, InputError, MultilabelSVC, OneClassSVM, Spectrum, export, save
-from textsvm.cli import model as command
+from textsvm.apps.export import commands
 from textsvm.cli.options import PrintingOptions
-from textsvm.exporting.binary import pack
-from textsvm.exporting.files import page_of
-from textsvm.exporting.plain import plain_model
+from textsvm.apps.export.binary import pack
+from textsvm.apps.export.files import page_of
+from textsvm.apps.export.plain import plain_model
 
 CPU = {"device": "cpu"}
 TEXTS = [
@@ -40,7 +40,10 @@ def test_allows_its_own_script_alone(tmp_path):
     page = made(SVC(Spectrum((1, 3)), **CPU), LABELS, tmp_path).read_text("utf-8")
     [script] = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in page
+    assert (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}' 'wasm-unsafe-eval'; base-uri"
+        in page
+    )
     assert not re.search(r"https?://(?!example)", page.replace("http://www.w3.org/", ""))
     assert "export class" not in script
 
@@ -87,8 +90,8 @@ def test_promises_a_warning_only_where_the_page_has_one(tmp_path):
 
 def test_note_about_a_large_page(tmp_path, monkeypatch, capsys):
     save(SVC(Spectrum((1, 3)), **CPU).fit(TEXTS, LABELS), tmp_path / "m")
-    monkeypatch.setattr(command, "LARGE_PAGE", 1000)
-    command.export.__wrapped__(tmp_path / "m", PrintingOptions(), output=tmp_path / "m.html")
+    monkeypatch.setattr(commands, "LARGE_PAGE", 1000)
+    commands.export.__wrapped__(tmp_path / "m", PrintingOptions(), output=tmp_path / "m.html")
     assert "--max-size" in capsys.readouterr().err
 
 

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from exported import SOURCES, WARNINGS, CModel, close, library, needs_gcc, needs_node
+from exported import SOURCES, WARNINGS, CModel, close, javascript_module, library, needs_gcc, needs_node
 from test_export import DNA, PLAIN, default_model, training
 from test_export_formats import NODE
 
 import textsvm
 from textsvm import BoundedGap, CalibratedSVC, GappedKmers, MultilabelSVC, Spectrum, Sum
-from textsvm.exporting.binary import pack, with_checksum
-from textsvm.exporting.plain import plain_model
+from textsvm.apps.export.binary import pack, with_checksum
+from textsvm.apps.export.plain import plain_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:the solver stopped")
 NO_MODEL, NO_MEMORY, TOO_LONG, UNSUPPORTED, BAD_ARGUMENT = 1, 2, 3, 4, 6
@@ -57,11 +57,10 @@ def test_flipped_bits_in_c():
 
 
 def in_node(script: str, *arguments: Any) -> Any:
-    """JSON that a script prints; it has Model, WasmModel, readFileSync and the arguments."""
+    """JSON that a script prints; it has Model, readFileSync and the arguments."""
     start = f"""
         import {{ readFileSync }} from "node:fs";
-        import {{ Model, WasmModel, TextsvmError }} from {json.dumps((SOURCES / "textsvm.mjs").as_uri())};
-        const wasm = readFileSync({json.dumps(str(SOURCES / "textsvm.wasm"))});
+        import {{ Model, TextsvmError }} from {json.dumps(javascript_module())};
         const given = {json.dumps([str(each) if isinstance(each, Path) else each for each in arguments])};
         const failure = (work) => {{
           try {{ return work(); }} catch (error) {{ return [error.name, error.message]; }}
@@ -105,9 +104,9 @@ def test_misaligned_buffer(file):
 @needs_node
 def test_texts_of_other_types_in_javascript(file):
     script = """
-        const data = readFileSync(given[0]), models = [new Model(data), await WasmModel.load(data, wasm)];
-        print(models.flatMap((model) => [undefined, null, 5, {}, ["a"]].flatMap((text) =>
-          [failure(() => model.predict(text)), failure(() => model.explain(text))])));
+        const model = new Model(readFileSync(given[0]));
+        print([undefined, null, 5, {}, ["a"]].flatMap((text) =>
+          [failure(() => model.predict(text)), failure(() => model.explain(text))]));
     """
     failures = in_node(script, file)
     assert {name for name, _ in failures} == {"TextsvmError"}

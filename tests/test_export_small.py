@@ -17,9 +17,9 @@ from test_export_formats import in_node
 
 import textsvm
 from textsvm import GappedKmers, InputError, Spectrum
-from textsvm.exporting import small
-from textsvm.exporting.binary import pack, packed_tables
-from textsvm.exporting.plain import plain_model
+from textsvm.apps.export import small
+from textsvm.apps.export.binary import pack, packed_tables
+from textsvm.apps.export.plain import plain_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:the solver stopped")
 WORDS = ["good", "bad", "film", "actor", "plot", "dull", "great", "the", "a", "not", "very", "scene", "music"]
@@ -96,14 +96,13 @@ def test_sizes_and_loss():
 
 
 @needs_node
-@pytest.mark.parametrize("wasm", [False, True])
-def test_javascript_reads_the_smaller_file(wasm, tmp_path):
+def test_javascript_reads_the_smaller_file(tmp_path):
     texts = corpus()[0][:20]
     textsvm.export(model(), tmp_path / "js", to="js", max_size="250kB", held_out=texts)
     content = (tmp_path / "js" / "model.bin").read_bytes()
     assert len(content) <= 250_000
     expected = small.reduced_model(model(), plain_model(model()), 250_000, texts).values[1]
-    assert close([each["decision"] for each in in_node(tmp_path / "js", texts, wasm)], expected)
+    assert close([each["decision"] for each in in_node(tmp_path / "js", texts)], expected)
 
 
 def test_a_whole_model_that_fits_is_unchanged():

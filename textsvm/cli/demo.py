@@ -42,7 +42,7 @@ def demo(
     from textsvm.cli import corpora
     from textsvm.cli.explanations import coloured, legend
     from textsvm.evaluation import explanation
-    from textsvm.exporting import files
+    from textsvm.apps.export import files
     from textsvm.machines.classifier import Classifier
     from textsvm.readers import sample
     from textsvm.selection.folds import shuffle_split

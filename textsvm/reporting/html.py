@@ -66,12 +66,13 @@ def render(report: Report) -> str:
 
 def page(
     title: str, lead: str, body: Iterable[str], data: str = "", scripts: Sequence[str] = (), script: str = "",
-    connections: str = "",
+    connections: str = "", wasm: bool = False,
 ) -> str:  # fmt: skip
     """A page of HTML sections, light and dark.
 
     `data` is elements for the scripts: report.js, other files of this folder, and the text of a script.
     `connections` is a directive of the security policy for scripts that connect to a server, with its ";".
+    With `wasm` the scripts may run WebAssembly.
     """
     script = "".join(map(_file, ("report.js", *scripts))) + script
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -83,6 +84,7 @@ def page(
         data=data,
         script=script,
         script_hash=f"sha256-{digest}",
+        more_scripts=" 'wasm-unsafe-eval'" if wasm else "",
         connections=connections,
     )
 

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from textsvm.errors import InputError
-from textsvm.exporting.binary import CHANGES_FOLDED, PUNCT, SPACE, WORD, cumulated, name_of, unicode_tables
-from textsvm.exporting.plain import PlainModel
+from textsvm.apps.export.binary import CHANGES_FOLDED, PUNCT, SPACE, WORD, cumulated, name_of, unicode_tables
+from textsvm.apps.export.plain import PlainModel
 from textsvm.kernels.contract import FeatureTable, FeatureTerm
 from textsvm.kernels.inputs import TextForm
 from textsvm.runtime.plain_json import to_json

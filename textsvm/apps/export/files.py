@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from textsvm.errors import InputError
-from textsvm.exporting import small
-from textsvm.exporting.binary import name_of, pack
-from textsvm.exporting.plain import PlainModel, plain_model
+from textsvm.apps.export import small
+from textsvm.apps.export.binary import name_of, pack
+from textsvm.apps.export.plain import PlainModel, plain_model
 from textsvm.kernels.contract import FeatureTable, FeatureTerm, PairTerm
 from textsvm.machines.top_features import TopFeatures
 from textsvm.reporting.formatting import cut, safe, visible
@@ -30,7 +30,7 @@ from textsvm.runtime.plain_json import to_json
 #: Formats with their files; a single name is the suffix of a file, several are the files of a folder.
 FORMATS = {
     "c": ("textsvm.c", "textsvm.h", "model.bin"),
-    "js": ("textsvm.mjs", "textsvm.d.ts", "textsvm.wasm", "model.bin"),
+    "js": ("textsvm.mjs", "textsvm.d.ts", "model.bin"),
     "page": (".html",),
     "json": (".json",),
     "onnx": (".onnx",),
@@ -158,9 +158,18 @@ def _contents(plain: PlainModel, to: str, content: bytes | None) -> Iterator[tup
         yield names[0], page_of(plain, content)
         return
     for name in names:
-        yield name, content if name.endswith(".bin") else (files(__package__) / name).read_bytes()
+        yield name, content if name.endswith(".bin") else source_of(name)
     if to == "c" and len(content) <= MOST_ARRAY:
         yield ARRAY, array_of(content)
+
+
+def source_of(name: str) -> bytes:
+    """A source file; textsvm.mjs with the WebAssembly module in it."""
+    source = (files(__package__) / name).read_bytes()
+    if name != "textsvm.mjs":
+        return source
+    module = base64.b64encode((files(__package__) / "textsvm.wasm").read_bytes())
+    return source.replace(b'const WASM = "";', b'const WASM = "' + module + b'";')
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -170,7 +179,7 @@ def _write(path: Path, content: bytes) -> None:
 
 def _onnx_of(plain: PlainModel) -> bytes:
     try:
-        from textsvm.exporting.onnx import onnx_of
+        from textsvm.apps.export.onnx import onnx_of
     except ModuleNotFoundError as error:
         raise InputError("the format onnx needs the package onnx: pip install onnx") from error
     return onnx_of(plain)
@@ -294,10 +303,9 @@ def page_of(plain: PlainModel, content: bytes) -> bytes:
     body = [_TRY, _features(plain), _limits(plain)]
     data = f'<script type="application/octet-stream" id="model">{base64.b64encode(content).decode()}</script>'
     data += json_element("facts", plain.about["training"])
-    module = files(__package__).joinpath("textsvm.mjs").read_text("utf-8").replace("\nexport ", "\n")
-    script = files(__package__).joinpath("page.js").read_text("utf-8")
+    script = (source_of("textsvm.mjs") + source_of("page.js")).decode().replace("\nexport ", "\n")
     title = f"Try the model: {names}" if plain.task in ("classes", "labels") else "Try the model"
-    return page(title, _LEADS[plain.task].format(names), body, data, script=module + script).encode()
+    return page(title, _LEADS[plain.task].format(names), body, data, script=script, wasm=True).encode()
 
 
 def _features(plain: PlainModel) -> str:

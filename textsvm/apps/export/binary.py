@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.errors import InputError
-from textsvm.exporting.plain import PlainModel
+from textsvm.apps.export.plain import PlainModel
 from textsvm.kernels.contract import FeatureTable, FeatureTerm, PairTerm
 from textsvm.runtime.plain_json import to_json
 from textsvm.text.normal_form import begins
