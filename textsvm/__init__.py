@@ -9,6 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from textsvm.apps.export.files import export
     from textsvm.errors import InputError
     from textsvm.estimators.calibrated import CalibratedSVC
     from textsvm.estimators.features import SpectrumFeatures
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from textsvm.estimators.svm import SVC, SVR, OneClassSVM
     from textsvm.evaluation.explanation import explain
     from textsvm.evaluation.mutations import kmer_scores, mutation_scores
-    from textsvm.apps.export.files import export
     from textsvm.gram.files import read_gram, write_gram
     from textsvm.kernels import (
         BoundedGap,

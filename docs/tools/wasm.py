@@ -1,4 +1,4 @@
-"""Build textsvm.wasm from wasm.c, which includes textsvm.c: `python docs/tools/wasm.py` (needs `pip install ziglang`).
+"""Build textsvm.wasm from wasm.c and textsvm.c: `python docs/tools/wasm.py` (needs `pip install ziglang`).
 
 The module is the same for all models. `--check` fails if the shipped file differs from a fresh build.
 """
@@ -11,9 +11,18 @@ import tempfile
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent.parent.parent / "textsvm" / "apps" / "export"
+#: Exported functions, without "textsvm_".
 FUNCTIONS = (
-    "memory", "open_in", "decide_units", "explain", "explain_memory", "probabilities", "predict", "labels", "set",
-)  # fmt: skip
+    "memory",
+    "open_in",
+    "decide_units",
+    "explain_memory",
+    "explain",
+    "probabilities",
+    "predict",
+    "labels",
+    "set",
+)
 
 
 def build() -> bytes:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import sys
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.errors import InputError
+from textsvm.apps.export.characters import character_tables
 from textsvm.apps.export.plain import PlainModel
+from textsvm.errors import InputError
 from textsvm.kernels.contract import FeatureTable, FeatureTerm, PairTerm
 from textsvm.runtime.plain_json import to_json
-from textsvm.text.normal_form import begins
 
 Hashes = NDArray[np.uint32]
 MAGIC, NONE, UNIT = b"TEXTSVM\0", 0xFFFFFFFF, 8
@@ -42,14 +39,8 @@ LOGS = 1024
 IN_ROW = 5
 #: Tags that a reader may read behind the end.
 SCANNED = 4
-#: Bits of the class of a code point: white space; punctuation or symbol; word character; may combine with its
-#: predecessor; changed by NFKC; changed by NFKC with case folding.
-SPACE, PUNCT, WORD, JOINS, CHANGES, CHANGES_FOLDED = (1 << bit for bit in range(6))
+#: Code points of a block of the Unicode tables.
 BLOCK = 128
-_WORD = re.compile(r"\w")
-_HANGUL = range(0xAC00, 0xD7A4)
-#: Planes without any property: unassigned and private use.
-_EMPTY = (range(0x40000, 0xE0000), range(0xE1000, sys.maxunicode + 1))
 
 
 @dataclass(frozen=True)
@@ -327,119 +318,35 @@ def name_of(label: Any) -> str:
     return str(to_json(label))
 
 
-def _add_unicode(out: _Writer, plain: PlainModel, tokens: Sequence[Any]) -> int:
+def _add_unicode(out: _Writer, plain: PlainModel, tokens: Sequence[str]) -> int:
     """Unicode tables as far as the views need them; returns 0 if they need none."""
     normalises = plain.text.normalise == "unicode"
-    words = any(each in ("words", "whitespace") for each in tokens)
+    words = any(name in ("words", "whitespace") for name in tokens)
     if not (normalises or words or (plain.text.normalise == "none" and not plain.text.punctuation)):
         return 0
-    tables = unicode_tables(normalises)
+    tables, (numbers, blocks) = character_tables(normalises), _two_stages(normalises)
     record = [
-        len(tables.stage1), out.add(tables.stage1), len(tables.classes), out.add(tables.classes),
-        out.add(tables.orders), *_mapping_words(out, tables.decompositions),
-        *_mapping_words(out, tables.folds), len(tables.pairs), out.add(tables.pairs),
-    ]  # fmt: skip
-    return out.words([record], 16)
-
-
-def _mapping_words(out: _Writer, images: PointImages) -> list[int]:
-    return [len(images.keys), out.add(images.keys), out.add(images.starts), out.add(images.data)]
-
-
-@dataclass(frozen=True)
-class PointImages:
-    """Sorted code points and their images, in UTF-16."""
-
-    keys: NDArray[np.uint32]
-    starts: NDArray[np.uint32]  #: shape (n + 1,)
-    data: NDArray[np.uint16]
-
-    @classmethod
-    def of(cls, images: dict[int, str]) -> PointImages:
-        """From the images of some code points."""
+        len(numbers),
+        out.add(numbers),
+        len(blocks),
+        *(out.add(part) for part in np.split(blocks, 2, axis=1)),
+    ]
+    for images in (tables.decompositions, tables.folds):
         keys = sorted(images)
-        parts = [np.frombuffer(images[key].encode("utf-16-le"), np.uint16) for key in keys]
-        starts = np.cumsum([0, *map(len, parts)])
-        return cls(
-            np.array(keys, np.uint32),
-            starts.astype(np.uint32),
-            np.concatenate([np.empty(0, np.uint16), *parts]),
-        )
-
-
-@dataclass(frozen=True)
-class UnicodeTables:
-    """Two-stage tables: the entry of a code point c is ``stage2[stage1[c >> 7], c & 127]``."""
-
-    stage1: NDArray[np.uint16]  #: Code points beyond it have class 0 and order 0.
-    classes: NDArray[np.uint8]  #: shape (number of blocks, 128)
-    orders: NDArray[np.uint8]  #: Canonical combining classes, shape (number of blocks, 128)
-    decompositions: PointImages  #: NFKD, without Hangul syllables
-    folds: PointImages  #: NFKD of the folded case of code points without a decomposition
-    pairs: NDArray[np.uint32]  #: shape (n, 3): First, second and composed code point, sorted
+        units = [images[key].encode("utf-16-le") for key in keys]
+        starts = np.cumsum([0, *(len(each) // 2 for each in units)])
+        record += [len(keys), out.add(keys, np.uint32), out.add(starts, np.uint32), out.add(b"".join(units))]
+    return out.words([[*record, len(tables.pairs), out.add(tables.pairs)]], 16)
 
 
 @lru_cache(maxsize=2)
-def unicode_tables(normalises: bool) -> UnicodeTables:
-    """Tables for classes alone, or for normalisation, too."""
-    classes, orders = np.zeros((2, sys.maxunicode + 1), np.uint8)
-    images: tuple[dict[int, str], dict[int, str]] = ({}, {})
-    for point in _points():
-        char = chr(point)
-        classes[point] = _plain_class(char)
-        if normalises:
-            classes[point] |= _changes(char)
-            orders[point] = unicodedata.combining(char)
-            _add_images(char, *images)
-    blocks = np.concatenate([classes.reshape(-1, BLOCK), orders.reshape(-1, BLOCK)], axis=1)
-    distinct, stage1 = np.unique(blocks, axis=0, return_inverse=True)
-    last = int(np.flatnonzero(blocks.any(axis=1))[-1])
-    pairs = _compositions() if normalises else np.empty((0, 3), np.uint32)
-    decompositions, folds = map(PointImages.of, images)
-    return UnicodeTables(
-        stage1.ravel()[: last + 1].astype(np.uint16),
-        distinct[:, :BLOCK].copy(),
-        distinct[:, BLOCK:].copy(),
-        decompositions,
-        folds,
-        pairs,
-    )
+def _two_stages(normalises: bool) -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
+    """Number of each block of code points, up to the last with a property; and the different blocks.
 
-
-def _add_images(char: str, decompositions: dict[int, str], folds: dict[int, str]) -> None:
-    """Add the decomposition of a character, or its folded case if it has none."""
-    split = unicodedata.normalize("NFKD", char)
-    if split != char:
-        if ord(char) not in _HANGUL:
-            decompositions[ord(char)] = split
-    elif (folded := char.casefold()) != char:
-        folds[ord(char)] = unicodedata.normalize("NFKD", folded)
-
-
-def _points() -> list[int]:
-    return [*range(_EMPTY[0].start), *range(_EMPTY[0].stop, _EMPTY[1].start)]
-
-
-def _plain_class(char: str) -> int:
-    kind = SPACE if char.isspace() else WORD if _WORD.match(char) else 0
-    return kind | (PUNCT if unicodedata.category(char)[0] in "PS" else 0)
-
-
-def _changes(char: str) -> int:
-    composed = unicodedata.normalize("NFKC", char)
-    changed = CHANGES if composed != char else 0
-    if unicodedata.normalize("NFKC", composed.casefold()) != char:
-        changed |= CHANGES_FOLDED
-    return changed | (0 if begins(ord(char)) else JOINS)
-
-
-def _compositions() -> NDArray[np.uint32]:
-    """Primary composites of Unicode, without Hangul."""
-    pairs = []
-    for point in _points():
-        parts = unicodedata.decomposition(chr(point)).split()
-        if len(parts) == 2 and not parts[0].startswith("<"):
-            first, second = (int(part, 16) for part in parts)
-            if unicodedata.normalize("NFC", chr(first) + chr(second)) == chr(point):
-                pairs.append((first, second, point))
-    return np.array(sorted(pairs), np.uint32)
+    A block is a row of classes and then orders.
+    """
+    tables = character_tables(normalises)
+    rows = np.concatenate([tables.classes.reshape(-1, BLOCK), tables.orders.reshape(-1, BLOCK)], axis=1)
+    blocks, numbers = np.unique(rows, axis=0, return_inverse=True)
+    last = int(np.flatnonzero(rows.any(axis=1))[-1])
+    return numbers.ravel()[: last + 1].astype(np.uint16), blocks

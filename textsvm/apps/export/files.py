@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.errors import InputError
 from textsvm.apps.export import small
 from textsvm.apps.export.binary import name_of, pack
 from textsvm.apps.export.plain import PlainModel, plain_model
+from textsvm.errors import InputError
 from textsvm.kernels.contract import FeatureTable, FeatureTerm, PairTerm
 from textsvm.machines.top_features import TopFeatures
 from textsvm.reporting.formatting import cut, safe, visible

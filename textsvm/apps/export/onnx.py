@@ -12,7 +12,6 @@ than in Python.
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,15 +22,24 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from textsvm.errors import InputError
-from textsvm.apps.export.binary import CHANGES_FOLDED, PUNCT, SPACE, WORD, cumulated, name_of, unicode_tables
+from textsvm.apps.export.binary import cumulated, name_of
+from textsvm.apps.export.characters import (
+    CHANGES_FOLDED,
+    HANGUL,
+    PUNCT,
+    SPACE,
+    WORD,
+    character_tables,
+    hangul_pairs,
+    image,
+)
 from textsvm.apps.export.plain import PlainModel
+from textsvm.errors import InputError
 from textsvm.kernels.contract import FeatureTable, FeatureTerm
 from textsvm.kernels.inputs import TextForm
 from textsvm.runtime.plain_json import to_json
 from textsvm.selection.calibration import UNSURE
 from textsvm.text.documents import View
-from textsvm.text.normal_form import normalise
 
 #: A pair (i, k) of numbers, k below BASE, is the key i * BASE + k; END follows the last symbol of a string.
 BASE = 1 << 31
@@ -39,8 +47,6 @@ INT32, INT64, BOOL, DOUBLE = 6, 7, 9, 11
 END = BASE - 1
 #: Numbers of characters outside the table, and of padding.
 OTHER, PADDING = -1, -2
-#: Hangul: first syllable, leading consonant, vowel and (before the) final consonant, and numbers of them.
-_S, _L, _V, _T, _N_L, _N_V, _N_T = 0xAC00, 0x1100, 0x1161, 0x11A7, 19, 21, 28
 
 
 class Graph:
@@ -159,37 +165,26 @@ class Characters:
     """
 
     def __init__(self, plain: PlainModel) -> None:
-        self.form = plain.text
+        self.form, form = plain.text, plain.text.normalise
         self.views = list(dict.fromkeys(term.view for term in plain.terms))
-        unicode = unicode_tables(True)
-        classes, orders = (part[unicode.stage1].ravel() for part in (unicode.classes, unicode.orders))
+        tables = character_tables(True)
         words = any(view.tokens != "characters" for view in self.views)
         bits = SPACE | PUNCT | (WORD if words else 0)
-        changed = {*np.flatnonzero(classes & CHANGES_FOLDED).tolist(), *unicode.decompositions.keys.tolist()}
-        changed |= {*range(_S, _S + _N_L * _N_V * _N_T)}
-        images = {point: self.image(chr(point)) for point in sorted(changed)}
-        used = [np.flatnonzero((classes & bits) | orders), [*range(128), *_symbols_of(plain)]]
-        if plain.text.normalise == "paper":  # a character outside the table becomes a space
+        changed = {*np.flatnonzero(tables.classes & CHANGES_FOLDED).tolist(), *tables.decompositions, *HANGUL}
+        used = [np.flatnonzero((tables.classes & bits) | tables.orders), [*range(128), *_symbols_of(plain)]]
+        images = {c: (image(chr(c), form, True), image(chr(c), form, False)) for c in sorted(changed)}
+        if form == "paper":  # a character outside the table becomes a space
             used = [range(128)]
             images = {c: both for c, both in images.items() if {*both} != {" "}}
-            images |= {c: self.image(chr(c)) for c in range(128)}
-        spelled = {*"".join(image for both in images.values() for image in both)}
+            images |= {c: (image(chr(c), form, True), image(chr(c), form, False)) for c in range(128)}
+        spelled = {*"".join(spelling for both in images.values() for spelling in both)}
         rest = np.setdiff1d(np.concatenate([*used, [*map(ord, spelled)]]).astype(np.int64), [*images])
-        order = np.pad(orders, (0, 0x110000 - len(orders)))
-        rest = rest[np.argsort(order[rest] == 0, kind="stable")]
+        rest = rest[np.argsort(tables.orders[rest] == 0, kind="stable")]
         self.points = np.concatenate([[*images], rest]).astype(np.int64)
         self.size = len(self.points)
         self.images = [*zip(*images.values(), strict=True)]
         self.number = {chr(c): k for k, c in enumerate(self.points.tolist())}
-        self.orders = order[self.points]
-        self.classes = np.pad(classes, (0, 0x110000 - len(classes)))[self.points]
-
-    def image(self, char: str) -> tuple[str, str]:
-        """Normal form of a character with its case and without, decomposed."""
-        form = self.form.normalise
-        if form == "unicode":
-            return unicodedata.normalize("NFKD", char), unicodedata.normalize("NFKD", char.casefold())
-        return normalise(char, form, keep_case=True), normalise(char, form)
+        self.orders, self.classes = tables.orders[self.points], tables.classes[self.points]
 
     def of_class(self, g: Graph, ids: str, bit: int) -> str:
         """Whether characters have a class."""
@@ -201,11 +196,7 @@ class Characters:
 
     def composites(self) -> dict[int, int]:
         """Number of the composite of each pair of characters."""
-        pairs = [tuple(map(chr, row)) for row in unicode_tables(True).pairs.tolist()]
-        for place in range(_N_L * _N_V):
-            syllable = _S + place * _N_T
-            pairs.append((chr(_L + place // _N_V), chr(_V + place % _N_V), chr(syllable)))
-            pairs += [(chr(syllable), chr(_T + k), chr(syllable + k)) for k in range(1, _N_T)]
+        pairs = (map(chr, row) for row in (*character_tables(True).pairs.tolist(), *hangul_pairs()))
         return {self.number[a] * BASE + self.number[b]: self.number[c] for a, b, c in pairs}
 
 

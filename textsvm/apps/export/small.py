@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.errors import InputError
 from textsvm.apps.export.binary import PackedTable, packed_tables, string_hashes, symbol_hashes, write
 from textsvm.apps.export.plain import PlainModel, machine_of
+from textsvm.errors import InputError
 from textsvm.kernels.contract import FeatureTable, FeatureTerm
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import Progress
