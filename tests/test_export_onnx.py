@@ -13,10 +13,11 @@ from exported import close, panel_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_export import DNA, HOSTILE, KERNELS, PLAIN, PROTEINS, default_model, training, without_strings
+from test_export_readers import REJECTED, even_model
 
 import textsvm
 from textsvm import BoundedGap, GappedKmers, InputError, Spectrum, Sum
-from textsvm.apps.export.plain import plain_model
+from textsvm.apps.export.plain import PlainModel, plain_model
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -31,7 +32,7 @@ class OnnxModel:
     def __init__(self, model: Any) -> None:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.log_severity_level = 1, 3
-        content = exporter.onnx_of(plain_model(model))
+        content = exporter.onnx_of(model if isinstance(model, PlainModel) else plain_model(model))
         self.session = onnxruntime.InferenceSession(content, options)
         self.names = [each.name for each in self.session.get_outputs()]
 
@@ -143,6 +144,13 @@ def test_other_tasks():
     model = textsvm.MultilabelSVC(Spectrum((1, 3))).fit(texts, labels)
     results = check(model, HOSTILE)
     assert [tuple(model.classes_[row]) for row in results["labels"]] == model.predict(HOSTILE)
+
+
+@pytest.mark.parametrize("bounds", REJECTED, ids=str)
+def test_probabilities_at_a_bound_of_rejection(bounds):
+    result = OnnxModel(even_model(bounds))(["cash"])
+    assert result["probabilities"].tolist() == [[0.5, 0.5]]
+    assert result["label"].tolist() == [["a", "b", "unsure"][REJECTED[bounds]]]
 
 
 def test_operators():

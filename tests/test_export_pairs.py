@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from oracles import edit_distance
 from test_export import HOSTILE, PLAIN, PROTEINS, check, training
 from test_export_formats import in_node, sanitised
-from test_report_browser import browser, visit  # noqa: F401 (fixtures)
 
 import textsvm
 from textsvm import BoundedGap, EditDistance, GapWeighted, InputError, Product, Spectrum, Sum
@@ -191,18 +190,6 @@ def test_errors(tmp_path, monkeypatch):
     pytest.importorskip("onnx")
     with pytest.raises(InputError, match="cannot be expressed in ONNX"):
         textsvm.export(mixed_model(), tmp_path / "m.onnx")
-
-
-@SLOW
-def test_page(tmp_path, visit):  # noqa: F811
-    model = textsvm.CalibratedSVC(textsvm.SVC(GapWeighted(3)), cv=3).fit(*training(PLAIN))
-    textsvm.export(model, tmp_path / "page.html")
-    page = visit(tmp_path / "page.html")
-    page.locator("#text").fill("cash at noon")
-    page.wait_for_function("document.querySelector('#answer strong')")
-    assert page.locator("#answer strong").inner_text() == model.predict(["cash at noon"])[0]
-    assert page.locator("#why").is_hidden()
-    assert "compares whole texts" in page.locator("body").inner_text()
 
 
 @needs_gcc
