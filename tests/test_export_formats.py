@@ -237,7 +237,7 @@ static unsigned draw(unsigned n) {
     return (state >> 8) % n;
 }
 static void explain(textsvm *m) {
-    static const uint16_t text[] = {'W', 'i', 'n', ' ', 0x301, 0xFDFA, 0xD83D, 0xDE00, 0xD800, '?', ' ', ' ', 'a'};
+    static const uint16_t text[] = {'W', 'i', 'n', ' ', 0x301, 0xFDFA, 0xD83D, 0xDE00, 0xD800, '?', ' ', 'a'};
     size_t n = sizeof text / sizeof *text;
     void *memory = malloc(textsvm_explain_memory(m->n_machines, m->max_symbols));
     double *contributions = malloc(n * sizeof *contributions), totals[3];

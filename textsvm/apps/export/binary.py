@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from textsvm.apps.export.characters import character_tables
 from textsvm.apps.export.plain import PlainModel
+from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.contract import FeatureTable, FeatureTerm, PairTerm
 from textsvm.runtime.plain_json import to_json
+from textsvm.text.documents import View
 
 Hashes = NDArray[np.uint32]
 MAGIC, NONE, UNIT = b"TEXTSVM\0", 0xFFFFFFFF, 8
@@ -48,17 +50,17 @@ class PackedTable:
     """A table of features as arrays of the file, with n strings sorted by bucket."""
 
     table: FeatureTable
-    starts: NDArray[np.uint32]  #: shape (n_buckets + 1,): First string of each bucket
+    starts: Hashes  #: shape (n_buckets + 1,): First string of each bucket
     #: uint16, uint32 or uint64, shape (n,): Low bits of the key of each string, its first hash times 2**32
     #: plus its second hash.
-    tags: NDArray[Any]
+    tags: AnyArray
     factors: NDArray[np.floating] | None  #: shape (n,)
     #: shape (n + 1 + number of repeats, n_machines): Weights of the strings, a row of zeros for unknown
     #: strings, and cumulated weights of 2, 3, ... occurrences of strings with several rows. Floats, or int8
     #: or int16 in units of `scales`.
-    weights: NDArray[Any]
-    scales: NDArray[np.float64] | None  #: shape (n_machines,)
-    more: NDArray[np.int64] | None  #: shape (n + 1,): First repeat of each string; None without repeats
+    weights: AnyArray
+    scales: Floats | None  #: shape (n_machines,)
+    more: Ints | None  #: shape (n + 1,): First repeat of each string; None without repeats
     unknown: float | None = None  #: Factor of other strings, if it is not that of the term
 
 
@@ -80,21 +82,24 @@ def _pack_term(term: FeatureTerm) -> list[PackedTable]:
 def pack_table(table: FeatureTable, hashes: tuple[Hashes, Hashes]) -> PackedTable:
     """Sort the strings of a table by bucket; weights of repeated occurrences are cumulated."""
     first, second = string_hashes(table.codes, hashes)
-    n_buckets = max(1, -(-len(first) // PER_BUCKET))
-    bucket = (first.astype(np.uint64) * np.uint64(n_buckets)) >> np.uint64(32)
     keys = first.astype(np.uint64) << np.uint64(32) | second
-    order = np.lexsort((keys, bucket))
-    if (keys[order][1:] == keys[order][:-1]).any():
+    order = np.argsort(keys)  # which is also the order of the buckets
+    keys = keys[order]
+    if (keys[1:] == keys[:-1]).any():
         raise InputError("two features of the model have the same 64-bit hash; leave a training text out")
-    starts = np.searchsorted(bucket[order], np.arange(n_buckets + 1, dtype=np.uint64)).astype(np.uint32)
     factors = None if table.factors is None else table.factors[order]
     rows, more = _ordered_rows(table, order)
-    return PackedTable(table, starts, keys[order], factors, rows, None, more)
+    return PackedTable(table, bucket_starts(keys, PER_BUCKET), keys, factors, rows, None, more)
 
 
-def _ordered_rows(
-    table: FeatureTable, order: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
+def bucket_starts(keys: AnyArray, size: int) -> AnyArray:
+    """First string of each bucket, and the number of strings, for sorted keys and a mean size of buckets."""
+    n_buckets = max(1, -(-len(keys) // size))
+    bucket = (keys >> np.uint64(32)) * np.uint64(n_buckets) >> np.uint64(32)
+    return np.searchsorted(bucket, np.arange(n_buckets + 1, dtype=np.uint64)).astype(np.uint32)
+
+
+def _ordered_rows(table: FeatureTable, order: Ints) -> tuple[Floats, Ints | None]:
     """`PackedTable.weights` and `more` of strings in this order."""
     weights, first_rows = cumulated(table), np.cumsum(table.rows) - table.rows
     repeats = table.rows[order] - 1
@@ -105,7 +110,7 @@ def _ordered_rows(
     return np.concatenate([weights[first_rows[order]], spare, extra]), more if len(extra) else None
 
 
-def cumulated(table: FeatureTable) -> NDArray[np.float64]:
+def cumulated(table: FeatureTable) -> Floats:
     """Sums of the weights of the first 1, 2, ... occurrences of each string."""
     weights = table.weights.copy()
     ends = np.cumsum(table.rows)
@@ -115,7 +120,7 @@ def cumulated(table: FeatureTable) -> NDArray[np.float64]:
     return weights
 
 
-def symbol_hashes(alphabet: NDArray[Any]) -> tuple[Hashes, Hashes]:
+def symbol_hashes(alphabet: AnyArray) -> tuple[Hashes, Hashes]:
     """The two hashes of each symbol: of a code point, or of the code points of a token."""
     if alphabet.dtype != object:
         points = alphabet.astype(np.uint32)
@@ -132,8 +137,8 @@ def symbol_hashes(alphabet: NDArray[Any]) -> tuple[Hashes, Hashes]:
     return mix(states[0] ^ lengths), mix(states[1] + lengths)
 
 
-def string_hashes(codes: NDArray[np.int64], hashes: tuple[Hashes, Hashes]) -> tuple[Hashes, Hashes]:
-    """The two hashes of strings, given by codes of shape (n, p)."""
+def string_hashes(codes: Ints, hashes: tuple[Hashes, Hashes]) -> tuple[Hashes, Hashes]:
+    """The two hashes of strings of codes, shape (n, p)."""
     states = [np.full(len(codes), seed, np.uint32) for seed in SEEDS]
     for column in codes.T:
         for state, symbols, step in zip(states, hashes, STEPS, strict=True):
@@ -142,7 +147,7 @@ def string_hashes(codes: NDArray[np.int64], hashes: tuple[Hashes, Hashes]) -> tu
     return states[0], states[1]
 
 
-def mix(values: NDArray[np.uint32]) -> NDArray[np.uint32]:
+def mix(values: Hashes) -> Hashes:
     """The finaliser of MurmurHash3: a bijection."""
     values = values ^ (values >> np.uint32(16))
     values = values * np.uint32(0x85EBCA6B)
@@ -212,7 +217,7 @@ def with_checksum(content: bytes) -> bytes:
     return words.tobytes()
 
 
-def _add_sizes(plain: PlainModel, header: NDArray[np.uint32]) -> None:
+def _add_sizes(plain: PlainModel, header: Hashes) -> None:
     header[:2] = np.frombuffer(MAGIC, np.uint32)
     header[2] = VERSION
     header[4:6] = TASKS.index(plain.task), COMBINATIONS.index(plain.combine)
@@ -222,7 +227,7 @@ def _add_sizes(plain: PlainModel, header: NDArray[np.uint32]) -> None:
 
 
 def _term_words(
-    out: _Writer, views: Sequence[Any], term: FeatureTerm | PairTerm, tables: Sequence[PackedTable]
+    out: _Writer, views: Sequence[View], term: FeatureTerm | PairTerm, tables: Sequence[PackedTable]
 ) -> list[int]:
     words = [views.index(term.view)]
     if isinstance(term, PairTerm):
@@ -263,7 +268,7 @@ def _featureless_hashes(term: FeatureTerm | PairTerm) -> Hashes:
     hashes = symbol_hashes(term.alphabet)
     pairs = [string_hashes(codes[None], hashes) for codes in term.featureless]
     lengths = np.array([len(codes) for codes in term.featureless], np.uint32)
-    first, second = (np.concatenate(each) for each in zip(*pairs, strict=True))
+    first, second = map(np.concatenate, zip(*pairs, strict=True))
     return np.stack([mix(first ^ lengths), second], axis=1)
 
 
@@ -283,7 +288,7 @@ def _table_words(out: _Writer, packed: PackedTable, term: FeatureTerm) -> list[i
     return [*words, more, len(packed.weights) - len(packed.tags) - 1]
 
 
-def _rows_with_factors(out: _Writer, packed: PackedTable, unknown: float) -> tuple[NDArray[Any], int, int]:
+def _rows_with_factors(out: _Writer, packed: PackedTable, unknown: float) -> tuple[AnyArray, int, int]:
     """Rows of weights, which begin with the factor if it has their type; type and offset of the factors."""
     rows = packed.weights
     if packed.factors is None:
@@ -295,7 +300,7 @@ def _rows_with_factors(out: _Writer, packed: PackedTable, unknown: float) -> tup
     return np.concatenate([column[:, None], rows], axis=1), IN_ROW, 0
 
 
-def _add_outputs(out: _Writer, plain: PlainModel, header: NDArray[np.uint32]) -> None:
+def _add_outputs(out: _Writer, plain: PlainModel, header: Hashes) -> None:
     """Calibration, rejection, prediction sets and names of classes."""
     maps = plain.calibration
     if maps is not None:
@@ -334,7 +339,7 @@ def _add_unicode(out: _Writer, plain: PlainModel, tokens: Sequence[str]) -> int:
     for images in (tables.decompositions, tables.folds):
         keys = sorted(images)
         units = [images[key].encode("utf-16-le") for key in keys]
-        starts = np.cumsum([0, *(len(each) // 2 for each in units)])
+        starts = np.cumsum([0, *(len(image) // 2 for image in units)])
         record += [len(keys), out.add(keys, np.uint32), out.add(starts, np.uint32), out.add(b"".join(units))]
     return out.words([[*record, len(tables.pairs), out.add(tables.pairs)]], 16)
 

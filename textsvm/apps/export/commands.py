@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from textsvm import load
 from textsvm.apps.export import files
-from textsvm.apps.export.plain import PlainModel, machine_of, plain_model
+from textsvm.apps.export.plain import PlainModel, kernel_of, plain_model
 from textsvm.apps.export.small import Reduction, accuracy_before_and_after, reduced_model
+from textsvm.arrays import Json
 from textsvm.cli import corpora, model_files, options
 from textsvm.cli.console import Console, WrongUsage, wrong_usage
 from textsvm.cli.options import option
@@ -81,7 +83,7 @@ def export(
     console.say(f"exporting {model}")
     fitted = load(model)
     plain, reduction = plain_model(fitted), None
-    facts: dict[str, Any] = {}
+    facts: Json = {}
     if max_size is not None:
         reduction, facts = _reduce(console, fitted, plain, max_size, texts)
     paths = files.write_plain_model(plain, output, to, None if reduction is None else reduction.content)
@@ -103,20 +105,20 @@ def _advice(plain: PlainModel) -> str:
 
 def _reduce(
     console: Console, fitted: Any, plain: PlainModel, max_size: str, texts: Path | None
-) -> tuple[Reduction, dict[str, Any]]:
+) -> tuple[Reduction, Json]:
     """The smaller model file, and facts about it."""
-    given = None
+    held_out: Sequence[str] = ()
     truth: list[Any] = []
     if texts is not None:
         training = model_files.Training.of(fitted)
         reading = options.ReadingOptions(training.positive, training.negative, headers=training.headers)
         documents = corpora.read(
             console, texts, reading, options.NoLearningOptions(),
-            kernel=machine_of(fitted).kernel_, recorded=training.columns,
+            kernel=kernel_of(fitted), recorded=training.columns,
         )  # fmt: skip
-        given, truth = corpora.given_to(fitted, documents), documents.labels or []
+        held_out, truth = corpora.given_to(fitted, documents), documents.labels or []
     with console.progress():
-        reduction = reduced_model(fitted, plain, max_size, given, console.progress_of("count"))
+        reduction = reduced_model(fitted, plain, max_size, held_out, console.progress_of("count"))
     facts = {
         "strings": reduction.n_strings, "bits": reduction.bits,
         "difference": dict(zip(("rms", "largest"), reduction.difference, strict=True)),
@@ -126,11 +128,11 @@ def _reduce(
     return reduction, facts
 
 
-def _show_reduction(console: Console, reduction: Reduction, facts: dict[str, Any]) -> None:
+def _show_reduction(console: Console, reduction: Reduction, facts: Json) -> None:
     (before, after), (weights, tags) = reduction.n_strings, reduction.bits
     rms, largest = reduction.difference
     console.line(f"{after:,} of {before:,} strings, weights of {weights} bits, tags of {tags} bits")
     console.line(f"decision values differ by {rms:.3g} (root mean square), at most {largest:.3g}")
     if "accuracy" in facts:
-        of_whole, of_small = (f"{100 * each:.2f} %" for each in facts["accuracy"])
+        of_whole, of_small = (f"{100 * share:.2f} %" for share in facts["accuracy"])
         console.line(f"accuracy on the texts: {of_whole} before, {of_small} after")

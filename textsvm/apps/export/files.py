@@ -96,7 +96,9 @@ def export(
     target = Path(path)
     to = check_target(target, to, force, max_size)
     plain = plain_model(model)
-    content = None if max_size is None else small.reduced_model(model, plain, max_size, held_out).content
+    content = None
+    if max_size is not None:
+        content = small.reduced_model(model, plain, max_size, () if held_out is None else held_out).content
     return write_plain_model(plain, target, to, content)
 
 
@@ -109,8 +111,8 @@ def write_plain_model(plain: PlainModel, target: Path, to: str, content: bytes |
     target.mkdir(exist_ok=True)
     if to == "c" and ARRAY not in contents:  # that of an older model
         (target / ARRAY).unlink(missing_ok=True)
-    for name, each in contents.items():
-        _write(target / name, each)
+    for name, data in contents.items():
+        _write(target / name, data)
     return [target / name for name in contents]
 
 
@@ -127,8 +129,8 @@ def check_target(target: Path, to: str | None, force: bool, max_size: int | str 
     if not target.exists() and _SUFFIXES.get(target.suffix.lower(), to) != to:
         raise InputError(f"{target} has the suffix of another format than {to}; name another path")
     if target.exists() and target.is_dir() == single:
-        found, needed = ("folder", "file") if single else ("file", "folder")
-        raise InputError(f"{target} is a {found}; name a {needed}")
+        present, needed = ("folder", "file") if single else ("file", "folder")
+        raise InputError(f"{target} is a {present}; name a {needed}")
     if not force and (existing := [path for path in paths_of(target, to) if path.exists()]):
         raise InputError(f"{existing[0]} exists; name another path, or replace it (--force)")
     return to

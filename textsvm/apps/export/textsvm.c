@@ -59,10 +59,10 @@ typedef struct { /* support vectors of a kernel that compares texts with each of
 } pairs;
 
 typedef struct {
-    u32 view, count, normalised, both_strands, n_tables, n_featureless, n_log;
+    u32 view, count, normalised, both_strands, n_tables, n_featureless;
     double rate, scale;
     const u32 *tables, *featureless;
-    const double *featureless_values, *logs;
+    const double *featureless_values;
 } term;
 
 typedef struct { /* sorted keys, starts and UTF-16 data */
@@ -99,6 +99,8 @@ struct textsvm {
 };
 
 static const void *at(const textsvm *m, u32 offset) { return m->w + 2 * (size_t)offset; }
+
+static u64 larger(u64 a, u64 b) { return a > b ? a : b; }
 
 #define SEED1 0x9E3779B9u
 #define SEED2 0x7F4A7C15u
@@ -138,6 +140,14 @@ static int inside(const textsvm *m, u32 offset, u64 bytes) {
     return offset >= HEADER_WORDS / 2 && offset <= m->units && bytes <= 8 * (m->units - offset);
 }
 
+/* Whether each of n parts with these starts and the end has at least `least` elements. */
+static int has_parts(const u32 *starts, u64 n, u32 least) {
+    for (u64 i = 0; i < n; i++)
+        if (starts[i + 1] < starts[i] || starts[i + 1] - starts[i] < least)
+            return 0;
+    return 1;
+}
+
 static u64 type_bytes(u32 type) {
     static const unsigned char sizes[] = {0, 4, 8, 2, 1};
     return type < sizeof sizes ? sizes[type] : 0;
@@ -163,7 +173,6 @@ static term term_of(const textsvm *m, u32 number) {
     t.n_tables = t.count < PAIRS_EDIT ? w[4] : 0, t.rate = numbers[0];
     t.scale = numbers[1];
     t.tables = at(m, w[6]), t.n_featureless = w[7], t.featureless = at(m, w[8]), t.featureless_values = at(m, w[9]);
-    t.n_log = m->w[32], t.logs = at(m, m->w[33]);
     return t;
 }
 
@@ -208,12 +217,14 @@ static int check_table(const textsvm *m, const u32 *w, int both_strands) {
 #define MOST_LEVELS 1000u
 #define MOST_STATE (1u << 24)
 
+/* Symbols of a support vector. */
+static u32 length_of(const pairs *b, u32 number) { return b->starts[number + 1] - b->starts[number]; }
+
 /* Symbols of the longest support vector. */
 static u32 longest_of(const pairs *b) {
     u32 longest = 0;
     for (u32 i = 0; i < b->n; i++)
-        if (b->starts[i + 1] - b->starts[i] > longest)
-            longest = b->starts[i + 1] - b->starts[i];
+        longest = (u32)larger(longest, length_of(b, i));
     return longest;
 }
 
@@ -222,10 +233,7 @@ static int check_pairs(const textsvm *m, const term *t) {
     pairs b = pairs_of(m, t);
     if (!inside(m, w[2], 8 * (u64)b.n_symbols) || !inside(m, w[3], 4 * ((u64)b.n + 1)) || b.starts[0])
         return 0;
-    for (u32 i = 0; i < b.n; i++)
-        if (b.starts[i + 1] < b.starts[i])
-            return 0;
-    if (!inside(m, w[4], 4 * (u64)b.starts[b.n]) || !inside(m, w[5], 8 * (u64)b.n * m->n_machines))
+    if (!has_parts(b.starts, b.n, 0) || !inside(m, w[4], 4 * (u64)b.starts[b.n]) || !inside(m, w[5], 8 * (u64)b.n * m->n_machines))
         return 0;
     for (u32 i = 0; i < b.starts[b.n]; i++)
         if (b.codes[i] >= b.n_symbols)
@@ -240,11 +248,9 @@ static int check_terms(const textsvm *m) {
     const u32 *w = m->w;
     if (w[27] > FORM_PAPER || !inside(m, w[11], 4 * (u64)VIEW_WORDS * w[10]) || !inside(m, w[13], 4 * (u64)TERM_WORDS * w[12]))
         return 0;
-    for (u32 i = 0; i < w[10]; i++) {
-        view v = view_of(m, i);
-        if (v.tokens > TOKENS_PROTEIN)
+    for (u32 i = 0; i < w[10]; i++)
+        if (view_of(m, i).tokens > TOKENS_PROTEIN)
             return 0;
-    }
     for (u32 i = 0; i < w[12]; i++) {
         const u32 *t = (const u32 *)at(m, w[13]) + (size_t)TERM_WORDS * i;
         int of_pairs = t[1] >= PAIRS_EDIT;
@@ -272,10 +278,7 @@ static int read_mapping(const textsvm *m, const u32 *w, mapping *map) {
     if (!inside(m, w[1], 4 * (u64)w[0]) || !inside(m, w[2], 4 * ((u64)w[0] + 1)))
         return 0;
     map->keys = at(m, w[1]), map->starts = at(m, w[2]), map->data = at(m, w[3]);
-    for (u32 i = 0; i < w[0]; i++)
-        if (map->starts[i + 1] < map->starts[i])
-            return 0;
-    return inside(m, w[3], 2 * (u64)map->starts[w[0]]);
+    return has_parts(map->starts, w[0], 0) && inside(m, w[3], 2 * (u64)map->starts[w[0]]);
 }
 
 static int read_unicode(textsvm *m, u32 offset) {
@@ -313,10 +316,8 @@ static int check_outputs(const textsvm *m) {
         if (w[17] != m->n_decisions || w[4] != TEXTSVM_CLASSES || !inside(m, w[20], 4 * ((u64)w[17] + 1)))
             return 0;
         const u32 *starts = at(m, w[20]);
-        for (u32 i = 0; i < w[17]; i++)
-            if (starts[i + 1] <= starts[i])
-                return 0;
-        if (!inside(m, w[18], 8 * (u64)starts[w[17]]) || !inside(m, w[19], 8 * (u64)starts[w[17]]))
+        if (!has_parts(starts, w[17], 1) || !inside(m, w[18], 8 * (u64)starts[w[17]]) ||
+            !inside(m, w[19], 8 * (u64)starts[w[17]]))
             return 0;
     }
     if (w[23]) {
@@ -324,17 +325,17 @@ static int check_outputs(const textsvm *m) {
             !inside(m, w[26], 4 * (c + 1)))
             return 0;
         const u32 *starts = at(m, w[26]);
-        for (u32 i = 0; i < m->n_classes; i++)
-            if (starts[i + 1] < starts[i] || starts[i + 1] > w[23])
-                return 0;
+        if (!has_parts(starts, c, 0) || starts[c] > w[23])
+            return 0;
     }
     if (m->n_classes) {
         if (!inside(m, w[29], 4 * (c + 1)))
             return 0;
         const u32 *starts = at(m, w[29]);
+        if (!has_parts(starts, c, 1) || !inside(m, w[30], starts[c]))
+            return 0;
         for (u32 i = 0; i < m->n_classes; i++)
-            if (starts[i + 1] <= starts[i] || !inside(m, w[30], starts[i + 1]) ||
-                ((const char *)at(m, w[30]))[starts[i + 1] - 1])
+            if (((const char *)at(m, w[30]))[starts[i + 1] - 1])
                 return 0;
     }
     return 1;
@@ -378,20 +379,17 @@ static u64 place(textsvm *m, unsigned char *base, size_t max_symbols) {
             u64 symbols = (u64)max_symbols * (t.both_strands ? 2 : 1);
             if (symbols && b.n_patterns > MOST_OCCURRENCES / symbols)
                 return 0;
-            occurrences = symbols * b.n_patterns > occurrences ? symbols * b.n_patterns : occurrences;
+            occurrences = larger(occurrences, symbols * b.n_patterns);
             real |= b.n_patterns > 1;
         }
         if (t.count >= PAIRS_EDIT) {
             pairs b = pairs_of(m, &t);
-            u64 longest = longest_of(&b), wide = LANES * (longest + 2), own = (u64)max_symbols + 2;
+            u64 width = larger(LANES * (longest_of(&b) + (u64)2), (u64)max_symbols + 2);
             any_pairs = 1;
-            if (t.count == PAIRS_EDIT) {
-                masks = b.n_symbols >= masks ? b.n_symbols + 1ull : masks;
-                queues = max_symbols / 64 + 1;
-            } else {
-                state = b.p * (wide > own ? wide : own) > state ? b.p * (wide > own ? wide : own) : state;
-                lanes = (wide > own ? wide : own) > lanes ? (wide > own ? wide : own) : lanes;
-            }
+            if (t.count == PAIRS_EDIT)
+                masks = larger(masks, b.n_symbols + (u64)1), queues = max_symbols / 64 + 1;
+            else
+                state = larger(state, b.p * width), lanes = larger(lanes, width);
         }
     }
     while (slots < 2 * occurrences + 2)
@@ -853,11 +851,6 @@ static void extend(u32 *restrict h, const u32 *restrict s, size_t n, u32 step) {
 
 #define CHUNK 32
 
-typedef struct {
-    double squares;
-    double *sums;
-} totals;
-
 /* Whether row i has this key, as far as the table has its bits. */
 static int has_key(const table *b, u32 i, u64 key) {
     if (b->tag_bits == 64)
@@ -950,8 +943,9 @@ static void add_rows(const textsvm *m, const table *b, const u32 *rows, const do
 }
 
 /* Features of some strings with their values, and the rows of their weights; returns the sum of the squares. */
-static double read_features(const term *t, const table *b, const u64 *keys, const double *amounts, size_t n, u32 *rows,
-                            double *x) {
+static double read_features(const textsvm *m, const term *t, const table *b, const u64 *keys, const double *amounts,
+                            size_t n, u32 *rows, double *x) {
+    const double *logs = at(m, m->w[33]);
     double squares = 0;
     find_rows(b, keys, n, rows);
     read_factors(b, rows, n, x);
@@ -975,7 +969,7 @@ static double read_features(const term *t, const table *b, const u64 *keys, cons
                 x[k] *= amounts[k];
         else if (t->count == COUNT_LOG)
             for (size_t k = 0; k < n; k++)
-                x[k] *= amounts[k] < t->n_log ? t->logs[(u32)amounts[k]] : 1 + log(amounts[k]);
+                x[k] *= amounts[k] < m->w[32] ? logs[(u32)amounts[k]] : 1 + log(amounts[k]);
         for (size_t k = 0; k < n; k++) {
             x[k] = (double)(float)x[k];
             squares += x[k] * x[k];
@@ -989,8 +983,9 @@ static double amount_of(const textsvm *m, const table *b, u32 slot) {
     return b->n_patterns > 1 ? m->amounts[slot] : (double)m->counts[slot];
 }
 
-/* Look the counted strings of the working memory up, and add their features. */
-static void look_up(textsvm *m, const term *t, const table *b, size_t n, totals *to) {
+/* Look n counted strings up, and add their features to m->term_sums; returns the sum of the squares. */
+static double look_up(textsvm *m, const term *t, const table *b, size_t n) {
+    double squares = 0;
     for (size_t j = 0; j < n; j += CHUNK) {
         u64 keys[CHUNK];
         u32 rows[CHUNK];
@@ -1001,9 +996,10 @@ static void look_up(textsvm *m, const term *t, const table *b, size_t n, totals 
             keys[k] = m->keys[slot];
             amounts[k] = amount_of(m, b, slot);
         }
-        to->squares += read_features(t, b, keys, amounts, size, rows, x);
-        add_rows(m, b, rows, x, size, to->sums);
+        squares += read_features(m, t, b, keys, amounts, size, rows, x);
+        add_rows(m, b, rows, x, size, m->term_sums);
     }
+    return squares;
 }
 
 /* Clear the table of distinct strings for this number of occurrences. */
@@ -1150,18 +1146,16 @@ static size_t pair_strands(textsvm *m, size_t n) {
 
 /* Add the values of a term for the n symbols with hashes s1 and s2. */
 static void add_term(textsvm *m, const term *t, size_t n) {
-    totals to;
     u32 length = 0;
     size_t symbols = t->both_strands ? pair_strands(m, n) : n;
-    double scale = t->scale;
-    to.squares = 0, to.sums = m->term_sums;
+    double scale = t->scale, squares = 0;
     memset(m->term_sums, 0, m->n_machines * sizeof *m->term_sums);
     for (u32 k = 0; k < t->n_tables; k++) {
         table b = table_of(m, t->tables + (size_t)TABLE_WORDS * k);
-        look_up(m, t, &b, count_strings(m, &b, symbols, t->both_strands ? m->clear : NULL, &length), &to);
+        squares += look_up(m, t, &b, count_strings(m, &b, symbols, t->both_strands ? m->clear : NULL, &length));
     }
-    if (t->normalised && to.squares > 0)
-        scale = 1 / sqrt(to.squares);
+    if (t->normalised && squares > 0)
+        scale = 1 / sqrt(squares);
     else if (t->normalised) {
         memset(m->term_sums, 0, m->n_machines * sizeof *m->term_sums);
         if (t->both_strands) /* of a single strand again */
@@ -1244,8 +1238,7 @@ static void pass_word(const textsvm *m, size_t n, u64 *restrict vps, u64 *restri
 
 /* Set or clear the masks of 64 symbols of a support vector in a lane. */
 static void set_masks(textsvm *m, const pairs *b, u32 number, u32 lane, u32 start, int set) {
-    u32 length = b->starts[number + 1] - b->starts[number];
-    for (u32 k = start; k < length && k - start < 64; k++) {
+    for (u32 k = start; k < length_of(b, number) && k - start < 64; k++) {
         u64 *mask = m->masks + (size_t)LANES * b->codes[b->starts[number] + k] + lane;
         *mask = set ? *mask | (u64)1 << (k - start) : 0;
     }
@@ -1259,8 +1252,8 @@ static void add_edit(textsvm *m, const term *t, const pairs *b, size_t n) {
         u32 width = b->n - first < LANES ? b->n - first : LANES, longest = 0, lengths[LANES];
         double distances[LANES];
         for (u32 l = 0; l < width; l++) {
-            lengths[l] = b->starts[first + l + 1] - b->starts[first + l], distances[l] = (double)n;
-            longest = lengths[l] > longest ? lengths[l] : longest;
+            lengths[l] = length_of(b, first + l), distances[l] = (double)n;
+            longest = (u32)larger(longest, lengths[l]);
         }
         for (size_t i = 0; i < (n + 63) / 64 * 2 * LANES; i++)
             m->queues[i] = i / LANES % 2 ? 0 : ~(u64)0;
@@ -1277,7 +1270,7 @@ static void add_edit(textsvm *m, const term *t, const pairs *b, size_t n) {
             }
         }
         for (u32 l = 0; l < width; l++) {
-            double longer = lengths[l] > n ? (double)lengths[l] : (double)n;
+            double longer = (double)larger(lengths[l], n);
             add_pair(m, b, first + l,
                      exp(-t->rate * (t->normalised && longer > 0 ? distances[l] / longer : distances[l])));
         }
@@ -1336,10 +1329,8 @@ static int add_gap(textsvm *m, const term *t, const pairs *b, size_t n) {
     }
     for (u32 first = 0; first < b->n; first += LANES) {
         u32 width = b->n - first < LANES ? b->n - first : LANES, longest = 0;
-        for (u32 l = 0; l < width; l++) {
-            u32 length = b->starts[first + l + 1] - b->starts[first + l];
-            longest = length > longest ? length : longest;
-        }
+        for (u32 l = 0; l < width; l++)
+            longest = (u32)larger(longest, length_of(b, first + l));
         for (size_t j = 0; j < (size_t)longest * LANES; j++)
             m->lanes[j] = -1;
         for (u32 l = 0; l < width; l++)
@@ -1479,21 +1470,27 @@ int textsvm_decide_with(textsvm *m, const char *utf8, size_t n, double *decision
     return code == OVERFLOWS ? TEXTSVM_TOO_LONG : code;
 }
 
-/* Linear interpolation as in numpy.interp. */
-static double interpolate(double value, const double *x, const double *y, size_t n) {
+/* Number of n ascending values that are at most `value`. */
+static size_t at_most(const double *values, size_t n, double value) {
     size_t low = 0, high = n;
-    while (low < high) { /* the number of x that are at most `value` */
+    while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (x[middle] <= value)
+        if (values[middle] <= value)
             low = middle + 1;
         else
             high = middle;
     }
-    if (!low)
+    return low;
+}
+
+/* Linear interpolation as in numpy.interp. */
+static double interpolate(double value, const double *x, const double *y, size_t n) {
+    size_t i = at_most(x, n, value);
+    if (!i)
         return y[0];
-    if (low == n || x[low - 1] == value)
-        return y[low - 1];
-    return (y[low] - y[low - 1]) / (x[low] - x[low - 1]) * (value - x[low - 1]) + y[low - 1];
+    if (i == n || x[i - 1] == value)
+        return y[i - 1];
+    return (y[i] - y[i - 1]) / (x[i] - x[i - 1]) * (value - x[i - 1]) + y[i - 1];
 }
 
 int textsvm_probabilities(const textsvm *m, const double *decision, double *probability) {
@@ -1566,15 +1563,8 @@ int textsvm_set(const textsvm *m, const double *probability, double coverage, in
         return TEXTSVM_BAD_ARGUMENT;
     for (u32 k = 0; k < m->n_classes; k++) {
         const double *values = per_class ? own + starts[k] : all;
-        size_t n = per_class ? starts[k + 1] - starts[k] : m->w[23], low = 0, high = n;
-        while (low < high) {
-            size_t middle = low + (high - low) / 2;
-            if (values[middle] <= probability[k])
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        has[k] = (double)(1 + low) / (double)(n + 1) > 1 - coverage;
+        size_t n = per_class ? starts[k + 1] - starts[k] : m->w[23];
+        has[k] = (double)(1 + at_most(values, n, probability[k])) / (double)(n + 1) > 1 - coverage;
     }
     has[largest(probability, m->n_classes)] = 1;
     return TEXTSVM_OK;

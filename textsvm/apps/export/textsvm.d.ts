@@ -34,6 +34,7 @@ export class Model {
   readonly classes: string[];
   /** Kernel, labels, heaviest features and training information. */
   readonly about: Record<string, unknown>;
+  /** The heaviest features of each class. */
   readonly topFeatures: TopFeatures[];
   /** Of the task "labels": the values above which a label is given. */
   readonly thresholds: Float64Array | null;
@@ -48,12 +49,14 @@ export class Model {
   classNumber(decision: Float64Array): number;
   /** Calibrated probability of each class; null without calibration. */
   probabilities(decision: Float64Array): Float64Array | null;
-  /** Classes that include the true class with probability `coverage`; null without calibration. */
+  /** Classes that include the true class with probability `coverage`, of each class with `perClass`; null without
+   *  calibration. */
   predictionSet(text: string | Uint8Array, coverage?: number, perClass?: boolean): string[] | null;
   /** Whether `explain` is available: not for edit distance and gap-weighted subsequences. */
   readonly explains: boolean;
   /** Contributions to the decision value with this number; they and the bias sum to it (to the sum of the values of
    *  its machines for one-vs-one). The values of a text without features that equals a training text are no
-   *  contributions. `decision` has the decision values of the text if they are known. */
+   *  contributions. `decision` has the decision values of the text if they are known. TextsvmError without
+   *  `explains`. */
   explain(text: string, number?: number, decision?: Float64Array): Explanation;
 }

@@ -5,7 +5,8 @@
 //     model.predict("a text");                       // "spam"
 //     model.decide("a text");                        // Float64Array of decision values
 //
-// The work is done by textsvm.c, compiled to WebAssembly. docs/export_format.md describes the file.
+// The work is done by textsvm.c, compiled to WebAssembly. docs/export_format.md describes the file, textsvm.d.ts the
+// names of this module.
 
 /** The module in base64; `textsvm export` inserts it. */
 const WASM = "";
@@ -36,9 +37,9 @@ export class Model {
   #start = Math.ceil(this.#wasm.__heap_base.value / 16) * 16; // of the file in the memory
   #length;
   #capacity = 0;
+  #decisions; // number of decision values
   #at = {}; // addresses behind the file
 
-  /** @param {ArrayBuffer | Uint8Array} data */
   constructor(data) {
     const bytes = data instanceof Uint8Array ? data : new Uint8Array(data);
     const damaged = new TextsvmError("this is not a model file of textsvm, or it is damaged");
@@ -47,22 +48,17 @@ export class Model {
     this.#view(Uint8Array, this.#start, bytes.length).set(bytes);
     if (!this.#open(CAPACITY)) throw damaged;
     const w = this.#words(0, 64), starts = w[8] ? this.#words(w[29], w[8] + 1) : [];
+    this.#decisions = w[7];
     if (8 * w[34] + w[35] > bytes.length) throw damaged;
     try {
-      /** @type {Record<string, any>} */
       this.about = JSON.parse(this.#text(w[34], 0, w[35]));
     } catch {
       throw damaged;
     }
-    /** @type {string} */
     this.task = TASKS[w[4]];
-    /** @type {string[]} */
     this.classes = Array.from({ length: w[8] }, (_, k) => this.#text(w[30], starts[k], starts[k + 1] - 1));
-    /** @type {Float64Array | null} */
-    this.thresholds = w[15] ? this.#view(Float64Array, this.#start + 8 * w[15], w[7]).slice() : null;
+    this.thresholds = w[15] ? this.#doubles(this.#start + 8 * w[15], w[7]) : null;
     const terms = this.#words(w[13], TERM * w[12]), views = this.#words(w[11], VIEW * w[10]);
-    /** Whether `explain` is available: all kernels have features.
-     *  @type {boolean} */
     this.explains = !terms.some((word, i) => i % TERM === 1 && word >= PAIRS);
     this.letters = views.some((word, i) => i % VIEW === 1 && word === PROTEINS)
       ? "a model of proteins reads only the letters A to Z and *" : "this model reads only letters of DNA and RNA";
@@ -128,45 +124,34 @@ export class Model {
     }
   }
 
+  /** A copy of numbers in the memory. */
   #doubles(address, length) {
-    return this.#view(Float64Array, address, length);
-  }
-
-  /** Number of decision values. */
-  get #decisions() {
-    return this.#words(0, 8)[7];
+    return this.#view(Float64Array, address, length).slice();
   }
 
   /** Place decision values in the memory; returns the arguments of the functions of textsvm.c that read them. */
   #argumentsOf(decision) {
-    this.#doubles(this.#at.decision, this.#decisions).set(decision);
+    this.#view(Float64Array, this.#at.decision, this.#decisions).set(decision);
     return [this.#at.handle, this.#at.decision];
   }
 
-  /** Decision values of a text (string, or UTF-8 in a Uint8Array).
-   *  @returns {Float64Array} */
   decide(text) {
     if (text instanceof Uint8Array) text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(text);
     if (typeof text !== "string") throw new TextsvmError("a text must be a string or a Uint8Array");
     this.#run(text, (at, n) => this.#wasm.textsvm_decide_units(at.handle, at.units, n, at.decision));
-    return this.#doubles(this.#at.decision, this.#decisions).slice();
+    return this.#doubles(this.#at.decision, this.#decisions);
   }
 
-  /** Calibrated probability of each class, from decision values; null without calibration.
-   *  @returns {Float64Array | null} */
   probabilities(decision) {
     const { p } = this.#at;
     if (this.#wasm.textsvm_probabilities(...this.#argumentsOf(decision), p) === UNSUPPORTED) return null;
-    return this.#doubles(p, this.classes.length).slice();
+    return this.#doubles(p, this.classes.length);
   }
 
-  /** The prediction: a class, "unsure" if it is rejected, a list of labels, a number, or whether a text is inside.
-   *  @returns {string | string[] | number | boolean} */
   predict(text) {
     return this.label(this.decide(text));
   }
 
-  /** The prediction from decision values. */
   label(decision) {
     if (this.task === "number") return decision[0];
     if (this.task === "novelty") return decision[0] >= 0;
@@ -184,13 +169,10 @@ export class Model {
     return this.classes.filter((_, k) => has[k]);
   }
 
-  /** Number of the predicted class from decision values, -1 if it is rejected; for the task "classes". */
   classNumber(decision) {
     return this.#wasm.textsvm_predict(...this.#argumentsOf(decision));
   }
 
-  /** Classes that include the true class with probability `coverage`; null if the model has no prediction sets.
-   *  @returns {string[] | null} */
   predictionSet(text, coverage = 0.95, perClass = false) {
     if (!this.probabilities(this.decide(text))) return null;
     const { handle, p, has } = this.#at, error = this.#wasm.textsvm_set(handle, p, coverage, Number(perClass), has);
@@ -198,12 +180,6 @@ export class Model {
     return error ? null : this.#chosen();
   }
 
-  /** Contributions of each UTF-16 unit of a text to the decision value with this number; they and the bias
-   *  sum to it (to the sum of the values of its machines for one-vs-one). The values of a text without features
-   *  that equals a training text are no contributions. `decision` has the decision values of the text if they are
-   *  known. TextsvmError without `explains`.
-   *  @returns {{ decision: Float64Array, contributions: Float64Array, bias: number,
-   *    substrings: { all: number, unknown: number } }} */
   explain(text, number = 0, decision = undefined) {
     if (!this.explains) throw new TextsvmError("the model has no features that explain its decisions");
     if (typeof text !== "string") throw new TextsvmError("a text must be a string");
@@ -211,11 +187,10 @@ export class Model {
     this.#run(text, (at, n) =>
       this.#wasm.textsvm_explain(at.handle, at.units, n, number, at.memory, at.contributions, at.totals));
     const [bias, all, unknown] = this.#doubles(this.#at.totals, 3);
-    const contributions = this.#doubles(this.#at.contributions, text.length).slice();
+    const contributions = this.#doubles(this.#at.contributions, text.length);
     return { decision, contributions, bias, substrings: { all, unknown } };
   }
 
-  /** The heaviest features of each class: [{label, kind, features: [{text, weight, merged}]}]. */
   get topFeatures() {
     return this.about.top_features;
   }

@@ -49,7 +49,7 @@ static void share_table(const textsvm *m, const term *t, const table *b, size_t 
                 continue;
             key = key_at(m, offsets, b->p, i);
             amount = amount_of(m, b, slot_of(m, key));
-            read_features(t, b, &key, &amount, 1, &row, &x);
+            read_features(m, t, b, &key, &amount, 1, &row, &x);
             memset(e->sums, 0, m->n_machines * sizeof *e->sums);
             add_rows(m, b, &row, &x, 1, e->sums);
             for (u32 k = 0; k < m->n_machines; k++)
@@ -79,19 +79,18 @@ static void spread_shares(const textsvm *m, const term *t, const reading *r, dou
 }
 
 static void explain_term(textsvm *m, const term *t, const reading *r, explanation *e) {
-    totals to;
     u32 length = 0;
+    double squares = 0;
     size_t n = t->both_strands ? pair_strands(m, r->tokens) : r->tokens;
     const u32 *clear = t->both_strands ? m->clear : NULL;
-    to.squares = 0, to.sums = m->term_sums;
     memset(e->shares, 0, n * sizeof *e->shares);
     for (u32 k = 0; k < t->n_tables; k++) {
         table b = table_of(m, t->tables + (size_t)TABLE_WORDS * k);
-        look_up(m, t, &b, count_strings(m, &b, n, clear, &length), &to);
+        squares += look_up(m, t, &b, count_strings(m, &b, n, clear, &length));
         share_table(m, t, &b, n, clear, e);
     }
-    if (to.squares > 0 || !t->normalised)
-        spread_shares(m, t, r, t->normalised ? 1 / sqrt(to.squares) : t->scale, e);
+    if (squares > 0 || !t->normalised)
+        spread_shares(m, t, r, t->normalised ? 1 / sqrt(squares) : t->scale, e);
 }
 
 /* Weights of the machines in a decision value; of votes those in the sum of the values for its class. */
