@@ -228,9 +228,10 @@ static u32 longest_of(const pairs *b) {
     return longest;
 }
 
-static int check_pairs(const textsvm *m, const term *t) {
-    const u32 *w = t->tables;
-    pairs b = pairs_of(m, t);
+static int check_pairs(const textsvm *m, u32 number) {
+    term t = term_of(m, number);
+    const u32 *w = t.tables;
+    pairs b = pairs_of(m, &t);
     if (!inside(m, w[2], 8 * (u64)b.n_symbols) || !inside(m, w[3], 4 * ((u64)b.n + 1)) || b.starts[0])
         return 0;
     if (!has_parts(b.starts, b.n, 0) || !inside(m, w[4], 4 * (u64)b.starts[b.n]) || !inside(m, w[5], 8 * (u64)b.n * m->n_machines))
@@ -238,7 +239,7 @@ static int check_pairs(const textsvm *m, const term *t) {
     for (u32 i = 0; i < b.starts[b.n]; i++)
         if (b.codes[i] >= b.n_symbols)
             return 0;
-    if (t->count == PAIRS_EDIT)
+    if (t.count == PAIRS_EDIT)
         return 1;
     return b.p && b.p <= MOST_LEVELS && (u64)b.p * longest_of(&b) <= MOST_STATE &&
            inside(m, w[7], 8 * (u64)b.p) && inside(m, w[8], 8 * (u64)b.n);
@@ -259,11 +260,8 @@ static int check_terms(const textsvm *m) {
             return 0;
         if (t[7] && (!inside(m, t[8], 8 * (u64)t[7]) || !inside(m, t[9], 8 * (u64)t[7] * m->n_machines)))
             return 0;
-        if (of_pairs) {
-            term of = term_of(m, i);
-            if (!check_pairs(m, &of))
-                return 0;
-        }
+        if (of_pairs && !check_pairs(m, i))
+            return 0;
         for (u32 k = 0; k < t[4] && !of_pairs; k++)
             if (!check_table(m, (const u32 *)at(m, t[6]) + (size_t)TABLE_WORDS * k, t[3] != 0))
                 return 0;
