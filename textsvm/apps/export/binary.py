@@ -71,12 +71,13 @@ def pack(plain: PlainModel) -> bytes:
 
 def packed_tables(plain: PlainModel) -> list[list[PackedTable]]:
     """The tables of each term with 64-bit weights and tags; none for support vectors."""
-    return [[] if isinstance(term, PairTerm) else _pack_term(term) for term in plain.terms]
-
-
-def _pack_term(term: FeatureTerm) -> list[PackedTable]:
-    hashes = symbol_hashes(term.alphabet)
-    return [pack_table(table, hashes) for table in term.tables]
+    tables = []
+    for term in plain.terms:
+        hashes = symbol_hashes(term.alphabet)
+        tables.append(
+            [] if isinstance(term, PairTerm) else [pack_table(table, hashes) for table in term.tables]
+        )
+    return tables
 
 
 def pack_table(table: FeatureTable, hashes: tuple[Hashes, Hashes]) -> PackedTable:
@@ -185,7 +186,12 @@ def write(plain: PlainModel, tables: Sequence[Sequence[PackedTable]]) -> bytes:
     """The model file of a plain model with the packed tables of each term."""
     out, header = _Writer(), np.zeros(HEADER_WORDS, np.uint32)
     views = list(dict.fromkeys(term.view for term in plain.terms))
-    _add_sizes(plain, header)
+    header[:2] = np.frombuffer(MAGIC, np.uint32)
+    header[2] = VERSION
+    header[4:6] = TASKS.index(plain.task), COMBINATIONS.index(plain.combine)
+    header[6:9] = plain.n_machines, plain.n_decisions, len(plain.classes or ())
+    header[9] = NONE if plain.text.max_length is None else min(plain.text.max_length, NONE - 1)
+    header[27:29] = NORMAL_FORMS.index(plain.text.normalise), plain.text.punctuation
     view_words = [[view.keep_case, TOKENS.index(view.tokens)] for view in views]
     header[10:12] = len(views), out.words(view_words, VIEW_WORDS)
     terms = [_term_words(out, views, *pair) for pair in zip(plain.terms, tables, strict=True)]
@@ -217,15 +223,6 @@ def with_checksum(content: bytes) -> bytes:
     return words.tobytes()
 
 
-def _add_sizes(plain: PlainModel, header: Hashes) -> None:
-    header[:2] = np.frombuffer(MAGIC, np.uint32)
-    header[2] = VERSION
-    header[4:6] = TASKS.index(plain.task), COMBINATIONS.index(plain.combine)
-    header[6:9] = plain.n_machines, plain.n_decisions, len(plain.classes or ())
-    header[9] = NONE if plain.text.max_length is None else min(plain.text.max_length, NONE - 1)
-    header[27:29] = NORMAL_FORMS.index(plain.text.normalise), plain.text.punctuation
-
-
 def _term_words(
     out: _Writer, views: Sequence[View], term: FeatureTerm | PairTerm, tables: Sequence[PackedTable]
 ) -> list[int]:
@@ -241,7 +238,12 @@ def _term_words(
         words += [numbers, rows]
     words += [len(term.featureless), 0, 0]
     if len(term.featureless):
-        words[8:] = out.add(_featureless_hashes(term)), out.add(term.featureless_values, np.float64)
+        hashes = symbol_hashes(term.alphabet)
+        pairs = [string_hashes(codes[None], hashes) for codes in term.featureless]
+        first, second = map(np.concatenate, zip(*pairs, strict=True))
+        lengths = np.array([*map(len, term.featureless)], np.uint32)
+        words[8] = out.add(np.stack([mix(first ^ lengths), second], axis=1))
+        words[9] = out.add(term.featureless_values, np.float64)
     return words
 
 
@@ -261,15 +263,6 @@ def _pairs(out: _Writer, term: PairTerm) -> int:
         words += [len(term.levels), out.add(term.levels, np.float64)]
         words += [out.add(term.roots[order], np.float64), term.shortest]
     return out.words([words], PAIRS_WORDS)
-
-
-def _featureless_hashes(term: FeatureTerm | PairTerm) -> Hashes:
-    """Hashes of the texts without features, shape (n, 2)."""
-    hashes = symbol_hashes(term.alphabet)
-    pairs = [string_hashes(codes[None], hashes) for codes in term.featureless]
-    lengths = np.array([len(codes) for codes in term.featureless], np.uint32)
-    first, second = map(np.concatenate, zip(*pairs, strict=True))
-    return np.stack([mix(first ^ lengths), second], axis=1)
 
 
 def _table_words(out: _Writer, packed: PackedTable, term: FeatureTerm) -> list[int]:

@@ -94,13 +94,10 @@ def export(
     for path, size in sizes.items():
         console.line(f"{path}  {size:,} bytes")
     if to == "page" and max(sizes.values()) > LARGE_PAGE:
-        console.say(f"note: a page of {max(sizes.values()) / 1e6:.0f} MB is slow to load{_advice(plain)}")
+        advice = "" if plain.has_pairs else "; --max-size 5MB makes the model in it smaller"
+        console.say(f"note: a page of {max(sizes.values()) / 1e6:.0f} MB is slow to load{advice}")
     if reduction is not None:
         _show_reduction(console, reduction, facts)
-
-
-def _advice(plain: PlainModel) -> str:
-    return "" if plain.has_pairs else "; --max-size 5MB makes the model in it smaller"
 
 
 def _reduce(

@@ -288,7 +288,8 @@ def _normalised(g: Graph, table: Characters, ids: str, text: str, keep_case: boo
 def _cut(g: Graph, ids: str, text: str, form: TextForm) -> tuple[str, str]:
     place = g.Range(0, g.Size(text), 1)
     first = g.Gather(g.where(_begins(g, text)), g.Sub(g.CumSum(g.Cast(_begins(g, text), to=INT64), 0), 1))
-    return g.select(g.Less(g.Sub(place, first), form.max_length), ids, text)
+    ids, text = g.select(g.Less(g.Sub(place, first), form.max_length), ids, text)
+    return ids, text
 
 
 def _before(g: Graph, values: str, first: int) -> str:
@@ -434,6 +435,7 @@ OPSETS = {"": 18, "ai.onnx.ml": 3, "com.microsoft": 1}
 IR_VERSION = 9
 #: Largest file: protobuf's limit.
 MOST_BYTES = (1 << 31) - 1
+TOO_LARGE = "the model takes more than 2 GiB, the limit of ONNX files; take another format"
 
 
 @dataclass(frozen=True)
@@ -451,24 +453,6 @@ class Level:
 
 def onnx_of(plain: PlainModel) -> bytes:
     """The model as ONNX; InputError if it cannot be expressed."""
-    _check(plain)
-    g = Graph()
-    outputs = _outputs(g, plain, _machine_values(g, plain))
-    infos = [
-        helper.make_tensor_value_info(g.named(value, name), kind, ["n"] if name == "label" else ["n", None])
-        for name, (value, kind) in outputs.items()
-    ]
-    texts = helper.make_tensor_value_info("texts", 8, ["n"])
-    graph = helper.make_graph(g.nodes, "textsvm", [texts], infos, [*g.constants.values()])
-    opsets = [helper.make_opsetid(*pair) for pair in OPSETS.items()]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="textsvm")
-    helper.set_model_props(model, {"textsvm": json.dumps(to_json(plain.about))})
-    if model.ByteSize() > MOST_BYTES:
-        raise InputError("the model takes more than 2 GiB, the limit of ONNX files; take another format")
-    return bytes(model.SerializeToString())
-
-
-def _check(plain: PlainModel) -> None:
     if plain.has_pairs:
         raise InputError(
             "a kernel of pairs cannot be expressed in ONNX; take another format, such as c or js"
@@ -477,25 +461,31 @@ def _check(plain: PlainModel) -> None:
         if term.both_strands or term.view.tokens == "blosum62":
             subject = "a kernel of both strands of DNA" if term.both_strands else "tokens='blosum62'"
             raise InputError(f"{subject} cannot be expressed in ONNX; take another format, such as c or js")
-    n_weights = sum(
-        table.weights.size + table.codes.size for term in plain.feature_terms for table in term.tables
-    )
-    if 8 * n_weights > MOST_BYTES:
-        raise InputError("the model takes more than 2 GiB, the limit of ONNX files; take another format")
-
-
-# Values of the machines
-
-
-def _machine_values(g: Graph, plain: PlainModel) -> str:
-    """Values of all machines, shape (n, n_machines)."""
-    symbols = read(g, "texts", plain)
-    size = g.Size("texts")
+    tables = [table for term in plain.feature_terms for table in term.tables]
+    if 8 * sum(table.weights.size + table.codes.size for table in tables) > MOST_BYTES:
+        raise InputError(TOO_LARGE)
+    g = Graph()
+    symbols, size = read(g, "texts", plain), g.Size("texts")
     zeros = g.Expand(0.0, g.Concat(g.Reshape(size, [1]), [plain.n_machines], axis=0))
     values = g.Add(zeros, plain.biases)
     for term in plain.feature_terms:
         values = g.Add(values, _term_values(g, term, symbols[term.view], size, zeros))
-    return str(values)
+    outputs = _outputs(g, plain, values)
+    infos = [
+        helper.make_tensor_value_info(g.named(value, name), kind, ["n"] if name == "label" else ["n", None])
+        for name, (value, kind) in outputs.items()
+    ]
+    texts = helper.make_tensor_value_info("texts", STRING, ["n"])
+    graph = helper.make_graph(g.nodes, "textsvm", [texts], infos, [*g.constants.values()])
+    opsets = [helper.make_opsetid(*pair) for pair in OPSETS.items()]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="textsvm")
+    helper.set_model_props(model, {"textsvm": json.dumps(to_json(plain.about))})
+    if model.ByteSize() > MOST_BYTES:
+        raise InputError(TOO_LARGE)
+    return bytes(model.SerializeToString())
+
+
+# Values of the machines
 
 
 def _term_values(g: Graph, term: FeatureTerm, symbols: Symbols, size: str, zeros: str) -> str:
@@ -505,7 +495,13 @@ def _term_values(g: Graph, term: FeatureTerm, symbols: Symbols, size: str, zeros
     sums, squares = zeros, g.Expand(0.0, g.Reshape(size, [1]))
     for _, group in groupby(tables, key=lambda table: len(table.offsets)):
         same = list(group)
-        level = _empty_strings(g, symbols, len(same[0].offsets))
+        # Level 0: each position and pattern begins the empty string of its text.
+        n_patterns = len(same[0].offsets)
+        places = g.Range(0, g.Mul(g.Size(symbols.ids), n_patterns), 1)
+        start, pattern = g.Div(places, n_patterns), g.Mod(places, n_patterns)
+        texts = g.Range(0, g.Size(symbols.starts), 1)
+        zero = g.filled(texts, 0)
+        level = Level(start, pattern, g.Gather(symbols.text, start), zero, texts, zero, 1)
         parents = [np.zeros(len(table.codes), np.int64) for table in same]
         for table, deepest, nodes in _levels(g, symbols, level, 0, same, parents, number):
             sums, squares = _table_values(g, term, table, deepest, nodes, symbols, (sums, squares))
@@ -524,15 +520,6 @@ def _featureless(g: Graph, term: FeatureTerm, symbols: Symbols, number: Ints, ze
     values = np.concatenate([term.featureless_values, np.zeros((1, term.featureless_values.shape[1]))])
     place = g.walk(strings, symbols.ids, symbols.starts, symbols.ends)
     return str(g.Gather(values, g.Where(g.Less(place, 0), len(strings), place)))
-
-
-def _empty_strings(g: Graph, symbols: Symbols, n_patterns: int) -> Level:
-    """Level 0: each position and pattern begins the empty string of its text."""
-    places = g.Range(0, g.Mul(g.Size(symbols.ids), n_patterns), 1)
-    start = g.Div(places, n_patterns)
-    texts = g.Range(0, g.Size(symbols.starts), 1)
-    zero = g.filled(texts, 0)
-    return Level(start, g.Mod(places, n_patterns), g.Gather(symbols.text, start), zero, texts, zero, 1)
 
 
 def _levels(
@@ -688,4 +675,4 @@ def _label(g: Graph, plain: PlainModel, best: str, p: str | None) -> tuple[str, 
     if unsure is None and all(type(label) is int for label in classes):
         return g.Gather(np.array(classes, np.int64), best), INT64
     label = g.Gather(np.array([*map(name_of, classes)], object), best)
-    return label if unsure is None else g.Where(unsure, np.array(UNSURE, object), label), 8
+    return label if unsure is None else g.Where(unsure, np.array(UNSURE, object), label), STRING

@@ -223,24 +223,23 @@ class Sample:
         for k, term in enumerate(plain.feature_terms):
             symbols = symbols_of(term, documents.of(term.view))
             discount = DISCOUNT if training else 0.0
-            self.strings.append(
-                [CountedStrings.counted(table, symbols, self.n, discount) for table in term.tables]
-            )
+            counted = [CountedStrings.counted(table, symbols, self.n, discount) for table in term.tables]
+            self.strings.append(counted)
             if progress is not None:
                 progress(k + 1, len(plain.feature_terms))
 
     def values(self, tables: Tables) -> Floats:
         """Values of the machines by packed tables, shape (n_texts, n_machines)."""
-        total = self.plain.biases
+        total = np.zeros((self.n, self.plain.n_machines))
         for k, term in enumerate(self.plain.feature_terms):
-            values = np.zeros((self.n, self.plain.n_machines))
+            values = np.zeros_like(total)
             for table, strings in zip(tables[k], self.strings[k], strict=True):
                 entries = strings.entries(term, table)
                 shape, starts = (self.n, len(table.weights)), strings.amounts.indptr
                 weights = table.weights if table.scales is None else table.weights * table.scales
                 values += scipy.sparse.csr_array((entries.x, entries.weighted, starts), shape=shape) @ weights
-            total = total + values * self.scales(k, tables[k])[:, None]
-        return total
+            total += values * self.scales(k, tables[k])[:, None]
+        return self.plain.biases + total
 
     def scales(self, k: int, tables: Sequence[PackedTable]) -> Floats:
         """1 / sqrt(k(s, s)) of each text in a normalised term, shape (n_texts,)."""
