@@ -66,13 +66,13 @@ def render(report: Report) -> str:
 
 def page(
     title: str, lead: str, body: Iterable[str], data: str = "", scripts: Sequence[str] = (), script: str = "",
-    connections: str = "", wasm: bool = False,
+    connections: str = "",
 ) -> str:  # fmt: skip
     """A page of HTML sections, light and dark.
 
     `data` is elements for the scripts: report.js, other files of this folder, and the text of a script.
     `connections` is a directive of the security policy for scripts that connect to a server, with its ";".
-    With `wasm` the scripts may run WebAssembly.
+    The policy allows WebAssembly if the text of the script has it.
     """
     script = "".join(map(_file, ("report.js", *scripts))) + script
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -84,7 +84,7 @@ def page(
         data=data,
         script=script,
         script_hash=f"sha256-{digest}",
-        more_scripts=" 'wasm-unsafe-eval'" if wasm else "",
+        more_scripts=" 'wasm-unsafe-eval'" if "WebAssembly" in script else "",
         connections=connections,
     )
 

@@ -295,7 +295,7 @@ def page_of(plain: PlainModel, content: bytes) -> bytes:
     data += json_element("facts", plain.about["training"])
     script = (source_of("textsvm.mjs") + source_of("page.js")).decode().replace("\nexport ", "\n")
     title = f"Try the model: {names}" if plain.task in ("classes", "labels") else "Try the model"
-    return page(title, _LEADS[plain.task].format(names), body, data, script=script, wasm=True).encode()
+    return page(title, _LEADS[plain.task].format(names), body, data, script=script).encode()
 
 
 def _features(plain: PlainModel) -> str:

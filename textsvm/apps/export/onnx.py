@@ -498,9 +498,10 @@ def _term_values(g: Graph, term: FeatureTerm, symbols: Symbols, size: str, zeros
         # Level 0: each position and pattern begins the empty string of its text.
         n_patterns = len(same[0].offsets)
         places = g.Range(0, g.Mul(g.Size(symbols.ids), n_patterns), 1)
-        start, pattern = g.Div(places, n_patterns), g.Mod(places, n_patterns)
+        start = g.Div(places, n_patterns)
         texts = g.Range(0, g.Size(symbols.starts), 1)
         zero = g.filled(texts, 0)
+        pattern = g.Mod(places, n_patterns)
         level = Level(start, pattern, g.Gather(symbols.text, start), zero, texts, zero, 1)
         parents = [np.zeros(len(table.codes), np.int64) for table in same]
         for table, deepest, nodes in _levels(g, symbols, level, 0, same, parents, number):
