@@ -20,12 +20,21 @@ from textsvm.runtime.plain_json import to_json
 from textsvm.text.documents import View
 
 Hashes = NDArray[np.uint32]
-MAGIC, NONE, UNIT = b"TEXTSVM\0", 0xFFFFFFFF, 8
+#: First bytes of the file.
+MAGIC = b"TEXTSVM\0"
+VERSION = 3
+#: Bytes of the unit of offsets.
+UNIT = 8
+#: Largest number of symbols of a text without a limit.
+NONE = 0xFFFFFFFF
+#: Words of records.
 HEADER_WORDS, VIEW_WORDS, TERM_WORDS, TABLE_WORDS, PAIRS_WORDS = 64, 8, 16, 32, 16
-#: Version of the file, and the first of the two words of its checksum.
-VERSION, CHECKSUM = 3, 36
-#: Start values and multipliers of the two hashes of a string of symbols.
-SEEDS, STEPS = (0x9E3779B9, 0x7F4A7C15), (0x85EBCA6B, 0xC2B2AE35)
+#: First of the two words of the checksum in the header.
+CHECKSUM = 36
+#: Start values of the two hashes of a string of symbols.
+SEEDS = (0x9E3779B9, 0x7F4A7C15)
+#: Multipliers of the two hashes.
+STEPS = (0x85EBCA6B, 0xC2B2AE35)
 TASKS = ("classes", "labels", "number", "novelty")
 COMBINATIONS = ("identity", "difference", "ovo")
 NORMAL_FORMS = ("none", "unicode", "paper")

@@ -96,8 +96,18 @@ def export(
     if to == "page" and max(sizes.values()) > LARGE_PAGE:
         advice = "" if plain.has_pairs else "; --max-size 5MB makes the model in it smaller"
         console.say(f"note: a page of {max(sizes.values()) / 1e6:.0f} MB is slow to load{advice}")
-    if reduction is not None:
-        _show_reduction(console, reduction, facts)
+    if reduction is None:
+        return
+    (before, after), (weights, tags), (rms, largest) = (
+        reduction.n_strings,
+        reduction.bits,
+        reduction.difference,
+    )
+    console.line(f"{after:,} of {before:,} strings, weights of {weights} bits, tags of {tags} bits")
+    console.line(f"decision values differ by {rms:.3g} (root mean square), at most {largest:.3g}")
+    if "accuracy" in facts:
+        of_whole, of_small = (f"{100 * share:.2f} %" for share in facts["accuracy"])
+        console.line(f"accuracy on the texts: {of_whole} before, {of_small} after")
 
 
 def _reduce(
@@ -123,13 +133,3 @@ def _reduce(
     if truth and plain.task == "classes":
         facts["accuracy"] = accuracy_before_and_after(fitted, reduction, truth)
     return reduction, facts
-
-
-def _show_reduction(console: Console, reduction: Reduction, facts: Json) -> None:
-    (before, after), (weights, tags) = reduction.n_strings, reduction.bits
-    rms, largest = reduction.difference
-    console.line(f"{after:,} of {before:,} strings, weights of {weights} bits, tags of {tags} bits")
-    console.line(f"decision values differ by {rms:.3g} (root mean square), at most {largest:.3g}")
-    if "accuracy" in facts:
-        of_whole, of_small = (f"{100 * share:.2f} %" for share in facts["accuracy"])
-        console.line(f"accuracy on the texts: {of_whole} before, {of_small} after")

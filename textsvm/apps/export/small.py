@@ -253,24 +253,21 @@ class Sample:
 
     def worths(self, k: int, tables: Sequence[PackedTable]) -> list[tuple[Floats, Floats]]:
         """For each table the worth of each row in the order of `StringRows`, and of a weight of 1."""
-        scales = self.scales(k, tables)
-        return [self._worth(k, *pair, scales) for pair in zip(tables, self.strings[k], strict=True)]
-
-    def _worth(
-        self, k: int, table: PackedTable, strings: CountedStrings, scales: Floats
-    ) -> tuple[Floats, Floats]:
-        entries, n = strings.entries(self.plain.feature_terms[k], table, hide=False), len(table.tags)
-        unit, order = (entries.x * scales[entries.text]) ** 2, StringRows(table)
-        n_with = np.bincount(entries.row, minlength=n + 1)[:n]
-        share = (n_with - DISCOUNT if self.training else n_with + 1 - DISCOUNT) / np.maximum(n_with, 1)
-        units = np.bincount(entries.row, unit, n + 1)[:n] * share
-        worths = _gains(table, np.bincount(entries.weighted, unit, len(table.weights)).astype(np.float64))
-        worths *= share[order.owner]
-        squares = np.ones(n) if table.factors is None else table.factors.astype(np.float64) ** 2
-        seldom = (1 - DISCOUNT) / 2 * squares * (scales**2).mean()  # strings of none of the texts
-        norms = (table.weights[:n] ** 2).sum(axis=1)
-        worths[order.firsts[:-1]] = np.where(n_with > 0, worths[order.firsts[:-1]], seldom * norms)
-        return worths, np.where(n_with > 0, units, seldom)
+        scales, pairs = self.scales(k, tables), []
+        for table, strings in zip(tables, self.strings[k], strict=True):
+            entries, n = strings.entries(self.plain.feature_terms[k], table, hide=False), len(table.tags)
+            unit, order = (entries.x * scales[entries.text]) ** 2, StringRows(table)
+            n_with = np.bincount(entries.row, minlength=n + 1)[:n]
+            share = (n_with - DISCOUNT if self.training else n_with + 1 - DISCOUNT) / np.maximum(n_with, 1)
+            units = np.bincount(entries.row, unit, n + 1)[:n] * share
+            worths = _gains(table, np.bincount(entries.weighted, unit, len(table.weights)).astype(float))
+            worths *= share[order.owner]
+            squares = np.ones(n) if table.factors is None else table.factors.astype(np.float64) ** 2
+            seldom = (1 - DISCOUNT) / 2 * squares * (scales**2).mean()  # strings of none of the texts
+            norms = (table.weights[:n] ** 2).sum(axis=1)
+            worths[order.firsts[:-1]] = np.where(n_with > 0, worths[order.firsts[:-1]], seldom * norms)
+            pairs.append((worths, np.where(n_with > 0, units, seldom)))
+        return pairs
 
     def with_norms(
         self, k: int, whole: Sequence[PackedTable], tables: Sequence[PackedTable]
