@@ -981,9 +981,8 @@ static double amount_of(const textsvm *m, const table *b, u32 slot) {
     return b->n_patterns > 1 ? m->amounts[slot] : (double)m->counts[slot];
 }
 
-/* Look n counted strings up, and add their features to m->term_sums; returns the sum of the squares. */
-static double look_up(textsvm *m, const term *t, const table *b, size_t n) {
-    double squares = 0;
+/* Look n counted strings up, and add their features to m->term_sums. */
+static void look_up(textsvm *m, const term *t, const table *b, size_t n, double *squares) {
     for (size_t j = 0; j < n; j += CHUNK) {
         u64 keys[CHUNK];
         u32 rows[CHUNK];
@@ -994,10 +993,9 @@ static double look_up(textsvm *m, const term *t, const table *b, size_t n) {
             keys[k] = m->keys[slot];
             amounts[k] = amount_of(m, b, slot);
         }
-        squares += read_features(m, t, b, keys, amounts, size, rows, x);
+        *squares += read_features(m, t, b, keys, amounts, size, rows, x);
         add_rows(m, b, rows, x, size, m->term_sums);
     }
-    return squares;
 }
 
 /* Clear the table of distinct strings for this number of occurrences. */
@@ -1150,7 +1148,8 @@ static void add_term(textsvm *m, const term *t, size_t n) {
     memset(m->term_sums, 0, m->n_machines * sizeof *m->term_sums);
     for (u32 k = 0; k < t->n_tables; k++) {
         table b = table_of(m, t->tables + (size_t)TABLE_WORDS * k);
-        squares += look_up(m, t, &b, count_strings(m, &b, symbols, t->both_strands ? m->clear : NULL, &length));
+        size_t distinct = count_strings(m, &b, symbols, t->both_strands ? m->clear : NULL, &length);
+        look_up(m, t, &b, distinct, &squares);
     }
     if (t->normalised && squares > 0)
         scale = 1 / sqrt(squares);

@@ -86,7 +86,7 @@ static void explain_term(textsvm *m, const term *t, const reading *r, explanatio
     memset(e->shares, 0, n * sizeof *e->shares);
     for (u32 k = 0; k < t->n_tables; k++) {
         table b = table_of(m, t->tables + (size_t)TABLE_WORDS * k);
-        squares += look_up(m, t, &b, count_strings(m, &b, n, clear, &length));
+        look_up(m, t, &b, count_strings(m, &b, n, clear, &length), &squares);
         share_table(m, t, &b, n, clear, e);
     }
     if (squares > 0 || !t->normalised)
