@@ -21,6 +21,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "textsvm.kernels.inputs": "TextForm: the normal form of the texts of a model",
         "textsvm.kernels.spelling": "spell: the name of a kernel in files and messages",
         "textsvm.machines.top_features": "TopFeatures: the heaviest features, in files and on the page",
+        "textsvm.model.file": "load_machine: `textsvm.load` would import scikit-learn",
         "textsvm.reporting.formatting": "escaped text of the page",
         "textsvm.reporting.html": "page: style sheet and content security policy of reports",
         "textsvm.selection.conformal": "Conformity: prediction sets",

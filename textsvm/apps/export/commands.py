@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from textsvm import load
 from textsvm.apps.export import files
 from textsvm.apps.export.plain import PlainModel, kernel_of, plain_model
 from textsvm.apps.export.small import Reduction, accuracy_before_and_after, reduced_model
 from textsvm.arrays import Json
-from textsvm.cli import corpora, model_files, options
+from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage, wrong_usage
 from textsvm.cli.options import option
 from textsvm.cli.output import STDOUT
+from textsvm.model.file import load_machine
 
 #: Bytes of a page that is slow to load.
 LARGE_PAGE = 10_000_000
@@ -81,7 +81,7 @@ def export(
         raise WrongUsage(f"-o {output} would replace the model, {model}; name another path")
     console, clock = Console(printing.quiet), time.perf_counter()
     console.say(f"exporting {model}")
-    fitted = load(model)
+    fitted = load_machine(model)
     plain, reduction = plain_model(fitted), None
     facts: Json = {}
     if max_size is not None:
@@ -114,6 +114,8 @@ def _reduce(
     console: Console, fitted: Any, plain: PlainModel, max_size: str, texts: Path | None
 ) -> tuple[Reduction, Json]:
     """The smaller model file, and facts about it."""
+    from textsvm.cli import corpora, model_files
+
     held_out: Sequence[str] = ()
     truth: list[Any] = []
     if texts is not None:
