@@ -45,7 +45,7 @@ CONCERNS = {
     r"textsvm/(selection|choice)/": ["test_tuning", "test_selection", "test_doubts", "test_choice"],
     r"textsvm/readers/": ["test_fuzz_readers", "test_readers_*"],
     r"textsvm/apps/mail/": ["test_mail_*"],
-    r"textsvm/exporting/": ["test_export*"],
+    r"textsvm/apps/export/": ["test_export*", "test_apps"],
     r"textsvm/service/": ["test_serve", "test_label*"],
     r"textsvm/cli/": ["test_cli*", "test_output", "test_threats", "test_faults"],
     r"textsvm/(evaluation|reporting)/": [

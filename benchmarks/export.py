@@ -1,14 +1,14 @@
 """Exported models: sizes, loading, speed and agreement with `predict`, beside scikit-learn.
 
-Each model is trained on some texts of a set of the panel and exported. C (gcc -O3), JavaScript (node) and
-WebAssembly decide test texts on one core; every decision value is compared with `decision_function`, relative
-to its size but at least 1. "characters" is Spectrum((1, 5), "log", idf=True) with the squared hinge loss; its
-peer is TfidfVectorizer(analyzer="char", ngram_range=(1, 5), sublinear_tf=True) with LinearSVC. "default" is
-SVC(). "edit" is SVC(EditDistance()) and "gap" is SVC(GapWeighted(4)), whose values `predict` computes in
-float32 (differences up to 1e-5 count as agreement). Speeds are MB of UTF-8 a second, the best of three runs;
-`predict` on one thread. Memory is the working memory for texts of up to 10,000 symbols in C, beside the
-mapped model file, and the whole process of Node in JavaScript and WebAssembly, with 40 MB of Node itself and
-all test texts.
+Each model is trained on some texts of a set of the panel and exported. C (gcc -O3) and WebAssembly
+(textsvm.mjs in Node) decide test texts on one core; every decision value is compared with
+`decision_function`, relative to its size but at least 1. "characters" is Spectrum((1, 5), "log", idf=True)
+with the squared hinge loss; its peer is TfidfVectorizer(analyzer="char", ngram_range=(1, 5),
+sublinear_tf=True) with LinearSVC. "default" is SVC(). "edit" is SVC(EditDistance()) and "gap" is
+SVC(GapWeighted(4)), whose values `predict` computes in float32 (differences up to 1e-5 count as agreement).
+Speeds are MB of UTF-8 a second, the best of three runs; `predict` on one thread. Memory is the working memory
+for texts of up to 10,000 symbols in C, beside the mapped model file, and the whole process of Node with
+WebAssembly, with 40 MB of Node itself and all test texts.
 
 Each symbol of a text begins a string of each length, five for 1 to 5 characters. A string takes a step of a
 hash and a look-up in a table of the strings of this text, which stays in the cache next to the core; about
@@ -37,13 +37,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 from benchmarks.panel import names_of, read_set
+from textsvm.apps.export.files import export
+from textsvm.apps.export.plain import plain_model
+from textsvm.apps.export.small import reduced_model
 from textsvm.bench.corpora import TrainTest
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.errors import InputError
 from textsvm.estimators.svm import SVC
-from textsvm.exporting.files import export
-from textsvm.exporting.plain import plain_model
-from textsvm.exporting.small import reduced_model
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 
 HERE = Path(__file__).parent
@@ -68,7 +68,7 @@ def timed(work: Any, *arguments: Any) -> tuple[float, Any]:
 
 
 def run_programs(
-    folder: Path, texts: list[str], programs: tuple[str, ...] = ("C", "JavaScript", "WebAssembly")
+    folder: Path, texts: list[str], programs: tuple[str, ...] = ("C", "WebAssembly")
 ) -> dict[str, tuple[float, float, int, np.ndarray]]:
     """Milliseconds of loading, seconds, bytes of memory and decision values of each program."""
     encoded = [text.encode() for text in texts]
@@ -80,11 +80,10 @@ def run_programs(
         ["gcc", "-O3", "-std=c99", include, *source, "-o", str(folder / "driver"), "-lm"], check=True
     )
     node = ["node", str(HERE / "export_driver.mjs")]
-    model, module, wasm = (str(folder / "js" / name) for name in ("model.bin", "textsvm.mjs", "textsvm.wasm"))
+    model, module = (str(folder / "js" / name) for name in ("model.bin", "textsvm.mjs"))
     commands = {
         "C": [str(folder / "driver"), model, str(packed), str(values)],
-        "JavaScript": [*node, model, str(packed), str(values), module],
-        "WebAssembly": [*node, model, str(packed), str(values), module, wasm],
+        "WebAssembly": [*node, model, str(packed), str(values), module],
     }
     results = {}
     for name, command in ((name, commands[name]) for name in programs):
@@ -159,7 +158,7 @@ def decide_in_c(folder: Path, content: bytes, texts: list[str]) -> np.ndarray:
     (folder / "c").mkdir()
     (folder / "js").mkdir()
     for name in names:
-        (folder / "c" / name).write_bytes((files("textsvm.exporting") / name).read_bytes())
+        (folder / "c" / name).write_bytes((files("textsvm.apps.export") / name).read_bytes())
     (folder / "js" / "model.bin").write_bytes(content)
     return run_programs(folder, texts, ("C",))["C"][3]
 
@@ -236,7 +235,7 @@ def run_onnx(options: argparse.Namespace, report: BenchmarkReport) -> None:
 
 @benchmark(
     "export",
-    "Exported models in C, JavaScript and WebAssembly",
+    "Exported models in C and WebAssembly",
     "reports/export",
     option("--sets", recorded=False, help="sets with commas in between (default: all)"),
     option("--train", type=int, default=1500, help="training texts"),

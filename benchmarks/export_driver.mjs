@@ -1,12 +1,12 @@
-// The same in JavaScript: node export_driver.mjs MODEL TEXTS VALUES MODULE [WASM]
+// The same in JavaScript: node export_driver.mjs MODEL TEXTS VALUES MODULE
 import { readFileSync, writeFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 
-const [model, path, values, module, wasm] = process.argv.slice(2);
-const { Model, WasmModel } = await import(pathToFileURL(module));
-const data = readFileSync(model), code = wasm && readFileSync(wasm), packed = readFileSync(path);
+const [model, path, values, module] = process.argv.slice(2);
+const { Model } = await import(pathToFileURL(module));
+const data = readFileSync(model), packed = readFileSync(path);
 let clock = performance.now();
-const m = wasm ? await WasmModel.load(data, code) : new Model(data);
+const m = new Model(data);
 const load = performance.now() - clock, texts = [], results = [];
 for (let at = 0; at < packed.length; ) {
   const length = packed.readUInt32LE(at);

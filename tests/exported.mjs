@@ -1,13 +1,12 @@
-// Decide texts by an exported model: node exported.mjs model.bin textsvm.mjs [textsvm.wasm] < texts.json > results.json
+// Decide texts by an exported model: node exported.mjs model.bin textsvm.mjs < texts.json > results.json
 import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 
-const [model, module, wasm] = process.argv.slice(2);
-const { Model, WasmModel } = await import(pathToFileURL(module));
-const data = readFileSync(model);
-const m = wasm ? await WasmModel.load(data, readFileSync(wasm), 3000) : new Model(data);
-const results = JSON.parse(readFileSync(0, "utf8")).map((each) => {
-  const text = typeof each === "string" ? each : Uint8Array.from(each);
+const [model, module] = process.argv.slice(2);
+const { Model } = await import(pathToFileURL(module));
+const m = new Model(readFileSync(model));
+const results = JSON.parse(readFileSync(0, "utf8")).map((content) => {
+  const text = typeof content === "string" ? content : Uint8Array.from(content);
   try {
     const decision = m.decide(text), p = m.probabilities(decision);
     const explained = typeof text === "string" && m.explains ? decision.map((_, k) => {

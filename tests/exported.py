@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import ctypes
 import lzma
 import os
@@ -15,9 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import textsvm.exporting
+import textsvm.apps.export
+from textsvm.apps.export.files import source_of
 
-SOURCES = Path(textsvm.exporting.__file__).parent
+SOURCES = Path(textsvm.apps.export.__file__).parent
 WARNINGS = ["-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror"]
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="no node")
@@ -46,6 +48,13 @@ def library() -> ctypes.CDLL:
     loaded.textsvm_memory.restype = ctypes.c_size_t
     loaded.textsvm_decisions.restype = loaded.textsvm_classes.restype = ctypes.c_size_t
     return loaded
+
+
+@lru_cache(maxsize=1)
+def javascript_module() -> str:
+    """URL of textsvm.mjs as it is exported."""
+    content = base64.b64encode(source_of("textsvm.mjs")).decode()
+    return f"data:text/javascript;base64,{content}"
 
 
 class CModel:

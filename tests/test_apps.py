@@ -26,6 +26,18 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "textsvm.reporting.report": "parts of the report on decisions made before learning",
         "textsvm.reporting.files": "the report as a file; `textsvm.report` needs a fitted model",
     },
+    "export": {
+        "textsvm.kernels.contract": "tables of features and support vectors, which the formats contain",
+        "textsvm.kernels.inputs": "TextForm: the normal form of the texts of a model",
+        "textsvm.kernels.spelling": "spell: the name of a kernel in files and messages",
+        "textsvm.model.top_features": "TopFeatures: the heaviest features, in files and on the page",
+        "textsvm.model.file": "load_machine: `textsvm.load` would import scikit-learn",
+        "textsvm.reporting.formatting": "escaped text of the page",
+        "textsvm.reporting.html": "page: style sheet and content security policy of reports",
+        "textsvm.model.conformal": "Conformity: prediction sets",
+        "textsvm.text.documents": "View: the symbols that a kernel reads",
+        "textsvm.text.normal_form": "the normal form, of which the Unicode tables are made",
+    },
 }
 
 

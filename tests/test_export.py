@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import textsvm
 from textsvm import BoundedGap, GappedKmers, Spectrum, Sum
-from textsvm.exporting.binary import pack
-from textsvm.exporting.plain import plain_model
+from textsvm.apps.export.binary import pack
+from textsvm.apps.export.plain import plain_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:the solver stopped")
 SLOW = pytest.mark.slow

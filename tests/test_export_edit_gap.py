@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from oracles import edit_distance
 from test_export import HOSTILE, PLAIN, PROTEINS, check, training
 from test_export_files import in_node, sanitised
-from test_report_browser import browser, visit  # noqa: F401 (fixtures)
 
 import textsvm
 from textsvm import BoundedGap, EditDistance, GapWeighted, InputError, Product, Spectrum, Sum
-from textsvm.exporting.binary import pack, with_checksum
-from textsvm.exporting.plain import plain_model
+from textsvm.apps.export.binary import pack, with_checksum
+from textsvm.apps.export.plain import plain_model
 from textsvm.kernels.gap.recurrence import Recurrence
 
 pytestmark = pytest.mark.filterwarnings("ignore:the solver stopped")
@@ -123,12 +122,11 @@ def test_too_long_for_double():
 
 
 @needs_node
-@pytest.mark.parametrize("wasm", [False, True])
-def test_javascript(wasm, tmp_path, in_double):
+def test_javascript(tmp_path, in_double):
     model = mixed_model()
     textsvm.export(model, tmp_path / "model", to="js")
     texts = [*TEXTS, "\ud800 lone"]
-    results = in_node(tmp_path / "model", texts, wasm)
+    results = in_node(tmp_path / "model", texts)
     for text, result, values in zip(texts, results, model.decision_function(texts), strict=True):
         assert close(result["decision"], values), ascii(text)
     assert [each["predicted"] for each in results] == model.predict(texts).tolist()
@@ -182,7 +180,7 @@ def test_errors(tmp_path, monkeypatch):
     product = textsvm.SVC(Product([EditDistance(), Spectrum(1)])).fit(texts, labels)
     with pytest.raises(InputError, match=r"edit.*spectrum:1, which has no list of features"):
         textsvm.export(product, tmp_path / "m.bin")
-    monkeypatch.setattr("textsvm.exporting.plain.MOST_SUPPORT", 20)
+    monkeypatch.setattr("textsvm.apps.export.plain.MOST_SUPPORT", 20)
     with pytest.raises(InputError, match=r"edit.* compares texts with .* at most 20 .*nystrom:1000"):
         textsvm.export(textsvm.SVC(EditDistance()).fit(texts, labels), tmp_path / "m.bin")
     assert not (tmp_path / "m.bin").exists()
@@ -192,18 +190,6 @@ def test_errors(tmp_path, monkeypatch):
     pytest.importorskip("onnx")
     with pytest.raises(InputError, match="cannot be expressed in ONNX"):
         textsvm.export(mixed_model(), tmp_path / "m.onnx")
-
-
-@SLOW
-def test_page(tmp_path, visit):  # noqa: F811
-    model = textsvm.CalibratedSVC(textsvm.SVC(GapWeighted(3)), cv=3).fit(*training(PLAIN))
-    textsvm.export(model, tmp_path / "page.html")
-    page = visit(tmp_path / "page.html")
-    page.locator("#text").fill("cash at noon")
-    page.wait_for_function("document.querySelector('#answer strong')")
-    assert page.locator("#answer strong").inner_text() == model.predict(["cash at noon"])[0]
-    assert page.locator("#why").is_hidden()
-    assert "compares whole texts" in page.locator("body").inner_text()
 
 
 @needs_gcc

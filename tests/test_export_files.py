@@ -1,4 +1,4 @@
-"""Exported models in JavaScript, WebAssembly and JSON; files, errors and the command."""
+"""Exported models in JavaScript and JSON; files, errors and the command."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from test_export import DNA, HOSTILE, KERNELS, PLAIN, PROTEINS, check, default_m
 
 import textsvm
 from textsvm import EditDistance, GappedKmers, InputError, Product, Spectrum, Sum
-from textsvm.exporting import files
-from textsvm.exporting.plain import plain_model
+from textsvm.apps.export import files
+from textsvm.apps.export.plain import plain_model
 from textsvm.text.normal_form import normalise
 
 pytestmark = pytest.mark.filterwarnings("ignore:the solver stopped")
 NODE = shutil.which("node") or ""
 
 
-def in_node(folder: Path, texts: list[Any], wasm: bool = False) -> list[dict[str, Any]]:
+def in_node(folder: Path, texts: list[Any]) -> list[dict[str, Any]]:
     """Results of an exported folder for some texts."""
-    names = ["model.bin", "textsvm.mjs", *["textsvm.wasm"] * wasm]
-    command = [NODE, str(Path(__file__).parent / "exported.mjs"), *(str(folder / name) for name in names)]
+    script = Path(__file__).parent / "exported.mjs"
+    command = [NODE, *map(str, (script, folder / "model.bin", folder / "textsvm.mjs"))]
     done = subprocess.run(command, input=json.dumps(texts).encode(), check=True, capture_output=True)
     return json.loads(done.stdout)
 
 
-def compare(model: Any, texts: list[str], folder: Path, wasm: bool = False) -> list[dict[str, Any]]:
+def compare(model: Any, texts: list[str], folder: Path) -> list[dict[str, Any]]:
     """Compare the results of JavaScript with Python."""
     textsvm.export(model, folder, to="js", force=True)
-    results = in_node(folder, texts, wasm)
+    results = in_node(folder, texts)
     decide = getattr(model, "decision_function", model.predict)
     expected = decide(texts).reshape(len(texts), -1)
     for text, result, values in zip(texts, results, expected, strict=True):
@@ -63,16 +63,15 @@ def test_more_javascript(kernel, tmp_path):
 
 
 @needs_node
-@pytest.mark.parametrize("wasm", [False, True])
-def test_default_in_node(wasm, tmp_path):
+def test_default_in_node(tmp_path):
     texts = [*HOSTILE, *PLAIN, "\ud800 lone", "long " * 4000]
     model = default_model()
-    results = compare(model, texts, tmp_path / "model", wasm)
+    results = compare(model, texts, tmp_path / "model")
     for text, result in zip(texts, results, strict=True):
         has_features = bool(text.strip())
         assert not has_features or close(result["explained"], result["decision"]), ascii(text)
     parts = [b"a\xc3", b"\xed\xa0\x80b", b"\xf0\x9f\x91", b"\xff\xfe", b"\xef\xbb\xbfbom"]
-    of_bytes = in_node(tmp_path / "model", [list(part) for part in parts], wasm)
+    of_bytes = in_node(tmp_path / "model", [list(part) for part in parts])
     expected = model.decision_function([part.decode("utf-8", "replace") for part in parts])
     assert close([each["decision"] for each in of_bytes], expected.reshape(len(parts), -1))
 
@@ -107,7 +106,7 @@ def test_calibrated_and_labels_in_node(tmp_path):
 @pytest.mark.slow
 def test_wasm_is_up_to_date():
     pytest.importorskip("ziglang")
-    script = SOURCES.parent.parent / "docs" / "tools" / "wasm.py"
+    script = SOURCES.parents[2] / "docs" / "tools" / "wasm.py"
     if not script.exists():
         pytest.skip("no checkout")
     done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True)
@@ -221,29 +220,31 @@ def test_damaged_files_in_c(kernel, tmp_path):
 
 
 def sanitised(folder: Path) -> str:
-    """A program that decides texts by damaged copies of a file; `folder` has the export "model"."""
+    """A program that decides and explains texts by damaged copies of a model file, with wasm.c."""
     (folder / "main.c").write_text(DAMAGE)
-    sources = [folder / "main.c", folder / "model" / "textsvm.c"]
-    command = ["gcc", "-std=c99", "-O1", "-g", "-fsanitize=address,undefined", f"-I{folder / 'model'}"]
-    subprocess.run([*command, *map(str, sources), "-o", str(folder / "program"), "-lm"], check=True)
+    command = ["gcc", "-std=c99", "-O1", "-g", "-fsanitize=address,undefined", f"-I{SOURCES}"]
+    command += [str(folder / "main.c"), "-o", str(folder / "program"), "-lm"]
+    subprocess.run(command, check=True)
     return str(folder / "program")
 
 
 DAMAGE = r"""
-#include "textsvm.h"
-#include <stdint.h>
+#include "wasm.c"
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 static unsigned state = 1;
 static unsigned draw(unsigned n) {
     state = state * 1664525u + 1013904223u;
     return (state >> 8) % n;
 }
-static unsigned mix(unsigned x) {
-    x = (x ^ x >> 16) * 0x85EBCA6Bu;
-    x = (x ^ x >> 13) * 0xC2B2AE35u;
-    return x ^ x >> 16;
+static void explain(textsvm *m) {
+    static const uint16_t text[] = {'W', 'i', 'n', ' ', 0x301, 0xFDFA, 0xD83D, 0xDE00, 0xD800, '?', ' ', 'a'};
+    size_t n = sizeof text / sizeof *text;
+    void *memory = malloc(textsvm_explain_memory(m->n_machines, m->max_symbols));
+    double *contributions = malloc(n * sizeof *contributions), totals[3];
+    for (u32 i = 0; i < m->w[12]; i++)
+        if (term_of(m, i).count >= PAIRS_EDIT) n = 0; /* as textsvm.mjs, which refuses */
+    if (n) textsvm_explain(m, text, n, draw(3), memory, contributions, totals);
+    free(memory), free(contributions);
 }
 static void set_checksum(uint32_t *words, size_t n) { /* so that the other checks are tested */
     unsigned a = 0, b = 0;
@@ -286,6 +287,7 @@ int main(int n, char **names) {
             if (!textsvm_probabilities(m, values, p)) textsvm_set(m, p, 0.9, k & 1, has);
         }
         free(values), free(p), free(has);
+        explain(m);
         textsvm_close(m);
     }
     free(copy), free(whole);

@@ -13,14 +13,15 @@ from exported import close, panel_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_export import DNA, HOSTILE, KERNELS, PLAIN, PROTEINS, default_model, training, without_strings
+from test_export_readers import REJECTED, even_model
 
 import textsvm
 from textsvm import BoundedGap, GappedKmers, InputError, Spectrum, Sum
-from textsvm.exporting.plain import plain_model
+from textsvm.apps.export.plain import PlainModel, plain_model
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
-from textsvm.exporting import onnx as exporter  # noqa: E402
+from textsvm.apps.export import onnx as exporter  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:the solver stopped")
 
@@ -31,7 +32,7 @@ class OnnxModel:
     def __init__(self, model: Any) -> None:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.log_severity_level = 1, 3
-        content = exporter.onnx_of(plain_model(model))
+        content = exporter.onnx_of(model if isinstance(model, PlainModel) else plain_model(model))
         self.session = onnxruntime.InferenceSession(content, options)
         self.names = [each.name for each in self.session.get_outputs()]
 
@@ -145,6 +146,13 @@ def test_other_tasks():
     assert [tuple(model.classes_[row]) for row in results["labels"]] == model.predict(HOSTILE)
 
 
+@pytest.mark.parametrize("bounds", REJECTED, ids=str)
+def test_probabilities_at_a_bound_of_rejection(bounds):
+    result = OnnxModel(even_model(bounds))(["cash"])
+    assert result["probabilities"].tolist() == [[0.5, 0.5]]
+    assert result["label"].tolist() == [["a", "b", "unsure"][REJECTED[bounds]]]
+
+
 def test_operators():
     """Only the tokeniser is outside the standard."""
     model = onnx.load_from_string(exporter.onnx_of(plain_model(default_model())))
@@ -167,7 +175,7 @@ def test_errors(tmp_path, monkeypatch):
         with pytest.raises(InputError, match="2 GiB"):
             textsvm.export(default_model(), tmp_path / "model.onnx")
     monkeypatch.setitem(sys.modules, "onnx", None)
-    monkeypatch.delitem(sys.modules, "textsvm.exporting.onnx")
+    monkeypatch.delitem(sys.modules, "textsvm.apps.export.onnx")
     with pytest.raises(InputError, match="needs the package onnx"):
         textsvm.export(default_model(), tmp_path / "model.onnx")
     assert not (tmp_path / "model.onnx").exists()

@@ -6,20 +6,21 @@ import ctypes
 import json
 import re
 import subprocess
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from exported import SOURCES, WARNINGS, CModel, close, library, needs_gcc, needs_node
+from exported import SOURCES, WARNINGS, CModel, close, javascript_module, library, needs_gcc, needs_node
 from test_export import DNA, PLAIN, default_model, training
 from test_export_files import NODE
 
 import textsvm
-from textsvm import BoundedGap, CalibratedSVC, GappedKmers, MultilabelSVC, Spectrum, Sum
-from textsvm.exporting.binary import pack, with_checksum
-from textsvm.exporting.plain import plain_model
+from textsvm import BoundedGap, CalibratedSVC, GappedKmers, GapWeighted, MultilabelSVC, Spectrum, Sum
+from textsvm.apps.export.binary import pack, with_checksum
+from textsvm.apps.export.plain import plain_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:the solver stopped")
 NO_MODEL, NO_MEMORY, TOO_LONG, UNSUPPORTED, BAD_ARGUMENT = 1, 2, 3, 4, 6
@@ -57,11 +58,10 @@ def test_flipped_bits_in_c():
 
 
 def in_node(script: str, *arguments: Any) -> Any:
-    """JSON that a script prints; it has Model, WasmModel, readFileSync and the arguments."""
+    """JSON that a script prints; it has Model, readFileSync and the arguments."""
     start = f"""
         import {{ readFileSync }} from "node:fs";
-        import {{ Model, WasmModel, TextsvmError }} from {json.dumps((SOURCES / "textsvm.mjs").as_uri())};
-        const wasm = readFileSync({json.dumps(str(SOURCES / "textsvm.wasm"))});
+        import {{ Model, TextsvmError }} from {json.dumps(javascript_module())};
         const given = {json.dumps([str(each) if isinstance(each, Path) else each for each in arguments])};
         const failure = (work) => {{
           try {{ return work(); }} catch (error) {{ return [error.name, error.message]; }}
@@ -103,15 +103,161 @@ def test_misaligned_buffer(file):
 
 
 @needs_node
+def test_damaged_headers_with_a_right_checksum_in_javascript(file, tmp_path):
+    words, rng = np.frombuffer(content(), np.uint32), np.random.default_rng(0)
+    about = int(words[34]) * 2
+    for number in range(150):
+        copy = words.copy()
+        place = about + int(rng.integers(20)) if number < 20 else int(rng.integers(4, 36))
+        copy[place] = rng.choice([0, 1, 2, 5, 40, 1 << 16, 1 << 31, 0xFFFFFFFF, copy[place] ^ 4])
+        (tmp_path / f"{number}.bin").write_bytes(with_checksum(copy.tobytes()))
+    script = """
+        const results = [];
+        for (let number = 0; number < 150; number++)
+          results.push(failure(() => {
+            const model = new Model(readFileSync(`${given[0]}/${number}.bin`));
+            for (const text of ["win cash", "", "\ufdfa".repeat(100)]) {
+              model.predict(text), model.predictionSet(text), model.probabilities(model.decide(text));
+              if (model.explains) model.explain(text);
+            }
+            return ["opened"];
+          })[0]);
+        print(results);
+    """
+    results = in_node(script, tmp_path)
+    assert set(results) == {"TextsvmError", "opened"}
+    assert results.count("TextsvmError") > 70
+
+
+@needs_node
+def test_memory_of_javascript_grows_with_the_text_and_its_normal_form(file):
+    texts = ["cash " * 100, "x" * 50_000, "\ufdfa" * 3000, "at noon"]
+    script = """
+        const model = new Model(readFileSync(given[0]));
+        print(given[1].map((text) => {
+          const { decision, contributions, bias } = model.explain(text);
+          return [[...decision], contributions.reduce((sum, value) => sum + value, bias)];
+        }));
+    """
+    results = in_node(script, file, texts)
+    assert close([decision for decision, _ in results], default_model().decision_function(texts))
+    assert close([explained for _, explained in results], [decision[0] for decision, _ in results])
+
+
+@needs_node
+def test_contributions_stand_at_the_units_that_they_come_from(tmp_path):
+    model = textsvm.SVC(Spectrum(1, "count", normalised=False)).fit(["ab", "cd", "\U0001f600"], [0, 1, 0])
+    textsvm.export(model, tmp_path / "m.bin")
+    script = """
+        const { contributions, bias } = new Model(readFileSync(given[0])).explain(given[1]);
+        print([[...contributions], bias]);
+    """
+    shares, bias = in_node(script, tmp_path / "m.bin", "B\U0001f600 \u2170zb")
+    values = {c: model.decision_function([c])[0] - bias for c in "b i\U0001f600"}
+    assert close(shares[0], values["b"])
+    assert close(shares[1:3], values["\U0001f600"] / 2)
+    assert close(shares[-1], values["b"])
+    assert close(sum(shares) + bias, model.decision_function(["B\U0001f600 \u2170zb"])[0])
+
+
+@needs_node
+def test_javascript_in_a_worker(file, tmp_path):
+    script = """
+        const { Worker } = await import("node:worker_threads");
+        const code = `
+          const { parentPort, workerData } = await import("node:worker_threads");
+          const { Model } = await import(workerData[0]);
+          parentPort.postMessage(new Model(workerData[1]).predict("win cash"));`;
+        const url = new URL("data:text/javascript," + encodeURIComponent(code));
+        const worker = new Worker(url, { workerData: [given[1], readFileSync(given[0])] });
+        print(await new Promise((resolve, reject) => worker.on("message", resolve).on("error", reject)));
+    """
+    assert in_node(script, file, javascript_module()) == default_model().predict(["win cash"])[0]
+
+
+@needs_node
 def test_texts_of_other_types_in_javascript(file):
     script = """
-        const data = readFileSync(given[0]), models = [new Model(data), await WasmModel.load(data, wasm)];
-        print(models.flatMap((model) => [undefined, null, 5, {}, ["a"]].flatMap((text) =>
-          [failure(() => model.predict(text)), failure(() => model.explain(text))])));
+        const model = new Model(readFileSync(given[0]));
+        print([undefined, null, 5, {}, ["a"]].flatMap((text) =>
+          [failure(() => model.predict(text)), failure(() => model.explain(text))]));
     """
     failures = in_node(script, file)
     assert {name for name, _ in failures} == {"TextsvmError"}
     assert {message for _, message in failures[::2]} == {"a text must be a string or a Uint8Array"}
+
+
+@needs_gcc
+def test_invalid_utf8_is_replaced_as_in_python():
+    exported = CModel(content())
+    for lead in range(0x80, 0x100):
+        for second in (0x20, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xF4):
+            data = bytes([0x61, lead, second, 0x80, 0x80, 0x62])
+            same = exported.decide(data.decode("utf-8", "replace"))
+            assert exported.decide(data).tolist() == same.tolist(), data.hex()
+
+
+#: Bounds of rejection, and the class of a text whose two probabilities are 0.5, -1 for "unsure".
+REJECTED = {(0.5,): 0, (0.5000001,): -1, (0.5, 0.7): 0, (0.3, 0.5): 1, (0.4, 0.6): -1}
+
+
+@lru_cache
+def even_model(bounds: tuple[float, ...]) -> Any:
+    """A description of a model that gives both classes the probability 0.5 for each text."""
+    texts, _ = training(PLAIN)
+    labels = ["ab"[i % 2] for i in range(len(texts))]
+    plain = plain_model(CalibratedSVC(textsvm.SVC(Spectrum(2)), cv=3).fit(texts, labels))
+    return replace(plain, reject=bounds, calibration={"a": np.zeros(1), "b": np.zeros(1)})
+
+
+@needs_gcc
+@pytest.mark.parametrize("bounds", REJECTED, ids=str)
+def test_probabilities_at_a_bound_of_rejection_in_c(bounds):
+    exported = CModel(pack(even_model(bounds)))
+    values = exported.decide("cash")
+    assert exported.probabilities(values).tolist() == [0.5, 0.5]
+    assert exported.predict(values) == REJECTED[bounds]
+
+
+@needs_node
+def test_probabilities_at_a_bound_of_rejection_in_javascript(tmp_path):
+    for number, bounds in enumerate(REJECTED):
+        (tmp_path / f"{number}.bin").write_bytes(pack(even_model(bounds)))
+    script = """
+        print([0, 1, 2, 3, 4].map((number) => {
+          const model = new Model(readFileSync(`${given[0]}/${number}.bin`));
+          return [model.classNumber(model.decide("cash")), model.predict("cash")];
+        }));
+    """
+    assert in_node(script, tmp_path) == [[k, ["a", "b", "unsure"][k]] for k in REJECTED.values()]
+
+
+@needs_node
+def test_coverage_in_javascript(tmp_path):
+    model = CalibratedSVC(textsvm.SVC(Spectrum((1, 3))), cv=3).fit(*training(PLAIN))
+    (tmp_path / "m.bin").write_bytes(pack(plain_model(model)))
+    script = """
+        const model = new Model(readFileSync(given[0]));
+        print([model.predictionSet("cash", 0.9), failure(() => model.predictionSet("cash", 95))]);
+    """
+    chosen, error = in_node(script, tmp_path / "m.bin")
+    assert chosen == model.classes_[model.predict_set(["cash"], 0.9)[0]].tolist()
+    assert error == ["TextsvmError", "coverage must be between 0 and 1, got 95"]
+
+
+@needs_node
+@pytest.mark.slow
+def test_texts_too_long_for_gap_weighted_kernels_in_javascript(tmp_path):
+    texts = ["ab" * 120, "ba" * 120, "aab" * 80, "abb" * 80]
+    model = textsvm.SVC(GapWeighted(200, 1.0)).fit(texts, [0, 1, 0, 1])
+    textsvm.export(model, tmp_path / "m.bin")
+    script = """
+        const model = new Model(readFileSync(given[0]));
+        print([failure(() => model.predict("a".repeat(900))), model.predict("ab".repeat(110))]);
+    """
+    error, predicted = in_node(script, tmp_path / "m.bin")
+    assert error == ["TextsvmError", "the text is too long for a gap-weighted kernel"]
+    assert predicted == str(model.predict(["ab" * 110])[0])
 
 
 @needs_gcc

@@ -17,9 +17,9 @@ from test_export_files import in_node
 
 import textsvm
 from textsvm import GappedKmers, InputError, Spectrum
-from textsvm.exporting import small
-from textsvm.exporting.binary import pack, packed_tables
-from textsvm.exporting.plain import plain_model
+from textsvm.apps.export import small
+from textsvm.apps.export.binary import pack, packed_tables
+from textsvm.apps.export.plain import plain_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:the solver stopped")
 WORDS = ["good", "bad", "film", "actor", "plot", "dull", "great", "the", "a", "not", "very", "scene", "music"]
@@ -96,14 +96,41 @@ def test_sizes_and_loss():
 
 
 @needs_node
-@pytest.mark.parametrize("wasm", [False, True])
-def test_javascript_reads_the_smaller_file(wasm, tmp_path):
+def test_javascript_reads_the_smaller_file(tmp_path):
     texts = corpus()[0][:20]
     textsvm.export(model(), tmp_path / "js", to="js", max_size="250kB", held_out=texts)
     content = (tmp_path / "js" / "model.bin").read_bytes()
     assert len(content) <= 250_000
     expected = small.reduced_model(model(), plain_model(model()), 250_000, texts).values[1]
-    assert close([each["decision"] for each in in_node(tmp_path / "js", texts, wasm)], expected)
+    assert close([each["decision"] for each in in_node(tmp_path / "js", texts)], expected)
+
+
+def sampled(training: bool) -> Any:
+    """A sample of texts whose model has a kernel of 4 letters that is not normalised."""
+    texts, labels = corpus()
+    model = textsvm.SVC(Spectrum(4, "count", normalised=False)).fit(texts, labels)
+    plain = plain_model(model)
+    return small.Sample(plain, encoded(model, texts), training), packed_tables(plain)
+
+
+def test_strings_of_few_training_texts_count_as_unknown_in_some_of_them():
+    strings = sampled(training=True)[0].strings[0][0]
+    n_with = np.bincount(strings.amounts.indices)[strings.amounts.indices]
+    assert not sampled(training=False)[0].strings[0][0].hidden.any()
+    for n in (1, 2, 3):
+        share = strings.hidden[n_with == n].mean()
+        assert abs(share - 0.7 / n) < 4 * np.sqrt(0.25 / (n_with == n).sum()), n
+    assert strings.hidden[n_with > 100].mean() < 0.01
+
+
+def test_worth_counts_a_share_of_a_training_text_less():
+    (sample, tables), (other, _) = sampled(training=True), sampled(training=False)
+    (worths, units), (others, _) = sample.worths(0, tables[0])[0], other.worths(0, tables[0])[0]
+    strings = sample.strings[0][0]
+    n_with = np.bincount(strings.amounts.indices)[np.searchsorted(strings.keys, tables[0][0].tags)]
+    assert (n_with == 1).sum() > 5
+    assert np.allclose(worths * (n_with + 0.3), others * (n_with - 0.7))
+    assert (units > 0).all()
 
 
 def test_a_whole_model_that_fits_is_unchanged():

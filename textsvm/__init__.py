@@ -9,6 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from textsvm.apps.export.files import export
     from textsvm.errors import InputError
     from textsvm.estimators.calibrated import CalibratedSVC
     from textsvm.estimators.faces import as_estimator
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from textsvm.evaluation.explanation import explain
     from textsvm.evaluation.mutations import kmer_scores, mutation_scores
     from textsvm.evaluation.results import evaluate
-    from textsvm.exporting.files import export
     from textsvm.gram.files import read_gram, write_gram
     from textsvm.kernels import (
         BoundedGap,
@@ -67,7 +67,7 @@ _NAMES = {
     "textsvm.estimators.online": ("OnlineSVC",),
     "textsvm.estimators.svm": ("SVC", "SVR", "OneClassSVM"),
     "textsvm.evaluation.explanation": ("explain",),
-    "textsvm.exporting.files": ("export",),
+    "textsvm.apps.export.files": ("export",),
     "textsvm.evaluation.mutations": ("kmer_scores", "mutation_scores"),
     "textsvm.evaluation.results": ("evaluate",),
     "textsvm.gram.files": ("read_gram", "write_gram"),

@@ -1,4 +1,4 @@
-"""Build textsvm.wasm from textsvm.c: `python docs/tools/wasm.py` (needs `pip install ziglang`).
+"""Build textsvm.wasm from wasm.c and textsvm.c: `python docs/tools/wasm.py` (needs `pip install ziglang`).
 
 The module is the same for all models. `--check` fails if the shipped file differs from a fresh build.
 """
@@ -10,15 +10,26 @@ import sys
 import tempfile
 from pathlib import Path
 
-FOLDER = Path(__file__).resolve().parent.parent.parent / "textsvm" / "exporting"
-EXPORTS = ("textsvm_memory", "textsvm_open_in", "textsvm_decide_with", "__heap_base")
+FOLDER = Path(__file__).resolve().parent.parent.parent / "textsvm" / "apps" / "export"
+#: Exported functions, without "textsvm_".
+FUNCTIONS = (
+    "memory",
+    "open_in",
+    "decide_units",
+    "explain_memory",
+    "explain",
+    "probabilities",
+    "predict",
+    "labels",
+    "set",
+)
 
 
 def build() -> bytes:
     """The module as bytes."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "textsvm.wasm")
-        exports = [f"-Wl,--export={name}" for name in EXPORTS]
+        exports = [f"-Wl,--export=textsvm_{name}" for name in FUNCTIONS]
         command = [
             sys.executable,
             "-m",
@@ -35,9 +46,10 @@ def build() -> bytes:
             "-mexec-model=reactor",
             "-Wl,--no-entry",
             "-Wl,--strip-all",
+            "-Wl,--export=__heap_base",
             *exports,
         ]
-        subprocess.run([*command, "-o", str(path), "textsvm.c"], check=True, cwd=FOLDER)
+        subprocess.run([*command, "-o", str(path), "wasm.c"], check=True, cwd=FOLDER)
         return path.read_bytes()
 
 

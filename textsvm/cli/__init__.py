@@ -50,8 +50,9 @@ COMMANDS = {
     "before timing.",
     "mail": "A mail filter that learns. Exit codes: 0 done or spam, 1 ham, 2 unsure, 3 failed.",
 }
-_MODULES = {"bench": "demo", "export": "model", "features": "gram"}
-_APPLICATIONS = {"mail": "textsvm.apps.mail.commands"}
+_MODULES = {"bench": "demo", "features": "gram"}
+#: Modules of the commands of applications.
+_APPLICATIONS = {"export": "textsvm.apps.export.commands", "mail": "textsvm.apps.mail.commands"}
 #: Options after the name of a benchmark belong to the benchmark.
 _SETTINGS = {"bench": {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}}
 #: Commands that load the numerical libraries, and bytes that these use and reserve.

@@ -39,10 +39,10 @@ def demo(
     """Train a spam filter on bundled messages, and explain a prediction."""
     from rich.text import Text
 
+    from textsvm.apps.export import files
     from textsvm.cli import corpora
     from textsvm.cli.explanations import coloured, legend
     from textsvm.evaluation import explanation
-    from textsvm.exporting import files
     from textsvm.model.settings import ClassifierSettings
     from textsvm.readers import sample
     from textsvm.training.folds import shuffle_split

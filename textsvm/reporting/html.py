@@ -73,6 +73,7 @@ def page(
 
     `data` is elements for the scripts: report.js, other files of this folder, and the text of a script.
     `connections` is a directive of the security policy for scripts that connect to a server, with its ";".
+    The policy allows WebAssembly if the text of the script has it.
     """
     script = "".join(map(_file, ("report.js", *scripts))) + script
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -84,6 +85,7 @@ def page(
         data=data,
         script=script,
         script_hash=f"sha256-{digest}",
+        more_scripts=" 'wasm-unsafe-eval'" if "WebAssembly" in script else "",
         connections=connections,
     )
 

@@ -1,14 +1,17 @@
-"""Plain description of a trained model: normal form of texts, weights of features, and decisions."""
+"""Plain description of a trained model: normal form of texts, weights of features, and decisions.
+
+No other module of this package asks a model anything.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Arrays, Floats, Json
 from textsvm.errors import InputError
 from textsvm.kernels.contract import FeatureTerm, PairTerm
 from textsvm.kernels.inputs import TextForm
@@ -16,12 +19,15 @@ from textsvm.kernels.spelling import spell
 from textsvm.model.conformal import Conformity
 from textsvm.model.top_features import TopFeatures
 from textsvm.runtime import device as devices
+from textsvm.text.documents import Documents
 from textsvm.version import __version__
 
 #: Information of a model that exported files repeat: no paths, no ids of training texts.
 PUBLIC = ("n_train", "n_support", "classes", "C", "loss", "drift", "estimate")
 #: Of it, measures on the texts of `train --holdout`.
 HELD_OUT = ("task", "n", "accuracy", "macro_f1", "micro_f1", "rmse", "log_loss")
+#: Label of rejected texts.
+UNSURE = "unsure"
 #: Most support vectors of a kernel that compares texts with each of them.
 MOST_SUPPORT = 4000
 #: Task of each estimator.
@@ -36,18 +42,18 @@ class PlainModel:
     text: TextForm  #: How texts are normalised
     #: The kernel as a sum; values of machines are summed over the terms.
     terms: Sequence[FeatureTerm | PairTerm]
-    biases: NDArray[np.float64]  #: shape (n_machines,): Added to the values of the machines
+    biases: Floats  #: shape (n_machines,): Added to the values of the machines
     #: Decision values from values of machines: "identity"; "difference" of the second and the first; "ovo",
     #: votes of machines for pairs of classes, see `textsvm.machines.classifier.class_scores`.
     combine: str
     classes: list[Any] | None  #: Labels as JSON values
     #: shape (n_classes,): A text gets label k if its value is above thresholds[k].
-    thresholds: NDArray[np.float64] | None
-    calibration: dict[str, NDArray[Any]] | None  #: See `CalibratedClassifier.calibration_state`
+    thresholds: Floats | None
+    calibration: Arrays | None  #: See `CalibratedClassifier.calibration_state`
     reject: tuple[float, ...]  #: Bounds of probabilities of rejected texts: none, one or two
     conformity: Conformity | None  #: For prediction sets
-    kernel: str  #: Kernel in its short plain
-    info: dict[str, Any]  #: Information saved with the model, such as training data
+    kernel: str  #: Kernel in its short form
+    info: Json  #: Information saved with the model, such as training data
     top: list[TopFeatures]  #: The heaviest features of each class
 
     @property
@@ -72,18 +78,18 @@ class PlainModel:
         return [term for term in self.terms if isinstance(term, FeatureTerm)]
 
     @property
-    def about(self) -> dict[str, Any]:
+    def about(self) -> Json:
         """JSON values that describe the model, for all formats; without paths and ids of documents."""
-        held = self.info.get("holdout") or {}
+        holdout = self.info.get("holdout") or {}
         return {
             "written_by": f"textsvm {__version__}",
             "task": self.task,
             "kernel": self.kernel,
             "classes": self.classes,
-            "top_features": [each.as_dict() for each in self.top],
+            "top_features": [features.as_dict() for features in self.top],
             "training": {
                 **{name: self.info[name] for name in PUBLIC if name in self.info},
-                "holdout": {name: held[name] for name in HELD_OUT if held.get(name) is not None},
+                "holdout": {name: holdout[name] for name in HELD_OUT if holdout.get(name) is not None},
             },
         }
 
@@ -100,6 +106,32 @@ def plain_model(model: Any, n_top: int = 20) -> PlainModel:
     n_top : int
         Number of heaviest features of each class to list.
     """
+    model, machine = _only_step(model), machine_of(model)
+    task = TASK_OF[machine.estimator_name]
+    terms, n_machines = _terms(machine), len(machine.intercept_)
+    classes = machine.classes_ if task in ("classes", "labels") else None
+    combine = "identity"
+    if task == "classes" and len(machine.classes_) == n_machines == 2:
+        combine = "difference"
+    elif task == "classes" and len(machine.classes_) > 2 and machine.multiclass == "ovo":
+        combine = "ovo"
+    plain = PlainModel(
+        task, machine.text_form, terms, np.asarray(machine.intercept_, np.float64), combine,
+        None if classes is None else classes.tolist(),
+        machine.thresholds_ if task == "labels" else None,
+        calibration=None, reject=(), conformity=None,
+        kernel=spell(machine.kernel_), info=vars(machine).get("info_", {}),
+        top=[] if any(isinstance(term, PairTerm) for term in terms) else machine.top_features(n_top),
+    )  # fmt: skip
+    if machine is model:
+        return plain
+    reject = () if model.reject is None else tuple(np.atleast_1d(np.asarray(model.reject, float)).tolist())
+    state = model.calibration_state()
+    return replace(plain, calibration=state, reject=reject, conformity=model.conformity_)
+
+
+def machine_of(model: Any) -> Any:
+    """The machine of a fitted estimator, calibrated or the only step of a Pipeline; InputError for others."""
     model = _only_step(model)
     name = getattr(model, "estimator_name", type(model).__name__)
     if name not in TASK_OF and name != "CalibratedSVC":
@@ -107,24 +139,26 @@ def plain_model(model: Any, n_top: int = 20) -> PlainModel:
             f"a model of {name} cannot be exported; export takes {', '.join(TASK_OF)} and CalibratedSVC"
         )
     model.require_fitted()
-    machine = getattr(model, "estimator_", model)
-    task = TASK_OF[machine.estimator_name]
-    terms = _terms(machine)
-    classes = getattr(machine, "classes_", None)
-    conformity: Conformity | None = getattr(model, "conformity_", None)
-    return PlainModel(
-        task, machine.text_form, terms, np.asarray(machine.intercept_, np.float64), _combine(machine, task),
-        None if classes is None else classes.tolist(),
-        vars(machine)["thresholds_"] if task == "labels" else None,
-        model.calibration_state() if name == "CalibratedSVC" else None,
-        _bounds(getattr(model, "reject", None)),
-        conformity, spell(machine.kernel_), getattr(machine, "info_", {}),
-        [] if any(isinstance(term, PairTerm) for term in terms) else machine.top_features(n_top),
-    )  # fmt: skip
+    return model.estimator_ if name == "CalibratedSVC" else model
 
 
-def _bounds(reject: Any) -> tuple[float, ...]:
-    return () if reject is None else tuple(np.atleast_1d(np.asarray(reject, float)).tolist())
+def encoded_texts(model: Any, texts: Sequence[str]) -> Documents:
+    """Texts with the views of the kernel of a model; the support vectors without texts."""
+    machine = machine_of(model)
+    if not len(texts):
+        return machine.support_documents_
+    return machine.source.encode_test(machine.validate(texts, fitting=False), machine.kept)
+
+
+def labels_of(model: Any, values: Floats) -> AnyArray:
+    """Labels by the values of the machines, without calibration."""
+    machine = machine_of(model)
+    return machine.predictions(machine.scores(values, len(machine.classes_)), machine.classes_)
+
+
+def kernel_of(model: Any) -> Any:
+    """The fitted kernel of a model."""
+    return machine_of(model).kernel_
 
 
 def _only_step(model: Any) -> Any:
@@ -137,26 +171,10 @@ def _only_step(model: Any) -> Any:
     return steps[0] if steps else model
 
 
-def machine_of(model: Any) -> Any:
-    """The machine of an estimator, which may be calibrated or the only step of a Pipeline."""
-    model = _only_step(model)
-    return getattr(model, "estimator_", model)
-
-
-def _terms(machine: Any) -> list[FeatureTerm | PairTerm]:
-    """The kernel as a sum of kernels with features or support vectors; InputError if it has another plain."""
+def _terms(machine: Any) -> Sequence[FeatureTerm | PairTerm]:
+    """The kernel as a sum of kernels with features or support vectors; InputError if it has another form."""
     if reason := _obstacle(machine.kernel_):
         raise InputError(f"{reason} cannot be exported; docs/tasks/export.md lists the models that can")
-    _require_few(machine)
-    cpu = devices.select("cpu")
-    with machine.at_work(cpu):
-        predictor = machine.source.predictor(machine.kept, machine.dual_coef_, cpu)
-        terms: list[FeatureTerm | PairTerm] = predictor.feature_terms(machine.kept.documents)
-    return terms
-
-
-def _require_few(machine: Any) -> None:
-    """Raise InputError if a text would be compared with too many support vectors."""
     n_support = len(machine.kept.documents)
     pairs = [kernel for _, kernel in machine.kernel_.structure.terms if kernel.features is None]
     if pairs and n_support > MOST_SUPPORT:
@@ -165,6 +183,10 @@ def _require_few(machine: Any) -> None:
             f"exported model has at most {MOST_SUPPORT:,} of them; train on fewer texts, approximate it "
             "(--approximate nystrom:1000), or take a kernel with features such as bounded-gap"
         )
+    cpu = devices.select("cpu")
+    with machine.at_work(cpu):
+        predictor = machine.source.predictor(machine.kept, machine.dual_coef_, cpu)
+        return predictor.feature_terms(machine.kept.documents)
 
 
 def _obstacle(kernel: Any) -> str:
@@ -179,11 +201,3 @@ def _obstacle(kernel: Any) -> str:
         if term.features is None and term.structure.pair_term is None:
             return f"the kernel {spell(term)}, which has no list of features,"
     return ""
-
-
-def _combine(machine: Any, task: str) -> str:
-    n_machines = len(machine.intercept_)
-    if task == "classes" and len(machine.classes_) == 2 and n_machines == 2:
-        return "difference"
-    ovo = task == "classes" and machine.multiclass == "ovo" and len(machine.classes_) > 2
-    return "ovo" if ovo else "identity"

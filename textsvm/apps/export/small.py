@@ -21,11 +21,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.apps.export.binary import (
+    PackedTable,
+    bucket_starts,
+    packed_tables,
+    string_hashes,
+    symbol_hashes,
+    write,
+)
+from textsvm.apps.export.plain import PlainModel, encoded_texts, labels_of
+from textsvm.arrays import AnyArray, Bools, Floats, Ints
 from textsvm.errors import InputError
-from textsvm.exporting.binary import PackedTable, packed_tables, string_hashes, symbol_hashes, write
-from textsvm.exporting.plain import PlainModel, machine_of
 from textsvm.kernels.contract import FeatureTable, FeatureTerm
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import Progress
@@ -46,11 +53,11 @@ CLIPS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.12)
 SHARE = 0.02
 #: Bytes that alignment may take per table.
 ALIGNMENT = 56
-_LONG = np.dtype(np.uint64)
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:([kmg])(i?)b|b)?\s*", re.IGNORECASE)
+#: Tables of each term.
 Tables = Sequence[Sequence[PackedTable]]
-Types = tuple[np.dtype[Any], np.dtype[Any]]
-Floats = NDArray[np.float64]
+#: Types of weights and tags.
+Types = tuple[np.dtype, np.dtype]
 
 
 @dataclass(frozen=True)
@@ -63,52 +70,28 @@ class Reduction:
     difference: tuple[float, float]  #: Of the values of machines: root mean square, largest
     #: shape (n_texts, n_machines): Values of the machines, of the whole and of the smaller model
     values: tuple[Floats, Floats] = field(repr=False)
-    #: Numbers of the texts among those given
-    chosen: NDArray[np.int64] | None = field(default=None, repr=False)
-
-    @classmethod
-    def compared(
-        cls, plain: PlainModel, whole: Tables, tables: Tables, types: Types, before: Floats, after: Floats
-    ) -> Reduction:
-        """The file of smaller tables with these types; values by the whole and by the smaller tables."""
-        whole_n, n = (sum(len(table.tags) for each in part for table in each) for part in (whole, tables))
-        error, bits = np.abs(after - before), (8 * types[0].itemsize, 8 * types[1].itemsize)
-        difference = float(np.sqrt((error**2).mean())), float(error.max())
-        return cls(write(plain, tables), (whole_n, n), bits, difference, (before, after))
+    #: shape (n_texts,): Places of the texts in the list of texts
+    chosen: Ints = field(repr=False)
 
 
-@dataclass(frozen=True)
 class StringRows:
-    """The rows of weights of a table, string by string, without that of unknown strings."""
+    """The rows of weights of a table, string by string, without that of unknown strings.
 
-    rows: NDArray[np.int64]
-    firsts: NDArray[np.int64]  #: shape (n + 1,): Place of the first row of each string, and the end
+    rows : (n_rows,), rows of the table: first rows are in front there, rows of repeats behind them
+    firsts : (n + 1,), place of the first row of each string, and the end
+    sizes : (n,), number of rows of each string
+    owner : (n_rows,), number of the string of each row
+    is_first : (n_rows,), whether a row is the first of its string
+    """
 
-    @classmethod
-    def of(cls, table: PackedTable) -> StringRows:
-        """The order of the rows of a table: first rows are in front, rows of repeats behind them."""
+    def __init__(self, table: PackedTable) -> None:
         n = len(table.tags)
-        firsts = np.arange(n + 1) + (0 if table.more is None else table.more)
-        owner = np.repeat(np.arange(n), np.diff(firsts))
-        rows = np.arange(len(owner))
-        return cls(np.where(rows == firsts[owner], owner, rows + n - owner), firsts)
-
-    @property
-    def sizes(self) -> NDArray[np.int64]:
-        """Number of rows of each string."""
-        return np.diff(self.firsts)
-
-    @property
-    def owner(self) -> NDArray[np.int64]:
-        """Number of the string of each row."""
-        return np.repeat(np.arange(len(self.sizes)), self.sizes)
-
-    @property
-    def is_first(self) -> NDArray[np.bool_]:
-        """Whether a row is the first of its string."""
-        first = np.zeros(len(self.rows), bool)
-        first[self.firsts[:-1]] = True
-        return first
+        self.firsts = np.arange(n + 1) + (0 if table.more is None else table.more)
+        self.sizes = np.diff(self.firsts)
+        self.owner = np.repeat(np.arange(n), self.sizes)
+        places = np.arange(len(self.owner))
+        self.is_first = places == self.firsts[self.owner]
+        self.rows = np.where(self.is_first, self.owner, places + n - self.owner)
 
     def sums_to_the_end(self, values: Floats) -> Floats:
         """Sums of the values of each row and of the later ones of its string."""
@@ -120,9 +103,9 @@ class StringRows:
 class Entries:
     """Features of texts: an entry for each different string of a text."""
 
-    text: NDArray[np.int64]  #: Number of the text
-    row: NDArray[np.int64]  #: Number of the string, n for an unknown string
-    weighted: NDArray[np.int64]  #: Row of weights, which depends on the amount (intersection)
+    text: Ints  #: Number of the text
+    row: Ints  #: Number of the string, n for an unknown string
+    weighted: Ints  #: Row of weights, which depends on the amount (intersection)
     x: Floats
     squares: Floats  #: Addend of k(s, s)
 
@@ -131,9 +114,9 @@ class Entries:
 class CountedStrings:
     """Strings of a table in some texts."""
 
-    keys: NDArray[np.uint64]  #: shape (n_strings,): Hashes, sorted
+    keys: AnyArray  #: shape (n_strings,): Hashes, sorted
     amounts: scipy.sparse.csr_array  #: shape (n_texts, n_strings)
-    hidden: NDArray[np.bool_]  #: shape (number of entries,): Entries that count as unknown
+    hidden: Bools  #: shape (number of entries,): Entries that count as unknown
 
     @classmethod
     def counted(cls, table: FeatureTable, symbols: Any, n_texts: int, discount: float) -> CountedStrings:
@@ -158,7 +141,7 @@ class CountedStrings:
         row = np.where(self.hidden, n, row) if hide else row
         x = np.ones(len(row))
         if table.factors is not None:
-            x = np.append(table.factors, _unknown(term, table))[row]
+            x = np.append(table.factors, term.unknown if table.unknown is None else table.unknown)[row]
         weighted, times = row, 1.0
         if term.count == "intersection":
             weighted, times = _repeated(table, row, amount), amount
@@ -175,7 +158,7 @@ def _gains(table: PackedTable, amounts: Floats) -> Floats:
     With w(j) the row of an occurrence and u(j) = `amounts` the weight of the texts with so many occurrences,
     the error after row i is the sum over j > i of u(j) (w(j) - w(i))^2.
     """
-    order = StringRows.of(table)
+    order = StringRows(table)
     u, first, gains = amounts[order.rows], order.is_first, np.zeros(len(order.rows))
     later = order.sums_to_the_end(u)
     for machine in range(table.weights.shape[1]):
@@ -185,11 +168,7 @@ def _gains(table: PackedTable, amounts: Floats) -> Floats:
     return gains
 
 
-def _unknown(term: FeatureTerm, table: PackedTable) -> float:
-    return term.unknown if table.unknown is None else table.unknown
-
-
-def _repeated(table: PackedTable, row: NDArray[np.int64], amount: Floats) -> NDArray[np.int64]:
+def _repeated(table: PackedTable, row: Ints, amount: Floats) -> Ints:
     """Rows of the cumulated weights of several occurrences."""
     if table.more is None:
         return row
@@ -199,7 +178,7 @@ def _repeated(table: PackedTable, row: NDArray[np.int64], amount: Floats) -> NDA
     return np.where((amount > 1) & (end > begin), last, row)
 
 
-def rows_of(table: PackedTable, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+def rows_of(table: PackedTable, keys: AnyArray) -> Ints:
     """Number of the string with each key, as far as the tags tell; the number of strings for other keys."""
     n, shift = len(table.tags), np.uint64(32)
     if not n:
@@ -216,12 +195,12 @@ def rows_of(table: PackedTable, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
     return np.where(codes[at] == wanted, at, n)
 
 
-def symbols_of(term: FeatureTerm, documents: Documents) -> tuple[list[Any], Any, Any]:
+def symbols_of(term: FeatureTerm, documents: Documents) -> tuple[list[AnyArray], Ints, Ints]:
     """The two hashes of each symbol of some texts, the text of each symbol, and the end of its windows."""
     text = np.repeat(np.arange(len(documents)), documents.lengths)
     begins, ends = documents.offsets[text], documents.offsets[text + 1]
     if not term.both_strands:
-        return [each[documents.codes] for each in symbol_hashes(documents.alphabet)], text, ends
+        return [hashes[documents.codes] for hashes in symbol_hashes(documents.alphabet)], text, ends
     points = [chr(point).replace("u", "t") for point in documents.alphabet.tolist()]
     base = np.array(["acgt".find(point) for point in points], np.int64)[documents.codes]
     base = np.concatenate([base, np.where(base < 0, -1, 3 - base)[::-1]])
@@ -230,7 +209,7 @@ def symbols_of(term: FeatureTerm, documents: Documents) -> tuple[list[Any], Any,
     ambiguous = np.where(base < 0, np.arange(n), n)
     ends = np.minimum(ends, np.minimum.accumulate(ambiguous[::-1])[::-1])
     letters = symbol_hashes(np.frombuffer(b"acgt", np.uint8))
-    return [each[base] for each in letters], np.concatenate([text, text[::-1]]), ends
+    return [hashes[base] for hashes in letters], np.concatenate([text, text[::-1]]), ends
 
 
 class Sample:
@@ -244,24 +223,23 @@ class Sample:
         for k, term in enumerate(plain.feature_terms):
             symbols = symbols_of(term, documents.of(term.view))
             discount = DISCOUNT if training else 0.0
-            self.strings.append(
-                [CountedStrings.counted(table, symbols, self.n, discount) for table in term.tables]
-            )
+            counted = [CountedStrings.counted(table, symbols, self.n, discount) for table in term.tables]
+            self.strings.append(counted)
             if progress is not None:
                 progress(k + 1, len(plain.feature_terms))
 
     def values(self, tables: Tables) -> Floats:
         """Values of the machines by packed tables, shape (n_texts, n_machines)."""
-        return self.plain.biases + sum(self._of_term(k, tables[k]) for k in range(len(tables)))
-
-    def _of_term(self, k: int, tables: Sequence[PackedTable]) -> Floats:
-        term, values = self.plain.feature_terms[k], np.zeros((self.n, self.plain.n_machines))
-        for table, strings in zip(tables, self.strings[k], strict=True):
-            entries = strings.entries(term, table)
-            shape, starts = (self.n, len(table.weights)), strings.amounts.indptr
-            weights = table.weights if table.scales is None else table.weights * table.scales
-            values += scipy.sparse.csr_array((entries.x, entries.weighted, starts), shape=shape) @ weights
-        return values * self.scales(k, tables)[:, None]
+        total = np.zeros((self.n, self.plain.n_machines))
+        for k, term in enumerate(self.plain.feature_terms):
+            values = np.zeros_like(total)
+            for table, strings in zip(tables[k], self.strings[k], strict=True):
+                entries = strings.entries(term, table)
+                shape, starts = (self.n, len(table.weights)), strings.amounts.indptr
+                weights = table.weights if table.scales is None else table.weights * table.scales
+                values += scipy.sparse.csr_array((entries.x, entries.weighted, starts), shape=shape) @ weights
+            total += values * self.scales(k, tables[k])[:, None]
+        return self.plain.biases + total
 
     def scales(self, k: int, tables: Sequence[PackedTable]) -> Floats:
         """1 / sqrt(k(s, s)) of each text in a normalised term, shape (n_texts,)."""
@@ -275,24 +253,21 @@ class Sample:
 
     def worths(self, k: int, tables: Sequence[PackedTable]) -> list[tuple[Floats, Floats]]:
         """For each table the worth of each row in the order of `StringRows`, and of a weight of 1."""
-        scales = self.scales(k, tables)
-        return [self._worth(k, *pair, scales) for pair in zip(tables, self.strings[k], strict=True)]
-
-    def _worth(
-        self, k: int, table: PackedTable, strings: CountedStrings, scales: Floats
-    ) -> tuple[Floats, Floats]:
-        entries, n = strings.entries(self.plain.feature_terms[k], table, hide=False), len(table.tags)
-        unit, order = (entries.x * scales[entries.text]) ** 2, StringRows.of(table)
-        n_with = np.bincount(entries.row, minlength=n + 1)[:n]
-        share = (n_with - DISCOUNT if self.training else n_with + 1 - DISCOUNT) / np.maximum(n_with, 1)
-        units = np.bincount(entries.row, unit, n + 1)[:n] * share
-        worths = _gains(table, np.bincount(entries.weighted, unit, len(table.weights)).astype(np.float64))
-        worths *= share[order.owner]
-        squares = np.ones(n) if table.factors is None else table.factors.astype(np.float64) ** 2
-        seldom = (1 - DISCOUNT) / 2 * squares * (scales**2).mean()  # strings of none of the texts
-        norms = (table.weights[:n] ** 2).sum(axis=1)
-        worths[order.firsts[:-1]] = np.where(n_with > 0, worths[order.firsts[:-1]], seldom * norms)
-        return worths, np.where(n_with > 0, units, seldom)
+        scales, pairs = self.scales(k, tables), []
+        for table, strings in zip(tables, self.strings[k], strict=True):
+            entries, n = strings.entries(self.plain.feature_terms[k], table, hide=False), len(table.tags)
+            unit, order = (entries.x * scales[entries.text]) ** 2, StringRows(table)
+            n_with = np.bincount(entries.row, minlength=n + 1)[:n]
+            share = (n_with - DISCOUNT if self.training else n_with + 1 - DISCOUNT) / np.maximum(n_with, 1)
+            units = np.bincount(entries.row, unit, n + 1)[:n] * share
+            worths = _gains(table, np.bincount(entries.weighted, unit, len(table.weights)).astype(float))
+            worths *= share[order.owner]
+            squares = np.ones(n) if table.factors is None else table.factors.astype(np.float64) ** 2
+            seldom = (1 - DISCOUNT) / 2 * squares * (scales**2).mean()  # strings of none of the texts
+            norms = (table.weights[:n] ** 2).sum(axis=1)
+            worths[order.firsts[:-1]] = np.where(n_with > 0, worths[order.firsts[:-1]], seldom * norms)
+            pairs.append((worths, np.where(n_with > 0, units, seldom)))
+        return pairs
 
     def with_norms(
         self, k: int, whole: Sequence[PackedTable], tables: Sequence[PackedTable]
@@ -316,69 +291,49 @@ class Sample:
 
 def accuracy_before_and_after(model: Any, reduction: Reduction, labels: Sequence[Any]) -> tuple[float, ...]:
     """Shares of the held-out texts with the right class, by the whole and by the smaller model."""
-    machine, truth = machine_of(model), np.asarray(labels, dtype=object)[reduction.chosen]
-    scores = [machine.scores(values, len(machine.classes_)) for values in reduction.values]
-    return tuple(float((machine.predictions(each, machine.classes_) == truth).mean()) for each in scores)
-
-
-def sampled_documents(documents: Any, plain: PlainModel) -> NDArray[np.int64]:
-    """Numbers of as many documents as are counted, drawn with a fixed seed."""
-    symbols = max(int(documents.of(term.view).lengths.sum()) for term in plain.feature_terms)
-    share = min(1.0, MOST_SYMBOLS / max(1, symbols))
-    order = np.random.default_rng(0).permutation(len(documents))
-    return np.sort(order[: max(1, int(share * len(documents)))])
+    truth = np.asarray(labels, dtype=object)[reduction.chosen]
+    return tuple(float((labels_of(model, values) == truth).mean()) for values in reduction.values)
 
 
 def reduced_model(
     model: Any,
     plain: PlainModel,
     size: int | str,
-    held_out: Sequence[str] | None = None,
-    progress: Progress | None = None,
-) -> Reduction:
-    """`reduced` with held-out texts, or with the support vectors; InputError if the model has no texts."""
-    if plain.has_pairs:
-        raise InputError("a model with support vectors cannot be made smaller; leave --max-size out")
-    machine = machine_of(model)
-    if held_out is not None and len(held_out):
-        documents = machine.source.encode_test(machine.validate(held_out, fitting=False), machine.kept)
-    elif not len(documents := machine.support_documents_):
-        raise InputError(
-            "the model has no texts by which to choose strings; give texts like those that it will decide "
-            "(--texts)"
-        )
-    chosen = sampled_documents(documents, plain)
-    result = reduced(plain, documents.take(chosen), size, held_out is None, progress)
-    return replace(result, chosen=chosen)
-
-
-def reduced(
-    plain: PlainModel,
-    documents: Any,
-    size: int | str,
-    training: bool = False,
+    held_out: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> Reduction:
     """The model file in at most `size` bytes; InputError if that cannot be reached.
 
     Parameters
     ----------
+    model : SVC, CalibratedSVC, MultilabelSVC, SVR or OneClassSVM
     plain : PlainModel
-        The whole model.
-    documents : Documents or MultiView
-        Texts like those that the model will decide, with the views of its kernel.
+        Its description.
     size : int or str
         Bytes, or a text such as "500kB", "2MB" or "2MiB".
-    training : bool
-        Whether the model was trained on these texts.
+    held_out : list of str
+        Texts like those that the model will decide; the support vectors without any.
     progress : callable, optional
     """
+    if plain.has_pairs:
+        raise InputError("a model with support vectors cannot be made smaller; leave --max-size out")
+    documents = encoded_texts(model, held_out)
+    if not len(documents):
+        raise InputError(
+            "the model has no texts by which to choose strings; give texts like those that it will decide "
+            "(--texts)"
+        )
+    # As many documents as are counted, drawn with a fixed seed.
+    symbols = max(int(documents.of(term.view).lengths.sum()) for term in plain.feature_terms)
+    share = min(1.0, MOST_SYMBOLS / max(1, symbols))
+    order = np.random.default_rng(0).permutation(len(documents))
+    chosen = np.sort(order[: max(1, int(share * len(documents)))])
     most, whole = parse_size(size), packed_tables(plain)
-    sample = Sample(plain, documents, training, progress)
-    values = sample.values(whole)
-    result = Reduction.compared(plain, whole, whole, (_LONG, _LONG), values, values)
-    if len(result.content) <= most:
-        return result
+    sample = Sample(plain, documents.take(chosen), not len(held_out), progress)
+    before, n_strings = sample.values(whole), _n_strings(whole)
+    content = write(plain, whole)
+    if len(content) <= most:
+        return Reduction(content, (n_strings, n_strings), (64, 64), (0.0, 0.0), (before, before), chosen)
     plain = _brief(plain, _room(replace(plain, top=[]), whole, most))
     room = _room(plain, whole, most)
     worths = [sample.worths(k, tables) for k, tables in enumerate(whole)]
@@ -386,14 +341,22 @@ def reduced(
     for types in CHOICES:
         tables = smaller(plain, whole, worths, types, room)
         tables = [sample.with_norms(k, *pair) for k, pair in enumerate(zip(whole, tables, strict=True))]
-        results.append(Reduction.compared(plain, whole, tables, types, values, sample.values(tables)))
+        after, bits = sample.values(tables), (8 * types[0].itemsize, 8 * types[1].itemsize)
+        error = np.abs(after - before)
+        difference = float(np.sqrt((error**2).mean())), float(error.max())
+        counts = n_strings, _n_strings(tables)
+        results.append(Reduction(write(plain, tables), counts, bits, difference, (before, after), chosen))
     return min(results, key=lambda result: result.difference[0])
+
+
+def _n_strings(tables: Tables) -> int:
+    return sum(len(table.tags) for of_term in tables for table in of_term)
 
 
 def _brief(plain: PlainModel, room: int) -> PlainModel:
     """The model with fewer features in its description, if these take much of the room for strings."""
     for n in (20, 10, 5, 2, 0):
-        brief = replace(plain, top=[replace(each, features=each.features[:n]) for each in plain.top if n])
+        brief = replace(plain, top=[replace(top, features=top.features[:n]) for top in plain.top if n])
         if len(json.dumps(to_json(brief.about["top_features"]))) <= SHARE * room:
             break
     return brief
@@ -418,28 +381,26 @@ def smaller(
     plain: PlainModel, whole: Tables, worths: Any, types: Types, room: int
 ) -> list[list[PackedTable]]:
     """Tables with the rows of the largest worth per byte."""
-    tables = [table for each in whole for table in each]
-    flat = [worth for each in worths for worth in each]
+    tables = [table for of_term in whole for table in of_term]
+    flat = [worth for of_term in worths for worth in of_term]
     costs = [_cost(table, plain.n_machines, types) for table in tables]
     cost = np.concatenate(costs)
-    density = [
-        _density(worth, each, table) for (worth, _), each, table in zip(flat, costs, tables, strict=True)
-    ]
+    density = [_density(flat[k][0], costs[k], table) for k, table in enumerate(tables)]
     order = np.argsort(-np.concatenate(density), kind="stable")
-    kept = np.zeros(len(cost), bool)
-    kept[order[np.cumsum(cost[order]) <= room]] = True
-    parts = np.split(kept, np.cumsum([len(each) for each in costs])[:-1])
+    chosen = np.zeros(len(cost), bool)
+    chosen[order[np.cumsum(cost[order]) <= room]] = True
+    parts = np.split(chosen, np.cumsum([len(cost) for cost in costs])[:-1])
     small = iter(
-        [_part(*each, types) for each in zip(tables, parts, (units for _, units in flat), strict=True)]
+        [_part(*row, types) for row in zip(tables, parts, (units for _, units in flat), strict=True)]
     )
-    return [[next(small) for _ in each] for each in whole]
+    return [[next(small) for _ in of_term] for of_term in whole]
 
 
 def _cost(table: PackedTable, n_machines: int, types: Types) -> Floats:
     """Bytes of each row, ordered as in `StringRows`; the first of a string comes with its tag and factor."""
     weights, tags = types
     fields = (table.factors is not None) + (table.more is not None) + 1 / PER_BUCKET
-    first = StringRows.of(table).is_first
+    first = StringRows(table).is_first
     return weights.itemsize * n_machines + np.where(first, tags.itemsize + 4 * fields, 0)
 
 
@@ -449,7 +410,7 @@ def _density(worth: Floats, cost: Floats, table: PackedTable) -> Floats:
     A row is kept with its predecessors only. So the first rows of a string up to that with the largest worth
     per byte in the mean count as a block, the next ones likewise: the density never increases in a string.
     """
-    order = StringRows.of(table)
+    order = StringRows(table)
     several = order.sizes > 1
     density = np.where(several[order.owner], np.inf, worth / cost)
     begins, ends = order.firsts[:-1][several], order.firsts[1:][several]
@@ -457,7 +418,10 @@ def _density(worth: Floats, cost: Floats, table: PackedTable) -> Floats:
         sizes = ends - begins
         starts = np.cumsum(sizes) - sizes
         rows = np.repeat(begins - starts, sizes) + np.arange(sizes.sum())
-        sums, costs = (_sums_from_the_start(each[rows], starts, sizes) for each in (worth, cost))
+        sums, costs = (
+            total - np.repeat(total[starts] - values[starts], sizes)
+            for values, total in ((part[rows], np.cumsum(part[rows])) for part in (worth, cost))
+        )
         best = np.maximum.reduceat(sums / costs, starts)
         is_best = sums / costs == np.repeat(best, sizes)
         lasts = rows[np.maximum.reduceat(np.where(is_best, np.arange(len(rows)), 0), starts)]
@@ -466,24 +430,19 @@ def _density(worth: Floats, cost: Floats, table: PackedTable) -> Floats:
     return density
 
 
-def _sums_from_the_start(values: Floats, starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> Floats:
-    sums = np.cumsum(values)
-    return sums - np.repeat(sums[starts] - values[starts], sizes)
-
-
-def _part(table: PackedTable, kept: NDArray[np.bool_], units: Floats | None, types: Types) -> PackedTable:
-    """A table of some of the rows, given in the order of `StringRows`, with other types."""
+def _part(table: PackedTable, chosen: Bools, units: Floats | None, types: Types) -> PackedTable:
+    """A table of the chosen rows, in the order of `StringRows`, with other types."""
     weight_type, tag_type = types
-    order, n = StringRows.of(table), len(table.tags)
-    strings, owner = kept[order.firsts[:-1]], np.append(order.owner, 0)
-    first, later = np.flatnonzero(kept & order.is_first), np.flatnonzero(kept & ~order.is_first)
+    order, n = StringRows(table), len(table.tags)
+    strings, owner = chosen[order.firsts[:-1]], np.append(order.owner, 0)
+    first, later = np.flatnonzero(chosen & order.is_first), np.flatnonzero(chosen & ~order.is_first)
     places = np.concatenate([first, [-1], later])  # -1: of unknown strings
     repeats = np.bincount(owner[later], minlength=n)[strings]
     importance = np.ones(len(places)) if units is None else np.append(units, 0)[owner[places]]
     weights, scales = _quantised(table.weights[np.append(order.rows, n)[places]], importance, weight_type)
     return PackedTable(
         table.table,
-        _bucket_starts(table.tags[strings]),
+        bucket_starts(table.tags[strings], PER_BUCKET),
         table.tags[strings].astype(tag_type),
         None if table.factors is None else table.factors[strings].astype(np.float32),
         weights,
@@ -492,14 +451,7 @@ def _part(table: PackedTable, kept: NDArray[np.bool_], units: Floats | None, typ
     )
 
 
-def _bucket_starts(keys: NDArray[np.uint64]) -> NDArray[np.uint32]:
-    """First string of each bucket, and the number of strings."""
-    n_buckets = max(1, -(-len(keys) // PER_BUCKET))
-    bucket = (keys >> np.uint64(32)) * np.uint64(n_buckets) >> np.uint64(32)
-    return np.searchsorted(bucket, np.arange(n_buckets + 1, dtype=np.uint64)).astype(np.uint32)
-
-
-def _quantised(weights: Floats, importance: Floats, dtype: np.dtype[Any]) -> tuple[NDArray[Any], Floats]:
+def _quantised(weights: Floats, importance: Floats, dtype: np.dtype) -> tuple[AnyArray, Floats]:
     """Whole numbers, and the unit of each machine with the smallest sum of squared errors."""
     most = np.iinfo(dtype).max
     peak = np.abs(weights).max(axis=0, initial=0)

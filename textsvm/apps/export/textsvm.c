@@ -59,10 +59,10 @@ typedef struct { /* support vectors of a kernel that compares texts with each of
 } pairs;
 
 typedef struct {
-    u32 view, count, normalised, both_strands, n_tables, n_featureless, n_log;
+    u32 view, count, normalised, both_strands, n_tables, n_featureless;
     double rate, scale;
     const u32 *tables, *featureless;
-    const double *featureless_values, *logs;
+    const double *featureless_values;
 } term;
 
 typedef struct { /* sorted keys, starts and UTF-16 data */
@@ -89,14 +89,18 @@ struct textsvm {
     u64 *keys;
     u32 *counts;
     u32 *clear; /* see pair_strands */
+    u32 bits;   /* of a slot of the strings that are counted */
     double *amounts, *sums, *term_sums, *scores;
     u32 *codes;            /* of the symbols, for pairs */
     u64 *masks, *queues;   /* edit distance */
     double *state, *lanes, *equal; /* gap-weighted */
+    u32 *spans; /* first code point of the text, and the end, of the source of each symbol; NULL: not recorded */
     int allocated;
 };
 
 static const void *at(const textsvm *m, u32 offset) { return m->w + 2 * (size_t)offset; }
+
+static u64 larger(u64 a, u64 b) { return a > b ? a : b; }
 
 #define SEED1 0x9E3779B9u
 #define SEED2 0x7F4A7C15u
@@ -136,6 +140,14 @@ static int inside(const textsvm *m, u32 offset, u64 bytes) {
     return offset >= HEADER_WORDS / 2 && offset <= m->units && bytes <= 8 * (m->units - offset);
 }
 
+/* Whether each of n parts with these starts and the end has at least `least` elements. */
+static int has_parts(const u32 *starts, u64 n, u32 least) {
+    for (u64 i = 0; i < n; i++)
+        if (starts[i + 1] < starts[i] || starts[i + 1] - starts[i] < least)
+            return 0;
+    return 1;
+}
+
 static u64 type_bytes(u32 type) {
     static const unsigned char sizes[] = {0, 4, 8, 2, 1};
     return type < sizeof sizes ? sizes[type] : 0;
@@ -161,7 +173,6 @@ static term term_of(const textsvm *m, u32 number) {
     t.n_tables = t.count < PAIRS_EDIT ? w[4] : 0, t.rate = numbers[0];
     t.scale = numbers[1];
     t.tables = at(m, w[6]), t.n_featureless = w[7], t.featureless = at(m, w[8]), t.featureless_values = at(m, w[9]);
-    t.n_log = m->w[32], t.logs = at(m, m->w[33]);
     return t;
 }
 
@@ -206,29 +217,29 @@ static int check_table(const textsvm *m, const u32 *w, int both_strands) {
 #define MOST_LEVELS 1000u
 #define MOST_STATE (1u << 24)
 
+/* Symbols of a support vector. */
+static u32 length_of(const pairs *b, u32 number) { return b->starts[number + 1] - b->starts[number]; }
+
 /* Symbols of the longest support vector. */
 static u32 longest_of(const pairs *b) {
     u32 longest = 0;
     for (u32 i = 0; i < b->n; i++)
-        if (b->starts[i + 1] - b->starts[i] > longest)
-            longest = b->starts[i + 1] - b->starts[i];
+        longest = (u32)larger(longest, length_of(b, i));
     return longest;
 }
 
-static int check_pairs(const textsvm *m, const term *t) {
-    const u32 *w = t->tables;
-    pairs b = pairs_of(m, t);
+static int check_pairs(const textsvm *m, u32 number) {
+    term t = term_of(m, number);
+    const u32 *w = t.tables;
+    pairs b = pairs_of(m, &t);
     if (!inside(m, w[2], 8 * (u64)b.n_symbols) || !inside(m, w[3], 4 * ((u64)b.n + 1)) || b.starts[0])
         return 0;
-    for (u32 i = 0; i < b.n; i++)
-        if (b.starts[i + 1] < b.starts[i])
-            return 0;
-    if (!inside(m, w[4], 4 * (u64)b.starts[b.n]) || !inside(m, w[5], 8 * (u64)b.n * m->n_machines))
+    if (!has_parts(b.starts, b.n, 0) || !inside(m, w[4], 4 * (u64)b.starts[b.n]) || !inside(m, w[5], 8 * (u64)b.n * m->n_machines))
         return 0;
     for (u32 i = 0; i < b.starts[b.n]; i++)
         if (b.codes[i] >= b.n_symbols)
             return 0;
-    if (t->count == PAIRS_EDIT)
+    if (t.count == PAIRS_EDIT)
         return 1;
     return b.p && b.p <= MOST_LEVELS && (u64)b.p * longest_of(&b) <= MOST_STATE &&
            inside(m, w[7], 8 * (u64)b.p) && inside(m, w[8], 8 * (u64)b.n);
@@ -238,11 +249,9 @@ static int check_terms(const textsvm *m) {
     const u32 *w = m->w;
     if (w[27] > FORM_PAPER || !inside(m, w[11], 4 * (u64)VIEW_WORDS * w[10]) || !inside(m, w[13], 4 * (u64)TERM_WORDS * w[12]))
         return 0;
-    for (u32 i = 0; i < w[10]; i++) {
-        view v = view_of(m, i);
-        if (v.tokens > TOKENS_PROTEIN)
+    for (u32 i = 0; i < w[10]; i++)
+        if (view_of(m, i).tokens > TOKENS_PROTEIN)
             return 0;
-    }
     for (u32 i = 0; i < w[12]; i++) {
         const u32 *t = (const u32 *)at(m, w[13]) + (size_t)TERM_WORDS * i;
         int of_pairs = t[1] >= PAIRS_EDIT;
@@ -251,11 +260,8 @@ static int check_terms(const textsvm *m) {
             return 0;
         if (t[7] && (!inside(m, t[8], 8 * (u64)t[7]) || !inside(m, t[9], 8 * (u64)t[7] * m->n_machines)))
             return 0;
-        if (of_pairs) {
-            term of = term_of(m, i);
-            if (!check_pairs(m, &of))
-                return 0;
-        }
+        if (of_pairs && !check_pairs(m, i))
+            return 0;
         for (u32 k = 0; k < t[4] && !of_pairs; k++)
             if (!check_table(m, (const u32 *)at(m, t[6]) + (size_t)TABLE_WORDS * k, t[3] != 0))
                 return 0;
@@ -270,10 +276,7 @@ static int read_mapping(const textsvm *m, const u32 *w, mapping *map) {
     if (!inside(m, w[1], 4 * (u64)w[0]) || !inside(m, w[2], 4 * ((u64)w[0] + 1)))
         return 0;
     map->keys = at(m, w[1]), map->starts = at(m, w[2]), map->data = at(m, w[3]);
-    for (u32 i = 0; i < w[0]; i++)
-        if (map->starts[i + 1] < map->starts[i])
-            return 0;
-    return inside(m, w[3], 2 * (u64)map->starts[w[0]]);
+    return has_parts(map->starts, w[0], 0) && inside(m, w[3], 2 * (u64)map->starts[w[0]]);
 }
 
 static int read_unicode(textsvm *m, u32 offset) {
@@ -303,7 +306,7 @@ static int check_outputs(const textsvm *m) {
         (w[5] == COMBINE_DIFFERENCE && (m->n_machines != 2 || m->n_decisions != 1)) ||
         (w[5] == COMBINE_OVO && (m->n_machines != c * (c - 1) / 2 || m->n_decisions != c)))
         return 0;
-    if (w[4] <= TEXTSVM_LABELS && m->n_decisions != c && !(c == 2 && m->n_decisions == 1))
+    if (w[4] <= TEXTSVM_LABELS && m->n_decisions != c && !(w[4] == TEXTSVM_CLASSES && c == 2 && m->n_decisions == 1))
         return 0;
     if ((w[15] && !inside(m, w[15], 8 * (u64)m->n_decisions)) || (w[21] && !inside(m, w[22], 16)))
         return 0;
@@ -311,10 +314,8 @@ static int check_outputs(const textsvm *m) {
         if (w[17] != m->n_decisions || w[4] != TEXTSVM_CLASSES || !inside(m, w[20], 4 * ((u64)w[17] + 1)))
             return 0;
         const u32 *starts = at(m, w[20]);
-        for (u32 i = 0; i < w[17]; i++)
-            if (starts[i + 1] <= starts[i])
-                return 0;
-        if (!inside(m, w[18], 8 * (u64)starts[w[17]]) || !inside(m, w[19], 8 * (u64)starts[w[17]]))
+        if (!has_parts(starts, w[17], 1) || !inside(m, w[18], 8 * (u64)starts[w[17]]) ||
+            !inside(m, w[19], 8 * (u64)starts[w[17]]))
             return 0;
     }
     if (w[23]) {
@@ -322,17 +323,17 @@ static int check_outputs(const textsvm *m) {
             !inside(m, w[26], 4 * (c + 1)))
             return 0;
         const u32 *starts = at(m, w[26]);
-        for (u32 i = 0; i < m->n_classes; i++)
-            if (starts[i + 1] < starts[i] || starts[i + 1] > w[23])
-                return 0;
+        if (!has_parts(starts, c, 0) || starts[c] > w[23])
+            return 0;
     }
     if (m->n_classes) {
         if (!inside(m, w[29], 4 * (c + 1)))
             return 0;
         const u32 *starts = at(m, w[29]);
+        if (!has_parts(starts, c, 1) || !inside(m, w[30], starts[c]))
+            return 0;
         for (u32 i = 0; i < m->n_classes; i++)
-            if (starts[i + 1] <= starts[i] || !inside(m, w[30], starts[i + 1]) ||
-                ((const char *)at(m, w[30]))[starts[i + 1] - 1])
+            if (((const char *)at(m, w[30]))[starts[i + 1] - 1])
                 return 0;
     }
     return 1;
@@ -376,20 +377,17 @@ static u64 place(textsvm *m, unsigned char *base, size_t max_symbols) {
             u64 symbols = (u64)max_symbols * (t.both_strands ? 2 : 1);
             if (symbols && b.n_patterns > MOST_OCCURRENCES / symbols)
                 return 0;
-            occurrences = symbols * b.n_patterns > occurrences ? symbols * b.n_patterns : occurrences;
+            occurrences = larger(occurrences, symbols * b.n_patterns);
             real |= b.n_patterns > 1;
         }
         if (t.count >= PAIRS_EDIT) {
             pairs b = pairs_of(m, &t);
-            u64 longest = longest_of(&b), wide = LANES * (longest + 2), own = (u64)max_symbols + 2;
+            u64 width = larger(LANES * (longest_of(&b) + (u64)2), (u64)max_symbols + 2);
             any_pairs = 1;
-            if (t.count == PAIRS_EDIT) {
-                masks = b.n_symbols >= masks ? b.n_symbols + 1ull : masks;
-                queues = max_symbols / 64 + 1;
-            } else {
-                state = b.p * (wide > own ? wide : own) > state ? b.p * (wide > own ? wide : own) : state;
-                lanes = (wide > own ? wide : own) > lanes ? (wide > own ? wide : own) : lanes;
-            }
+            if (t.count == PAIRS_EDIT)
+                masks = larger(masks, b.n_symbols + (u64)1), queues = max_symbols / 64 + 1;
+            else
+                state = larger(state, b.p * width), lanes = larger(lanes, width);
         }
     }
     while (slots < 2 * occurrences + 2)
@@ -698,6 +696,7 @@ typedef struct {
     const textsvm *m;
     u32 *out;
     size_t n, room;
+    size_t first, end; /* code points of the text whose normal form is written */
     int collapse, spaced, keep_punctuation;
 } writer;
 
@@ -713,6 +712,8 @@ static int put(writer *to, u32 point, u32 flags) {
         to->spaced = 0;
     if (to->n >= to->room)
         return 0;
+    if (to->m->spans)
+        to->m->spans[2 * to->n] = (u32)to->first, to->m->spans[2 * to->n + 1] = (u32)to->end;
     to->out[to->n++] = point;
     return 1;
 }
@@ -739,6 +740,7 @@ static int put_unicode(textsvm *m, writer *to, const u32 *in, size_t n, int keep
     while (i < n) {
         u32 point = in[i], flags = flags_of(m, point);
         size_t end = i + 1;
+        to->first = i, to->end = end;
         if (!(end < n && in[end] >= 0x300 && (flags_of(m, in[end]) & JOINS)) && !(flags & (JOINS | changes))) {
             if (!put(to, point, flags))
                 return 0;
@@ -750,6 +752,7 @@ static int put_unicode(textsvm *m, writer *to, const u32 *in, size_t n, int keep
             size_t k;
             while (end < n && (flags_of(m, in[end]) & JOINS))
                 end++;
+            to->end = end;
             k = normalise_piece(m, in + i, end - i, keep_case, &piece);
             if (k == NONE)
                 return 0;
@@ -773,9 +776,11 @@ static size_t normalise(textsvm *m, view v, size_t n) {
     if (form == FORM_UNICODE)
         done = put_unicode(m, &to, m->points, n, (int)v.keep_case);
     else
-        for (size_t i = 0; i < n && done; i++)
+        for (size_t i = 0; i < n && done; i++) {
+            to.first = i, to.end = i + 1;
             done = form == FORM_PAPER ? put_paper(&to, m->points[i], (int)v.keep_case)
-                                        : put(&to, m->points[i], flags_of(m, m->points[i]));
+                                      : put(&to, m->points[i], flags_of(m, m->points[i]));
+        }
     if (!done)
         return NONE;
     if (form == FORM_UNICODE && to.n && to.spaced)
@@ -785,26 +790,32 @@ static size_t normalise(textsvm *m, view v, size_t n) {
 
 /* ---- Symbols -------------------------------------------------------------------------------------- */
 
+/* End of the token at a symbol that is no space: a word, or a single other character. */
+static size_t token_end(const textsvm *m, size_t i, size_t n, int single_chars) {
+    u32 flags = flags_of(m, m->symbols[i]);
+    if (single_chars && !(flags & WORD))
+        return i + 1;
+    do
+        flags = ++i < n ? flags_of(m, m->symbols[i]) : SPACE;
+    while (!(flags & SPACE) && (!single_chars || (flags & WORD)));
+    return i;
+}
+
 /* Two hashes of each token of m->symbols, into s1 and s2; returns the number of tokens. */
-static size_t hash_words(textsvm *m, size_t n, int single_chars) {
-    size_t k = 0;
-    u32 a = SEED1, b = SEED2, length = 0;
-    for (size_t i = 0; i <= n; i++) {
-        u32 flags = i < n ? flags_of(m, m->symbols[i]) : SPACE;
-        int within = !(flags & SPACE) && (!single_chars || (flags & WORD)), single_char = !(flags & SPACE) && !within;
-        if (length && !within) {
-            m->s1[k] = mix(a ^ length), m->s2[k++] = mix(b + length);
-            a = SEED1, b = SEED2, length = 0;
+static size_t hash_tokens(textsvm *m, size_t n, int single_chars) {
+    size_t k = 0, i = 0;
+    while (i < n) {
+        u32 a = SEED1, b = SEED2;
+        size_t first = i;
+        if (flags_of(m, m->symbols[i]) & SPACE) {
+            i++;
+            continue;
         }
-        if (within || single_char) {
+        for (size_t end = token_end(m, i, n, single_chars); i < end; i++) {
             a = a * STEP1 + mix(m->symbols[i] ^ SEED1);
             b = b * STEP2 + mix(m->symbols[i] ^ SEED2);
-            length++;
         }
-        if (single_char) {
-            m->s1[k] = mix(a ^ length), m->s2[k++] = mix(b + length);
-            a = SEED1, b = SEED2, length = 0;
-        }
+        m->s1[k] = mix(a ^ (u32)(i - first)), m->s2[k++] = mix(b + (u32)(i - first));
     }
     return k;
 }
@@ -837,11 +848,6 @@ static void extend(u32 *restrict h, const u32 *restrict s, size_t n, u32 step) {
 /* ---- Features ------------------------------------------------------------------------------------- */
 
 #define CHUNK 32
-
-typedef struct {
-    double squares;
-    double *sums;
-} totals;
 
 /* Whether row i has this key, as far as the table has its bits. */
 static int has_key(const table *b, u32 i, u64 key) {
@@ -934,11 +940,11 @@ static void add_rows(const textsvm *m, const table *b, const u32 *rows, const do
 #undef ADD
 }
 
-/* Add the features of some strings with their values. */
-static void add_features(const textsvm *m, const term *t, const table *b, const u64 *keys, const double *amounts,
-                         size_t n, totals *to) {
-    u32 rows[CHUNK];
-    double x[CHUNK], squares = 0;
+/* Features of some strings with their values, and the rows of their weights; returns the sum of the squares. */
+static double read_features(const textsvm *m, const term *t, const table *b, const u64 *keys, const double *amounts,
+                            size_t n, u32 *rows, double *x) {
+    const double *logs = at(m, m->w[33]);
+    double squares = 0;
     find_rows(b, keys, n, rows);
     read_factors(b, rows, n, x);
     if (t->count == COUNT_INTERSECTION)
@@ -961,46 +967,75 @@ static void add_features(const textsvm *m, const term *t, const table *b, const 
                 x[k] *= amounts[k];
         else if (t->count == COUNT_LOG)
             for (size_t k = 0; k < n; k++)
-                x[k] *= amounts[k] < t->n_log ? t->logs[(u32)amounts[k]] : 1 + log(amounts[k]);
+                x[k] *= amounts[k] < m->w[32] ? logs[(u32)amounts[k]] : 1 + log(amounts[k]);
         for (size_t k = 0; k < n; k++) {
             x[k] = (double)(float)x[k];
             squares += x[k] * x[k];
         }
     }
-    to->squares += squares * b->times;
-    add_rows(m, b, rows, x, n, to->sums);
+    return squares * b->times;
 }
 
-/* Look the counted strings of the working memory up, and add their features. */
-static void look_up(textsvm *m, const term *t, const table *b, size_t n, totals *to) {
+/* Amount of a counted string. */
+static double amount_of(const textsvm *m, const table *b, u32 slot) {
+    return b->n_patterns > 1 ? m->amounts[slot] : (double)m->counts[slot];
+}
+
+/* Look n counted strings up, and add their features to m->term_sums. */
+static void look_up(textsvm *m, const term *t, const table *b, size_t n, double *squares) {
     for (size_t j = 0; j < n; j += CHUNK) {
         u64 keys[CHUNK];
-        double amounts[CHUNK];
-        size_t some = n - j < CHUNK ? n - j : CHUNK;
-        for (size_t k = 0; k < some; k++) {
+        u32 rows[CHUNK];
+        double amounts[CHUNK], x[CHUNK];
+        size_t size = n - j < CHUNK ? n - j : CHUNK;
+        for (size_t k = 0; k < size; k++) {
             u32 slot = m->list[j + k];
             keys[k] = m->keys[slot];
-            amounts[k] = b->n_patterns > 1 ? m->amounts[slot] : (double)m->counts[slot];
+            amounts[k] = amount_of(m, b, slot);
         }
-        add_features(m, t, b, keys, amounts, some, to);
+        *squares += read_features(m, t, b, keys, amounts, size, rows, x);
+        add_rows(m, b, rows, x, size, m->term_sums);
     }
 }
 
-/* Number of bits of the table of distinct strings for this number of occurrences. */
-static u32 clear_slots(textsvm *m, size_t occurrences) {
-    u32 bits = 6;
-    while (((size_t)1 << bits) < 2 * occurrences)
-        bits++;
-    memset(m->counts, 0, ((size_t)1 << bits) * sizeof *m->counts);
-    return bits;
+/* Clear the table of distinct strings for this number of occurrences. */
+static void clear_slots(textsvm *m, size_t occurrences) {
+    m->bits = 6;
+    while (((size_t)1 << m->bits) < 2 * occurrences)
+        m->bits++;
+    memset(m->counts, 0, ((size_t)1 << m->bits) * sizeof *m->counts);
+}
+
+/* Slot of a string, empty if it has not been counted. */
+static u32 slot_of(const textsvm *m, u64 key) {
+    u32 slot = (u32)(key >> 32) >> (32 - m->bits), mask = (1u << m->bits) - 1;
+    while (m->counts[slot] && m->keys[slot] != key)
+        slot = (slot + 1) & mask;
+    return slot;
+}
+
+/* Hashes of the string of the symbols at p offsets from symbol i on. */
+static u64 key_at(const textsvm *m, const u32 *offsets, u32 p, size_t i) {
+    u32 h1 = SEED1, h2 = SEED2;
+    for (u32 k = 0; k < p; k++) {
+        h1 = h1 * STEP1 + m->s1[i + offsets[k]];
+        h2 = h2 * STEP2 + m->s2[i + offsets[k]];
+    }
+    return (u64)h1 << 32 | h2;
+}
+
+/* Number of symbols that an occurrence of a pattern takes: the whole window if the table has a single pattern. */
+static size_t reach_of(const table *b, const u32 *offsets) {
+    return b->n_patterns > 1 ? offsets[b->p - 1] + 1u : b->span;
 }
 
 /* Count the strings with hashes h1 and h2 of n windows; returns the number of distinct ones. */
 static size_t count_windows(textsvm *m, size_t n) {
-    u32 bits = clear_slots(m, n), shift = 32 - bits, mask = (1u << bits) - 1;
-    u32 *counts = m->counts, *list = m->list;
+    u32 shift, mask, *counts = m->counts, *list = m->list;
     u64 *keys = m->keys;
     size_t distinct = 0;
+    clear_slots(m, n);
+    shift = 32 - m->bits, mask = (1u << m->bits) - 1;
     for (size_t i = 0; i < n; i++) {
         u64 key = (u64)m->h1[i] << 32 | m->h2[i];
         u32 slot = m->h1[i] >> shift, count = counts[slot];
@@ -1020,24 +1055,17 @@ static size_t count_windows(textsvm *m, size_t n) {
  * `clear` has the number of symbols from each symbol on that a window may have, NULL for no bound. */
 static size_t count_patterns(textsvm *m, const table *b, size_t n, const u32 *clear) {
     size_t distinct = 0;
-    u32 bits = clear_slots(m, n * b->n_patterns);
-    u32 shift = 32 - bits, mask = (1u << bits) - 1;
+    clear_slots(m, n * b->n_patterns);
     for (u32 pattern = 0; pattern < b->n_patterns; pattern++) {
         const u32 *offsets = b->offsets + (size_t)pattern * b->p;
-        size_t reach = b->n_patterns > 1 ? offsets[b->p - 1] + 1u : b->span;
+        size_t reach = reach_of(b, offsets);
         for (size_t i = 0; i + reach <= n; i++) {
-            u32 h1 = SEED1, h2 = SEED2, slot;
             u64 key;
+            u32 slot;
             if (clear && clear[i] < reach)
                 continue;
-            for (u32 k = 0; k < b->p; k++) {
-                h1 = h1 * STEP1 + m->s1[i + offsets[k]];
-                h2 = h2 * STEP2 + m->s2[i + offsets[k]];
-            }
-            key = (u64)h1 << 32 | h2;
-            slot = h1 >> shift;
-            while (m->counts[slot] && m->keys[slot] != key)
-                slot = (slot + 1) & mask;
+            key = key_at(m, offsets, b->p, i);
+            slot = slot_of(m, key);
             if (!m->counts[slot]) {
                 m->keys[slot] = key;
                 m->list[distinct++] = slot;
@@ -1050,6 +1078,25 @@ static size_t count_patterns(textsvm *m, const table *b, size_t n, const u32 *cl
         }
     }
     return distinct;
+}
+
+/* Count the strings of a table in n symbols; returns the number of distinct ones. `length` is the length of the
+ * strings whose hashes h1 and h2 hold, 0 for none. */
+static size_t count_strings(textsvm *m, const table *b, size_t n, const u32 *clear, u32 *length) {
+    if (!b->contiguous)
+        return count_patterns(m, b, n, clear);
+    if (n < b->span)
+        return 0;
+    if (b->p < *length)
+        *length = 0;
+    if (!*length)
+        for (size_t i = 0; i < n; i++)
+            m->h1[i] = SEED1, m->h2[i] = SEED2;
+    for (; *length < b->p; ++*length) {
+        extend(m->h1, m->s1 + *length, n - *length, STEP1);
+        extend(m->h2, m->s2 + *length, n - *length, STEP2);
+    }
+    return count_windows(m, n - b->span + 1);
 }
 
 /* Values of a text equal to a training text, if neither has any feature. */
@@ -1095,43 +1142,24 @@ static size_t pair_strands(textsvm *m, size_t n) {
 
 /* Add the values of a term for the n symbols with hashes s1 and s2. */
 static void add_term(textsvm *m, const term *t, size_t n) {
-    totals to;
-    u32 length = 0; /* of the strings whose hashes h1 and h2 hold */
-    double scale;
-    size_t text = n;
-    to.squares = 0, to.sums = m->term_sums;
+    u32 length = 0;
+    size_t symbols = t->both_strands ? pair_strands(m, n) : n;
+    double scale = t->scale, squares = 0;
     memset(m->term_sums, 0, m->n_machines * sizeof *m->term_sums);
-    if (t->both_strands)
-        n = pair_strands(m, n);
     for (u32 k = 0; k < t->n_tables; k++) {
         table b = table_of(m, t->tables + (size_t)TABLE_WORDS * k);
-        size_t windows = n >= b.span ? n - b.span + 1 : 0, distinct;
-        if (b.contiguous) {
-            if (!windows)
-                continue;
-            if (b.p < length)
-                length = 0;
-            if (!length)
-                for (size_t i = 0; i < n; i++)
-                    m->h1[i] = SEED1, m->h2[i] = SEED2;
-            for (; length < b.p; length++) {
-                extend(m->h1, m->s1 + length, n - length, STEP1);
-                extend(m->h2, m->s2 + length, n - length, STEP2);
-            }
-            distinct = count_windows(m, windows);
-        } else {
-            distinct = count_patterns(m, &b, n, t->both_strands ? m->clear : NULL);
-        }
-        look_up(m, t, &b, distinct, &to);
+        size_t distinct = count_strings(m, &b, symbols, t->both_strands ? m->clear : NULL, &length);
+        look_up(m, t, &b, distinct, &squares);
     }
-    if (t->normalised && !(to.squares > 0)) {
+    if (t->normalised && squares > 0)
+        scale = 1 / sqrt(squares);
+    else if (t->normalised) {
         memset(m->term_sums, 0, m->n_machines * sizeof *m->term_sums);
         if (t->both_strands) /* of a single strand again */
-            hash_points(m->symbols, text, m->s1, m->s2);
-        add_featureless(m, t, text, m->term_sums);
+            hash_points(m->symbols, n, m->s1, m->s2);
+        add_featureless(m, t, n, m->term_sums);
         scale = 1;
-    } else
-        scale = t->normalised ? 1 / sqrt(to.squares) : t->scale;
+    }
     for (u32 k = 0; k < m->n_machines; k++)
         m->sums[k] += scale * m->term_sums[k];
 }
@@ -1140,10 +1168,10 @@ static void add_term(textsvm *m, const term *t, size_t n) {
 
 /* Codes of the n symbols with hashes s1 and s2: those of the support vectors, or larger ones of other symbols. */
 static void code_symbols(textsvm *m, const pairs *b, size_t n) {
-    u32 bits = clear_slots(m, n), mask = (1u << bits) - 1;
+    clear_slots(m, n);
     for (size_t i = 0; i < n; i++) {
         u64 key = (u64)m->s1[i] << 32 | m->s2[i];
-        u32 low = 0, high = b->n_symbols, slot = m->s1[i] >> (32 - bits);
+        u32 low = 0, high = b->n_symbols, slot;
         while (low < high) {
             u32 middle = low + (high - low) / 2;
             if (b->keys[middle] < key)
@@ -1152,8 +1180,7 @@ static void code_symbols(textsvm *m, const pairs *b, size_t n) {
                 high = middle;
         }
         if (low == b->n_symbols || b->keys[low] != key) {
-            while (m->counts[slot] && m->keys[slot] != key)
-                slot = (slot + 1) & mask;
+            slot = slot_of(m, key);
             m->counts[slot] = 1, m->keys[slot] = key;
             low = b->n_symbols + slot;
         }
@@ -1208,8 +1235,7 @@ static void pass_word(const textsvm *m, size_t n, u64 *restrict vps, u64 *restri
 
 /* Set or clear the masks of 64 symbols of a support vector in a lane. */
 static void set_masks(textsvm *m, const pairs *b, u32 number, u32 lane, u32 start, int set) {
-    u32 length = b->starts[number + 1] - b->starts[number];
-    for (u32 k = start; k < length && k - start < 64; k++) {
+    for (u32 k = start; k < length_of(b, number) && k - start < 64; k++) {
         u64 *mask = m->masks + (size_t)LANES * b->codes[b->starts[number] + k] + lane;
         *mask = set ? *mask | (u64)1 << (k - start) : 0;
     }
@@ -1223,8 +1249,8 @@ static void add_edit(textsvm *m, const term *t, const pairs *b, size_t n) {
         u32 width = b->n - first < LANES ? b->n - first : LANES, longest = 0, lengths[LANES];
         double distances[LANES];
         for (u32 l = 0; l < width; l++) {
-            lengths[l] = b->starts[first + l + 1] - b->starts[first + l], distances[l] = (double)n;
-            longest = lengths[l] > longest ? lengths[l] : longest;
+            lengths[l] = length_of(b, first + l), distances[l] = (double)n;
+            longest = (u32)larger(longest, lengths[l]);
         }
         for (size_t i = 0; i < (n + 63) / 64 * 2 * LANES; i++)
             m->queues[i] = i / LANES % 2 ? 0 : ~(u64)0;
@@ -1241,7 +1267,7 @@ static void add_edit(textsvm *m, const term *t, const pairs *b, size_t n) {
             }
         }
         for (u32 l = 0; l < width; l++) {
-            double longer = lengths[l] > n ? (double)lengths[l] : (double)n;
+            double longer = (double)larger(lengths[l], n);
             add_pair(m, b, first + l,
                      exp(-t->rate * (t->normalised && longer > 0 ? distances[l] / longer : distances[l])));
         }
@@ -1300,10 +1326,8 @@ static int add_gap(textsvm *m, const term *t, const pairs *b, size_t n) {
     }
     for (u32 first = 0; first < b->n; first += LANES) {
         u32 width = b->n - first < LANES ? b->n - first : LANES, longest = 0;
-        for (u32 l = 0; l < width; l++) {
-            u32 length = b->starts[first + l + 1] - b->starts[first + l];
-            longest = length > longest ? length : longest;
-        }
+        for (u32 l = 0; l < width; l++)
+            longest = (u32)larger(longest, length_of(b, first + l));
         for (size_t j = 0; j < (size_t)longest * LANES; j++)
             m->lanes[j] = -1;
         for (u32 l = 0; l < width; l++)
@@ -1367,44 +1391,65 @@ static void votes(const textsvm *m, const double *values, double *decision) {
         decision[a] += sums[a] / (3 * (fabs(sums[a]) + 1));
 }
 
-int textsvm_decide_with(textsvm *m, const char *utf8, size_t n, double *decision) {
-    size_t points = decode((const unsigned char *)utf8, n, m->points, m->max_symbols), symbols = 0, tokens = 0;
-    u32 hashed = NONE; /* view of the symbols whose hashes s1 and s2 hold */
-    int normalised = 0;
-    view of = {0, 0};
+typedef struct { /* a text in m->points, as the terms before have read it */
+    size_t points, symbols, tokens;
+    u32 hashed; /* view of the symbols whose hashes s1 and s2 hold; NONE for no view */
+    int normalised;
+    view of;
+} reading;
+
+static reading reading_of(size_t points) {
+    reading r;
+    r.points = points, r.symbols = r.tokens = 0, r.hashed = NONE, r.normalised = 0;
+    r.of.keep_case = r.of.tokens = 0;
+    return r;
+}
+
+/* Symbols of the text as a term reads them into m->symbols, their hashes into s1 and s2; returns an error code. */
+static int read_symbols(textsvm *m, const term *t, reading *r) {
+    view v = view_of(m, t->view);
+    if (t->view != r->hashed) {
+        if (!r->normalised || v.keep_case != r->of.keep_case || v.tokens == TOKENS_PROTEIN ||
+            r->of.tokens == TOKENS_PROTEIN)
+            r->symbols = normalise(m, v, r->points), r->normalised = 1;
+        if (r->symbols == NONE)
+            return TEXTSVM_TOO_LONG;
+        if (v.tokens == TOKENS_WORDS || v.tokens == TOKENS_WHITESPACE)
+            r->tokens = hash_tokens(m, r->symbols, v.tokens == TOKENS_WORDS);
+        else {
+            if (v.tokens == TOKENS_PROTEIN && !group_proteins(m->symbols, r->symbols))
+                return TEXTSVM_BAD_TEXT;
+            hash_points(m->symbols, r->symbols, m->s1, m->s2);
+            r->tokens = r->symbols;
+        }
+        r->hashed = t->view, r->of = v;
+    }
+    for (size_t k = 0; t->both_strands && k < r->symbols; k++)
+        if (base_of(m->symbols[k]) > 4)
+            return TEXTSVM_BAD_TEXT;
+    if (t->both_strands) /* s1 and s2 will be of both strands */
+        r->hashed = NONE;
+    return TEXTSVM_OK;
+}
+
+#define OVERFLOWS 7 /* of a gap-weighted kernel; TEXTSVM_TOO_LONG for callers */
+
+/* Decision values of the text in m->points, NONE of them if they are too many. */
+static int decide_points(textsvm *m, size_t points, double *decision) {
+    reading r = reading_of(points);
     if (points == NONE)
         return TEXTSVM_TOO_LONG;
     for (u32 k = 0; k < m->n_machines; k++)
         m->sums[k] = 0;
     for (u32 i = 0; i < m->w[12]; i++) {
         term t = term_of(m, i);
-        if (t.view != hashed) {
-            view v = view_of(m, t.view);
-            if (!normalised || v.keep_case != of.keep_case || v.tokens == TOKENS_PROTEIN ||
-                of.tokens == TOKENS_PROTEIN)
-                symbols = normalise(m, v, points), normalised = 1;
-            if (symbols == NONE)
-                return TEXTSVM_TOO_LONG;
-            if (v.tokens == TOKENS_WORDS || v.tokens == TOKENS_WHITESPACE)
-                tokens = hash_words(m, symbols, v.tokens == TOKENS_WORDS);
-            else {
-                if (v.tokens == TOKENS_PROTEIN && !group_proteins(m->symbols, symbols))
-                    return TEXTSVM_BAD_TEXT;
-                hash_points(m->symbols, symbols, m->s1, m->s2);
-                tokens = symbols;
-            }
-            hashed = t.view, of = v;
-        }
-        if (t.both_strands)
-            for (size_t k = 0; k < symbols; k++)
-                if (base_of(m->symbols[k]) > 4)
-                    return TEXTSVM_BAD_TEXT;
+        int code = read_symbols(m, &t, &r);
+        if (code)
+            return code;
         if (t.count < PAIRS_EDIT)
-            add_term(m, &t, tokens);
-        else if (!add_pairs(m, &t, tokens))
-            return TEXTSVM_TOO_LONG;
-        if (t.both_strands) /* s1 and s2 are of both strands now */
-            hashed = NONE;
+            add_term(m, &t, r.tokens);
+        else if (!add_pairs(m, &t, r.tokens))
+            return OVERFLOWS;
     }
     for (u32 k = 0; k < m->n_machines; k++)
         m->sums[k] += m->biases[k];
@@ -1413,26 +1458,36 @@ int textsvm_decide_with(textsvm *m, const char *utf8, size_t n, double *decision
     else if (m->w[5] == COMBINE_DIFFERENCE)
         decision[0] = m->sums[1] - m->sums[0];
     else
-        for (u32 k = 0; k < m->n_decisions; k++)
-            decision[k] = m->sums[k];
+        memcpy(decision, m->sums, m->n_decisions * sizeof *decision);
     return TEXTSVM_OK;
 }
 
-/* Linear interpolation as in numpy.interp. */
-static double interpolate(double value, const double *x, const double *y, size_t n) {
+int textsvm_decide_with(textsvm *m, const char *utf8, size_t n, double *decision) {
+    int code = decide_points(m, decode((const unsigned char *)utf8, n, m->points, m->max_symbols), decision);
+    return code == OVERFLOWS ? TEXTSVM_TOO_LONG : code;
+}
+
+/* Number of n ascending values that are at most `value`. */
+static size_t at_most(const double *values, size_t n, double value) {
     size_t low = 0, high = n;
-    while (low < high) { /* the number of x that are at most `value` */
+    while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (x[middle] <= value)
+        if (values[middle] <= value)
             low = middle + 1;
         else
             high = middle;
     }
-    if (!low)
+    return low;
+}
+
+/* Linear interpolation as in numpy.interp. */
+static double interpolate(double value, const double *x, const double *y, size_t n) {
+    size_t i = at_most(x, n, value);
+    if (!i)
         return y[0];
-    if (low == n || x[low - 1] == value)
-        return y[low - 1];
-    return (y[low] - y[low - 1]) / (x[low] - x[low - 1]) * (value - x[low - 1]) + y[low - 1];
+    if (i == n || x[i - 1] == value)
+        return y[i - 1];
+    return (y[i] - y[i - 1]) / (x[i] - x[i - 1]) * (value - x[i - 1]) + y[i - 1];
 }
 
 int textsvm_probabilities(const textsvm *m, const double *decision, double *probability) {
@@ -1505,15 +1560,8 @@ int textsvm_set(const textsvm *m, const double *probability, double coverage, in
         return TEXTSVM_BAD_ARGUMENT;
     for (u32 k = 0; k < m->n_classes; k++) {
         const double *values = per_class ? own + starts[k] : all;
-        size_t n = per_class ? starts[k + 1] - starts[k] : m->w[23], low = 0, high = n;
-        while (low < high) {
-            size_t middle = low + (high - low) / 2;
-            if (values[middle] <= probability[k])
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        has[k] = (double)(1 + low) / (double)(n + 1) > 1 - coverage;
+        size_t n = per_class ? starts[k + 1] - starts[k] : m->w[23];
+        has[k] = (double)(1 + at_most(values, n, probability[k])) / (double)(n + 1) > 1 - coverage;
     }
     has[largest(probability, m->n_classes)] = 1;
     return TEXTSVM_OK;

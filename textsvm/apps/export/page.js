@@ -5,10 +5,10 @@
   const percent = (p) => (100 * p).toFixed(1) + " %", several = model.classes.length > 2 || model.task === "labels";
   const pick = at("class"), text = at("text");
   const element = (name, content, kind) => {
-    const made = document.createElement(name);
-    made.textContent = content;
-    if (kind) made.className = kind;
-    return made;
+    const node = document.createElement(name);
+    node.textContent = content;
+    if (kind) node.className = kind;
+    return node;
   };
 
   // The class of the answer, or the likeliest if it is unsure; of labels that with the largest margin.
@@ -30,30 +30,30 @@
   };
 
   const sentence = (decision) => {
-    const said = model.label(decision), p = model.probabilities(decision);
-    if (model.task === "number") return [Number(said.toPrecision(4)).toLocaleString("en"), ""];
+    const label = model.label(decision), p = model.probabilities(decision);
+    if (model.task === "number") return [Number(label.toPrecision(4)).toLocaleString("en"), ""];
     const value = (v) => (v > 0 ? "+" : "") + v.toFixed(2);
-    if (model.task === "novelty") return [said ? "of the known kind" : "new", `decision value ${value(decision[0])}`];
-    if (model.task === "labels") return [said.length ? said.join(", ") : "no label", ""];
+    if (model.task === "novelty") return [label ? "of the known kind" : "new", `decision value ${value(decision[0])}`];
+    if (model.task === "labels") return [label.length ? label.join(", ") : "no label", ""];
     const k = model.classNumber(decision);
-    if (p && k >= 0) return [said, `probability ${percent(p[k])}`];
+    if (p && k >= 0) return [label, `probability ${percent(p[k])}`];
     if (p) {
       const likeliest = [...p.keys()].sort((a, b) => p[b] - p[a]).slice(0, 3);
-      return [said, `probabilities ${likeliest.map((i) => `${model.classes[i]} ${percent(p[i])}`).join(", ")}`];
+      return [label, `probabilities ${likeliest.map((i) => `${model.classes[i]} ${percent(p[i])}`).join(", ")}`];
     }
-    return [said, decision.length === 1 ? `decision value ${value(decision[0])}` : `decision value ${value(decision[k])}`];
+    return [label, decision.length === 1 ? `decision value ${value(decision[0])}` : `decision value ${value(decision[k])}`];
   };
 
   // Doubts: a small margin, and substrings that are new to the model.
   const doubts = (decision, substrings) => {
-    const drift = facts.drift || {}, found = [];
+    const drift = facts.drift || {}, sentences = [];
     const ordered = [...decision].sort((a, b) => b - a);
     const margin = decision.length === 1 ? Math.abs(decision[0]) : ordered[0] - ordered[1];
     if (drift.margin && model.task === "classes" && margin < 0.25 * drift.margin)
-      found.push(`Close to the boundary: margin ${margin.toFixed(2)}, for training texts ${drift.margin.toFixed(2)} in the median.`);
+      sentences.push(`Close to the boundary: margin ${margin.toFixed(2)}, for training texts ${drift.margin.toFixed(2)} in the median.`);
     if (drift.features != null && substrings.all >= 20 && substrings.unknown / substrings.all > 1.5 * drift.features + 0.1)
-      found.push(`${percent(substrings.unknown / substrings.all)} of its substrings of 4 characters are new to the model, of training texts ${percent(drift.features)}: do not rely on the answer.`);
-    return found;
+      sentences.push(`${percent(substrings.unknown / substrings.all)} of its substrings of 4 characters are new to the model, of training texts ${percent(drift.features)}: do not rely on the answer.`);
+    return sentences;
   };
 
   const colour = (shares) => {
@@ -90,29 +90,26 @@
   const table = (decision) => {
     const p = model.probabilities(decision), rows = model.classes.map((name, k) => [name, decision[k], p && p[k]]);
     rows.sort((a, b) => (p ? b[2] - a[2] : b[1] - a[1]));
-    const made = document.createElement("table"), head = made.createTHead().insertRow(), body = made.createTBody();
+    const grid = document.createElement("table"), head = grid.createTHead().insertRow(), body = grid.createTBody();
     for (const title of p ? ["class", "decision value", "probability"] : ["class", "decision value"]) head.append(element("th", title));
     for (const [name, value, probability] of rows.slice(0, 50)) {
       const row = body.insertRow();
       row.append(element("th", name), element("td", value.toFixed(3)));
       if (p) row.append(element("td", percent(probability)));
     }
-    at("table").replaceChildren(made);
+    at("table").replaceChildren(grid);
   };
 
   const update = () => {
     const empty = text.value.trim() === "";
     at("why").hidden = empty || !model.explains;
     at("values").hidden = empty || !several;
-    if (empty) {
-      at("answer").replaceChildren();
-      return;
-    }
-    const decision = model.decide(text.value), [number, sign] = explained(decision), [said, detail] = sentence(decision);
+    if (empty) return at("answer").replaceChildren();
+    const decision = model.decide(text.value), [number, sign] = explained(decision), [label, detail] = sentence(decision);
     const { contributions, substrings } = model.explains ? model.explain(text.value, number, decision)
       : { contributions: null, substrings: { all: 0, unknown: 0 } };
     at("answer").replaceChildren(
-      element("strong", said), element("span", detail),
+      element("strong", label), element("span", detail),
       ...doubts(decision, substrings).map((doubt) => element("p", doubt, "note doubt")));
     if (contributions) {
       const shares = [...contributions].map((share) => sign * share), name = side(number, sign);

@@ -27,13 +27,17 @@ export interface Explanation {
 
 /** A trained model, read from a file that `textsvm export --to js` wrote. */
 export class Model {
+  /** Compiles WebAssembly: a content security policy needs `script-src 'wasm-unsafe-eval'`. */
   constructor(data: ArrayBuffer | Uint8Array);
   readonly task: "classes" | "labels" | "number" | "novelty";
   /** Names of the classes; labels that are not text as JSON. */
   readonly classes: string[];
   /** Kernel, labels, heaviest features and training information. */
   readonly about: Record<string, unknown>;
+  /** The heaviest features of each class. */
   readonly topFeatures: TopFeatures[];
+  /** Of the task "labels": the values above which a label is given. */
+  readonly thresholds: Float64Array | null;
   /** Decision values of a text (a string, or UTF-8): one for the task "classes" with two classes, for "number" and
    *  for "novelty", else one for each class, also for two labels. */
   decide(text: string | Uint8Array): Float64Array;
@@ -45,20 +49,14 @@ export class Model {
   classNumber(decision: Float64Array): number;
   /** Calibrated probability of each class; null without calibration. */
   probabilities(decision: Float64Array): Float64Array | null;
-  /** Classes that include the true class with probability `coverage`; null without calibration. */
+  /** Classes that include the true class with probability `coverage`, of each class with `perClass`; null without
+   *  calibration. */
   predictionSet(text: string | Uint8Array, coverage?: number, perClass?: boolean): string[] | null;
   /** Whether `explain` is available: not for edit distance and gap-weighted subsequences. */
   readonly explains: boolean;
   /** Contributions to the decision value with this number; they and the bias sum to it (to the sum of the values of
    *  its machines for one-vs-one). The values of a text without features that equals a training text are no
-   *  contributions. `decision` has the decision values of the text if they are known. */
+   *  contributions. `decision` has the decision values of the text if they are known. TextsvmError without
+   *  `explains`. */
   explain(text: string, number?: number, decision?: Float64Array): Explanation;
-}
-
-/** A model whose decision values are computed by textsvm.wasm. */
-export class WasmModel extends Model {
-  private constructor();
-  /** Read a model and textsvm.wasm. Texts that have, or whose normal form has, more than `maxSymbols` code points
-   *  are left to JavaScript. */
-  static load(data: ArrayBuffer | Uint8Array, wasm: BufferSource, maxSymbols?: number): Promise<WasmModel>;
 }

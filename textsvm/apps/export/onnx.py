@@ -12,7 +12,6 @@ than in Python.
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,27 +19,40 @@ from itertools import combinations, groupby
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from textsvm.apps.export.binary import cumulated, name_of
+from textsvm.apps.export.characters import (
+    CHANGES_FOLDED,
+    HANGUL,
+    PUNCT,
+    SPACE,
+    WORD,
+    character_tables,
+    hangul_pairs,
+    image,
+)
+from textsvm.apps.export.plain import UNSURE, PlainModel
+from textsvm.arrays import AnyArray, Arrays, Floats, Ints
 from textsvm.errors import InputError
-from textsvm.exporting.binary import CHANGES_FOLDED, PUNCT, SPACE, WORD, cumulated, name_of, unicode_tables
-from textsvm.exporting.plain import PlainModel
 from textsvm.kernels.contract import FeatureTable, FeatureTerm
 from textsvm.kernels.inputs import TextForm
 from textsvm.model.rules import UNSURE
 from textsvm.runtime.plain_json import to_json
 from textsvm.text.documents import View
-from textsvm.text.normal_form import normalise
 
-#: A pair (i, k) of numbers, k below BASE, is the key i * BASE + k; END follows the last symbol of a string.
+#: Name of a value, or a constant.
+Input = str | int | float | AnyArray | Sequence[Any]
+#: A pair (i, k) of numbers, k below BASE, is the key i * BASE + k.
 BASE = 1 << 31
-INT32, INT64, BOOL, DOUBLE = 6, 7, 9, 11
+#: Symbol behind the last of a string.
 END = BASE - 1
-#: Numbers of characters outside the table, and of padding.
-OTHER, PADDING = -1, -2
-#: Hangul: first syllable, leading consonant, vowel and (before the) final consonant, and numbers of them.
-_S, _L, _V, _T, _N_L, _N_V, _N_T = 0xAC00, 0x1100, 0x1161, 0x11A7, 19, 21, 28
+#: Types of ONNX.
+FLOAT, INT32, INT64, STRING, BOOL, DOUBLE = 1, 6, 7, 8, 9, 11
+#: Number of characters outside the table.
+OTHER = -1
+#: Number of padding.
+PADDING = -2
 
 
 class Graph:
@@ -65,18 +77,18 @@ class Graph:
         self.whole.n_names += 1
         return f"v{self.whole.n_names}"
 
-    def add(self, operator: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
+    def add(self, operator: str, *inputs: Input, outputs: int = 1, **attributes: Any) -> Any:
         """Add a node; returns the name of its output, or a list of several."""
         names = [self.name() for _ in range(outputs)]
-        node = helper.make_node(operator, [self.value(each) for each in inputs], names, **attributes)
+        node = helper.make_node(operator, [self.value(value) for value in inputs], names, **attributes)
         self.nodes.append(node)
         return names[0] if outputs == 1 else names
 
-    def value(self, given: Any) -> str:
+    def value(self, value: Input) -> str:
         """Name of a value: a name, or a constant."""
-        if isinstance(given, str):
-            return given
-        array = np.asarray(given)
+        if isinstance(value, str):
+            return value
+        array = np.asarray(value)
         key = (array.dtype.str, array.shape, array.tobytes() if array.dtype != object else tuple(array.flat))
         constants = self.whole.constants
         if key not in constants:
@@ -88,7 +100,7 @@ class Graph:
         self.nodes.append(helper.make_node("Identity", [value], [name]))
         return name
 
-    def look_up(self, keys: Any, table: Sequence[Any], values: Sequence[int], other: int) -> str:
+    def look_up(self, keys: Input, table: Sequence[Any], values: Sequence[int], other: int) -> str:
         """Values of keys (int64 or string), `other` for keys outside the table."""
         kind = "strings" if table and isinstance(table[0], str) else "int64s"
         lists = {f"keys_{kind}": table, "values_int64s": values, "default_int64": other}
@@ -96,7 +108,7 @@ class Graph:
             str(self.LabelEncoder(keys, domain="ai.onnx.ml", **lists)) if table else self.filled(keys, other)
         )
 
-    def filled(self, like: Any, number: Any) -> str:
+    def filled(self, like: Input, number: Input) -> str:
         """An array of a number in the shape of another array."""
         return str(self.Expand(number, self.Shape(like)))
 
@@ -104,13 +116,17 @@ class Graph:
         """Places where a condition holds, of an array of one axis."""
         return str(self.Squeeze(self.NonZero(condition), [0]))
 
-    def total(self, places: str, values: Any, size: Any, zero: Any = 0) -> str:
+    def select(self, condition: str, *values: str) -> list[str]:
+        """The entries of each value where a condition holds."""
+        return [self.Compress(value, condition, axis=0) for value in values]
+
+    def total(self, places: str, values: Input, size: Input, zero: Input = 0) -> str:
         """Sums of the values at each place, shape (size,)."""
         zeros = self.Expand(zero, self.Reshape(size, [1]))
         return str(self.ScatterElements(zeros, places, values, axis=0, reduction="add"))
 
     def loop(
-        self, trips: Any, states: Sequence[str], body: Callable[..., tuple[str, list[str]]]
+        self, trips: Input, states: Sequence[str], body: Callable[..., tuple[str, list[str]]]
     ) -> list[str]:
         """Repeat ``condition, states = body(graph, trip, *states)`` while the condition holds."""
         inner = Graph(self.whole)
@@ -159,37 +175,26 @@ class Characters:
     """
 
     def __init__(self, plain: PlainModel) -> None:
-        self.form = plain.text
+        self.form, form = plain.text, plain.text.normalise
         self.views = list(dict.fromkeys(term.view for term in plain.terms))
-        unicode = unicode_tables(True)
-        classes, orders = (part[unicode.stage1].ravel() for part in (unicode.classes, unicode.orders))
+        tables = character_tables(True)
         words = any(view.tokens != "characters" for view in self.views)
         bits = SPACE | PUNCT | (WORD if words else 0)
-        changed = {*np.flatnonzero(classes & CHANGES_FOLDED).tolist(), *unicode.decompositions.keys.tolist()}
-        changed |= {*range(_S, _S + _N_L * _N_V * _N_T)}
-        images = {point: self.image(chr(point)) for point in sorted(changed)}
-        used = [np.flatnonzero((classes & bits) | orders), [*range(128), *_symbols_of(plain)]]
-        if plain.text.normalise == "paper":  # a character outside the table becomes a space
+        changed = {*np.flatnonzero(tables.classes & CHANGES_FOLDED).tolist(), *tables.decompositions, *HANGUL}
+        used = [np.flatnonzero((tables.classes & bits) | tables.orders), [*range(128), *_symbols_of(plain)]]
+        images = {c: (image(chr(c), form, True), image(chr(c), form, False)) for c in sorted(changed)}
+        if form == "paper":  # a character outside the table becomes a space
             used = [range(128)]
             images = {c: both for c, both in images.items() if {*both} != {" "}}
-            images |= {c: self.image(chr(c)) for c in range(128)}
-        spelled = {*"".join(image for both in images.values() for image in both)}
+            images |= {c: (image(chr(c), form, True), image(chr(c), form, False)) for c in range(128)}
+        spelled = {*"".join(spelling for both in images.values() for spelling in both)}
         rest = np.setdiff1d(np.concatenate([*used, [*map(ord, spelled)]]).astype(np.int64), [*images])
-        order = np.pad(orders, (0, 0x110000 - len(orders)))
-        rest = rest[np.argsort(order[rest] == 0, kind="stable")]
+        rest = rest[np.argsort(tables.orders[rest] == 0, kind="stable")]
         self.points = np.concatenate([[*images], rest]).astype(np.int64)
         self.size = len(self.points)
         self.images = [*zip(*images.values(), strict=True)]
         self.number = {chr(c): k for k, c in enumerate(self.points.tolist())}
-        self.orders = order[self.points]
-        self.classes = np.pad(classes, (0, 0x110000 - len(classes)))[self.points]
-
-    def image(self, char: str) -> tuple[str, str]:
-        """Normal form of a character with its case and without, decomposed."""
-        form = self.form.normalise
-        if form == "unicode":
-            return unicodedata.normalize("NFKD", char), unicodedata.normalize("NFKD", char.casefold())
-        return normalise(char, form, keep_case=True), normalise(char, form)
+        self.orders, self.classes = tables.orders[self.points], tables.classes[self.points]
 
     def of_class(self, g: Graph, ids: str, bit: int) -> str:
         """Whether characters have a class."""
@@ -201,11 +206,7 @@ class Characters:
 
     def composites(self) -> dict[int, int]:
         """Number of the composite of each pair of characters."""
-        pairs = [tuple(map(chr, row)) for row in unicode_tables(True).pairs.tolist()]
-        for place in range(_N_L * _N_V):
-            syllable = _S + place * _N_T
-            pairs.append((chr(_L + place // _N_V), chr(_V + place % _N_V), chr(syllable)))
-            pairs += [(chr(syllable), chr(_T + k), chr(syllable + k)) for k in range(1, _N_T)]
+        pairs = (map(chr, row) for row in (*character_tables(True).pairs.tolist(), *hangul_pairs()))
         return {self.number[a] * BASE + self.number[b]: self.number[c] for a, b, c in pairs}
 
 
@@ -216,7 +217,7 @@ def _symbols_of(plain: PlainModel) -> Iterable[int]:
         yield from symbols if term.alphabet.dtype != object else map(ord, "".join(symbols))
 
 
-def _entry(g: Graph, ids: str, values: NDArray[Any]) -> str:
+def _entry(g: Graph, ids: str, values: AnyArray) -> str:
     """Entries of a table for some numbers; 0 outside the table, whose zeros at the end are left out."""
     size = int(np.flatnonzero(values).max(initial=-1)) + 1
     return str(g.Gather(np.append(values[:size], values.dtype.type(0)), g.Min(ids, size)))
@@ -230,7 +231,7 @@ class Symbols:
     text: str  #: Text of each symbol
     starts: str  #: First symbol of each text
     ends: str
-    known: dict[str, int]  #: Number of each symbol that the model knows
+    number: dict[str, int]  #: Number of each symbol of the model
 
 
 def read(g: Graph, texts: str, plain: PlainModel) -> dict[View, Symbols]:
@@ -250,28 +251,20 @@ def read(g: Graph, texts: str, plain: PlainModel) -> dict[View, Symbols]:
     cased = {case: _normalised(g, table, ids, text, case) for case in {v.keep_case for v in table.views}}
     symbols = {}
     for view in table.views:
-        known = _vocabulary(plain, view)
-        split = _words if view.tokens != "characters" else _characters
-        symbols[view] = split(g, table, *cased[view.keep_case], n_texts, view.tokens, known)
+        ids, text = cased[view.keep_case]
+        if view.tokens == "characters":
+            symbols[view] = Symbols(ids, text, *_spans(g, text, n_texts), table.number)
+        else:
+            terms = [term for term in plain.terms if term.view == view and term.alphabet.dtype == object]
+            vocabulary = dict.fromkeys(token for term in terms for token in term.alphabet.tolist())
+            symbols[view] = _words(g, table, ids, text, n_texts, view.tokens, [*vocabulary])
     return symbols
-
-
-def _vocabulary(plain: PlainModel, view: View) -> list[str]:
-    """Tokens of all terms of a view."""
-    terms = [term for term in plain.terms if term.view == view and term.alphabet.dtype == object]
-    return [*dict.fromkeys(token for term in terms for token in term.alphabet.tolist())]
 
 
 def _spans(g: Graph, text: str, n_texts: str) -> tuple[str, str]:
     sizes = g.total(text, g.filled(text, 1), n_texts)
     ends = g.CumSum(sizes, 0)
     return g.Sub(ends, sizes), ends
-
-
-def _characters(
-    g: Graph, table: Characters, ids: str, text: str, n_texts: str, tokens: str, known: list[str]
-) -> Symbols:
-    return Symbols(ids, text, *_spans(g, text, n_texts), table.number)
 
 
 def _normalised(g: Graph, table: Characters, ids: str, text: str, keep_case: bool) -> tuple[str, str]:
@@ -296,8 +289,8 @@ def _normalised(g: Graph, table: Characters, ids: str, text: str, keep_case: boo
 def _cut(g: Graph, ids: str, text: str, form: TextForm) -> tuple[str, str]:
     place = g.Range(0, g.Size(text), 1)
     first = g.Gather(g.where(_begins(g, text)), g.Sub(g.CumSum(g.Cast(_begins(g, text), to=INT64), 0), 1))
-    kept = g.Less(g.Sub(place, first), form.max_length)
-    return g.Compress(ids, kept, axis=0), g.Compress(text, kept, axis=0)
+    ids, text = g.select(g.Less(g.Sub(place, first), form.max_length), ids, text)
+    return ids, text
 
 
 def _before(g: Graph, values: str, first: int) -> str:
@@ -316,7 +309,7 @@ def _compatible(table: Characters, g: Graph, step: str, ids: str, text: str) -> 
     return g.Identity(np.array(True)), [*_composed(g, table, _ordered(g, table, ids, text), text)]
 
 
-def _mapped(g: Graph, table: Characters, ids: str, text: str, step: Any) -> tuple[str, str]:
+def _mapped(g: Graph, table: Characters, ids: str, text: str, step: Input) -> tuple[str, str]:
     """Replace each character by its image, several characters or none."""
     n = len(table.images[0])
     images = [image for images in table.images for image in (*images, " ")]
@@ -353,10 +346,10 @@ def _composed(g: Graph, table: Characters, ids: str, text: str) -> tuple[str, st
         starter, place, whole = _candidates(g, table, composites, ids, text)
         mask = g.Cast(g.total(place, g.filled(place, 1), g.Size(ids)), to=BOOL)
         free = g.Not(g.Or(g.Gather(mask, starter), g.Equal(starter, _before(g, starter, -1))))
-        starter, place, whole = (g.Compress(each, free, axis=0) for each in (starter, place, whole))
-        kept = g.Not(g.Cast(g.total(place, g.filled(place, 1), g.Size(ids)), to=BOOL))
+        starter, place, whole = g.select(free, starter, place, whole)
+        rest = g.Not(g.Cast(g.total(place, g.filled(place, 1), g.Size(ids)), to=BOOL))
         ids = g.ScatterElements(ids, starter, whole)
-        after = [g.Compress(each, kept, axis=0) for each in (ids, text)]
+        after = g.select(rest, ids, text)
         return g.Greater(g.Size(place), 0), after
 
     ids, text = g.loop("", [ids, text], step)
@@ -386,27 +379,25 @@ def _single_spaces(g: Graph, ids: str, text: str, space: int, strip: bool) -> tu
     begins, is_space = _begins(g, text), g.Equal(ids, space)
     after = g.Equal(_before(g, ids, space if strip else -1), space)
     after = g.Or(begins, after) if strip else g.And(g.Not(begins), after)
-    kept = g.Not(g.And(is_space, after))
-    ids, text = (g.Compress(each, kept, axis=0) for each in (ids, text))
+    ids, text = g.select(g.Not(g.And(is_space, after)), ids, text)
     if strip:
         following = g.Slice(g.Concat(text, [-1], axis=0), [1], [END], [0])
-        kept = g.Not(g.And(g.Equal(ids, space), g.Not(g.Equal(text, following))))
-        ids, text = (g.Compress(each, kept, axis=0) for each in (ids, text))
+        ids, text = g.select(g.Not(g.And(g.Equal(ids, space), g.Not(g.Equal(text, following)))), ids, text)
     return ids, text
 
 
 def _words(
-    g: Graph, table: Characters, ids: str, text: str, n_texts: str, tokens: str, known: list[str]
+    g: Graph, table: Characters, ids: str, text: str, n_texts: str, tokens: str, vocabulary: list[str]
 ) -> Symbols:
-    """Words as symbols: known words by their place in the vocabulary, others numbered within the batch."""
+    """Words as symbols: by their place in the vocabulary, other words numbered within the batch."""
     starts, ends = _word_spans(g, table, ids, text, tokens)
     ranks = _ranks(g, ids, starts, ends)
     _, first, local, _ = g.Unique(ranks, outputs=4)
-    spelled = [[table.number[c] for c in word] for word in known]
+    spelled = [[table.number[c] for c in word] for word in vocabulary]
     place = g.Gather(g.walk(spelled or [[]], ids, g.Gather(starts, first), g.Gather(ends, first)), local)
-    words = g.Where(g.Less(place, 0), g.Add(local, len(known)), place)
+    words = g.Where(g.Less(place, 0), g.Add(local, len(vocabulary)), place)
     text = g.Gather(text, starts)
-    return Symbols(words, text, *_spans(g, text, n_texts), {word: k for k, word in enumerate(known)})
+    return Symbols(words, text, *_spans(g, text, n_texts), {word: k for k, word in enumerate(vocabulary)})
 
 
 def _word_spans(g: Graph, table: Characters, ids: str, text: str, tokens: str) -> tuple[str, str]:
@@ -445,7 +436,7 @@ OPSETS = {"": 18, "ai.onnx.ml": 3, "com.microsoft": 1}
 IR_VERSION = 9
 #: Largest file: protobuf's limit.
 MOST_BYTES = (1 << 31) - 1
-FLOAT = 1
+TOO_LARGE = "the model takes more than 2 GiB, the limit of ONNX files; take another format"
 
 
 @dataclass(frozen=True)
@@ -463,24 +454,6 @@ class Level:
 
 def onnx_of(plain: PlainModel) -> bytes:
     """The model as ONNX; InputError if it cannot be expressed."""
-    _check(plain)
-    g = Graph()
-    outputs = _outputs(g, plain, _machine_values(g, plain))
-    infos = [
-        helper.make_tensor_value_info(g.named(value, name), kind, ["n"] if name == "label" else ["n", None])
-        for name, (value, kind) in outputs.items()
-    ]
-    texts = helper.make_tensor_value_info("texts", 8, ["n"])
-    graph = helper.make_graph(g.nodes, "textsvm", [texts], infos, [*g.constants.values()])
-    opsets = [helper.make_opsetid(*pair) for pair in OPSETS.items()]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="textsvm")
-    helper.set_model_props(model, {"textsvm": json.dumps(to_json(plain.about))})
-    if model.ByteSize() > MOST_BYTES:
-        raise InputError("the model takes more than 2 GiB, the limit of ONNX files; take another format")
-    return bytes(model.SerializeToString())
-
-
-def _check(plain: PlainModel) -> None:
     if plain.has_pairs:
         raise InputError(
             "a kernel of pairs cannot be expressed in ONNX; take another format, such as c or js"
@@ -489,49 +462,59 @@ def _check(plain: PlainModel) -> None:
         if term.both_strands or term.view.tokens == "blosum62":
             subject = "a kernel of both strands of DNA" if term.both_strands else "tokens='blosum62'"
             raise InputError(f"{subject} cannot be expressed in ONNX; take another format, such as c or js")
-    n_weights = sum(
-        table.weights.size + table.codes.size for term in plain.feature_terms for table in term.tables
-    )
-    if 8 * n_weights > MOST_BYTES:
-        raise InputError("the model takes more than 2 GiB, the limit of ONNX files; take another format")
+    tables = [table for term in plain.feature_terms for table in term.tables]
+    if 8 * sum(table.weights.size + table.codes.size for table in tables) > MOST_BYTES:
+        raise InputError(TOO_LARGE)
+    g = Graph()
+    symbols, size = read(g, "texts", plain), g.Size("texts")
+    zeros = g.Expand(0.0, g.Concat(g.Reshape(size, [1]), [plain.n_machines], axis=0))
+    values = g.Add(zeros, plain.biases)
+    for term in plain.feature_terms:
+        values = g.Add(values, _term_values(g, term, symbols[term.view], size, zeros))
+    outputs = _outputs(g, plain, values)
+    infos = [
+        helper.make_tensor_value_info(g.named(value, name), kind, ["n"] if name == "label" else ["n", None])
+        for name, (value, kind) in outputs.items()
+    ]
+    texts = helper.make_tensor_value_info("texts", STRING, ["n"])
+    graph = helper.make_graph(g.nodes, "textsvm", [texts], infos, [*g.constants.values()])
+    opsets = [helper.make_opsetid(*pair) for pair in OPSETS.items()]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="textsvm")
+    helper.set_model_props(model, {"textsvm": json.dumps(to_json(plain.about))})
+    if model.ByteSize() > MOST_BYTES:
+        raise InputError(TOO_LARGE)
+    return bytes(model.SerializeToString())
 
 
 # Values of the machines
 
 
-def _machine_values(g: Graph, plain: PlainModel) -> str:
-    """Values of all machines, shape (n, n_machines)."""
-    symbols = read(g, "texts", plain)
-    size = g.Size("texts")
-    zeros = g.Expand(0.0, g.Concat(g.Reshape(size, [1]), [plain.n_machines], axis=0))
-    values = g.Add(zeros, plain.biases)
-    for term in plain.feature_terms:
-        values = g.Add(values, _term_values(g, term, symbols[term.view], size, zeros))
-    return str(values)
-
-
 def _term_values(g: Graph, term: FeatureTerm, symbols: Symbols, size: str, zeros: str) -> str:
-    number = np.array([symbols.known[_symbol(each)] for each in term.alphabet.tolist()], np.int64)
+    spelled = term.alphabet.tolist() if term.alphabet.dtype == object else map(chr, term.alphabet.tolist())
+    number = np.array([symbols.number[symbol] for symbol in spelled], np.int64)
     tables = sorted(term.tables, key=lambda table: len(table.offsets))
     sums, squares = zeros, g.Expand(0.0, g.Reshape(size, [1]))
     for _, group in groupby(tables, key=lambda table: len(table.offsets)):
         same = list(group)
-        level = _empty_strings(g, symbols, len(same[0].offsets))
+        # Level 0: each position and pattern begins the empty string of its text.
+        n_patterns = len(same[0].offsets)
+        places = g.Range(0, g.Mul(g.Size(symbols.ids), n_patterns), 1)
+        start = g.Div(places, n_patterns)
+        texts = g.Range(0, g.Size(symbols.starts), 1)
+        zero = g.filled(texts, 0)
+        pattern = g.Mod(places, n_patterns)
+        level = Level(start, pattern, g.Gather(symbols.text, start), zero, texts, zero, 1)
         parents = [np.zeros(len(table.codes), np.int64) for table in same]
-        for table, found, nodes in _levels(g, symbols, level, 0, same, parents, number):
-            sums, squares = _table_values(g, term, table, found, nodes, symbols, (sums, squares))
+        for table, deepest, nodes in _levels(g, symbols, level, 0, same, parents, number):
+            sums, squares = _table_values(g, term, table, deepest, nodes, symbols, (sums, squares))
     if not term.normalised:
         return str(g.Mul(sums, term.scale))
-    some = g.Greater(squares, 0.0)
-    scaled = g.Div(sums, g.Unsqueeze(g.Sqrt(g.Where(some, squares, 1.0)), [1]))
-    return str(g.Where(g.Unsqueeze(some, [1]), scaled, _featureless(g, term, symbols, number, zeros)))
+    positive = g.Greater(squares, 0.0)
+    scaled = g.Div(sums, g.Unsqueeze(g.Sqrt(g.Where(positive, squares, 1.0)), [1]))
+    return str(g.Where(g.Unsqueeze(positive, [1]), scaled, _featureless(g, term, symbols, number, zeros)))
 
 
-def _symbol(symbol: Any) -> str:
-    return symbol if isinstance(symbol, str) else chr(symbol)
-
-
-def _featureless(g: Graph, term: FeatureTerm, symbols: Symbols, number: NDArray[np.int64], zeros: str) -> str:
+def _featureless(g: Graph, term: FeatureTerm, symbols: Symbols, number: Ints, zeros: str) -> str:
     """Values of texts that equal a training text without features."""
     if not len(term.featureless) or term.featureless_values is None:
         return zeros
@@ -541,19 +524,10 @@ def _featureless(g: Graph, term: FeatureTerm, symbols: Symbols, number: NDArray[
     return str(g.Gather(values, g.Where(g.Less(place, 0), len(strings), place)))
 
 
-def _empty_strings(g: Graph, symbols: Symbols, n_patterns: int) -> Level:
-    """Level 0: each position and pattern begins the empty string of its text."""
-    places = g.Range(0, g.Mul(g.Size(symbols.ids), n_patterns), 1)
-    start = g.Div(places, n_patterns)
-    texts = g.Range(0, g.Size(symbols.starts), 1)
-    zero = g.filled(texts, 0)
-    return Level(start, g.Mod(places, n_patterns), g.Gather(symbols.text, start), zero, texts, zero, 1)
-
-
 def _levels(
     g: Graph, symbols: Symbols, level: Level, k: int, tables: Sequence[FeatureTable],
-    parents: Sequence[NDArray[np.int64]], number: NDArray[np.int64],
-) -> Iterator[tuple[FeatureTable, Level, NDArray[np.int64]]]:  # fmt: skip
+    parents: Sequence[Ints], number: Ints,
+) -> Iterator[tuple[FeatureTable, Level, Ints]]:  # fmt: skip
     """Each table with the level of its strings and their nodes; tables share levels as long as they can."""
     groups: dict[bytes, list[int]] = {}
     for i, table in enumerate(tables):
@@ -565,20 +539,16 @@ def _levels(
         keys = [parents[i] * BASE + number[tables[i].codes[:, k]] for i in group]
         edges = np.unique(np.concatenate(keys))
         deeper = _extended(g, symbols, level, tables[group[0]].offsets[:, k], edges)
-        nodes = [np.searchsorted(edges, each) for each in keys]
+        nodes = [np.searchsorted(edges, key) for key in keys]
         yield from _levels(g, symbols, deeper, k + 1, [tables[i] for i in group], nodes, number)
 
 
-def _extended(
-    g: Graph, symbols: Symbols, level: Level, offsets: NDArray[np.int64], edges: NDArray[np.int64]
-) -> Level:
+def _extended(g: Graph, symbols: Symbols, level: Level, offsets: Ints, edges: Ints) -> Level:
     """Strings with another symbol, at these offsets of the patterns, as far as the texts reach."""
     at = g.Add(level.start, g.Gather(offsets, level.pattern))
     limit = g.Gather(g.Gather(symbols.ends, level.text), level.string)
     inside = g.Less(at, limit)
-    at, start, pattern, string = (
-        g.Compress(each, inside, axis=0) for each in (at, level.start, level.pattern, level.string)
-    )
+    at, start, pattern, string = g.select(inside, at, level.start, level.pattern, level.string)
     key = g.Add(g.Mul(string, BASE), g.Gather(symbols.ids, at))
     pairs, _, string, count = g.Unique(key, outputs=4)
     parent, symbol = g.Div(pairs, BASE), g.Mod(pairs, BASE)
@@ -588,13 +558,13 @@ def _extended(
 
 
 def _table_values(
-    g: Graph, term: FeatureTerm, table: FeatureTable, level: Level, nodes: NDArray[np.int64],
+    g: Graph, term: FeatureTerm, table: FeatureTable, level: Level, nodes: Ints,
     symbols: Symbols, before: tuple[str, str],
 ) -> tuple[str, str]:  # fmt: skip
     """Sums of weights, and of squares, with the features of a table."""
     sums, squares = before
     amount, present = _amounts(g, table, level, symbols)
-    amount, text, node = (g.Compress(each, present, axis=0) for each in (amount, level.text, level.node))
+    amount, text, node = g.select(present, amount, level.text, level.node)
     node = g.Where(g.Less(node, 0), level.n_nodes, node)
     factors = np.full(level.n_nodes + 1, term.unknown)
     factors[nodes] = 1.0 if table.factors is None else table.factors
@@ -607,8 +577,7 @@ def _table_values(
     squares = g.ScatterElements(squares, text, square, axis=0, reduction="add")
     first, rows = np.full(level.n_nodes + 1, -1), np.ones(level.n_nodes + 1, np.int64)
     first[nodes], rows[nodes] = np.cumsum(table.rows) - table.rows, table.rows
-    known = g.GreaterOrEqual(g.Gather(first, node), 0)
-    x, text, node, amount = (g.Compress(each, known, axis=0) for each in (x, text, node, amount))
+    x, text, node, amount = g.select(g.GreaterOrEqual(g.Gather(first, node), 0), x, text, node, amount)
     row = g.Gather(first, node)
     if table.rows.max(initial=1) > 1:
         row = g.Add(row, g.Sub(g.Min(g.Cast(amount, to=INT64), g.Gather(rows, node)), 1))
@@ -668,7 +637,7 @@ def _decision(g: Graph, plain: PlainModel, values: str) -> str:
     return str(g.Add(votes, g.Div(sums, g.Mul(3.0, g.Add(g.Abs(sums), 1.0)))))
 
 
-def _probabilities(g: Graph, plain: PlainModel, decision: str, maps: dict[str, NDArray[Any]]) -> str:
+def _probabilities(g: Graph, plain: PlainModel, decision: str, maps: Arrays) -> str:
     if "a" in maps:
         p = g.Div(1.0, g.Add(1.0, g.Exp(g.Add(g.Mul(decision, maps["a"]), maps["b"]))))
     else:
@@ -681,11 +650,11 @@ def _probabilities(g: Graph, plain: PlainModel, decision: str, maps: dict[str, N
     if plain.n_decisions == 1:
         return str(g.Concat(g.Sub(1.0, p), p, axis=1))
     total = g.ReduceSum(p, [1], keepdims=1)
-    some = g.Greater(total, 0.0)
-    return str(g.Where(some, g.Div(p, g.Where(some, total, 1.0)), 1 / plain.n_decisions))
+    positive = g.Greater(total, 0.0)
+    return str(g.Where(positive, g.Div(p, g.Where(positive, total, 1.0)), 1 / plain.n_decisions))
 
 
-def _interpolated(g: Graph, values: str, x: NDArray[np.float64], y: NDArray[np.float64]) -> str:
+def _interpolated(g: Graph, values: str, x: Floats, y: Floats) -> str:
     """`numpy.interp` of a column."""
     left = g.ReduceSum(g.Cast(g.LessOrEqual(x, values), to=INT64), [1], keepdims=1)
     left = g.Sub(left, 1)
@@ -705,7 +674,7 @@ def _label(g: Graph, plain: PlainModel, best: str, p: str | None) -> tuple[str, 
         second = g.Gather(p, 1, axis=1)
         best = g.Cast(g.GreaterOrEqual(second, plain.reject[1]), to=INT64)
         unsure = g.And(g.Greater(second, plain.reject[0]), g.Less(second, plain.reject[1]))
-    if unsure is None and all(type(each) is int for each in classes):
+    if unsure is None and all(type(label) is int for label in classes):
         return g.Gather(np.array(classes, np.int64), best), INT64
-    label = g.Gather(np.array([name_of(each) for each in classes], object), best)
-    return label if unsure is None else g.Where(unsure, np.array(UNSURE, object), label), 8
+    label = g.Gather(np.array([*map(name_of, classes)], object), best)
+    return label if unsure is None else g.Where(unsure, np.array(UNSURE, object), label), STRING

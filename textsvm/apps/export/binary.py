@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import sys
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,19 +11,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.apps.export.characters import character_tables
+from textsvm.apps.export.plain import PlainModel
+from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.errors import InputError
-from textsvm.exporting.plain import PlainModel
 from textsvm.kernels.contract import FeatureTable, FeatureTerm, PairTerm
 from textsvm.runtime.plain_json import to_json
-from textsvm.text.normal_form import begins
+from textsvm.text.documents import View
 
 Hashes = NDArray[np.uint32]
-MAGIC, NONE, UNIT = b"TEXTSVM\0", 0xFFFFFFFF, 8
+#: First bytes of the file.
+MAGIC = b"TEXTSVM\0"
+VERSION = 3
+#: Bytes of the unit of offsets.
+UNIT = 8
+#: Largest number of symbols of a text without a limit.
+NONE = 0xFFFFFFFF
+#: Words of records.
 HEADER_WORDS, VIEW_WORDS, TERM_WORDS, TABLE_WORDS, PAIRS_WORDS = 64, 8, 16, 32, 16
-#: Version of the file, and the first of the two words of its checksum.
-VERSION, CHECKSUM = 3, 36
-#: Start values and multipliers of the two hashes of a string of symbols.
-SEEDS, STEPS = (0x9E3779B9, 0x7F4A7C15), (0x85EBCA6B, 0xC2B2AE35)
+#: First of the two words of the checksum in the header.
+CHECKSUM = 36
+#: Start values of the two hashes of a string of symbols.
+SEEDS = (0x9E3779B9, 0x7F4A7C15)
+#: Multipliers of the two hashes.
+STEPS = (0x85EBCA6B, 0xC2B2AE35)
 TASKS = ("classes", "labels", "number", "novelty")
 COMBINATIONS = ("identity", "difference", "ovo")
 NORMAL_FORMS = ("none", "unicode", "paper")
@@ -42,14 +50,8 @@ LOGS = 1024
 IN_ROW = 5
 #: Tags that a reader may read behind the end.
 SCANNED = 4
-#: Bits of the class of a code point: white space; punctuation or symbol; word character; may combine with its
-#: predecessor; changed by NFKC; changed by NFKC with case folding.
-SPACE, PUNCT, WORD, JOINS, CHANGES, CHANGES_FOLDED = (1 << bit for bit in range(6))
+#: Code points of a block of the Unicode tables.
 BLOCK = 128
-_WORD = re.compile(r"\w")
-_HANGUL = range(0xAC00, 0xD7A4)
-#: Planes without any property: unassigned and private use.
-_EMPTY = (range(0x40000, 0xE0000), range(0xE1000, sys.maxunicode + 1))
 
 
 @dataclass(frozen=True)
@@ -57,17 +59,17 @@ class PackedTable:
     """A table of features as arrays of the file, with n strings sorted by bucket."""
 
     table: FeatureTable
-    starts: NDArray[np.uint32]  #: shape (n_buckets + 1,): First string of each bucket
+    starts: Hashes  #: shape (n_buckets + 1,): First string of each bucket
     #: uint16, uint32 or uint64, shape (n,): Low bits of the key of each string, its first hash times 2**32
     #: plus its second hash.
-    tags: NDArray[Any]
+    tags: AnyArray
     factors: NDArray[np.floating] | None  #: shape (n,)
     #: shape (n + 1 + number of repeats, n_machines): Weights of the strings, a row of zeros for unknown
     #: strings, and cumulated weights of 2, 3, ... occurrences of strings with several rows. Floats, or int8
     #: or int16 in units of `scales`.
-    weights: NDArray[Any]
-    scales: NDArray[np.float64] | None  #: shape (n_machines,)
-    more: NDArray[np.int64] | None  #: shape (n + 1,): First repeat of each string; None without repeats
+    weights: AnyArray
+    scales: Floats | None  #: shape (n_machines,)
+    more: Ints | None  #: shape (n + 1,): First repeat of each string; None without repeats
     unknown: float | None = None  #: Factor of other strings, if it is not that of the term
 
 
@@ -78,32 +80,36 @@ def pack(plain: PlainModel) -> bytes:
 
 def packed_tables(plain: PlainModel) -> list[list[PackedTable]]:
     """The tables of each term with 64-bit weights and tags; none for support vectors."""
-    return [[] if isinstance(term, PairTerm) else _pack_term(term) for term in plain.terms]
-
-
-def _pack_term(term: FeatureTerm) -> list[PackedTable]:
-    hashes = symbol_hashes(term.alphabet)
-    return [pack_table(table, hashes) for table in term.tables]
+    tables = []
+    for term in plain.terms:
+        hashes = symbol_hashes(term.alphabet)
+        tables.append(
+            [] if isinstance(term, PairTerm) else [pack_table(table, hashes) for table in term.tables]
+        )
+    return tables
 
 
 def pack_table(table: FeatureTable, hashes: tuple[Hashes, Hashes]) -> PackedTable:
     """Sort the strings of a table by bucket; weights of repeated occurrences are cumulated."""
     first, second = string_hashes(table.codes, hashes)
-    n_buckets = max(1, -(-len(first) // PER_BUCKET))
-    bucket = (first.astype(np.uint64) * np.uint64(n_buckets)) >> np.uint64(32)
     keys = first.astype(np.uint64) << np.uint64(32) | second
-    order = np.lexsort((keys, bucket))
-    if (keys[order][1:] == keys[order][:-1]).any():
+    order = np.argsort(keys)  # which is also the order of the buckets
+    keys = keys[order]
+    if (keys[1:] == keys[:-1]).any():
         raise InputError("two features of the model have the same 64-bit hash; leave a training text out")
-    starts = np.searchsorted(bucket[order], np.arange(n_buckets + 1, dtype=np.uint64)).astype(np.uint32)
     factors = None if table.factors is None else table.factors[order]
     rows, more = _ordered_rows(table, order)
-    return PackedTable(table, starts, keys[order], factors, rows, None, more)
+    return PackedTable(table, bucket_starts(keys, PER_BUCKET), keys, factors, rows, None, more)
 
 
-def _ordered_rows(
-    table: FeatureTable, order: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
+def bucket_starts(keys: AnyArray, size: int) -> AnyArray:
+    """First string of each bucket, and the number of strings, for sorted keys and a mean size of buckets."""
+    n_buckets = max(1, -(-len(keys) // size))
+    bucket = (keys >> np.uint64(32)) * np.uint64(n_buckets) >> np.uint64(32)
+    return np.searchsorted(bucket, np.arange(n_buckets + 1, dtype=np.uint64)).astype(np.uint32)
+
+
+def _ordered_rows(table: FeatureTable, order: Ints) -> tuple[Floats, Ints | None]:
     """`PackedTable.weights` and `more` of strings in this order."""
     weights, first_rows = cumulated(table), np.cumsum(table.rows) - table.rows
     repeats = table.rows[order] - 1
@@ -114,7 +120,7 @@ def _ordered_rows(
     return np.concatenate([weights[first_rows[order]], spare, extra]), more if len(extra) else None
 
 
-def cumulated(table: FeatureTable) -> NDArray[np.float64]:
+def cumulated(table: FeatureTable) -> Floats:
     """Sums of the weights of the first 1, 2, ... occurrences of each string."""
     weights = table.weights.copy()
     ends = np.cumsum(table.rows)
@@ -124,7 +130,7 @@ def cumulated(table: FeatureTable) -> NDArray[np.float64]:
     return weights
 
 
-def symbol_hashes(alphabet: NDArray[Any]) -> tuple[Hashes, Hashes]:
+def symbol_hashes(alphabet: AnyArray) -> tuple[Hashes, Hashes]:
     """The two hashes of each symbol: of a code point, or of the code points of a token."""
     if alphabet.dtype != object:
         points = alphabet.astype(np.uint32)
@@ -141,8 +147,8 @@ def symbol_hashes(alphabet: NDArray[Any]) -> tuple[Hashes, Hashes]:
     return mix(states[0] ^ lengths), mix(states[1] + lengths)
 
 
-def string_hashes(codes: NDArray[np.int64], hashes: tuple[Hashes, Hashes]) -> tuple[Hashes, Hashes]:
-    """The two hashes of strings, given by codes of shape (n, p)."""
+def string_hashes(codes: Ints, hashes: tuple[Hashes, Hashes]) -> tuple[Hashes, Hashes]:
+    """The two hashes of strings of codes, shape (n, p)."""
     states = [np.full(len(codes), seed, np.uint32) for seed in SEEDS]
     for column in codes.T:
         for state, symbols, step in zip(states, hashes, STEPS, strict=True):
@@ -151,7 +157,7 @@ def string_hashes(codes: NDArray[np.int64], hashes: tuple[Hashes, Hashes]) -> tu
     return states[0], states[1]
 
 
-def mix(values: NDArray[np.uint32]) -> NDArray[np.uint32]:
+def mix(values: Hashes) -> Hashes:
     """The finaliser of MurmurHash3: a bijection."""
     values = values ^ (values >> np.uint32(16))
     values = values * np.uint32(0x85EBCA6B)
@@ -189,7 +195,12 @@ def write(plain: PlainModel, tables: Sequence[Sequence[PackedTable]]) -> bytes:
     """The model file of a plain model with the packed tables of each term."""
     out, header = _Writer(), np.zeros(HEADER_WORDS, np.uint32)
     views = list(dict.fromkeys(term.view for term in plain.terms))
-    _add_sizes(plain, header)
+    header[:2] = np.frombuffer(MAGIC, np.uint32)
+    header[2] = VERSION
+    header[4:6] = TASKS.index(plain.task), COMBINATIONS.index(plain.combine)
+    header[6:9] = plain.n_machines, plain.n_decisions, len(plain.classes or ())
+    header[9] = NONE if plain.text.max_length is None else min(plain.text.max_length, NONE - 1)
+    header[27:29] = NORMAL_FORMS.index(plain.text.normalise), plain.text.punctuation
     view_words = [[view.keep_case, TOKENS.index(view.tokens)] for view in views]
     header[10:12] = len(views), out.words(view_words, VIEW_WORDS)
     terms = [_term_words(out, views, *pair) for pair in zip(plain.terms, tables, strict=True)]
@@ -221,17 +232,8 @@ def with_checksum(content: bytes) -> bytes:
     return words.tobytes()
 
 
-def _add_sizes(plain: PlainModel, header: NDArray[np.uint32]) -> None:
-    header[:2] = np.frombuffer(MAGIC, np.uint32)
-    header[2] = VERSION
-    header[4:6] = TASKS.index(plain.task), COMBINATIONS.index(plain.combine)
-    header[6:9] = plain.n_machines, plain.n_decisions, len(plain.classes or ())
-    header[9] = NONE if plain.text.max_length is None else min(plain.text.max_length, NONE - 1)
-    header[27:29] = NORMAL_FORMS.index(plain.text.normalise), plain.text.punctuation
-
-
 def _term_words(
-    out: _Writer, views: Sequence[Any], term: FeatureTerm | PairTerm, tables: Sequence[PackedTable]
+    out: _Writer, views: Sequence[View], term: FeatureTerm | PairTerm, tables: Sequence[PackedTable]
 ) -> list[int]:
     words = [views.index(term.view)]
     if isinstance(term, PairTerm):
@@ -245,7 +247,12 @@ def _term_words(
         words += [numbers, rows]
     words += [len(term.featureless), 0, 0]
     if len(term.featureless):
-        words[8:] = out.add(_featureless_hashes(term)), out.add(term.featureless_values, np.float64)
+        hashes = symbol_hashes(term.alphabet)
+        pairs = [string_hashes(codes[None], hashes) for codes in term.featureless]
+        first, second = map(np.concatenate, zip(*pairs, strict=True))
+        lengths = np.array([*map(len, term.featureless)], np.uint32)
+        words[8] = out.add(np.stack([mix(first ^ lengths), second], axis=1))
+        words[9] = out.add(term.featureless_values, np.float64)
     return words
 
 
@@ -267,15 +274,6 @@ def _pairs(out: _Writer, term: PairTerm) -> int:
     return out.words([words], PAIRS_WORDS)
 
 
-def _featureless_hashes(term: FeatureTerm | PairTerm) -> Hashes:
-    """Hashes of the texts without features, shape (n, 2)."""
-    hashes = symbol_hashes(term.alphabet)
-    pairs = [string_hashes(codes[None], hashes) for codes in term.featureless]
-    lengths = np.array([len(codes) for codes in term.featureless], np.uint32)
-    first, second = (np.concatenate(each) for each in zip(*pairs, strict=True))
-    return np.stack([mix(first ^ lengths), second], axis=1)
-
-
 def _table_words(out: _Writer, packed: PackedTable, term: FeatureTerm) -> list[int]:
     table = packed.table
     p = table.offsets.shape[1]
@@ -292,7 +290,7 @@ def _table_words(out: _Writer, packed: PackedTable, term: FeatureTerm) -> list[i
     return [*words, more, len(packed.weights) - len(packed.tags) - 1]
 
 
-def _rows_with_factors(out: _Writer, packed: PackedTable, unknown: float) -> tuple[NDArray[Any], int, int]:
+def _rows_with_factors(out: _Writer, packed: PackedTable, unknown: float) -> tuple[AnyArray, int, int]:
     """Rows of weights, which begin with the factor if it has their type; type and offset of the factors."""
     rows = packed.weights
     if packed.factors is None:
@@ -304,7 +302,7 @@ def _rows_with_factors(out: _Writer, packed: PackedTable, unknown: float) -> tup
     return np.concatenate([column[:, None], rows], axis=1), IN_ROW, 0
 
 
-def _add_outputs(out: _Writer, plain: PlainModel, header: NDArray[np.uint32]) -> None:
+def _add_outputs(out: _Writer, plain: PlainModel, header: Hashes) -> None:
     """Calibration, rejection, prediction sets and names of classes."""
     maps = plain.calibration
     if maps is not None:
@@ -327,119 +325,35 @@ def name_of(label: Any) -> str:
     return str(to_json(label))
 
 
-def _add_unicode(out: _Writer, plain: PlainModel, tokens: Sequence[Any]) -> int:
+def _add_unicode(out: _Writer, plain: PlainModel, tokens: Sequence[str]) -> int:
     """Unicode tables as far as the views need them; returns 0 if they need none."""
     normalises = plain.text.normalise == "unicode"
-    words = any(each in ("words", "whitespace") for each in tokens)
+    words = any(name in ("words", "whitespace") for name in tokens)
     if not (normalises or words or (plain.text.normalise == "none" and not plain.text.punctuation)):
         return 0
-    tables = unicode_tables(normalises)
+    tables, (numbers, blocks) = character_tables(normalises), _two_stages(normalises)
     record = [
-        len(tables.stage1), out.add(tables.stage1), len(tables.classes), out.add(tables.classes),
-        out.add(tables.orders), *_mapping_words(out, tables.decompositions),
-        *_mapping_words(out, tables.folds), len(tables.pairs), out.add(tables.pairs),
-    ]  # fmt: skip
-    return out.words([record], 16)
-
-
-def _mapping_words(out: _Writer, images: PointImages) -> list[int]:
-    return [len(images.keys), out.add(images.keys), out.add(images.starts), out.add(images.data)]
-
-
-@dataclass(frozen=True)
-class PointImages:
-    """Sorted code points and their images, in UTF-16."""
-
-    keys: NDArray[np.uint32]
-    starts: NDArray[np.uint32]  #: shape (n + 1,)
-    data: NDArray[np.uint16]
-
-    @classmethod
-    def of(cls, images: dict[int, str]) -> PointImages:
-        """From the images of some code points."""
+        len(numbers),
+        out.add(numbers),
+        len(blocks),
+        *(out.add(part) for part in np.split(blocks, 2, axis=1)),
+    ]
+    for images in (tables.decompositions, tables.folds):
         keys = sorted(images)
-        parts = [np.frombuffer(images[key].encode("utf-16-le"), np.uint16) for key in keys]
-        starts = np.cumsum([0, *map(len, parts)])
-        return cls(
-            np.array(keys, np.uint32),
-            starts.astype(np.uint32),
-            np.concatenate([np.empty(0, np.uint16), *parts]),
-        )
-
-
-@dataclass(frozen=True)
-class UnicodeTables:
-    """Two-stage tables: the entry of a code point c is ``stage2[stage1[c >> 7], c & 127]``."""
-
-    stage1: NDArray[np.uint16]  #: Code points beyond it have class 0 and order 0.
-    classes: NDArray[np.uint8]  #: shape (number of blocks, 128)
-    orders: NDArray[np.uint8]  #: Canonical combining classes, shape (number of blocks, 128)
-    decompositions: PointImages  #: NFKD, without Hangul syllables
-    folds: PointImages  #: NFKD of the folded case of code points without a decomposition
-    pairs: NDArray[np.uint32]  #: shape (n, 3): First, second and composed code point, sorted
+        units = [images[key].encode("utf-16-le") for key in keys]
+        starts = np.cumsum([0, *(len(image) // 2 for image in units)])
+        record += [len(keys), out.add(keys, np.uint32), out.add(starts, np.uint32), out.add(b"".join(units))]
+    return out.words([[*record, len(tables.pairs), out.add(tables.pairs)]], 16)
 
 
 @lru_cache(maxsize=2)
-def unicode_tables(normalises: bool) -> UnicodeTables:
-    """Tables for classes alone, or for normalisation, too."""
-    classes, orders = np.zeros((2, sys.maxunicode + 1), np.uint8)
-    images: tuple[dict[int, str], dict[int, str]] = ({}, {})
-    for point in _points():
-        char = chr(point)
-        classes[point] = _plain_class(char)
-        if normalises:
-            classes[point] |= _changes(char)
-            orders[point] = unicodedata.combining(char)
-            _add_images(char, *images)
-    blocks = np.concatenate([classes.reshape(-1, BLOCK), orders.reshape(-1, BLOCK)], axis=1)
-    distinct, stage1 = np.unique(blocks, axis=0, return_inverse=True)
-    last = int(np.flatnonzero(blocks.any(axis=1))[-1])
-    pairs = _compositions() if normalises else np.empty((0, 3), np.uint32)
-    decompositions, folds = map(PointImages.of, images)
-    return UnicodeTables(
-        stage1.ravel()[: last + 1].astype(np.uint16),
-        distinct[:, :BLOCK].copy(),
-        distinct[:, BLOCK:].copy(),
-        decompositions,
-        folds,
-        pairs,
-    )
+def _two_stages(normalises: bool) -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
+    """Number of each block of code points, up to the last with a property; and the different blocks.
 
-
-def _add_images(char: str, decompositions: dict[int, str], folds: dict[int, str]) -> None:
-    """Add the decomposition of a character, or its folded case if it has none."""
-    split = unicodedata.normalize("NFKD", char)
-    if split != char:
-        if ord(char) not in _HANGUL:
-            decompositions[ord(char)] = split
-    elif (folded := char.casefold()) != char:
-        folds[ord(char)] = unicodedata.normalize("NFKD", folded)
-
-
-def _points() -> list[int]:
-    return [*range(_EMPTY[0].start), *range(_EMPTY[0].stop, _EMPTY[1].start)]
-
-
-def _plain_class(char: str) -> int:
-    kind = SPACE if char.isspace() else WORD if _WORD.match(char) else 0
-    return kind | (PUNCT if unicodedata.category(char)[0] in "PS" else 0)
-
-
-def _changes(char: str) -> int:
-    composed = unicodedata.normalize("NFKC", char)
-    changed = CHANGES if composed != char else 0
-    if unicodedata.normalize("NFKC", composed.casefold()) != char:
-        changed |= CHANGES_FOLDED
-    return changed | (0 if begins(ord(char)) else JOINS)
-
-
-def _compositions() -> NDArray[np.uint32]:
-    """Primary composites of Unicode, without Hangul."""
-    pairs = []
-    for point in _points():
-        parts = unicodedata.decomposition(chr(point)).split()
-        if len(parts) == 2 and not parts[0].startswith("<"):
-            first, second = (int(part, 16) for part in parts)
-            if unicodedata.normalize("NFC", chr(first) + chr(second)) == chr(point):
-                pairs.append((first, second, point))
-    return np.array(sorted(pairs), np.uint32)
+    A block is a row of classes and then orders.
+    """
+    tables = character_tables(normalises)
+    rows = np.concatenate([tables.classes.reshape(-1, BLOCK), tables.orders.reshape(-1, BLOCK)], axis=1)
+    blocks, numbers = np.unique(rows, axis=0, return_inverse=True)
+    last = int(np.flatnonzero(rows.any(axis=1))[-1])
+    return numbers.ravel()[: last + 1].astype(np.uint16), blocks

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from textsvm.apps.export import small
+from textsvm.apps.export.binary import name_of, pack
+from textsvm.apps.export.plain import PlainModel, plain_model
+from textsvm.arrays import Json
 from textsvm.errors import InputError
-from textsvm.exporting import small
-from textsvm.exporting.binary import name_of, pack
-from textsvm.exporting.plain import PlainModel, plain_model
 from textsvm.kernels.contract import FeatureTable, FeatureTerm, PairTerm
 from textsvm.model.top_features import TopFeatures
 from textsvm.reporting.formatting import cut, safe, visible
@@ -30,7 +31,7 @@ from textsvm.runtime.plain_json import to_json
 #: Formats with their files; a single name is the suffix of a file, several are the files of a folder.
 FORMATS = {
     "c": ("textsvm.c", "textsvm.h", "model.bin"),
-    "js": ("textsvm.mjs", "textsvm.d.ts", "textsvm.wasm", "model.bin"),
+    "js": ("textsvm.mjs", "textsvm.d.ts", "model.bin"),
     "page": (".html",),
     "json": (".json",),
     "onnx": (".onnx",),
@@ -96,7 +97,9 @@ def export(
     target = Path(path)
     to = check_target(target, to, force, max_size)
     plain = plain_model(model)
-    content = None if max_size is None else small.reduced_model(model, plain, max_size, held_out).content
+    content = None
+    if max_size is not None:
+        content = small.reduced_model(model, plain, max_size, () if held_out is None else held_out).content
     return write_plain_model(plain, target, to, content)
 
 
@@ -109,14 +112,19 @@ def write_plain_model(plain: PlainModel, target: Path, to: str, content: bytes |
     target.mkdir(exist_ok=True)
     if to == "c" and ARRAY not in contents:  # that of an older model
         (target / ARRAY).unlink(missing_ok=True)
-    for name, each in contents.items():
-        _write(target / name, each)
+    for name, data in contents.items():
+        _write(target / name, data)
     return [target / name for name in contents]
 
 
 def check_target(target: Path, to: str | None, force: bool, max_size: int | str | None = None) -> str:
     """The format; InputError if it is unknown or has no `max_size`, or a file exists."""
-    to = _format_of(target) if to is None else to
+    suffix = target.suffix.lower()
+    if to is None and suffix not in _SUFFIXES:
+        raise InputError(
+            f"give the format (--to), since the suffix of {target} is not one of {', '.join(_SUFFIXES)}"
+        )
+    to = _SUFFIXES[suffix] if to is None else to
     if to not in FORMATS:
         raise InputError(f"the export format {to!r} is not one of {', '.join(FORMATS)}")
     if max_size is not None and small.parse_size(max_size) and to not in SIZED:
@@ -124,22 +132,14 @@ def check_target(target: Path, to: str | None, force: bool, max_size: int | str 
     if not target.absolute().parent.is_dir():
         raise InputError(f"the folder {target.absolute().parent} does not exist; create it first")
     single = len(FORMATS[to]) == 1
-    if not target.exists() and _SUFFIXES.get(target.suffix.lower(), to) != to:
+    if not target.exists() and _SUFFIXES.get(suffix, to) != to:
         raise InputError(f"{target} has the suffix of another format than {to}; name another path")
     if target.exists() and target.is_dir() == single:
-        found, needed = ("folder", "file") if single else ("file", "folder")
-        raise InputError(f"{target} is a {found}; name a {needed}")
+        present, needed = ("folder", "file") if single else ("file", "folder")
+        raise InputError(f"{target} is a {present}; name a {needed}")
     if not force and (existing := [path for path in paths_of(target, to) if path.exists()]):
         raise InputError(f"{existing[0]} exists; name another path, or replace it (--force)")
     return to
-
-
-def _format_of(target: Path) -> str:
-    if (suffix := target.suffix.lower()) in _SUFFIXES:
-        return _SUFFIXES[suffix]
-    raise InputError(
-        f"give the format (--to), since the suffix of {target} is not one of {', '.join(_SUFFIXES)}"
-    )
 
 
 def paths_of(target: Path, to: str) -> list[Path]:
@@ -150,30 +150,38 @@ def paths_of(target: Path, to: str) -> list[Path]:
 
 def _contents(plain: PlainModel, to: str, content: bytes | None) -> Iterator[tuple[str, bytes]]:
     names = FORMATS[to]
-    if to in ("json", "onnx"):
-        yield names[0], json_of(plain) if to == "json" else _onnx_of(plain)
+    if to == "json":
+        yield names[0], json_of(plain)
+        return
+    if to == "onnx":
+        try:
+            from textsvm.apps.export.onnx import onnx_of
+        except ModuleNotFoundError as error:
+            raise InputError("the format onnx needs the package onnx: pip install onnx") from error
+        yield names[0], onnx_of(plain)
         return
     content = pack(plain) if content is None else content
     if to == "page":
         yield names[0], page_of(plain, content)
         return
     for name in names:
-        yield name, content if name.endswith(".bin") else (files(__package__) / name).read_bytes()
+        yield name, content if name.endswith(".bin") else source_of(name)
     if to == "c" and len(content) <= MOST_ARRAY:
         yield ARRAY, array_of(content)
+
+
+def source_of(name: str) -> bytes:
+    """A source file; textsvm.mjs with the WebAssembly module in it."""
+    source = (files(__package__) / name).read_bytes()
+    if name != "textsvm.mjs":
+        return source
+    module = base64.b64encode((files(__package__) / "textsvm.wasm").read_bytes())
+    return source.replace(b'const WASM = "";', b'const WASM = "' + module + b'";')
 
 
 def _write(path: Path, content: bytes) -> None:
     with replacing(path) as temporary:
         temporary.write_bytes(content)
-
-
-def _onnx_of(plain: PlainModel) -> bytes:
-    try:
-        from textsvm.exporting.onnx import onnx_of
-    except ModuleNotFoundError as error:
-        raise InputError("the format onnx needs the package onnx: pip install onnx") from error
-    return onnx_of(plain)
 
 
 def array_of(content: bytes) -> bytes:
@@ -209,36 +217,29 @@ def json_of(plain: PlainModel) -> bytes:
     return json.dumps(to_json(values), separators=(",", ":")).encode() + b"\n"
 
 
-def _term_json(term: FeatureTerm | PairTerm) -> dict[str, Any]:
-    symbols = [str(each) if term.alphabet.dtype == object else chr(each) for each in term.alphabet.tolist()]
+def _term_json(term: FeatureTerm | PairTerm) -> Json:
+    alphabet = term.alphabet.tolist()
+    symbols = [*map(str if term.alphabet.dtype == object else chr, alphabet)]
     values: Any = [] if term.featureless_values is None else term.featureless_values
-    own = _pairs_json(term, symbols) if isinstance(term, PairTerm) else _features_json(term, symbols)
-    return {
+    featureless = [
+        {"symbols": [symbols[code] for code in codes.tolist()], "values": row}
+        for codes, row in zip(term.featureless, values, strict=True)
+    ]
+    common = {
         "kernel": term.kernel,
         "tokens": term.view.tokens,
         "keep_case": term.view.keep_case,
         "normalised": term.normalised,
         "scale": term.scale,
-        "featureless": [
-            {"symbols": [symbols[code] for code in codes.tolist()], "values": row}
-            for codes, row in zip(term.featureless, values, strict=True)
-        ],
-        **own,
+        "featureless": featureless,
     }
-
-
-def _features_json(term: FeatureTerm, symbols: list[str]) -> dict[str, Any]:
-    return {
-        "count": term.count,
-        "unknown": term.unknown,
-        "both_strands": term.both_strands,
-        "tables": [_table_json(table, symbols) for table in term.tables],
-    }
-
-
-def _pairs_json(term: PairTerm, symbols: list[str]) -> dict[str, Any]:
+    if isinstance(term, FeatureTerm):
+        tables = [_table_json(table, symbols) for table in term.tables]
+        own = {"count": term.count, "unknown": term.unknown, "both_strands": term.both_strands}
+        return {**common, **own, "tables": tables}
     texts = np.split(term.support.codes, term.support.offsets[1:-1]) if len(term.support) else []
     return {
+        **common,
         "recurrence": term.recurrence,
         "rate": term.rate,
         "relative": term.relative,
@@ -250,7 +251,7 @@ def _pairs_json(term: PairTerm, symbols: list[str]) -> dict[str, Any]:
     }
 
 
-def _table_json(table: FeatureTable, symbols: list[str]) -> dict[str, Any]:
+def _table_json(table: FeatureTable, symbols: list[str]) -> Json:
     weights, ends = table.weights.tolist(), np.cumsum(table.rows).tolist()
     return {
         "offsets": table.offsets,
@@ -265,49 +266,46 @@ def _table_json(table: FeatureTable, symbols: list[str]) -> dict[str, Any]:
 
 # The page
 
-#: Classes whose heaviest features are listed, features of each kind, and symbols of a feature.
-MOST_CLASSES, MOST_FEATURES, SHOWN = 12, 12, 40
-NO_FEATURES = "It compares whole texts, so the page cannot say which letters decide"
+#: Classes whose heaviest features are listed.
+MOST_CLASSES = 12
+#: Features of each kind that are listed.
+MOST_FEATURES = 12
+#: Symbols of a feature that are shown.
+SHOWN = 40
+#: Measures on texts held out of training, as the model records them.
+MEASURES = {
+    "accuracy": "Accuracy", "macro_f1": "Macro-F1", "micro_f1": "Micro-F1",
+    "rmse": "Root mean squared error", "mae": "Mean absolute error",
+}  # fmt: skip
 _LEADS = {
     "classes": "Type or paste a text: the model decides between {}.",
     "labels": "Type or paste a text: the model gives it any of the labels {}.",
     "number": "Type or paste a text: the model predicts a number.",
     "novelty": "Type or paste a text: the model says whether it is of the kind it was trained on.",
 }
-_TRY = """<section><label for="text"><h2>Text</h2></label>
-<textarea id="text" rows="7" spellcheck="false" placeholder="Type or paste a text here." autofocus></textarea>
-<div id="answer" role="status"></div></section>
-<section id="why" hidden><h2>Why</h2>
-<p class="choice" hidden><label>What speaks for <select id="class"></select></label></p>
-<p class="key"><span class="mark f3">for</span><span class="mark a3">against</span><b id="side"></b></p>
-<div id="coloured" class="document" role="img" aria-label="The text, coloured by contribution"></div>
-<p class="note" id="words"></p></section>
-<section id="values" hidden><h2>All classes</h2><div class="scroll" id="table" tabindex="0"></div></section>
-<noscript><section class="warning">This page needs JavaScript to classify texts.</section></noscript>"""
 
 
 def page_of(plain: PlainModel, content: bytes) -> bytes:
     """The page; `content` is the model file."""
-    names = ", ".join(name_of(each) for each in (plain.classes or [])[:8])
+    names = ", ".join(map(name_of, (plain.classes or [])[:8]))
     more = len(plain.classes or []) - 8
     names += f" and {more} others" if more > 0 else ""
-    body = [_TRY, _features(plain), _limits(plain)]
+    body = [source_of("page.html").decode(), _features(plain), _limits(plain)]
     data = f'<script type="application/octet-stream" id="model">{base64.b64encode(content).decode()}</script>'
     data += json_element("facts", plain.about["training"])
-    module = files(__package__).joinpath("textsvm.mjs").read_text("utf-8").replace("\nexport ", "\n")
-    script = files(__package__).joinpath("page.js").read_text("utf-8")
+    script = (source_of("textsvm.mjs") + source_of("page.js")).decode().replace("\nexport ", "\n")
     title = f"Try the model: {names}" if plain.task in ("classes", "labels") else "Try the model"
-    return page(title, _LEADS[plain.task].format(names), body, data, script=module + script).encode()
+    return page(title, _LEADS[plain.task].format(names), body, data, script=script).encode()
 
 
 def _features(plain: PlainModel) -> str:
     """The heaviest features of the first classes."""
     if not plain.top:
         return ""
-    labels = list(dict.fromkeys(each.label for each in plain.top))
+    labels = list(dict.fromkeys(top.label for top in plain.top))
     parts = []
     for label in labels[:MOST_CLASSES]:
-        lists = "".join(_feature_list(each) for each in plain.top if each.label == label and each.features)
+        lists = "".join(_feature_list(top) for top in plain.top if top.label == label and top.features)
         parts.append(f"<section><h2>{safe(label)}</h2>{lists}</section>")
     more = f" The first {MOST_CLASSES} of {len(labels)} classes." if len(labels) > MOST_CLASSES else ""
     return (
@@ -327,9 +325,14 @@ def _feature_list(top: TopFeatures) -> str:
 
 def _limits(plain: PlainModel) -> str:
     """What the model was trained on, and its accuracy."""
+    hint = ""
+    if plain.has_pairs:
+        hint = "It compares whole texts, so the page cannot say which letters decide. "
+    elif (plain.info.get("drift") or {}).get("features") is not None and _counts_four(plain):
+        hint = "The page warns if many strings of 4 characters are new to it. "
     note = (
         "It knows nothing but the texts it was trained on: on texts of another kind it can be wrong with "
-        f"confidence. {_hint(plain)}The text stays in this page: the page cannot send anything."
+        f"confidence. {hint}The text stays in this page: the page cannot send anything."
     )
     if not (plain.about["training"]["holdout"] or plain.info.get("estimate")):
         note += " Its accuracy on other texts was not recorded when it was trained."
@@ -340,42 +343,25 @@ def _limits(plain: PlainModel) -> str:
     )
 
 
-def _hint(plain: PlainModel) -> str:
-    """What the page can say about texts of another kind; as page.js, by strings of 4 characters."""
-    if plain.has_pairs:
-        return f"{NO_FEATURES}. "
-    recorded = (plain.info.get("drift") or {}).get("features") is not None
-    counted = any(
-        term.view.tokens == "characters" and any(table.codes.shape[1] == 4 for table in term.tables)
-        for term in plain.feature_terms
-    )
-    return "The page warns if many strings of 4 characters are new to it. " if recorded and counted else ""
+def _counts_four(plain: PlainModel) -> bool:
+    """Whether a kernel has strings of 4 characters, by which page.js recognises texts of another kind."""
+    terms = [term for term in plain.feature_terms if term.view.tokens == "characters"]
+    return any(table.codes.shape[1] == 4 for term in terms for table in term.tables)
 
 
 def _facts(plain: PlainModel) -> list[tuple[str, str]]:
-    facts: dict[str, Any] = plain.about["training"]
+    facts = plain.about["training"]
     rows = [("Kernel", plain.kernel)]
     if n := facts.get("n_train"):
         rows.append(("Training texts", f"{n:,}"))
     if classes := facts.get("classes"):
-        rows.append(("By class", ", ".join(f"{each['class']}: {each['documents']:,}" for each in classes)))
+        rows.append(("By class", ", ".join(f"{row['class']}: {row['documents']:,}" for row in classes)))
     estimate = facts.get("estimate") or {}
     where = f"documents held out of training ({estimate.get('held_out')})"
-    return rows + _figures(facts["holdout"], "held-out texts") + _figures(estimate, where)
-
-
-def _figures(held: dict[str, Any], where: str) -> list[tuple[str, str]]:
-    """Accuracy on texts held out of training, as the model records it."""
-    of = f" ({held['n']:,} texts)" if "n" in held else ""
-    names = {"accuracy": "Accuracy", "macro_f1": "Macro-F1", "micro_f1": "Micro-F1"}
-    figures = [
-        (f"{title} on {where}", f"{100 * held[name]:.1f} %{of}")
-        for name, title in names.items()
-        if held.get(name) is not None
-    ]
-    errors = {"rmse": "Root mean squared error", "mae": "Mean absolute error"}
-    return figures + [
-        (f"{title} on {where}", f"{held[name]:.4g}{of}")
-        for name, title in errors.items()
-        if held.get(name) is not None
-    ]
+    for measures, texts in ((facts["holdout"], "held-out texts"), (estimate, where)):
+        of = f" ({measures['n']:,} texts)" if "n" in measures else ""
+        for name, title in MEASURES.items():
+            if (value := measures.get(name)) is not None:
+                figure = f"{value:.4g}" if name in ("rmse", "mae") else f"{100 * value:.1f} %"
+                rows.append((f"{title} on {texts}", figure + of))
+    return rows

@@ -1,0 +1,197 @@
+// textsvm: decisions of a trained text classifier, from a model file. No dependencies, no network.
+//
+//     import { Model } from "./textsvm.mjs";
+//     const model = new Model(await (await fetch("model.bin")).arrayBuffer());
+//     model.predict("a text");                       // "spam"
+//     model.decide("a text");                        // Float64Array of decision values
+//
+// The work is done by textsvm.c, compiled to WebAssembly. docs/export_format.md describes the file, textsvm.d.ts the
+// names of this module.
+
+/** The module in base64; `textsvm export` inserts it. */
+const WASM = "";
+const TASKS = ["classes", "labels", "number", "novelty"];
+const TERM = 16, PAIRS = 4, VIEW = 8, PROTEINS = 3; // words of a record; codes of docs/export_format.md
+const TOO_LONG = 3, UNSUPPORTED = 4, BAD_TEXT = 5, BAD_ARGUMENT = 6, OVERFLOWS = 7; // error codes of textsvm.c
+const CAPACITY = 1024; // units of UTF-16 that the working memory is for at first
+const PAGE = 65536; // bytes
+
+/** A text or model that cannot be used. */
+export class TextsvmError extends Error {
+  constructor(message) {
+    super(message);
+    this.name = "TextsvmError";
+  }
+}
+
+let compiled = null;
+
+function instantiate() {
+  compiled ??= new WebAssembly.Module(Uint8Array.from(atob(WASM), (c) => c.charCodeAt(0)));
+  return new WebAssembly.Instance(compiled).exports;
+}
+
+/** A trained model, read from a file that `textsvm export --to js` wrote. */
+export class Model {
+  #wasm = instantiate();
+  #start = Math.ceil(this.#wasm.__heap_base.value / 16) * 16; // of the file in the memory
+  #length;
+  #capacity = 0;
+  #decisions; // number of decision values
+  #at = {}; // addresses behind the file
+
+  constructor(data) {
+    const bytes = data instanceof Uint8Array ? data : new Uint8Array(data);
+    const damaged = new TextsvmError("this is not a model file of textsvm, or it is damaged");
+    this.#length = bytes.length;
+    if (!this.#grow(this.#start + bytes.length)) throw new TextsvmError("the model takes more than 4 GB");
+    this.#view(Uint8Array, this.#start, bytes.length).set(bytes);
+    if (!this.#open(CAPACITY)) throw damaged;
+    const w = this.#words(0, 64), starts = w[8] ? this.#words(w[29], w[8] + 1) : [];
+    this.#decisions = w[7];
+    if (8 * w[34] + w[35] > bytes.length) throw damaged;
+    try {
+      this.about = JSON.parse(this.#text(w[34], 0, w[35]));
+    } catch {
+      throw damaged;
+    }
+    this.task = TASKS[w[4]];
+    this.classes = Array.from({ length: w[8] }, (_, k) => this.#text(w[30], starts[k], starts[k + 1] - 1));
+    this.thresholds = w[15] ? this.#doubles(this.#start + 8 * w[15], w[7]) : null;
+    const terms = this.#words(w[13], TERM * w[12]), views = this.#words(w[11], VIEW * w[10]);
+    this.explains = !terms.some((word, i) => i % TERM === 1 && word >= PAIRS);
+    this.letters = views.some((word, i) => i % VIEW === 1 && word === PROTEINS)
+      ? "a model of proteins reads only the letters A to Z and *" : "this model reads only letters of DNA and RNA";
+  }
+
+  #view(kind, address, length) {
+    return new kind(this.#wasm.memory.buffer, address, length);
+  }
+
+  /** Words of the file, which textsvm.c has checked. */
+  #words(offset, length) {
+    return this.#view(Uint32Array, this.#start + 8 * offset, length);
+  }
+
+  #text(offset, begin, end) {
+    return new TextDecoder().decode(this.#view(Uint8Array, this.#start + 8 * offset + begin, end - begin));
+  }
+
+  /** Whether the memory has, or can have, this many bytes. */
+  #grow(bytes) {
+    const { memory } = this.#wasm, missing = bytes - memory.buffer.byteLength;
+    try {
+      if (missing > 0) memory.grow(Math.ceil(missing / PAGE));
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  /** Open the file for texts of up to `capacity` units; false if it is damaged or the memory does not suffice. */
+  #open(capacity) {
+    const wasm = this.#wasm, start = this.#start, size = wasm.textsvm_memory(start, this.#length, capacity) >>> 0;
+    let end = start + this.#length;
+    const place = (bytes) => {
+      const address = Math.ceil(end / 16) * 16;
+      end = address + bytes;
+      return address;
+    };
+    if (!size) return false;
+    const [machines, decisions, classes] = this.#words(0, 64).subarray(6, 9);
+    const at = {
+      units: place(2 * capacity), decision: place(8 * decisions), p: place(8 * classes), has: place(classes),
+      contributions: place(8 * capacity), totals: place(24),
+      memory: place(wasm.textsvm_explain_memory(machines, capacity)), handle: place(size),
+    };
+    if (!this.#grow(end) || !wasm.textsvm_open_in(start, this.#length, capacity, at.handle, 0)) return false;
+    (this.#at = at), (this.#capacity = capacity);
+    return true;
+  }
+
+  /** Call `work` for a text in the memory; the memory grows with the text and its normal form. */
+  #run(text, work) {
+    const n = text.length;
+    for (let capacity = n > this.#capacity ? Math.max(n, 2 * this.#capacity) : 0; ; capacity = 2 * this.#capacity) {
+      if (capacity && !this.#open(capacity)) throw new TextsvmError("the text is too long");
+      const units = this.#view(Uint16Array, this.#at.units, n);
+      for (let i = 0; i < n; i++) units[i] = text.charCodeAt(i);
+      const error = work(this.#at, n);
+      if (!error) return;
+      if (error === BAD_TEXT) throw new TextsvmError(this.letters);
+      if (error === OVERFLOWS) throw new TextsvmError("the text is too long for a gap-weighted kernel");
+      if (error !== TOO_LONG) throw new TextsvmError(`textsvm.wasm fails with code ${error}`);
+    }
+  }
+
+  /** A copy of numbers in the memory. */
+  #doubles(address, length) {
+    return this.#view(Float64Array, address, length).slice();
+  }
+
+  /** Place decision values in the memory; returns the arguments of the functions of textsvm.c that read them. */
+  #argumentsOf(decision) {
+    this.#view(Float64Array, this.#at.decision, this.#decisions).set(decision);
+    return [this.#at.handle, this.#at.decision];
+  }
+
+  decide(text) {
+    if (text instanceof Uint8Array) text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(text);
+    if (typeof text !== "string") throw new TextsvmError("a text must be a string or a Uint8Array");
+    this.#run(text, (at, n) => this.#wasm.textsvm_decide_units(at.handle, at.units, n, at.decision));
+    return this.#doubles(this.#at.decision, this.#decisions);
+  }
+
+  probabilities(decision) {
+    const { p } = this.#at;
+    if (this.#wasm.textsvm_probabilities(...this.#argumentsOf(decision), p) === UNSUPPORTED) return null;
+    return this.#doubles(p, this.classes.length);
+  }
+
+  predict(text) {
+    return this.label(this.decide(text));
+  }
+
+  label(decision) {
+    if (this.task === "number") return decision[0];
+    if (this.task === "novelty") return decision[0] >= 0;
+    if (this.task === "labels") {
+      this.#wasm.textsvm_labels(...this.#argumentsOf(decision), this.#at.has);
+      return this.#chosen();
+    }
+    const number = this.classNumber(decision);
+    return number < 0 ? "unsure" : this.classes[number];
+  }
+
+  /** Classes that textsvm.c has chosen. */
+  #chosen() {
+    const has = this.#view(Uint8Array, this.#at.has, this.classes.length);
+    return this.classes.filter((_, k) => has[k]);
+  }
+
+  classNumber(decision) {
+    return this.#wasm.textsvm_predict(...this.#argumentsOf(decision));
+  }
+
+  predictionSet(text, coverage = 0.95, perClass = false) {
+    if (!this.probabilities(this.decide(text))) return null;
+    const { handle, p, has } = this.#at, error = this.#wasm.textsvm_set(handle, p, coverage, Number(perClass), has);
+    if (error === BAD_ARGUMENT) throw new TextsvmError(`coverage must be between 0 and 1, got ${coverage}`);
+    return error ? null : this.#chosen();
+  }
+
+  explain(text, number = 0, decision = undefined) {
+    if (!this.explains) throw new TextsvmError("the model has no features that explain its decisions");
+    if (typeof text !== "string") throw new TextsvmError("a text must be a string");
+    decision ??= this.decide(text);
+    this.#run(text, (at, n) =>
+      this.#wasm.textsvm_explain(at.handle, at.units, n, number, at.memory, at.contributions, at.totals));
+    const [bias, all, unknown] = this.#doubles(this.#at.totals, 3);
+    const contributions = this.#doubles(this.#at.contributions, text.length);
+    return { decision, contributions, bias, substrings: { all, unknown } };
+  }
+
+  get topFeatures() {
+    return this.about.top_features;
+  }
+}

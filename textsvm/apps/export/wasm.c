@@ -1,0 +1,139 @@
+/* textsvm.wasm: textsvm.c with functions for textsvm.mjs, whose texts are UTF-16 and whose decisions are explained. */
+#include "textsvm.c"
+
+/* Decode n units of UTF-16 to at most `most` code points; a lone surrogate is a code point of its own. */
+static size_t decode_units(const uint16_t *s, size_t n, u32 *out, size_t most) {
+    size_t i = 0, k = 0;
+    while (i < n) {
+        u32 point = s[i++];
+        if (k == most)
+            return NONE;
+        if ((point & 0xFC00) == 0xD800 && i < n && (s[i] & 0xFC00) == 0xDC00)
+            point = 0x10000 + ((point & 0x3FF) << 10) + (s[i++] & 0x3FFu);
+        out[k++] = point;
+    }
+    return k;
+}
+
+/* Decision values of a text; returns OVERFLOWS instead of TEXTSVM_TOO_LONG if a kernel passes the range of double. */
+int textsvm_decide_units(textsvm *m, const uint16_t *units, size_t n, double *decision) {
+    return decide_points(m, decode_units(units, n, m->points, m->max_symbols), decision);
+}
+
+typedef struct {
+    double *weights; /* of the machines in the decision value that is explained */
+    double *sums;    /* values of the machines by a single string */
+    double *shares;  /* contribution of each symbol, on both strands */
+    u32 *spans;      /* see struct textsvm */
+    u32 *units;      /* first unit of each code point, and the end */
+    double *contributions;
+    double *totals; /* see textsvm_explain */
+} explanation;
+
+/* Size of the memory for textsvm_explain. */
+size_t textsvm_explain_memory(size_t n_machines, size_t max_symbols) {
+    return 16 * n_machines + 28 * max_symbols + 8;
+}
+
+/* Add the contribution of each occurrence of the counted strings of a table to its symbols. */
+static void share_table(const textsvm *m, const term *t, const table *b, size_t n, const u32 *clear, explanation *e) {
+    int shown = b->contiguous && b->p == 4 && view_of(m, t->view).tokens == TOKENS_CHARACTERS;
+    for (u32 pattern = 0; pattern < b->n_patterns; pattern++) {
+        const u32 *offsets = b->offsets + (size_t)pattern * b->p;
+        size_t reach = reach_of(b, offsets);
+        for (size_t i = 0; i + reach <= n; i++) {
+            u64 key;
+            u32 row;
+            double amount, x, value = 0;
+            if (clear && clear[i] < reach)
+                continue;
+            key = key_at(m, offsets, b->p, i);
+            amount = amount_of(m, b, slot_of(m, key));
+            read_features(m, t, b, &key, &amount, 1, &row, &x);
+            memset(e->sums, 0, m->n_machines * sizeof *e->sums);
+            add_rows(m, b, &row, &x, 1, e->sums);
+            for (u32 k = 0; k < m->n_machines; k++)
+                value += e->weights[k] * e->sums[k];
+            for (u32 k = 0; k < b->p; k++)
+                e->shares[i + offsets[k]] += value * b->values[pattern] / amount / b->p;
+            e->totals[1] += shown, e->totals[2] += shown && row == b->n_strings;
+        }
+    }
+}
+
+/* Add the contribution of each symbol, times `scale`, to the units of the text that it comes from. */
+static void spread_shares(const textsvm *m, const term *t, const reading *r, double scale, explanation *e) {
+    view v = view_of(m, t->view);
+    int words = v.tokens == TOKENS_WORDS || v.tokens == TOKENS_WHITESPACE;
+    for (size_t k = 0, i = 0, end; k < r->tokens; k++, i = end) {
+        double share = scale * (t->both_strands ? e->shares[k] + e->shares[2 * r->tokens - 1 - k] : e->shares[k]);
+        while (words && flags_of(m, m->symbols[i]) & SPACE)
+            i++;
+        end = words ? token_end(m, i, r->symbols, v.tokens == TOKENS_WORDS) : i + 1;
+        for (size_t c = i; c < end; c++) {
+            u32 first = e->units[e->spans[2 * c]], last = e->units[e->spans[2 * c + 1]];
+            for (u32 u = first; u < last; u++)
+                e->contributions[u] += share / (double)(end - i) / (last - first);
+        }
+    }
+}
+
+static void explain_term(textsvm *m, const term *t, const reading *r, explanation *e) {
+    u32 length = 0;
+    double squares = 0;
+    size_t n = t->both_strands ? pair_strands(m, r->tokens) : r->tokens;
+    const u32 *clear = t->both_strands ? m->clear : NULL;
+    memset(e->shares, 0, n * sizeof *e->shares);
+    for (u32 k = 0; k < t->n_tables; k++) {
+        table b = table_of(m, t->tables + (size_t)TABLE_WORDS * k);
+        look_up(m, t, &b, count_strings(m, &b, n, clear, &length), &squares);
+        share_table(m, t, &b, n, clear, e);
+    }
+    if (squares > 0 || !t->normalised)
+        spread_shares(m, t, r, t->normalised ? 1 / sqrt(squares) : t->scale, e);
+}
+
+/* Weights of the machines in a decision value; of votes those in the sum of the values for its class. */
+static void weigh_machines(const textsvm *m, u32 number, double *weights) {
+    memset(weights, 0, m->n_machines * sizeof *weights);
+    if (m->w[5] == COMBINE_DIFFERENCE)
+        weights[0] = -1, weights[1] = 1;
+    else if (m->w[5] == COMBINE_IDENTITY && number < m->n_machines)
+        weights[number] = 1;
+    else if (m->w[5] == COMBINE_OVO)
+        for (u32 a = 0, k = 0; a < m->n_classes; a++)
+            for (u32 b = a + 1; b < m->n_classes; b++, k++)
+                weights[k] = (b == number) - (a == number);
+}
+
+/* Contributions of the n units of a text to a decision value; the model must have no pairs. `totals` receives the
+ * bias, the number of substrings of 4 characters, and the number of those that the model does not know. */
+int textsvm_explain(textsvm *m, const uint16_t *units, size_t n, u32 number, void *memory, double *contributions,
+                    double *totals) {
+    size_t points = decode_units(units, n, m->points, m->max_symbols);
+    reading r = reading_of(points);
+    explanation e;
+    int code = TEXTSVM_OK;
+    if (points == NONE)
+        return TEXTSVM_TOO_LONG;
+    e.weights = memory, e.sums = e.weights + m->n_machines, e.shares = e.sums + m->n_machines;
+    e.spans = (u32 *)(e.shares + 2 * m->max_symbols), e.units = e.spans + 2 * m->max_symbols;
+    e.contributions = contributions, e.totals = totals;
+    memset(contributions, 0, n * sizeof *contributions);
+    memset(totals, 0, 3 * sizeof *totals);
+    weigh_machines(m, number, e.weights);
+    for (u32 k = 0; k < m->n_machines; k++)
+        totals[0] += e.weights[k] * m->biases[k];
+    e.units[0] = 0;
+    for (size_t k = 0; k < points; k++)
+        e.units[k + 1] = e.units[k] + (m->points[k] > 0xFFFF ? 2 : 1);
+    m->spans = e.spans;
+    for (u32 i = 0; i < m->w[12] && !code; i++) {
+        term t = term_of(m, i);
+        code = read_symbols(m, &t, &r);
+        if (!code)
+            explain_term(m, &t, &r, &e);
+    }
+    m->spans = NULL;
+    return code;
+}
