@@ -46,7 +46,10 @@ CONCERNS = {
     r"textsvm/readers/": ["test_fuzz_readers", "test_readers_*"],
     r"textsvm/mail/": ["test_mail_*"],
     r"textsvm/exporting/": ["test_export*"],
-    r"textsvm/service/": ["test_serve", "test_labelling*"],
+    r"textsvm/apps/": ["test_apps"],
+    r"textsvm/apps/serve/": ["test_serve", "test_labelling*"],
+    r"textsvm/apps/label/": ["test_labelling*"],
+    r"textsvm/apps/integrations/": ["test_integrations"],
     r"textsvm/cli/": ["test_cli*", "test_output", "test_threats", "test_manners", "test_faults"],
     r"textsvm/(evaluation|reporting)/": [
         "test_metrics",

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from textsvm.apps.label import machine as rows
+from textsvm.apps.label.learner import Learner
+from textsvm.apps.label.machine import ColumnWeights, Machine, Pool
+from textsvm.apps.label.stopping import Draw, cohen_kappa, labels_per_point, random_share, retrieval
+from textsvm.apps.label.strategies import STRATEGIES
 from textsvm.errors import InputError
-from textsvm.labelling import machine as rows
-from textsvm.labelling.learner import Learner
-from textsvm.labelling.machine import ColumnWeights, Machine, Pool
-from textsvm.labelling.stopping import Draw, cohen_kappa, labels_per_point, random_share, retrieval
-from textsvm.labelling.strategies import STRATEGIES
 
 WORDS = {
     "fruit": ["apple", "cherry", "plum", "pear", "grape", "melon"],

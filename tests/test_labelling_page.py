@@ -22,9 +22,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from textsvm import InputError
-from textsvm.cli.console import Console
-from textsvm.labelling import files
-from textsvm.labelling.files import (
+from textsvm.apps.label import files
+from textsvm.apps.label.files import (
     Journal,
     JournalEntry,
     LabelledText,
@@ -32,11 +31,12 @@ from textsvm.labelling.files import (
     read_labelled,
     text_digest,
 )
-from textsvm.labelling.learner import Guess, Learner, Progress, Proposal
-from textsvm.labelling.session import SHOWN, Conflict, SecondOpinion, Session
+from textsvm.apps.label.learner import Guess, Learner, Progress, Proposal
+from textsvm.apps.label.session import SHOWN, Conflict, SecondOpinion, Session
+from textsvm.cli.console import Console
 from textsvm.readers.corpus import Corpus
 
-label = import_module("textsvm.cli.label")
+label = import_module("textsvm.apps.label.commands")
 ROOT = Path(__file__).resolve().parent.parent
 MESSAGES = ROOT / "corpora/samples/messages.csv"
 ONE = {"multilabel": False}
@@ -450,7 +450,7 @@ def test_a_file_of_labels_that_cannot_be_written_is_written_later(session, monke
 
     session.answer(1, 0, "ham")
     with monkeypatch.context() as patch:
-        patch.setattr("textsvm.labelling.files.replacing", full)
+        patch.setattr("textsvm.apps.label.files.replacing", full)
         session.answer(0, 0, "spam")
         session.separate(0)
         assert labels_in(session.journal.path) == {"t1": "ham", "t0": "spam", "t2": "spam"}
@@ -794,7 +794,7 @@ def request(page, method="POST", path="next", body=b"{}", **headers):
 @pytest.fixture
 def page(session):
     pytest.importorskip("starlette")
-    from textsvm.labelling.app import LabellingPage
+    from textsvm.apps.label.app import LabellingPage
 
     return LabellingPage(session)
 
@@ -881,7 +881,7 @@ def test_hostile_texts_and_labels_become_json(page):
         body = json.dumps({"index": index, "reason": "", "whole": False}).encode()
         view = json.loads(request(page, path="show", body=body).body)["text"]
         assert not re.search("[\x00-\x08\u202e\ud800]", "".join(piece for piece, _ in view["pieces"]))
-    script = (ROOT / "textsvm/labelling/label.js").read_text("utf-8")
+    script = (ROOT / "textsvm/apps/label/label.js").read_text("utf-8")
     for word in (
         "innerHTML",
         "outerHTML",

@@ -32,10 +32,10 @@ from textsvm import (
     Spectrum,
     save,
 )
+from textsvm.apps.serve import LOAD, PREDICT, app, worker
+from textsvm.apps.serve.app import RequestLimits, Service, metrics_text
+from textsvm.apps.serve.worker import MOST_TEXTS, TURN, ServedModel, Worker
 from textsvm.errors import InputError
-from textsvm.service import LOAD, PREDICT, app, worker
-from textsvm.service.app import RequestLimits, Service, metrics_text
-from textsvm.service.worker import MOST_TEXTS, TURN, ServedModel, Worker
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and process groups of POSIX")
 ROOT = Path(__file__).resolve().parent.parent
@@ -314,7 +314,7 @@ def test_of_too_many_requests_some_are_answered_in_time(models):
 #: Compiled functions, with the number of their types of arguments.
 LATER = """
 import json, sys, numba
-from textsvm.service.worker import ServedModel
+from textsvm.apps.serve.worker import ServedModel
 def compiled():
     modules = [module for name, module in sys.modules.items() if name.startswith("textsvm.")]
     values = [value for module in modules for value in vars(module).values()]
@@ -555,7 +555,7 @@ def test_requests_in_progress_are_answered_at_the_end(number, host, models):
 
 
 def test_a_request_without_its_end_is_refused_at_the_end(models):
-    code = "import functools; from textsvm.cli import main; from textsvm.service import server; "
+    code = "import functools; from textsvm.cli import main; from textsvm.apps.serve import server; "
     code += "server.ClientLimits = functools.partial(server.ClientLimits, stopping=1); main()"
     with (
         serving(models / "two.textsvm", program=("-c", code)) as server,

@@ -18,7 +18,7 @@ from textsvm.cli.options import Command, Group, option
 from textsvm.version import __version__
 
 #: Commands with the first sentence of their help. Each is the function or group of its name in the module of
-#: its name, or in `_MODULES`.
+#: its name, or in `_MODULES` or `_APPLICATIONS`.
 COMMANDS = {
     "demo": "Train a spam filter on bundled messages, and explain a prediction.",
     "corpus": "Show statistics of a corpus: parts, labels or numbers, lengths, duplicates, alphabet, "
@@ -50,6 +50,7 @@ COMMANDS = {
     "mail": "A mail filter that learns. Exit codes: 0 done or spam, 1 ham, 2 unsure, 3 failed.",
 }
 _MODULES = {"bench": "demo", "export": "model", "features": "gram"}
+_APPLICATIONS = {"label": "textsvm.apps.label.commands", "serve": "textsvm.apps.serve.commands"}
 #: Options after the name of a benchmark belong to the benchmark.
 _SETTINGS = {"bench": {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}}
 #: Commands that load the numerical libraries, and bytes that these use and reserve.
@@ -80,7 +81,11 @@ def app_of(names: Iterable[str] = COMMANDS, runs: bool = True) -> typer.Typer:
         if not runs:
             app.command(name, short_help=COMMANDS[name])(lambda: None)
             continue
-        command = getattr(import_module(f"{__name__}.{_MODULES.get(name, name)}"), name)
+        if name in _APPLICATIONS:
+            module = import_module(_APPLICATIONS[name])
+        else:
+            module = import_module(f"{__name__}.{_MODULES.get(name, name)}")
+        command = getattr(module, name)
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:

@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.errors import InputError, one_line, printable
-from textsvm.labelling.files import (
+from textsvm.apps.label.files import (
     COPY,
     IMPORT,
     RANDOM,
@@ -32,8 +31,9 @@ from textsvm.labelling.files import (
     labelled_of,
     text_digest,
 )
-from textsvm.labelling.learner import Learner, Proposal
-from textsvm.labelling.stopping import cohen_kappa
+from textsvm.apps.label.learner import Learner, Proposal
+from textsvm.apps.label.stopping import cohen_kappa
+from textsvm.errors import InputError, one_line, printable
 from textsvm.readers.corpus import Corpus
 from textsvm.reporting.formatting import cut, runs
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from textsvm.apps.serve import CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, frames
 from textsvm.errors import InputError, one_line
-from textsvm.service import CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, frames
 
 try:
     from starlette.applications import Starlette
@@ -144,7 +144,7 @@ class Service:
 
     async def _start(self) -> _Link:
         """Start a worker."""
-        code = f"import sys; sys.path[:] = {sys.path!r}; from textsvm.service import worker; worker.main()"
+        code = f"import sys; sys.path[:] = {sys.path!r}; from textsvm.apps.serve import worker; worker.main()"
         link, command = _Link(self._ended), (sys.executable, "-c", code)
         await asyncio.get_running_loop().subprocess_exec(lambda: link, *command, stderr=None)
         return link

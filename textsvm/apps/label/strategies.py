@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from textsvm.labelling.machine import Machine
+from textsvm.apps.label.machine import Machine
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
+from textsvm.apps.label.machine import LENGTH, ColumnWeights, Machine, Pool, digest, marks
+from textsvm.apps.label.stopping import Draw, Retrieval, labels_per_point, random_share, retrieval
+from textsvm.apps.label.strategies import STRATEGIES, Candidates, rank
 from textsvm.errors import InputError
 from textsvm.evaluation.results import clopper_pearson
 from textsvm.kernels.attribution import pieces
-from textsvm.labelling.machine import LENGTH, ColumnWeights, Machine, Pool, digest, marks
-from textsvm.labelling.stopping import Draw, Retrieval, labels_per_point, random_share, retrieval
-from textsvm.labelling.strategies import STRATEGIES, Candidates, rank
 from textsvm.runtime.parallel import Lock, one_blas_thread
 
 Answer = str | Sequence[str] | None
@@ -106,7 +106,7 @@ class Learner:
     multilabel : bool
         Whether a text has any number of labels.
     strategy : {"mixture", "random", "margin", "entropy", "change", "diverse", "density", "relevance"}
-        Which texts are asked for; see `textsvm.labelling.strategies`.
+        Which texts are asked for; see `textsvm.apps.label.strategies`.
     random_share : float
         Probability with which the next text is drawn at random from all texts without a label.
     relevant : str, optional

@@ -23,12 +23,12 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
+from textsvm.apps.serve import CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, PROGRESS_NUMBER, frames
 from textsvm.errors import InputError, one_line
 from textsvm.evaluation import judge
 from textsvm.evaluation.drift import LEAST_MARGIN, Drift, margins
 from textsvm.kernels.spelling import spell
 from textsvm.model.file import load_machine
-from textsvm.service import CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, PROGRESS_NUMBER, frames
 
 #: Seconds that a call should take.
 GOAL = 0.02

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 
+from textsvm.apps.label.session import Conflict, Session
+from textsvm.apps.serve import server as server
 from textsvm.errors import InputError, one_line
-from textsvm.labelling.session import Conflict, Session
 from textsvm.reporting.html import page
 from textsvm.runtime.plain_json import to_json
-from textsvm.service import server as server
 
 try:
     from starlette.concurrency import run_in_threadpool
@@ -136,4 +136,4 @@ def label_page() -> str:
 
 
 def _file(name: str) -> str:
-    return files("textsvm.labelling").joinpath(name).read_text("utf-8")
+    return files("textsvm.apps.label").joinpath(name).read_text("utf-8")

@@ -42,7 +42,7 @@ class KernelEncoder(TransformerMixin, BaseEstimator):
     Examples
     --------
     >>> from skrub import TableVectorizer
-    >>> from textsvm.integrations.skrub import KernelEncoder
+    >>> from textsvm.apps.integrations.skrub import KernelEncoder
     >>> vectorizer = TableVectorizer(high_cardinality=KernelEncoder())
     """
 

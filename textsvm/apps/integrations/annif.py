@@ -1,4 +1,4 @@
-"""A backend for Annif. `python -m textsvm.integrations.annif` is the command `annif` with this backend."""
+"""A backend for Annif; `python -m textsvm.apps.integrations.annif` is the command `annif` with it."""
 
 from __future__ import annotations
 

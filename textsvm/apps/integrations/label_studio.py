@@ -1,4 +1,6 @@
-"""A machine learning backend for Label Studio: `uvicorn textsvm.integrations.label_studio:app --port 9090`.
+"""A machine learning backend for Label Studio.
+
+It runs with `uvicorn textsvm.apps.integrations.label_studio:app --port 9090`.
 
 The first `Choices` of a project that label a `Text` are learnt. Annotations that Label Studio sends are
 appended to `textsvm-label-studio.jsonl` in the current directory (TEXTSVM_ANNOTATIONS names another file),

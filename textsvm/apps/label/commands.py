@@ -19,8 +19,8 @@ from textsvm.cli.output import Force, Kind, Output, writing
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
-    from textsvm.labelling.files import LabelledText
-    from textsvm.labelling.session import Session
+    from textsvm.apps.label.files import LabelledText
+    from textsvm.apps.label.session import Session
     from textsvm.readers.corpus import Corpus
 
 #: `relevance` is that of --relevant.
@@ -153,7 +153,7 @@ def _export(
     reading: TextReading,
     several: bool,
 ) -> None:
-    from textsvm.labelling import files as formats
+    from textsvm.apps.label import files as formats
 
     assert exchange.export is not None
     name = exchange.to or formats.SUFFIXES.get(exchange.export.suffix.lower(), "")
@@ -173,7 +173,7 @@ def _session(
     console: Console, paths: list[Path], labelling: LabellingOptions, exchange: ExchangeOptions,
     reading: TextReading,
 ) -> Session:  # fmt: skip
-    from textsvm.labelling import session as sessions
+    from textsvm.apps.label import session as sessions
 
     assert labelling.output is not None
     kind = {"multilabel": labelling.multilabel, "second_opinion": labelling.second_opinion}
@@ -202,7 +202,7 @@ def _session(
 
 def _imported(path: Path, settings: dict[str, Any]) -> list[LabelledText]:
     """Labels of a file; --text, which names the column of the corpus, counts if the file has that column."""
-    from textsvm.labelling import files as formats
+    from textsvm.apps.label import files as formats
 
     settings["id"] = None  # texts are matched by their content
     try:
@@ -235,7 +235,7 @@ def _read(console: Console, paths: list[Path], reading: TextReading, labelling: 
 
 
 def _serve(console: Console, port: int, browser: bool, prepare: Callable[[], Session]) -> None:
-    from textsvm.labelling import app
+    from textsvm.apps.label import app
 
     listening = app.server.listen("127.0.0.1", port)
     page = app.LabellingPage(session := prepare())

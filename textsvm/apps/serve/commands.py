@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
+from textsvm.apps.serve import server
+from textsvm.apps.serve.app import RequestLimits, Service
 from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.options import option, option_field
-from textsvm.service import server
-from textsvm.service.app import RequestLimits, Service
 
 
 @dataclass(frozen=True)
