@@ -37,6 +37,7 @@ ROOT = Path(__file__).resolve().parent.parent
 #: and from the sets before it. The longest name that matches counts: "kernels.base" may precede "kernels".
 FLOORS: list[set[str]] = [
     {"runtime", "errors", "files", "plain_json", "parameters", "printable", "locks", "compiled_cache"}
+    | {"version", "arrays"}
     | {"host_memory", "cuda_sources", "cuda_failures", "compiled", "parallel", "scratch", "simd", "device"}
     | {"workers"},
     {"text", "normal_form", "residues", "stored_texts", "tokens", "spans", "encoding"}

@@ -11,7 +11,7 @@ from textsvm.apps.label import machine as rows
 from textsvm.apps.label.learner import Learner
 from textsvm.apps.label.machine import ColumnWeights, Machine, Pool
 from textsvm.apps.label.stopping import Draw, cohen_kappa, labels_per_point, random_share, retrieval
-from textsvm.apps.label.strategies import STRATEGIES
+from textsvm.apps.label.strategies import STRATEGIES, Candidates
 from textsvm.errors import InputError
 
 WORDS = {
@@ -45,6 +45,25 @@ def test_choices_depend_on_the_seed_alone(strategy):
     texts, labels = corpus(60)
     runs = [label_texts(Learner(texts, strategy=strategy, seed=seed), labels, 20) for seed in (0, 0, 1)]
     assert runs[0] == runs[1] != runs[2]
+
+
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_expected_change_weighs_each_label_by_its_probability(multilabel):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(30, 4))
+    target = np.where(x[:, :3] + 0.2 * rng.normal(size=(30, 3)) > 0, 1.0, -1.0)
+    machine = Machine.train(x @ x.T, target, multilabel)
+    values = rng.normal(size=(40, 3))
+    rest = (np.arange(40), np.arange(30), values, machine, None, rng)
+    order = STRATEGIES["change"](Candidates(*rest), 40)
+    expected = [
+        sum(
+            p * abs(f - 1) + (1 - p) * abs(f + 1)
+            for p, f in zip(machine.probabilities(row[None])[0], row, strict=True)
+        )
+        for row in values
+    ]
+    assert order.tolist() == sorted(range(40), key=lambda i: -expected[i])
 
 
 def test_every_text_is_asked_for_until_none_is_left():

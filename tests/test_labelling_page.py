@@ -508,6 +508,16 @@ def test_parts_for_an_honest_test(tmp_path):
     journal.close()
 
 
+def test_near_copies_of_a_test_text_are_no_test(session, monkeypatch):
+    monkeypatch.setattr(session.learner, "next", lambda besides=(): Proposal(0, "random"))
+    assert session.next()["text"]["reason"] == "random"
+    session.answer(0, 0, "spam")
+    chosen = {name: (entry.chosen, entry.is_test) for name, entry in session.journal.answers.items()}
+    assert chosen == {"t0": ("random", True), "t2": ("copy", False)}
+    rows = map(json.loads, session.journal.path.read_text("utf-8").splitlines())
+    assert {row["id"]: row["part"] for row in rows} == {"t0": "test", "t2": "copy"}
+
+
 def test_second_opinion(tmp_path):
     corpus = corpus_of(TEXTS, ["spam", "ham", "spam", "ham", "ham"])
     session = Session(corpus, Journal(tmp_path / "second.jsonl", ONE), SecondOpinion(corpus, False))

@@ -518,6 +518,9 @@ class KernelMachine(Parameters, ABC):
 
     def predictor(self) -> Predictor:
         """The machines prepared for prediction on `device`, prepared again when `device` changes."""
+        prepared = self._predictors.get(self.device)
+        if prepared is not None:  # without waiting for another machine that is being prepared
+            return prepared
         with _preparing:
             if self.device not in self._predictors:
                 self._predictors.clear()
