@@ -176,7 +176,7 @@ def test_an_older_training_does_not_replace_a_later_one(monkeypatch):
     index = learner.next().index
     learner.answer(index, labels[index])
     learner.refresh()
-    assert {index, *later} <= set(learner._trained.index.tolist())
+    assert {index, *later} <= set(learner._training.index.tolist())
 
 
 def test_a_second_answer_replaces_the_first():
@@ -289,7 +289,7 @@ def test_random_draws_alone_bound_the_number_of_relevant_texts():
     nothing = [Draw(50, 1000 - i, False) for i in range(900)]
     assert not retrieval(nothing[:100], 50, 900).enough
     assert retrieval(nothing, 50, 100).enough
-    assert retrieval([], 10, 0).recall == 1
+    assert retrieval([], 10, 0).total == 10
     assert not retrieval([], 0, 100).enough
 
 
@@ -299,7 +299,7 @@ def test_search_reports_recall():
     label_texts(learner, labels, 50)
     state = learner.progress().retrieval
     assert state.enough
-    assert state.found == labels.count("fruit")
+    assert state.n_found == labels.count("fruit")
 
 
 def test_labels_per_point():
@@ -338,7 +338,7 @@ def test_texts_that_come_next_are_guessed_ahead(monkeypatch):
         patch.setattr(Learner, "_guess", None)
         guess = learner.guess(learner.next().index)
     learner.refresh()
-    assert guess == learner._guess(learner._trained, learner.next().index)
+    assert guess == learner._guess(learner._training, learner.next().index)
 
 
 def test_weights_give_the_sums_of_kernel_values():
@@ -490,5 +490,5 @@ def test_digits_punctuation_and_emoji_tell_texts_apart(pair):
     for texts in (list(pair), [f"{long} {each}" for each in pair]):
         learner = Learner([*texts, *corpus(30)[0]])
         learner.refresh()
-        learner._trained = replace(learner._trained, near=learner._alike([0]))
+        learner._training = replace(learner._training, near=learner._alike([0]))
         assert learner.answer(0, "good") == []

@@ -83,8 +83,8 @@ class InOrder:
             self.add_label(label) if label else None
         self.labelled.update({index: label for index, label, _ in self.restored})
 
-    def next(self, besides=()):
-        rest = (i for i in range(len(self.corpus)) if i not in self.done and i not in besides)
+    def next(self, skipped=()):
+        rest = (i for i in range(len(self.corpus)) if i not in self.done and i not in skipped)
         index = next(rest, None)
         return None if index is None else Proposal(index, "strategy")
 
@@ -509,7 +509,7 @@ def test_parts_for_an_honest_test(tmp_path):
 
 
 def test_near_copies_of_a_test_text_are_no_test(session, monkeypatch):
-    monkeypatch.setattr(session.learner, "next", lambda besides=(): Proposal(0, "random"))
+    monkeypatch.setattr(session.learner, "next", lambda skipped=(): Proposal(0, "random"))
     assert session.next()["text"]["reason"] == "random"
     session.answer(0, 0, "spam")
     chosen = {name: (entry.chosen, entry.is_test) for name, entry in session.journal.answers.items()}

@@ -12,9 +12,7 @@ from annif.exception import NotInitializedException, NotSupportedException
 from annif.suggestion import SubjectSuggestion, SuggestionBatch
 from scipy.special import expit
 
-from textsvm.estimators.loading import load
-from textsvm.estimators.multilabel import MultilabelSVC
-from textsvm.model.file import save
+from textsvm import MultilabelSVC, load, save
 
 
 class TextsvmBackend(AnnifBackend):

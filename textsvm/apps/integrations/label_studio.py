@@ -22,8 +22,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from textsvm import SVC
 from textsvm.errors import InputError
-from textsvm.estimators.svm import SVC
 
 
 class Project:

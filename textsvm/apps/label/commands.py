@@ -19,9 +19,9 @@ from textsvm.cli.output import Force, Kind, Output, writing
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
+    from textsvm import Corpus
     from textsvm.apps.label.files import LabelledText
     from textsvm.apps.label.session import Session
-    from textsvm.readers.corpus import Corpus
 
 #: `relevance` is that of --relevant.
 STRATEGIES = ("mixture", "random", "margin", "entropy", "change", "diverse", "density")

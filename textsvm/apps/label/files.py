@@ -30,10 +30,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from textsvm import Corpus, read_corpus
 from textsvm.errors import InputError, json_escaped
 from textsvm.gram.store import try_lock
-from textsvm.readers.corpus import Corpus
-from textsvm.readers.read import read_corpus
 from textsvm.runtime.files import replacing, sync_folder
 
 Labels = str | list[str] | None

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from textsvm import Corpus
 from textsvm.apps.label.files import (
     COPY,
     IMPORT,
@@ -34,7 +35,6 @@ from textsvm.apps.label.files import (
 from textsvm.apps.label.learner import Learner, Proposal
 from textsvm.apps.label.stopping import cohen_kappa
 from textsvm.errors import InputError, one_line, printable
-from textsvm.readers.corpus import Corpus
 from textsvm.reporting.formatting import cut, runs
 
 #: Characters shown of a text.
