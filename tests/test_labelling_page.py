@@ -50,6 +50,8 @@ def corpus_of(texts, labels=None):
 class InOrder:
     """A learner that shows the texts in their order, and takes texts with the same first word for copies."""
 
+    relevant = None
+
     def __init__(self, corpus):
         self.labels, self.multilabel, self.corpus = ["spam", "ham"], False, corpus
         self.labelled, self.restored = {}, []
