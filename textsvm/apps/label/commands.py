@@ -171,41 +171,39 @@ def _session(
     console: Console, paths: list[Path], labelling: LabellingOptions, exchange: ExchangeOptions,
     reading: TextReading,
 ) -> Session:  # fmt: skip
-    from textsvm.apps.label.files import Journal, read_labelled
-    from textsvm.apps.label.learner import Learner
-    from textsvm.apps.label.session import SecondOpinion, Session
+    from textsvm.apps.label import files, learner, session
 
     assert labelling.output is not None
     corpus, imported, texts = _read(console, paths, reading, labelling), exchange.import_, None
     if imported is not None:
         settings = reading.as_dict(labelling.multilabel) | {"id": None}  # texts are matched by their content
         try:
-            texts = read_labelled(imported, **settings)
+            texts = files.read_labelled(imported, **settings)
         except InputError:  # --text may name the column of the corpus alone
             if reading.text is None:
                 raise
-            texts = read_labelled(imported, **{**settings, "text": None})
+            texts = files.read_labelled(imported, **{**settings, "text": None})
     kind = {"multilabel": labelling.multilabel, "second_opinion": labelling.second_opinion}
-    journal = Journal(labelling.output, kind, replace=exchange.force)
+    journal = files.Journal(labelling.output, kind, replace=exchange.force)
     if journal.repaired:
         console.say(
             f"note: the last line of {journal.journal_path} was cut off, as by a crash, and is removed"
         )
-    learner: Learner | SecondOpinion
+    chooser: learner.Learner | session.SecondOpinion
     if labelling.second_opinion:
-        learner = SecondOpinion(corpus, labelling.multilabel, labelling.seed)
+        chooser = session.SecondOpinion(corpus, labelling.multilabel, labelling.seed)
     else:
         console.say(f"note: preparing {len(corpus):,} texts")
-        learner = Learner(
+        chooser = learner.Learner(
             corpus.texts, journal.with_labels(labelling.names()), multilabel=labelling.multilabel,
             strategy=labelling.strategy, relevant=labelling.relevant, seed=labelling.seed,
         )  # fmt: skip
-    session = Session(corpus, journal, learner)
+    work = session.Session(corpus, journal, chooser)
     if texts is not None:
-        n = session.add_labelled(texts)
+        n = work.add_labelled(texts)
         missing = "" if n else "; texts are matched by their content, and none of these is in the corpus"
         console.say(f"note: {n:,} texts got a label of {imported}, which has {len(texts):,}{missing}")
-    return session
+    return work
 
 
 def _read(console: Console, paths: list[Path], reading: TextReading, labelling: LabellingOptions) -> Corpus:

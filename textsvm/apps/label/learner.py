@@ -77,7 +77,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class _Training:
+class _TrainedState:
     """Result of a training, and the ranking by it."""
 
     index: Ints = field(default_factory=lambda: np.empty(0, np.int64))  #: Labelled texts, ascending
@@ -151,7 +151,7 @@ class Learner:
         self._since_doubt = 0  #: Answers since the last correction
         self._changes = 0
         self._learnt = -1  #: Number of changes before the training
-        self._training, self._lock = _Training(retrieval=self._retrieval({})), Lock()
+        self._training, self._lock = _TrainedState(retrieval=self._retrieval({})), Lock()
 
     def add_label(self, label: str) -> None:
         """Add a label at any time, unless it is there."""
@@ -266,7 +266,7 @@ class Learner:
             training.guesses[index] = self._guess(training, index)
         return training.guesses[index]
 
-    def _guess(self, training: _Training, index: int) -> Guess | None:
+    def _guess(self, training: _TrainedState, index: int) -> Guess | None:
         if training.machine is None or training.weights is None:
             return None
         text = self._texts[index][:LENGTH]
@@ -343,7 +343,7 @@ class Learner:
 
     # Training
 
-    def _train(self, answers: Answers) -> _Training:
+    def _train(self, answers: Answers) -> _TrainedState:
         """Machine, doubts and estimates."""
         state = self._retrieval(answers)
         labelled = {i: labels for i, labels in sorted(answers.items()) if labels is not None}
@@ -352,7 +352,7 @@ class Learner:
         index = np.array(list(labelled), np.int64)
         gram = self._gram(index)
         if len(names) < (1 if self.multilabel else 2):
-            return _Training(index, names, gram, retrieval=state)
+            return _TrainedState(index, names, gram, retrieval=state)
         target = np.array(
             [[1.0 if name in labels else -1.0 for name in names] for labels in labelled.values()]
         )
@@ -362,7 +362,7 @@ class Learner:
         p = machine.probabilities(values)
         wrong = np.where(target > 0, 1 - p, p).max(axis=1)
         order = np.argsort(-wrong, kind="stable")
-        return _Training(
+        return _TrainedState(
             index, names, gram, machine, ColumnWeights.of(self._pool.rows_of(index), machine.coef),
             doubts=index[order[wrong[order] >= DOUBT]].tolist(), retrieval=state,
             hits=_right(values, target, self.multilabel),
@@ -411,7 +411,7 @@ class Learner:
             points.append((size, float(hits[sampled].mean())))
         return points
 
-    def _rank(self, training: _Training, answers: Answers) -> list[int]:
+    def _rank(self, training: _TrainedState, answers: Answers) -> list[int]:
         members = self._pool.members
         free = np.array([i not in answers for i in members.tolist()], bool)
         if not free.any():
