@@ -46,7 +46,9 @@ CONCERNS = {
     r"textsvm/readers/": ["test_fuzz_readers", "test_readers_*"],
     r"textsvm/apps/mail/": ["test_mail_*"],
     r"textsvm/apps/export/": ["test_export*", "test_apps"],
-    r"textsvm/service/": ["test_serve", "test_label*"],
+    r"textsvm/apps/": ["test_apps"],
+    r"textsvm/apps/(serve|label)/": ["test_serve", "test_label*"],
+    r"textsvm/apps/integrations/": ["test_integrations"],
     r"textsvm/cli/": ["test_cli*", "test_output", "test_threats", "test_faults"],
     r"textsvm/(evaluation|reporting)/": [
         "test_metrics",

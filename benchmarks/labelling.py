@@ -45,12 +45,12 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from benchmarks.panel import names_of, read_set
+from textsvm.apps.label.learner import Learner
+from textsvm.apps.label.machine import Machine, Pool
+from textsvm.apps.label.stopping import RECALL, Draw, random_share, retrieval
+from textsvm.apps.label.strategies import STRATEGIES, Candidates, rank
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, markdown_lines, option
 from textsvm.errors import InputError
-from textsvm.labelling.learner import Learner
-from textsvm.labelling.machine import Machine, Pool
-from textsvm.labelling.stopping import RECALL, Draw, random_share, retrieval
-from textsvm.labelling.strategies import STRATEGIES, Candidates, rank
 from textsvm.linalg.products import InvertedIndex
 from textsvm.linalg.sparse import Sparse
 

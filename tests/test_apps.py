@@ -16,6 +16,23 @@ APPS = sorted(path.parent.name for path in (ROOT / "textsvm" / "apps").glob("*/_
 SHARED = ("textsvm.errors", "textsvm.version", "textsvm.arrays", "textsvm.runtime")
 #: Application -> further module that it may import -> reason.
 EXCEPTIONS: dict[str, dict[str, str]] = {
+    "label": {
+        "textsvm.apps.serve.server": "HTTP with limits for clients; it knows nothing of models",
+        "textsvm.choice.candidates": "has_words: whether texts have words, as the automatic choice sees it",
+        "textsvm.evaluation.results": "clopper_pearson: the interval of reports",
+        "textsvm.kernels.attribution": "pieces: how explanations cut a text",
+        "textsvm.linalg.sparse": "Sparse: products of 50,000 rows on all cores",
+        "textsvm.reporting.formatting": "runs: steps of colour as in explanations",
+        "textsvm.reporting.html": "page: style sheet and content security policy of reports",
+        "textsvm.model.online": "fit_scale: scale of probabilities as in OnlineSVC",
+        "textsvm.text.documents": "normalise: near-copies are texts with the same normal form",
+    },
+    "serve": {
+        "textsvm.evaluation.drift": "counts of foreign texts and low margins",
+        "textsvm.model.rules": "margins of decisions",
+        "textsvm.evaluation.judge": "predictions in the form of `textsvm predict`",
+        "textsvm.kernels.spelling": "spell: name of the kernel in GET /models",
+    },
     "mail": {
         "textsvm.solvers.online": "the machine of OnlineSVC, here on features of mails instead of texts",
         "textsvm.text.byte_pmers": "the features of OnlineSVC, which a decision needs without Numba",
@@ -31,7 +48,6 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "textsvm.kernels.inputs": "TextForm: the normal form of the texts of a model",
         "textsvm.kernels.spelling": "spell: the name of a kernel in files and messages",
         "textsvm.model.top_features": "TopFeatures: the heaviest features, in files and on the page",
-        "textsvm.model.file": "load_machine: `textsvm.load` would import scikit-learn",
         "textsvm.reporting.formatting": "escaped text of the page",
         "textsvm.reporting.html": "page: style sheet and content security policy of reports",
         "textsvm.model.conformal": "Conformity: prediction sets",

@@ -6,9 +6,9 @@ from scipy.sparse import csr_matrix
 from sklearn.kernel_ridge import KernelRidge
 
 from textsvm import Spectrum
+from textsvm.apps.integrations.asreview import TextSVM
+from textsvm.apps.integrations.skrub import KernelEncoder
 from textsvm.errors import InputError
-from textsvm.integrations.asreview import TextSVM
-from textsvm.integrations.skrub import KernelEncoder
 
 
 def _rows(n=40, seed=0):
@@ -101,7 +101,7 @@ def label_studio(tmp_path):
     pytest.importorskip("httpx")
     from starlette.testclient import TestClient
 
-    from textsvm.integrations.label_studio import application
+    from textsvm.apps.integrations.label_studio import application
 
     return lambda: TestClient(application(str(tmp_path / "annotations.jsonl")))
 
@@ -136,7 +136,7 @@ def test_annif_trains_and_suggests(tmp_path, monkeypatch):
     pytest.importorskip("annif")
     from click.testing import CliRunner
 
-    import textsvm.integrations.annif  # noqa: F401
+    import textsvm.apps.integrations.annif  # noqa: F401
 
     (tmp_path / "projects.cfg").write_text(
         "[ours]\nname=ours\nlanguage=en\nbackend=textsvm\nkernel=spectrum:3\nvocab=kinds\nanalyzer=simple\n"

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from textsvm.apps.label import machine as rows
+from textsvm.apps.label.learner import Learner
+from textsvm.apps.label.machine import ColumnWeights, Machine, Pool
+from textsvm.apps.label.stopping import Draw, cohen_kappa, labels_per_point, random_share, retrieval
+from textsvm.apps.label.strategies import STRATEGIES, Candidates
 from textsvm.errors import InputError
-from textsvm.labelling import machine as rows
-from textsvm.labelling.learner import Learner
-from textsvm.labelling.machine import ColumnWeights, Machine, Pool
-from textsvm.labelling.stopping import Draw, cohen_kappa, labels_per_point, random_share, retrieval
-from textsvm.labelling.strategies import STRATEGIES
 
 WORDS = {
     "fruit": ["apple", "cherry", "plum", "pear", "grape", "melon"],
@@ -45,6 +45,25 @@ def test_choices_depend_on_the_seed_alone(strategy):
     texts, labels = corpus(60)
     runs = [label_texts(Learner(texts, strategy=strategy, seed=seed), labels, 20) for seed in (0, 0, 1)]
     assert runs[0] == runs[1] != runs[2]
+
+
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_expected_change_weighs_each_label_by_its_probability(multilabel):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(30, 4))
+    target = np.where(x[:, :3] + 0.2 * rng.normal(size=(30, 3)) > 0, 1.0, -1.0)
+    machine = Machine.train(x @ x.T, target, multilabel)
+    values = rng.normal(size=(40, 3))
+    rest = (np.arange(40), np.arange(30), values, machine, None, rng)
+    order = STRATEGIES["change"](Candidates(*rest), 40)
+    expected = [
+        sum(
+            p * abs(f - 1) + (1 - p) * abs(f + 1)
+            for p, f in zip(machine.probabilities(row[None])[0], row, strict=True)
+        )
+        for row in values
+    ]
+    assert order.tolist() == sorted(range(40), key=lambda i: -expected[i])
 
 
 def test_every_text_is_asked_for_until_none_is_left():
@@ -157,7 +176,7 @@ def test_an_older_training_does_not_replace_a_later_one(monkeypatch):
     index = learner.next().index
     learner.answer(index, labels[index])
     learner.refresh()
-    assert {index, *later} <= set(learner._trained.index.tolist())
+    assert {index, *later} <= set(learner._training.index.tolist())
 
 
 def test_a_second_answer_replaces_the_first():
@@ -270,7 +289,7 @@ def test_random_draws_alone_bound_the_number_of_relevant_texts():
     nothing = [Draw(50, 1000 - i, False) for i in range(900)]
     assert not retrieval(nothing[:100], 50, 900).enough
     assert retrieval(nothing, 50, 100).enough
-    assert retrieval([], 10, 0).recall == 1
+    assert retrieval([], 10, 0).total == 10
     assert not retrieval([], 0, 100).enough
 
 
@@ -280,7 +299,7 @@ def test_search_reports_recall():
     label_texts(learner, labels, 50)
     state = learner.progress().retrieval
     assert state.enough
-    assert state.found == labels.count("fruit")
+    assert state.n_found == labels.count("fruit")
 
 
 def test_labels_per_point():
@@ -319,7 +338,7 @@ def test_texts_that_come_next_are_guessed_ahead(monkeypatch):
         patch.setattr(Learner, "_guess", None)
         guess = learner.guess(learner.next().index)
     learner.refresh()
-    assert guess == learner._guess(learner._trained, learner.next().index)
+    assert guess == learner._guess(learner._training, learner.next().index)
 
 
 def test_weights_give_the_sums_of_kernel_values():
@@ -471,5 +490,5 @@ def test_digits_punctuation_and_emoji_tell_texts_apart(pair):
     for texts in (list(pair), [f"{long} {each}" for each in pair]):
         learner = Learner([*texts, *corpus(30)[0]])
         learner.refresh()
-        learner._trained = replace(learner._trained, near=learner._alike([0]))
+        learner._training = replace(learner._training, near=learner._alike([0]))
         assert learner.answer(0, "good") == []

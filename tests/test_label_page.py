@@ -22,9 +22,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from textsvm import InputError
-from textsvm.cli.console import Console
-from textsvm.labelling import files
-from textsvm.labelling.files import (
+from textsvm.apps.label import files
+from textsvm.apps.label.files import (
     Journal,
     JournalEntry,
     LabelledText,
@@ -32,11 +31,12 @@ from textsvm.labelling.files import (
     read_labelled,
     text_digest,
 )
-from textsvm.labelling.learner import Guess, Learner, Progress, Proposal
-from textsvm.labelling.session import SHOWN, Conflict, SecondOpinion, Session
+from textsvm.apps.label.learner import Guess, Learner, Progress, Proposal
+from textsvm.apps.label.session import SHOWN, Conflict, SecondOpinion, Session
+from textsvm.cli.console import Console
 from textsvm.readers.corpus import Corpus
 
-label = import_module("textsvm.cli.label")
+label = import_module("textsvm.apps.label.commands")
 ROOT = Path(__file__).resolve().parent.parent
 MESSAGES = ROOT / "corpora/samples/messages.csv"
 ONE = {"multilabel": False}
@@ -49,6 +49,8 @@ def corpus_of(texts, labels=None):
 
 class InOrder:
     """A learner that shows the texts in their order, and takes texts with the same first word for copies."""
+
+    relevant = None
 
     def __init__(self, corpus):
         self.labels, self.multilabel, self.corpus = ["spam", "ham"], False, corpus
@@ -83,8 +85,8 @@ class InOrder:
             self.add_label(label) if label else None
         self.labelled.update({index: label for index, label, _ in self.restored})
 
-    def next(self, besides=()):
-        rest = (i for i in range(len(self.corpus)) if i not in self.done and i not in besides)
+    def next(self, skipped=()):
+        rest = (i for i in range(len(self.corpus)) if i not in self.done and i not in skipped)
         index = next(rest, None)
         return None if index is None else Proposal(index, "strategy")
 
@@ -450,7 +452,7 @@ def test_a_file_of_labels_that_cannot_be_written_is_written_later(session, monke
 
     session.answer(1, 0, "ham")
     with monkeypatch.context() as patch:
-        patch.setattr("textsvm.labelling.files.replacing", full)
+        patch.setattr("textsvm.apps.label.files.replacing", full)
         session.answer(0, 0, "spam")
         session.separate(0)
         assert labels_in(session.journal.path) == {"t1": "ham", "t0": "spam", "t2": "spam"}
@@ -506,6 +508,16 @@ def test_parts_for_an_honest_test(tmp_path):
     rows = map(json.loads, path.read_text("utf-8").splitlines())
     assert {row["id"]: row["part"] for row in rows} == {"a": "test", "b": "copy", "c": "copy", "d": "test"}
     journal.close()
+
+
+def test_near_copies_of_a_test_text_are_no_test(session, monkeypatch):
+    monkeypatch.setattr(session.learner, "next", lambda skipped=(): Proposal(0, "random"))
+    assert session.next()["text"]["reason"] == "random"
+    session.answer(0, 0, "spam")
+    chosen = {name: (entry.chosen, entry.is_test) for name, entry in session.journal.answers.items()}
+    assert chosen == {"t0": ("random", True), "t2": ("copy", False)}
+    rows = map(json.loads, session.journal.path.read_text("utf-8").splitlines())
+    assert {row["id"]: row["part"] for row in rows} == {"t0": "test", "t2": "copy"}
 
 
 def test_second_opinion(tmp_path):
@@ -794,7 +806,7 @@ def request(page, method="POST", path="next", body=b"{}", **headers):
 @pytest.fixture
 def page(session):
     pytest.importorskip("starlette")
-    from textsvm.labelling.app import LabellingPage
+    from textsvm.apps.label.app import LabellingPage
 
     return LabellingPage(session)
 
@@ -881,7 +893,7 @@ def test_hostile_texts_and_labels_become_json(page):
         body = json.dumps({"index": index, "reason": "", "whole": False}).encode()
         view = json.loads(request(page, path="show", body=body).body)["text"]
         assert not re.search("[\x00-\x08\u202e\ud800]", "".join(piece for piece, _ in view["pieces"]))
-    script = (ROOT / "textsvm/labelling/label.js").read_text("utf-8")
+    script = (ROOT / "textsvm/apps/label/label.js").read_text("utf-8")
     for word in (
         "innerHTML",
         "outerHTML",

@@ -10,11 +10,14 @@ import socket
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from command import fails, run
 
@@ -32,10 +35,10 @@ from textsvm import (
     Spectrum,
     save,
 )
+from textsvm.apps.serve import CANCEL, FRAME, LOAD, PREDICT, PROGRESS_NUMBER, app, frames, worker
+from textsvm.apps.serve.app import RequestLimits, Service, metrics_text
+from textsvm.apps.serve.worker import MOST_TEXTS, TURN, ServedModel, Worker
 from textsvm.errors import InputError
-from textsvm.service import LOAD, PREDICT, app, worker
-from textsvm.service.app import RequestLimits, Service, metrics_text
-from textsvm.service.worker import MOST_TEXTS, TURN, ServedModel, Worker
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and process groups of POSIX")
 ROOT = Path(__file__).resolve().parent.parent
@@ -314,7 +317,7 @@ def test_of_too_many_requests_some_are_answered_in_time(models):
 #: Compiled functions, with the number of their types of arguments.
 LATER = """
 import json, sys, numba
-from textsvm.service.worker import ServedModel
+from textsvm.apps.serve.worker import ServedModel
 def compiled():
     modules = [module for name, module in sys.modules.items() if name.startswith("textsvm.")]
     values = [value for module in modules for value in vars(module).values()]
@@ -353,6 +356,33 @@ def test_a_text_that_fails_does_not_take_others_with_it(models, capsys):
     assert statuses == {1: 500, 2: 200, 3: 500}
     assert not scripted.worker.jobs
     assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_predictions_go_on_while_another_model_is_prepared(models, monkeypatch):
+    scripted, answers = Scripted(models / "two.textsvm"), []
+    preparing, end, prepare = threading.Event(), threading.Event(), Spectrum.predictor
+
+    def slow(*arguments):
+        preparing.set()
+        assert end.wait(60)
+        return prepare(*arguments)
+
+    monkeypatch.setattr(Spectrum, "predictor", slow)
+    settings = {
+        "models": {"three": str(models / "three.textsvm")}, "names": ["three"],
+        "max_texts": 9, "max_characters": 99,
+    }  # fmt: skip
+    scripted.worker._receive(1, LOAD, json.dumps(settings).encode())
+    try:
+        assert preparing.wait(60)
+        scripted.ask(2, model="two", text="win cash")
+        call = threading.Thread(target=lambda: answers.extend(scripted.worker._call()), daemon=True)
+        call.start()
+        call.join(20)
+        assert [answer[:2] for answer in answers] == [(2, 200)]
+        assert scripted.worker.models["three"] is None
+    finally:
+        end.set()
 
 
 # Wrong requests
@@ -484,6 +514,14 @@ def test_metrics_count(server):
     assert after["textsvm_up", ""] == 1
 
 
+def test_margins_below_four_fifths_of_the_margin_in_training_are_low(models):
+    model = ServedModel("two", str(models / "two.textsvm"))
+    model.drift.expected["margin"] = 2.0
+    decision = np.array([1.59, -1.59, 1.61, -1.61, 1.99])
+    model.count(TEXTS[:5], (["ham", "spam"], np.array(["spam"] * 5), decision, None), 0.01)
+    assert model.counts["low_margins"] == 2
+
+
 def test_labels_of_braces_stay_apart():
     values = parse_metrics(metrics_text([("n_total", f'label="{label}"', 1) for label in ("a{}b", "{}", "")]))
     assert set(values) == {("textsvm_n_total", f'label="{label}"') for label in ("a{}b", "{}", "")}
@@ -555,7 +593,7 @@ def test_requests_in_progress_are_answered_at_the_end(number, host, models):
 
 
 def test_a_request_without_its_end_is_refused_at_the_end(models):
-    code = "import functools; from textsvm.cli import main; from textsvm.service import server; "
+    code = "import functools; from textsvm.cli import main; from textsvm.apps.serve import server; "
     code += "server.ClientLimits = functools.partial(server.ClientLimits, stopping=1); main()"
     with (
         serving(models / "two.textsvm", program=("-c", code)) as server,
@@ -591,6 +629,34 @@ def test_a_process_that_ends_or_hangs_is_replaced(models):
         assert "has ended" in server.wait_for("the process that predicts")
         until_answered(server)
         assert server.worker() != first
+
+
+def test_the_worker_hears_of_requests_that_are_given_up(monkeypatch):
+    async def give_up():
+        clock = SimpleNamespace(monotonic=lambda: 0.0)
+        monkeypatch.setattr(app, "time", clock)
+        link, written, killed = app._Link(lambda _: None), bytearray(), []
+        pipe = SimpleNamespace(write=written.extend)
+        link.connection_made(
+            SimpleNamespace(get_pipe_transport=lambda _: pipe, kill=lambda: killed.append(True))
+        )
+        early = link.ask(PREDICT, b"{}")
+        clock.monotonic = lambda: 5.0
+        late = link.ask(PREDICT, b"{}")
+        link.pipe_data_received(1, FRAME.pack(0, PROGRESS_NUMBER, 0))  # the worker is at work
+        written.clear()
+        clock.monotonic = lambda: 11.0
+        link.refuse_late(10.0)
+        assert list(frames(written)) == [(1, CANCEL, b"")]
+        assert (await early)[0] == 503
+        assert not late.done()
+        assert not killed
+        clock.monotonic = lambda: 16.0
+        link.refuse_late(10.0)
+        assert list(frames(written)) == [(2, CANCEL, b"")]
+        assert not killed
+
+    asyncio.run(give_up())
 
 
 @pytest.mark.slow

@@ -52,7 +52,7 @@ COMMANDS = {
 }
 _MODULES = {"bench": "demo", "features": "gram"}
 #: Modules of the commands of applications.
-_APPLICATIONS = {"export": "textsvm.apps.export.commands", "mail": "textsvm.apps.mail.commands"}
+_APPLICATIONS = {name: f"textsvm.apps.{name}.commands" for name in ("export", "label", "mail", "serve")}
 #: Options after the name of a benchmark belong to the benchmark.
 _SETTINGS = {"bench": {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}}
 #: Commands that load the numerical libraries, and bytes that these use and reserve.

@@ -37,7 +37,6 @@ from textsvm.arrays import AnyArray, Arrays, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.contract import FeatureTable, FeatureTerm
 from textsvm.kernels.inputs import TextForm
-from textsvm.model.rules import UNSURE
 from textsvm.runtime.plain_json import to_json
 from textsvm.text.documents import View
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import solve
 from scipy.sparse import csr_matrix
 from sklearn.base import BaseEstimator, ClassifierMixin
 
+from textsvm.arrays import AnyArray, Floats
 from textsvm.errors import InputError
 
 
@@ -47,10 +48,10 @@ class TextSVM(ClassifierMixin, BaseEstimator):
         self.coef_, self.intercept_ = rows.T @ coef, coef.sum()
         return self
 
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
+    def decision_function(self, X: Any) -> Floats:
         """Decision values, shape (m,), by which ASReview ranks articles; relevant articles have high ones."""
         return np.asarray(X @ self.coef_ + self.intercept_)
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> AnyArray:
         """Labels, shape (m,)."""
         return np.asarray(self.classes_[(self.decision_function(X) > 0).astype(int)])

@@ -1,9 +1,10 @@
 """Run an ASGI application on a socket with uvicorn; time, size and number of connections are bounded.
 
 uvicorn bounds neither the time in which a client sends its request or reads the answer, nor the size of
-headers. Here a connection is idle, sending or answering (it waits for the application); once a second,
-connections that have been so for too long are closed. Beyond the maximum number of connections the connection
-that has waited longest for its client is closed for a new one: idle and slow clients keep nobody out.
+headers. Here a connection is idle, sending or answering (it waits for the application). Once a second,
+connections that have been in their state for too long are closed. At the maximum number of connections, a new
+connection replaces the connection that has waited longest for its client: idle and slow clients keep nobody
+out.
 """
 
 from __future__ import annotations

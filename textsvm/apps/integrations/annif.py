@@ -1,4 +1,4 @@
-"""A backend for Annif. `python -m textsvm.integrations.annif` is the command `annif` with this backend."""
+"""A backend for Annif; `python -m textsvm.apps.integrations.annif` is the command `annif` with it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from annif.exception import NotInitializedException, NotSupportedException
 from annif.suggestion import SubjectSuggestion, SuggestionBatch
 from scipy.special import expit
 
-from textsvm.estimators.multilabel import MultilabelSVC
-from textsvm.model.file import load, save
+from textsvm import MultilabelSVC, load, save
+from textsvm.arrays import Json
 
 
 class TextsvmBackend(AnnifBackend):
@@ -23,9 +23,9 @@ class TextsvmBackend(AnnifBackend):
     """
 
     name = "textsvm"
-    DEFAULT_PARAMETERS: ClassVar[dict[str, Any]] = {"kernel": "auto", "C": 1.0}
+    DEFAULT_PARAMETERS: ClassVar[Json] = {"kernel": "auto", "C": 1.0}
     MODEL_FILE = "model.textsvm"
-    _model: Any = None
+    _model: MultilabelSVC | None = None
 
     @property
     def _path(self) -> Path:
@@ -38,24 +38,24 @@ class TextsvmBackend(AnnifBackend):
                 raise NotInitializedException(f"model {self._path} not found", backend_id=self.backend_id)
             self._model = load(self._path)
 
-    def _train(self, corpus: Any, params: dict[str, Any], jobs: int = 0) -> None:
+    def _train(self, corpus: Any, params: Json, jobs: int = 0) -> None:
         if corpus == "cached":
             raise NotSupportedException("the textsvm backend keeps no training data; name the documents")
         texts, subjects = [], []
         for document in corpus.documents:
             if document.subject_set:
                 texts.append(document.text)
-                subjects.append(tuple(str(each) for each in document.subject_set))
+                subjects.append(tuple(str(subject) for subject in document.subject_set))
         if not texts:
             raise NotSupportedException("cannot train a textsvm project without documents with subjects")
         model = MultilabelSVC(params["kernel"], C=float(params["C"]), thresholds="zero", n_jobs=jobs or None)
         self._model = model.fit(texts, subjects)
         save(self._model, self._path)
 
-    def _suggest_batch(self, documents: list[Any], params: dict[str, Any]) -> SuggestionBatch:
+    def _suggest_batch(self, documents: list[Any], params: Json) -> SuggestionBatch:
+        assert self._model is not None  # Annif calls `initialize` first
         values = expit(2 * self._model.decision_function([document.text for document in documents]))
-        limit = int(params["limit"])
-        rows = []
+        limit, rows = int(params["limit"]), []
         for scores in values:
             best = np.argsort(-scores, kind="stable")[:limit]
             rows.append([SubjectSuggestion(int(self._model.classes_[i]), float(scores[i])) for i in best])

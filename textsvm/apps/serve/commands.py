@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
+from textsvm.apps.serve import server
+from textsvm.apps.serve.app import RequestLimits, Service
 from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.options import option, option_field
-from textsvm.service import server
-from textsvm.service.app import RequestLimits, Service
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,11 @@ def serve(
 def _named(models: list[str]) -> dict[str, str]:
     """Paths by name; the name of a PATH is that of its file without suffix. WrongUsage if a name repeats."""
     paths: dict[str, str] = {}
-    for given in models:
-        name, equals, path = given.partition("=")
-        if not equals or Path(given).exists():
-            name, path = Path(given).stem, given
+    for argument in models:
+        name, equals, path = argument.partition("=")
+        if not equals or Path(argument).exists():
+            name, path = Path(argument).stem, argument
         if not name or name in paths:
-            raise WrongUsage(f"{given}: the name {name!r} is empty or given twice; name it, as NAME=PATH")
+            raise WrongUsage(f"{argument}: the name {name!r} is empty or given twice; name it, as NAME=PATH")
         paths[name] = path
     return paths

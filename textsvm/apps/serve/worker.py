@@ -21,15 +21,16 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
+from typing import TypeAlias
 
+from textsvm import load
+from textsvm.apps.serve import CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, PROGRESS_NUMBER, frames
+from textsvm.arrays import AnyArray, Floats, Json
 from textsvm.errors import InputError, one_line
 from textsvm.evaluation import judge
 from textsvm.evaluation.drift import LEAST_MARGIN, Drift
 from textsvm.kernels.spelling import spell
-from textsvm.model.file import load
 from textsvm.model.rules import margins
-from textsvm.service import CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, PROGRESS_NUMBER, frames
 
 #: Seconds that a call should take.
 GOAL = 0.02
@@ -43,6 +44,7 @@ TURN = 16
 DRIFT_TEXTS = 32
 #: Length of the period in seconds.
 DRIFT_SECONDS = 0.25
+#: Names of values of a request.
 OPTIONS = {"model", "text", "texts", "top", "probabilities"}
 #: Short and long texts that prepare a model: functions that the first requests need are then compiled.
 PREPARING = ["ready", "caf\u00e9 \u4e2d", *(f"Ready {n}! " * 400 + "\u00e9" * (n % 2) for n in range(20))]
@@ -51,8 +53,10 @@ CHARACTERS = ["e\u0301" + "".join(map(chr, range(0x4E00, 0x4F40))) + " ready" * 
 #: For models of DNA or proteins, which refuse other letters.
 SEQUENCES = ["acgt", "gattaca", *("acgt" * 400 + "ga" * n for n in range(20))]
 
-Answer = tuple[int, int, bytes]  # number of the request, status, body
-Predictions = tuple[Any, Any, Any, Any]
+#: Number of the request, status, body.
+Answer: TypeAlias = tuple[int, int, bytes]
+#: Classes, predictions, decision values and probabilities.
+Predictions: TypeAlias = tuple[AnyArray | None, AnyArray, Floats, Floats | None]
 
 
 class Refusal(Exception):
@@ -65,7 +69,10 @@ class Refusal(Exception):
 
 
 class ServedModel:
-    """A loaded model, its counters, and the number of symbols of a call."""
+    """A loaded model, its counters, and the number of symbols of a call.
+
+    This class alone knows which abilities a model has.
+    """
 
     def __init__(self, name: str, path: str) -> None:
         self.name, self.model = name, load(path)
@@ -74,22 +81,24 @@ class ServedModel:
         if kernel is None or not kernel.structure.reads_texts:
             raise InputError(f"{path} is not a model of texts, which `textsvm serve` needs")
         self.kernel = spell(kernel)
+        self.classes: AnyArray | None = getattr(self.model, "classes_", None)
+        self.digest: str | None = getattr(self.model, "digest_", None)
+        self.calibrated = hasattr(self.model, "predict_proba")
+        self.has_labels = hasattr(self.model, "decision_function")
         self.positive = positive if isinstance(positive := info.get("positive"), str) else None
+        self.row_of_empty_text = judge.row_without_text(self.model, "the text is empty")
         machine.device = "cpu"
         self.counts = Counter({"texts": 0, "low_margins": 0, "foreign_texts": 0})
         self.labels: Counter[str] = Counter()
         self.room, self._next_drift = 1 << 12, 0.0
-        self._prepare()
-        self.drift = Drift(self.model, info.get("drift"))
-
-    def _prepare(self) -> None:
         for texts in (PREPARING, SEQUENCES):
             with suppress(InputError):  # the model refuses these letters
                 self.predict(texts[:2])
                 self.predict(texts)
                 Drift(self.model, None).add_texts(texts[:2])
                 self.predict(CHARACTERS)
-                return
+                break
+        self.drift = Drift(self.model, info.get("drift"))
 
     def predict(self, texts: list[str]) -> Predictions:
         """Classes, predictions, decision values and probabilities."""
@@ -112,15 +121,13 @@ class ServedModel:
         elif seconds < GOAL and 2 * symbols > self.room:
             self.room = min(2 * self.room, MOST_SYMBOLS)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """Facts and counters."""
-        names = getattr(self.model, "classes_", None)
         drift = {f"drift_{name}": number for name, number in self.drift.totals().items()}
         return {
             "name": self.name, "estimator": self.model.estimator_name, "kernel": self.kernel,
-            "classes": None if names is None else list(map(str, names)),
-            "probabilities": hasattr(self.model, "predict_proba"),
-            "digest": getattr(self.model, "digest_", None),
+            "classes": None if self.classes is None else list(map(str, self.classes)),
+            "probabilities": self.calibrated, "digest": self.digest,
             "training": self.drift.expected, "labels": self.labels, "counts": {**self.counts, **drift},
         }  # fmt: skip
 
@@ -131,20 +138,21 @@ class TextRequest:
 
     number: int
     model: ServedModel
-    given: list[str]
+    all_texts: list[str]
     single: bool
     top: int | None
     probabilities: bool
     taken: int = 0  #: Texts that were predicted, or are in the current call
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[Json] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.texts = list(filter(str.strip, self.given))  #: Those to predict
+        self.texts = list(filter(str.strip, self.all_texts))  #: Texts to predict: empty texts have no label
 
     def add(self, predictions: Predictions, part: slice) -> None:
         """Add the rows of a part of the texts of a call."""
-        classes, *values = predictions
-        predicted, decision, probability = (None if each is None else each[part] for each in values)
+        classes, predicted, decision, probability = predictions
+        predicted, decision = predicted[part], decision[part]
+        probability = None if probability is None else probability[part]
         shown = probability if self.probabilities else None
         rows = judge.rows_of(classes, predicted, decision, shown, self.model.positive)
         if self.top is not None:
@@ -153,8 +161,8 @@ class TextRequest:
 
     def answer(self) -> Answer:
         """Answer with all rows, also of empty texts."""
-        predicted, empty = iter(self.rows), judge.row_without_text(self.model.model, "the text is empty")
-        rows = [next(predicted) if text.strip() else empty for text in self.given]
+        predicted, empty = iter(self.rows), self.model.row_of_empty_text
+        rows = [next(predicted) if text.strip() else empty for text in self.all_texts]
         value = rows[0] if self.single else {"predictions": rows}
         return self.number, 200, json.dumps(value).encode()
 
@@ -206,7 +214,7 @@ class Worker:
     def _configure(
         self, models: dict[str, str], names: list[str], max_texts: int, max_characters: int
     ) -> dict[str, str]:
-        """Set names of all models, and limits; the paths of the models to load."""
+        """Set the limits and the names of all models; paths of the models to load."""
         self.max_texts, self.max_characters = max_texts, max_characters
         for name in models:
             self.models.setdefault(name, None)
@@ -247,10 +255,15 @@ class Worker:
             raise Refusal(
                 413, f"a text has {longest:,} characters, and at most {self.max_characters:,} may be sent"
             )
-        model = self._model(request.get("model"))
-        return TextRequest(number, model, texts, single, *self._options(model.model, request))
+        model, top = self._model(request.get("model")), request.get("top")
+        if top is not None and not (type(top) is int and top > 0 and model.has_labels):
+            raise Refusal(400, '"top" must be a whole number above 0, and the model must have labels')
+        probabilities = request.get("probabilities", model.calibrated)
+        if not isinstance(probabilities, bool) or (probabilities and not model.calibrated):
+            raise Refusal(400, '"probabilities" must be true or false, and true only of a calibrated model')
+        return TextRequest(number, model, texts, single, top, probabilities)
 
-    def _model(self, name: Any) -> ServedModel:
+    def _model(self, name: object) -> ServedModel:
         names = list(self.models)
         if name is None and len(names) > 1:
             raise Refusal(400, f'give "model", one of {", ".join(names)}')
@@ -260,15 +273,6 @@ class Worker:
         if model is None:
             raise Refusal(503, f"the model {name!r} cannot be loaded; stderr of the server has the reason")
         return model
-
-    def _options(self, model: Any, request: dict[str, Any]) -> tuple[int | None, bool]:
-        top, calibrated = request.get("top"), hasattr(model, "predict_proba")
-        probabilities = request.get("probabilities", calibrated)
-        if top is not None and not (type(top) is int and top > 0 and hasattr(model, "decision_function")):
-            raise Refusal(400, '"top" must be a whole number above 0, and the model must have labels')
-        if not isinstance(probabilities, bool) or (probabilities and not calibrated):
-            raise Refusal(400, '"probabilities" must be true or false, and true only of a calibrated model')
-        return top, probabilities
 
     def _call(self) -> Sequence[Answer]:
         """Predict texts of requests for the same model; answers of complete requests."""
@@ -337,9 +341,9 @@ def main() -> None:
     os.dup2(2, 1)  # prints go to stderr
     import_module("numba")  # without it the first predictions use functions that are slow for many texts
 
-    def send(some: Sequence[Answer]) -> None:
+    def send(ready: Sequence[Answer]) -> None:
         with lock:
-            answers.writelines(FRAME.pack(len(body), number, status) + body for number, status, body in some)
+            answers.writelines(FRAME.pack(len(body), number, status) + body for number, status, body in ready)
             answers.flush()
 
     Worker(send).run()

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import time
 import traceback
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import accumulate, islice
 from pathlib import Path
 from threading import Event, RLock, Thread
-from typing import Any
 
 import numpy as np
 
-from textsvm.errors import InputError, one_line, printable
-from textsvm.labelling.files import (
+from textsvm import Corpus
+from textsvm.apps.label.files import (
     COPY,
     IMPORT,
     RANDOM,
@@ -32,9 +32,10 @@ from textsvm.labelling.files import (
     labelled_of,
     text_digest,
 )
-from textsvm.labelling.learner import Learner, Proposal
-from textsvm.labelling.stopping import cohen_kappa
-from textsvm.readers.corpus import Corpus
+from textsvm.apps.label.learner import Answer, Learner, Proposal
+from textsvm.apps.label.stopping import cohen_kappa
+from textsvm.arrays import Json
+from textsvm.errors import InputError, one_line, printable
 from textsvm.reporting.formatting import cut, runs
 
 #: Characters shown of a text.
@@ -62,19 +63,16 @@ class Conflict(InputError):
 class SecondOpinion:
     """Labelled texts in random order, without guesses, for a second person."""
 
+    relevant = None
+
     def __init__(self, corpus: Corpus, multilabel: bool, seed: int = 0) -> None:
-        first = [each.labels for each in labelled_of(corpus)]
+        first = [text.labels for text in labelled_of(corpus)]
         if not multilabel and any(len(labels) != 1 for labels in first):
             raise InputError(f"texts of {corpus.source} have several labels, which needs --multilabel")
         counts = Counter(label for labels in first for label in labels)
         self.labels, self.multilabel = [label for label, _ in counts.most_common()], multilabel
         self._order = np.random.default_rng(seed).permutation(len(corpus)).tolist()
         self._done: set[int] = set()
-
-    def answer(self, index: int, label: Any, at_random: bool = False) -> list[int]:
-        """Note that a text is answered."""
-        self._done.add(index)
-        return []
 
     def add_label(self, label: str) -> None:
         """Add a label."""
@@ -85,17 +83,22 @@ class SecondOpinion:
         """Remove a label that no answer has."""
         self.labels.remove(label)
 
+    def answer(self, index: int, label: Answer, at_random: bool = False) -> list[int]:
+        """Note that a text is answered; no near-copy gets its label."""
+        self._done.add(index)
+        return []
+
     def retract(self, index: int) -> None:
         """Undo an answer."""
         self._done.discard(index)
 
-    def restore(self, answers: Iterable[tuple[int, Any, bool]], copies: Any = ()) -> None:
+    def restore(self, answers: Iterable[tuple[int, Answer, bool]], copies: Mapping[int, int] = {}) -> None:
         """Note earlier answers."""
         self._done.update(index for index, _, _ in answers)
 
-    def next(self, besides: Any = ()) -> Proposal | None:
+    def next(self, skipped: Collection[int] = ()) -> Proposal | None:
         """The next text without an answer."""
-        rest = (index for index in self._order if index not in self._done and index not in besides)
+        rest = (index for index in self._order if index not in self._done and index not in skipped)
         index = next(rest, None)
         return None if index is None else Proposal(index, RANDOM)
 
@@ -107,20 +110,7 @@ class SecondOpinion:
 
 
 class Session:
-    """Labelling of the texts of a corpus.
-
-    Parameters
-    ----------
-    corpus : Corpus
-        Its labels are the first opinion if `learner` is a `SecondOpinion`.
-    journal : Journal
-    learner : Learner or SecondOpinion
-
-    Raises
-    ------
-    InputError
-        If an answered text of the journal is not in the corpus, or has changed.
-    """
+    """Labelling of the texts of a corpus, whose labels are the first opinion of a `SecondOpinion`."""
 
     def __init__(self, corpus: Corpus, journal: Journal, learner: Learner | SecondOpinion) -> None:
         self.corpus, self.journal, self.learner = corpus, journal, learner
@@ -129,41 +119,43 @@ class Session:
         self._skips: list[int] = []  # since the last answer, for `undo`
         self._chosen: dict[int, str] = {}
         self._problem: str | None = None
-        self._number_of = {each: i for i, each in enumerate(corpus.ids) if each in journal.answers}
+        self._number_of = {name: i for i, name in enumerate(corpus.ids) if name in journal.answers}
         self._check_corpus()
         for label in journal.labels:
             learner.add_label(label)
         journal.set_labels(learner.labels)
         journal.write_labels(self._text_of)
-        self._restore(journal.answers[each] for each in journal.given)
+        self._restore(journal.answers[name] for name in journal.history)
         Thread(target=self._keep_learning, daemon=True).start()
 
     def _check_corpus(self) -> None:
+        """InputError if an answered text of the journal is not in the corpus, or has changed."""
         answers, path = self.journal.answers, self.journal.path
-        missing = [each for each in answers if each not in self._number_of]
+        missing = [name for name in answers if name not in self._number_of]
         changed = [
-            each for each in self._number_of if text_digest(self._text_of(each)) != answers[each].digest
+            name for name in self._number_of if text_digest(self._text_of(name)) != answers[name].digest
         ]
-        for different, trouble in ((missing, "are not in"), (changed, "have changed in")):
-            if different:
-                some = f"{len(different):,} of {len(answers):,} labelled texts, first {different[0]!r}"
+        for names, trouble in ((missing, "are not in"), (changed, "have changed in")):
+            if names:
                 raise InputError(
-                    f"{some}, {trouble} {self.corpus.source}; give the corpus that {path} was begun with, or "
-                    f"take another -o and --import {path}, which finds texts by their content"
+                    f"{len(names):,} of {len(answers):,} labelled texts, first {names[0]!r}, {trouble} "
+                    f"{self.corpus.source}; give the corpus that {path} was begun with, or take another -o "
+                    f"and --import {path}, which finds texts by their content"
                 )
 
     def _text_of(self, identifier: str) -> str:
         return self.corpus.texts[self._number_of[identifier]]
 
     def _restore(self, answers: Iterable[JournalEntry]) -> None:
-        """Tell the learner of earlier answers; a text that was answered again is no doubt any more."""
-        given, copies = [], {}
-        for each in answers:
-            if each.copy_of in self._number_of:
-                copies[self._number_of[each.id]] = self._number_of[each.copy_of]
-            answer = self._number_of[each.id], each.label, each.chosen == RANDOM
-            given += [answer] * (2 if len(self.journal.given.get(each.id, ())) > 1 else 1)
-        self._learn(partial(self.learner.restore, given, copies))
+        """Give the learner earlier answers. Answering a text again removes it from the doubtful texts."""
+        restored: list[tuple[int, Labels, bool]] = []
+        copies = {}
+        for entry in answers:
+            if entry.copy_of in self._number_of:
+                copies[self._number_of[entry.id]] = self._number_of[entry.copy_of]
+            answer = self._number_of[entry.id], entry.label, entry.chosen == RANDOM
+            restored += [answer] * (2 if len(self.journal.history.get(entry.id, ())) > 1 else 1)
+        self._learn(partial(self.learner.restore, restored, copies))
 
     def _keep_learning(self) -> None:
         while True:
@@ -186,7 +178,7 @@ class Session:
 
     # Answers
 
-    def overview(self) -> dict[str, Any]:
+    def overview(self) -> Json:
         """Labels, progress and the latest answers."""
         with self._lock:
             return {
@@ -196,10 +188,10 @@ class Session:
                 "undo": bool(self._skips or self.journal.answers),
                 "problem": self._problem,
                 "second": isinstance(self.learner, SecondOpinion),
-                "relevant": getattr(self.learner, "relevant", None),
+                "relevant": self.learner.relevant,
             }  # fmt: skip
 
-    def next(self) -> dict[str, Any]:
+    def next(self) -> Json:
         """The next text, and the overview."""
         with self._lock:
             proposal = self._proposal()
@@ -217,11 +209,11 @@ class Session:
             return self.learner.next(self._skipped)
         except Exception as error:
             self._note_problem(error)
-        rest = (i for i, each in enumerate(self.corpus.ids) if each not in self.journal.answers)
+        rest = (i for i, name in enumerate(self.corpus.ids) if name not in self.journal.answers)
         index = next((i for i in rest if i not in self._skipped), None)
         return None if index is None else Proposal(index, "strategy")
 
-    def show(self, index: int, reason: str = "", whole: bool = False) -> dict[str, Any]:
+    def show(self, index: int, reason: str = "", whole: bool = False) -> Json:
         """A text that the user has picked, or with `whole` all of a long text shown for `reason`."""
         with self._lock:
             self._chosen.setdefault(self._checked(index), USER)
@@ -232,7 +224,7 @@ class Session:
             raise InputError(f"there is no text {index}")
         return index
 
-    def _view(self, index: int, reason: str, whole: bool = False) -> dict[str, Any]:
+    def _view(self, index: int, reason: str, whole: bool = False) -> Json:
         """A text for the page, which then asks for the guess unless the text must be labelled without it."""
         text, identifier = self.corpus.texts[index], self.corpus.ids[index]
         shown = text[: WHOLE if whole else SHOWN]
@@ -245,7 +237,7 @@ class Session:
             "answered": answer is not None, "label": answer.label if answer else None,
         }  # fmt: skip
 
-    def guess(self, index: int, whole: bool = False) -> dict[str, Any]:
+    def guess(self, index: int, whole: bool = False) -> Json:
         """The machine's guess, and the pieces of the shown text; no other request waits for it."""
         shown = self.corpus.texts[self._checked(index)][: WHOLE if whole else SHOWN]
         guess, symbols = self.learner.guess(index), np.zeros(len(shown))
@@ -254,7 +246,7 @@ class Session:
         pieces = [(printable(piece), step) for piece, step in runs(shown, symbols)]
         return {"guess": dict(guess.scores) if guess else None, "pieces": pieces}
 
-    def answer(self, index: int, seen: int, label: Labels) -> dict[str, Any]:
+    def answer(self, index: int, seen: int, label: Labels) -> Json:
         """Record an answer (None: unsure) and show the next text."""
         with self._lock:
             identifier = self.corpus.ids[self._checked(index)]
@@ -278,15 +270,15 @@ class Session:
             self.learner.retract(index)  # None would keep the label
         chosen = before.chosen if before else self._chosen.get(index, USER)
         labelled = self.learner.answer(index, label, chosen == RANDOM)
-        copies = [each for each in labelled if self.corpus.ids[each] not in self.journal.separated]
+        copies = [copy for copy in labelled if self.corpus.ids[copy] not in self.journal.separated]
         answers = [replace(self._noted(index, label, chosen), part=before.part if before else None)]
-        answers += [self._noted(each, label, COPY, identifier) for each in copies]
+        answers += [self._noted(copy, label, COPY, identifier) for copy in copies]
         try:
             self.journal.add(answers, self._text_of)
         except (OSError, InputError):
             self._follow([index, *labelled])
             raise
-        self._follow([each for each in labelled if each not in copies])
+        self._follow([copy for copy in labelled if copy not in copies])
         return len(copies)
 
     def _follow(self, indices: Iterable[int]) -> None:
@@ -306,14 +298,14 @@ class Session:
         self._number_of[identifier] = index
         return JournalEntry(identifier, text_digest(self.corpus.texts[index]), label, chosen, copy_of)
 
-    def skip(self, index: int) -> dict[str, Any]:
+    def skip(self, index: int) -> Json:
         """Show another text; this text comes again after all others."""
         with self._lock:
             self._skipped.add(self._checked(index))
             self._skips.append(index)
             return self.next()
 
-    def undo(self, events: int) -> dict[str, Any]:
+    def undo(self, events: int) -> Json:
         """Show the text that was skipped after the latest answer, or withdraw this answer and its copies."""
         with self._lock:
             if events != self.journal.events:
@@ -324,31 +316,31 @@ class Session:
             if not (latest := next(reversed(self.journal.answers.values()), None)):
                 raise InputError("there is nothing to undo")
             original = latest.copy_of if latest.copy_of in self.journal.answers else latest.id
-            at, answer = self.journal.given[str(original)][-1]
+            place, answer = self.journal.history[str(original)][-1]
             index = self._number_of[answer.id]
             self._chosen[index] = answer.chosen
-            self._withdraw([answer.id, *self._copies_of(answer.id, at)])
+            self._withdraw([answer.id, *self._copies_of(answer.id, place)])
             return {**self.show(index, answer.chosen), "skipped": False}
 
-    def separate(self, index: int) -> dict[str, Any]:
+    def separate(self, index: int) -> Json:
         """Withdraw the answers of the near-copies of an answered text."""
         with self._lock:
             copies = self._copies_of(self.corpus.ids[self._checked(index)])
-            self._withdraw([each for each in copies for _ in self.journal.given[each]])
+            self._withdraw([copy for copy in copies for _ in self.journal.history[copy]])
             return {"separated": len(copies), "state": self.overview()}
 
     def _copies_of(self, identifier: str, after: int = 0) -> list[str]:
         """Near-copies that have the label of a text, by answers after a place in the journal."""
-        latest = (given[-1] for given in self.journal.given.values())
-        return [each.id for at, each in latest if each.copy_of == identifier and at > after]
+        latest = (entries[-1] for entries in self.journal.history.values())
+        return [entry.id for place, entry in latest if entry.copy_of == identifier and place > after]
 
     def _withdraw(self, ids: list[str]) -> None:
         self._skips.clear()
         self.journal.withdraw(ids, self._text_of)
-        self._follow(self._number_of[each] for each in dict.fromkeys(ids))
+        self._follow(self._number_of[name] for name in dict.fromkeys(ids))
         self._due.set()
 
-    def add_label(self, label: str) -> dict[str, Any]:
+    def add_label(self, label: str) -> Json:
         """Add a label."""
         label = " ".join(printable(label).split())
         if not 0 < len(label) <= LABEL or len(self.learner.labels) >= LABELS:
@@ -358,12 +350,12 @@ class Session:
             self.journal.set_labels(self.learner.labels)
             return {"state": self.overview()}
 
-    def remove_label(self, label: str) -> dict[str, Any]:
+    def remove_label(self, label: str) -> Json:
         """Remove a label that no text has."""
         with self._lock:
-            if label not in self.learner.labels or label == getattr(self.learner, "relevant", None):
+            if label not in self.learner.labels or label == self.learner.relevant:
                 raise InputError(f"{label!r} is not a label that can be removed")
-            n = sum(label in _names(each.label) for each in self.journal.answers.values())
+            n = sum(label in _names(entry.label) for entry in self.journal.answers.values())
             if n:
                 raise InputError(
                     f"the label {label!r} has labelled texts ({n:,}); give them another label first"
@@ -377,37 +369,39 @@ class Session:
 
         Texts are recognised by their content. Texts with an answer keep it.
         """
-        wanted = {text_digest(each.text): each for each in texts}
-        answers = []
-        for index, text in enumerate(self.corpus.texts):
-            each = wanted.get(text_digest(text))
-            if each is not None and self.corpus.ids[index] not in self.journal.answers:
-                part = each.part if each.part in ("test", COPY) else None
-                answers.append(replace(self._noted(index, self._imported(each), IMPORT), part=part))
+        labelled = {text_digest(text.text): text for text in texts}
+        several, answers = self.learner.multilabel, []
+        for index, content in enumerate(self.corpus.texts):
+            text = labelled.get(text_digest(content))
+            if text is None or self.corpus.ids[index] in self.journal.answers:
+                continue
+            if len(text.labels) != 1 and not several:
+                raise InputError(
+                    f"the text {text.id!r} has {len(text.labels)} labels; several need --multilabel"
+                )
+            label = text.labels if several else text.labels[0]
+            part = text.part if text.part in ("test", COPY) else None
+            answers.append(replace(self._noted(index, label, IMPORT), part=part))
         with self._lock:
             self._restore(answers)
             self.journal.set_labels(self.learner.labels)
             self.journal.add(answers, self._text_of)
         return len(answers)
 
-    def _imported(self, each: LabelledText) -> Labels:
-        several, n = self.learner.multilabel, len(each.labels)
-        if n != 1 and not several:
-            raise InputError(f"the text {each.id!r} has {n} labels; several need --multilabel")
-        return each.labels if several else each.labels[0]
-
     # Overviews
 
-    def history(self, skip: int) -> dict[str, Any]:
+    def history(self, skip: int) -> Json:
         """Some of the answers, the latest first, after leaving out `skip`."""
         with self._lock:
             return {"history": self._listed(max(0, skip))}
 
-    def _listed(self, skip: int) -> list[dict[str, Any]]:
+    def _listed(self, skip: int) -> list[Json]:
         latest = islice(reversed(self.journal.answers.values()), skip, skip + LISTED)
-        return [self._entry(self._number_of[each.id]) | {"copy": each.copy_of is not None} for each in latest]
+        return [
+            self._entry(self._number_of[entry.id]) | {"copy": entry.copy_of is not None} for entry in latest
+        ]
 
-    def _entry(self, index: int, start: int = 0) -> dict[str, Any]:
+    def _entry(self, index: int, start: int = 0) -> Json:
         """A line of a list: the beginning of a text, or the words from `start` on, and its label."""
         answer = self.journal.answers.get(self.corpus.ids[index])
         text = self.corpus.texts[index][start : start + SNIPPET]
@@ -418,68 +412,62 @@ class Session:
             "label": answer.label if answer else None,
         }  # fmt: skip
 
-    def search(self, words: str, start: int = 0) -> dict[str, Any]:
+    def search(self, words: str, start: int = 0) -> Json:
         """Texts with all words, from the text `start` on; `next` is where the next search begins, or None."""
-        wanted, end, entries = words.casefold().split(), time.monotonic() + SECONDS, list[dict[str, Any]]()
-        for index in range(max(0, start), len(self.corpus) if wanted else 0):
+        parts, end, entries = words.casefold().split(), time.monotonic() + SECONDS, list[Json]()
+        for index in range(max(0, start), len(self.corpus) if parts else 0):
             if len(entries) == LISTED or time.monotonic() > end:
                 return {"entries": entries, "next": index}
             text = self.corpus.texts[index].casefold()
-            if self.corpus.ids[index] == words or all(word in text for word in wanted):
-                at = _unfolded(self.corpus.texts[index], text.find(wanted[0]))
+            if self.corpus.ids[index] == words or all(part in text for part in parts):
+                # Place in the text itself: case folding turns some letters into several.
+                ends = accumulate(len(letter.casefold()) for letter in self.corpus.texts[index])
+                place = bisect_right([*ends], text.find(parts[0]))
                 with self._lock:
-                    entries.append(self._entry(index, max(0, at - BEFORE)))
+                    entries.append(self._entry(index, max(0, place - BEFORE)))
         return {"entries": entries, "next": None}
 
-    def _progress(self) -> dict[str, Any]:
+    def _progress(self) -> Json:
         if isinstance(self.learner, SecondOpinion):
             return {"n_labelled": len(self.journal.answers), "agreement": self.agreement()}
         return asdict(self.learner.progress())
 
-    def agreement(self) -> dict[str, Any]:
+    def agreement(self) -> Json:
         """Agreement with the labels of the corpus: numbers of texts, Cohen's kappa, and pairs of labels."""
         assert self.corpus.labels is not None
-        labels = [each for each in self.journal.answers.values() if each.label is not None]
-        second = [_name(each.label) for each in labels]
-        first = [_name(self.corpus.labels[self._number_of[each.id]]) for each in labels]
+        entries = [entry for entry in self.journal.answers.values() if entry.label is not None]
+        second = [_name(entry.label) for entry in entries]
+        first = [_name(self.corpus.labels[self._number_of[entry.id]]) for entry in entries]
         pairs = Counter(zip(first, second, strict=True)).most_common(LISTED)
         equal = sum(a == b for a, b in zip(first, second, strict=True))
-        return {"n": len(labels), "equal": equal, "kappa": cohen_kappa(first, second), "pairs": pairs}
+        return {"n": len(entries), "equal": equal, "kappa": cohen_kappa(first, second), "pairs": pairs}
 
     def close(self) -> list[str]:
         """Close the journal; sentences about the work."""
         with self._lock:
             self.journal.close()
-            labels = sum(bool(each.label) for each in self.journal.answers.values())
-            lines = [f"{labels:,} labelled texts are in {self.journal.path}"]
+            labels = [_names(entry.label) for entry in self.journal.answers.values() if entry.label]
+            lines = [f"{len(labels):,} labelled texts are in {self.journal.path}"]
             if isinstance(self.learner, SecondOpinion):
-                return lines + _of_agreement(self.agreement())
-            given = {name for each in self.journal.answers.values() for name in _names(each.label)}
-            if len(given) < 2:
+                agreement = self.agreement()
+                if not agreement["n"]:
+                    return [*lines, "no text has a second label yet"]
+                lines.append(
+                    f"agreement: {agreement['equal']:,} of {agreement['n']:,} labels, "
+                    f"Cohen's kappa {agreement['kappa']:.3f}"
+                )
+                pairs = [(pair, count) for pair, count in agreement["pairs"] if pair[0] != pair[1]]
+                return lines + [f"{first} -> {second}: {count:,}" for (first, second), count in pairs]
+            if len({name for names in labels for name in names}) < 2:
                 return [*lines, "a classifier needs texts of two labels; the same command goes on"]
             option = " --multilabel" if self.learner.multilabel else ""
             return [*lines, f"train on them: textsvm train {self.journal.path}{option} -o model.textsvm"]
-
-
-def _unfolded(text: str, at: int) -> int:
-    """Place in a text of a place in the text with folded case, where some letters become several."""
-    ends = accumulate(len(each.casefold()) for each in text)
-    return next((place for place, end in enumerate(ends) if end > at), 0)
-
-
-def _of_agreement(agreement: dict[str, Any]) -> list[str]:
-    n, equal, kappa = (agreement[name] for name in ("n", "equal", "kappa"))
-    if not n:
-        return ["no text has a second label yet"]
-    pairs = [pair for pair in agreement["pairs"] if pair[0][0] != pair[0][1]]
-    different = [f"{first} -> {second}: {count:,}" for (first, second), count in pairs]
-    return [f"agreement: {equal:,} of {n:,} labels, Cohen's kappa {kappa:.3f}", *different]
 
 
 def _names(label: Labels) -> list[str]:
     return [label] if isinstance(label, str) else label or []
 
 
-def _name(label: Any) -> str:
+def _name(label: Answer) -> str:
     """Label, or several labels in alphabetical order."""
-    return label if isinstance(label, str) else ", ".join(sorted(label))
+    return label if isinstance(label, str) else ", ".join(sorted(label or ()))

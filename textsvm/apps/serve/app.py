@@ -1,7 +1,7 @@
 """The ASGI application of `textsvm serve`: POST /predict, GET /models, /healthz and /metrics.
 
 POST /predict goes past Starlette's routing. Bodies go to the worker process unread, and its answers go back
-unchanged. Values of /metrics that are not those of models count POST /predict.
+unchanged. /metrics has the counters of the models, and counts requests of POST /predict alone.
 """
 
 from __future__ import annotations
@@ -14,10 +14,14 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
 
+from textsvm.apps.serve import CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, frames
 from textsvm.errors import InputError, one_line
-from textsvm.service import CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, frames
+
+if TYPE_CHECKING:
+    from textsvm.arrays import Json
 
 try:
     from starlette.applications import Starlette
@@ -92,11 +96,10 @@ class _Link(asyncio.SubprocessProtocol):
         return future
 
     def refuse_late(self, timeout: float) -> None:
-        """Refuse requests that have waited too long; kill a worker without a sign in all of this time."""
+        """Refuse requests that have waited for `timeout` seconds; kill a worker that has not responded."""
         before = time.monotonic() - timeout
-        for number, since in [
-            (number, since) for number, (_, since) in self.waiting.items() if since < before
-        ]:
+        late = [(number, since) for number, (_, since) in self.waiting.items() if since < before]
+        for number, since in late:
             self._answer(number, 503, _error(f"no prediction within {timeout:g} seconds; try again"))
             self._stdin.write(FRAME.pack(0, number, CANCEL))
             if self._heard < since:
@@ -144,7 +147,7 @@ class Service:
 
     async def _start(self) -> _Link:
         """Start a worker."""
-        code = f"import sys; sys.path[:] = {sys.path!r}; from textsvm.service import worker; worker.main()"
+        code = f"import sys; sys.path[:] = {sys.path!r}; from textsvm.apps.serve import worker; worker.main()"
         link, command = _Link(self._ended), (sys.executable, "-c", code)
         await asyncio.get_running_loop().subprocess_exec(lambda: link, *command, stderr=None)
         return link
@@ -195,7 +198,7 @@ class Service:
                 asyncio.get_running_loop().call_later(_AGAIN, self._work.set)
 
     async def _renew(self) -> None:
-        said = {} if self._reloading else self._failures  # attempts repeat; their sentences do not
+        earlier = {} if self._reloading else self._failures  # attempts repeat; their sentences do not
         names, self._reloading = set(self.models) if self._reloading else set(self._missing), False
         try:
             failures = await self._load(names)
@@ -203,7 +206,7 @@ class Service:
             failures = {"": f"the process that predicts cannot be started: {error}"}
         self._failed.update(names if "" in failures else [*failures])
         for name, failure in failures.items():
-            if said.get(name) != failure:
+            if earlier.get(name) != failure:
                 remains = name in self.models and name not in self._missing
                 self._say(f"{failure}; the old model remains" if remains else failure)
         self._failures = failures
@@ -260,7 +263,7 @@ class Service:
         finally:
             self._held -= held
 
-    async def _describe(self) -> tuple[int, list[dict[str, Any]]]:
+    async def _describe(self) -> tuple[int, list[Json]]:
         status, body = _BUSY if self._link is None else await self._link.ask(DESCRIBE)
         return status, json.loads(body) if status == 200 else []
 
@@ -284,11 +287,12 @@ class Service:
             ("reload_failures_total", f"model={_quoted(name)}", number)
             for name, number in self._failed.items()
         ]
-        total = 0
-        for bound, number in zip([*BOUNDS, "+Inf"], self._latencies, strict=True):
-            total += number
-            values.append(("request_seconds_bucket", f'le="{bound}"', total))
-        values += [("request_seconds_sum", "", self._seconds), ("request_seconds_count", "", total)]
+        totals = [*accumulate(self._latencies)]
+        values += [
+            ("request_seconds_bucket", f'le="{bound}"', total)
+            for bound, total in zip([*BOUNDS, "+Inf"], totals, strict=True)
+        ]
+        values += [("request_seconds_sum", "", self._seconds), ("request_seconds_count", "", totals[-1])]
         for model in models:
             name = f"model={_quoted(model['name'])}"
             values += [(f"{key}_total", name, number) for key, number in model["counts"].items()]
@@ -320,6 +324,6 @@ def metrics_text(values: Iterable[tuple[str, str, float]]) -> str:
         braced = f"{{{labels}}}" if labels else ""
         lines.setdefault(family, []).append(f"textsvm_{name}{braced} {value}")
     return "".join(
-        f"# TYPE textsvm_{family} {kinds[family]}\n" + "\n".join(each) + "\n"
-        for family, each in lines.items()
+        f"# TYPE textsvm_{family} {kinds[family]}\n" + "\n".join(samples) + "\n"
+        for family, samples in lines.items()
     )

@@ -30,9 +30,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from textsvm import Corpus, read_corpus
+from textsvm.arrays import Json
 from textsvm.errors import InputError, json_escaped
-from textsvm.readers.corpus import Corpus
-from textsvm.readers.read import read_corpus
 from textsvm.runtime.files import replacing, sync_folder, try_lock
 
 Labels = str | list[str] | None
@@ -68,50 +68,30 @@ def text_digest(text: str) -> str:
 class Journal:
     """Answers of a corpus, locked against other processes until `close`.
 
-    Parameters
-    ----------
-    path : path of the file of labels
-    kind : dict
-        Facts that must not change from run to run, such as {"multilabel": False}.
-    replace : bool
-        Whether a file at `path` without a journal is replaced.
-
-    Raises
-    ------
-    InputError
-        If the journal is in use, damaged, of another kind, or missing beside a file of labels.
+    `path` is that of the file of labels; with `replace` it is replaced if it has no journal. `kind` are facts
+    that must not change from run to run, such as {"multilabel": False}. InputError if the journal is in use,
+    damaged, of another kind, or missing beside a file of labels.
     """
 
-    def __init__(self, path: Path, kind: dict[str, Any], replace: bool = False) -> None:
+    def __init__(self, path: Path, kind: Json, replace: bool = False) -> None:
         self.path, self.journal_path = path, path.with_name(path.name + ".journal")
         self.answers: dict[str, JournalEntry] = {}  #: By id, the latest last
         #: All answers to each text that are not withdrawn, with their places in the journal; texts in the
         #: order of their first answers.
-        self.given: dict[str, list[tuple[int, JournalEntry]]] = {}
+        self.history: dict[str, list[tuple[int, JournalEntry]]] = {}
         self.revisions: Counter[str] = Counter()  #: Number of answers to each text, withdrawals included
         self.separated: set[str] = set()  #: Near-copies that are to be answered by themselves
         self._alike: dict[str, set[str]] = {}  #: Near-copies of each text, and the text
         self.labels: list[str] = []
         self._removed: set[str] = set()
         self.events = 0
+        #: Texts by id, after the file of labels could not be written
         self._failed: Callable[[str], str] | None = None
-        if not replace:
-            self._check_beside()
-        self._open()
-        try:
-            self.repaired = self._read({_KIND: 1, **kind})
-        except BaseException:
-            self.close()
-            raise
-
-    def _check_beside(self) -> None:
-        if self.path.exists() and self.path.stat().st_size and not self.journal_path.exists():
+        if not replace and path.exists() and path.stat().st_size and not self.journal_path.exists():
             raise InputError(
-                f"{self.path} is there without its journal, {self.journal_path.name}; bring it back, take "
-                f"another -o and --import {self.path}, or replace it with --force"
+                f"{path} is there without its journal, {self.journal_path.name}; bring it back, take "
+                f"another -o and --import {path}, or replace it with --force"
             )
-
-    def _open(self) -> None:
         try:
             self._file = open(self.journal_path, "a+b", buffering=0)  # noqa: SIM115 (until `close`)
         except OSError as error:
@@ -119,10 +99,15 @@ class Journal:
         if not try_lock(self._file.fileno()):
             self._file.close()
             raise InputError(
-                f"{self.path} is being written by another `textsvm label`; use its page, or take another -o"
+                f"{path} is being written by another `textsvm label`; use its page, or take another -o"
             )
+        try:
+            self.repaired = self._read({_KIND: 1, **kind})
+        except BaseException:
+            self.close()
+            raise
 
-    def _read(self, kind: dict[str, Any]) -> bool:
+    def _read(self, kind: Json) -> bool:
         """Read all lines; whether a cut-off line was removed."""
         self._file.seek(0)
         data = self._file.read()
@@ -137,7 +122,7 @@ class Journal:
             sync_folder(self.journal_path.parent)
         return len(whole) < len(data)
 
-    def _read_line(self, number: int, line: bytes, kind: dict[str, Any]) -> None:
+    def _read_line(self, number: int, line: bytes, kind: Json) -> None:
         try:
             event = json.loads(line)
             if number > 1:
@@ -156,7 +141,7 @@ class Journal:
                 "options of the first time, or take another -o"
             )
 
-    def _apply(self, event: dict[str, Any]) -> None:
+    def _apply(self, event: Json) -> None:
         self.events += 1
         if "labels" in event:
             before, self.labels = self.labels, [str(label) for label in event["labels"]]
@@ -164,33 +149,30 @@ class Journal:
             return
         answer = JournalEntry(**event)
         self.revisions[answer.id] += 1
-        if answer.copy_of is not None:
-            self._note_alike(answer.id, answer.copy_of)
+        if (original := answer.copy_of) is not None:
+            alike = self._alike.get(answer.id, {answer.id}) | self._alike.get(original, {original})
+            self._alike.update(dict.fromkeys(alike, alike))
         if answer.label is WITHDRAWN:
             self._take_back(answer)
             return
         self.answers.pop(answer.id, None)
         self.answers[answer.id] = answer
-        self.given.setdefault(answer.id, []).append((self.events, answer))
-
-    def _note_alike(self, one: str, other: str) -> None:
-        alike = self._alike.get(one, {one}) | self._alike.get(other, {other})
-        self._alike.update(dict.fromkeys(alike, alike))
+        self.history.setdefault(answer.id, []).append((self.events, answer))
 
     def _take_back(self, answer: JournalEntry) -> None:
         """Bring the answer before the latest back, in its place, if there is one."""
-        del self.given.get(answer.id, [])[-1:]
+        del self.history.get(answer.id, [])[-1:]
         self.answers.pop(answer.id, None)
-        if self.given.get(answer.id):
-            latest = sorted(given[-1] for given in self.given.values())
-            self.answers = {each.id: each for _, each in latest}
+        if self.history.get(answer.id):
+            latest = sorted(entries[-1] for entries in self.history.values())
+            self.answers = {entry.id: entry for _, entry in latest}
             return
-        self.given.pop(answer.id, None)
+        self.history.pop(answer.id, None)
         original = self.answers.get(answer.copy_of or "")
         if original is not None and original.label:
             self.separated.add(answer.id)
 
-    def _append(self, events: Iterable[dict[str, Any]]) -> None:
+    def _append(self, events: Iterable[Json]) -> None:
         """Append lines, all on disk before the return."""
         data, size = "".join(map(_line, events)).encode(), self._file.seek(0, os.SEEK_END)
         try:
@@ -212,20 +194,20 @@ class Journal:
         if list(labels) != self.labels:
             self._record([{"labels": list(labels)}])
 
-    def _record(self, events: list[dict[str, Any]]) -> None:
+    def _record(self, events: list[Json]) -> None:
         self._append(events)
         for event in events:
             self._apply(event)
 
     def add(self, answers: Sequence[JournalEntry], text: Callable[[str], str]) -> None:
         """Record answers; ``text(id)`` is the text of an id, for the file of labels."""
-        new = not any(each.id in self.answers or each.id in self._alike for each in answers)
-        self._record([_event(each) for each in answers])
-        self._write_labels([each for each in answers if each.label] if new else None, text)
+        new = not any(entry.id in self.answers or entry.id in self._alike for entry in answers)
+        self._record([_event(entry) for entry in answers])
+        self._write_labels([entry for entry in answers if entry.label] if new else None, text)
 
     def withdraw(self, ids: Iterable[str], text: Callable[[str], str]) -> None:
         """Record that the latest answers to some texts no longer hold."""
-        self._record([_event(self.answers[each]) | {"label": WITHDRAWN} for each in ids])
+        self._record([_event(self.answers[name]) | {"label": WITHDRAWN} for name in ids])
         self._write_labels(None, text)
 
     def _write_labels(self, new: list[JournalEntry] | None, text: Callable[[str], str]) -> None:
@@ -235,28 +217,27 @@ class Journal:
                 self.write_labels(text)
             else:
                 with open(self.path, "a", encoding="utf-8", newline="\n") as stream:
-                    stream.writelines(self._label_line(each, text) for each in new)
+                    stream.writelines(self._label_line(entry, text) for entry in new)
         except (OSError, InputError):
             self._failed = text
 
     def write_labels(self, text: Callable[[str], str]) -> None:
         """Write the file of labels anew, all of it or nothing."""
-        lines = (self._label_line(each, text) for each in self.answers.values() if each.label)
+        lines = (self._label_line(entry, text) for entry in self.answers.values() if entry.label)
         with replacing(self.path) as place, open(place, "w", encoding="utf-8", newline="\n") as stream:
             stream.writelines(lines)
         self._failed = None
 
     def _label_line(self, answer: JournalEntry, text: Callable[[str], str]) -> str:
-        first = {"id": answer.id, "label": answer.label, "chosen": answer.chosen, "part": self._part(answer)}
+        """Line of the file of labels, with the part: test, copy for near-copies of its texts, or train."""
+        part = "test" if answer.is_test else "train"
+        alike = (self.answers.get(name) for name in self._alike.get(answer.id, ()))
+        if part == "train" and (
+            answer.part == COPY or any(entry is not None and entry.is_test for entry in alike)
+        ):
+            part = COPY
+        first = {"id": answer.id, "label": answer.label, "chosen": answer.chosen, "part": part}
         return _line({**first, "text": text(answer.id)})
-
-    def _part(self, answer: JournalEntry) -> str:
-        """Part of a label: test, copy for near-copies of texts of the test, or train."""
-        if answer.is_test:
-            return "test"
-        alike = (self.answers.get(each) for each in self._alike.get(answer.id, ()))
-        is_copy = answer.part == COPY or any(each.is_test for each in alike if each is not None)
-        return COPY if is_copy else "train"
 
     def close(self) -> None:
         """Release the lock; an InputError if the file of labels could not be written."""
@@ -267,12 +248,12 @@ class Journal:
             self._file.close()
 
 
-def _event(answer: JournalEntry) -> dict[str, Any]:
+def _event(answer: JournalEntry) -> Json:
     always = ("id", "digest", "label", "chosen")
     return {name: value for name, value in asdict(answer).items() if name in always or value is not None}
 
 
-def _line(event: dict[str, Any]) -> str:
+def _line(event: Json) -> str:
     return json_escaped(json.dumps(event, ensure_ascii=False)) + "\n"
 
 
@@ -299,29 +280,24 @@ class LabelledText:
 
 
 def read_labelled(path: Path, **options: Any) -> list[LabelledText]:
-    """Read labelled texts.
+    """Read labelled texts; InputError if there are none, or if it is unclear which field is the text.
 
     `options` are those of `read_corpus`. In an export of Label Studio, `text` names the field of the text and
     `label` the control (the tag Choices) of the label, where there are several.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, has no labelled text, or if it is unclear which field is the text.
     """
     rows = _objects(path)
     if rows and all(isinstance(row.get("data"), dict) for row in rows):
         names = options.get("text"), options.get("label")
-        texts = [each for row in rows for each in _of_task(row, *names)]
+        texts = [text for row in rows for text in _of_task(row, *names)]
     elif rows and all("answer" in row for row in rows):
-        texts = [each for row in rows for each in _of_prodigy(row)]
+        texts = [text for row in rows for text in _of_prodigy(row)]
     else:
         texts = labelled_of(read_corpus(path, **options))
     if not texts:
         raise InputError(f"{path} has no labelled text; a Label Studio export needs annotations with choices")
-    if any(len(each.labels) != 1 for each in texts):
+    if any(len(text.labels) != 1 for text in texts):
         return texts
-    return [replace(each, label=each.labels[0]) for each in texts]  # lists of a single label
+    return [replace(text, label=text.labels[0]) for text in texts]  # lists of a single label
 
 
 def labelled_of(corpus: Corpus) -> list[LabelledText]:
@@ -335,7 +311,7 @@ def labelled_of(corpus: Corpus) -> list[LabelledText]:
     ]
 
 
-def _objects(path: Path) -> list[dict[str, Any]]:
+def _objects(path: Path) -> list[Json]:
     """Objects of JSON or JSON Lines; an empty list if the file holds something else."""
     try:
         text = path.read_text("utf-8-sig") if path.is_file() else ""
@@ -348,18 +324,19 @@ def _objects(path: Path) -> list[dict[str, Any]]:
     return rows if all(isinstance(row, dict) for row in rows) else []
 
 
-def _of_task(task: dict[str, Any], field: str | None, control: str | None) -> Iterator[LabelledText]:
+def _of_task(task: Json, field: str | None, control: str | None) -> Iterator[LabelledText]:
     """Text of a task of Label Studio with the choices of its first annotation that has some."""
     data, annotations = task["data"], task.get("annotations") or task.get("completions") or []
     identifier = str(data.get("id", task.get("id", "")))
-    for annotation in [each for each in annotations if not each.get("was_cancelled")]:
-        if choices := _choices(annotation.get("result", []), control, identifier):
+    for annotation in annotations:
+        cancelled = annotation.get("was_cancelled")
+        if not cancelled and (choices := _choices(annotation.get("result", []), control, identifier)):
             if text := _text_of_task(data, field, identifier):
                 yield LabelledText(identifier, text, choices, data.get("part"))
             return
 
 
-def _text_of_task(data: dict[str, Any], field: str | None, identifier: str) -> str:
+def _text_of_task(data: Json, field: str | None, identifier: str) -> str:
     """The named field of a task, the field "text", or the only field with a string."""
     fields = [name for name, value in data.items() if isinstance(value, str) and name not in ("id", "part")]
     field = "text" if field is None and "text" in fields else field
@@ -373,37 +350,36 @@ def _text_of_task(data: dict[str, Any], field: str | None, identifier: str) -> s
     return str(data[field])
 
 
-def _choices(results: list[dict[str, Any]], control: str | None, identifier: str) -> list[str]:
+def _choices(results: list[Json], control: str | None, identifier: str) -> list[str]:
     """Choices of a control of Label Studio, or of the only one."""
-    found: dict[str, list[str]] = {}
-    for each in results:
-        choices = [str(choice) for choice in each.get("value", {}).get("choices", ())]
-        if choices:
-            found.setdefault(str(each.get("from_name", "")), []).extend(choices)
-    if control is None and len(found) > 1:
+    choices: dict[str, list[str]] = {}
+    for result in results:
+        if names := [str(name) for name in result.get("value", {}).get("choices", ())]:
+            choices.setdefault(str(result.get("from_name", "")), []).extend(names)
+    if control is None and len(choices) > 1:
         raise InputError(
-            f"the task {identifier!r} of Label Studio has choices of {' and '.join(found)}; name one of them "
-            "with --label"
+            f"the task {identifier!r} of Label Studio has choices of {' and '.join(choices)}; name one of "
+            "them with --label"
         )
-    return next(iter(found.values()), []) if control is None else found.get(control, [])
+    return next(iter(choices.values()), []) if control is None else choices.get(control, [])
 
 
-def _of_prodigy(row: dict[str, Any]) -> Iterator[LabelledText]:
+def _of_prodigy(row: Json) -> Iterator[LabelledText]:
     """Text of an accepted example of Prodigy, with its chosen options or its label."""
     text, meta = row.get("text"), row["meta"] if isinstance(row.get("meta"), dict) else {}
-    labels = [str(each) for each in row.get("accept") or [row.get("label")] if each]
+    labels = [str(label) for label in row.get("accept") or [row.get("label")] if label]
     if row["answer"] == "accept" and isinstance(text, str) and labels:
         yield LabelledText(str(meta.get("id", row.get("_task_hash", ""))), text, labels, meta.get("part"))
 
 
 def content_of(texts: Sequence[LabelledText], format: str) -> str:
-    """Content of a file in the format "csv", "jsonl", "labelstudio", "prodigy" or "doccano"."""
-    labels = list(dict.fromkeys(label for each in texts for label in each.labels))
-    return FORMATS[format](texts, labels, any(not isinstance(each.label, str) for each in texts))
+    """Content of a file in a format of `FORMATS`."""
+    labels = list(dict.fromkeys(label for text in texts for label in text.labels))
+    return FORMATS[format](texts, labels, any(not isinstance(text.label, str) for text in texts))
 
 
 def _jsonl(texts: Sequence[LabelledText], labels: list[str], several: bool) -> str:
-    return _lines({**_ids(each), "label": each.label, "text": each.text} for each in texts)
+    return _lines({**_ids(text), "label": text.label, "text": text.text} for text in texts)
 
 
 def _csv(texts: Sequence[LabelledText], labels: list[str], several: bool) -> str:
@@ -412,18 +388,16 @@ def _csv(texts: Sequence[LabelledText], labels: list[str], several: bool) -> str
     stream = io.StringIO(newline="")
     rows = csv.writer(stream, lineterminator="\n")
     rows.writerow(["id", "label", "part", "text"])
-    rows.writerows([each.id, SEPARATOR.join(each.labels), each.part, each.text] for each in texts)
+    rows.writerows([text.id, SEPARATOR.join(text.labels), text.part, text.text] for text in texts)
     return stream.getvalue().encode("utf-8", "replace").decode()
 
 
 def _labelstudio(texts: Sequence[LabelledText], labels: list[str], several: bool) -> str:
-    choice = "multiple" if several else "single"
-    tasks = list[dict[str, Any]]()
-    for each in texts:
-        value = {"choices": each.labels, "choice": choice}
-        result: dict[str, Any] = {"from_name": "label", "to_name": "text", "type": "choices", "value": value}
-        data = _ids(each) | {"text": each.text}
-        tasks.append({"data": data, "annotations": [{"result": [result]}]})
+    choice, tasks = "multiple" if several else "single", list[Json]()
+    for text in texts:
+        value = {"choices": text.labels, "choice": choice}
+        result = {"from_name": "label", "to_name": "text", "type": "choices", "value": value}
+        tasks.append({"data": _ids(text) | {"text": text.text}, "annotations": [{"result": [result]}]})
     return json_escaped(json.dumps(tasks, ensure_ascii=False, indent=1)) + "\n"
 
 
@@ -431,24 +405,25 @@ def _prodigy(texts: Sequence[LabelledText], labels: list[str], several: bool) ->
     options = [{"id": label, "text": label} for label in labels]
     config = {"choice_style": "multiple" if several else "single"}
     return _lines(
-        {"text": each.text, "options": options, "accept": each.labels, "answer": "accept",
-         "config": config, "meta": _ids(each)}
-        for each in texts
+        {"text": text.text, "options": options, "accept": text.labels, "answer": "accept",
+         "config": config, "meta": _ids(text)}
+        for text in texts
     )  # fmt: skip
 
 
 def _doccano(texts: Sequence[LabelledText], labels: list[str], several: bool) -> str:
-    return _lines({**_ids(each), "text": each.text, "label": each.labels} for each in texts)
+    return _lines({**_ids(text), "text": text.text, "label": text.labels} for text in texts)
 
 
-def _ids(each: LabelledText) -> dict[str, Any]:
-    return {"id": each.id} if each.part is None else {"id": each.id, "part": each.part}
+def _ids(text: LabelledText) -> Json:
+    return {"id": text.id} if text.part is None else {"id": text.id, "part": text.part}
 
 
-def _lines(rows: Iterable[dict[str, Any]]) -> str:
+def _lines(rows: Iterable[Json]) -> str:
     return "".join(map(_line, rows))
 
 
+#: Writers by the name of the format.
 FORMATS: dict[str, Callable[[Sequence[LabelledText], list[str], bool], str]] = {
     "csv": _csv,
     "jsonl": _jsonl,

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage
@@ -19,9 +19,9 @@ from textsvm.cli.output import Force, Kind, Output, writing
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
-    from textsvm.labelling.files import LabelledText
-    from textsvm.labelling.session import Session
-    from textsvm.readers.corpus import Corpus
+    from textsvm import Corpus
+    from textsvm.apps.label.session import Session
+    from textsvm.arrays import Json
 
 #: `relevance` is that of --relevant.
 STRATEGIES = ("mixture", "random", "margin", "entropy", "change", "diverse", "density")
@@ -66,7 +66,7 @@ class LabellingOptions:
                 )
 
     def names(self) -> list[str]:
-        """The given labels."""
+        """Labels of the option."""
         return list(dict.fromkeys(filter(None, map(str.strip, (self.labels or "").split(",")))))
 
 
@@ -100,10 +100,12 @@ class TextReading:
     id: options.Id = None
     skip_invalid: options.SkipInvalid = False
 
-    def as_dict(self, several: bool) -> dict[str, Any]:
+    def as_dict(self, several: bool) -> Json:
         """Arguments of the readers."""
-        columns = {name: getattr(self, name) for name in ("text", "label", "id", "skip_invalid")}
-        return {**columns, "label_separator": ";" if several else None}
+        return {
+            "text": self.text, "label": self.label, "id": self.id, "skip_invalid": self.skip_invalid,
+            "label_separator": ";" if several else None,
+        }  # fmt: skip
 
 
 @options.with_groups
@@ -147,13 +149,9 @@ def label(
 
 
 def _export(
-    console: Console,
-    corpus: list[Path],
-    exchange: ExchangeOptions,
-    reading: TextReading,
-    several: bool,
+    console: Console, corpus: list[Path], exchange: ExchangeOptions, reading: TextReading, several: bool
 ) -> None:
-    from textsvm.labelling import files as formats
+    from textsvm.apps.label import files as formats
 
     assert exchange.export is not None
     name = exchange.to or formats.SUFFIXES.get(exchange.export.suffix.lower(), "")
@@ -162,7 +160,7 @@ def _export(
         raise WrongUsage(f"{trouble} one of {', '.join(formats.FORMATS)}")
     output = Output("--export", exchange.export, EXPORT, exchange.force).checked({"the corpus": corpus})
     settings = reading.as_dict(several) | {"format": reading.format}
-    texts = [each for path in corpus for each in formats.read_labelled(path, **settings)]
+    texts = [text for path in corpus for text in formats.read_labelled(path, **settings)]
     content = formats.content_of(texts, name)
     with output.place() as path, writing(path) as stream:
         stream.write(content)
@@ -173,44 +171,39 @@ def _session(
     console: Console, paths: list[Path], labelling: LabellingOptions, exchange: ExchangeOptions,
     reading: TextReading,
 ) -> Session:  # fmt: skip
-    from textsvm.labelling import session as sessions
+    from textsvm.apps.label import files, learner, session
 
     assert labelling.output is not None
+    corpus, imported, texts = _read(console, paths, reading, labelling), exchange.import_, None
+    if imported is not None:
+        settings = reading.as_dict(labelling.multilabel) | {"id": None}  # texts are matched by their content
+        try:
+            texts = files.read_labelled(imported, **settings)
+        except InputError:  # --text may name the column of the corpus alone
+            if reading.text is None:
+                raise
+            texts = files.read_labelled(imported, **{**settings, "text": None})
     kind = {"multilabel": labelling.multilabel, "second_opinion": labelling.second_opinion}
-    corpus, imported = _read(console, paths, reading, labelling), exchange.import_
-    texts = None if imported is None else _imported(imported, reading.as_dict(labelling.multilabel))
-    journal = sessions.Journal(labelling.output, kind, replace=exchange.force)
+    journal = files.Journal(labelling.output, kind, replace=exchange.force)
     if journal.repaired:
         console.say(
             f"note: the last line of {journal.journal_path} was cut off, as by a crash, and is removed"
         )
+    chooser: learner.Learner | session.SecondOpinion
     if labelling.second_opinion:
-        learner: Any = sessions.SecondOpinion(corpus, labelling.multilabel, labelling.seed)
+        chooser = session.SecondOpinion(corpus, labelling.multilabel, labelling.seed)
     else:
         console.say(f"note: preparing {len(corpus):,} texts")
-        learner = sessions.Learner(
+        chooser = learner.Learner(
             corpus.texts, journal.with_labels(labelling.names()), multilabel=labelling.multilabel,
             strategy=labelling.strategy, relevant=labelling.relevant, seed=labelling.seed,
         )  # fmt: skip
-    session = sessions.Session(corpus, journal, learner)
+    work = session.Session(corpus, journal, chooser)
     if texts is not None:
-        n = session.add_labelled(texts)
-        missing = "" if n else "; texts are matched by their content, and those are not in the corpus"
+        n = work.add_labelled(texts)
+        missing = "" if n else "; texts are matched by their content, and none of these is in the corpus"
         console.say(f"note: {n:,} texts got a label of {imported}, which has {len(texts):,}{missing}")
-    return session
-
-
-def _imported(path: Path, settings: dict[str, Any]) -> list[LabelledText]:
-    """Labels of a file; --text, which names the column of the corpus, counts if the file has that column."""
-    from textsvm.labelling import files as formats
-
-    settings["id"] = None  # texts are matched by their content
-    try:
-        return formats.read_labelled(path, **settings)
-    except InputError:
-        if settings["text"] is None:
-            raise
-        return formats.read_labelled(path, **{**settings, "text": None})
+    return work
 
 
 def _read(console: Console, paths: list[Path], reading: TextReading, labelling: LabellingOptions) -> Corpus:
@@ -227,33 +220,30 @@ def _read(console: Console, paths: list[Path], reading: TextReading, labelling: 
         if documents.format == "text":
             documents = corpora.stream_corpus(paths, "lines", progress=progress, **settings)
         corpus = documents.stored()
-    kept = [i for i, text in enumerate(corpus.texts) if text.strip()]
-    if not kept:
+    filled = [i for i, text in enumerate(corpus.texts) if text.strip()]
+    if not filled:
         raise WrongUsage(f"{corpus.source} holds no texts")
     corpora.say_problems(console, corpus)
-    return corpus if len(kept) == len(corpus) else corpus.subset(kept)  # `train` refuses empty documents
+    return corpus if len(filled) == len(corpus) else corpus.subset(filled)  # `train` refuses empty documents
 
 
 def _serve(console: Console, port: int, browser: bool, prepare: Callable[[], Session]) -> None:
-    from textsvm.labelling import app
+    from textsvm.apps.label.app import LabellingPage, server
 
-    listening = app.server.listen("127.0.0.1", port)
-    page = app.LabellingPage(session := prepare())
+    listening = server.listen("127.0.0.1", port)
+    page = LabellingPage(session := prepare())
     address = f"http://127.0.0.1:{listening.getsockname()[1]}/{page.token}/"
+    # A browser on the terminal would hide the messages.
+    has_desktop = sys.platform in ("win32", "darwin") or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()
 
     @asynccontextmanager
     async def running() -> AsyncIterator[None]:
         console.line(f"label at {address}")
         sys.stdout.flush()
-        if browser and console.stderr.is_terminal and _has_browser():
+        if browser and console.stderr.is_terminal and has_desktop:
             webbrowser.open(address)
         yield
 
-    app.server.run(page, listening, running())
+    server.run(page, listening, running())
     for line in session.close():
         console.say(line)
-
-
-def _has_browser() -> bool:
-    """Whether there is a desktop; a browser on the terminal would hide the messages."""
-    return sys.platform in ("win32", "darwin") or bool({"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys())

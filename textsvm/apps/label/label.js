@@ -178,8 +178,8 @@
     const search = progress.retrieval, stop = at("stop");
     stop.className = search && search.enough ? "note enough" : "note";
     stop.textContent = !search ? "" : search.enough
-      ? `You may stop: with 95 % confidence, at least 95 % of the texts of “${state.relevant}” are found (${number(search.found)}).`
-      : `“${state.relevant}”: ${number(search.found)} found of about ${number(search.total)}. Go on: it is not yet certain that 95 % are found.`;
+      ? `You may stop: with 95 % confidence, at least 95 % of the texts of “${state.relevant}” are found (${number(search.n_found)}).`
+      : `“${state.relevant}”: ${number(search.n_found)} found of about ${number(search.total)}. Go on: it is not yet certain that 95 % are found.`;
   };
   // Learning curve: accuracy by number of labels.
   const curve = (points) => {

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from textsvm import Spectrum
+from textsvm.arrays import Floats
 from textsvm.errors import InputError
-from textsvm.kernels import Kernel, Spectrum
 
 
 class KernelEncoder(TransformerMixin, BaseEstimator):
@@ -23,7 +25,7 @@ class KernelEncoder(TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    kernel : Kernel, optional
+    kernel : callable, optional
         Any string kernel without idf weights, such as `Spectrum` or `EditDistance`. None is
         ``Spectrum((1, 4), "log")``.
     n_components : int
@@ -42,14 +44,17 @@ class KernelEncoder(TransformerMixin, BaseEstimator):
     Examples
     --------
     >>> from skrub import TableVectorizer
-    >>> from textsvm.integrations.skrub import KernelEncoder
+    >>> from textsvm.apps.integrations.skrub import KernelEncoder
     >>> vectorizer = TableVectorizer(high_cardinality=KernelEncoder())
     """
 
     #: skrub gives such a transformer a single column.
     __single_column_transformer__ = True
 
-    def __init__(self, kernel: Kernel | None = None, n_components: int = 30, max_strings: int = 3000) -> None:
+    def __init__(
+        self, kernel: Callable[[list[str], list[str]], ArrayLike] | None = None, n_components: int = 30,
+        max_strings: int = 3000,
+    ) -> None:  # fmt: skip
         self.kernel = kernel
         self.n_components = n_components
         self.max_strings = max_strings
@@ -59,21 +64,18 @@ class KernelEncoder(TransformerMixin, BaseEstimator):
         if self.n_components < 1 or self.max_strings < 1:
             raise InputError("n_components and max_strings must be at least 1")
         strings, counts = np.unique(_strings(X), return_counts=True)
-        kept = np.sort(np.argsort(-counts, kind="stable")[: self.max_strings])
-        self.strings_ = strings[kept].tolist()
+        frequent = np.sort(np.argsort(-counts, kind="stable")[: self.max_strings])
+        self.strings_, weights = strings[frequent].tolist(), np.sqrt(counts[frequent])
         self.name_ = X.name or "text"
-        self.directions_ = self._decompose(np.sqrt(counts[kept]))
-        return self
-
-    def _decompose(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         gram = self._values(self.strings_) * np.outer(weights, weights)
         n = len(gram)
         values, vectors = eigh(gram, subset_by_index=[max(0, n - self.n_components), n - 1])
         # Directions of eigenvalues that are rounding errors would magnify these errors.
-        kept = values > n * np.finfo(np.float32).eps * values[-1]
-        return np.asarray((vectors[:, kept] * weights[:, None] / np.sqrt(values[kept]))[:, ::-1])
+        exact = values > n * np.finfo(np.float32).eps * values[-1]
+        self.directions_ = (vectors[:, exact] * weights[:, None] / np.sqrt(values[exact]))[:, ::-1]
+        return self
 
-    def _values(self, strings: list[str]) -> NDArray[np.float64]:
+    def _values(self, strings: list[str]) -> Floats:
         kernel = self.kernel or Spectrum((1, 4), "log")
         return np.asarray(kernel(strings, self.strings_), np.float64)
 
@@ -93,4 +95,4 @@ class KernelEncoder(TransformerMixin, BaseEstimator):
 
 
 def _strings(X: Any) -> NDArray[np.str_]:
-    return np.array(["" if each is None or each != each else str(each) for each in X.to_list()])
+    return np.array(["" if cell is None or cell != cell else str(cell) for cell in X.to_list()])

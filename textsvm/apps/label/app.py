@@ -1,8 +1,8 @@
 """The ASGI application of `textsvm label`: a page for a single user on this computer.
 
-Every address begins with a random token, which is in no other page. A request is refused unless its host is
-this computer by name or number (a page of another site may give its own name this computer's address), and
-unless a POST comes from the page itself.
+Every address begins with a random token, which is in no other page. The host of a request must be this
+computer by name or number: another site may give its own name this computer's address. A POST must come from
+the page itself.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 
+from textsvm.apps.label.session import Conflict, Session
+from textsvm.apps.serve import server as server
+from textsvm.arrays import Json
 from textsvm.errors import InputError, one_line
-from textsvm.labelling.session import Conflict, Session
 from textsvm.reporting.html import page
 from textsvm.runtime.plain_json import to_json
-from textsvm.service import server as server
 
 try:
     from starlette.concurrency import run_in_threadpool
@@ -40,7 +41,7 @@ _HEADERS = {
 }
 _LABELS = (str, list, type(None))
 #: Actions of the page with their parameters.
-_ACTIONS: dict[str, dict[str, Any]] = {
+_ACTIONS: dict[str, Json] = {
     "next": {},
     "show": {"index": int, "reason": str, "whole": bool},
     "guess": {"index": int, "whole": bool},
@@ -92,7 +93,7 @@ class LabellingPage:
         return await run_in_threadpool(_act, getattr(self.session, action), _ACTIONS[action], body)
 
 
-def _act(action: Callable[..., dict[str, Any]], parameters: dict[str, Any], body: bytes) -> tuple[int, bytes]:
+def _act(action: Callable[..., Json], parameters: Json, body: bytes) -> tuple[int, bytes]:
     """Status and body of the answer to an action."""
     try:
         return 200, json.dumps(to_json(action(**_parsed(parameters, body)))).encode()
@@ -105,23 +106,21 @@ def _act(action: Callable[..., dict[str, Any]], parameters: dict[str, Any], body
         return 500, _error("this failed; the terminal of `textsvm label` has the error")
 
 
-def _parsed(parameters: dict[str, Any], body: bytes) -> dict[str, Any]:
+def _parsed(parameters: Json, body: bytes) -> Json:
     """Parameters of an action."""
     try:
-        given = json.loads(body)
+        values = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise InputError(f"the body is not JSON: {one_line(str(error), 100)}") from error
-    if not isinstance(given, dict) or given.keys() != parameters.keys():
+    if not isinstance(values, dict) or values.keys() != parameters.keys():
         raise InputError(f"the parameters are {', '.join(parameters) or 'none'}")
-    if not all(_is(given[name], kind) for name, kind in parameters.items()):
-        raise InputError("a parameter has a wrong type")
-    return given
-
-
-def _is(value: Any, kind: Any) -> bool:
-    if isinstance(value, list) and not all(isinstance(each, str) for each in value):
-        return False
-    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    for name, kind in parameters.items():
+        value = values[name]
+        items = value if isinstance(value, list) else []
+        right = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+        if not right or not all(isinstance(item, str) for item in items):
+            raise InputError("a parameter has a wrong type")
+    return values
 
 
 def _error(message: str) -> bytes:
@@ -130,10 +129,9 @@ def _error(message: str) -> bytes:
 
 def label_page() -> str:
     """The page; texts and labels come later, as JSON."""
-    style, body, script = (_file(f"label.{suffix}") for suffix in ("css", "html", "js"))
+    folder = files("textsvm.apps.label")
+    style, body, script = (
+        folder.joinpath(f"label.{suffix}").read_text("utf-8") for suffix in ("css", "html", "js")
+    )
     parts = [f"<style>{style}</style>", body]
     return page("Labelling", "", parts, script=script, connections="connect-src 'self'; ")
-
-
-def _file(name: str) -> str:
-    return files("textsvm.labelling").joinpath(name).read_text("utf-8")

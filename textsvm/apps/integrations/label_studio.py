@@ -1,4 +1,6 @@
-"""A machine learning backend for Label Studio: `uvicorn textsvm.integrations.label_studio:app --port 9090`.
+"""A machine learning backend for Label Studio.
+
+It runs with `uvicorn textsvm.apps.integrations.label_studio:app --port 9090`.
 
 The first `Choices` of a project that label a `Text` are learnt. Annotations that Label Studio sends are
 appended to `textsvm-label-studio.jsonl` in the current directory (TEXTSVM_ANNOTATIONS names another file),
@@ -9,8 +11,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from threading import Lock
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
@@ -20,8 +22,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from textsvm import SVC
+from textsvm.arrays import Json
 from textsvm.errors import InputError
-from textsvm.estimators.svm import SVC
 
 
 class Project:
@@ -30,7 +33,7 @@ class Project:
     def __init__(self) -> None:
         self.labelled: dict[str, tuple[str, str]] = {}
         self.version = 0
-        self._trained: tuple[int, Any] = (0, None)
+        self._trained: tuple[int, SVC | None] = (0, None)
 
     def answer(self, task: str, text: str, label: str | None) -> None:
         """Set the label of a task; None removes it."""
@@ -39,7 +42,7 @@ class Project:
             self.labelled[task] = text, label
         self.version += 1
 
-    def model(self) -> Any:
+    def model(self) -> SVC | None:
         """The classifier of all labelled texts; None with fewer than two labels."""
         if self._trained[0] != self.version:
             texts = [text for text, _ in self.labelled.values()]
@@ -57,7 +60,7 @@ class Tags:
             root = ElementTree.fromstring(config)
         except ElementTree.ParseError as error:
             raise InputError(f"the labelling configuration is not XML: {error}") from error
-        fields = {each.get("name"): each.get("value", "").lstrip("$") for each in root.iter("Text")}
+        fields = {text.get("name"): text.get("value", "").lstrip("$") for text in root.iter("Text")}
         for choices in root.iter("Choices"):
             if choices.get("toName") in fields:
                 self.choices, self.text = choices.get("name"), choices.get("toName")
@@ -65,14 +68,14 @@ class Tags:
                 return
         raise InputError("the labelling configuration has no <Choices> of a <Text>; add both")
 
-    def label(self, results: list[dict[str, Any]]) -> str | None:
+    def label(self, results: list[Json]) -> str | None:
         """The first choice of an annotation, if it has any."""
-        for each in results:
-            if each.get("from_name") == self.choices and each["value"].get("choices"):
-                return str(each["value"]["choices"][0])
+        for result in results:
+            if result.get("from_name") == self.choices and result["value"].get("choices"):
+                return str(result["value"]["choices"][0])
         return None
 
-    def prediction(self, label: str, score: float) -> dict[str, Any]:
+    def prediction(self, label: str, score: float) -> Json:
         """A label in the form of Label Studio."""
         names = {"from_name": self.choices, "to_name": self.text, "type": "choices"}
         return {"result": [names | {"value": {"choices": [label]}}], "score": score}
@@ -89,10 +92,10 @@ class Backend:
                 for line in lines:
                     self._answer(*json.loads(line))
 
-    def _answer(self, project: str, *answer: Any) -> None:
-        self.projects.setdefault(project, Project()).answer(*answer)
+    def _answer(self, project: str, task: str, text: str, label: str | None) -> None:
+        self.projects.setdefault(project, Project()).answer(task, text, label)
 
-    def predict(self, body: dict[str, Any]) -> dict[str, Any]:
+    def predict(self, body: Json) -> Json:
         """Labels of tasks; none before there are texts with two different labels."""
         tags, texts = Tags(body["label_config"]), body["tasks"]
         # Predictions name the project "ID.TIME", webhooks the ID.
@@ -107,7 +110,7 @@ class Backend:
         results = [tags.prediction(str(a), float(b)) for a, b in zip(labels, scores, strict=True)]
         return {"results": results, "model_version": str(project.version)}
 
-    def webhook(self, body: dict[str, Any]) -> dict[str, Any]:
+    def webhook(self, body: Json) -> Json:
         """Learn, correct or forget the label of a task."""
         if not body.get("action", "").startswith(("ANNOTATION_CREATED", "ANNOTATION_UPDATED")):
             return {}
@@ -120,17 +123,19 @@ class Backend:
         return {"model_version": str(self.projects[answer[0]].version)}
 
     async def respond(self, request: Request) -> JSONResponse:
-        """Answer POST /predict, /setup and /webhook; 400 with a sentence for other bodies than theirs."""
-        to = {"predict": self.predict, "webhook": self.webhook, "setup": lambda _: {"model_version": "0"}}
+        """Answer POST /predict, /setup and /webhook; 400 with a sentence for a wrong body."""
+        methods: dict[str, Callable[[Json], Json]] = {
+            "predict": self.predict, "webhook": self.webhook, "setup": lambda _: {"model_version": "0"},
+        }  # fmt: skip
         try:
             body = json.loads(await request.body())
-            return JSONResponse(await run_in_threadpool(self._locked, to[request.url.path[1:]], body))
+            return JSONResponse(await run_in_threadpool(self._locked, methods[request.url.path[1:]], body))
         except InputError as error:
             return JSONResponse({"error": str(error)}, 400)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             return JSONResponse({"error": f"this is not a request of Label Studio: {error!r}"}, 400)
 
-    def _locked(self, method: Any, body: Any) -> Any:
+    def _locked(self, method: Callable[[Json], Json], body: Json) -> Json:
         with self.lock:  # requests run in threads
             return method(body)
 
@@ -138,8 +143,9 @@ class Backend:
 def application(path: str) -> Starlette:
     """The ASGI application with the annotations of a file."""
     backend = Backend(path)
-    paths = [Route(f"/{each}", backend.respond, methods=["POST"]) for each in ("predict", "setup", "webhook")]
-    return Starlette(routes=[Route("/health", _health), Route("/", _health), *paths])
+    names = ("predict", "setup", "webhook")
+    routes = [Route(f"/{name}", backend.respond, methods=["POST"]) for name in names]
+    return Starlette(routes=[Route("/health", _health), Route("/", _health), *routes])
 
 
 async def _health(_: Request) -> JSONResponse:

@@ -9,8 +9,8 @@ for all classes at once, each against the rest. The value of text i by a machine
 group G of texts, i among them, has a closed form: the coefficients a - (H^-1)_.G (H^-1)_GG^-1 a_G, which are
 0 in G. The out-of-sample values that probabilities, doubts and estimates of accuracy need cost no training.
 
-Rows are kept in the order of the texts, so that the machine depends on the set of labels alone: after an
-undo it is the same to the bit.
+Rows are in the order of the texts, so that the machine depends on the set of labels alone: after an undo it
+is the same to the bit.
 
 Of many texts only a random part, the pool, is encoded as sparse feature rows at the start and ranked by the
 strategies: its size bounds memory and the time of a ranking. Any other text is encoded when it gets a label.
@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import TypeAlias
 from unicodedata import category
 
 import numpy as np
@@ -29,180 +29,163 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, hstack, vstack
 from scipy.special import expit, softmax
 
+from textsvm import InputError, SpectrumFeatures
+from textsvm.arrays import Floats, Ints
 from textsvm.choice.candidates import has_words
-from textsvm.errors import InputError
-from textsvm.estimators.features import SpectrumFeatures
 from textsvm.linalg.sparse import Sparse
 from textsvm.model.online import fit_scale
 from textsvm.text.documents import normalise
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
+Indices: TypeAlias = Sequence[int] | Ints
 #: Inverse of the ridge, for normalised kernels.
 C = 2.0
+#: Maximum number of texts of the pool.
+TEXTS = 50_000
+#: Maximum number of characters of all texts of the pool.
+CHARACTERS = 20_000_000
+#: Number of characters of a text that are read.
+LENGTH = 4000
+#: Number of texts from which substrings of a single text are left out.
+MANY = 50
 
 
 @dataclass(frozen=True)
 class Machine:
     """A trained machine of n texts and k labels."""
 
-    coef: Array  #: shape (n, k)
-    inverse: Array  #: shape (n, n): H^-1
-    target: Array  #: shape (n, k): -1 or +1
+    coef: Floats  #: shape (n, k)
+    inverse: Floats  #: shape (n, n): H^-1
+    target: Floats  #: shape (n, k): -1 or +1
+    left_out: Floats  #: shape (n, k): value of each text by a machine that was trained without it
     scale: float  #: Factor of decision values in probabilities
     multilabel: bool = False
 
     @classmethod
-    def train(cls, gram: NDArray[np.floating], target: Array, multilabel: bool = False) -> Machine:
+    def train(cls, gram: NDArray[np.floating], target: Floats, multilabel: bool = False) -> Machine:
         """Train on the kernel matrix of n texts, shape (n, n), and their labels, shape (n, k)."""
         # NumPy's inverse lets other threads run meanwhile, unlike SciPy's LAPACK functions.
         regularised = gram.astype(np.float64) + 1 + np.eye(len(gram)) / C
         inverse = np.asarray(np.linalg.inv(regularised), np.float64)
         coef = inverse @ target
         left_out = target - coef / inverse.diagonal()[:, None]
-        return cls(coef, inverse, target, _scale(left_out, target, multilabel), multilabel)
+        return cls(coef, inverse, target, left_out, _scale(left_out, target, multilabel), multilabel)
 
     @property
-    def bias(self) -> Array:
+    def bias(self) -> Floats:
         """Bias of each label, shape (k,)."""
         return self.coef.sum(axis=0)
 
-    @property
-    def left_out(self) -> Array:
-        """Value of each text by a machine that was trained without it, shape (n, k)."""
-        return self.target - self.coef / self.inverse.diagonal()[:, None]
-
-    def without(self, group: Sequence[int] | Index) -> Array:
-        """Coefficients of a machine that was trained without some texts, 0 for these, shape (n, k)."""
+    def without(self, group: Indices) -> Floats:
+        """Coefficients of a machine that was trained without a group of texts, 0 there, shape (n, k)."""
         index = np.asarray(group)
         part = np.linalg.solve(self.inverse[np.ix_(index, index)], self.coef[index])
         coef = self.coef - self.inverse[:, index] @ part
         coef[index] = 0
         return coef
 
-    def probabilities(self, values: Array) -> Array:
-        """Probability of each label, given decision values, shape (m, k)."""
+    def probabilities(self, values: Floats) -> Floats:
+        """Probability of each label from decision values, shape (m, k)."""
         scaled = self.scale * values
         return np.asarray(expit(2 * scaled) if self.multilabel else softmax(scaled, axis=1))
 
 
-def _scale(left_out: Array, target: Array, multilabel: bool) -> float:
+def _scale(left_out: Floats, target: Floats, multilabel: bool) -> float:
     """Scale of decision values that makes left-out values the likeliest; 1 if all texts are of one class."""
     values, codes = left_out, target.argmax(axis=1)
     if multilabel:  # each decision for or against a label is a choice between two classes
         flat, codes = left_out.ravel(), (target.ravel() > 0).astype(np.int64)
         values = np.stack([-flat, flat], axis=1)
-    if len(np.unique(codes)) < 2:
-        return 1.0
-    return fit_scale(values, codes, values.shape[1])
-
-
-#: Most texts of the pool, most characters of all of them, and of a text.
-TEXTS, CHARACTERS, LENGTH = 50_000, 20_000_000, 4000
-#: Fewest texts from which substrings of a single text are left out.
-MANY = 50
+    return fit_scale(values, codes, values.shape[1]) if len(np.unique(codes)) > 1 else 1.0
 
 
 class Pool:
     """Feature rows of texts, with kernel values as their products.
 
-    Parameters
-    ----------
-    texts : sequence of n str
-    order : array, shape (n,)
-        A random order of the texts; the pool is a beginning of it.
+    `order` is a random order of the texts, shape (n,); the pool is a beginning of it.
     """
 
-    def __init__(self, texts: Sequence[str], order: Index) -> None:
+    def __init__(self, texts: Sequence[str], order: Ints) -> None:
         self.texts = texts
         lengths = np.cumsum([min(len(texts[int(i)]), LENGTH) for i in order[:TEXTS]])
         self.members = order[: max(1, int(np.searchsorted(lengths, CHARACTERS, "right")))]
         beginnings = [texts[int(i)][:LENGTH] for i in self.members]
         self._features = _fitted(beginnings)
-        self.rows = _transform(self._features, beginnings)
+        self.rows = self.encode(beginnings)
         self._place = {int(i): row for row, i in enumerate(self.members)}
-        #: Rows of other texts that were needed so far.
+        #: Rows of texts outside the pool that were needed so far.
         self._outside: dict[int, csr_matrix] = {}
         self._sparse = Sparse(
             self.rows.indptr.astype(np.int64), self.rows.indices, self.rows.data, self.rows.shape[1]
         )
 
-    def rows_of(self, indices: Sequence[int] | Index) -> csr_matrix:
-        """Rows of some texts, in or outside the pool."""
-        if not len(indices):
-            return self.rows[:0]
-        if all(int(i) in self._place for i in indices):
-            return self.rows[[self._place[int(i)] for i in indices]]
-        new = [int(i) for i in indices if int(i) not in self._place and int(i) not in self._outside]
+    def rows_of(self, indices: Indices) -> csr_matrix:
+        """Rows of texts in or outside the pool."""
+        numbers = [int(i) for i in indices]
+        if all(i in self._place for i in numbers):
+            return self.rows[[self._place[i] for i in numbers]] if numbers else self.rows[:0]
+        new = [i for i in numbers if i not in self._place and i not in self._outside]
         if new:
             rows = self.encode([self.texts[i] for i in new])
-            self._outside.update((i, rows[at]) for at, i in enumerate(new))
-        return vstack([self._row(int(i)) for i in indices], "csr")
-
-    def _row(self, index: int) -> csr_matrix:
-        return self.rows[self._place[index]] if index in self._place else self._outside[index]
+            self._outside.update((i, rows[row]) for row, i in enumerate(new))
+        return vstack(
+            [self.rows[self._place[i]] if i in self._place else self._outside[i] for i in numbers], "csr"
+        )
 
     def encode(self, texts: Sequence[str]) -> csr_matrix:
         """Rows of any texts."""
-        return _transform(self._features, [text[:LENGTH] for text in texts])
+        if not self._features:
+            return csr_matrix((len(texts), 1), dtype=np.float32)
+        beginnings = [text[:LENGTH] for text in texts]
+        parts = [features.transform(beginnings) for features in self._features]
+        return csr_matrix(hstack(parts, "csr") * np.float32(len(parts) ** -0.5))
 
-    def products(self, weights: ColumnWeights) -> Array:
+    def products(self, weights: ColumnWeights) -> Floats:
         """Products of the texts of the pool, shape (n_members, k)."""
         number = np.full(self.rows.shape[1], -1, np.int32)
         number[weights.columns] = np.arange(len(weights.columns))
         return self._sparse.select(number, len(weights.columns)).dot(weights.values)
 
-    def similarity(self, some: Sequence[int] | Index, others: Sequence[int] | Index) -> NDArray[np.float32]:
-        """Kernel values of some texts with others."""
-        product: Any = self.rows_of(some) @ self.rows_of(others).T
-        return np.asarray(product.toarray(), np.float32)
+    def similarity(self, indices: Indices, others: Indices) -> NDArray[np.float32]:
+        """Kernel values, shape (len(indices), len(others))."""
+        return np.asarray((self.rows_of(indices) @ self.rows_of(others).T).toarray(), np.float32)
 
 
 @dataclass(frozen=True)
 class ColumnWeights:
-    """Weights of the columns that some support row uses: support.T @ coef."""
+    """Weights of the columns that a support row uses: support.T @ coef."""
 
     columns: NDArray[np.integer]  #: shape (n,): Sorted
-    values: Array  #: shape (n, k)
+    values: Floats  #: shape (n, k)
 
     @classmethod
-    def of(cls, support: csr_matrix, coef: Array) -> ColumnWeights:
+    def of(cls, support: csr_matrix, coef: Floats) -> ColumnWeights:
         """Weights with which the product of a row x is sum_j k(x, support_j) coef_j."""
         used, columns = np.unique(support.indices, return_inverse=True)
         parts = (support.data.astype(np.float64), columns, support.indptr)
         return cls(used, np.asarray(csr_matrix(parts, (len(coef), len(used))).T @ coef))
 
-    def of_rows(self, rows: csr_matrix) -> Array:
+    def of_rows(self, rows: csr_matrix) -> Floats:
         """Products of a few rows, shape (m, k)."""
         columns, places = np.unique(rows.indices, return_inverse=True)
-        known, values = np.isin(columns, self.columns), np.zeros((len(columns), self.values.shape[1]))
-        values[known] = self.values[np.searchsorted(self.columns, columns[known])]
-        return np.asarray(
-            csr_matrix((rows.data, places, rows.indptr), (rows.shape[0], len(columns))) @ values
-        )
+        shared, values = np.isin(columns, self.columns), np.zeros((len(columns), self.values.shape[1]))
+        values[shared] = self.values[np.searchsorted(self.columns, columns[shared])]
+        selected = csr_matrix((rows.data, places, rows.indptr), (rows.shape[0], len(columns)))
+        return np.asarray(selected @ values)
 
 
 def _fitted(texts: Sequence[str]) -> list[SpectrumFeatures]:
     """Characters, and words if the texts have words; none without a text that has features."""
-    forms: list[dict[str, Any]] = [{"p": (1, 5)}]
-    if has_words(texts):
-        forms.append({"p": (1, 2), "tokens": "words"})
     least = 2 if len(texts) >= MANY else 1
+    forms = [SpectrumFeatures((1, 5), "log", idf=True, min_df=least, device="cpu")]
+    if has_words(texts):
+        forms.append(SpectrumFeatures((1, 2), "log", idf=True, tokens="words", min_df=least, device="cpu"))
     fitted = []
-    for form in forms:
-        features = SpectrumFeatures(**form, weight="log", idf=True, min_df=least, device="cpu")
+    for features in forms:
         try:
             fitted.append(features.fit(list(texts)))
         except InputError:  # texts without features, or of which no two share a feature
             continue
     return fitted
-
-
-def _transform(features: Sequence[SpectrumFeatures], texts: Sequence[str]) -> csr_matrix:
-    if not features:
-        return csr_matrix((len(texts), 1), dtype=np.float32)
-    parts = [each.transform(list(texts)) for each in features]
-    return csr_matrix(hstack(parts, "csr") * np.float32(len(parts) ** -0.5))
 
 
 def digest(text: str) -> bytes:

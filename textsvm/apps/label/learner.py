@@ -1,0 +1,467 @@
+"""Choose texts to label, and learn from the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
+
+from textsvm.apps.label.machine import LENGTH, ColumnWeights, Machine, Pool, digest, marks
+from textsvm.apps.label.stopping import Draw, Retrieval, labels_per_point, random_share, retrieval
+from textsvm.apps.label.strategies import STRATEGIES, Candidates, rank
+from textsvm.arrays import Bools, Floats, Ints
+from textsvm.errors import InputError
+from textsvm.evaluation.results import clopper_pearson
+from textsvm.kernels.attribution import pieces
+from textsvm.runtime.parallel import Lock, one_blas_thread
+
+#: Label of a text, or its labels; None: unsure.
+Answer: TypeAlias = str | Sequence[str] | None
+#: Labels of each answered text; None: unsure.
+Answers: TypeAlias = dict[int, tuple[str, ...] | None]
+#: Number of texts ranked ahead of the answers.
+AHEAD = 32
+#: Number of texts whose labels are guessed ahead.
+GUESSED = 4
+#: Probability of another label from which a labelled text is asked again.
+DOUBT = 0.8
+#: Minimum number of answers between such questions.
+PAUSE = 10
+#: Number of points of the learning curve.
+POINTS = 6
+#: Minimum number of labels of a point.
+FEWEST = 8
+#: Factor by which the number of labels grows between two curves.
+GROWN = 1.05
+#: Kernel value from which texts are near-copies.
+ALIKE = 0.95
+#: Number of texts of the ranking that are compared with the labelled ones.
+COMPARED = 8
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A text to label next."""
+
+    index: int
+    reason: str  #: "random", "strategy" or "doubt"
+
+
+@dataclass(frozen=True)
+class Guess:
+    """The machine's guess of the labels of a text."""
+
+    scores: list[tuple[str, float]]  #: Label and probability, the likeliest first
+    #: Begin and end in the text, and contribution to the value of the likeliest label.
+    spans: list[tuple[int, int, float]]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Estimates from the labels."""
+
+    n_labelled: int
+    #: Labelled texts of the random sample: drawn at random, or chosen before their turn in its order.
+    n_random: int
+    accuracy: float | None  #: Estimated on them, by machines trained without them; None if there are none
+    interval: tuple[float, float] | None  #: 95 % interval of the accuracy
+    #: Number of labels, and accuracy of a machine trained on the first of them.
+    curve: list[tuple[int, float]]
+    labels_per_point: float | None  #: Labels that one more percent would cost; None if unknown
+    retrieval: Retrieval | None = None
+
+
+@dataclass(frozen=True)
+class _TrainedState:
+    """Result of a training, and the ranking by it."""
+
+    index: Ints = field(default_factory=lambda: np.empty(0, np.int64))  #: Labelled texts, ascending
+    labels: list[str] = field(default_factory=list)
+    gram: NDArray[np.float32] = field(default_factory=lambda: np.empty((0, 0), np.float32))
+    machine: Machine | None = None  #: None before two labels have texts
+    weights: ColumnWeights | None = None  #: Of the machine
+    ranking: list[int] = field(default_factory=list)
+    #: Texts with a label that a machine without them would not give, the most doubtful first.
+    doubts: list[int] = field(default_factory=list)
+    near: dict[int, list[int]] = field(default_factory=dict)  #: Near-copies of texts that are shown next
+    #: Whether a machine without each text and its near-copies classifies it correctly.
+    hits: Bools = field(default_factory=lambda: np.empty(0, bool))
+    curve: list[tuple[int, float]] = field(default_factory=list)
+    retrieval: Retrieval | None = None
+    guesses: dict[int, Guess | None] = field(default_factory=dict)  #: So far, by text
+
+
+class Learner:
+    """Choose texts to label, and learn from the answers.
+
+    `refresh` trains and ranks. It may run in another thread while the other methods are called, which use the
+    latest complete ranking.
+
+    Parameters
+    ----------
+    texts : sequence of n str
+        All texts; the sequence may read them on demand.
+    labels : sequence of str
+        Labels; an answer may add others.
+    multilabel : bool
+        Whether a text has any number of labels.
+    strategy : str
+        A key of `textsvm.apps.label.strategies.STRATEGIES`.
+    random_share : float
+        Probability with which the next text is drawn at random from all texts without a label.
+    relevant : str, optional
+        Label whose texts are searched for: the strategy is then "relevance".
+    seed : int
+        Seed of all random choices.
+    """
+
+    def __init__(
+        self, texts: Sequence[str], labels: Sequence[str] = (), *, multilabel: bool = False,
+        strategy: str = "mixture", random_share: float = 0.1, relevant: str | None = None, seed: int = 0,
+    ) -> None:  # fmt: skip
+        if strategy not in STRATEGIES:
+            raise InputError(f"strategy={strategy!r} is not one of {', '.join(STRATEGIES)}")
+        if not 0 <= random_share <= 1:
+            raise InputError(f"random_share={random_share!r} must be a number from 0 to 1")
+        if not len(texts):
+            raise InputError("there are no texts to label")
+        self.labels: list[str] = []
+        for label in [*labels, *([] if relevant is None else [relevant])]:
+            self.add_label(label)
+        self.multilabel, self.relevant, self.random_share = multilabel, relevant, random_share
+        self.strategy = strategy if relevant is None else "relevance"
+        self._texts, self._seed = texts, seed
+        self._pool = Pool(texts, np.random.default_rng(seed).permutation(len(texts)))
+        # Not the order of the pool, whose texts the strategy takes: all texts are drawn alike.
+        self._order = np.random.default_rng([seed, 1]).permutation(len(texts))
+        self._position = np.argsort(self._order)
+        self._copies: dict[bytes, list[int]] = {}
+        for i in self._pool.members.tolist():
+            self._copies.setdefault(digest(texts[i]), []).append(i)
+        self._answers: Answers = {}  #: In the order of the answers
+        self._random: set[int] = set()  #: Texts that were drawn at random
+        self._original: dict[int, int] = {}  #: Text whose label a near-copy got
+        self._doubted: set[int] = set()  #: Texts that were answered again
+        self._next_random = 0  #: Place in the random order of the first text without an answer
+        self._since_doubt = 0  #: Answers since the last correction
+        self._changes = 0
+        self._learnt = -1  #: Number of changes before the training
+        self._training, self._lock = _TrainedState(retrieval=self._retrieval({})), Lock()
+
+    def add_label(self, label: str) -> None:
+        """Add a label at any time, unless it is there."""
+        if not isinstance(label, str) or not label.strip():
+            raise InputError("a label must be a text that is not empty")
+        if label not in self.labels:
+            self.labels = [*self.labels, label]  # a training in another thread keeps its list
+
+    def remove_label(self, label: str) -> None:
+        """Remove a label that no answer has."""
+        self.labels = [other for other in self.labels if other != label]
+
+    def answer(self, index: int, label: Answer, at_random: bool = False) -> list[int]:
+        """Label a text; a label may replace an earlier one.
+
+        With several labels per text `label` is a list. None means unsure: the text is not shown again, and
+        keeps an earlier label. `at_random` says whether the text was proposed as "random"; that of the first
+        label counts. The result are near-copies without a label, or with the earlier label of this text,
+        which get the same label; `retract` undoes each.
+        """
+        labels = self._checked(index, label)
+        if self._answers.get(index) is not None:
+            return self._correct(index, labels)
+        self._since_doubt += 1
+        self._note(index, labels, at_random)
+        if labels is None:
+            return []
+        near = {*self._copies.get(digest(self._texts[index]), []), *self._training.near.get(index, [])}
+        copies = [i for i in sorted(near) if i not in self._answers]
+        for copy in copies:
+            self._note(copy, labels, False)
+        self._original.update(dict.fromkeys(copies, index))
+        return copies
+
+    def _correct(self, index: int, labels: tuple[str, ...] | None) -> list[int]:
+        """Note a later label of a text, and of near-copies that still have its label."""
+        old = self._answers[index]
+        self._doubted.add(index)
+        self._since_doubt = 0
+        self._original.pop(index, None)
+        copies = [i for i, text in self._original.items() if text == index and self._answers[i] == old]
+        if labels is None or labels == old:
+            copies, labels = [], old
+        for i in [index, *copies]:
+            self._note(i, labels, False)
+        return copies
+
+    def retract(self, index: int) -> None:
+        """Undo an answer, as if it had never been there."""
+        if index not in self._answers:
+            raise InputError(f"text {index} has no label to take back")
+        del self._answers[index]
+        self._random.discard(index)
+        self._original.pop(index, None)
+        self._next_random = min(self._next_random, int(self._position[index]))
+        self._changes += 1
+
+    def restore(self, answers: Iterable[tuple[int, Answer, bool]], copies: Mapping[int, int] = {}) -> None:
+        """Take over earlier answers: index, label, and whether the text was drawn at random.
+
+        The answers are in the order of the first answers; `copies` are near-copies and their originals.
+        """
+        for index, label, at_random in answers:
+            labels = self._checked(index, label)
+            if self._answers.get(index) is not None:
+                self._doubted.add(index)
+            self._note(index, labels, at_random)
+        self._original.update(copies)
+        self.refresh()
+
+    def next(self, skipped: Collection[int] = ()) -> Proposal | None:
+        """The text to label next, the same until it is answered; None if every text is answered."""
+        doubt = next((i for i in self._training.doubts if self._is_doubt(i) and i not in skipped), None)
+        if doubt is not None and self._since_doubt >= PAUSE:
+            return Proposal(doubt, "doubt")
+        order = self._order[self._next_random :].tolist()
+        drawn = next((i for i in order if i not in self._answers and i not in skipped), None)
+        if drawn is None:
+            return None
+        # By the number of answers, so that the same text is proposed until it is answered.
+        chance = np.random.default_rng([self._seed, 2, len(self._answers)]).random()
+        if chance < random_share(self.random_share, self._misses()):
+            return Proposal(drawn, "random")
+        if self._learnt < 0:
+            self.refresh()
+        ranking = self._training.ranking
+        best = next((i for i in ranking if i not in self._answers and i not in skipped), None)
+        return Proposal(drawn, "random") if best is None else Proposal(best, "strategy")
+
+    def refresh(self) -> None:
+        """Train on all answers, and rank the texts without a label."""
+        changes = self._changes
+        if changes == self._learnt:
+            return
+        answers = dict(self._answers)
+        with one_blas_thread():  # threads of BLAS wait for each other where others use the cores
+            training = self._train(answers)
+            ranking = self._rank(training, answers)
+            ahead = [i for i in self._order[self._next_random :][:2].tolist() if i not in answers]
+            training = replace(training, ranking=ranking, near=self._alike(ranking[:COMPARED] + ahead))
+        with self._lock:
+            if changes <= self._learnt:
+                return  # another thread has learnt later answers meanwhile
+            self._training, self._learnt = training, changes
+        for index in [i for i in ranking if i not in self._answers][:GUESSED]:
+            self.guess(index)
+
+    def guess(self, index: int) -> Guess | None:
+        """The machine's guess of a text, and the pieces that speak for it; None before training."""
+        training = self._training
+        if index not in training.guesses:
+            training.guesses[index] = self._guess(training, index)
+        return training.guesses[index]
+
+    def _guess(self, training: _TrainedState, index: int) -> Guess | None:
+        if training.machine is None or training.weights is None:
+            return None
+        text = self._texts[index][:LENGTH]
+        cuts = pieces(text)
+        rows = self._pool.encode([text, *(text[:start] + text[end:] for start, end in cuts)])
+        values = training.weights.of_rows(rows) + training.machine.bias
+        p = training.machine.probabilities(values[:1])[0]
+        order = np.argsort(-p, kind="stable")
+        change = values[0, order[0]] - values[1:, order[0]]
+        spans = [(start, end, float(value)) for (start, end), value in zip(cuts, change, strict=True)]
+        return Guess([(training.labels[c], float(p[c])) for c in order], spans)
+
+    def progress(self) -> Progress:
+        """Estimates from the answers before the last `refresh`."""
+        training = self._training
+        hits = training.hits[self._sampled(training.index)] if training.machine else np.empty(0, bool)
+        n_labelled = sum(labels is not None for labels in list(self._answers.values()))
+        return Progress(
+            n_labelled, len(hits), float(hits.mean()) if len(hits) else None,
+            clopper_pearson(int(hits.sum()), len(hits)) if len(hits) else None, training.curve,
+            labels_per_point(training.curve), training.retrieval,
+        )  # fmt: skip
+
+    # Answers
+
+    def _checked(self, index: int, label: Answer) -> tuple[str, ...] | None:
+        """Labels of an answer, which are added to those of the learner."""
+        if not 0 <= index < len(self._texts):
+            raise InputError(f"there is no text {index}; there are {len(self._texts):,}")
+        if label is None:
+            return None
+        if isinstance(label, str) == self.multilabel:
+            raise InputError("an answer is a list of labels with multilabel=True, else a label")
+        labels = (str(label),) if isinstance(label, str) else tuple(map(str, label))
+        for name in labels:
+            self.add_label(name)
+        return labels
+
+    def _note(self, index: int, labels: tuple[str, ...] | None, at_random: bool) -> None:
+        self._answers[index] = labels
+        if at_random and labels is not None:
+            self._random.add(index)
+        while self._next_random < len(self._order) and int(self._order[self._next_random]) in self._answers:
+            self._next_random += 1
+        self._changes += 1
+
+    def _misses(self) -> int:
+        """Answers since the last relevant text."""
+        if self.relevant is None:
+            return 0
+        latest = (labels or () for labels in reversed(list(self._answers.values())))
+        return next((n for n, labels in enumerate(latest) if self.relevant in labels), len(self._answers))
+
+    def _sampled(self, index: Ints) -> Bools:
+        """Whether texts are in the random sample, drawn or chosen by the strategy before their turn."""
+        drawn = np.array([i in self._random for i in index.tolist()], bool)
+        return np.asarray(drawn | (self._position[index] < self._next_random))
+
+    def _is_doubt(self, index: int) -> bool:
+        # No text of the random sample: labels that are revised where the machine disagrees flatter it.
+        sampled = index in self._random or self._position[index] < self._next_random
+        return not sampled and index not in self._doubted and self._answers.get(index) is not None
+
+    def _retrieval(self, answers: Answers) -> Retrieval | None:
+        if self.relevant is None:
+            return None
+        draws, n_found, n_unlabelled = [], 0, len(self._texts)
+        for index, labels in answers.items():
+            is_relevant = labels is not None and self.relevant in labels
+            if index in self._random:
+                draws.append(Draw(n_found, n_unlabelled, is_relevant))
+            n_found, n_unlabelled = n_found + is_relevant, n_unlabelled - 1
+        return retrieval(draws, n_found, n_unlabelled)
+
+    # Training
+
+    def _train(self, answers: Answers) -> _TrainedState:
+        """Machine, doubts and estimates."""
+        state = self._retrieval(answers)
+        labelled = {i: labels for i, labels in sorted(answers.items()) if labels is not None}
+        used = {label for labels in labelled.values() for label in labels}
+        names = [label for label in self.labels if label in used]
+        index = np.array(list(labelled), np.int64)
+        gram = self._gram(index)
+        if len(names) < (1 if self.multilabel else 2):
+            return _TrainedState(index, names, gram, retrieval=state)
+        target = np.array(
+            [[1.0 if name in labels else -1.0 for name in names] for labels in labelled.values()]
+        )
+        machine = Machine.train(gram, target, self.multilabel)
+        copies = self._near_copies(index, gram)
+        values = _left_out(gram, machine, np.arange(len(index)), copies)
+        p = machine.probabilities(values)
+        wrong = np.where(target > 0, 1 - p, p).max(axis=1)
+        order = np.argsort(-wrong, kind="stable")
+        return _TrainedState(
+            index, names, gram, machine, ColumnWeights.of(self._pool.rows_of(index), machine.coef),
+            doubts=index[order[wrong[order] >= DOUBT]].tolist(), retrieval=state,
+            hits=_right(values, target, self.multilabel),
+            curve=self._curve(index, gram, target, answers, copies),
+        )  # fmt: skip
+
+    def _gram(self, index: Ints) -> NDArray[np.float32]:
+        """Kernel matrix of labelled texts; values of the last training are not computed again."""
+        old, gram = self._training, np.empty((len(index), len(index)), np.float32)
+        computed, remaining = np.isin(index, old.index), np.isin(old.index, index)
+        gram[np.ix_(computed, computed)] = old.gram[np.ix_(remaining, remaining)]
+        if not computed.all():
+            block = self._pool.similarity(index[~computed], index)
+            gram[~computed], gram[:, ~computed] = block, block.T
+        return gram
+
+    def _near_copies(self, index: Ints, gram: NDArray[np.float32]) -> list[Ints]:
+        """Groups of near-copies among the labelled texts, as positions."""
+        n, texts = len(index), [self._texts[i] for i in index.tolist()]
+        same, mark = _codes(map(digest, texts)), _codes(map(marks, texts))
+        alike = csr_matrix((gram >= ALIKE) & (mark[:, None] == mark))
+        exact = csr_matrix((np.ones(n), (np.arange(n), same)), (n, n))
+        group = connected_components(alike + exact, directed=False)[1]
+        order = np.argsort(group, kind="stable")
+        parts = np.split(order, np.flatnonzero(np.diff(group[order])) + 1)
+        return [part for part in parts if len(part) > 1]
+
+    def _curve(
+        self, index: Ints, gram: NDArray[np.float32], target: Floats, answers: Answers,
+        copies: Sequence[Ints],
+    ) -> list[tuple[int, float]]:  # fmt: skip
+        """Accuracy on the random sample of machines trained on the first labels, each text left out."""
+        n, curve, sampled = len(index), self._training.curve, self._sampled(index)
+        if not sampled.any():
+            return []
+        if curve and n / GROWN < curve[-1][0] <= n:
+            return curve
+        row = {i: position for position, i in enumerate(index.tolist())}
+        order = np.array([row[i] for i, labels in answers.items() if labels is not None], np.int64)
+        points = []
+        for size in sorted({n >> k for k in range(POINTS) if n >> k >= FEWEST}):
+            rows = np.sort(order[:size])
+            block = gram[:, rows]
+            machine = Machine.train(block[rows], target[rows], self.multilabel)
+            hits = _right(_left_out(block, machine, rows, copies), target, self.multilabel)
+            points.append((size, float(hits[sampled].mean())))
+        return points
+
+    def _rank(self, training: _TrainedState, answers: Answers) -> list[int]:
+        members = self._pool.members
+        free = np.array([i not in answers for i in members.tolist()], bool)
+        if not free.any():
+            return []
+        values = None
+        if training.machine is not None and training.weights is not None:
+            values = self._pool.products(training.weights)[free] + training.machine.bias
+        relevant = training.labels.index(self.relevant) if self.relevant in training.labels else None
+        rng = np.random.default_rng([self._seed, len(answers)])
+        candidates = Candidates(
+            members[free], training.index, values, training.machine, self._pool.similarity, rng, relevant
+        )
+        return candidates.index[rank(self.strategy, candidates, AHEAD)].tolist()
+
+    def _alike(self, shown: list[int]) -> dict[int, list[int]]:
+        """Near-copies in the pool of texts that are shown next.
+
+        They have the same digits, punctuation and symbols, which often decide a label.
+        """
+        near = self._pool.products(ColumnWeights.of(self._pool.rows_of(shown), np.eye(len(shown)))) >= ALIKE
+        copies = {}
+        for index, column in zip(shown, near.T, strict=True):
+            own, others = marks(self._texts[index]), self._pool.members[column].tolist()
+            copies[index] = [i for i in others if i != index and marks(self._texts[i]) == own]
+        return copies
+
+
+def _codes(keys: Iterable[object]) -> Ints:
+    """Equal numbers for equal keys: the place of the first of them."""
+    first = dict[object, int]()
+    return np.array([first.setdefault(key, place) for place, key in enumerate(keys)], np.int64)
+
+
+def _left_out(gram: NDArray[np.float32], machine: Machine, rows: Ints, copies: Sequence[Ints]) -> Floats:
+    """Values of n labelled texts by a machine of the texts `rows`, without each text and its near-copies.
+
+    `gram` has shape (n, len(rows)).
+    """
+    values = np.asarray(gram @ machine.coef + machine.bias)
+    values[rows] = machine.left_out
+    for group in copies:
+        inside = np.flatnonzero(np.isin(rows, group))
+        if len(inside):
+            coef = machine.without(inside)
+            values[group] = gram[group] @ coef + coef.sum(axis=0)
+    return values
+
+
+def _right(values: Floats, target: Floats, multilabel: bool) -> Bools:
+    """Whether the values of each text give its labels."""
+    if multilabel:
+        return np.asarray(((values > 0) == (target > 0)).all(axis=1))
+    return np.asarray(values.argmax(axis=1) == target.argmax(axis=1))
