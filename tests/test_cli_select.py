@@ -29,7 +29,7 @@ def dense(kernel, texts):
 
 def test_cv(tmp_path):
     path = tmp_path / "out.jsonl"
-    found = report("cv", sample("mail"), "--folds", "4", "--p", "3", "--predictions", path)
+    found = report("cv", sample("mail"), "--folds", "4", "--kernel", "spectrum:3", "--predictions", path)
     assert found["n"] == 400
     assert [(fold["n_train"], fold["n_test"]) for fold in found["folds"]] == [(300, 100)] * 4
     accuracies = [fold["metrics"]["accuracy"] for fold in found["folds"]]
@@ -43,13 +43,13 @@ def test_cv(tmp_path):
         assert np.mean(
             [good for good, row in zip(right, rows, strict=True) if row["folds"] == [number]]
         ) == pytest.approx(accuracy)
-    shown = run("cv", sample("mail"), "--folds", "4", "--p", "3").stdout.decode()
+    shown = run("cv", sample("mail"), "--folds", "4", "--kernel", "spectrum:3").stdout.decode()
     assert f"{100 * found['mean']['accuracy']:.2f} %" in shown
 
 
 def test_groups_stay_together(tmp_path):
     path = tmp_path / "out.jsonl"
-    found = report("cv", *ESSAYS, "--p", "1-4", "-C", "1", "--predictions", path)
+    found = report("cv", *ESSAYS, "--kernel", "spectrum:1-4", "-C", "1", "--predictions", path)
     assert found["mean"]["qwk"] > 0.7
     writers = read_corpus(sample("essays"), target="score", group="writer").groups
     folds = {}
@@ -57,7 +57,7 @@ def test_groups_stay_together(tmp_path):
         folds.setdefault(writer, set()).add(tuple(row["folds"]))
         assert row["decision"] == row["predicted"]
     assert all(len(of_writer) == 1 for of_writer in folds.values())
-    weighted = report("cv", *ESSAYS, "--p", "1-4", "-C", "1", "--weights", "raters")
+    weighted = report("cv", *ESSAYS, "--kernel", "spectrum:1-4", "-C", "1", "--weights", "raters")
     assert weighted["mean"]["mae"] != found["mean"]["mae"]
 
 
@@ -137,7 +137,16 @@ def test_tune_shows_a_table_and_a_heat_map():
 
 
 def test_tune_tries_multiclass_strategies(tmp_path):
-    options = ["--p", "3", "-C", "0.1,1", "--multiclass", "ovo,ovr,crammer-singer", "-o", tmp_path / "m"]
+    options = [
+        "--kernel",
+        "spectrum:3",
+        "-C",
+        "0.1,1",
+        "--multiclass",
+        "ovo,ovr,crammer-singer",
+        "-o",
+        tmp_path / "m",
+    ]
     found = report("tune", sample("questions"), *options)
     assert {row["params"]["multiclass"] for row in found["table"]} == {"ovo", "ovr", "crammer-singer"}
     assert len(found["table"]) == 6
@@ -151,7 +160,18 @@ def test_tune_has_a_grid_of_its_own():
 
 
 def test_tune_numbers(tmp_path):
-    options = ["--p", "1-3", "-C", "1,10", "--epsilon", "0.1,0.5", "--metric", "mae", "-o", tmp_path / "m"]
+    options = [
+        "--kernel",
+        "spectrum:1-3",
+        "-C",
+        "1,10",
+        "--epsilon",
+        "0.1,0.5",
+        "--metric",
+        "mae",
+        "-o",
+        tmp_path / "m",
+    ]
     found = report("tune", *ESSAYS, *options)
     assert found["best_score"] == min(row["mean"] for row in found["table"])
     assert {row["params"]["epsilon"] for row in found["table"]} == {0.1, 0.5}
@@ -207,7 +227,7 @@ def test_what_cannot_be_validated_is_told_before_the_work(verb, content, options
 def test_a_class_of_four_documents_is_a_note(verb, tmp_path):
     rows = "".join(f"{'ab'[i % 2] * 6} {i},{'xy'[i % 2]}\n" for i in range(20)) + "ccc ccc,z\n" * 4
     (tmp_path / "x.csv").write_text("text,label\n" + rows)
-    done = run(verb, tmp_path / "x.csv", "--p", "2", "--json")
+    done = run(verb, tmp_path / "x.csv", "--kernel", "spectrum:2", "--json")
     assert done.returncode == 0
     notes = [line for line in done.stderr.decode().splitlines() if "class 'z'" in line]
     assert notes == ["note: class 'z' has 4 documents to test: not all of the 5 folds test it"]
@@ -237,9 +257,9 @@ def test_a_picture_without_matplotlib(tmp_path):
 @pytest.mark.parametrize(
     ("options", "kernel"),
     [
-        (["--p", "2-4", "--weight", "log"], Spectrum(p=(2, 4), weight="log")),
-        (["--kernel", "gap", "--p", "2-3", "--decay", "0.4"], GapWeighted(p=3, decay=0.4, weights=(0, 1, 1))),
-        (["--kernel", "edit", "--gamma", "0.1"], EditDistance(gamma=0.1)),
+        (["--kernel", "spectrum:2-4,log"], Spectrum(p=(2, 4), weight="log")),
+        (["--kernel", "gap:2-3,decay=0.4"], GapWeighted(p=3, decay=0.4, weights=(0, 1, 1))),
+        (["--kernel", "edit:gamma=0.1"], EditDistance(gamma=0.1)),
     ],
     ids=["spectrum", "gap", "edit"],
 )
@@ -284,7 +304,7 @@ def test_gram_against_another_corpus(tmp_path):
 
 @pytest.mark.slow
 def test_cv_and_tune_of_real_corpora(data, tmp_path):
-    found = report("cv", data / "r8", "--part", "train", "--p", "3-5", "--folds", "5")
+    found = report("cv", data / "r8", "--part", "train", "--kernel", "spectrum:3-5", "--folds", "5")
     assert found["n"] == 5485
     assert found["mean"]["accuracy"] > 0.95
     reuters = data / "reuters21578" / "reuters21578.tar.gz"

@@ -32,10 +32,9 @@ TEXTS, Y = ["aab", "abb", "bba", "bbb"] * 3, [0, 1, 0, 1] * 3
 
 def options(**kernel):
     """Of `textsvm train` without any but those of the kernel."""
-    return machines.SingleOptions(
-        kernels.KernelOptions(**kernel), machines.TextOptions(), machines.MachineOptions(), ClusterOptions(),
-        machines.ChoiceOptions(),
-    )  # fmt: skip
+    return machines.ModelOptions(
+        kernels.KernelOptions(**kernel), machines.TextOptions(), machines.MachineOptions(), ClusterOptions()
+    )
 
 
 def as_it_is(estimator):
@@ -127,12 +126,12 @@ def test_classes_of_one_document_and_empty_documents_are_mentioned(tmp_path):
     for i in range(40):
         (place := tmp_path / "t" / f"c{i if i < 10 else 10 + i % 2}").mkdir(parents=True, exist_ok=True)
         (place / f"{i}.txt").write_text("" if i < 10 else f"word{i} apple")
-    result = run("train", tmp_path / "t", "--fast", "-o", tmp_path / "m")
+    result = run("train", tmp_path / "t", "--kernel", "fast", "-o", tmp_path / "m")
     said = result.stderr.decode()
     assert result.returncode == 0, said
     assert "10 of the 12 classes have a single document" in said
     assert "10 of 40 documents are empty" in said
-    usual = run("train", sample("reviews"), "--fast", "-o", tmp_path / "m").stderr.decode()
+    usual = run("train", sample("reviews"), "--kernel", "fast", "-o", tmp_path / "m").stderr.decode()
     assert "single document" not in usual
     assert "empty" not in usual
     assert "symbols" not in usual
@@ -142,7 +141,7 @@ def test_a_document_much_longer_than_the_others_is_named(tmp_path):
     rows = [f"text number {i},{'ab'[i % 2]}" for i in range(40)] + [f"{'long ' * 250_000},a"]
     (tmp_path / "t.csv").write_text("\n".join(["text,label", *rows]))
     said = run(
-        "train", tmp_path / "t.csv", "--fast", "--max-length", "100", "-o", tmp_path / "m"
+        "train", tmp_path / "t.csv", "--kernel", "fast", "--max-length", "100", "-o", tmp_path / "m"
     ).stderr.decode()
     assert "document 42 has 1,250,000 symbols, and the median is 14; --max-length cuts long documents" in said
 
@@ -205,14 +204,14 @@ def test_other_charsets_than_declared_are_told_calmly(tmp_path):
         (tmp_path / "c" / ("ham", "spam")[i % 2]).mkdir(parents=True, exist_ok=True)
         head = b"From: a@b.c\nSubject: x\nContent-Type: text/plain; charset=us-ascii\n\n"
         (tmp_path / "c" / ("ham", "spam")[i % 2] / f"{i}").write_bytes(head + b"caf\xe9 %d" % i)
-    said = run("train", tmp_path / "c", "--fast", "-o", tmp_path / "m").stderr.decode()
+    said = run("train", tmp_path / "c", "--kernel", "fast", "-o", tmp_path / "m").stderr.decode()
     assert "some bytes are not us-ascii, which was declared, and were read as Windows-1252" in said
     assert "3 more notes of that kind" in said
     assert "damaged" not in said + run("corpus", tmp_path / "c").stdout.decode()
 
 
 def test_the_report_of_training_has_c(tmp_path):
-    made = report("train", sample("reviews"), "--fast", "-C", "3", "-o", tmp_path / "m")
+    made = report("train", sample("reviews"), "--kernel", "fast", "-C", "3", "-o", tmp_path / "m")
     assert made["C"] == 4.5  # times C of the default
 
 
@@ -220,7 +219,7 @@ def test_the_report_of_training_has_c(tmp_path):
 def spam(tmp_path_factory):
     """A filter of mails, and what was said of its training."""
     path = tmp_path_factory.mktemp("spam") / "m"
-    return path, report("train", sample("mail"), "--positive", "spam", "--fast", "-o", path)
+    return path, report("train", sample("mail"), "--positive", "spam", "--kernel", "fast", "-o", path)
 
 
 def test_of_two_classes_each_keeps_its_name(spam):
@@ -237,7 +236,9 @@ def test_of_two_classes_each_keeps_its_name(spam):
 def test_rest_is_what_was_asked_for_or_more_than_one_class(tmp_path):
     for corpus, options in ((sample("mail"), ["--negative", "rest"]), (sample("questions"), [])):
         positive = "spam" if options else "when"
-        said = report("train", corpus, "--positive", positive, *options, "--fast", "-o", tmp_path / "m")
+        said = report(
+            "train", corpus, "--positive", positive, *options, "--kernel", "fast", "-o", tmp_path / "m"
+        )
         assert [each["class"] for each in said["classes"]] == ["rest", positive]
         assert textsvm.load(tmp_path / "m").info_["negative"] == "rest"
 
@@ -249,7 +250,7 @@ def test_explain_names_training_documents(spam, tmp_path):
     for each in shown:
         assert each["id"] == corpus.ids[each["index"]]
     assert shown[0]["id"] in run(*options, stdin=corpus.texts[4].encode()).stdout.decode()
-    report("train", sample("mail"), "--fast", "--holdout", "0.5", "-o", tmp_path / "m")
+    report("train", sample("mail"), "--kernel", "fast", "--holdout", "0.5", "-o", tmp_path / "m")
     half = textsvm.load(tmp_path / "m")
     text_of = dict(zip(corpus.ids, corpus.texts, strict=True))
     for each in explain(half, corpus.texts[:3]):
@@ -260,7 +261,7 @@ def test_explain_names_training_documents(spam, tmp_path):
 
 def test_ids_of_support_vectors_go_with_their_texts(spam, tmp_path):
     assert len(textsvm.load(spam[0]).info_["support_ids"]) == spam[1]["n_support"]
-    report("train", sample("mail"), "--fast", "--without-texts", "-o", tmp_path / "m")
+    report("train", sample("mail"), "--kernel", "fast", "--without-texts", "-o", tmp_path / "m")
     assert textsvm.load(tmp_path / "m").info_["support_ids"] is None
     model = textsvm.load(spam[0])
     for odd in (None, ["one"], 3, [1] * len(model.support_)):
@@ -320,7 +321,7 @@ def test_a_regression_is_told_beside_the_length_alone(tmp_path):
     assert figures["length_alone"]["r2"] > 0.99
     assert "The length of a text alone" in (tmp_path / "r.html").read_text()
     assert "The length of a text alone" in run("evaluate", tmp_path / "m", tmp_path / "t.csv").stdout.decode()
-    assert "length_alone" not in report("cv", sample("reviews"), "--fast")
+    assert "length_alone" not in report("cv", sample("reviews"), "--kernel", "fast")
 
 
 def test_the_fit_to_lengths_is_monotone_and_survives_odd_files():

@@ -803,7 +803,11 @@ MISTAKES = [
     Mistake(
         "an option as a value", "train reviews.csv --one-class -o new.textsvm", "--one-class needs.*-o is", 2
     ),
-    Mistake("more folds than documents", "cv reviews.csv --fast --folds 41", "--folds 41.*only 40 documents"),
+    Mistake(
+        "more folds than documents",
+        "cv reviews.csv --kernel fast --folds 41",
+        "--folds 41.*only 40 documents",
+    ),
     Mistake("p of zero", "train reviews.csv --kernel spectrum:0 -o new.textsvm", "p", 2),
     Mistake("p that is a word", "train reviews.csv --kernel spectrum:three -o new.textsvm", "three", 2),
     Mistake("negative C", f"train reviews.csv -C -1 {TRAIN}", "C", 2),
@@ -817,8 +821,8 @@ MISTAKES = [
         rows=1,
     ),
     Mistake("C that is a word", f"train reviews.csv -C high {TRAIN}", "high", 2),
-    Mistake("gamma of zero", "train reviews.csv --kernel edit --gamma 0 -o new.textsvm", "gamma", 2),
-    Mistake("decay above 1", "train reviews.csv --kernel gap --decay 1.5 -o new.textsvm", "decay", 2),
+    Mistake("gamma of zero", "train reviews.csv --kernel edit:gamma=0 -o new.textsvm", "gamma", 2),
+    Mistake("decay above 1", "train reviews.csv --kernel gap:decay=1.5 -o new.textsvm", "decay", 2),
     Mistake("a GPU that is not there", f"train reviews.csv --device cuda:7 {TRAIN}", "cuda:7|GPU", code=2),
     Mistake("memory without a number", f"train reviews.csv --memory lots {TRAIN}", "lots", 2),
     Mistake("unknown format", f"train reviews.csv --format xml {TRAIN}", "xml"),

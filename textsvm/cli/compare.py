@@ -67,7 +67,7 @@ def compare(
     names, device = list(dict.fromkeys(judging.kernel or [])), judging.device
     kernels = _kernels(names)
 
-    from textsvm.cli import corpora, estimators, results, splits
+    from textsvm.cli import corpora, estimators, model_files, results, splits
     from textsvm.evaluation import baselines
     from textsvm.machines.classifier import Classifier
     from textsvm.reporting.pages import comparison_page
@@ -84,7 +84,7 @@ def compare(
         kernels = _kernels(names)
         candidates = {name: partial(baselines.machine, name, device) for name in names}
     for name, kernel in kernels.items():
-        if suitable := corpora.kernel_for(kernel, documents):
+        if suitable := model_files.kernel_for(kernel, documents):
             candidates[name] = partial(Classifier, suitable, device=device)
     labels = [str(label) for label in corpora.targets(documents)]
     corpora.check_classes(documents, reading.label)

@@ -1,8 +1,4 @@
-"""Read and describe corpora for commands, and choose the kernel that fits their documents.
-
-A corpus holds texts, vectors, or columns of both. If no kernel is named, vectors get a Gaussian kernel, and
-columns the sum of the fast kernel on each text column and a Gaussian kernel on the numbers.
-"""
+"""Read, check and describe the corpora of commands; a corpus holds texts, vectors, or columns of both."""
 
 from __future__ import annotations
 
@@ -18,13 +14,10 @@ from typing import Any
 import numpy as np
 
 from textsvm.cli.console import Console
-from textsvm.cli.kernels import KernelOptions
-from textsvm.cli.options import Duplicates, LearningOptions, ReadingOptions, TableOptions
+from textsvm.cli.options import LEWIS, Duplicates, LearningOptions, ReadingOptions, TableOptions
 from textsvm.errors import InputError, printable
-from textsvm.kernels import Gaussian, On, Sum, spelling
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.given import structure_of
-from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.readers.corpus import VECTORS, Corpus
 from textsvm.readers.read import TABLES, read_corpus, read_documents
 from textsvm.readers.stream import incoming_documents, is_large, stream_corpus
@@ -35,7 +28,6 @@ from textsvm.text.normal_form import normal_form
 
 #: Codes of bases that may be one of several.
 _AMBIGUOUS = re.compile("[^acgtu]", re.IGNORECASE)
-ONE_CLASS = "OneClassSVM"
 #: A document is much longer than the others if it has more symbols than this, and than this many medians.
 GIANT, GIANT_RATIO = 1_000_000, 1_000
 #: Decisions on the page of `textsvm doubts`: the label is right; it is wrong; leave out the document.
@@ -63,7 +55,7 @@ def read(
     detected: dict[str, set[str | None]] = {}
     with console.progress():
         settings: dict[str, Any] = {
-            **columns(reading, kernel), "split": reading.split.value, "label": reading.label,
+            **columns(reading, kernel), "label": reading.label,
             "id": reading.id, "target": learning.regress, "weight": learning.weights, "group": groups,
             "headers": reading.headers, "label_separator": learning.separator,
             "skip_invalid": reading.skip_invalid, "recorded": recorded or {},
@@ -71,10 +63,13 @@ def read(
             "require_text": learning.require_text and reading.vectors is None,
             "progress": console.progress_of("read"),
         }  # fmt: skip
+        format = reading.format
+        if format == LEWIS:
+            format, settings["split"] = "reuters", "lewis"
         if is_large(path):
-            corpus = stream_corpus(path, reading.format, **settings).stored()
+            corpus = stream_corpus(path, format, **settings).stored()
         else:
-            corpus = read_corpus(path, reading.format, **settings)
+            corpus = read_corpus(path, format, **settings)
         corpus = with_files(corpus, reading, learning.regress is not None).select(reading.part)
     if learning.regress is not None or reading.labels is not None:
         detected.pop("label", None)
@@ -104,38 +99,6 @@ def read_unlabelled(
         names |= {"id": table.id, "skip_invalid": table.skip_invalid}
         corpus = read_documents(paths, table.format, **names, progress=progress, **settings)
         return with_files(corpus, table)
-
-
-def read_again(
-    console: Console, paths: list[Path], reading: Any, learning: Any, fitted: Any, training: Any,
-    kind: str,
-) -> Corpus:  # fmt: skip
-    """Read labelled documents for a fitted model, with the columns of its training."""
-    kernel = None if fitted.estimator_name == "OnlineSVC" else kernel_of(fitted)
-    documents = read(console, paths, reading, learning, kernel=kernel, recorded=training.columns)
-    if documents.labels is None and documents.targets is None and fitted.estimator_name != ONE_CLASS:
-        raise InputError(
-            f"{documents.source} has no labels, and {kind} documents need them; name a column with --label, "
-            "or use a folder per class"
-        )
-    return documents
-
-
-def as_trained(corpus: Corpus, fitted: Any, training: Any) -> Corpus:
-    """Documents with the labels of a model that was trained with --positive or --one-class."""
-    positive, negative = training.positive, training.negative
-    if positive is None:
-        targets(corpus, training.label_separator is not None)
-        return corpus
-    if fitted.estimator_name == ONE_CLASS:
-        return of_one_class(corpus, positive)
-    sets = [{each} if isinstance(each, str) else set(each) for each in corpus.labels or []]
-    rest = negative is None or negative == "rest"
-    used = [i for i, each in enumerate(sets) if each and (rest or (positive in each) != (negative in each))]
-    if not used:
-        raise InputError(f"{corpus.source} has no document of {positive!r} or {negative!r}")
-    labels = [positive if positive in sets[i] else negative or "rest" for i in used]
-    return replace(corpus.subset(used), labels=labels)
 
 
 def corrected(corpus: Corpus, path: Path) -> tuple[Corpus, Counter[str]]:
@@ -346,27 +309,6 @@ def with_files(corpus: Corpus, given: Any, numbers: bool = False) -> Corpus:
         raise InputError(f"{source} must hold the numbers to be predicted: {error}") from error
 
 
-def given_to(model: Any, corpus: Corpus) -> Any:
-    """Documents of a corpus as a fitted model takes them; sparse vectors get as many columns as it has."""
-    examples = corpus.examples
-    machine = getattr(model, "estimator_", model)
-    if machine.kernel_ is not None:
-        _require(machine.kernel_.structure.examples, "the model", corpus)
-    table = isinstance(examples, dict)
-    if not hasattr(examples.get(VECTORS) if table else examples, "indptr" if table else "shape"):
-        return examples
-    from textsvm.model.libsvm import fit_columns, widened
-
-    if not table:
-        return fit_columns(model, examples)
-    widths = [
-        machine.support_documents_.of(view).n_features
-        for view in machine.kernel_.structure.views
-        if view.column == (VECTORS,)
-    ]
-    return {**examples, VECTORS: widened(examples[VECTORS], max(widths, default=0))}
-
-
 def names_of(paths: list[Path]) -> str:
     """File names of a corpus, for a title."""
     return ", ".join(path.name for path in paths)
@@ -418,84 +360,6 @@ def _is_number(label: str) -> bool:
         return isfinite(float(label))
     except ValueError:
         return False
-
-
-def unfitted_machine(model: Any) -> Any:
-    """An estimator that is not fitted, or the estimator that it calibrates."""
-    return getattr(model, "estimator", model)
-
-
-def kernel_of(model: Any) -> Any:
-    """Kernel parameter of an estimator or of the estimator it calibrates."""
-    return unfitted_machine(model).kernel
-
-
-def settle(console: Console, model: Any, named: bool, corpus: Corpus) -> None:
-    """Set the kernel that fits the documents of a corpus, and report it if none was named."""
-    estimator = unfitted_machine(model)
-    kernel = kernel_for(kernel_of(model) if named else None, corpus)
-    if not 1e-6 <= (C := getattr(estimator, "C", 1.0)) <= 1e6:
-        console.say(f"note: C = {C:g} is far from usual values, 0.01 to 1000")
-    if kernel is None:
-        return
-    estimator.kernel = kernel
-    estimator.check()
-    if not named:
-        kind = "vectors" if corpus.columns is None and corpus.vectors is not None else "columns"
-        console.say(f"note: the default kernel for {kind} is used: {spelling.spell(kernel)}")
-
-
-def settle_grid(options: KernelOptions, model: Any, grid: dict[str, list[Any]], corpus: Corpus) -> None:
-    """`settle` for `tune`; for vectors without a named kernel the grid has several values of gamma."""
-    examples = corpus.examples
-    if not isinstance(examples, dict) and hasattr(examples, "shape") and not options.named:
-        grid["kernel"] = options.grid(tuning=True, default="gaussian")
-    grid["kernel"] = [kernel_for(kernel, corpus) or kernel for kernel in grid["kernel"]]
-    model.kernel = grid["kernel"][0]
-
-
-def kernel_for(kernel: Any, corpus: Corpus) -> Kernel | None:
-    """Kernel to set for the documents of a corpus; None to keep `kernel`."""
-    examples = corpus.examples
-    if not isinstance(examples, dict):
-        if kernel is not None:
-            _require(_reads(kernel), "the kernel", corpus)
-        return spelling.parse("gaussian") if hasattr(examples, "shape") and kernel is None else None
-    return kernel if _reads(kernel) == "columns" else _sum_on_columns(kernel, examples)
-
-
-def _sum_on_columns(kernel: Any, examples: dict[str, Any]) -> Kernel:
-    """Sum of a text kernel on each text column and a vector kernel on all numbers and on the vectors.
-
-    `kernel` replaces the default for its kind of column: the fast kernel for texts, Gaussian for vectors.
-    """
-    of_numbers = kernel if _reads(kernel) == "vectors" else Gaussian()
-    of_texts = kernel if _reads(kernel) == "texts" and not isinstance(kernel, str) else fixed_default()
-    texts = [name for name, values in examples.items() if not hasattr(values, "dtype")]
-    numbers = [name for name, values in examples.items() if hasattr(values, "dtype") and values.ndim == 1]
-    vectors = [name for name, values in examples.items() if hasattr(values, "dtype") and values.ndim == 2]
-    parts = [On(name, of_texts) for name in texts]
-    parts += [On(numbers if len(numbers) > 1 else numbers[0], of_numbers)] if numbers else []
-    parts += [On(name, of_numbers) for name in vectors]
-    return parts[0] if len(parts) == 1 else Sum(parts)
-
-
-def _reads(kernel: Any) -> str:
-    """Kind of document that a kernel compares; "" for None."""
-    return "" if kernel is None else structure_of(kernel).examples
-
-
-def _require(reads: str, subject: str, corpus: Corpus) -> None:
-    """Raise InputError if a corpus holds another kind of document than `subject` compares."""
-    examples = corpus.examples
-    kind = "columns" if isinstance(examples, dict) else "vectors" if hasattr(examples, "shape") else "texts"
-    if kind != reads:
-        remedy = {
-            "vectors": "use linear, polynomial, gaussian or sigmoid",
-            "texts": "name another kernel, or give vectors",
-            "columns": "name the columns in the kernel, as in subject=spectrum:1-5+hour,size=gaussian",
-        }[kind]
-        raise InputError(f"{corpus.source} holds {kind}, and {subject} compares {reads}; {remedy}")
 
 
 def say_problems(console: Console, corpus: Corpus) -> None:

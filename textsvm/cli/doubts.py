@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from textsvm.cli import machines, options
 from textsvm.cli.console import Console, json_line
@@ -45,12 +46,15 @@ class ListingOptions:
         return output
 
 
-@options.with_groups
+@partial(
+    options.with_groups,
+    without={"epsilon", "scoring", "tol", "duality_gap", "max_iter", "tier", "budget"},
+)
 def doubts(
     corpus: options.CorpusPath,
     reading: options.ReadingOptions,
     listing: ListingOptions,
-    model_options: machines.SingleOptions,
+    model_options: machines.ModelOptions,
     quiet: options.Quiet = False,
 ) -> None:
     """List texts with probably wrong labels, near-copies with different labels, and outliers.
@@ -59,7 +63,7 @@ def doubts(
 
     Each label is compared with out-of-fold predictions and with the labels of the most similar texts.
     """
-    from textsvm.cli import corpora, estimators
+    from textsvm.cli import corpora, estimators, model_files
     from textsvm.reporting.pages import Review, review_page
     from textsvm.runtime.device import select
     from textsvm.selection.doubts import doubts as find_doubts
@@ -68,9 +72,9 @@ def doubts(
     model_options.cluster.check()
     console = Console(quiet)
     learning = options.LearningOptions()
-    model: Any = estimators.single(model_options, learning)
-    documents = corpora.read(console, corpus, reading, learning, kernel=corpora.kernel_of(model))
-    corpora.settle(console, model, model_options.kernel.named, documents)
+    model: model_files.Model = estimators.single(model_options, learning)
+    documents = corpora.read(console, corpus, reading, learning, kernel=model.kernel)
+    model_files.settle(console, model, model_options.kernel.named, documents)
     labels = corpora.targets(documents)
     corpora.check_classes(documents, reading.label)
     with model_options.cluster.at_work(console, model.compute_options.store):

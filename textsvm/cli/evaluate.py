@@ -109,8 +109,8 @@ def evaluate(
         if file.requested:
             title = f"{model.name} on {corpora.names_of(corpus)}"
             report = make_report(
-                fitted, judged, corpora.given_to(fitted, documents), documents.ids, title, file.mistakes,
-                console.progress_of("explain"),
+                fitted, judged, model_files.examples_for(fitted, documents), documents.ids, title,
+                file.mistakes, console.progress_of("explain"),
             )  # fmt: skip
             judged = report.results
             results.write_report(console, file, replace(report, slices=by_value, beside=beside))

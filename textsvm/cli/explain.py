@@ -160,7 +160,7 @@ def explain(
     corpora.check_letters(console, machine.kernel_, documents)
     for identifier, problem in documents.problems:
         console.say(f"note: {identifier}: {problem}")
-    texts = corpora.given_to(fitted, documents)
+    texts = model_files.examples_for(fitted, documents)
     if sequences.given:
         with console.progress():
             changes = mutation_scores(fitted, texts, **chosen, progress=console.progress_of("explain"))

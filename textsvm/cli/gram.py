@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,13 +86,13 @@ def gram(
 
     With --store alone it is computed in that folder, for later use by `train`, `tune` and `cv`.
 
-    textsvm gram mails.tar.gz --kernel gap --p 4 -o K.npy
+    textsvm gram mails.tar.gz --kernel gap:4 -o K.npy
 
     textsvm gram r8/ --part test --against r8/ --against-part train -o test.libsvm
 
-    textsvm gram mails.tar.gz --kernel gap --p 4 --store grams/
+    textsvm gram mails.tar.gz --kernel gap:4 --store grams/
     """
-    from textsvm.cli import corpora, estimators, matrices
+    from textsvm.cli import corpora, estimators, matrices, model_files
     from textsvm.gram import files
     from textsvm.machines.base import Compute
     from textsvm.machines.classifier import Classifier
@@ -101,18 +102,16 @@ def gram(
     output = file.checked(corpus, against.columns)
     values.cluster.check()
     console = Console(printing.quiet, output is not None and output.is_stdout)
-    kernel: Any = values.kernel.single()
-    text = values.text.as_dict()
+    kernel, compute = values.kernel.single(), Compute(store=file.store)
     model = estimators.checked(
-        lambda: Classifier(kernel, device=values.device, compute=Compute(store=file.store), **text)
+        lambda: Classifier(kernel, device=values.device, compute=compute, **values.text.as_dict())
     )
     learning = options.NoLearningOptions(regress)
     documents = columns = corpora.read(console, corpus, reading, learning, kernel=model.kernel)
-    corpora.settle(console, model, values.kernel.named, documents)
-    kernel = model.kernel
+    model_files.settle(console, model, values.kernel.named, documents)
     if against.columns is not None:
         reading = replace(reading, part=against.part_of_columns)
-        columns = corpora.read(console, against.columns, reading, learning, kernel=kernel)
+        columns = corpora.read(console, against.columns, reading, learning, kernel=model.kernel)
     for_libsvm = output is not None and output.kind is LIBSVM
     labels, names = matrices.labels_of(documents) if for_libsvm else (None, [])
     clock = time.perf_counter()
@@ -129,7 +128,7 @@ def gram(
             files.write_gram(path, matrix, labels)
         seconds["write"] = time.perf_counter() - clock
     matrices.report_matrix(
-        console, printing.json, "kernel matrix", kernel, used,
+        console, printing.json, "kernel matrix", model.new_kernel(), used,
         output=str(output.path if output else file.store), rows=len(documents), columns=len(columns),
         labels=names, seconds=seconds,
     )  # fmt: skip
@@ -211,7 +210,7 @@ class FeatureOptions:
                 "--kernel spectrum:1-5,log,idf"
             )
         if given.pop("odds"):
-            raise WrongUsage("--odds needs classes, which features do not use; leave it out")
+            raise WrongUsage("odds needs classes, which features do not use; leave it out of --kernel")
         return given
 
     def _least(self) -> dict[str, float]:
@@ -223,7 +222,7 @@ class FeatureOptions:
             raise WrongUsage(f"--min-df must be a number, got {self.min_df}") from None
 
 
-@options.with_groups
+@partial(options.with_groups, without={"numbers", "vectors"})
 def features(
     corpus: options.CorpusPath,
     reading: options.ReadingOptions,

@@ -178,12 +178,14 @@ def _reduce(
     truth: list[Any] = []
     if texts is not None:
         training = model_files.Training.of(fitted)
-        reading = options.ReadingOptions(training.positive, training.negative, headers=training.headers)
+        reading = options.ReadingOptions(
+            positive=training.positive, negative=training.negative, headers=training.headers
+        )
         documents = corpora.read(
             console, texts, reading, options.NoLearningOptions(),
             kernel=machine_of(fitted).kernel_, recorded=training.columns,
         )  # fmt: skip
-        given, truth = corpora.given_to(fitted, documents), documents.labels or []
+        given, truth = model_files.examples_for(fitted, documents), documents.labels or []
     with console.progress():
         reduction = reduced_model(fitted, plain, max_size, given, console.progress_of("count"))
     facts = {

@@ -87,7 +87,7 @@ def neighbours(
 
     textsvm neighbours new.csv known.csv --text body -k 5 --kernel spectrum:1-5,log,idf --at-least 0.3
     """
-    from textsvm.cli import corpora, estimators, matrices
+    from textsvm.cli import corpora, estimators, matrices, model_files
     from textsvm.nearest.neighbours import machine
     from textsvm.nearest.search import Criteria, K, joined, search, write_pairs
     from textsvm.runtime.device import select
@@ -112,7 +112,7 @@ def neighbours(
     if others is not None:
         columns = corpora.read_unlabelled(console, str(others), table, model.kernel)
         corpora.say_problems(console, columns)
-    corpora.settle(console, model, comparing.kernel.named or criteria.within is not None, columns)
+    model_files.settle(console, model, comparing.kernel.named or criteria.within is not None, columns)
     seconds, clock = {"read": time.perf_counter() - clock}, time.perf_counter()
     with console.progress():
         searched = None if others is None else columns.examples

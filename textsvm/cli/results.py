@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from textsvm.cli import corpora
+from textsvm.cli import corpora, model_files
 from textsvm.cli.console import Console, json_line
 from textsvm.cli.kernels import DEFAULTS
 from textsvm.cli.output import ReportFile
@@ -18,7 +18,7 @@ from textsvm.evaluation.comparison import SideBySide
 from textsvm.evaluation.judge import judge as judge_examples
 from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.evaluation.results import Results, exact_intervals
-from textsvm.evaluation.slices import Slices
+from textsvm.evaluation.slices import Slices, make_slices
 from textsvm.kernels.spelling import spell
 from textsvm.machines.labels import label_sets
 from textsvm.readers.corpus import Corpus
@@ -27,22 +27,32 @@ from textsvm.reporting.figures import write_figures
 from textsvm.reporting.files import write
 from textsvm.reporting.formatting import format_metric, length_alone, metric_rows
 from textsvm.reporting.report import Report, report_of_folds, results_of
-from textsvm.reporting.sections import models_note, models_table, slices_note, slices_table
+from textsvm.reporting.sections import (
+    learning_sentence,
+    learning_table,
+    models_note,
+    models_table,
+    slices_note,
+    slices_table,
+)
 from textsvm.runtime.device import select
 from textsvm.runtime.parallel import StageProgress
 from textsvm.runtime.plain_json import to_json
-from textsvm.selection.cross_validation import CrossValidation
+from textsvm.selection.cross_validation import CrossValidation, LearningCurve
 from textsvm.selection.scoring import mean_and_sd
 from textsvm.version import __version__
+
+if TYPE_CHECKING:
+    from textsvm.arrays import Json
 
 #: Most classes of a printed confusion matrix.
 MOST_COLUMNS = 12
 
 
 def judge(
-    model: Any,
+    model: model_files.Model,
     corpus: Corpus,
-    positive: Any,
+    positive: str | None,
     progress: StageProgress,
     seconds: dict[str, float] | None = None,
     grades: tuple[int, int] | None = None,
@@ -52,9 +62,9 @@ def judge(
 
     `baseline`: predictions from lengths, for regression (default: the baseline in the model file).
     """
-    examples, truth = corpora.given_to(model, corpus), corpora.truth(corpus)
+    examples, truth = model_files.examples_for(model, corpus), corpora.truth(corpus)
     results = judge_examples(model, examples, truth, positive, grades, progress, seconds)
-    baseline = baseline or LengthBaseline.of(getattr(model, "info_", None))
+    baseline = baseline or LengthBaseline.of(model.info_)
     if baseline is None or results.task != "regression":
         return results
     return replace(results, length_alone=baseline.judge(corpus.examples, truth, grades))
@@ -131,10 +141,18 @@ def _with_exact(results: Results) -> Results:
 # Cross-validation
 
 
+def show_learning_curve(console: Console, curve: LearningCurve) -> None:
+    """Print a learning curve, and what it says about more documents."""
+    head, rows = learning_table(curve)
+    console.table("learning curve", rows, head)
+    console.line(learning_sentence(curve))
+
+
 def report_on_folds(
-    model: Any, corpus: Corpus, result: CrossValidation, title: str, mistakes: int, positive: str | None
-) -> Report:
-    """Report on the out-of-fold predictions."""
+    model: model_files.Model, corpus: Corpus, result: CrossValidation, title: str, mistakes: int,
+    positive: str | None, group_column: str | None,
+) -> Report:  # fmt: skip
+    """Report on the out-of-fold predictions, with metrics for each value of the column of groups."""
     with_texts = len(corpus.texts) == len(corpus)
     facts = [
         ("machine", model.estimator_name), ("kernel", spelled(model)), ("C", f"{model.C:g}"),
@@ -144,10 +162,14 @@ def report_on_folds(
         ("written by", f"textsvm {__version__}"),
     ]  # fmt: skip
     results = results_of(result, corpora.truth(corpus), positive)
-    return report_of_folds(results, corpus.texts if with_texts else None, corpus.ids, title, facts, mistakes)
+    texts = corpus.texts if with_texts else None
+    report = report_of_folds(results, texts, corpus.ids, title, facts, mistakes)
+    if corpus.groups is None:
+        return report
+    return replace(report, slices=make_slices(report.results, str(group_column), corpus.groups))
 
 
-def summary_of_folds(result: CrossValidation, corpus: Corpus, model: Any) -> dict[str, Any]:
+def summary_of_folds(result: CrossValidation, corpus: Corpus, model: model_files.Model) -> Json:
     """JSON values of a cross-validation, with ids of documents."""
     values = result.as_dict()
     return {
@@ -175,11 +197,11 @@ def length_alone_on_folds(corpus: Corpus, result: CrossValidation) -> dict[str, 
         return None
     table = []
     for train, test in result.folds:
-        known, judged = corpus.subset(train), corpus.subset(test)
-        baseline = LengthBaseline.fit(known.examples, known.targets or [])
+        training, tested = corpus.subset(train), corpus.subset(test)
+        baseline = LengthBaseline.fit(training.examples, training.targets or [])
         if baseline is None:
             return None
-        table.append(baseline.judge(judged.examples, judged.targets or []))
+        table.append(baseline.judge(tested.examples, tested.targets or []))
     return mean_and_sd(table)[0]
 
 
@@ -200,6 +222,6 @@ def prediction_lines(corpus: Corpus, truth: Sequence[Any], result: CrossValidati
         )
 
 
-def spelled(model: Any) -> str:
+def spelled(model: model_files.Model) -> str:
     """Kernel of an estimator spelled out, or the name of the way to choose it."""
     return model.kernel if model.kernel in DEFAULTS else spell(model.kernel)
