@@ -29,6 +29,12 @@ def halves(tmp_path):
     return tmp_path
 
 
+def train(folder, corpus):
+    """Train a model on named columns."""
+    options = ["--text", "text", "--label", "label", "--kernel", "spectrum:1-3", "-o", "m"]
+    assert run("train", corpus, *options, cwd=folder).returncode == 0
+
+
 UPDATED = [["--without-texts"], ["--calibrate", "sigmoid"], ["--positive", "positive"]]
 
 
@@ -210,3 +216,35 @@ def test_a_number_has_changed_if_it_moved_by_more_than_epsilon(halves):
         moved = [abs(row["after"] - row["before"]) for row in changed]
         assert all(distance > float(epsilon) for distance in moved)
         assert (min(moved, default=9) < 2) == (epsilon == "0.01")
+
+
+def test_documents_of_the_training_corpus_are_refused(halves):
+    train(halves, "old.csv")
+    assert "the model comes before the documents" in fails("update", "old.csv", "m", cwd=halves)
+    message = fails("update", "m", "old.csv", "-o", "n", cwd=halves)
+    assert "40 of 40 documents of old.csv are in the training corpus already" in message
+    with open(halves / "grown.csv", "w", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(io.StringIO((halves / "old.csv").read_text(encoding="utf-8"))))
+        rows += [{**rows[0], "text": "a fine day"}, {**rows[1], "text": "a poor day"}]
+        writer = csv.DictWriter(stream, rows[0])
+        writer.writeheader()
+        writer.writerows({**row, "id": i} if "id" in row else row for i, row in enumerate(rows))
+    message = fails("update", "m", "grown.csv", "-o", "n", cwd=halves)
+    assert "40 of 42 documents of grown.csv are in the training corpus already" in message
+    assert not (halves / "n").exists()
+
+
+def test_a_model_records_the_columns_that_it_detected(halves):
+    for name in ("old.csv", "new.csv"):
+        with open(halves / name, encoding="utf-8", newline="") as stream:
+            rows = [(row["label"], row["text"]) for row in csv.DictReader(stream)]
+        with open(halves / name, "w", encoding="utf-8", newline="") as stream:
+            csv.writer(stream).writerows([("label", "text"), *rows])
+    assert run("train", "old.csv", "--kernel", "spectrum:1-3", "-o", "m", cwd=halves).returncode == 0
+    assert run("update", "m", "new.csv", "-o", "n", cwd=halves).returncode == 0
+    for name in ("m", "n"):
+        reading = report("model", halves / name)["info"]["reading"]
+        assert (reading["text"], reading["label"]) == (None, None)
+        assert reading["detected"] == {"text": "text", "label": "label"}
+    train(halves, "old.csv")
+    assert "detected" not in report("model", halves / "m")["info"]["reading"]

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from command import ROOT, report, run
+from command import ROOT, run
 
 from textsvm import SVC, cross_validate
 from textsvm.errors import InputError
@@ -182,20 +182,6 @@ MISTAKES = [
         "corpus instead of a model",
         "evaluate reviews.csv reviews.csv",
         "reviews\\.csv.*not a (textsvm )?model",
-    ),
-    Mistake(
-        "model and new documents swapped", "update reviews.csv m.textsvm", "reviews\\.csv.*model comes before"
-    ),
-    Mistake(
-        "update with the training file",
-        "update m.textsvm reviews.csv -o new.textsvm",
-        "40 of 40 documents of reviews\\.csv are in the training corpus already",
-    ),
-    Mistake(
-        "update with the grown training file",
-        "update m.textsvm t.csv -o new.textsvm",
-        "40 of 42 documents of t\\.csv are in the training corpus already",
-        files={"t.csv": table([*ROWS, ("good", "a fine day"), ("bad", "a poor day")], ("label", "text"))},
     ),
     Mistake("model as a corpus", f"train m.textsvm {TRAIN}", "m\\.textsvm.*(model|binary)"),
     Mistake("empty file", f"train empty.csv {TRAIN}", "empty\\.csv is empty"),
@@ -918,18 +904,6 @@ def test_mistake(folder, tmp_path, mistake):
     assert re.search(mistake.says, sentence), message
     assert len(result.stdout.splitlines()) == mistake.rows
     assert mistake.code == 0 or not (tmp_path / "new.textsvm").exists()
-
-
-def test_a_model_records_the_columns_that_it_detected(folder, tmp_path):
-    (tmp_path / "new.txt").write_bytes(table(texts(20, seed=1), ("label", "text")))
-    model, updated = folder / "m.textsvm", tmp_path / "updated"
-    assert run("update", model, tmp_path / "new.txt", "-o", updated, cwd=folder).returncode == 0
-    for path in (model, updated):
-        reading = report("model", path)["info"]["reading"]
-        assert (reading["text"], reading["label"]) == (None, None)
-        assert reading["detected"] == {"text": "text", "label": "label"}
-    for name in ("said", "lines"):
-        assert "detected" not in report("model", folder / f"{name}.textsvm")["info"]["reading"]
 
 
 def test_skip_invalid_leaves_out_rows_without_a_text(folder, tmp_path):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -18,14 +18,21 @@ from textsvm.cli.options import LEWIS, Duplicates, LearningOptions, ReadingOptio
 from textsvm.errors import InputError, printable
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.given import structure_of
+from textsvm.kernels.user import KernelFunction
 from textsvm.readers.corpus import VECTORS, Corpus
 from textsvm.readers.read import TABLES, read_corpus, read_documents
 from textsvm.readers.stream import incoming_documents, is_large, stream_corpus
 from textsvm.readers.vectors import read_labels, read_vectors
+from textsvm.runtime.compiled import scipy
 from textsvm.text.documents import encode
 from textsvm.text.encoding import Reading
 from textsvm.text.normal_form import normal_form
 
+if TYPE_CHECKING:
+    from textsvm.arrays import AnyArray, Array, Floats, Json
+
+#: Kernel of an estimator: an object, a Python function, or the name of a way to choose it.
+KernelOrName: TypeAlias = Kernel | KernelFunction | str | None
 #: Codes of bases that may be one of several.
 _AMBIGUOUS = re.compile("[^acgtu]", re.IGNORECASE)
 #: A document is much longer than the others if it has more symbols than this, and than this many medians.
@@ -41,7 +48,7 @@ def read(
     learning: LearningOptions | None = None,
     *,
     groups: str | None = None,
-    kernel: Any = None,
+    kernel: KernelOrName = None,
     recorded: Mapping[str, str] | None = None,
 ) -> Corpus:
     """Read a corpus, select a part, reduce its labels to two if requested, and report problems.
@@ -70,7 +77,8 @@ def read(
             corpus = stream_corpus(path, format, **settings).stored()
         else:
             corpus = read_corpus(path, format, **settings)
-        corpus = with_files(corpus, reading, learning.regress is not None).select(reading.part)
+        numbers = learning.regress is not None
+        corpus = _with_files(corpus, reading.vectors, reading.labels, numbers).select(reading.part)
     if learning.regress is not None or reading.labels is not None:
         detected.pop("label", None)
     names = {role: name for role, (name, *others) in detected.items() if name and not others}
@@ -91,14 +99,14 @@ def read(
 
 
 def read_unlabelled(
-    console: Console, paths: Any, table: TableOptions, kernel: Any, **settings: Any
+    console: Console, paths: str | list[str], table: TableOptions, kernel: KernelOrName, **settings: Any
 ) -> Corpus:
     """Read documents without labels."""
     with console.progress():
         names, progress = columns(table, kernel), console.progress_of("read")
         names |= {"id": table.id, "skip_invalid": table.skip_invalid}
         corpus = read_documents(paths, table.format, **names, progress=progress, **settings)
-        return with_files(corpus, table)
+        return _with_files(corpus, table.vectors)
 
 
 def corrected(corpus: Corpus, path: Path) -> tuple[Corpus, Counter[str]]:
@@ -117,7 +125,7 @@ def corrected(corpus: Corpus, path: Path) -> tuple[Corpus, Counter[str]]:
         raise InputError(f"--corrections {path} cannot be read: {reason}") from error
     places = {identifier: i for i, identifier in enumerate(corpus.ids)}
     labels: list[Any] = list(corpus.labels)
-    known, decided = set(labels), dict[int, tuple[int, str]]()
+    classes, decisions = set(labels), dict[int, tuple[int, str]]()
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -129,27 +137,27 @@ def corrected(corpus: Corpus, path: Path) -> tuple[Corpus, Counter[str]]:
                 "textsvm doubts was given"
             )
         i = places[identifier]
-        if i in decided:
-            raise InputError(f"{where}: line {decided[i][0]} is for {identifier!r} too; remove a line")
+        if i in decisions:
+            raise InputError(f"{where}: line {decisions[i][0]} is for {identifier!r} too; remove a line")
         if was is not None and was != labels[i]:
             raise InputError(
                 f"{where}: the decision is for {identifier!r} with the label {was!r}, which is "
                 f"{labels[i]!r} in {corpus.source}; give the file that textsvm doubts was given"
             )
         if decision == CHANGE:
-            if label not in known:
+            if label not in classes:
                 raise InputError(
                     f"{where}: {corpus.source} has no label {label!r}; its labels are "
-                    f"{', '.join(sorted(map(str, known)))}"
+                    f"{', '.join(sorted(map(str, classes)))}"
                 )
             labels[i] = label
-        decided[i] = number, decision
-    unsure = {i for i, (_, decision) in decided.items() if decision == UNSURE}
+        decisions[i] = number, decision
+    unsure = {i for i, (_, decision) in decisions.items() if decision == UNSURE}
     outcomes = defaultdict[str, list[str | None]](list)
     for i, key in enumerate(_correction_keys(corpus)):
         outcomes[key].append(None if i in unsure else str(labels[i]))
-    changed = {key: each for key, each in outcomes.items() if set(each) != {key.partition(" ")[2]}}
-    counts = Counter(decision for _, decision in decided.values())
+    changed = {key: copies for key, copies in outcomes.items() if set(copies) != {key.partition(" ")[2]}}
+    counts = Counter(decision for _, decision in decisions.values())
     rest = (i for i in range(len(corpus)) if i not in unsure)
     return replace(corpus, labels=labels, corrections=changed).subset(rest), counts
 
@@ -160,19 +168,19 @@ def _correction_keys(corpus: Corpus) -> list[str]:
     return [f"{key[:8].hex()} {name}" for key, name in zip(corpus.digests(), names, strict=True)]
 
 
-def corrected_again(console: Console, corpus: Corpus, corrections: Mapping[str, Any]) -> Corpus:
+def corrected_again(console: Console, corpus: Corpus, corrections: Mapping[str, list[str | None]]) -> Corpus:
     """Apply recorded corrections to the documents with the same text and label, and report their number."""
     if corpus.labels is None:
         raise InputError(f"the model records corrections of labels, and {corpus.source} has no labels")
     labels, rest, counts = list[Any](corpus.labels), list[int](), Counter[str]()
-    outcomes = {key: iter(each) for key, each in corrections.items()}
+    outcomes = {key: iter(copies) for key, copies in corrections.items()}
     for i, key in enumerate(_correction_keys(corpus)):
         label = next(outcomes.get(key, iter(())), str(labels[i]))
         rest += [] if label is None else [i]
         if label != str(labels[i]):
             counts[UNSURE if label is None else CHANGE] += 1
             labels[i] = label
-    missing = sum(label != key.partition(" ")[2] for key, each in outcomes.items() for label in each)
+    missing = sum(label != key.partition(" ")[2] for key, copies in outcomes.items() for label in copies)
     console.say(
         f"note: {corpus.source}: corrections of the training: labels changed {counts[CHANGE]:,}, documents "
         f"left out {counts[UNSURE]:,}" + f", not in the corpus {missing:,}" * (missing > 0)
@@ -203,7 +211,7 @@ def _with_label_tuples(console: Console, corpus: Corpus) -> Corpus:
         return corpus
     labels = [(label,) if isinstance(label, str) else label for label in corpus.labels]
     corpus = replace(corpus, labels=labels)
-    labelled = [i for i, each in enumerate(labels) if each]
+    labelled = [i for i, names in enumerate(labels) if names]
     if corpus.format != "reuters" or len(labelled) == len(corpus):
         return corpus
     console.say(f"note: {len(corpus) - len(labelled):,} stories without a topic are left out")
@@ -225,8 +233,8 @@ def targets(corpus: Corpus, several: bool = False) -> list[Any]:
             remedy = "give them in a separate file, --labels FILE"
         raise InputError(f"{corpus.source} has no labels; {remedy}{_columns_in(corpus)}")
     if several:
-        for identifier, each in zip(corpus.ids, corpus.labels, strict=True):
-            if not each:
+        for identifier, names in zip(corpus.ids, corpus.labels, strict=True):
+            if not names:
                 where = f"document {identifier} of {corpus.source}"
                 raise InputError(f"{where} has no label; add one or remove it")
         return list(corpus.labels)
@@ -252,7 +260,7 @@ def _columns_in(corpus: Corpus) -> str:
 
 def of_one_class(corpus: Corpus, label: str) -> Corpus:
     """Corpus with the labels `label` and rest; without labels all documents get `label`."""
-    if corpus.labels is None or all(each in (label, (label,)) for each in corpus.labels):
+    if corpus.labels is None or all(names in (label, (label,)) for names in corpus.labels):
         return replace(corpus, labels=[label] * len(corpus))
     return corpus.reduce_labels(label)
 
@@ -265,18 +273,18 @@ def truth(corpus: Corpus) -> list[Any]:
 def label_counts(corpus: Corpus) -> Counter[str]:
     """Number of documents of each label; documents without labels are not counted."""
     labels = corpus.labels or []
-    return Counter(label for each in labels for label in (each if isinstance(each, tuple) else (each,)))
+    return Counter(label for names in labels for label in (names if isinstance(names, tuple) else (names,)))
 
 
-def columns(given: Any, kernel: Any = None) -> dict[str, Any]:
+def columns(table: TableOptions, kernel: KernelOrName = None) -> dict[str, Any]:
     """Arguments `text` and `numbers` of the readers: the columns of the options, else the kernel's."""
     on_columns = kernel is not None and structure_of(kernel).reads_tables
-    if given.text is None and given.numbers is None and on_columns:
-        return _columns_of(kernel, given.vectors is not None)
-    text: Any = given.text and given.text[0]
-    if given.text and (len(given.text) > 1 or given.vectors or on_columns):
-        text = given.text
-    return {"text": text, "numbers": given.numbers}
+    if isinstance(kernel, Kernel) and table.text is None and table.numbers is None and on_columns:
+        return _columns_of(kernel, table.vectors is not None)
+    text: list[str] | str | None = table.text
+    if table.text and not (len(table.text) > 1 or table.vectors or on_columns):
+        text = table.text[0]
+    return {"text": text, "numbers": table.numbers}
 
 
 def _columns_of(kernel: Kernel, with_vectors: bool) -> dict[str, Any]:
@@ -293,20 +301,21 @@ def _columns_of(kernel: Kernel, with_vectors: bool) -> dict[str, Any]:
     return {"text": texts, "numbers": numbers or None}
 
 
-def with_files(corpus: Corpus, given: Any, numbers: bool = False) -> Corpus:
+def _with_files(
+    corpus: Corpus, vectors: Path | None, labels: Path | None = None, numbers: bool = False
+) -> Corpus:
     """Add the vectors and labels of separate files; with `numbers` the labels are regression targets."""
-    if given.vectors is not None:
-        corpus = corpus.with_vectors(read_vectors(given.vectors), str(given.vectors))
-    source = getattr(given, "labels", None)
-    if source is None:
+    if vectors is not None:
+        corpus = corpus.with_vectors(read_vectors(vectors), str(vectors))
+    if labels is None:
         return corpus
-    corpus = corpus.with_labels(read_labels(source), str(source))
+    corpus = corpus.with_labels(read_labels(labels), str(labels))
     if not numbers:
         return corpus
     try:
         return replace(corpus, labels=None, targets=[float(str(label)) for label in corpus.labels or ()])
     except ValueError as error:
-        raise InputError(f"{source} must hold the numbers to be predicted: {error}") from error
+        raise InputError(f"{labels} must hold the numbers to be predicted: {error}") from error
 
 
 def names_of(paths: list[Path]) -> str:
@@ -314,11 +323,11 @@ def names_of(paths: list[Path]) -> str:
     return ", ".join(path.name for path in paths)
 
 
-def check_letters(console: Console, kernel: Any, corpus: Corpus) -> None:
+def check_letters(console: Console, kernel: KernelOrName, corpus: Corpus) -> None:
     """Raise InputError if a FASTA or FASTQ record has a letter that no base has; count ambiguous bases."""
     if not corpus.of_sequences:
         return
-    leaves = kernel.structure.leaves if hasattr(kernel, "structure") else ()
+    leaves = kernel.structure.leaves if isinstance(kernel, Kernel) else ()
     for letters in {leaf.structure.letters for leaf in leaves} - {""}:
         foreign = re.compile(f"[^{letters}]", re.IGNORECASE)
         unclear = 0
@@ -442,7 +451,7 @@ def say_lone_classes(console: Console, counts: Mapping[str, int]) -> None:
 # Statistics
 
 
-def describe(corpus: Corpus) -> dict[str, Any]:
+def describe(corpus: Corpus) -> Json:
     """Statistics as JSON values; lengths and alphabet of the normalised texts."""
     return {
         "source": corpus.source,
@@ -451,17 +460,17 @@ def describe(corpus: Corpus) -> dict[str, Any]:
         "parts": dict(Counter(part or "none" for part in corpus.part)),
         "labels": dict(label_counts(corpus).most_common()),
         "numbers": _quantiles(corpus.targets) if corpus.targets is not None else None,
-        "unlabelled": sum(1 for each in corpus.labels or [] if each == ()),
+        "unlabelled": sum(1 for values in corpus.labels or [] if values == ()),
         **_of_texts(corpus.texts),
         "letters": _letters(corpus.texts) if corpus.of_sequences else None,
-        "columns": corpus.columns and {name: _of_column(each) for name, each in corpus.columns.items()},
+        "columns": corpus.columns and {name: _of_column(values) for name, values in corpus.columns.items()},
         "vectors": None if corpus.vectors is None else _of_vectors(corpus.vectors),
         "duplicates": [list(group) for group in corpus.duplicates()],
         "problems": [{"id": identifier, "problem": problem} for identifier, problem in corpus.problems],
     }
 
 
-def _of_texts(texts: Any) -> dict[str, Any]:
+def _of_texts(texts: Sequence[str]) -> Json:
     """Lengths and alphabet; None without texts."""
     if not len(texts):
         return {"lengths": None, "empty": None, "alphabet": None}
@@ -475,7 +484,7 @@ def _of_texts(texts: Any) -> dict[str, Any]:
     }
 
 
-def _letters(texts: Any) -> dict[str, Any]:
+def _letters(texts: Sequence[str]) -> Json:
     """Shares of letters (case ignored), of lower case, and of G and C in DNA or RNA."""
     encoded = encode(texts)
     counts = np.bincount(encoded.codes, minlength=len(encoded.alphabet)) / max(1, len(encoded.codes))
@@ -484,8 +493,8 @@ def _letters(texts: Any) -> dict[str, Any]:
     for letter, share in zip(map(chr, encoded.alphabet), counts.tolist(), strict=True):
         shares[letter.lower()] += share
         lower += share * letter.islower()
-    known = sum(shares[letter] for letter in "acgtu")
-    gc = (shares["g"] + shares["c"]) / known if known and set(shares) <= set("acgtun") else None
+    bases = sum(shares[letter] for letter in "acgtu")
+    gc = (shares["g"] + shares["c"]) / bases if bases and set(shares) <= set("acgtun") else None
     return {
         "shares": {name: share for name, share in sorted(shares.items()) if share},
         "lower": lower,
@@ -493,16 +502,17 @@ def _letters(texts: Any) -> dict[str, Any]:
     }
 
 
-def _of_column(values: Any) -> dict[str, Any]:
-    return {"numbers": _quantiles(values)} if hasattr(values, "dtype") else _of_texts(values)
+def _of_column(values: Floats | Sequence[str]) -> Json:
+    return {"numbers": _quantiles(values)} if isinstance(values, np.ndarray) else _of_texts(values)
 
 
-def _of_vectors(vectors: Any) -> dict[str, Any]:
+def _of_vectors(vectors: Array) -> Json:
     n, d = vectors.shape
-    stored = vectors.data if hasattr(vectors, "indptr") else vectors
+    sparse = scipy.sparse.issparse(vectors)
+    stored = vectors.data if sparse else vectors
     return {
         "d": d,
-        "sparse": hasattr(vectors, "indptr"),
+        "sparse": sparse,
         "non_zeros": int(np.count_nonzero(stored)),
         "share": float(np.count_nonzero(stored) / (n * d)),
         "least": float(stored.min(initial=0)),
@@ -511,6 +521,6 @@ def _of_vectors(vectors: Any) -> dict[str, Any]:
     }
 
 
-def _quantiles(values: Any) -> dict[str, float]:
+def _quantiles(values: AnyArray | list[float]) -> dict[str, float]:
     quantiles = np.percentile(values, [0, 25, 50, 75, 100]).tolist()
     return dict(zip(("min", "q1", "median", "q3", "max"), quantiles, strict=True))

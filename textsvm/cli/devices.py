@@ -17,7 +17,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from importlib import import_module
 from multiprocessing import get_context
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -30,6 +30,9 @@ from textsvm.kernels import KERNELS
 from textsvm.runtime import device as gpu
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import Progress, n_threads
+
+if TYPE_CHECKING:
+    from textsvm.arrays import Json
 
 #: Documents of a training: enough for the planner to choose the methods for large data.
 DOCUMENTS = 2000
@@ -49,12 +52,12 @@ def devices(
     console = Console(quiet)
     rows = [
         {
-            "device": "cpu" if each.device.kind == "cpu" else f"cuda:{each.device.index}",
-            "description": each.device.description,
-            "usable": not each.trouble,
-            "trouble": each.trouble or None,
+            "device": "cpu" if entry.device.kind == "cpu" else f"cuda:{entry.device.index}",
+            "description": entry.device.description,
+            "usable": not entry.trouble,
+            "trouble": entry.trouble or None,
         }
-        for each in gpu.devices()
+        for entry in gpu.devices()
     ]
     if compile_kernels:
         _compile(rows, console)
@@ -69,7 +72,7 @@ def devices(
         console.line(f"cuda:all: {' and '.join(cards)} together; cuda:0,1 for some of them")
 
 
-def _compile(rows: list[dict[str, Any]], console: Console) -> None:
+def _compile(rows: list[Json], console: Console) -> None:
     """Compile all kernels for a GPU of each kind."""
     kinds = {row["description"].partition(" ")[2]: row["device"] for row in rows[:0:-1] if row["usable"]}
     if not kinds:

@@ -90,7 +90,7 @@ def doubts(
         console.say(f"report: {listing.report}")
     output.write_lines(_line(doubt, documents) for doubt in ranked)
     console.say_device(select(model.device))
-    doubtful = sum("label" in each.kinds for each in ranked)
+    doubtful = sum("label" in doubt.kinds for doubt in ranked)
     console.say(
         f"note: {doubtful:,} of {len(documents):,} labels are doubtful; {len(ranked):,} texts are listed"
     )

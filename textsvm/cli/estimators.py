@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import product
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from textsvm.cli.console import WrongUsage, wrong_usage
 from textsvm.cli.kernels import several
@@ -24,6 +24,8 @@ from textsvm.selection.multilabel import MultilabelClassifier
 
 #: A `KernelMachine` or `SpectrumFeatures`.
 T = TypeVar("T", bound=Any)
+#: Values of each parameter.
+Grid: TypeAlias = dict[str, list[Any]]
 #: Default values of C in `tune`.
 _GRID_OF_C = "1,10,100"
 
@@ -49,16 +51,16 @@ def one_class(options: ModelOptions, nu: float | None, solver: str | None = None
     return checked(partial(_machine, NoveltyDetector, parameters | options.text.as_dict()))
 
 
-def grid(options: ModelOptions, learning: LearningOptions) -> tuple[dict[str, list[Any]], KernelMachine]:
+def grid(options: ModelOptions, learning: LearningOptions) -> tuple[Grid, KernelMachine]:
     """Grid of `tune`, all points checked, and an estimator whose parameters will be set to its points."""
-    points: dict[str, list[Any]] = {"kernel": options.kernel.grid(tuning=True)}
+    points: Grid = {"kernel": options.kernel.grid(tuning=True)}
     points["C"] = several("-C", _GRID_OF_C, float)
     points |= options.machine.varied()
     return points, _estimators(options, points, learning)[0]
 
 
 def _estimators(
-    options: ModelOptions, grid: dict[str, list[Any]], learning: LearningOptions, **others: Any
+    options: ModelOptions, grid: Grid, learning: LearningOptions, **others: Any
 ) -> list[KernelMachine]:
     make: type[KernelMachine] = AdaptiveClassifier
     machine = options.machine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -15,6 +15,9 @@ from textsvm.cli.kernels import several
 from textsvm.cli.options import option_field
 from textsvm.cli.output import ReportFile
 from textsvm.errors import InputError
+
+if TYPE_CHECKING:
+    from textsvm.arrays import Json
 
 #: Most models in a comparison.
 MOST_MODELS = 8
@@ -99,8 +102,8 @@ def evaluate(
                 other = model_files.load_model(console, path, judging.device)
                 compared[path] = results.judge(other, documents, training.positive, console.stage, None, span)
             short = len({path.name for path in compared}) == len(compared)
-            named = {path.name if short else str(path): each for path, each in compared.items()}
-            beside = comparison.side_by_side(named, texts, documents.ids)
+            results_by_name = {path.name if short else str(path): value for path, value in compared.items()}
+            beside = comparison.side_by_side(results_by_name, texts, documents.ids)
         by_value = None
         if judging.slice is not None:
             if documents.groups is None:
@@ -117,9 +120,9 @@ def evaluate(
     console.say_device(fitted.device_)
     left_out = len(documents) - judged.n
     if printing.json:
-        more: dict[str, Any] = {"slices": by_value and by_value.as_dict(), "left_out": left_out}
+        more: Json = {"slices": by_value and by_value.as_dict(), "left_out": left_out}
         more["beside"] = beside and beside.as_dict()
-        console.print_json(judged.as_dict() | {name: each for name, each in more.items() if each})
+        console.print_json(judged.as_dict() | {name: value for name, value in more.items() if value})
     else:
         results.show_results(console, f"{model} on {documents.source}", judged, len(documents))
         results.show_comparisons(console, by_value, beside)

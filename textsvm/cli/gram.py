@@ -192,8 +192,8 @@ class FeatureOptions:
         from textsvm.estimators.features import SpectrumFeatures, read_features
 
         if like is None:
-            given = self.text.as_dict() | self._least() | {"device": self.device}
-            return checked(lambda: SpectrumFeatures(**self._of_kernel(), **given))
+            parameters = self.text.as_dict() | self._least() | {"device": self.device}
+            return checked(lambda: SpectrumFeatures(**self._of_kernel(), **parameters))
         others = {**vars(self.kernel), **self.text.as_dict(), **self._least()}
         for name, value in others.items():
             if value not in (None, False) or name == "punctuation":
@@ -203,15 +203,15 @@ class FeatureOptions:
 
     def _of_kernel(self) -> dict[str, Any]:
         kernel = self.kernel.single()
-        given = kernel.get_params(deep=False)
+        parameters = kernel.get_params(deep=False)
         if kernel.name != "spectrum":
             raise WrongUsage(
                 f"the kernel {spell(kernel)} has no such features; use one spectrum kernel, such as "
                 "--kernel spectrum:1-5,log,idf"
             )
-        if given.pop("odds"):
+        if parameters.pop("odds"):
             raise WrongUsage("odds needs classes, which features do not use; leave it out of --kernel")
-        return given
+        return parameters
 
     def _least(self) -> dict[str, float]:
         if self.min_df is None:
@@ -268,7 +268,7 @@ def features(
         if documents.targets is not None:
             about["labels"] = np.array(documents.targets, np.float64)
         elif documents.labels is not None:
-            joined = [";".join(each) if isinstance(each, tuple) else each for each in documents.labels]
+            joined = [";".join(label) if isinstance(label, tuple) else label for label in documents.labels]
             about["labels"] = np.array(joined, str)
         with output.place() as path:
             write_features(path, matrix, about, model if file.like is None else None)

@@ -100,7 +100,9 @@ class KernelOptions:
         """A kernel with all combinations of its values; the first parameter varies fastest."""
         options = reversed(KERNELS.options(name))
         for values in product(*[self._parameters(option, tuning) for option in options]):
-            point = KERNELS[name](**{key: value for each in values for key, value in each.items()})
+            point = KERNELS[name](
+                **{key: value for parameters in values for key, value in parameters.items()}
+            )
             with wrong_usage():
                 point.check()
             yield point
@@ -116,15 +118,15 @@ class KernelOptions:
                 return of.convert(piece)
 
         texts = value or (tuning and of.tuned) or of.default
-        return [of.parameters(each) for each in several(f"--{of.name}", texts, convert)]
+        return [of.parameters(converted) for converted in several(f"--{of.name}", texts, convert)]
 
 
 def options_of(kernels: Kernels) -> type[KernelOptions]:
     """Dataclass with the parameters of kernels as options; kernels may share options."""
     owners: dict[str, dict[str, Option]] = {}
     for name in kernels:
-        for each in kernels.options(name):
-            owners.setdefault(each.name, {})[name] = each
+        for option in kernels.options(name):
+            owners.setdefault(option.name, {})[name] = option
     fields: list[tuple[str, Any, Any]] = []
     for name, of_kernels in owners.items():
         first = next(iter(of_kernels.values()))
@@ -138,7 +140,7 @@ def options_of(kernels: Kernels) -> type[KernelOptions]:
 
 def _defaults(of_kernels: dict[str, Option]) -> str:
     """Values that a search tries by default, of the first kernel and of kernels that differ, in brackets."""
-    first, *others = ((name, each.tuned or each.default) for name, each in of_kernels.items())
+    first, *others = ((name, option.tuned or option.default) for name, option in of_kernels.items())
     if not first[1]:
         return ""
     differing = (f"{name} {values}" for name, values in others if values != first[1])

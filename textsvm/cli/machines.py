@@ -5,6 +5,7 @@ The signatures of the estimators define the defaults. The help texts repeat them
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -78,11 +79,11 @@ class MachineOptions:
 
     def varied(self) -> dict[str, list[Any]]:
         """Values of C, epsilon and multiclass."""
-        named = (("C", "-C", float), ("epsilon", "--epsilon", float), ("multiclass", "--multiclass", str))
-        texts = {name: getattr(self, name) for name, _, _ in named}
+        rows = (("C", "-C", float), ("epsilon", "--epsilon", float), ("multiclass", "--multiclass", str))
+        texts = {name: getattr(self, name) for name, _, _ in rows}
         return {
-            name: several(shown, texts[name], convert)
-            for name, shown, convert in named
+            name: several(option, texts[name], convert)
+            for name, option, convert in rows
             if texts[name] is not None
         }
 
@@ -118,7 +119,7 @@ class ClusterOptions:
                 require_dask()
 
     @contextmanager
-    def at_work(self, console: Console, store: Any = None) -> Iterator[None]:
+    def at_work(self, console: Console, store: str | os.PathLike[str] | None = None) -> Iterator[None]:
         """`Console.work`, with the work of the block distributed over the workers."""
         if self.workers is None:
             with console.work(store):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textsvm.cli import corpora
 from textsvm.cli.console import Console, seconds_row
@@ -16,6 +16,9 @@ from textsvm.machines.training import gram_request
 from textsvm.readers.corpus import Corpus
 from textsvm.runtime.device import Device, free_memory, select
 from textsvm.runtime.parallel import of_stage
+
+if TYPE_CHECKING:
+    from textsvm.arrays import AnyArray
 
 
 def labels_of(corpus: Corpus) -> tuple[list[float] | None, list[str]]:
@@ -42,7 +45,9 @@ def stored(console: Console, model: KernelMachine, documents: Corpus) -> tuple[s
         return rows.description, device
 
 
-def between(console: Console, model: KernelMachine, documents: Corpus, columns: Corpus) -> tuple[Any, Device]:
+def between(
+    console: Console, model: KernelMachine, documents: Corpus, columns: Corpus
+) -> tuple[AnyArray, Device]:
     """Kernel values of all documents with all columns, and the device."""
     device = select(model.device)
     # A sum needs the result and a matrix per level of its parts.
@@ -56,8 +61,8 @@ def between(console: Console, model: KernelMachine, documents: Corpus, columns: 
         encoded = model.encode(model.validate(columns.examples), None, console.stage)
         kernel = model.source.kernel_for(encoded)
         kernel.fit(kernel.structure.read(encoded), device)
-        given = model.validate(documents.examples, fitting=False)
-        others = kernel.structure.read(model.encode(given, encoded, console.stage))
+        examples = model.validate(documents.examples, fitting=False)
+        others = kernel.structure.read(model.encode(examples, encoded, console.stage))
         rows = kernel.rows(kernel.structure.read(encoded), device)
         return rows.cross(others, console.progress_of("gram")), device
 

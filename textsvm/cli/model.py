@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage, wrong_usage
@@ -15,6 +15,10 @@ from textsvm.exporting import files
 from textsvm.exporting.plain import PlainModel, machine_of, plain_model
 from textsvm.exporting.small import Reduction, accuracy_before_and_after, reduced_model
 from textsvm.model.file import load_machine
+
+if TYPE_CHECKING:
+    from textsvm.arrays import Json
+    from textsvm.cli.model_files import Model
 
 #: Bytes of a page that is slow to load.
 LARGE_PAGE = 10_000_000
@@ -69,7 +73,7 @@ def model(
         _show(console, contents)
 
 
-def _show(console: Console, contents: dict[str, Any]) -> None:
+def _show(console: Console, contents: Json) -> None:
     classes, calibration = contents["classes"], contents["calibration"]
     facts = {
         "file": f"{contents['file']}, {contents['bytes']:,} bytes",
@@ -83,14 +87,15 @@ def _show(console: Console, contents: dict[str, Any]) -> None:
         "calibration": _listed(calibration) if calibration else "none",
     }
     console.table("model", [(name, fact) for name, fact in facts.items() if fact is not None])
-    rows = [(each["name"], each["dtype"], _shape(each), f"{each['bytes']:,}") for each in contents["arrays"]]
+    arrays = contents["arrays"]
+    rows = [(array["name"], array["dtype"], _shape(array), f"{array['bytes']:,}") for array in arrays]
     console.table("arrays", rows, ("name", "type", "shape", "bytes"))
     info = {name: value for name, value in contents["info"].items() if value is not None}
     if info:
         console.table("training", [(name, _short(value)) for name, value in info.items()])
 
 
-def _listed(values: dict[str, Any]) -> str:
+def _listed(values: Json) -> str:
     return ", ".join(f"{name}={_short(value)}" for name, value in values.items())
 
 
@@ -99,7 +104,7 @@ def _few(values: list[Any], most: int = 10) -> str:
     return ", ".join(_short(value) for value in values[:most]) + more
 
 
-def _shape(array: dict[str, Any]) -> str:
+def _shape(array: Json) -> str:
     return " x ".join(f"{size:,}" for size in array["shape"]) or "1"
 
 
@@ -148,7 +153,7 @@ def export(
     console.say(f"exporting {model}")
     fitted = load_machine(model)
     plain, reduction = plain_model(fitted), None
-    facts: dict[str, Any] = {}
+    facts: Json = {}
     if max_size is not None:
         reduction, facts = _reduce(console, fitted, plain, max_size, texts)
     paths = files.write_plain_model(plain, output, to, None if reduction is None else reduction.content)
@@ -169,12 +174,12 @@ def _advice(plain: PlainModel) -> str:
 
 
 def _reduce(
-    console: Console, fitted: Any, plain: PlainModel, max_size: str, texts: Path | None
-) -> tuple[Reduction, dict[str, Any]]:
+    console: Console, fitted: Model, plain: PlainModel, max_size: str, texts: Path | None
+) -> tuple[Reduction, Json]:
     """The smaller model file, and facts about it."""
     from textsvm.cli import corpora, model_files
 
-    given = None
+    examples = None
     truth: list[Any] = []
     if texts is not None:
         training = model_files.Training.of(fitted)
@@ -185,9 +190,9 @@ def _reduce(
             console, texts, reading, options.NoLearningOptions(),
             kernel=machine_of(fitted).kernel_, recorded=training.columns,
         )  # fmt: skip
-        given, truth = model_files.examples_for(fitted, documents), documents.labels or []
+        examples, truth = model_files.examples_for(fitted, documents), documents.labels or []
     with console.progress():
-        reduction = reduced_model(fitted, plain, max_size, given, console.progress_of("count"))
+        reduction = reduced_model(fitted, plain, max_size, examples, console.progress_of("count"))
     facts = {
         "strings": reduction.n_strings, "bits": reduction.bits,
         "difference": dict(zip(("rms", "largest"), reduction.difference, strict=True)),
@@ -197,11 +202,11 @@ def _reduce(
     return reduction, facts
 
 
-def _show_reduction(console: Console, reduction: Reduction, facts: dict[str, Any]) -> None:
+def _show_reduction(console: Console, reduction: Reduction, facts: Json) -> None:
     (before, after), (weights, tags) = reduction.n_strings, reduction.bits
     rms, largest = reduction.difference
     console.line(f"{after:,} of {before:,} strings, weights of {weights} bits, tags of {tags} bits")
     console.line(f"decision values differ by {rms:.3g} (root mean square), at most {largest:.3g}")
     if "accuracy" in facts:
-        of_whole, of_small = (f"{100 * each:.2f} %" for each in facts["accuracy"])
+        of_whole, of_small = (f"{100 * share:.2f} %" for share in facts["accuracy"])
         console.line(f"accuracy on the texts: {of_whole} before, {of_small} after")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from textsvm.cli import corpora
 from textsvm.cli.console import Console
+from textsvm.cli.corpora import KernelOrName
 from textsvm.cli.kernels import KernelOptions
 from textsvm.cli.options import LearningOptions, ReadingOptions
 from textsvm.cli.output import Output
@@ -23,7 +24,6 @@ from textsvm.evaluation.judge import fitted_machine
 from textsvm.kernels import Gaussian, Kernel, On, Sum, spelling
 from textsvm.kernels.given import structure_of
 from textsvm.kernels.spectrum.kernel import fixed_default
-from textsvm.kernels.user import KernelFunction
 from textsvm.machines.base import KernelMachine
 from textsvm.model.file import load_machine, save
 from textsvm.readers.corpus import VECTORS, Corpus
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 #: A fitted model of any kind: a machine, a calibrated machine or an OnlineSVC.
 Model: TypeAlias = Any
-#: Kernel of an estimator: an object, a Python function, or the name of a way to choose it.
-KernelOrName: TypeAlias = Kernel | KernelFunction | str | None
 ONLINE, ONE_CLASS = "OnlineSVC", "OneClassSVM"
 #: Facts that depend on the computer, which model files do not hold.
 _OF_THE_RUN = ("seconds", "kernel_matrix")
@@ -69,8 +67,8 @@ class Abilities:
 class Training:
     """Training options in a model file that later commands repeat."""
 
-    positive: str | None
-    negative: str | None
+    positive: str | None = None
+    negative: str | None = None
     headers: bool = False
     regress: str | None = None
     label_separator: str | None = None
@@ -80,13 +78,13 @@ class Training:
     def of(cls, model: Model) -> Training:
         """Options of a model; values of wrong type in its file are ignored."""
         info, reading = model.info_, model.info_.get("reading")
-        values = [info.get(name) for name in ("positive", "negative", "regress", "label_separator")]
-        positive, negative, regress, separator = (each if isinstance(each, str) else None for each in values)
+        names = ("positive", "negative", "regress", "label_separator")
+        strings = {name: value for name in names if isinstance(value := info.get(name), str)}
         reading = reading if isinstance(reading, dict) else {}
-        detected = each if isinstance(each := reading.get("detected"), dict) else {}
+        detected = value if isinstance(value := reading.get("detected"), dict) else {}
         named = {role: reading.get(role) or detected.get(role) for role in ("text", "label", "id")}
         columns = {role: column for role, column in named.items() if isinstance(column, str)}
-        return cls(positive, negative, reading.get("headers") is True, regress, separator, columns)
+        return cls(**strings, headers=reading.get("headers") is True, columns=columns)
 
 
 def load_model(console: Console, path: Path, device: str, online: bool = False) -> Model:
@@ -245,15 +243,15 @@ def without_run(value: Any) -> Any:
     So the same command writes the same bytes, whatever the number of cores and the free memory.
     """
     if isinstance(value, dict):
-        rest = {name: without_run(each) for name, each in value.items() if name not in _OF_THE_RUN}
+        rest = {name: without_run(item) for name, item in value.items() if name not in _OF_THE_RUN}
         return rest | ({"device": "cpu"} if str(rest.get("device")).startswith("cpu ") else {})
-    return [without_run(each) for each in value] if isinstance(value, list | tuple) else value
+    return [without_run(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _opposite(model: Model, reading: ReadingOptions) -> str:
     """Negative class of a two-class model, else "rest"."""
     classes = model.classes_ if Abilities.of(model).classes else ()
-    return next((str(each) for each in classes if each != reading.positive), "rest")
+    return next((str(label) for label in classes if label != reading.positive), "rest")
 
 
 # Kernels and documents

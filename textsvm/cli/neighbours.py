@@ -95,8 +95,8 @@ def neighbours(
     unset = which.nearest is which.at_least is which.within is None
     criteria = Criteria(K if unset else which.nearest, which.at_least, which.within)
     kernel = comparing.kernel.single() if comparing.kernel.named else None
-    given = comparing.text.as_dict() | {"memory": comparing.memory, "device": comparing.device}
-    model = estimators.checked(lambda: machine(kernel, criteria, **given))
+    parameters = comparing.text.as_dict() | {"memory": comparing.memory, "device": comparing.device}
+    model = estimators.checked(lambda: machine(kernel, criteria, **parameters))
     if str(corpus) == str(others) == "-":
         raise WrongUsage("only one corpus can be -, standard input")
     inputs = {"the corpus": corpus, "the other corpus": others}

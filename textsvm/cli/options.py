@@ -229,7 +229,7 @@ def with_groups(command: Callable[..., None], without: Collection[str] = ()) -> 
     for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
         if _is_group(parameter.annotation):
             groups[name] = parameter.annotation
-            flat += (each for each in _parameters_of(parameter.annotation) if each.name not in without)
+            flat += (member for member in _parameters_of(parameter.annotation) if member.name not in without)
         else:
             flat.append(_keyword_only(name, parameter.annotation, parameter.default))
     if len(flat) > MANY:
@@ -272,26 +272,26 @@ def _keyword_only(name: str, annotation: Any, default: Any) -> inspect.Parameter
 def _parameters_of(group: type) -> Iterator[inspect.Parameter]:
     """Parameters of a group and of its nested groups. A flag without names has no --no- form."""
     types = get_type_hints(group, include_extras=True)
-    for each in fields(group):
-        kind = types[each.name]
+    for member in fields(group):
+        kind = types[member.name]
         if _is_group(kind):
             yield from _parameters_of(kind)
             continue
-        if declared := each.metadata.get("option"):
+        if declared := member.metadata.get("option"):
             if kind is bool and declared.default is ...:  # Typer's place for the first name
-                declared.default = f"--{each.name.replace('_', '-')}"
+                declared.default = f"--{member.name.replace('_', '-')}"
             kind = Annotated[kind, declared]
-        yield _keyword_only(each.name, kind, each.default)
+        yield _keyword_only(member.name, kind, member.default)
 
 
 def _gather(group: type, values: dict[str, Any]) -> Any:
     """Build a group from its options, which are removed from `values`."""
     types = get_type_hints(group)
     members = {
-        each.name: _gather(types[each.name], values)
-        if _is_group(types[each.name])
-        else values.pop(each.name, each.default)
-        for each in fields(group)
+        member.name: _gather(types[member.name], values)
+        if _is_group(types[member.name])
+        else values.pop(member.name, member.default)
+        for member in fields(group)
     }
     return group(**members)
 
@@ -301,9 +301,9 @@ class _PlainFlags:
 
     def get_params(self, ctx: Any) -> list[Any]:
         parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
-        for each in parameters:
-            if getattr(each, "is_flag", False) and each.metavar is None:
-                each.metavar = ""
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+                parameter.metavar = ""
         return parameters
 
 
@@ -313,25 +313,25 @@ class Command(_PlainFlags, TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse arguments; raises WrongUsage if the value of an option is the name of another option."""
         rest: list[str] = super().parse_args(ctx, args)
-        names = {name for each in self.params for name in each.opts if name.startswith("-")}
-        for each in self.params:
-            values = ctx.params.get(each.name) if each.param_type_name == "option" else None
+        names = {name for parameter in self.params for name in parameter.opts if name.startswith("-")}
+        for parameter in self.params:
+            values = ctx.params.get(parameter.name) if parameter.param_type_name == "option" else None
             if wrong := names.intersection(map(str, values if isinstance(values, list) else [values])):
-                raise WrongUsage(f"{each.opts[0]} needs a value, and {wrong.pop()} is an option")
+                raise WrongUsage(f"{parameter.opts[0]} needs a value, and {wrong.pop()} is an option")
         return rest
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help; without --help-all the rare options are hidden meanwhile."""
-        rare: list[Any] = [each for each in self.params if _is_rare(each)]
-        if _HELP_ALL in ctx.meta or not any(each.name == _HELP_ALL for each in self.params):
+        rare: list[Any] = [parameter for parameter in self.params if _is_rare(parameter)]
+        if _HELP_ALL in ctx.meta or not any(parameter.name == _HELP_ALL for parameter in self.params):
             rare = []
-        for each in rare:
-            each.hidden = True
+        for parameter in rare:
+            parameter.hidden = True
         try:
             super().format_help(ctx, formatter)
         finally:
-            for each in rare:
-                each.hidden = False
+            for parameter in rare:
+                parameter.hidden = False
 
 
 def _is_rare(parameter: Any) -> bool:

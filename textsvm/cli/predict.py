@@ -218,7 +218,8 @@ def predict(
 
         old = retraining.training_corpus(console, fitted, form.adapting.corpus, model)
         batches = list(batches)
-        texts = [text for each in batches if len(each) for text in model_files.examples_for(fitted, each)]
+        read = (model_files.examples_for(fitted, documents) for documents in batches if len(documents))
+        texts = [text for examples in read for text in examples]
         printer.model = retraining.adapt(console, fitted, old, texts, adapted_file)
     with output_file.printing():
         printer.print(batches)

@@ -237,15 +237,15 @@ def _flat(row: Json) -> Iterator[tuple[str, object]]:
     for name, value in row.items():
         if name == "top":
             for number, label in enumerate(value, 1):
-                yield from ((f"{key}_{number}", each) for key, each in label.items())
+                yield from ((f"{key}_{number}", item) for key, item in label.items())
         elif isinstance(value, dict):
-            yield from ((f"{name}_{key}", each) for key, each in value.items())
+            yield from ((f"{name}_{key}", item) for key, item in value.items())
         else:
             yield name, value
 
 
 def _cell(value: object) -> object:
     """Cell of a CSV table; the labels of a list are separated by semicolons."""
-    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return ";".join(value)
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value

@@ -102,10 +102,10 @@ def show_results(console: Console, title: str, results: Results, n_given: int | 
     for warning in results.warnings:
         console.say(f"warning: {warning}")
     positive = f", positive is {results.labels[1]}" if results.task == "binary" else ""
-    given = f" of {n_given:,}" if n_given not in (None, results.n) else ""
+    of_all = f" of {n_given:,}" if n_given not in (None, results.n) else ""
     shown = results if results.intervals or results.task == "regression" else _with_exact(results)
     header = ("", "", "95 % interval") if shown.intervals else ()
-    console.table(f"{title}: {results.n:,}{given} documents{positive}", metric_rows(shown), header)
+    console.table(f"{title}: {results.n:,}{of_all} documents{positive}", metric_rows(shown), header)
     if results.task == "regression":
         if results.length_alone:
             console.line(length_alone(results.length_alone))
@@ -116,12 +116,12 @@ def show_results(console: Console, title: str, results: Results, n_given: int | 
         shares = ("precision", "recall", "f1", "average_precision", *("break_even",) * several)
         classes = [
             (
-                str(each["label"]),
-                *(format_metric(n, each[n]) for n in shares),
-                *(f"{each[n]:.3f}" for n in ("threshold",) * several),
-                f"{each['support']:,}",
+                str(row["label"]),
+                *(format_metric(n, row[n]) for n in shares),
+                *(f"{row[n]:.3f}" for n in ("threshold",) * several),
+                f"{row['support']:,}",
             )
-            for each in results.per_class
+            for row in results.per_class
         ]
         more = ("break-even", "threshold") if several else ()
         console.table("classes", classes, ("", "precision", "recall", "F1", "AUPRC", *more, "documents"))

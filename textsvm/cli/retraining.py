@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from textsvm.cli import corpora, model_files
 from textsvm.cli.console import Console
@@ -21,6 +21,8 @@ from textsvm.selection.cross_validation import cross_validate
 if TYPE_CHECKING:
     from textsvm.arrays import AnyArray, Json
 
+#: Predictions of a model, or several labels a document; None if a document has no prediction.
+Predictions: TypeAlias = "AnyArray | list[Any]"
 #: Keys of the report on the prediction of a document.
 COLUMNS = ("id", "label", "before", "after")
 
@@ -119,7 +121,7 @@ def _old_corpora(recorded: Json, corpus: list[Path] | None, model: Path) -> list
     corpora = recorded.get("corpora")
     if not (isinstance(corpora, list) and corpora and all(map(_is_usable, corpora))):
         raise InputError(f"{model} records no corpus that can be read again; name it with --corpus")
-    for path in (path for each in corpora for path in each["paths"]):
+    for path in (path for entry in corpora for path in entry["paths"]):
         if not Path(path).exists():
             raise InputError(
                 f"the corpus {Path(path).absolute()} that {model} was trained on is not there; name it with "
@@ -158,9 +160,12 @@ def _as_trained(corpus: Corpus, fitted: Model, training: Training) -> Corpus:
         return corpus
     if fitted.estimator_name == model_files.ONE_CLASS:
         return corpora.of_one_class(corpus, positive)
-    sets = [{each} if isinstance(each, str) else set(each) for each in corpus.labels or []]
+    sets = [{labels} if isinstance(labels, str) else set(labels) for labels in corpus.labels or []]
     rest = negative is None or negative == "rest"
-    used = [i for i, each in enumerate(sets) if each and (rest or (positive in each) != (negative in each))]
+    if rest:
+        used = [i for i, labels in enumerate(sets) if labels]
+    else:
+        used = [i for i, labels in enumerate(sets) if (positive in labels) != (negative in labels)]
     if not used:
         raise InputError(f"{corpus.source} has no document of {positive!r} or {negative!r}")
     labels = [positive if positive in sets[i] else negative or "rest" for i in used]
@@ -191,8 +196,8 @@ def _train_again(
     single = not one_class and not of_numbers and not learning.multilabel
     again = model_files.unfitted_copy(fitted, with_choice=single)
     machine, decision = model_files.unfitted_machine(again), None
-    before: AnyArray | list[Any]
-    after: AnyArray | list[Any] = [None] * len(fresh)
+    before: Predictions
+    after: Predictions = [None] * len(fresh)
     with console.work(None):
         examples = model_files.examples_for(fitted, fresh)
         before = judge.predict(fitted, examples, [], training.positive, console.stage)[1]
@@ -225,7 +230,7 @@ def _train_again(
         model_files.save_model(target, again, trained, reading, learning, about, texts)
     if learning.multilabel:
         before, after = (
-            [each if each is None else tuple(classes[each.astype(bool)]) for each in predicted]
+            [row if row is None else tuple(classes[row.astype(bool)]) for row in predicted]
             for predicted, classes in ((before, fitted.classes_), (after, again.classes_))
         )
     return changes(fresh, old_labels, before, after, again.epsilon if of_numbers else 0.0)
@@ -302,7 +307,7 @@ def _update_online(target: Output, fitted: Model, fresh: Corpus) -> Json:
         raise InputError(f"{fresh.source}: a label is not of the type of the classes: {error}") from error
     fitted.add_classes(sorted(set(labels)))
     fitted.partial_fit(texts, labels)
-    after: AnyArray | list[Any] = [None] * len(texts)
+    after: Predictions = [None] * len(texts)
     if fitted.max_texts is None:
         values = fitted.left_out()[0][-len(texts) :]
         codes = (values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)
@@ -313,7 +318,7 @@ def _update_online(target: Output, fitted: Model, fresh: Corpus) -> Json:
 
 
 def changes(
-    fresh: Corpus, old: set[str], before: AnyArray | list[Any], after: AnyArray | list[Any],
+    fresh: Corpus, old: set[str], before: Predictions, after: Predictions,
     epsilon: float = 0.0,
 ) -> Json:  # fmt: skip
     """The report: labels added, accuracies or mean errors, and changed predictions on the new documents.
@@ -323,23 +328,23 @@ def changes(
     of_numbers = fresh.targets is not None
     truth: list[Any] = list(fresh.targets or fresh.labels or [])
     columns = [
-        [each if each is None else float(each) if of_numbers else _name(each) for each in column]
+        [value if value is None else float(value) if of_numbers else _name(value) for value in column]
         for column in (truth, before, after)
     ]
     rows = [dict(zip(COLUMNS, row, strict=True)) for row in zip(fresh.ids, *columns, strict=True)]
-    tested = [row for row in rows if row["after"] is not None]
+    judged = [row for row in rows if row["after"] is not None]
 
     def quality(rows: list[Json], name: str) -> float | None:
         values = [abs(row["label"] - row[name]) if of_numbers else row["label"] == row[name] for row in rows]
         return sum(values) / len(values) if values else None
 
     measure = "mean_error" if of_numbers else "accuracy"
-    moved = (row for row in tested if not of_numbers or abs(row["after"] - row["before"]) > epsilon)
+    moved = (row for row in judged if not of_numbers or abs(row["after"] - row["before"]) > epsilon)
     return {
         "new_documents": len(rows),
         "labels_added": sorted(corpora.label_counts(fresh).keys() - old),
         f"{measure}_before": quality(rows, "before"),
-        f"{measure}_after": quality(tested, "after"),
+        f"{measure}_after": quality(judged, "after"),
         "changed": [row for row in moved if row["before"] != row["after"]],
     }
 

@@ -57,12 +57,12 @@ class TaskOptions:
             "--one-class": self.one_class,
             "--multilabel": learning.multilabel or None,
         }
-        given = [name for name, value in tasks.items() if value is not None]
-        if len(given) > 1:
-            raise WrongUsage(f"{given[0]} and {given[1]} do not go together")
-        if self.calibrate is not None and given and reading.positive is None:
+        requested = [name for name, value in tasks.items() if value is not None]
+        if len(requested) > 1:
+            raise WrongUsage(f"{requested[0]} and {requested[1]} do not go together")
+        if self.calibrate is not None and requested and reading.positive is None:
             kind = "classifiers with one label per document" if learning.multilabel else "classifiers"
-            raise WrongUsage(f"--calibrate is for {kind} and does not go with {given[0]}")
+            raise WrongUsage(f"--calibrate is for {kind} and does not go with {requested[0]}")
 
 
 @dataclass(frozen=True)
@@ -210,5 +210,5 @@ def _show_facts(console: Console, report: Json) -> None:
     )
     if report["classes"]:
         columns = ("class", "documents", "support_vectors")
-        rows = [(each["class"], *(f"{each[name]:,}" for name in columns[1:])) for each in report["classes"]]
+        rows = [(row["class"], *(f"{row[name]:,}" for name in columns[1:])) for row in report["classes"]]
         console.table("classes", rows, ("class", "documents", "support vectors"))

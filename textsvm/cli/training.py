@@ -246,7 +246,7 @@ def _metrics(truth: list[Any], predicted: AnyArray, model: KernelMachine) -> dic
     if isinstance(model, Regressor):
         return {"mae": float(np.abs(np.asarray(truth) - predicted).mean())}
     if predicted.ndim == 2:
-        right = np.array([[label in each for label in model.classes_.tolist()] for each in truth])
+        right = np.array([[label in labels for label in model.classes_.tolist()] for labels in truth])
         return {"micro_f1": float(2 * (right & predicted).sum() / max(1, right.sum() + predicted.sum()))}
     return {"accuracy": float((np.asarray(truth) == predicted).mean())}
 
@@ -260,14 +260,14 @@ def _cross_validated(fitted: Model, training: Corpus) -> TestPredictions | None:
     if isinstance(machine, Classifier):
         machine.C, machine.loss = fitted.C_, fitted.loss_
     try:
-        given, target, weight = read_training_data(
+        examples, target, weight = read_training_data(
             machine, training.examples, corpora.truth(training), training.weights
         )
         machine.validate(training.examples)  # stores the names of the columns of a table
         folds = Splitting(FOLDS, training.groups, 1, 0, None).quietly(target)
         with machine.at_work(devices.select(machine.device)):
             task = Task(target, weight, folds)
-            grams = grams_of(machine, with_classes(machine.encode(given), target), task)
+            grams = grams_of(machine, with_classes(machine.encode(examples), target), task)
             try:
                 if predicted_seconds([machine], grams, task) > SECONDS:
                     return None
@@ -292,10 +292,12 @@ def _verdict(
         median = float(np.median(truth))
         constant = float(np.abs(np.asarray(judged) - median).mean())
         return Verdict(metrics[metric], constant, f"the median {median:g}", n, where, part, metric)
-    sets = [[each if isinstance(each, tuple) else (each,) for each in part] for part in (truth, judged)]
-    label, _ = Counter(label for each in sets[0] for label in each).most_common(1)[0]
-    hits = sum(label in each for each in sets[1])
-    constant = 2 * hits / (n + sum(map(len, sets[1])))
+    sets, judged_sets = (
+        [labels if isinstance(labels, tuple) else (labels,) for labels in part] for part in (truth, judged)
+    )
+    label, _ = Counter(label for labels in sets for label in labels).most_common(1)[0]
+    hits = sum(label in labels for labels in judged_sets)
+    constant = 2 * hits / (n + sum(map(len, judged_sets)))
     return Verdict(metrics[metric], constant, repr(printable(str(label))), n, where, part, metric)
 
 

@@ -101,6 +101,6 @@ def _show(console: Console, report: Json) -> None:
     if changed:
         title = "changed predictions" + f" (the first {_SHOWN})" * (len(changed) > _SHOWN)
         rows = [
-            [each if isinstance(each, str) else f"{each:.4g}" for each in row.values()] for row in changed
+            [value if isinstance(value, str) else f"{value:.4g}" for value in row.values()] for row in changed
         ]
         console.table(title, rows[:_SHOWN], tuple(changed[0]))
