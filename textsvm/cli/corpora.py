@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from textsvm.arrays import AnyArray, Array, Floats, Json
 from textsvm.cli.console import Console
 from textsvm.cli.options import LEWIS, Duplicates, LearningOptions, ReadingOptions, TableOptions
 from textsvm.errors import InputError, printable
@@ -27,9 +28,6 @@ from textsvm.runtime.compiled import scipy
 from textsvm.text.documents import encode
 from textsvm.text.encoding import Reading
 from textsvm.text.normal_form import normal_form
-
-if TYPE_CHECKING:
-    from textsvm.arrays import AnyArray, Array, Floats, Json
 
 #: Kernel of an estimator: an object, a Python function, or the name of a way to choose it.
 KernelOrName: TypeAlias = Kernel | KernelFunction | str | None

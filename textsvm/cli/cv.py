@@ -96,8 +96,8 @@ def cv(
             )  # fmt: skip
     if output is not None:
         output.write_lines(results.prediction_lines(documents, truth, result))
-    for number, chosen in enumerate(result.chosen, 1):
-        console.say(f"note: fold {number}: {chosen}")
+    for number, choice in enumerate(result.chosen, 1):
+        console.say(f"note: fold {number}: {choice}")
     console.say_device(select(model.device))
     console.say(f"kernel matrix: {result.gram}")
     seconds = {"read": read, **result.seconds, "total": time.perf_counter() - started}

@@ -17,12 +17,13 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from importlib import import_module
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 
 import textsvm
+from textsvm.arrays import Json
 from textsvm.cli import options
 from textsvm.cli.console import Console
 from textsvm.errors import InputError
@@ -30,9 +31,6 @@ from textsvm.kernels import KERNELS
 from textsvm.runtime import device as gpu
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import Progress, n_threads
-
-if TYPE_CHECKING:
-    from textsvm.arrays import Json
 
 #: Documents of a training: enough for the planner to choose the methods for large data.
 DOCUMENTS = 2000

@@ -113,9 +113,7 @@ def _line(doubt: Doubt, corpus: Corpus) -> str:
 
 def text_of(corpus: Corpus) -> Callable[[int], str]:
     """Function from the index of a document to its readable text."""
-    columns = {
-        name: values for name, values in (corpus.columns or {}).items() if not hasattr(values, "dtype")
-    }
+    columns = {name: values for name, values in (corpus.columns or {}).items() if isinstance(values[0], str)}
     if columns:
         return lambda i: "\n".join(f"{name}: {values[i]}" for name, values in columns.items())
     return (lambda i: corpus.texts[i]) if len(corpus.texts) else (lambda i: "")

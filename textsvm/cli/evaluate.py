@@ -75,7 +75,7 @@ def evaluate(
 
     fitted = model_files.load_model(console, model, judging.device)
     training = model_files.Training.of(fitted)
-    multilabel = hasattr(fitted, "label_form_")
+    multilabel = model_files.Abilities.of(fitted).multilabel
     if reading.positive is None:
         reading = replace(reading, positive=training.positive, negative=reading.negative or training.negative)
     reading = replace(reading, headers=reading.headers or training.headers)

@@ -27,9 +27,16 @@ _sequences = partial(option_field, panel="Sequences")
 
 
 @dataclass(frozen=True)
-class SequenceOptions:
-    """Tables and pictures of sequences, instead of explanations in the terminal."""
+class ExplainOptions:
+    """Lengths of lists, and tables and pictures of sequences instead of explanations in the terminal."""
 
+    top: int | None = option_field(
+        "List the N features with the largest weights for each class; with --kmers, N k-mers.",
+        min=1,
+        metavar="N",
+    )
+    substrings: int = option_field("Number of substrings to list.", min=0, default=12)
+    similar: int = option_field("Number of similar training documents to list.", min=0, default=5)
     mutations: Path | None = _sequences(
         "Write the effect of every single-letter change on the decision value; - is stdout."
     )
@@ -53,12 +60,12 @@ class SequenceOptions:
         """Whether a table or a picture is requested."""
         return any(path is not None for path in (self.mutations, self.kmers, self.logo))
 
-    def check(self, json: bool, files: Sequence[str] | None, top: int | None) -> None:
+    def check(self, json: bool, files: Sequence[str] | None) -> None:
         """Raise WrongUsage for options that contradict each other."""
         if self.kmers is None:
-            if self.output is not None and top is None:
+            if self.output is not None and self.top is None:
                 raise WrongUsage("--output is for the list of features or k-mers and needs --top or --kmers")
-            if top is not None and (files or self.requested):
+            if self.top is not None and (files or self.requested):
                 raise WrongUsage("--top reads only the model; give no documents, --mutations or --logo")
             if self.alphabet is not None and not self.requested:
                 raise WrongUsage("--alphabet needs --mutations, --kmers or --logo")
@@ -92,26 +99,12 @@ class SequenceOptions:
         return table, picture
 
 
-@dataclass(frozen=True)
-class ListOptions:
-    """Lengths of the lists."""
-
-    top: int | None = option_field(
-        "List the N features with the largest weights for each class; with --kmers, N k-mers.",
-        min=1,
-        metavar="N",
-    )
-    substrings: int = option_field("Number of substrings to list.", min=0, default=12)
-    similar: int = option_field("Number of similar training documents to list.", min=0, default=5)
-
-
 @options.with_groups
 def explain(
     model: options.ModelPath,
     table: options.TableOptions,
     printing: options.PrintingOptions,
-    sequences: SequenceOptions,
-    listed: ListOptions,
+    form: ExplainOptions,
     files: options.DocumentPaths = None,
 ) -> None:
     """Explain a model (--top), or predictions: the coloured text, and the most similar training documents.
@@ -128,8 +121,8 @@ def explain(
     --json prints one object per line, with the contribution of every symbol. Of many documents the terminal
     shows a summary and the first few.
     """
-    sequences.check(printing.json, files, listed.top)
-    outputs = sequences.outputs(printing.json, model, files)
+    form.check(printing.json, files)
+    outputs = form.outputs(printing.json, model, files)
     console = Console(printing.quiet, any(output is not None and output.is_stdout for output in outputs))
 
     from textsvm.cli import corpora, explanations, model_files
@@ -139,15 +132,15 @@ def explain(
 
     fitted = model_files.load_model(console, model, "cpu")
     training, machine = model_files.Training.of(fitted), fitted_machine(fitted)
-    settings: Json = {"alphabet": sequences.alphabet, "positive": training.positive}
-    if sequences.kmers is not None:
+    settings: Json = {"alphabet": form.alphabet, "positive": training.positive}
+    if form.kmers is not None:
         with console.progress():
             progress = console.progress_of("predict")
-            scores = kmer_scores(fitted, sequences.kmers, **settings, progress=progress)
-        explanations.write_kmers(console, scores, sequences.kmers, listed.top, *outputs)
+            scores = kmer_scores(fitted, form.kmers, **settings, progress=progress)
+        explanations.write_kmers(console, scores, form.kmers, form.top, *outputs)
         return
-    if listed.top is not None:
-        sides = machine.top_features(listed.top)
+    if form.top is not None:
+        sides = machine.top_features(form.top)
         if outputs[0] is not None:
             explanations.write_top(outputs[0], sides, printing.json)
             return
@@ -164,7 +157,7 @@ def explain(
     for identifier, problem in documents.problems:
         console.say(f"note: {identifier}: {problem}")
     texts = model_files.examples_for(fitted, documents)
-    if sequences.requested:
+    if form.requested:
         with console.progress():
             changes = mutation_scores(fitted, texts, **settings, progress=console.progress_of("explain"))
         explanations.write_mutations(console, documents.ids, changes, *outputs)
@@ -172,16 +165,16 @@ def explain(
     with console.progress():
         explained = explain_texts(
             fitted, texts, positive=training.positive,
-            substrings=listed.substrings, similar=listed.similar, progress=console.progress_of("explain"),
+            substrings=form.substrings, similar=form.similar, progress=console.progress_of("explain"),
         )  # fmt: skip
-    if listed.similar and machine.kept.weights is not None:
+    if form.similar and machine.kept.weights is not None:
         console.say("note: the model was saved without texts, so no training documents are listed")
     if printing.json:
         for identifier, explanation in zip(documents.ids, explained, strict=True):
             console.print_json({"id": identifier, **explanation.as_dict()})
         return
     if len(explained) > explanations.MAX_SHOWN:
-        explanations.show_summary(console, explained, listed.substrings)
+        explanations.show_summary(console, explained, form.substrings)
     for identifier, explanation in zip(documents.ids[: explanations.MAX_SHOWN], explained, strict=False):
         explanations.show(console, identifier, explanation)
     if (more := len(explained) - explanations.MAX_SHOWN) > 0:

@@ -57,10 +57,10 @@ def show(console: Console, identifier: str, explanation: Explanation) -> None:
         ]
         console.table("substrings", rows, ("", "times", "contribution", "merged"))
     if explanation.similar:
-        rows = [
+        similar = [
             (text.name, f"{text.kernel:.3f}", f"{text.contribution:+.4f}") for text in explanation.similar
         ]
-        console.table("training documents", rows, ("document", "similarity", "contribution"))
+        console.table("training documents", similar, ("document", "similarity", "contribution"))
         for text in explanation.similar:
             shown = f"{printable(text.text[:SHOWN])}{' …' * (len(text.text) > SHOWN)}"
             console.line(f"{printable(text.name)}: {shown}")

@@ -79,23 +79,24 @@ class MachineOptions:
 
     def varied(self) -> dict[str, list[Any]]:
         """Values of C, epsilon and multiclass."""
-        rows = (("C", "-C", float), ("epsilon", "--epsilon", float), ("multiclass", "--multiclass", str))
-        texts = {name: getattr(self, name) for name, _, _ in rows}
-        return {
-            name: several(option, texts[name], convert)
-            for name, option, convert in rows
-            if texts[name] is not None
-        }
+        values: dict[str, list[Any]] = {}
+        if self.C is not None:
+            values["C"] = several("-C", self.C, float)
+        if self.epsilon is not None:
+            values["epsilon"] = several("--epsilon", self.epsilon, float)
+        if self.multiclass is not None:
+            values["multiclass"] = several("--multiclass", self.multiclass, str)
+        return values
 
     def fixed(self) -> dict[str, Any]:
         """Other options with a value as parameters of an estimator."""
-        names = ("class_weight", "scoring", "tol", "duality_gap", "max_iter", "device", *COMPUTE)
-        return requested(**{name: getattr(self, name) for name in names})
+        varied = ("C", "epsilon", "multiclass")
+        return requested(**{name: value for name, value in vars(self).items() if name not in varied})
 
     def refuse(self, *names: str, of: str) -> None:
         """Raise WrongUsage for options that an estimator does not have."""
         for name in names:
-            if getattr(self, name) is not None:
+            if vars(self)[name] is not None:
                 raise WrongUsage(f"--{name.replace('_', '-')} is not an option of {of}")
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from textsvm.arrays import AnyArray
 from textsvm.cli import corpora
 from textsvm.cli.console import Console, seconds_row
 from textsvm.errors import InputError
@@ -16,9 +17,6 @@ from textsvm.machines.training import gram_request
 from textsvm.readers.corpus import Corpus
 from textsvm.runtime.device import Device, free_memory, select
 from textsvm.runtime.parallel import of_stage
-
-if TYPE_CHECKING:
-    from textsvm.arrays import AnyArray
 
 
 def labels_of(corpus: Corpus) -> tuple[list[float] | None, list[str]]:

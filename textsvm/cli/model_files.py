@@ -13,6 +13,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
+from textsvm.arrays import Json
 from textsvm.cli import corpora
 from textsvm.cli.console import Console
 from textsvm.cli.corpora import KernelOrName
@@ -30,7 +33,6 @@ from textsvm.readers.corpus import VECTORS, Corpus
 from textsvm.runtime.compiled import scipy
 
 if TYPE_CHECKING:
-    from textsvm.arrays import Json
     from textsvm.runtime.device import Device
 
 #: A fitted model of any kind: a machine, a calibrated machine or an OnlineSVC.
@@ -134,8 +136,8 @@ def info_of(model: Model) -> Json:
 
 def choice_of(model: Model) -> str:
     """Sentence on the choice of the kernel; empty if it was named."""
-    chosen: str = getattr(model, "chosen_", "")
-    return chosen
+    choice: str = getattr(model, "chosen_", "")
+    return choice
 
 
 def held_out_accuracy(model: Model) -> tuple[float | None, int]:
@@ -278,17 +280,17 @@ def examples_for(model: Model, corpus: Corpus) -> Any:
     return {**examples, VECTORS: widened(examples[VECTORS], max(widths, default=0))}
 
 
-def settle(console: Console, model: Model, named: bool, corpus: Corpus) -> None:
+def settle(console: Console, model: Model, is_named: bool, corpus: Corpus) -> None:
     """Set the kernel that fits the documents of a corpus, and report it if none was named."""
     estimator = unfitted_machine(model)
-    kernel = kernel_for(estimator.kernel if named else None, corpus)
+    kernel = kernel_for(estimator.kernel if is_named else None, corpus)
     if not 1e-6 <= (C := getattr(estimator, "C", 1.0)) <= 1e6:
         console.say(f"note: C = {C:g} is far from usual values, 0.01 to 1000")
     if kernel is None:
         return
     estimator.kernel = kernel
     estimator.check()
-    if not named:
+    if not is_named:
         console.say(f"note: the default kernel for {_kind_of(corpus)} is used: {spelling.spell(kernel)}")
 
 
@@ -325,12 +327,13 @@ def _sum_on_columns(kernel: KernelOrName, examples: dict[str, Any]) -> Kernel:
         of_numbers = kernel
     elif isinstance(kernel, Kernel) and _reads(kernel) == "texts":
         of_texts = kernel
-    texts = [name for name, values in examples.items() if not hasattr(values, "dtype")]
-    numbers = [name for name, values in examples.items() if hasattr(values, "dtype") and values.ndim == 1]
-    vectors = [name for name, values in examples.items() if hasattr(values, "dtype") and values.ndim == 2]
+    numbers = [
+        name for name, values in examples.items() if isinstance(values, np.ndarray) and name != VECTORS
+    ]
+    texts = [name for name in examples if name not in numbers and name != VECTORS]
     parts = [On(name, of_texts) for name in texts]
     parts += [On(numbers if len(numbers) > 1 else numbers[0], of_numbers)] if numbers else []
-    parts += [On(name, of_numbers) for name in vectors]
+    parts += [On(VECTORS, of_numbers)] if VECTORS in examples else []
     return parts[0] if len(parts) == 1 else Sum(parts)
 
 

@@ -26,42 +26,26 @@ _neighbours = partial(option_field, panel="Neighbours")
 
 @dataclass(frozen=True)
 class NeighbourOptions:
-    """Selection of pairs; pairs must meet all conditions."""
+    """Comparison of texts; pairs must meet all conditions."""
 
+    kernel: kernels.KernelOptions
+    text: machines.TextOptions
     nearest: int | None = _neighbours(
         "Number of neighbours per text (default: 10, or all if a threshold is given).",
-        "-k",
-        "--nearest",
-        metavar="NUMBER",
-    )
+        "-k", "--nearest", metavar="NUMBER",
+    )  # fmt: skip
     at_least: float | None = _neighbours("Minimum normalised kernel value.")
     within: int | None = _neighbours(
         "Maximum edit distance; the kernel is then edit by default.", metavar="DISTANCE"
     )
-
-
-@dataclass(frozen=True)
-class ComparingOptions:
-    """Comparison of texts."""
-
-    kernel: kernels.KernelOptions
-    text: machines.TextOptions
     memory: str | None = option_field(
         "Memory for the tiles, such as 2GiB (default: half of the free memory)."
     )
     device: options.Device = "auto"
-
-
-@dataclass(frozen=True)
-class PairsFile:
-    """Output file of the pairs."""
-
     output: Path = option_field(
-        "Output file: JSON Lines (- is stdout), or .npz for scipy.sparse.load_npz.",
-        "--output",
-        "-o",
+        "Output file: JSON Lines (- is stdout), or .npz for scipy.sparse.load_npz.", "--output", "-o",
         default=STDOUT,
-    )
+    )  # fmt: skip
     force: Force = False
 
 
@@ -69,9 +53,7 @@ class PairsFile:
 def neighbours(
     corpus: Annotated[Path, typer.Argument(help="Texts; - is stdin.", show_default=False)],
     table: options.TableOptions,
-    which: NeighbourOptions,
-    comparing: ComparingOptions,
-    file: PairsFile,
+    selection: NeighbourOptions,
     printing: options.PrintingOptions,
     others: Annotated[
         Path | None, typer.Argument(help="Texts to search; - is stdin.", show_default="the same texts")
@@ -92,16 +74,16 @@ def neighbours(
     from textsvm.nearest.search import Criteria, K, joined, search, write_pairs
     from textsvm.runtime.device import select
 
-    unset = which.nearest is which.at_least is which.within is None
-    criteria = Criteria(K if unset else which.nearest, which.at_least, which.within)
-    kernel = comparing.kernel.single() if comparing.kernel.named else None
-    parameters = comparing.text.as_dict() | {"memory": comparing.memory, "device": comparing.device}
+    unset = selection.nearest is selection.at_least is selection.within is None
+    criteria = Criteria(K if unset else selection.nearest, selection.at_least, selection.within)
+    kernel = selection.kernel.single() if selection.kernel.named else None
+    parameters = selection.text.as_dict() | {"memory": selection.memory, "device": selection.device}
     model = estimators.checked(lambda: machine(kernel, criteria, **parameters))
     if str(corpus) == str(others) == "-":
         raise WrongUsage("only one corpus can be -, standard input")
     inputs = {"the corpus": corpus, "the other corpus": others}
-    kind = NPZ if file.output.suffix.lower() == NPZ.suffix else NEIGHBOURS
-    output = Output("-o", file.output, kind, file.force).checked(
+    kind = NPZ if selection.output.suffix.lower() == NPZ.suffix else NEIGHBOURS
+    output = Output("-o", selection.output, kind, selection.force).checked(
         {name: None if path == STDOUT else path for name, path in inputs.items()}
     )
     console = Console(printing.quiet, output.is_stdout)
@@ -112,7 +94,7 @@ def neighbours(
     if others is not None:
         columns = corpora.read_unlabelled(console, str(others), table, model.kernel)
         corpora.say_problems(console, columns)
-    model_files.settle(console, model, comparing.kernel.named or criteria.within is not None, columns)
+    model_files.settle(console, model, selection.kernel.named or criteria.within is not None, columns)
     seconds, clock = {"read": time.perf_counter() - clock}, time.perf_counter()
     with console.progress():
         searched = None if others is None else columns.examples

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from textsvm.arrays import Ints, Json
 from textsvm.cli import corpora
 from textsvm.cli.console import Console, WrongUsage, print_error
 from textsvm.cli.model_files import Abilities, Model, Training, examples_for, info_of
@@ -19,7 +20,6 @@ from textsvm.readers.corpus import Corpus
 from textsvm.readers.stream import incoming_documents
 
 if TYPE_CHECKING:
-    from textsvm.arrays import Ints, Json
     from textsvm.cli.predict import CalibratedOptions, OutputForm
 
 #: Cells of a row of the input table, by column.

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from textsvm.arrays import Json
 from textsvm.cli import corpora, model_files
 from textsvm.cli.console import Console, json_line
 from textsvm.cli.kernels import DEFAULTS
@@ -41,9 +42,6 @@ from textsvm.runtime.plain_json import to_json
 from textsvm.selection.cross_validation import CrossValidation, LearningCurve
 from textsvm.selection.scoring import mean_and_sd
 from textsvm.version import __version__
-
-if TYPE_CHECKING:
-    from textsvm.arrays import Json
 
 #: Most classes of a printed confusion matrix.
 MOST_COLUMNS = 12

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
+from textsvm.arrays import AnyArray, Json
 from textsvm.cli import corpora, model_files
 from textsvm.cli.console import Console
 from textsvm.cli.model_files import Model, Training
@@ -17,9 +18,6 @@ from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.model.file import save
 from textsvm.readers.corpus import Corpus, concatenate_corpora
 from textsvm.selection.cross_validation import cross_validate
-
-if TYPE_CHECKING:
-    from textsvm.arrays import AnyArray, Json
 
 #: Predictions of a model, or several labels a document; None if a document has no prediction.
 Predictions: TypeAlias = "AnyArray | list[Any]"

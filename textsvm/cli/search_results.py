@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from textsvm.arrays import Json
 from textsvm.cli.console import Console, seconds_row
 from textsvm.cli.cv import SHOWN
 from textsvm.errors import printable
@@ -19,9 +19,6 @@ from textsvm.reporting.formatting import format_metric
 from textsvm.runtime.files import replacing
 from textsvm.selection.search import LESS_IS_BETTER
 from textsvm.selection.tuning import Tuning
-
-if TYPE_CHECKING:
-    from textsvm.arrays import Json
 
 #: Largest number of settings in the printed table.
 _MOST = 20

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from textsvm.arrays import Json
 from textsvm.cli.console import Console
 from textsvm.cli.corpora import targets
 from textsvm.cli.options import HOLDOUT, FoldOptions
@@ -20,7 +21,6 @@ from textsvm.selection.folds import make_folds, quoted_names, shuffle_split
 from textsvm.selection.leakage import BOUND, LeakageWarning, groups_of, held_out_leak, leakage_message
 
 if TYPE_CHECKING:
-    from textsvm.arrays import Json
     from textsvm.cli.model_files import Model
     from textsvm.evaluation.baselines import Part
 
@@ -53,10 +53,10 @@ def comparison_parts(
             [i for i, part in enumerate(corpus.part) if part == name] for name in ("train", "test")
         )
         return [(train, test)], f"of the test part, {len(train):,} to learn from"
-    training, held = hold_out(console, corpus, HOLDOUT if holdout is None else holdout, seed)
-    assert held is not None
+    training, test_part = hold_out(console, corpus, HOLDOUT if holdout is None else holdout, seed)
+    assert test_part is not None
     place = {identifier: i for i, identifier in enumerate(corpus.ids)}
-    train, test = ([place[identifier] for identifier in part.ids] for part in (training, held))
+    train, test = ([place[identifier] for identifier in part.ids] for part in (training, test_part))
     return [(train, test)], f"held out, {len(train):,} to learn from"
 
 
@@ -119,18 +119,18 @@ def near_duplicates(console: Console, corpus: Corpus) -> list[list[str]]:
     return list(members.values())
 
 
-def held_out_near_duplicates(console: Console, model: Model, training: Corpus, held: Corpus) -> list[Json]:
+def held_out_near_duplicates(console: Console, model: Model, training: Corpus, test: Corpus) -> list[Json]:
     """Ids of held-out documents that are near-duplicates of training documents; warns of them."""
     with console.work():
         fitted: Model = fitted_machine(model)
         leak = held_out_leak(
-            fitted, training.examples, held.examples, progress=console.progress_of("duplicates")
+            fitted, training.examples, test.examples, progress=console.progress_of("duplicates")
         )
         remedy = "`textsvm cv` with group_duplicates keeps them together"
         if message := leakage_message([leak], fitted.kernel_.nearest.alike, remedy):
             warnings.warn(message, LeakageWarning, stacklevel=2)
     return [
-        {"test": held.ids[test], "train": training.ids[train], "value": value}
+        {"test": test.ids[test], "train": training.ids[train], "value": value}
         for test, train, value in leak.as_dict()["pairs"]
     ]
 

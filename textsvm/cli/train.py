@@ -139,7 +139,7 @@ def train(
         reading = replace(reading, positive=task.one_class)
     corpora.targets(documents, learning.multilabel)
     read = time.perf_counter() - started
-    training_part, held = splits.hold_out(console, documents, task.holdout, task.seed)
+    training_part, test_part = splits.hold_out(console, documents, task.holdout, task.seed)
     if task.one_class is not None:
         of_class = (i for i, label in enumerate(training_part.labels or []) if label == task.one_class)
         training_part = training_part.subset(of_class)
@@ -150,9 +150,9 @@ def train(
     corpora.say_lone_classes(console, counts)
     compute = model_files.unfitted_machine(model).compute_options
     with model_options.cluster.at_work(console, compute.store):
-        outcome = training.fit(console, model, training_part, held, reading.positive)
-    if chosen := model_files.choice_of(model):
-        console.say(f"note: {chosen}")
+        outcome = training.fit(console, model, training_part, test_part, reading.positive)
+    if choice := model_files.choice_of(model):
+        console.say(f"note: {choice}")
     console.say_device(model.device_)
     of_labelling = any(Path(f"{path}.journal").exists() for path in corpus)
     summary, verdict = training.summarise(console, outcome, of_labelling)

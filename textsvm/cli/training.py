@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from textsvm.arrays import AnyArray, Floats, Ints, Json
 from textsvm.cli import corpora, estimators, model_files, results, splits
 from textsvm.cli.console import Console
 from textsvm.cli.machines import ModelOptions
@@ -41,7 +42,6 @@ from textsvm.selection.folds import Splitting
 from textsvm.selection.scoring import read_training_data
 
 if TYPE_CHECKING:
-    from textsvm.arrays import AnyArray, Floats, Ints, Json
     from textsvm.cli.train import ModelFile, TaskOptions
 
 #: Limits of the automatic cross-validation (documents, predicted seconds), and its folds.
@@ -99,15 +99,15 @@ class Outcome:
 
     model: Model
     training: Corpus
-    held: Corpus | None
+    test: Corpus | None
     results: Results | None  #: On the held-out documents
-    tested: TestPredictions | None
+    predictions: TestPredictions | None
     drift: Json
     baseline: LengthBaseline | None
 
 
 def fit(
-    console: Console, model: Model, training: Corpus, held: Corpus | None, positive: str | None
+    console: Console, model: Model, training: Corpus, test: Corpus | None, positive: str | None
 ) -> Outcome:
     """Fit a model, and measure it on held-out documents or by a quick cross-validation."""
     baseline = None
@@ -115,29 +115,29 @@ def fit(
         baseline = LengthBaseline.fit(training.examples, training.targets)
     truth = corpora.truth(training)
     model.fit(training.examples, truth, sample_weight=training.weights, progress=console.stage)
-    tested = estimate_quality(model, training, with_folds=held is None)
+    predictions = estimate_quality(model, training, with_folds=test is None)
     facts = drift.record(
         model, len(training), lambda index: training.subset(index.tolist()).examples,
-        tested.decision if tested is not None and isinstance(model, Classifier) else None,
+        predictions.decision if predictions is not None and isinstance(model, Classifier) else None,
     )  # fmt: skip
     judged = None
-    if held is not None:
-        judged = results.judge(model, held, positive, console.stage, baseline=baseline)
-    return Outcome(model, training, held, judged, tested, facts, baseline)
+    if test is not None:
+        judged = results.judge(model, test, positive, console.stage, baseline=baseline)
+    return Outcome(model, training, test, judged, predictions, facts, baseline)
 
 
 def summarise(console: Console, outcome: Outcome, of_labelling: bool) -> tuple[Json, Verdict | None]:
     """Facts of the training, and the verdict; `of_labelling`: `textsvm label` chose the texts."""
-    model, training, held = outcome.model, outcome.training, outcome.held
+    model, training, test = outcome.model, outcome.training, outcome.test
     summary = model_files.training_facts(model, training) | {"holdout": None}
-    if outcome.results is not None and held is not None:
-        near = splits.held_out_near_duplicates(console, model, training, held)
+    if outcome.results is not None and test is not None:
+        near = splits.held_out_near_duplicates(console, model, training, test)
         summary["holdout"] = outcome.results.as_dict() | {"near_duplicates": near}
     verdict = _verdict_of(outcome)
     if verdict is not None and of_labelling:
         where = f"{verdict.where} of texts chosen by `textsvm label`, difficult ones first"
         verdict = replace(verdict, where=where)
-    summary["estimate"] = None if verdict is None or held is not None else verdict.as_dict()
+    summary["estimate"] = None if verdict is None or test is not None else verdict.as_dict()
     return summary, verdict
 
 
@@ -208,29 +208,29 @@ def estimate_quality(model: Model, training: Corpus, with_folds: bool) -> TestPr
         truth = corpora.truth(training)
         sample = drift.decide_sample(model, lambda index: training.subset(index.tolist()).examples, truth)
         if sample is not None:
-            trained, tested, decision = sample
-            where = f"{len(tested):,} documents, of a model trained on {len(trained):,} of {len(training):,}"
+            trained, indices, decision = sample
+            where = f"{len(indices):,} documents, of a model trained on {len(trained):,} of {len(training):,}"
             predicted = model.predictions(decision, model.classes_)
             part = 2 * len(trained) < len(training)
-            return TestPredictions(tested, decision, predicted, where, part)
+            return TestPredictions(indices, decision, predicted, where, part)
     return predictions
 
 
 def _verdict_of(outcome: Outcome) -> Verdict | None:
     """From --holdout, the choice of the kernel, or `estimate_quality`; None without them."""
-    truth, held, tested = corpora.truth(outcome.training), outcome.held, outcome.tested
-    if outcome.results is not None and held is not None:
+    truth, test, predictions = corpora.truth(outcome.training), outcome.test, outcome.predictions
+    if outcome.results is not None and test is not None:
         where = f"{outcome.results.n:,} documents"
-        return _verdict(outcome.results.metrics, truth, corpora.truth(held), where)
+        return _verdict(outcome.results.metrics, truth, corpora.truth(test), where)
     accuracy, n_trials = held_out_accuracy(outcome.model)  # a calibrated model has another accuracy
     if accuracy:
         where = "cross-validation" + f", best of {n_trials} kernels and values of C" * (n_trials > 1)
         return _verdict({"accuracy": accuracy}, truth, truth, where)
-    if tested is None or (tested.part and len(tested.indices) < ENOUGH):
+    if predictions is None or (predictions.part and len(predictions.indices) < ENOUGH):
         return None
-    judged = [truth[i] for i in tested.indices.tolist()]
-    metrics = _metrics(judged, tested.predicted, outcome.model)
-    return _verdict(metrics, truth, judged, tested.where, tested.part)
+    judged = [truth[i] for i in predictions.indices.tolist()]
+    metrics = _metrics(judged, predictions.predicted, outcome.model)
+    return _verdict(metrics, truth, judged, predictions.where, predictions.part)
 
 
 def last_line(model: Model, verdict: Verdict | None) -> str:
@@ -277,9 +277,9 @@ def _cross_validated(fitted: Model, training: Corpus) -> TestPredictions | None:
     except InputError:
         return None
     predicted = machine.fold_predictions(values, folds, target)
-    tested = np.concatenate([test for _, test in folds])
+    indices = np.concatenate([test for _, test in folds])
     where = f"{len(folds)}-fold cross-validation"
-    return TestPredictions(tested, np.concatenate(values), np.concatenate(predicted), where)
+    return TestPredictions(indices, np.concatenate(values), np.concatenate(predicted), where)
 
 
 def _verdict(

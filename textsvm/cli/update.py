@@ -10,7 +10,7 @@ import typer
 
 from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage
-from textsvm.cli.options import option, option_field
+from textsvm.cli.options import option_field
 from textsvm.cli.output import MODEL, Force, Output
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ _SHOWN = 20
 
 
 @dataclass(frozen=True)
-class Corpora:
-    """The old corpus, and columns of the new documents."""
+class UpdateOptions:
+    """The old corpus, columns of the new documents, and the model file to write."""
 
     corpus: list[Path] | None = option_field(
         "Old corpus, repeatable (default: the corpus recorded in the model, if it is unchanged).",
@@ -30,14 +30,10 @@ class Corpora:
     )
     text: options.Text = None
     label: str | None = option_field("Tables: label column of the new documents.")
-
-
-@dataclass(frozen=True)
-class UpdatedModel:
-    """The model file to write."""
-
     output: Path | None = option_field("Model file to write (default: MODEL is replaced).", "--output", "-o")
     force: Force = False
+    folds: int = option_field("Folds of the cross-validation.", min=2, default=5)
+    device: options.Device = "auto"
 
 
 @options.with_groups
@@ -48,10 +44,7 @@ def update(
         typer.Argument(help="New labelled documents, like the corpus.", show_default=False),
     ],
     printing: options.PrintingOptions,
-    source: Corpora,
-    file: UpdatedModel,
-    folds: Annotated[int, option("Folds of the cross-validation.", min=2)] = 5,
-    device: options.Device = "auto",
+    source: UpdateOptions,
 ) -> None:
     """Train a model on its old and on new documents, with its recorded options, and report the changes.
 
@@ -62,20 +55,20 @@ def update(
     goes on learning and needs no old corpus; its predictions after the update are leave-one-out estimates.
     """
     console = Console(printing.quiet)
-    corpus, output = source.corpus, file.output
+    corpus, output = source.corpus, source.output
     # Without -o, the loading below reports a MODEL that is no model.
-    named = Output("-o" if output else "MODEL", output or model, MODEL, file.force or output is None)
+    named = Output("-o" if output else "MODEL", output or model, MODEL, source.force or output is None)
     target = named.checked({"the corpus": [*new, *(corpus or [])]})
 
     from textsvm.cli import model_files, retraining
 
-    fitted = model_files.load_model(console, model, device, online=True)
+    fitted = model_files.load_model(console, model, source.device, online=True)
     if corpus and fitted.estimator_name == model_files.ONLINE:
         raise WrongUsage(f"--corpus: {model} is an OnlineSVC, which holds its old texts; leave it out")
     columns: Json = {
         name: column for name, column in (("text", source.text), ("label", source.label)) if column
     }
-    report = retraining.update(console, target, fitted, new, corpus, columns, folds, model)
+    report = retraining.update(console, target, fitted, new, corpus, columns, source.folds, model)
     report = {"model": str(target.path), **report}
     console.print_json(report) if printing.json else _show(console, report)
 
