@@ -382,7 +382,27 @@ def running() -> dict[str, Any]:
     for name, svc in {"Spectrum(3)": SVC(Spectrum(3), device="cpu"), "auto": SVC(device="cpu")}.items():
         files[f"SVC.fit, {name}"] = files_behind(lambda word, svc=svc: svc.fit(texts(word), labels))
         files[f"SVC.predict, {name}"] = files_behind(lambda word, svc=svc: svc.predict(texts(word)))
-    return {"public members of a kernel": kernel_members(), "files behind a call": files}
+    return {
+        "public members of a kernel": kernel_members(),
+        "files behind a call": files,
+        "options of the command line": command_line_options(),
+    }
+
+
+def command_line_options() -> dict[str, list[str]]:
+    """Names of the options of every command."""
+    from typer.main import get_command
+
+    from textsvm.cli import app_of
+
+    commands = [("", get_command(app_of()))]
+    options: dict[str, list[str]] = {}
+    for name, command in commands:  # groups append their commands
+        if hasattr(command, "commands"):
+            commands += [(f"{name} {part}".strip(), member) for part, member in command.commands.items()]
+        else:
+            options[name] = [param.name for param in command.params if param.param_type_name == "option"]
+    return options
 
 
 def measure(tree: Tree) -> dict[str, Any]:
@@ -418,21 +438,23 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON, with every list in full")
     parser.add_argument("--root", type=Path, default=ROOT, help="checkout to measure")
     parser.add_argument("--running", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.running:
+    arguments = parser.parse_args()
+    if arguments.running:
         print(json.dumps(running()))
         return
-    root = options.root.resolve()
+    root = arguments.root.resolve()
     figures = measure(Tree(root))
     command, environment = [sys.executable, __file__, "--running"], {**os.environ, "PYTHONPATH": str(root)}
     run = json.loads(subprocess.check_output(command, cwd=root, env=environment).splitlines()[-1])
-    if options.json:
+    if arguments.json:
         print(json.dumps({**figures, **run}, indent=1))
         return
     for name, value in figures.items():
         print(f"{name}: {value if isinstance(value, int | float) else len(value)}")
         if name in LISTED:
             print("".join(f"    {line}\n" for line in value), end="")
+    options = run["options of the command line"].values()
+    print(f"options of the command line: {sum(map(len, options))}, {len(set(chain(*options)))} names")
     members = run["public members of a kernel"].values()
     print(f"public members of a kernel: {min(members)} to {max(members)}")
     for name, paths in run["files behind a call"].items():

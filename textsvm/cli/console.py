@@ -392,11 +392,10 @@ def _fail(message: str, code: int) -> int:
     return code
 
 
-#: Signals received so far.
-_signals: list[signal.Signals] = []
+#: Signals received so far, with their times in seconds.
+_signals: list[tuple[signal.Signals, float]] = []
 #: A repeated signal within so many seconds, as `timeout` and terminals send it, does not stop the cleanup.
 _REPEAT_SECONDS = 1.0
-_last_signal = -_REPEAT_SECONDS
 
 
 def watch_signals() -> None:
@@ -421,13 +420,13 @@ if hasattr(os, "register_at_fork"):
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
-    global _last_signal
-    last, _last_signal = _last_signal, time.monotonic()
-    _signals.append(signal.Signals(number))
-    if _last_signal - last >= _REPEAT_SECONDS:
+    now = time.monotonic()
+    repeated = bool(_signals) and now - _signals[-1][1] < _REPEAT_SECONDS
+    _signals.append((signal.Signals(number), now))
+    if not repeated:
         raise KeyboardInterrupt
 
 
 def first_signal() -> signal.Signals:
     """Signal that ends the command; SIGINT if there was none."""
-    return _signals[0] if _signals else signal.SIGINT
+    return _signals[0][0] if _signals else signal.SIGINT
