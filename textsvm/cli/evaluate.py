@@ -47,7 +47,12 @@ class JudgingOptions:
             raise WrongUsage(f"--beside: at most {MOST_MODELS} models can be compared")
         if model in (self.beside or []):
             raise WrongUsage(f"--beside {model} is the evaluated model itself; name another model")
-        return None if self.grades is None else _range(self.grades)
+        if self.grades is None:
+            return None
+        bounds = several("--grades", self.grades, int)
+        if len(bounds) != 2 or bounds[0] >= bounds[1]:
+            raise WrongUsage(f"--grades must be two integers, the lower first, got {self.grades}")
+        return bounds[0], bounds[1]
 
 
 @options.with_groups
@@ -130,10 +135,3 @@ def evaluate(
         if printing.json or printing.quiet:  # otherwise a warning beside the figures
             print_error(judged.warnings[0])
         raise typer.Exit(1)
-
-
-def _range(grades: str) -> tuple[int, int]:
-    bounds = several("--grades", grades, int)
-    if len(bounds) != 2 or bounds[0] >= bounds[1]:
-        raise WrongUsage(f"--grades must be two integers, the lower first, got {grades}")
-    return bounds[0], bounds[1]

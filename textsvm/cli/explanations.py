@@ -142,17 +142,14 @@ def coloured(explanation: Explanation) -> Text:
 
 def legend(explanation: Explanation) -> Text:
     """Legend of the colours."""
-    towards, away = (printable(str(side)) for side in _sides(explanation))
+    towards, away = "a higher number", "a lower one"
+    if explanation.towards is not None:
+        other = "other classes" if explanation.against is None else explanation.against
+        towards, away = (printable(str(side)) for side in (explanation.towards, other))
     how = explanation.attribution.description
     return Text.assemble(
         ("   ", FOR[3]), f" for {towards}  ", ("   ", AGAINST[3]), f" for {away}; {how}", style="dim"
     )
-
-
-def _sides(explanation: Explanation) -> tuple[object, object]:
-    if explanation.towards is None:
-        return "a higher number", "a lower one"
-    return explanation.towards, "other classes" if explanation.against is None else explanation.against
 
 
 def write_kmers(

@@ -158,7 +158,9 @@ def save_model(
 
     `corpus` is the training corpus, from which the ids of the support vectors are taken.
     """
-    labels = {"positive": reading.positive, "negative": reading.negative or _opposite(model, reading)}
+    classes = model.classes_ if Abilities.of(model).classes else ()
+    opposite = next((str(label) for label in classes if label != reading.positive), "rest")
+    labels = {"positive": reading.positive, "negative": reading.negative or opposite}
     ids = [corpus.ids[i] for i in fitted_machine(model).support_] if texts else None
     info = {
         "corpus": corpus.source, "support_ids": ids,
@@ -248,12 +250,6 @@ def without_run(value: Any) -> Any:
         rest = {name: without_run(item) for name, item in value.items() if name not in _OF_THE_RUN}
         return rest | ({"device": "cpu"} if str(rest.get("device")).startswith("cpu ") else {})
     return [without_run(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _opposite(model: Model, reading: ReadingOptions) -> str:
-    """Negative class of a two-class model, else "rest"."""
-    classes = model.classes_ if Abilities.of(model).classes else ()
-    return next((str(label) for label in classes if label != reading.positive), "rest")
 
 
 # Kernels and documents

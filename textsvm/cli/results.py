@@ -101,9 +101,10 @@ def show_results(console: Console, title: str, results: Results, n_given: int | 
         console.say(f"warning: {warning}")
     positive = f", positive is {results.labels[1]}" if results.task == "binary" else ""
     of_all = f" of {n_given:,}" if n_given not in (None, results.n) else ""
-    shown = results if results.intervals or results.task == "regression" else _with_exact(results)
-    header = ("", "", "95 % interval") if shown.intervals else ()
-    console.table(f"{title}: {results.n:,}{of_all} documents{positive}", metric_rows(shown), header)
+    if not results.intervals and results.task != "regression":
+        results = replace(results, intervals=exact_intervals(results))
+    header = ("", "", "95 % interval") if results.intervals else ()
+    console.table(f"{title}: {results.n:,}{of_all} documents{positive}", metric_rows(results), header)
     if results.task == "regression":
         if results.length_alone:
             console.line(length_alone(results.length_alone))
@@ -130,10 +131,6 @@ def show_results(console: Console, title: str, results: Results, n_given: int | 
              for label, row in zip(labels, results.confusion, strict=True)],
             ("", *(f"said {label}" for label in labels)),
         )  # fmt: skip
-
-
-def _with_exact(results: Results) -> Results:
-    return replace(results, intervals=exact_intervals(results))
 
 
 # Cross-validation

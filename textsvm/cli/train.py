@@ -160,7 +160,8 @@ def train(
     if outcome.baseline is not None:
         about["length_baseline"] = asdict(outcome.baseline)
     size = training.save(console, output, file, outcome, reading, learning, about)
-    console.say(f"model {file.output}: {_size(size)}{', no training text in it' * file.without_texts}")
+    shown = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
+    console.say(f"model {file.output}: {shown}{', no training text in it' * file.without_texts}")
     saved = {"model": str(file.output), "bytes": size, "texts": not file.without_texts}
     seconds = {"read": read, **model.seconds_, "total": time.perf_counter() - started}
     report = {**saved, **summary, "seconds": seconds}
@@ -173,10 +174,6 @@ def train(
         show_results(console, "holdout", outcome.results)
     if not printing.quiet:
         console.line(training.last_line(model, verdict))
-
-
-def _size(size: int) -> str:
-    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
 
 
 def _describe(corpus: Corpus, counts: Counter[str]) -> str:

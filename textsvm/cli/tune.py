@@ -78,7 +78,7 @@ class SearchOptions:
         return model, picture
 
     @contextmanager
-    def kept(self, console: Console) -> Iterator[Path]:
+    def record(self, console: Console) -> Iterator[Path]:
         """File of evaluated settings; unless the user named it, it is removed after a completed search."""
         path, named = self.resume or self._table(), self.resume is not None
         try:
@@ -149,7 +149,7 @@ def tune(
             console.stage(stage, done, total)
 
     # The file of settings stays until the model is written, so that a full disk costs no search.
-    with search.kept(console) as table:
+    with search.record(console) as table:
         with model_options.cluster.at_work(console, model.compute_options.store):
             result = run_search(
                 model, documents.examples, truth, grid, metric=search.metric, minutes=search.minutes,
