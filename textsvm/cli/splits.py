@@ -130,8 +130,8 @@ def held_out_near_duplicates(console: Console, model: Model, training: Corpus, t
         if message := leakage_message([leak], fitted.kernel_.nearest.alike, remedy):
             warnings.warn(message, LeakageWarning, stacklevel=2)
     return [
-        {"test": test.ids[test], "train": training.ids[train], "value": value}
-        for test, train, value in leak.as_dict()["pairs"]
+        {"test": test.ids[row], "train": training.ids[column], "value": value}
+        for row, column, value in leak.as_dict()["pairs"]
     ]
 
 
