@@ -12,12 +12,13 @@ import time
 from importlib.metadata import version
 
 import pytest
-from command import fails, run, run_fresh
+from command import fails, report, run, run_fresh
 from typer.main import get_command
 from typer.testing import CliRunner
 
 import textsvm
 from textsvm.cli import COMMANDS, app_of
+from textsvm.kernels import KERNELS
 from textsvm.readers import sample
 
 #: So that a checkout is found from any folder.
@@ -295,6 +296,20 @@ def test_corpus_counts():
     shown = run("corpus", sample("mail"))
     assert shown.returncode == 0
     assert "spam" in shown.stdout.decode()
+
+
+def test_both_splits_of_reuters():
+    for format, train in (("reuters", 373), ("reuters-lewis", 406)):
+        found = report("corpus", sample("newswire"), "--format", format)
+        assert (found["format"], found["parts"]["train"]) == ("reuters", train)
+
+
+def test_a_parameter_of_kernels_is_an_option_of_tune_alone():
+    commands = get_command(app_of()).commands
+    parameters = {option.name for name in KERNELS for option in KERNELS.options(name)} - {"alphabet"}
+    for name, command in commands.items():
+        options = {parameter.name for parameter in command.params}
+        assert parameters & options == (parameters if name == "tune" else set())
 
 
 @pytest.mark.parametrize("kernel", ["edit:gamma=0.02", "gap:2-3,decay=0.4"])
