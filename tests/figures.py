@@ -608,8 +608,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON, with every list in full")
     parser.add_argument("--root", type=Path, default=ROOT, help="checkout to measure")
     parser.add_argument("--running", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.running:
+    arguments = parser.parse_args()
+    if arguments.running:
         print(json.dumps(running()))
         return
     root = options.root.resolve()

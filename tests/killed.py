@@ -24,7 +24,7 @@ from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 
 HERE = Path(__file__).parent
-_SPECTRUM = "--kernel spectrum --p 2"
+_SPECTRUM = "--kernel spectrum:2"
 #: What is tried, by what it writes; `model` and `corpus.tsv` are there.
 COMMANDS = {
     "train": f"train corpus.tsv {_SPECTRUM} -o out.textsvm",
@@ -32,12 +32,12 @@ COMMANDS = {
     "train --libsvm": "train vectors.libsvm --kernel gaussian --multiclass ovo --libsvm -o out.model",
     "train --store": f"train corpus.tsv {_SPECTRUM} --solver gram --store kept -o out.textsvm",
     "tune": f"tune corpus.tsv {_SPECTRUM} -C 1,10 --folds 2 -o out.textsvm",
-    "tune --resume": f"tune corpus.tsv {_SPECTRUM},3 -C 1,10 --folds 2 --resume out.tuning -o out.textsvm",
+    "tune --resume": "tune corpus.tsv --p 2,3 -C 1,10 --folds 2 --resume out.tuning -o out.textsvm",
     "gram": f"gram corpus.tsv {_SPECTRUM} -o out.npy",
     "gram, LIBSVM": f"gram corpus.tsv {_SPECTRUM} -o out.libsvm",
     "gram --store": f"gram corpus.tsv {_SPECTRUM} --store kept",
-    "features": "features corpus.tsv --p 2 -o out.npz --names out.jsonl",
-    "features, LIBSVM": "features corpus.tsv --p 2 -o out.libsvm",
+    "features": f"features corpus.tsv {_SPECTRUM} -o out.npz --names out.jsonl",
+    "features, LIBSVM": f"features corpus.tsv {_SPECTRUM} -o out.libsvm",
     "evaluate, HTML": "evaluate model corpus.tsv --report out.html",
     "evaluate, Markdown": "evaluate model corpus.tsv --report out.md",
     "evaluate, JSON": "evaluate model corpus.tsv --report out.json",

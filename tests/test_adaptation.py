@@ -256,7 +256,7 @@ def files(tmp_path_factory):
     write(folder / "new.tsv", texts, ["unknown"] * 300)
     write(folder / "same.tsv", *dialects(300, 0.0, 1))
     (folder / "truth.json").write_text(json.dumps(labels.tolist()))
-    trained = run("train", "old.tsv", "--p", "1-5", "-o", "model", cwd=folder)
+    trained = run("train", "old.tsv", "--kernel", "spectrum:1-5", "-o", "model", cwd=folder)
     assert trained.returncode == 0, trained.stderr
     return folder
 
@@ -321,17 +321,27 @@ class TestCommand:
         assert message in fails("predict", "model", *arguments, cwd=files, code=2 if usage else 1)
 
     def test_other_kinds_of_model_and_changed_corpora(self, files):
-        run("train", "old.tsv", "--p", "3", "--calibrate", "sigmoid", "-o", "calibrated", cwd=files)
+        run(
+            "train",
+            "old.tsv",
+            "--kernel",
+            "spectrum:3",
+            "--calibrate",
+            "sigmoid",
+            "-o",
+            "calibrated",
+            cwd=files,
+        )
         assert "cannot be adapted" in fails("predict", "calibrated", "new.tsv", "--adapt", cwd=files)
         write(files / "other.tsv", *dialects(100))
-        run("train", "other.tsv", "--p", "3", "-o", "moved", cwd=files)
+        run("train", "other.tsv", "--kernel", "spectrum:3", "-o", "moved", cwd=files)
         write(files / "other.tsv", *dialects(101))
         assert "changed since the training" in fails("predict", "moved", "new.tsv", "--adapt", cwd=files)
 
     def test_scoring(self, files):
         write(files / "rare.tsv", *unbalanced(150))
         for name, options in (("plain", []), ("moved", ["--scoring", "f1_macro"])):
-            done = run("train", "rare.tsv", "--p", "4", *options, "-o", name, cwd=files)
+            done = run("train", "rare.tsv", "--kernel", "spectrum:4", *options, "-o", name, cwd=files)
             assert done.returncode == 0, done.stderr
         assert (load(files / "plain").intercept_ != load(files / "moved").intercept_).any()
         assert "not an option of --one-class" in fails(

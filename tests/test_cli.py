@@ -12,13 +12,14 @@ import time
 from importlib.metadata import version
 
 import pytest
-from command import fails, run, run_fresh
+from command import fails, report, run, run_fresh
 from loading import load
 from typer.main import get_command
 from typer.testing import CliRunner
 
 import textsvm
 from textsvm.cli import COMMANDS, app_of
+from textsvm.kernels import KERNELS
 from textsvm.readers import sample
 
 #: So that a checkout is found from any folder.
@@ -318,12 +319,26 @@ def test_corpus_counts():
     assert "spam" in shown.stdout.decode()
 
 
-@pytest.mark.parametrize("kernel", [["edit", "--gamma", "0.02"], ["gap", "--p", "2-3", "--decay", "0.4"]])
+def test_both_splits_of_reuters():
+    for format, train in (("reuters", 373), ("reuters-lewis", 406)):
+        found = report("corpus", sample("newswire"), "--format", format)
+        assert (found["format"], found["parts"]["train"]) == ("reuters", train)
+
+
+def test_a_parameter_of_kernels_is_an_option_of_tune_alone():
+    commands = get_command(app_of()).commands
+    parameters = {option.name for name in KERNELS for option in KERNELS.options(name)} - {"alphabet"}
+    for name, command in commands.items():
+        options = {parameter.name for parameter in command.params}
+        assert parameters & options == (parameters if name == "tune" else set())
+
+
+@pytest.mark.parametrize("kernel", ["edit:gamma=0.02", "gap:2-3,decay=0.4"])
 def test_train_with_other_kernels(kernel, tmp_path):
     options = ["-o", tmp_path / "m", "--max-length", "120", "--holdout", "0.3", "--memory", "1MiB", "--json"]
-    result = run("train", sample("mail"), "--kernel", *kernel, *options)
+    result = run("train", sample("mail"), "--kernel", kernel, *options)
     report = json.loads(result.stdout)
-    assert report["kernel"]["name"] == kernel[0]
+    assert report["kernel_spelled"] == kernel
     assert report["holdout"]["accuracy"] > 0.6
 
 
@@ -339,13 +354,15 @@ def test_output_in_a_pipe_is_plain(model):
         (["--kernel", "fancy"], "fancy"),
         (["-C", "nan"], "C=nan"),
         (["-C", "-1"], "C=-1"),
-        (["--p", "0"], "--p 0"),
-        (["--p", "x"], "--p x"),
-        (["--p", "5-3"], "must not fall"),
-        (["--kernel", "gap", "--decay", "1.5"], "decay"),
-        (["--kernel", "gap", "--decay", "0"], "decay"),
-        (["--kernel", "edit", "--gamma", "-1"], "gamma"),
-        (["--kernel", "edit", "--decay", "0.5"], "--decay is not an option"),
+        (["--kernel", "spectrum:p=0"], "p=0"),
+        (["--kernel", "spectrum:p=x"], "p=x"),
+        (["--kernel", "spectrum:p=5-3"], "must not fall"),
+        (["--kernel", "gap:decay=1.5"], "decay"),
+        (["--kernel", "gap:decay=0"], "decay"),
+        (["--kernel", "edit:gamma=-1"], "gamma"),
+        (["--kernel", "edit:decay=0.5"], "'decay=0.5' is no option"),
+        (["--kernel", "gap,edit"], "--kernel names 2 kernels"),
+        (["--kernel", "rbf"], "--kernel rbf is called gaussian here"),
         (["--holdout", "1.5"], "--holdout"),
         (["--memory", "lots"], "lots"),
         (["--negative", "acq"], "--positive"),
@@ -378,7 +395,7 @@ def test_unusable_corpora(tmp_path):
         "folder": "folder",
     }.items():
         assert words in fails("train", tmp_path / name, "-o", tmp_path / "m.textsvm")
-    short = ["train", tmp_path / "short.jsonl", "--p", "4", "-o", tmp_path / "m.textsvm"]
+    short = ["train", tmp_path / "short.jsonl", "--kernel", "spectrum:4", "-o", tmp_path / "m.textsvm"]
     assert "shorter than p = 4" in fails(*short)
     assert sorted(p.name for p in tmp_path.iterdir()) == before
 

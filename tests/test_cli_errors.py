@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from command import ROOT, report, run
+from command import ROOT, run
 
 from textsvm import SVC, cross_validate
 from textsvm.errors import InputError
@@ -182,20 +182,6 @@ MISTAKES = [
         "corpus instead of a model",
         "evaluate reviews.csv reviews.csv",
         "reviews\\.csv.*not a (textsvm )?model",
-    ),
-    Mistake(
-        "model and new documents swapped", "update reviews.csv m.textsvm", "reviews\\.csv.*model comes before"
-    ),
-    Mistake(
-        "update with the training file",
-        "update m.textsvm reviews.csv -o new.textsvm",
-        "40 of 40 documents of reviews\\.csv are in the training corpus already",
-    ),
-    Mistake(
-        "update with the grown training file",
-        "update m.textsvm t.csv -o new.textsvm",
-        "40 of 42 documents of t\\.csv are in the training corpus already",
-        files={"t.csv": table([*ROWS, ("good", "a fine day"), ("bad", "a poor day")], ("label", "text"))},
     ),
     Mistake("model as a corpus", f"train m.textsvm {TRAIN}", "m\\.textsvm.*(model|binary)"),
     Mistake("empty file", f"train empty.csv {TRAIN}", "empty\\.csv is empty"),
@@ -803,7 +789,11 @@ MISTAKES = [
     Mistake(
         "an option as a value", "train reviews.csv --one-class -o new.textsvm", "--one-class needs.*-o is", 2
     ),
-    Mistake("more folds than documents", "cv reviews.csv --fast --folds 41", "--folds 41.*only 40 documents"),
+    Mistake(
+        "more folds than documents",
+        "cv reviews.csv --kernel fast --folds 41",
+        "--folds 41.*only 40 documents",
+    ),
     Mistake("p of zero", "train reviews.csv --kernel spectrum:0 -o new.textsvm", "p", 2),
     Mistake("p that is a word", "train reviews.csv --kernel spectrum:three -o new.textsvm", "three", 2),
     Mistake("negative C", f"train reviews.csv -C -1 {TRAIN}", "C", 2),
@@ -817,8 +807,8 @@ MISTAKES = [
         rows=1,
     ),
     Mistake("C that is a word", f"train reviews.csv -C high {TRAIN}", "high", 2),
-    Mistake("gamma of zero", "train reviews.csv --kernel edit --gamma 0 -o new.textsvm", "gamma", 2),
-    Mistake("decay above 1", "train reviews.csv --kernel gap --decay 1.5 -o new.textsvm", "decay", 2),
+    Mistake("gamma of zero", "train reviews.csv --kernel edit:gamma=0 -o new.textsvm", "gamma", 2),
+    Mistake("decay above 1", "train reviews.csv --kernel gap:decay=1.5 -o new.textsvm", "decay", 2),
     Mistake("a GPU that is not there", f"train reviews.csv --device cuda:7 {TRAIN}", "cuda:7|GPU", code=2),
     Mistake("memory without a number", f"train reviews.csv --memory lots {TRAIN}", "lots", 2),
     Mistake("unknown format", f"train reviews.csv --format xml {TRAIN}", "xml"),
@@ -914,18 +904,6 @@ def test_mistake(folder, tmp_path, mistake):
     assert re.search(mistake.says, sentence), message
     assert len(result.stdout.splitlines()) == mistake.rows
     assert mistake.code == 0 or not (tmp_path / "new.textsvm").exists()
-
-
-def test_a_model_records_the_columns_that_it_detected(folder, tmp_path):
-    (tmp_path / "new.txt").write_bytes(table(texts(20, seed=1), ("label", "text")))
-    model, updated = folder / "m.textsvm", tmp_path / "updated"
-    assert run("update", model, tmp_path / "new.txt", "-o", updated, cwd=folder).returncode == 0
-    for path in (model, updated):
-        reading = report("model", path)["info"]["reading"]
-        assert (reading["text"], reading["label"]) == (None, None)
-        assert reading["detected"] == {"text": "text", "label": "label"}
-    for name in ("said", "lines"):
-        assert "detected" not in report("model", folder / f"{name}.textsvm")["info"]["reading"]
 
 
 def test_skip_invalid_leaves_out_rows_without_a_text(folder, tmp_path):

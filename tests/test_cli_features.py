@@ -15,7 +15,7 @@ from textsvm.readers import sample
 from textsvm.readers.read import read_corpus
 
 TABLE = ["--text", "text", "--label", "dialect"]
-OPTIONS = ["--p", "1-5", "--weight", "log", "--idf", "--min-df", "2", "--device", "cpu"]
+OPTIONS = ["--kernel", "spectrum:1-5,log,idf", "--min-df", "2", "--device", "cpu"]
 
 
 @pytest.fixture(scope="module")
@@ -93,13 +93,13 @@ def test_to_standard_output():
         (["-o", "x.npz", "--names", "x.npz"], 2, "must be different files"),
         (["-o", "x.npz", "--kernel", "gap"], 2, "one spectrum kernel"),
         (["-o", "x.npz", "--kernel", "spectrum:2+words:1"], 2, "one spectrum kernel"),
-        (["-o", "x.npz", "--odds"], 2, "--odds needs classes"),
-        (["-o", "x.npz", "--p", "3,4"], 2, "describe 2 kernels"),
+        (["-o", "x.npz", "--kernel", "spectrum:odds"], 2, "odds needs classes"),
+        (["-o", "x.npz", "--kernel", "spectrum,gap"], 2, "--kernel names 2 kernels"),
         (["-o", "x.npz", "--min-df", "many"], 2, "--min-df must be a number, got many"),
         (["-o", "x.npz", "--min-df", "0"], 2, "min_df=0"),
         (["-o", "x.npz", "--min-df", "nan"], 2, "min_df=nan"),
         (["-o", "x.npz", "--min-df", "201"], 1, "lower min_df"),
-        (["-o", "x.npz", "--p", "9999"], 1, "shorter than p = 9999"),
+        (["-o", "x.npz", "--kernel", "spectrum:9999"], 1, "shorter than p = 9999"),
         (["-o", "x.npz", "--like", "none.npz"], 2, "cannot read none.npz"),
         (["-o", "x.npz", "--like", sample("dialects")], 2, "not a matrix of features"),
     ],
@@ -111,7 +111,7 @@ def test_a_sentence_about_what_cannot_be(options, code, message, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "option", [["--p", "3"], ["--idf"], ["--min-df", "1"], ["--max-length", "9"], ["--drop-punctuation"]]
+    "option", [["--kernel", "spectrum:3"], ["--min-df", "1"], ["--max-length", "9"], ["--drop-punctuation"]]
 )
 def test_options_do_not_go_with_like(option, made, tmp_path):
     like = ["--like", made[0] / "train.npz", "-o", tmp_path / "x.npz"]

@@ -24,7 +24,7 @@ JSON = "".join(json.dumps(row) + "\n" for row in ROWS)
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     path = tmp_path_factory.mktemp("predict") / "m.textsvm"
-    report("train", sample("reviews"), "--fast", "-o", path)
+    report("train", sample("reviews"), "--kernel", "fast", "-o", path)
     return path
 
 
@@ -202,7 +202,9 @@ def test_lines_give_a_table(model):
 
 
 def test_the_best_labels(model, tmp_path):
-    report("train", sample("questions"), "--p", "3", "--calibrate", "sigmoid", "-o", tmp_path / "q")
+    report(
+        "train", sample("questions"), "--kernel", "spectrum:3", "--calibrate", "sigmoid", "-o", tmp_path / "q"
+    )
     [row] = rows_of(run("predict", tmp_path / "q", "--top", "2", stdin=b"When was it?"))
     first, second = row["top"]
     assert row["label"] == first["label"] == "when"
@@ -246,7 +248,11 @@ def test_texts_unlike_those_of_training_are_warned_of(model, tmp_path):
 
 @pytest.mark.parametrize(
     "options",
-    [["--calibrate", "sigmoid", "--fast"], ["--kernel", "gap", "--p", "2"], ["--fast", "--without-texts"]],
+    [
+        ["--calibrate", "sigmoid", "--kernel", "fast"],
+        ["--kernel", "gap:2"],
+        ["--kernel", "fast", "--without-texts"],
+    ],
 )
 def test_drift_of_other_models(tmp_path, options):
     report("train", sample("reviews"), *options, "-o", tmp_path / "m")

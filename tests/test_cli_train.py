@@ -11,7 +11,7 @@ from command import fails, report, run
 from loading import load
 
 from textsvm import SVC, SVR, OneClassSVM
-from textsvm.cli import verdict
+from textsvm.cli import training
 from textsvm.cli.kernels import DEFAULTS
 from textsvm.cli.machines import MachineOptions, TextOptions
 from textsvm.cli.train import TaskOptions
@@ -55,7 +55,7 @@ def test_the_help_tells_the_defaults_of_the_estimators(group):
 @pytest.mark.parametrize(
     ("options", "estimator"),
     [
-        ([sample("mail"), "--max-length", "50", "--p", "4"], SVC("spectrum", max_length=50)),
+        ([sample("mail"), "--max-length", "50", "--kernel", "spectrum:4"], SVC("spectrum", max_length=50)),
         ([*ESSAYS, "--max-length", "50"], SVR(max_length=50)),
         ([sample("mail"), "--max-length", "50", "--one-class", "ham"], OneClassSVM(max_length=50)),
     ],
@@ -89,7 +89,7 @@ def test_without_a_kernel_a_classifier_chooses_one(tmp_path):
 
 
 def test_the_fast_kernel_is_a_part_of_the_default(tmp_path):
-    first = report("train", sample("questions"), "--fast", "-o", tmp_path / "m")
+    first = report("train", sample("questions"), "--kernel", "fast", "-o", tmp_path / "m")
     second = report("train", sample("questions"), "--kernel", "fast", "-o", tmp_path / "m")
     for trained in (first, second):
         kernel = "spectrum:1-5,log,idf,odds,keep_case+words:1-2,log,idf,odds,keep_case"
@@ -116,7 +116,9 @@ def test_names_of_defaults_are_those_of_the_estimator():
 @pytest.mark.parametrize(("strategy", "machines"), [("ovo", 3), ("ovr", 3), ("crammer-singer", 1)])
 def test_classes_are_found(strategy, machines, tmp_path):
     model = tmp_path / "m"
-    trained = report("train", sample("questions"), "--p", "3", "--multiclass", strategy, "-o", model)
+    trained = report(
+        "train", sample("questions"), "--kernel", "spectrum:3", "--multiclass", strategy, "-o", model
+    )
     assert [each["class"] for each in trained["classes"]] == ["what", "when", "where"]
     assert sum(each["documents"] for each in trained["classes"]) == trained["n_train"] == 60
     assert trained["machines"] == machines
@@ -132,7 +134,7 @@ def test_classes_are_found(strategy, machines, tmp_path):
 
 def test_numbers(tmp_path):
     model = tmp_path / "m"
-    options = ["--p", "1-5", "--weight", "intersection", "--weights", "raters", "--epsilon", "0.2"]
+    options = ["--kernel", "spectrum:1-5,intersection", "--weights", "raters", "--epsilon", "0.2"]
     trained = report("train", *ESSAYS, *options, "--holdout", "0.25", "-o", model)
     assert trained["estimator"] == "SVR"
     assert trained["holdout"]["qwk"] > 0.8
@@ -160,7 +162,7 @@ def test_weights_count(tmp_path):
     weighted.write_text("text,label,w\n" + "".join(f"{t},{y},{w}\n" for t, y, w in rows))
     repeated = tmp_path / "repeated.csv"
     repeated.write_text("text,label\n" + "".join(f"{t},{y}\n" * w for t, y, w in rows))
-    common = ["--p", "3", "-C", "0.1", "--tol", "1e-9", "-o", tmp_path / "m"]
+    common = ["--kernel", "spectrum:3", "-C", "0.1", "--tol", "1e-9", "-o", tmp_path / "m"]
     first = report("train", weighted, "--weights", "w", *common)
     second = report("train", repeated, *common)
     assert first["n_train"] == 4
@@ -179,7 +181,7 @@ def test_balanced_classes(tmp_path):
 
 def test_one_class(tmp_path):
     model = tmp_path / "m"
-    options = ["--one-class", "ham", "--nu", "0.3", "--p", "3", "--holdout", "0.3", "-o", model]
+    options = ["--one-class", "ham", "--nu", "0.3", "--kernel", "spectrum:3", "--holdout", "0.3", "-o", model]
     trained = report("train", sample("mail"), *options)
     assert trained["estimator"] == "OneClassSVM"
     assert [each["class"] for each in trained["classes"]] == ["ham"]
@@ -225,7 +227,7 @@ def test_the_unsure_band_is_that_of_the_positive_class(tmp_path):
 
 def test_probabilities_of_several_classes(tmp_path):
     model = tmp_path / "m"
-    options = ["--p", "4", "--multiclass", "ovo", "--calibrate", "sigmoid"]
+    options = ["--kernel", "spectrum:4", "--multiclass", "ovo", "--calibrate", "sigmoid"]
     report("train", sample("questions"), *options, "-o", model)
     for row in lines_of(model, sample("questions"), "--proba"):
         assert sum(row["probabilities"].values()) == pytest.approx(1)
@@ -253,16 +255,14 @@ def test_no_probabilities(tmp_path):
         ([sample("mail"), "--one-class", "ham", "--nu", "2"], "nu=2"),
         ([*ESSAYS, "--epsilon", "-1"], "epsilon=-1"),
         ([sample("mail"), "-C", "1,10"], "textsvm tune"),
-        ([sample("mail"), "--p", "3,4"], "textsvm tune"),
+        ([sample("mail"), "--kernel", "gap,edit"], "textsvm tune"),
         ([sample("mail"), "-C", "x"], "-C x is neither"),
         ([sample("mail"), "--multiclass", "some"], "some"),
-        ([sample("mail"), "--kernel", "auto", "--p", "3"], "--p does not go with --kernel auto"),
-        ([sample("mail"), "--fast", "--idf"], "--fast does not go with --kernel"),
-        ([sample("mail"), "--kernel", "gap", "--fast"], "--fast does not go with --kernel"),
+        ([sample("mail"), "--kernel", "auto:3"], "'auto' is no kernel"),
+        ([sample("mail"), "--kernel", "gap", "--kernel", "fast"], "--kernel names 2 kernels"),
         ([sample("mail"), "--kernel", "auto", "--kernel", "gap"], "name a kernel here"),
-        ([sample("mail"), "--p", "3", "--budget", "1"], "--budget is for --kernel auto"),
+        ([sample("mail"), "--kernel", "spectrum:3", "--budget", "1"], "--budget is for --kernel auto"),
         ([sample("mail"), "--budget", "-1"], "time_budget must be a number of seconds or None, got -1.0"),
-        ([*ESSAYS, "--fast"], "--fast is for classifiers and does not go with --regress"),
         ([*ESSAYS, "--kernel", "auto"], "name a kernel here"),
         ([sample("mail"), "--one-class", "ham", "--budget", "1"], "--budget is for classifiers"),
     ],
@@ -306,7 +306,7 @@ def test_quiet_training_prints_nothing(tmp_path):
 
 @pytest.mark.slow
 def test_r8(data, tmp_path):
-    options = ["--part", "train", "--p", "1-5", "--weight", "log", "--idf", "-o", tmp_path / "m"]
+    options = ["--part", "train", "--kernel", "spectrum:1-5,log,idf", "-o", tmp_path / "m"]
     trained = report("train", data / "r8", *options, "--multiclass", "ovr")
     assert [each["documents"] for each in trained["classes"]] == [1596, 253, 2840, 41, 190, 206, 108, 251]
     figures = report("evaluate", tmp_path / "m", data / "r8", "--part", "test")
@@ -348,7 +348,7 @@ def test_rare_classes_are_calibrated_too(tmp_path):
     assert all(0 < p < 1 for p in row["probabilities"].values())
 
 
-@pytest.mark.parametrize("kernel", ["spectrum", "gap", "edit"])
+@pytest.mark.parametrize("kernel", ["spectrum", "gap", "edit:gamma=1"])
 def test_copies_in_the_held_out_part_are_told(kernel, tmp_path):
     rows = [
         f"the {word} of number {i} is {i * i} and is written so,{word}\n"
@@ -357,7 +357,7 @@ def test_copies_in_the_held_out_part_are_told(kernel, tmp_path):
     ]
     path = tmp_path / "x.csv"
     path.write_text("text,label\n" + "".join(rows * 2))
-    options = ["--kernel", kernel, *(["--gamma", "1"] if kernel == "edit" else []), "-o", tmp_path / "m"]
+    options = ["--kernel", kernel, "-o", tmp_path / "m"]
     done = run("train", path, *options, "--holdout", "0.25", "--json")
     found = json.loads(done.stdout)["holdout"]["near_duplicates"]
     corpus = read_corpus(path)
@@ -368,14 +368,14 @@ def test_copies_in_the_held_out_part_are_told(kernel, tmp_path):
     assert warning in done.stderr.decode()
     assert b"--group-duplicates" in done.stderr
     alone = run("train", path, *options, "--holdout", "0.25", "--duplicates", "drop", "--json")
-    if kernel == "edit":  # one edit away is far at this gamma
+    if kernel == "edit:gamma=1":  # one edit away is far at this gamma
         assert json.loads(alone.stdout)["holdout"]["near_duplicates"] == []
         assert b"near-duplicate" not in alone.stderr
 
 
 def test_words_on_the_command_line(tmp_path):
     model = tmp_path / "m"
-    words = ["--kernel", "spectrum", "--p", "1-2", "--tokens", "words", "--keep-case"]
+    words = ["--kernel", "spectrum:1-2,tokens=words,keep-case"]
     trained = report("train", sample("questions"), *words, "-o", model)
     assert (trained["kernel"]["tokens"], trained["kernel"]["keep_case"]) == ("words", True)
     fitted = load(model)
@@ -387,8 +387,8 @@ def test_words_on_the_command_line(tmp_path):
     explained = json.loads(shown.stdout)
     assert explained["text"] == text
     assert "When was" in [each["text"] for each in explained["substrings"]]
-    assert "--tokens letters is not one of characters, words" in fails(
-        "train", sample("questions"), "--tokens", "letters", "-o", model, code=2
+    assert "tokens=letters is not one of characters, words" in fails(
+        "train", sample("questions"), "--kernel", "spectrum:tokens=letters", "-o", model, code=2
     )
 
 
@@ -410,10 +410,16 @@ def last_line(*options, path):
     ("options", "words"),
     [
         ([sample("questions"), "--budget", "0"], " kernels and values of C); always 'what': 40.0 %; next"),
-        ([sample("questions"), "--fast"], "(3-fold cross-validation); always 'what': 40.0 %; next: without"),
-        ([sample("mail"), "--p", "3", "--holdout", "0.25"], "(100 documents); always 'ham': 58.0 %; next"),
+        (
+            [sample("questions"), "--kernel", "fast"],
+            "(3-fold cross-validation); always 'what': 40.0 %; next: without",
+        ),
+        (
+            [sample("mail"), "--kernel", "spectrum:3", "--holdout", "0.25"],
+            "(100 documents); always 'ham': 58.0 %; next",
+        ),
         ([sample("questions"), "--multilabel"], "next: `textsvm tune`"),
-        ([*ESSAYS, "--p", "3"], "(3-fold cross-validation); always the median 3: 1.4; next"),
+        ([*ESSAYS, "--kernel", "spectrum:3"], "(3-fold cross-validation); always the median 3: 1.4; next"),
         ([sample("mail"), "--one-class", "ham"], "next: `textsvm evaluate`"),
         ([sample("mail"), "--kernel", "gap", "--calibrate", "sigmoid"], "right on documents held out"),
         ([sample("mail"), "--kernel", "gap", "--max-length", "3000"], "next: `textsvm cv` with the same"),
@@ -429,7 +435,7 @@ def test_the_last_line_tells_how_good_the_model_is(options, words, tmp_path):
 def test_a_model_that_learnt_nothing_is_no_better_than_a_constant(tmp_path):
     rows = [f"number {i * 7919 % 101} and {i * 104729 % 97},{i * 31 % 7 % 2}\n" for i in range(60)]
     (tmp_path / "x.csv").write_text("text,label\n" + "".join(rows))
-    line, shown = last_line(tmp_path / "x.csv", "--p", "1", "--verbose", path=tmp_path)
+    line, shown = last_line(tmp_path / "x.csv", "--kernel", "spectrum:1", "--verbose", path=tmp_path)
     assert "this is no better" in line
     for fact in ("iterations", "support vectors", "objective", "kernel matrix"):
         assert fact in shown
@@ -439,18 +445,18 @@ def test_a_model_that_learnt_nothing_is_no_better_than_a_constant(tmp_path):
 def test_numbers_with_a_fraction_as_classes_are_noted(labels, noted, tmp_path):
     rows = [f"this is text {i},{label}\n" for i in range(8) for label in labels.split()]
     (tmp_path / "x.csv").write_text("text,label\n" + "".join(rows))
-    result = run("train", tmp_path / "x.csv", "--fast", "-o", tmp_path / "m")
+    result = run("train", tmp_path / "x.csv", "--kernel", "fast", "-o", tmp_path / "m")
     assert result.returncode == 0
     assert ("--regress COLUMN predicts numbers" in result.stderr.decode()) == noted
 
 
 def test_a_cross_validation_that_takes_long_frees_its_gram(monkeypatch):
     released = []
-    monkeypatch.setattr(verdict, "SECONDS", -1.0)
+    monkeypatch.setattr(training, "SECONDS", -1.0)
     monkeypatch.setattr(FoldGrams, "release", lambda self: released.append(self))
     corpus = read_corpus(sample("reviews"), text="text")
     model = SVC("fast").fit(corpus.texts, corpus.labels)
-    assert "documents" in verdict.estimate_quality(model, corpus, with_folds=True).where
+    assert "documents" in training.estimate_quality(model, corpus, with_folds=True).where
     assert len(released) == 1
 
 

@@ -13,7 +13,7 @@ from sklearn.svm import SVC as TheirSVC
 from textsvm import read_libsvm, write_libsvm
 from textsvm.readers import sample
 
-GAUSSIAN = ["--kernel", "gaussian", "--gamma", "0.3", "--device", "cpu"]
+GAUSSIAN = ["--kernel", "gaussian:gamma=0.3", "--device", "cpu"]
 ON = ["--text", "subject", "--text", "body", "--numbers", "hour,size", "--device", "cpu"]
 
 
@@ -272,6 +272,4 @@ def test_wrong_usage(here):
     train = ["train", here / "train.svm", "-o", here / "never.textsvm"]
     assert "--libsvm and --calibrate" in fails(*train, "--libsvm", "--calibrate", "sigmoid", code=2)
     assert "the name must end in" in fails("features", sample("dialects"), "-o", here / "x.npy", code=2)
-    fails(
-        "train", here / "train.svm", "--kernel", "gaussian", "--gamma", "0", "-o", here / "n.textsvm", code=2
-    )
+    fails("train", here / "train.svm", "--kernel", "gaussian:gamma=0", "-o", here / "n.textsvm", code=2)

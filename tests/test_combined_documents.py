@@ -399,9 +399,7 @@ def test_tune_on_the_command_line(tmp_path):
     assert len(found["table"]) == 3
     assert found["best_kernel_spelled"] in [text.replace("-case", "_case") for text in given]
     assert spell(load(tmp_path / "m").kernel_) == found["best_kernel_spelled"]
-    message = fails(
-        "train", *REVIEWS, "--kernel", "words:1", "--tokens", "words", "-o", tmp_path / "n", code=2
-    )
+    message = fails("tune", *REVIEWS, "--kernel", "words:1", "--tokens", "words", code=2)
     assert "--tokens does not go with --kernel words:1" in message
 
 

@@ -13,15 +13,15 @@ from textsvm.readers.read import read_corpus
 pytestmark = pytest.mark.slow
 
 COMMANDS = {
-    "gap.textsvm": "train texts --kernel gap --p 3 -o",
+    "gap.textsvm": "train texts --kernel gap:3 -o",
     "auto.textsvm": "train texts -o",
     "calibrated.textsvm": "train texts --kernel spectrum:1-3,log,idf --calibrate isotonic --holdout 0.3 -o",
     "labels.textsvm": "train labels.tsv --multilabel --label-separator , --kernel spectrum -o",
     "numbers.textsvm": "train numbers.tsv --regress score --kernel spectrum -o",
     "features.textsvm": "train texts --kernel spectrum --solver features -o",
     "tuned.textsvm": "tune texts --kernel spectrum --p 2,3 -C 1,10 -o",
-    "gram.npy": "gram texts --kernel gap --p 2 -o",
-    "features.npz": "features texts --p 3 -o",
+    "gram.npy": "gram texts --kernel gap:2 -o",
+    "features.npz": "features texts --kernel spectrum:3 -o",
     # Large enough that BLAS adds in another order with more threads.
     "drift.textsvm": f"train {sample('messages')} --kernel spectrum:1-4 -o",
     "landmarks.textsvm": f"train {sample('messages')} --approximate nystrom:100 --kernel spectrum:3 -o",

@@ -91,7 +91,7 @@ def test_signals_that_are_ignored_stay_so_and_a_second_one_does_not_disturb():
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "m"
-    assert run("train", sample("reviews"), "--fast", "-o", path).returncode == 0
+    assert run("train", sample("reviews"), "--kernel", "fast", "-o", path).returncode == 0
     return path
 
 
@@ -113,7 +113,7 @@ def test_a_full_standard_output_is_one_sentence(model, tmp_path):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_notes_that_nobody_can_be_told_stop_no_work(model, tmp_path):
     """The log of a job on a full disk is no reason to lose its model."""
-    done = run("train", sample("reviews"), "--fast", "-o", tmp_path / "m", stderr="/dev/full")
+    done = run("train", sample("reviews"), "--kernel", "fast", "-o", tmp_path / "m", stderr="/dev/full")
     assert done.returncode == 0
     assert (tmp_path / "m").exists()
     assert run("train", "nothing", "-o", tmp_path / "m", stderr="/dev/full").returncode == 1

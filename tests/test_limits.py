@@ -21,10 +21,10 @@ pytestmark = pytest.mark.slow
 resource = pytest.importorskip("resource")
 ROWS = "".join(f"{'ham' if i % 2 else 'spam'}\t{'buy now' if i % 3 else 'see you'} {i}\n" for i in range(24))
 COMMANDS = {
-    "train": "train corpus.tsv --kernel spectrum --p 2 --device cpu -o out",
+    "train": "train corpus.tsv --kernel spectrum:2 --device cpu -o out",
     "tune": "tune corpus.tsv --kernel spectrum --p 2 -C 1,10 --folds 2 --device cpu -o out",
     "gram": "gram corpus.tsv --kernel edit --device cpu -o out.npy",
-    "features": "features corpus.tsv --p 2 --device cpu -o out.npz",
+    "features": "features corpus.tsv --kernel spectrum:2 --device cpu -o out.npz",
     "predict": "predict model corpus.tsv --device cpu",
     "evaluate": "evaluate model corpus.tsv --device cpu --report out.html",
 }

@@ -466,7 +466,7 @@ def test_held_out_documents_are_drawn_without_regard_to_labels(tables):
 
 def test_commands(tables, tmp_path):
     model, texts = tmp_path / "m.textsvm", documents(60)[0]
-    kernel = ["--kernel", "spectrum", "--p", "1-3"]
+    kernel = ["--kernel", "spectrum:1-3"]
     separator = ["--label-separator", "|"]
     told = report(
         "train", tables / "b.csv", "--multilabel", *separator, *kernel, "--holdout", 0.3, "-o", model
@@ -545,7 +545,7 @@ def test_usage_and_bad_input_are_one_sentence(tables, tmp_path):
 
 def test_stories_without_a_topic_are_left_out_and_told(tmp_path):
     done = run(
-        "train", sample("newswire"), "--part", "train", "--multilabel", "--kernel", "spectrum", "--p", "3",
+        "train", sample("newswire"), "--part", "train", "--multilabel", "--kernel", "spectrum:3",
         "-o", tmp_path / "m",
     )  # fmt: skip
     said = done.stderr.decode()

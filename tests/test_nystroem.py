@@ -322,7 +322,7 @@ def test_features_that_do_not_fit_are_refused(mails):
 
 
 def test_the_command_line(tmp_path):
-    options = [sample("mail"), "--max-length", "60", "--kernel", "gap", "--p", "3"]
+    options = [sample("mail"), "--max-length", "60", "--kernel", "gap:3"]
     trained = report("train", *options, "--approximate", "nystrom:40", "-o", tmp_path / "m")
     assert trained["n_support"] == 40
     assert trained["approximation"]["landmarks"] == 40

@@ -179,7 +179,7 @@ def test_a_link_stays_and_its_target_is_written(there, here):
         target.chmod(0o640)
     os.symlink("deep/real.textsvm", here / "middle")
     os.symlink("middle", here / "link")
-    report("train", "c.csv", "-o", "link", "-C", "7", "--p", "3", cwd=here)
+    report("train", "c.csv", "-o", "link", "-C", "7", "--kernel", "spectrum:3", cwd=here)
     assert (here / "link").is_symlink()
     assert (here / "middle").is_symlink()
     assert not target.is_symlink()

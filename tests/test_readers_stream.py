@@ -198,8 +198,8 @@ def test_estimators_take_iterators():
 @pytest.mark.parametrize(
     "options",
     [
-        ("--kernel", "spectrum", "--p", "1-4", "--idf", "--holdout", "0.2", "--duplicates", "drop"),
-        ("--fast", "--positive", "positive", "--calibrate", "sigmoid"),
+        ("--kernel", "spectrum:1-4,idf", "--holdout", "0.2", "--duplicates", "drop"),
+        ("--kernel", "fast", "--positive", "positive", "--calibrate", "sigmoid"),
         ("--one-class", "positive", "--kernel", "gap", "--max-length", "30"),
     ],
 )

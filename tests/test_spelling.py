@@ -204,7 +204,7 @@ def test_wrong_usage(tmp_path):
     wrong = ["train", *REVIEWS, "-o", tmp_path / "m"]
     message = fails(*wrong, "--kernel", "spectrum:2+gop:3", code=2)
     assert "--kernel spectrum:2+gop:3: 'gop' is no kernel; take one of" in message
-    message = fails(*wrong, "--kernel", "spectrum:2-4", "--p", "3", code=2)
+    message = fails("tune", *REVIEWS, "--kernel", "spectrum:2-4", "--p", "3", code=2)
     assert "--p does not go with --kernel spectrum:2-4" in message
     assert "2 kernels" in fails(*wrong, "--kernel", "spectrum:2", "--kernel", "gap:2", code=2)
     assert "--kernel sum is not one of spectrum, edit, gap" in fails(*wrong, "--kernel", "sum", code=2)

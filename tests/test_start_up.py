@@ -179,7 +179,7 @@ def test_commands_train_and_decide_without_scikit_learn(tmp_path):
     (tmp_path / "text.txt").write_text("the cat sat\n")
     commands = [
         ["train", "corpus.tsv", "-o", "auto"],
-        ["train", "corpus.tsv", "-o", "m", "--kernel", "spectrum", "--p", "2"],
+        ["train", "corpus.tsv", "-o", "m", "--kernel", "spectrum:2"],
         ["train", "corpus.tsv", "-o", "one", "--kernel", "gap", "--one-class", "x"],
         ["predict", "m", "text.txt"],
         ["explain", "m", "text.txt"],

@@ -41,7 +41,7 @@ from textsvm.estimators.features import read_features
 load("with"), load("without"), textsvm.read_gram("gram.npy"), read_features("features.npz")
 sys.exit("; ".join(seen) or None)
 """
-SPECTRUM = "--kernel spectrum --p 3 --quiet"
+SPECTRUM = "--kernel spectrum:3 --quiet"
 COMMANDS = f"""
 corpus t.csv
 train t.csv {SPECTRUM} --holdout 0.3 -o with

@@ -270,7 +270,7 @@ def spied(function, calls):
 
 @pytest.mark.slow
 def test_the_command_line_has_it(tmp_path):
-    options = ["train", sample("mail"), "--p", "3", "-o", tmp_path / "m", "--force"]
+    options = ["train", sample("mail"), "--kernel", "spectrum:3", "-o", tmp_path / "m", "--force"]
     by_features = report(*options, "--solver", "features")
     assert by_features["kernel_matrix"].startswith("none, ")
     assert "features" in by_features["seconds"]
@@ -280,7 +280,7 @@ def test_the_command_line_has_it(tmp_path):
     for wrong, said in (
         (["--solver", "x"], "for '--solver': 'x' is not one of 'auto', 'gram', 'features'."),
         (["--solver", "features", "--multiclass", "crammer-singer"], "crammer-singer"),
-        (["--solver", "features", "--kernel", "gap", "--p", "2"], "no list of features"),
+        (["--solver", "features", "--kernel", "gap:2"], "no list of features"),
     ):
         assert said in fails(*options, *wrong, code=2)
     gapped = ["--kernel", "bounded-gap:3"]

@@ -23,6 +23,7 @@ from textsvm.sources import texts as texts_source
 from textsvm.training.folds import make_folds
 from textsvm.training.problems import as_target
 from textsvm.training.train import prepare
+from textsvm.version import __version__
 
 CS = [0.01, 0.3, 3, 30]
 
@@ -415,6 +416,27 @@ def test_a_search_that_was_stopped_goes_on_with_equal_results(tmp_path, options,
         assert {json.loads(row)["setting"] for row in rows} == {
             json.loads(row)["setting"] for row in lines[1:]
         }
+
+
+def test_results_of_another_version_are_computed_again(tmp_path):
+    """A table without a version counts as one of another version too."""
+    X, y = map(list, texts(24))
+    path = tmp_path / "table"
+    whole = searched(X, y, resume=path)
+    written = path.read_text()
+    head, *rows = map(json.loads, written.splitlines())
+    assert head["textsvm"] == __version__
+    for version in ({"textsvm": "0.1.0"}, {}):
+        old = {"textsvm tune": 1, "of": head["of"], **version}
+        wrong = [{**row, "folds": [{**fold, "accuracy": 0.0} for fold in row["folds"]]} for row in rows]
+        path.write_text("".join(json.dumps(line) + "\n" for line in (old, *wrong)))
+        with pytest.warns(UserWarning, match="has results of another version of textsvm than"):
+            again = tune(SVC(device="cpu"), X, y, grid_of_kernels(), cv=3, resume=path)
+        assert [row["folds"] for row in again.table] == [row["folds"] for row in whole.table]
+        assert [json.loads(line)["folds"] for line in path.read_text().splitlines()[1:]] == [
+            row["folds"] for row in rows
+        ]
+        assert path.read_text().startswith(written.splitlines()[0])
 
 
 def test_a_search_goes_on_with_another_memory(tmp_path):

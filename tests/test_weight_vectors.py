@@ -440,7 +440,7 @@ def test_any_flipped_bytes_give_a_model_or_one_sentence(data, tmp_path_factory):
 
 
 class TestCommandLine:
-    @pytest.mark.parametrize("options", [("--p", "1-4", "--weight", "log", "--idf"), ("--fast",)])
+    @pytest.mark.parametrize("options", [("--kernel", "spectrum:1-4,log,idf"), ("--kernel", "fast")])
     def test_train_predict_evaluate_explain(self, options, tmp_path):
         corpus = [sample("reviews"), "--text", "text", "--label", "label"]
         plain, bare = tmp_path / "plain", tmp_path / "bare"
@@ -461,7 +461,7 @@ class TestCommandLine:
         assert "left out, with their texts" in (tmp_path / "r.html").read_text()
 
     def test_the_size_is_said(self, tmp_path):
-        done = run("train", sample("mail"), "--p", "3", "--without-texts", "-o", tmp_path / "m")
+        done = run("train", sample("mail"), "--kernel", "spectrum:3", "--without-texts", "-o", tmp_path / "m")
         assert done.returncode == 0, done.stderr
         assert b"B, no training text in it" in done.stderr
 

@@ -96,8 +96,8 @@ def app_of(names: Iterable[str] = COMMANDS, runs: bool = True) -> typer.Typer:
     return app
 
 
-def _version(given: bool) -> None:
-    if given:
+def _version(requested: bool) -> None:
+    if requested:
         from textsvm.runtime.device import select
 
         python = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
@@ -119,9 +119,9 @@ def _versions() -> list[str]:
     return versions
 
 
-def _completion(context: typer.Context, parameter: typer.CallbackParam, given: bool) -> None:
+def _completion(context: typer.Context, parameter: typer.CallbackParam, requested: bool) -> None:
     """Call Typer's completion for the shell named after the option, or for the current shell."""
-    if given:
+    if requested:
         act = install_callback if parameter.name == "install_completion" else show_callback
         act(context, parameter, sys.argv[2] if len(sys.argv) > 2 else True)
 

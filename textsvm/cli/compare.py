@@ -67,9 +67,8 @@ def compare(
     names, device = list(dict.fromkeys(judging.kernel or [])), judging.device
     kernels = _kernels(names)
 
-    from textsvm.cli import corpora, estimators, results, splits
+    from textsvm.cli import corpora, estimators, model_files, results, splits
     from textsvm.evaluation import baselines
-    from textsvm.model.settings import ClassifierSettings
     from textsvm.reporting.pages import comparison_page
     from textsvm.runtime.device import select
 
@@ -84,8 +83,8 @@ def compare(
         kernels = _kernels(names)
         candidates = {name: partial(baselines.machine, name, device) for name in names}
     for name, kernel in kernels.items():
-        if suitable := corpora.kernel_for(kernel, documents):
-            candidates[name] = partial(ClassifierSettings, suitable, device=device)
+        if suitable := model_files.kernel_for(kernel, documents):
+            candidates[name] = partial(Classifier, suitable, device=device)
     labels = [str(label) for label in corpora.targets(documents)]
     corpora.check_classes(documents, reading.label)
     with console.progress(), console.warnings():
@@ -103,7 +102,7 @@ def compare(
             stream.write(comparison_page(title, lead, compared))
     results.write_charts(console, judging.figures, lambda: comparison_page(title, lead, compared))
     if printing.json:
-        lines = [each.as_dict() for each in compared]
+        lines = [entry.as_dict() for entry in compared]
         console.print_json(
             {"corpus": documents.source, "how": how, "device": used.description, "classifiers": lines}
         )
@@ -118,18 +117,18 @@ def _kernels(names: list[str]) -> dict[str, Kernel | None]:
 
 def _show(console: Console, title: str, compared: list[Compared]) -> None:
     header = ("", "accuracy", "interval", "lead", "p", "seconds")
-    console.table(title, [(each.name, *_cells(each)) for each in compared], header)
-    for each in compared:
-        if each.chosen:
-            console.line(f"{each.name}: {each.chosen}")
+    console.table(title, [(entry.name, *_cells(entry)) for entry in compared], header)
+    for entry in compared:
+        if entry.chosen:
+            console.line(f"{entry.name}: {entry.chosen}")
     console.line(
         f"accuracy in %; interval: 95 %; lead: points over {compared[0].name}, p: exact McNemar test"
     )
 
 
-def _cells(each: Compared) -> tuple[str, ...]:
-    low, high = each.interval
+def _cells(entry: Compared) -> tuple[str, ...]:
+    low, high = entry.interval
     interval, lead = f"{100 * low:.1f}-{100 * high:.1f}", ("", "")
-    if each.paired is not None:
-        lead = (f"{100 * each.paired.difference:+.2f}", f"{each.paired.p_value:.2g}")
-    return f"{100 * each.accuracy:.2f}", interval, *lead, f"{each.seconds:.2f}"
+    if entry.paired is not None:
+        lead = (f"{100 * entry.paired.difference:+.2f}", f"{entry.paired.p_value:.2g}")
+    return f"{100 * entry.accuracy:.2f}", interval, *lead, f"{entry.seconds:.2f}"

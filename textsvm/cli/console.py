@@ -16,13 +16,18 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from io import TextIOWrapper
 from itertools import count
-from typing import TYPE_CHECKING, Any, NoReturn
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
 from textsvm.errors import InputError, RareClassWarning, json_escaped, one_line, printable
 
 if TYPE_CHECKING:
+    from rich.console import JustifyMethod
+    from rich.progress import Progress, TaskID
+
+    from textsvm.arrays import Json
     from textsvm.runtime.device import Device
 
 STAGES = {
@@ -53,14 +58,14 @@ _FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 #: Counter of JSON lines written to stdout.
 _printed = count()
 #: ClickException, from whichever Click this Typer uses.
-USAGE_ERROR: Any = typer.BadParameter.__mro__[2]
+USAGE_ERROR: type[typer.BadParameter] = typer.BadParameter.__mro__[2]
 
 
 class WrongUsage(InputError):
     """Invalid command-line arguments (exit code 2)."""
 
 
-def usage_message(error: Any) -> str:
+def usage_message(error: typer.BadParameter) -> str:
     """Message of a USAGE_ERROR; empty if the help was shown because there was no command."""
     return error.format_message().replace("Value error, ", "", 1)  # a prefix from pydantic
 
@@ -108,8 +113,8 @@ class Console:
         self._stdout_taken = stdout_taken
         self.quiet = quiet
         self.counts = True  # whether lines of output are counted
-        self._bars: Any = None
-        self._tasks: dict[str, Any] = {}
+        self._bars: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
         self._shown = ""
         compiled.warn = lambda message: self.say(f"note: {message}")
         compiling = (
@@ -169,15 +174,15 @@ class Console:
             self._bars, self._tasks, self._shown, device.on_load = None, {}, "", None
 
     @contextmanager
-    def work(self, store: Any = None) -> Iterator[None]:
+    def work(self, store: str | os.PathLike[str] | None = None) -> Iterator[None]:
         """Progress bars and warnings inside the block; an interrupt names the store that keeps the work."""
         try:
             with self.progress(), self.warnings():
                 yield
         except KeyboardInterrupt:
             if store is not None:
-                kept = f"the computed part of the kernel matrix is in {store}"
-                self.say(f"note: {kept}; the same command continues")
+                message = f"the computed part of the kernel matrix is in {store}"
+                self.say(f"note: {message}; the same command continues")
             raise
 
     @contextmanager
@@ -220,18 +225,18 @@ class Console:
 
         self.stdout.print(Text(printable(title), style="bold"), soft_wrap=True)
         header, rows = [printable(name) for name in header], [list(map(printable, row)) for row in rows]
-        plain: Any = dict.fromkeys(range(max(map(len, rows))))
-        for columns in _fitting(rows, header, self.stdout.width) if header else [plain]:
+        plain: list[dict[int, int | None]] = [dict.fromkeys(range(max(map(len, rows))))]
+        for columns in _fitting(rows, header, self.stdout.width) if header else plain:
             table = Table(show_header=bool(header), box=box.SIMPLE)
             for i, width in columns.items():
-                justify: Any = "right" if i and header else "left"
+                justify: JustifyMethod = "right" if i and header else "left"
                 name = Text(header[i]) if header else ""
                 table.add_column(name, justify=justify, overflow="fold", width=width)
             for row in rows:
                 table.add_row(*(Text(row[i]) if i < len(row) else "" for i in columns))
             self.stdout.print(table)
 
-    def print_json(self, value: dict[str, Any]) -> None:
+    def print_json(self, value: Json) -> None:
         """Print a JSON object as a line, in ASCII if stdout is not UTF-8."""
         stream = sys.stderr if self._stdout_taken else sys.stdout
         text = json_escaped(json.dumps(value, ensure_ascii=False))
@@ -247,7 +252,7 @@ class Console:
         if self.counts:
             next(_printed)
 
-    def print_csv(self, cells: Sequence[Any]) -> None:
+    def print_csv(self, cells: Sequence[object]) -> None:
         """Print a row of a CSV table to stdout."""
         self._count()
         csv.writer(sys.stdout, lineterminator="\n").writerow(cells)
@@ -283,7 +288,7 @@ def _fitting(rows: Sequence[Sequence[str]], header: Sequence[str], width: int) -
         yield fitted
 
 
-def json_line(value: dict[str, Any] | str) -> str:
+def json_line(value: Json | str) -> str:
     """JSON value as a line of a UTF-8 file."""
     return json_escaped(json.dumps(value, ensure_ascii=False)) + "\n"
 
@@ -387,11 +392,10 @@ def _fail(message: str, code: int) -> int:
     return code
 
 
-#: Signals received so far.
-_signals: list[signal.Signals] = []
+#: Signals received so far, with their times in seconds.
+_signals: list[tuple[signal.Signals, float]] = []
 #: A repeated signal within so many seconds, as `timeout` and terminals send it, does not stop the cleanup.
 _REPEAT_SECONDS = 1.0
-_last_signal = -_REPEAT_SECONDS
 
 
 def watch_signals() -> None:
@@ -415,14 +419,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_restore_signals)
 
 
-def _on_signal(number: int, frame: Any) -> None:
-    global _last_signal
-    last, _last_signal = _last_signal, time.monotonic()
-    _signals.append(signal.Signals(number))
-    if _last_signal - last >= _REPEAT_SECONDS:
+def _on_signal(number: int, frame: FrameType | None) -> None:
+    now = time.monotonic()
+    repeated = bool(_signals) and now - _signals[-1][1] < _REPEAT_SECONDS
+    _signals.append((signal.Signals(number), now))
+    if not repeated:
         raise KeyboardInterrupt
 
 
 def first_signal() -> signal.Signals:
     """Signal that ends the command; SIGINT if there was none."""
-    return _signals[0] if _signals else signal.SIGINT
+    return _signals[0][0] if _signals else signal.SIGINT

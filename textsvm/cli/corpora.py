@@ -1,41 +1,38 @@
-"""Read and describe corpora for commands, and choose the kernel that fits their documents.
-
-A corpus holds texts, vectors, or columns of both. If no kernel is named, vectors get a Gaussian kernel, and
-columns the sum of the fast kernel on each text column and a Gaussian kernel on the numbers.
-"""
+"""Read, check and describe the corpora of commands; a corpus holds texts, vectors, or columns of both."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from textsvm.arrays import AnyArray, Array, Floats, Json
 from textsvm.cli.console import Console
-from textsvm.cli.kernels import KernelOptions
-from textsvm.cli.options import Duplicates, LearningOptions, ReadingOptions, TableOptions
+from textsvm.cli.options import LEWIS, Duplicates, LearningOptions, ReadingOptions, TableOptions
 from textsvm.errors import InputError, printable
-from textsvm.kernels import Gaussian, On, Sum, spelling
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.resolve import structure_of
-from textsvm.kernels.spectrum.kernel import fixed_default
+from textsvm.kernels.user import KernelFunction
 from textsvm.readers.corpus import VECTORS, Corpus
 from textsvm.readers.read import TABLES, read_corpus, read_documents
 from textsvm.readers.stream import incoming_documents, is_large, stream_corpus
 from textsvm.readers.vectors import read_labels, read_vectors
+from textsvm.runtime.compiled import scipy
 from textsvm.text.documents import encode
 from textsvm.text.encoding import Reading
 from textsvm.text.normal_form import normal_form
 
+#: Kernel of an estimator: an object, a Python function, or the name of a way to choose it.
+KernelOrName: TypeAlias = Kernel | KernelFunction | str | None
 #: Codes of bases that may be one of several.
 _AMBIGUOUS = re.compile("[^acgtu]", re.IGNORECASE)
-ONE_CLASS = "OneClassSVM"
 #: A document is much longer than the others if it has more symbols than this, and than this many medians.
 GIANT, GIANT_RATIO = 1_000_000, 1_000
 #: Decisions on the page of `textsvm doubts`: the label is right; it is wrong; leave out the document.
@@ -49,7 +46,7 @@ def read(
     learning: LearningOptions | None = None,
     *,
     groups: str | None = None,
-    kernel: Any = None,
+    kernel: KernelOrName = None,
     recorded: Mapping[str, str] | None = None,
 ) -> Corpus:
     """Read a corpus, select a part, reduce its labels to two if requested, and report problems.
@@ -63,7 +60,7 @@ def read(
     detected: dict[str, set[str | None]] = {}
     with console.progress():
         settings: dict[str, Any] = {
-            **columns(reading, kernel), "split": reading.split.value, "label": reading.label,
+            **columns(reading, kernel), "label": reading.label,
             "id": reading.id, "target": learning.regress, "weight": learning.weights, "group": groups,
             "headers": reading.headers, "label_separator": learning.separator,
             "skip_invalid": reading.skip_invalid, "recorded": recorded or {},
@@ -71,11 +68,15 @@ def read(
             "require_text": learning.require_text and reading.vectors is None,
             "progress": console.progress_of("read"),
         }  # fmt: skip
+        format = reading.format
+        if format == LEWIS:
+            format, settings["split"] = "reuters", "lewis"
         if is_large(path):
-            corpus = stream_corpus(path, reading.format, **settings).stored()
+            corpus = stream_corpus(path, format, **settings).stored()
         else:
-            corpus = read_corpus(path, reading.format, **settings)
-        corpus = with_files(corpus, reading, learning.regress is not None).select(reading.part)
+            corpus = read_corpus(path, format, **settings)
+        numbers = learning.regress is not None
+        corpus = _with_files(corpus, reading.vectors, reading.labels, numbers).select(reading.part)
     if learning.regress is not None or reading.labels is not None:
         detected.pop("label", None)
     names = {role: name for role, (name, *others) in detected.items() if name and not others}
@@ -96,46 +97,14 @@ def read(
 
 
 def read_unlabelled(
-    console: Console, paths: Any, table: TableOptions, kernel: Any, **settings: Any
+    console: Console, paths: str | list[str], table: TableOptions, kernel: KernelOrName, **settings: Any
 ) -> Corpus:
     """Read documents without labels."""
     with console.progress():
         names, progress = columns(table, kernel), console.progress_of("read")
         names |= {"id": table.id, "skip_invalid": table.skip_invalid}
         corpus = read_documents(paths, table.format, **names, progress=progress, **settings)
-        return with_files(corpus, table)
-
-
-def read_again(
-    console: Console, paths: list[Path], reading: Any, learning: Any, fitted: Any, training: Any,
-    kind: str,
-) -> Corpus:  # fmt: skip
-    """Read labelled documents for a fitted model, with the columns of its training."""
-    kernel = None if fitted.estimator_name == "OnlineSVC" else kernel_of(fitted)
-    documents = read(console, paths, reading, learning, kernel=kernel, recorded=training.columns)
-    if documents.labels is None and documents.targets is None and fitted.estimator_name != ONE_CLASS:
-        raise InputError(
-            f"{documents.source} has no labels, and {kind} documents need them; name a column with --label, "
-            "or use a folder per class"
-        )
-    return documents
-
-
-def as_trained(corpus: Corpus, fitted: Any, training: Any) -> Corpus:
-    """Documents with the labels of a model that was trained with --positive or --one-class."""
-    positive, negative = training.positive, training.negative
-    if positive is None:
-        targets(corpus, training.label_separator is not None)
-        return corpus
-    if fitted.estimator_name == ONE_CLASS:
-        return of_one_class(corpus, positive)
-    sets = [{each} if isinstance(each, str) else set(each) for each in corpus.labels or []]
-    rest = negative is None or negative == "rest"
-    used = [i for i, each in enumerate(sets) if each and (rest or (positive in each) != (negative in each))]
-    if not used:
-        raise InputError(f"{corpus.source} has no document of {positive!r} or {negative!r}")
-    labels = [positive if positive in sets[i] else negative or "rest" for i in used]
-    return replace(corpus.subset(used), labels=labels)
+        return _with_files(corpus, table.vectors)
 
 
 def corrected(corpus: Corpus, path: Path) -> tuple[Corpus, Counter[str]]:
@@ -154,7 +123,7 @@ def corrected(corpus: Corpus, path: Path) -> tuple[Corpus, Counter[str]]:
         raise InputError(f"--corrections {path} cannot be read: {reason}") from error
     places = {identifier: i for i, identifier in enumerate(corpus.ids)}
     labels: list[Any] = list(corpus.labels)
-    known, decided = set(labels), dict[int, tuple[int, str]]()
+    classes, decisions = set(labels), dict[int, tuple[int, str]]()
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -166,27 +135,27 @@ def corrected(corpus: Corpus, path: Path) -> tuple[Corpus, Counter[str]]:
                 "textsvm doubts was given"
             )
         i = places[identifier]
-        if i in decided:
-            raise InputError(f"{where}: line {decided[i][0]} is for {identifier!r} too; remove a line")
+        if i in decisions:
+            raise InputError(f"{where}: line {decisions[i][0]} is for {identifier!r} too; remove a line")
         if was is not None and was != labels[i]:
             raise InputError(
                 f"{where}: the decision is for {identifier!r} with the label {was!r}, which is "
                 f"{labels[i]!r} in {corpus.source}; give the file that textsvm doubts was given"
             )
         if decision == CHANGE:
-            if label not in known:
+            if label not in classes:
                 raise InputError(
                     f"{where}: {corpus.source} has no label {label!r}; its labels are "
-                    f"{', '.join(sorted(map(str, known)))}"
+                    f"{', '.join(sorted(map(str, classes)))}"
                 )
             labels[i] = label
-        decided[i] = number, decision
-    unsure = {i for i, (_, decision) in decided.items() if decision == UNSURE}
+        decisions[i] = number, decision
+    unsure = {i for i, (_, decision) in decisions.items() if decision == UNSURE}
     outcomes = defaultdict[str, list[str | None]](list)
     for i, key in enumerate(_correction_keys(corpus)):
         outcomes[key].append(None if i in unsure else str(labels[i]))
-    changed = {key: each for key, each in outcomes.items() if set(each) != {key.partition(" ")[2]}}
-    counts = Counter(decision for _, decision in decided.values())
+    changed = {key: copies for key, copies in outcomes.items() if set(copies) != {key.partition(" ")[2]}}
+    counts = Counter(decision for _, decision in decisions.values())
     rest = (i for i in range(len(corpus)) if i not in unsure)
     return replace(corpus, labels=labels, corrections=changed).subset(rest), counts
 
@@ -197,19 +166,19 @@ def _correction_keys(corpus: Corpus) -> list[str]:
     return [f"{key[:8].hex()} {name}" for key, name in zip(corpus.digests(), names, strict=True)]
 
 
-def corrected_again(console: Console, corpus: Corpus, corrections: Mapping[str, Any]) -> Corpus:
+def corrected_again(console: Console, corpus: Corpus, corrections: Mapping[str, list[str | None]]) -> Corpus:
     """Apply recorded corrections to the documents with the same text and label, and report their number."""
     if corpus.labels is None:
         raise InputError(f"the model records corrections of labels, and {corpus.source} has no labels")
     labels, rest, counts = list[Any](corpus.labels), list[int](), Counter[str]()
-    outcomes = {key: iter(each) for key, each in corrections.items()}
+    outcomes = {key: iter(copies) for key, copies in corrections.items()}
     for i, key in enumerate(_correction_keys(corpus)):
         label = next(outcomes.get(key, iter(())), str(labels[i]))
         rest += [] if label is None else [i]
         if label != str(labels[i]):
             counts[UNSURE if label is None else CHANGE] += 1
             labels[i] = label
-    missing = sum(label != key.partition(" ")[2] for key, each in outcomes.items() for label in each)
+    missing = sum(label != key.partition(" ")[2] for key, copies in outcomes.items() for label in copies)
     console.say(
         f"note: {corpus.source}: corrections of the training: labels changed {counts[CHANGE]:,}, documents "
         f"left out {counts[UNSURE]:,}" + f", not in the corpus {missing:,}" * (missing > 0)
@@ -240,7 +209,7 @@ def _with_label_tuples(console: Console, corpus: Corpus) -> Corpus:
         return corpus
     labels = [(label,) if isinstance(label, str) else label for label in corpus.labels]
     corpus = replace(corpus, labels=labels)
-    labelled = [i for i, each in enumerate(labels) if each]
+    labelled = [i for i, names in enumerate(labels) if names]
     if corpus.format != "reuters" or len(labelled) == len(corpus):
         return corpus
     console.say(f"note: {len(corpus) - len(labelled):,} stories without a topic are left out")
@@ -262,8 +231,8 @@ def targets(corpus: Corpus, several: bool = False) -> list[Any]:
             remedy = "give them in a separate file, --labels FILE"
         raise InputError(f"{corpus.source} has no labels; {remedy}{_columns_in(corpus)}")
     if several:
-        for identifier, each in zip(corpus.ids, corpus.labels, strict=True):
-            if not each:
+        for identifier, names in zip(corpus.ids, corpus.labels, strict=True):
+            if not names:
                 where = f"document {identifier} of {corpus.source}"
                 raise InputError(f"{where} has no label; add one or remove it")
         return list(corpus.labels)
@@ -289,7 +258,7 @@ def _columns_in(corpus: Corpus) -> str:
 
 def of_one_class(corpus: Corpus, label: str) -> Corpus:
     """Corpus with the labels `label` and rest; without labels all documents get `label`."""
-    if corpus.labels is None or all(each in (label, (label,)) for each in corpus.labels):
+    if corpus.labels is None or all(names in (label, (label,)) for names in corpus.labels):
         return replace(corpus, labels=[label] * len(corpus))
     return corpus.reduce_labels(label)
 
@@ -302,18 +271,18 @@ def truth(corpus: Corpus) -> list[Any]:
 def label_counts(corpus: Corpus) -> Counter[str]:
     """Number of documents of each label; documents without labels are not counted."""
     labels = corpus.labels or []
-    return Counter(label for each in labels for label in (each if isinstance(each, tuple) else (each,)))
+    return Counter(label for names in labels for label in (names if isinstance(names, tuple) else (names,)))
 
 
-def columns(given: Any, kernel: Any = None) -> dict[str, Any]:
+def columns(table: TableOptions, kernel: KernelOrName = None) -> dict[str, Any]:
     """Arguments `text` and `numbers` of the readers: the columns of the options, else the kernel's."""
     on_columns = kernel is not None and structure_of(kernel).reads_tables
-    if given.text is None and given.numbers is None and on_columns:
-        return _columns_of(kernel, given.vectors is not None)
-    text: Any = given.text and given.text[0]
-    if given.text and (len(given.text) > 1 or given.vectors or on_columns):
-        text = given.text
-    return {"text": text, "numbers": given.numbers}
+    if isinstance(kernel, Kernel) and table.text is None and table.numbers is None and on_columns:
+        return _columns_of(kernel, table.vectors is not None)
+    text: list[str] | str | None = table.text
+    if table.text and not (len(table.text) > 1 or table.vectors or on_columns):
+        text = table.text[0]
+    return {"text": text, "numbers": table.numbers}
 
 
 def _columns_of(kernel: Kernel, with_vectors: bool) -> dict[str, Any]:
@@ -330,41 +299,21 @@ def _columns_of(kernel: Kernel, with_vectors: bool) -> dict[str, Any]:
     return {"text": texts, "numbers": numbers or None}
 
 
-def with_files(corpus: Corpus, given: Any, numbers: bool = False) -> Corpus:
+def _with_files(
+    corpus: Corpus, vectors: Path | None, labels: Path | None = None, numbers: bool = False
+) -> Corpus:
     """Add the vectors and labels of separate files; with `numbers` the labels are regression targets."""
-    if given.vectors is not None:
-        corpus = corpus.with_vectors(read_vectors(given.vectors), str(given.vectors))
-    source = getattr(given, "labels", None)
-    if source is None:
+    if vectors is not None:
+        corpus = corpus.with_vectors(read_vectors(vectors), str(vectors))
+    if labels is None:
         return corpus
-    corpus = corpus.with_labels(read_labels(source), str(source))
+    corpus = corpus.with_labels(read_labels(labels), str(labels))
     if not numbers:
         return corpus
     try:
         return replace(corpus, labels=None, targets=[float(str(label)) for label in corpus.labels or ()])
     except ValueError as error:
-        raise InputError(f"{source} must hold the numbers to be predicted: {error}") from error
-
-
-def given_to(model: Any, corpus: Corpus) -> Any:
-    """Documents of a corpus as a fitted model takes them; sparse vectors get as many columns as it has."""
-    examples = corpus.examples
-    machine = getattr(model, "estimator_", model)
-    if machine.kernel_ is not None:
-        _require(machine.kernel_.structure.examples, "the model", corpus)
-    table = isinstance(examples, dict)
-    if not hasattr(examples.get(VECTORS) if table else examples, "indptr" if table else "shape"):
-        return examples
-    from textsvm.model.libsvm import fit_columns, widened
-
-    if not table:
-        return fit_columns(model, examples)
-    widths = [
-        machine.support_documents_.of(view).n_features
-        for view in machine.kernel_.structure.views
-        if view.column == (VECTORS,)
-    ]
-    return {**examples, VECTORS: widened(examples[VECTORS], max(widths, default=0))}
+        raise InputError(f"{labels} must hold the numbers to be predicted: {error}") from error
 
 
 def names_of(paths: list[Path]) -> str:
@@ -372,11 +321,11 @@ def names_of(paths: list[Path]) -> str:
     return ", ".join(path.name for path in paths)
 
 
-def check_letters(console: Console, kernel: Any, corpus: Corpus) -> None:
+def check_letters(console: Console, kernel: KernelOrName, corpus: Corpus) -> None:
     """Raise InputError if a FASTA or FASTQ record has a letter that no base has; count ambiguous bases."""
     if not corpus.of_sequences:
         return
-    leaves = kernel.structure.leaves if hasattr(kernel, "structure") else ()
+    leaves = kernel.structure.leaves if isinstance(kernel, Kernel) else ()
     for letters in {leaf.structure.letters for leaf in leaves} - {""}:
         foreign = re.compile(f"[^{letters}]", re.IGNORECASE)
         unclear = 0
@@ -418,84 +367,6 @@ def _is_number(label: str) -> bool:
         return isfinite(float(label))
     except ValueError:
         return False
-
-
-def unfitted_machine(model: Any) -> Any:
-    """An estimator that is not fitted, or the estimator that it calibrates."""
-    return getattr(model, "estimator", model)
-
-
-def kernel_of(model: Any) -> Any:
-    """Kernel parameter of an estimator or of the estimator it calibrates."""
-    return unfitted_machine(model).kernel
-
-
-def settle(console: Console, model: Any, named: bool, corpus: Corpus) -> None:
-    """Set the kernel that fits the documents of a corpus, and report it if none was named."""
-    estimator = unfitted_machine(model)
-    kernel = kernel_for(kernel_of(model) if named else None, corpus)
-    if not 1e-6 <= (C := getattr(estimator, "C", 1.0)) <= 1e6:
-        console.say(f"note: C = {C:g} is far from usual values, 0.01 to 1000")
-    if kernel is None:
-        return
-    estimator.kernel = kernel
-    estimator.check()
-    if not named:
-        kind = "vectors" if corpus.columns is None and corpus.vectors is not None else "columns"
-        console.say(f"note: the default kernel for {kind} is used: {spelling.spell(kernel)}")
-
-
-def settle_grid(options: KernelOptions, model: Any, grid: dict[str, list[Any]], corpus: Corpus) -> None:
-    """`settle` for `tune`; for vectors without a named kernel the grid has several values of gamma."""
-    examples = corpus.examples
-    if not isinstance(examples, dict) and hasattr(examples, "shape") and not options.named:
-        grid["kernel"] = options.grid(tuning=True, default="gaussian")
-    grid["kernel"] = [kernel_for(kernel, corpus) or kernel for kernel in grid["kernel"]]
-    model.kernel = grid["kernel"][0]
-
-
-def kernel_for(kernel: Any, corpus: Corpus) -> Kernel | None:
-    """Kernel to set for the documents of a corpus; None to keep `kernel`."""
-    examples = corpus.examples
-    if not isinstance(examples, dict):
-        if kernel is not None:
-            _require(_reads(kernel), "the kernel", corpus)
-        return spelling.parse("gaussian") if hasattr(examples, "shape") and kernel is None else None
-    return kernel if _reads(kernel) == "columns" else _sum_on_columns(kernel, examples)
-
-
-def _sum_on_columns(kernel: Any, examples: dict[str, Any]) -> Kernel:
-    """Sum of a text kernel on each text column and a vector kernel on all numbers and on the vectors.
-
-    `kernel` replaces the default for its kind of column: the fast kernel for texts, Gaussian for vectors.
-    """
-    of_numbers = kernel if _reads(kernel) == "vectors" else Gaussian()
-    of_texts = kernel if _reads(kernel) == "texts" and not isinstance(kernel, str) else fixed_default()
-    texts = [name for name, values in examples.items() if not hasattr(values, "dtype")]
-    numbers = [name for name, values in examples.items() if hasattr(values, "dtype") and values.ndim == 1]
-    vectors = [name for name, values in examples.items() if hasattr(values, "dtype") and values.ndim == 2]
-    parts = [On(name, of_texts) for name in texts]
-    parts += [On(numbers if len(numbers) > 1 else numbers[0], of_numbers)] if numbers else []
-    parts += [On(name, of_numbers) for name in vectors]
-    return parts[0] if len(parts) == 1 else Sum(parts)
-
-
-def _reads(kernel: Any) -> str:
-    """Kind of document that a kernel compares; "" for None."""
-    return "" if kernel is None else structure_of(kernel).examples
-
-
-def _require(reads: str, subject: str, corpus: Corpus) -> None:
-    """Raise InputError if a corpus holds another kind of document than `subject` compares."""
-    examples = corpus.examples
-    kind = "columns" if isinstance(examples, dict) else "vectors" if hasattr(examples, "shape") else "texts"
-    if kind != reads:
-        remedy = {
-            "vectors": "use linear, polynomial, gaussian or sigmoid",
-            "texts": "name another kernel, or give vectors",
-            "columns": "name the columns in the kernel, as in subject=spectrum:1-5+hour,size=gaussian",
-        }[kind]
-        raise InputError(f"{corpus.source} holds {kind}, and {subject} compares {reads}; {remedy}")
 
 
 def say_problems(console: Console, corpus: Corpus) -> None:
@@ -578,7 +449,7 @@ def say_lone_classes(console: Console, counts: Mapping[str, int]) -> None:
 # Statistics
 
 
-def describe(corpus: Corpus) -> dict[str, Any]:
+def describe(corpus: Corpus) -> Json:
     """Statistics as JSON values; lengths and alphabet of the normalised texts."""
     return {
         "source": corpus.source,
@@ -587,17 +458,17 @@ def describe(corpus: Corpus) -> dict[str, Any]:
         "parts": dict(Counter(part or "none" for part in corpus.part)),
         "labels": dict(label_counts(corpus).most_common()),
         "numbers": _quantiles(corpus.targets) if corpus.targets is not None else None,
-        "unlabelled": sum(1 for each in corpus.labels or [] if each == ()),
+        "unlabelled": sum(1 for values in corpus.labels or [] if values == ()),
         **_of_texts(corpus.texts),
         "letters": _letters(corpus.texts) if corpus.of_sequences else None,
-        "columns": corpus.columns and {name: _of_column(each) for name, each in corpus.columns.items()},
+        "columns": corpus.columns and {name: _of_column(values) for name, values in corpus.columns.items()},
         "vectors": None if corpus.vectors is None else _of_vectors(corpus.vectors),
         "duplicates": [list(group) for group in corpus.duplicates()],
         "problems": [{"id": identifier, "problem": problem} for identifier, problem in corpus.problems],
     }
 
 
-def _of_texts(texts: Any) -> dict[str, Any]:
+def _of_texts(texts: Sequence[str]) -> Json:
     """Lengths and alphabet; None without texts."""
     if not len(texts):
         return {"lengths": None, "empty": None, "alphabet": None}
@@ -611,7 +482,7 @@ def _of_texts(texts: Any) -> dict[str, Any]:
     }
 
 
-def _letters(texts: Any) -> dict[str, Any]:
+def _letters(texts: Sequence[str]) -> Json:
     """Shares of letters (case ignored), of lower case, and of G and C in DNA or RNA."""
     encoded = encode(texts)
     counts = np.bincount(encoded.codes, minlength=len(encoded.alphabet)) / max(1, len(encoded.codes))
@@ -620,8 +491,8 @@ def _letters(texts: Any) -> dict[str, Any]:
     for letter, share in zip(map(chr, encoded.alphabet), counts.tolist(), strict=True):
         shares[letter.lower()] += share
         lower += share * letter.islower()
-    known = sum(shares[letter] for letter in "acgtu")
-    gc = (shares["g"] + shares["c"]) / known if known and set(shares) <= set("acgtun") else None
+    bases = sum(shares[letter] for letter in "acgtu")
+    gc = (shares["g"] + shares["c"]) / bases if bases and set(shares) <= set("acgtun") else None
     return {
         "shares": {name: share for name, share in sorted(shares.items()) if share},
         "lower": lower,
@@ -629,16 +500,17 @@ def _letters(texts: Any) -> dict[str, Any]:
     }
 
 
-def _of_column(values: Any) -> dict[str, Any]:
-    return {"numbers": _quantiles(values)} if hasattr(values, "dtype") else _of_texts(values)
+def _of_column(values: Floats | Sequence[str]) -> Json:
+    return {"numbers": _quantiles(values)} if isinstance(values, np.ndarray) else _of_texts(values)
 
 
-def _of_vectors(vectors: Any) -> dict[str, Any]:
+def _of_vectors(vectors: Array) -> Json:
     n, d = vectors.shape
-    stored = vectors.data if hasattr(vectors, "indptr") else vectors
+    sparse = scipy.sparse.issparse(vectors)
+    stored = vectors.data if sparse else vectors
     return {
         "d": d,
-        "sparse": hasattr(vectors, "indptr"),
+        "sparse": sparse,
         "non_zeros": int(np.count_nonzero(stored)),
         "share": float(np.count_nonzero(stored) / (n * d)),
         "least": float(stored.min(initial=0)),
@@ -647,6 +519,6 @@ def _of_vectors(vectors: Any) -> dict[str, Any]:
     }
 
 
-def _quantiles(values: Any) -> dict[str, float]:
+def _quantiles(values: AnyArray | list[float]) -> dict[str, float]:
     quantiles = np.percentile(values, [0, 25, 50, 75, 100]).tolist()
     return dict(zip(("min", "q1", "median", "q3", "max"), quantiles, strict=True))

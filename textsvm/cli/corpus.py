@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from textsvm.cli import options
 from textsvm.cli.console import Console
 from textsvm.cli.options import option
+
+if TYPE_CHECKING:
+    from textsvm.arrays import Json
 
 
 @options.with_groups
@@ -34,7 +37,7 @@ def corpus(
     console.print_json(summary) if json else _show(console, summary)
 
 
-def _show(console: Console, summary: dict[str, Any]) -> None:
+def _show(console: Console, summary: Json) -> None:
     console.table(f"{summary['source']} ({summary['format']})", list(_facts(summary)))
     if summary["labels"]:
         shown = list(summary["labels"].items())[:20]
@@ -50,7 +53,7 @@ def _show(console: Console, summary: dict[str, Any]) -> None:
             console.line(f"  {problem['id']}: {problem['problem']}")
 
 
-def _facts(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _facts(summary: Json) -> Iterator[tuple[str, str]]:
     """Rows of the first table."""
     yield "documents", f"{summary['n']:,}"
     yield "parts", ", ".join(f"{part} {count:,}" for part, count in summary["parts"].items())
@@ -86,7 +89,7 @@ def _facts(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "notes on reading", f"{len(summary['problems']):,}"
 
 
-def _span(lengths: dict[str, Any]) -> str:
+def _span(lengths: Json) -> str:
     return f"{lengths['min']:,} to {lengths['max']:,}, median {lengths['median']:,}"
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from textsvm.cli import machines, options
 from textsvm.cli.console import Console
@@ -35,7 +35,7 @@ class CvOptions:
         "Write the out-of-fold prediction of each document as JSON Lines; - is stdout."
     )
     learning_curve: bool = option_field(
-        "Also train on 10, 20, 40 and 80 % of the training texts.", "--learning-curve", default=False
+        "Also train on 10, 20, 40 and 80 % of the training texts.", default=False
     )
 
     def output(self, corpus: list[Path]) -> Output | None:
@@ -52,7 +52,7 @@ def cv(
     reading: options.ReadingOptions,
     learning: options.LearningOptions,
     folds: options.FoldOptions,
-    model_options: machines.SingleOptions,
+    model_options: machines.ModelOptions,
     extra: CvOptions,
     printing: options.PrintingOptions,
 ) -> None:
@@ -61,7 +61,7 @@ def cv(
     The kernel matrix is computed once. A classifier without a named kernel chooses one for each fold, on its
     training part.
 
-    textsvm cv mails.tar.gz --kernel gap --p 4 -C 10 --folds 10
+    textsvm cv mails.tar.gz --kernel gap:4 -C 10 --folds 10
     """
     started = time.perf_counter()
     folds.check()
@@ -70,19 +70,16 @@ def cv(
     output = extra.output(corpus)
     console = Console(printing.quiet, output is not None and output.is_stdout)
 
-    from textsvm.cli import corpora, estimators, results, splits
-    from textsvm.evaluation.slices import make_slices
-    from textsvm.reporting.sections import learning_sentence, learning_table
+    from textsvm.cli import corpora, estimators, model_files, results, splits
     from textsvm.runtime.device import select
     from textsvm.selection.cross_validation import cross_validate, learning_curve
 
-    model: Any = estimators.single(model_options, learning)
-    kernel = corpora.kernel_of(model)
-    documents = corpora.read(console, corpus, reading, learning, groups=folds.groups, kernel=kernel)
-    corpora.settle(console, model, model_options.kernel.named, documents)
+    model = estimators.single(model_options, learning)
+    documents = corpora.read(console, corpus, reading, learning, groups=folds.groups, kernel=model.kernel)
+    model_files.settle(console, model, model_options.kernel.named, documents)
     truth = corpora.targets(documents, learning.multilabel)
     corpora.check_classes(documents, reading.label)
-    read = time.perf_counter() - started
+    read, curve = time.perf_counter() - started, None
     with model_options.cluster.at_work(console, model.compute_options.store):
         result = cross_validate(
             model,
@@ -92,7 +89,6 @@ def cv(
             progress=console.stage,
             **splits.fold_arguments(console, folds, documents),
         )
-        curve = None
         if extra.learning_curve:
             curve = learning_curve(
                 model, documents.examples, truth, result,
@@ -100,38 +96,36 @@ def cv(
             )  # fmt: skip
     if output is not None:
         output.write_lines(results.prediction_lines(documents, truth, result))
-    for number, chosen in enumerate(result.chosen, 1):
-        console.say(f"note: fold {number}: {chosen}")
+    for number, choice in enumerate(result.chosen, 1):
+        console.say(f"note: fold {number}: {choice}")
     console.say_device(select(model.device))
     console.say(f"kernel matrix: {result.gram}")
     seconds = {"read": read, **result.seconds, "total": time.perf_counter() - started}
-    alone = results.length_alone_on_folds(documents, result)
+    length_alone = results.length_alone_on_folds(documents, result)
     if extra.file.requested:
         title = f"Cross-validation of {corpora.names_of(corpus)}"
         report = results.report_on_folds(
-            model, documents, result, title, extra.file.mistakes, reading.positive
+            model, documents, result, title, extra.file.mistakes, reading.positive, folds.groups
         )
-        groups = documents.groups
-        slices = make_slices(report.results, str(folds.groups), groups) if groups is not None else None
-        results.write_report(console, extra.file, replace(report, slices=slices, learning=curve))
+        results.write_report(console, extra.file, replace(report, learning=curve))
     if printing.json:
-        beside = {} if alone is None else {"length_alone": alone}
+        beside = {} if length_alone is None else {"length_alone": length_alone}
         if curve is not None:
             beside["learning_curve"] = curve.as_dict()
         console.print_json(results.summary_of_folds(result, documents, model) | beside | {"seconds": seconds})
-    else:
-        _show(console, f"{len(documents):,} documents of {documents.source}", result, alone)
-        if curve is not None:
-            head, rows = learning_table(curve)
-            console.table("learning curve", rows, head)
-            console.line(learning_sentence(curve))
-        console.table("seconds", [(stage, f"{value:.2f}") for stage, value in seconds.items()])
+        return
+    _show(console, f"{len(documents):,} documents of {documents.source}", result, length_alone)
+    if curve is not None:
+        results.show_learning_curve(console, curve)
+    console.table("seconds", [(stage, f"{value:.2f}") for stage, value in seconds.items()])
 
 
-def _show(console: Console, title: str, result: CrossValidation, alone: dict[str, float] | None) -> None:
-    """Print a table of the folds, their mean, and the baseline of lengths `alone`."""
+def _show(
+    console: Console, title: str, result: CrossValidation, length_alone: dict[str, float] | None
+) -> None:
+    """Print a table of the folds, their mean, and predictions from lengths alone."""
 
-    def cells(metrics: Mapping[str, Any]) -> list[str]:
+    def cells(metrics: Mapping[str, float]) -> list[str]:
         return [format_metric(name, metrics.get(name)) for name in names]
 
     names = [name for name in SHOWN if name in result.mean]
@@ -142,6 +136,6 @@ def _show(console: Console, title: str, result: CrossValidation, alone: dict[str
     rows.append(("mean", "", "", *cells(result.mean)))
     rows.append(("SD", "", "", *cells(result.sd)))
     rows.append(("pooled", "", "", *cells(result.pooled)))
-    if alone is not None:
-        rows.append(("length alone", "", "", *cells(dict.fromkeys(names, float("nan")) | alone)))
+    if length_alone is not None:
+        rows.append(("length alone", "", "", *cells(dict.fromkeys(names, float("nan")) | length_alone)))
     console.table(title, rows, ("fold", "trained on", "tested on", *(SHOWN[name] for name in names)))

@@ -52,8 +52,8 @@ def demo(
             files.check_target(page, "page", force)
     console = Console(quiet)
     corpus = corpora.read(console, sample("messages"), options.ReadingOptions(text=["text"], label="label"))
-    rest, held = shuffle_split(len(corpus), 1 / 3, 0, corpus.labels)
-    training, test = corpus.subset(rest), corpus.subset(held)
+    training_rows, test_rows = shuffle_split(len(corpus), 1 / 3, 0, corpus.labels)
+    training, test = corpus.subset(training_rows), corpus.subset(test_rows)
     few = training.subset(range(100))
     ClassifierSettings(device=device).fit(few.texts, few.labels or []).predict(few.texts)  # compiles
     clock = time.perf_counter()
@@ -88,8 +88,8 @@ def _words(explanation: Explanation) -> list[tuple[str, float]]:
     """Words with the largest contributions to the decision, summed over their symbols."""
     sign = 1 if explanation.value > 0 else -1
     words = [
-        (each[0].strip(".,:;!?") or each[0], float(explanation.symbols[each.start() : each.end()].sum()))
-        for each in re.finditer(r"\S+", explanation.text)
+        (match[0].strip(".,:;!?") or match[0], float(explanation.symbols[match.start() : match.end()].sum()))
+        for match in re.finditer(r"\S+", explanation.text)
     ]
     return sorted(words, key=lambda word: -sign * word[1])[:WORDS]
 

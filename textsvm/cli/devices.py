@@ -23,6 +23,7 @@ import numpy as np
 import typer
 
 import textsvm
+from textsvm.arrays import Json
 from textsvm.cli import options
 from textsvm.cli.console import Console
 from textsvm.errors import InputError
@@ -49,12 +50,12 @@ def devices(
     console = Console(quiet)
     rows = [
         {
-            "device": "cpu" if each.device.kind == "cpu" else f"cuda:{each.device.index}",
-            "description": each.device.description,
-            "usable": not each.trouble,
-            "trouble": each.trouble or None,
+            "device": "cpu" if entry.device.kind == "cpu" else f"cuda:{entry.device.index}",
+            "description": entry.device.description,
+            "usable": not entry.trouble,
+            "trouble": entry.trouble or None,
         }
-        for each in gpu.devices()
+        for entry in gpu.devices()
     ]
     if compile_kernels:
         _compile(rows, console)
@@ -69,7 +70,7 @@ def devices(
         console.line(f"cuda:all: {' and '.join(cards)} together; cuda:0,1 for some of them")
 
 
-def _compile(rows: list[dict[str, Any]], console: Console) -> None:
+def _compile(rows: list[Json], console: Console) -> None:
     """Compile all kernels for a GPU of each kind."""
     kinds = {row["description"].partition(" ")[2]: row["device"] for row in rows[:0:-1] if row["usable"]}
     if not kinds:

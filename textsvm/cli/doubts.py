@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from textsvm.cli import machines, options
 from textsvm.cli.console import Console, json_line
@@ -45,12 +46,15 @@ class ListingOptions:
         return output
 
 
-@options.with_groups
+@partial(
+    options.with_groups,
+    without={"epsilon", "scoring", "tol", "duality_gap", "max_iter", "tier", "budget"},
+)
 def doubts(
     corpus: options.CorpusPath,
     reading: options.ReadingOptions,
     listing: ListingOptions,
-    model_options: machines.SingleOptions,
+    model_options: machines.ModelOptions,
     quiet: options.Quiet = False,
 ) -> None:
     """List texts with probably wrong labels, near-copies with different labels, and outliers.
@@ -59,7 +63,7 @@ def doubts(
 
     Each label is compared with out-of-fold predictions and with the labels of the most similar texts.
     """
-    from textsvm.cli import corpora, estimators
+    from textsvm.cli import corpora, estimators, model_files
     from textsvm.reporting.pages import Review, review_page
     from textsvm.runtime.device import select
     from textsvm.selection.doubts import doubts as find_doubts
@@ -68,9 +72,9 @@ def doubts(
     model_options.cluster.check()
     console = Console(quiet)
     learning = options.LearningOptions()
-    model: Any = estimators.single(model_options, learning)
-    documents = corpora.read(console, corpus, reading, learning, kernel=corpora.kernel_of(model))
-    corpora.settle(console, model, model_options.kernel.named, documents)
+    model: model_files.Model = estimators.single(model_options, learning)
+    documents = corpora.read(console, corpus, reading, learning, kernel=model.kernel)
+    model_files.settle(console, model, model_options.kernel.named, documents)
     labels = corpora.targets(documents)
     corpora.check_classes(documents, reading.label)
     with model_options.cluster.at_work(console, model.compute_options.store):
@@ -86,7 +90,7 @@ def doubts(
         console.say(f"report: {listing.report}")
     output.write_lines(_line(doubt, documents) for doubt in ranked)
     console.say_device(select(model.device))
-    doubtful = sum("label" in each.kinds for each in ranked)
+    doubtful = sum("label" in doubt.kinds for doubt in ranked)
     console.say(
         f"note: {doubtful:,} of {len(documents):,} labels are doubtful; {len(ranked):,} texts are listed"
     )
@@ -109,9 +113,7 @@ def _line(doubt: Doubt, corpus: Corpus) -> str:
 
 def text_of(corpus: Corpus) -> Callable[[int], str]:
     """Function from the index of a document to its readable text."""
-    columns = {
-        name: values for name, values in (corpus.columns or {}).items() if not hasattr(values, "dtype")
-    }
+    columns = {name: values for name, values in (corpus.columns or {}).items() if isinstance(values[0], str)}
     if columns:
         return lambda i: "\n".join(f"{name}: {values[i]}" for name, values in columns.items())
     return (lambda i: corpus.texts[i]) if len(corpus.texts) else (lambda i: "")

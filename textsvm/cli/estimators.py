@@ -1,6 +1,6 @@
 """Estimators that the options of a command describe.
 
-Parameters without an option given keep the defaults of the estimators.
+Parameters without an option keep the defaults of the estimators.
 """
 
 from __future__ import annotations
@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import product
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from textsvm.cli.console import WrongUsage, wrong_usage
 from textsvm.cli.kernels import several
-from textsvm.cli.machines import COMPUTE, ModelOptions, SingleOptions, given
+from textsvm.cli.machines import COMPUTE, ModelOptions, requested
 from textsvm.cli.options import LearningOptions
 from textsvm.kernels import Kernel
 from textsvm.model.settings import (
-    ClassifierSettings,
     Compute,
     MultilabelSettings,
     NoveltySettings,
@@ -27,17 +26,18 @@ from textsvm.runtime.device import select
 
 #: A `Settings` or `SpectrumFeatures`.
 T = TypeVar("T", bound=Any)
+#: Values of each parameter.
+Grid: TypeAlias = dict[str, list[Any]]
 #: Default values of C in `tune`.
 _GRID_OF_C = "1,10,100"
 
 
-def single(options: SingleOptions, learning: LearningOptions, solver: str | None = None) -> Settings:
+def single(options: ModelOptions, learning: LearningOptions, solver: str | None = None) -> KernelMachine:
     """Checked estimator for a task of `learning`."""
     regress = "--regress" if learning.regress is not None else None
     kernel = _kernel(options, "--multilabel" if learning.multilabel else regress)
     points = {"kernel": [kernel], **options.machine.varied()}
-    budget = options.choosing.budget
-    models = _estimators(options, points, learning, **given(time_budget=budget, solver=solver))
+    models = _estimators(options, points, learning, **requested(time_budget=options.budget, solver=solver))
     if len(models) > 1:
         raise WrongUsage(
             "-C, --epsilon and --multiclass take a single value here; `textsvm tune` tries several"
@@ -45,26 +45,26 @@ def single(options: SingleOptions, learning: LearningOptions, solver: str | None
     return models[0]
 
 
-def one_class(options: SingleOptions, nu: float | None, solver: str | None = None) -> Settings:
+def one_class(options: ModelOptions, nu: float | None, solver: str | None = None) -> KernelMachine:
     """Checked one-class machine."""
     options.machine.refuse("multiclass", "class_weight", "scoring", "epsilon", of="--one-class")
-    parameters = {"kernel": _kernel(options, "--one-class"), **given(nu=nu, solver=solver)}
+    parameters = {"kernel": _kernel(options, "--one-class"), **requested(nu=nu, solver=solver)}
     parameters |= options.machine.fixed()
     return checked(partial(_machine, NoveltySettings, parameters | options.text.as_dict()))
 
 
-def grid(options: ModelOptions, learning: LearningOptions) -> tuple[dict[str, list[Any]], Settings]:
+def grid(options: ModelOptions, learning: LearningOptions) -> tuple[Grid, KernelMachine]:
     """Grid of `tune`, all points checked, and an estimator whose parameters will be set to its points."""
-    points: dict[str, list[Any]] = {"kernel": options.kernel.grid(tuning=True)}
+    points: Grid = {"kernel": options.kernel.grid(tuning=True)}
     points["C"] = several("-C", _GRID_OF_C, float)
     points |= options.machine.varied()
     return points, _estimators(options, points, learning)[0]
 
 
 def _estimators(
-    options: ModelOptions, grid: dict[str, list[Any]], learning: LearningOptions, **others: Any
-) -> list[Settings]:
-    make: type[Settings] = ClassifierSettings
+    options: ModelOptions, grid: Grid, learning: LearningOptions, **others: Any
+) -> list[KernelMachine]:
+    make: type[KernelMachine] = AdaptiveClassifier
     machine = options.machine
     if learning.multilabel:
         make = MultilabelSettings
@@ -79,21 +79,16 @@ def _estimators(
     return [checked(partial(_machine, make, point | fixed)) for point in points]
 
 
-def _kernel(options: SingleOptions, mode: str | None) -> Kernel | str:
+def _kernel(options: ModelOptions, mode: str | None) -> Kernel | str:
     """Kernel, or the name of a way to choose it; `mode` is the option that excludes such a choice."""
-    fast, budget, kernel = options.choosing.fast, options.choosing.budget, options.kernel
-    if mode is not None and (fast or budget is not None):
-        raise WrongUsage(f"--{'fast' if fast else 'budget'} is for classifiers and does not go with {mode}")
-    default = kernel.default()
-    if mode == "--multilabel" and default is not None and not kernel.kernel:
-        return "fast"
-    if fast:
-        if default is None or kernel.kernel:
-            raise WrongUsage("--fast does not go with --kernel or kernel options")
-        default = "fast"
-    if budget is not None and default != "auto":
+    default = options.kernel.default()
+    if options.budget is not None and mode is not None:
+        raise WrongUsage(f"--budget is for classifiers and does not go with {mode}")
+    if options.budget is not None and default != "auto":
         raise WrongUsage("--budget is for --kernel auto; leave it out if a kernel is named")
-    return kernel.single() if mode is not None or default is None else default
+    if mode == "--multilabel" and not options.kernel.kernel:
+        return "fast"
+    return options.kernel.single() if mode is not None or default is None else default
 
 
 def _machine(kind: type[Settings], parameters: dict[str, Any]) -> Settings:

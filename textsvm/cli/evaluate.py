@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -15,6 +15,9 @@ from textsvm.cli.kernels import several
 from textsvm.cli.options import option_field
 from textsvm.cli.output import ReportFile
 from textsvm.errors import InputError
+
+if TYPE_CHECKING:
+    from textsvm.arrays import Json
 
 #: Most models in a comparison.
 MOST_MODELS = 8
@@ -44,7 +47,12 @@ class JudgingOptions:
             raise WrongUsage(f"--beside: at most {MOST_MODELS} models can be compared")
         if model in (self.beside or []):
             raise WrongUsage(f"--beside {model} is the evaluated model itself; name another model")
-        return None if self.grades is None else _range(self.grades)
+        if self.grades is None:
+            return None
+        bounds = several("--grades", self.grades, int)
+        if len(bounds) != 2 or bounds[0] >= bounds[1]:
+            raise WrongUsage(f"--grades must be two integers, the lower first, got {self.grades}")
+        return bounds[0], bounds[1]
 
 
 @options.with_groups
@@ -72,7 +80,7 @@ def evaluate(
 
     fitted = model_files.load_model(console, model, judging.device)
     training = model_files.Training.of(fitted)
-    multilabel = hasattr(fitted, "label_form_")
+    multilabel = model_files.Abilities.of(fitted).multilabel
     if reading.positive is None:
         reading = replace(reading, positive=training.positive, negative=reading.negative or training.negative)
     reading = replace(reading, headers=reading.headers or training.headers)
@@ -99,8 +107,8 @@ def evaluate(
                 other = model_files.load_model(console, path, judging.device)
                 compared[path] = results.judge(other, documents, training.positive, console.stage, None, span)
             short = len({path.name for path in compared}) == len(compared)
-            named = {path.name if short else str(path): each for path, each in compared.items()}
-            beside = comparison.side_by_side(named, texts, documents.ids)
+            results_by_name = {path.name if short else str(path): value for path, value in compared.items()}
+            beside = comparison.side_by_side(results_by_name, texts, documents.ids)
         by_value = None
         if judging.slice is not None:
             if documents.groups is None:
@@ -109,17 +117,17 @@ def evaluate(
         if file.requested:
             title = f"{model.name} on {corpora.names_of(corpus)}"
             report = make_report(
-                fitted, judged, corpora.given_to(fitted, documents), documents.ids, title, file.mistakes,
-                console.progress_of("explain"),
+                fitted, judged, model_files.examples_for(fitted, documents), documents.ids, title,
+                file.mistakes, console.progress_of("explain"),
             )  # fmt: skip
             judged = report.results
             results.write_report(console, file, replace(report, slices=by_value, beside=beside))
     console.say_device(fitted.device_)
     left_out = len(documents) - judged.n
     if printing.json:
-        more: dict[str, Any] = {"slices": by_value and by_value.as_dict(), "left_out": left_out}
+        more: Json = {"slices": by_value and by_value.as_dict(), "left_out": left_out}
         more["beside"] = beside and beside.as_dict()
-        console.print_json(judged.as_dict() | {name: each for name, each in more.items() if each})
+        console.print_json(judged.as_dict() | {name: value for name, value in more.items() if value})
     else:
         results.show_results(console, f"{model} on {documents.source}", judged, len(documents))
         results.show_comparisons(console, by_value, beside)
@@ -127,10 +135,3 @@ def evaluate(
         if printing.json or printing.quiet:  # otherwise a warning beside the figures
             print_error(judged.warnings[0])
         raise typer.Exit(1)
-
-
-def _range(grades: str) -> tuple[int, int]:
-    bounds = several("--grades", grades, int)
-    if len(bounds) != 2 or bounds[0] >= bounds[1]:
-        raise WrongUsage(f"--grades must be two integers, the lower first, got {grades}")
-    return bounds[0], bounds[1]

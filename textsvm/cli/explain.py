@@ -9,12 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.options import option_field
 from textsvm.cli.output import PICTURES, STDOUT, Force, Kind, Output
+
+if TYPE_CHECKING:
+    from textsvm.arrays import Json
 
 MUTATIONS = Kind("a table of mutations", rb"id\tposition\treference\t", ".tsv")
 FEATURES = Kind("a table of features", rb"class\tkind\tfeature\tweight\tmerged\n", ".tsv")
@@ -24,9 +27,16 @@ _sequences = partial(option_field, panel="Sequences")
 
 
 @dataclass(frozen=True)
-class SequenceOptions:
-    """Tables and pictures of sequences, instead of explanations in the terminal."""
+class ExplainOptions:
+    """Lengths of lists, and tables and pictures of sequences instead of explanations in the terminal."""
 
+    top: int | None = option_field(
+        "List the N features with the largest weights for each class; with --kmers, N k-mers.",
+        min=1,
+        metavar="N",
+    )
+    substrings: int = option_field("Number of substrings to list.", min=0, default=12)
+    similar: int = option_field("Number of similar training documents to list.", min=0, default=5)
     mutations: Path | None = _sequences(
         "Write the effect of every single-letter change on the decision value; - is stdout."
     )
@@ -46,24 +56,24 @@ class SequenceOptions:
     force: Force = False
 
     @property
-    def given(self) -> bool:
+    def requested(self) -> bool:
         """Whether a table or a picture is requested."""
-        return any(each is not None for each in (self.mutations, self.kmers, self.logo))
+        return any(path is not None for path in (self.mutations, self.kmers, self.logo))
 
-    def check(self, json: bool, files: Sequence[str] | None, top: int | None) -> None:
+    def check(self, json: bool, files: Sequence[str] | None) -> None:
         """Raise WrongUsage for options that contradict each other."""
         if self.kmers is None:
-            if self.output is not None and top is None:
+            if self.output is not None and self.top is None:
                 raise WrongUsage("--output is for the list of features or k-mers and needs --top or --kmers")
-            if top is not None and (files or self.given):
+            if self.top is not None and (files or self.requested):
                 raise WrongUsage("--top reads only the model; give no documents, --mutations or --logo")
-            if self.alphabet is not None and not self.given:
+            if self.alphabet is not None and not self.requested:
                 raise WrongUsage("--alphabet needs --mutations, --kmers or --logo")
         elif self.kmers < 1:
             raise WrongUsage(f"--kmers must be at least 1, got {self.kmers}")
         elif files or self.mutations is not None:
             raise WrongUsage("--kmers reads only the model; give no documents and no --mutations")
-        if json and self.given:
+        if json and self.requested:
             raise WrongUsage("--json is for explanations; --mutations and --kmers write tables")
         if self.logo is not None and self.logo.suffix.lower() != ".svg":
             raise WrongUsage(f"--logo {self.logo}: the name must end in .svg")
@@ -89,26 +99,12 @@ class SequenceOptions:
         return table, picture
 
 
-@dataclass(frozen=True)
-class ListOptions:
-    """Lengths of the lists."""
-
-    top: int | None = option_field(
-        "List the N features with the largest weights for each class; with --kmers, N k-mers.",
-        min=1,
-        metavar="N",
-    )
-    substrings: int = option_field("Number of substrings to list.", min=0, default=12)
-    similar: int = option_field("Number of similar training documents to list.", min=0, default=5)
-
-
 @options.with_groups
 def explain(
     model: options.ModelPath,
     table: options.TableOptions,
     printing: options.PrintingOptions,
-    sequences: SequenceOptions,
-    listed: ListOptions,
+    form: ExplainOptions,
     files: options.DocumentPaths = None,
 ) -> None:
     """Explain a model (--top), or predictions: the coloured text, and the most similar training documents.
@@ -125,9 +121,9 @@ def explain(
     --json prints one object per line, with the contribution of every symbol. Of many documents the terminal
     shows a summary and the first few.
     """
-    sequences.check(printing.json, files, listed.top)
-    outputs = sequences.outputs(printing.json, model, files)
-    console = Console(printing.quiet, any(each is not None and each.is_stdout for each in outputs))
+    form.check(printing.json, files)
+    outputs = form.outputs(printing.json, model, files)
+    console = Console(printing.quiet, any(output is not None and output.is_stdout for output in outputs))
 
     from textsvm.cli import corpora, explanations, model_files
     from textsvm.evaluation.explanation import explain as explain_texts
@@ -136,15 +132,15 @@ def explain(
 
     fitted = model_files.load_model(console, model, "cpu")
     training, machine = model_files.Training.of(fitted), fitted_machine(fitted)
-    chosen: dict[str, Any] = {"alphabet": sequences.alphabet, "positive": training.positive}
-    if sequences.kmers is not None:
+    settings: Json = {"alphabet": form.alphabet, "positive": training.positive}
+    if form.kmers is not None:
         with console.progress():
             progress = console.progress_of("predict")
-            scores = kmer_scores(fitted, sequences.kmers, **chosen, progress=progress)
-        explanations.write_kmers(console, scores, sequences.kmers, listed.top, *outputs)
+            scores = kmer_scores(fitted, form.kmers, **settings, progress=progress)
+        explanations.write_kmers(console, scores, form.kmers, form.top, *outputs)
         return
-    if listed.top is not None:
-        sides = machine.top_features(listed.top)
+    if form.top is not None:
+        sides = machine.top_features(form.top)
         if outputs[0] is not None:
             explanations.write_top(outputs[0], sides, printing.json)
             return
@@ -160,26 +156,26 @@ def explain(
     corpora.check_letters(console, machine.kernel_, documents)
     for identifier, problem in documents.problems:
         console.say(f"note: {identifier}: {problem}")
-    texts = corpora.given_to(fitted, documents)
-    if sequences.given:
+    texts = model_files.examples_for(fitted, documents)
+    if form.requested:
         with console.progress():
-            changes = mutation_scores(fitted, texts, **chosen, progress=console.progress_of("explain"))
+            changes = mutation_scores(fitted, texts, **settings, progress=console.progress_of("explain"))
         explanations.write_mutations(console, documents.ids, changes, *outputs)
         return
     with console.progress():
         explained = explain_texts(
             fitted, texts, positive=training.positive,
-            substrings=listed.substrings, similar=listed.similar, progress=console.progress_of("explain"),
+            substrings=form.substrings, similar=form.similar, progress=console.progress_of("explain"),
         )  # fmt: skip
-    if listed.similar and machine.kept.weights is not None:
+    if form.similar and machine.kept.weights is not None:
         console.say("note: the model was saved without texts, so no training documents are listed")
     if printing.json:
-        for identifier, each in zip(documents.ids, explained, strict=True):
-            console.print_json({"id": identifier, **each.as_dict()})
+        for identifier, explanation in zip(documents.ids, explained, strict=True):
+            console.print_json({"id": identifier, **explanation.as_dict()})
         return
     if len(explained) > explanations.MAX_SHOWN:
-        explanations.show_summary(console, explained, listed.substrings)
-    for identifier, each in zip(documents.ids[: explanations.MAX_SHOWN], explained, strict=False):
-        explanations.show(console, identifier, each)
+        explanations.show_summary(console, explained, form.substrings)
+    for identifier, explanation in zip(documents.ids[: explanations.MAX_SHOWN], explained, strict=False):
+        explanations.show(console, identifier, explanation)
     if (more := len(explained) - explanations.MAX_SHOWN) > 0:
         console.say(f"note: {more:,} more documents are not shown; --json prints all")

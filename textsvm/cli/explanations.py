@@ -6,7 +6,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any
 
 from rich.text import Text
 
@@ -53,19 +52,18 @@ def show(console: Console, identifier: str, explanation: Explanation) -> None:
     console.stdout.print(legend(explanation), soft_wrap=True)
     if explanation.merged:
         rows = [
-            (visible(each.text), f"{each.count}", f"{each.contribution:+.4f}", _merged(each))
-            for each in explanation.merged
+            (visible(piece.text), f"{piece.count}", f"{piece.contribution:+.4f}", _merged(piece))
+            for piece in explanation.merged
         ]
         console.table("substrings", rows, ("", "times", "contribution", "merged"))
     if explanation.similar:
         similar = [
-            (each.name, f"{each.kernel:.3f}", f"{each.contribution:+.4f}") for each in explanation.similar
+            (text.name, f"{text.kernel:.3f}", f"{text.contribution:+.4f}") for text in explanation.similar
         ]
         console.table("training documents", similar, ("document", "similarity", "contribution"))
-        for each in explanation.similar:
-            console.line(
-                f"{printable(each.name)}: {printable(each.text[:SHOWN])}{' …' * (len(each.text) > SHOWN)}"
-            )
+        for text in explanation.similar:
+            shown = f"{printable(text.text[:SHOWN])}{' …' * (len(text.text) > SHOWN)}"
+            console.line(f"{printable(text.name)}: {shown}")
     console.line("")
 
 
@@ -86,7 +84,10 @@ def show_top(console: Console, side: TopFeatures) -> None:
     if not side.features:
         console.line(f"{printable(str(side.label))}: no {side.kind}\n")
         return
-    rows = [(visible(each.text[:SHOWN]), f"{each.weight:.4f}", _merged(each)) for each in side.features]
+    rows = [
+        (visible(feature.text[:SHOWN]), f"{feature.weight:.4f}", _merged(feature))
+        for feature in side.features
+    ]
     console.table(f"{printable(str(side.label))}: {side.kind}", rows, ("", "weight", "merged"))
     console.line(f"{_LEGEND[side.kind]}\n")
 
@@ -97,16 +98,16 @@ def write_top(output: Output, sides: Sequence[TopFeatures], json: bool) -> None:
         output.write_lines(json_line(side.as_dict()) for side in sides)
         return
     rows = (
-        (side.label, side.kind, each.text, f"{each.weight:.9g}", " | ".join(each.merged))
+        (side.label, side.kind, feature.text, f"{feature.weight:.9g}", " | ".join(feature.merged))
         for side in sides
-        for each in side.features
+        for feature in side.features
     )
     lines = ("\t".join(map(_cell, row)) + "\n" for row in rows)
     output.write_lines(chain(["class\tkind\tfeature\tweight\tmerged\n"], lines))
 
 
 def _merged(feature: Feature | Substring) -> str:
-    return ", ".join(visible(each) for each in feature.merged[:6]) + (
+    return ", ".join(visible(text) for text in feature.merged[:6]) + (
         ", ..." if len(feature.merged) > 6 else ""
     )
 
@@ -114,15 +115,15 @@ def _merged(feature: Feature | Substring) -> str:
 def show_summary(console: Console, explained: Sequence[Explanation], substrings: int) -> None:
     """Print the number of documents of each prediction, and the substrings that contribute most in all."""
     if explained[0].towards is not None:
-        counts = Counter(str(each.prediction) for each in explained)
+        counts = Counter(str(explanation.prediction) for explanation in explained)
         rows = [(printable(label), f"{count:,}") for label, count in counts.most_common()]
         console.table(f"{len(explained):,} documents", rows, ("prediction", "documents"))
-    totals: dict[Any, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    documents: Counter[tuple[Any, str]] = Counter()
-    for each in explained:
-        for substring in each.merged:
-            totals[each.towards][substring.text] += substring.contribution
-            documents[each.towards, substring.text] += 1
+    totals: dict[object, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    documents: Counter[tuple[object, str]] = Counter()
+    for explanation in explained:
+        for substring in explanation.merged:
+            totals[explanation.towards][substring.text] += substring.contribution
+            documents[explanation.towards, substring.text] += 1
     for label, sums in totals.items():
         order = sorted(sums, key=lambda text: -abs(sums[text]))[:substrings]
         largest = [(visible(text), f"{documents[label, text]:,}", f"{sums[text]:+.4f}") for text in order]
@@ -141,17 +142,14 @@ def coloured(explanation: Explanation) -> Text:
 
 def legend(explanation: Explanation) -> Text:
     """Legend of the colours."""
-    towards, away = (printable(str(side)) for side in _sides(explanation))
+    towards, away = "a higher number", "a lower one"
+    if explanation.towards is not None:
+        other = "other classes" if explanation.against is None else explanation.against
+        towards, away = (printable(str(side)) for side in (explanation.towards, other))
     how = explanation.attribution.description
     return Text.assemble(
         ("   ", FOR[3]), f" for {towards}  ", ("   ", AGAINST[3]), f" for {away}; {how}", style="dim"
     )
-
-
-def _sides(explanation: Explanation) -> tuple[Any, Any]:
-    if explanation.towards is None:
-        return "a higher number", "a lower one"
-    return explanation.towards, "other classes" if explanation.against is None else explanation.against
 
 
 def write_kmers(
@@ -168,7 +166,7 @@ def write_kmers(
 
 def write_mutations(
     console: Console,
-    ids: Sequence[Any],
+    ids: Sequence[str],
     scores: list[Mutations],
     table: Output | None,
     picture: Output | None,
@@ -181,8 +179,8 @@ def write_mutations(
     if picture is not None:
         if len(scores) > MOST_DRAWN:
             console.say(f"note: the first {MOST_DRAWN} of {len(scores):,} documents are drawn")
-        drawn = zip(ids[:MOST_DRAWN], scores[:MOST_DRAWN], strict=True)
-        panels = [panel_of_mutations(str(identifier), each) for identifier, each in drawn]
+        first = zip(ids[:MOST_DRAWN], scores[:MOST_DRAWN], strict=True)
+        panels = [panel_of_mutations(str(identifier), scores_of_text) for identifier, scores_of_text in first]
         picture.write_lines([document(panels, "What changing each letter does to the decision value")])
 
 
@@ -196,25 +194,25 @@ def _kmer_lines(table: Kmers, most: int | None) -> Iterator[str]:
             yield f"{_cell(kmer) if odd else kmer}\t{score:.9g}{end}"
 
 
-def _mutation_lines(ids: Sequence[Any], tables: Sequence[Mutations]) -> Iterator[str]:
+def _mutation_lines(ids: Sequence[str], tables: Sequence[Mutations]) -> Iterator[str]:
     several = bool(tables) and len(tables[0].towards) > 1
     yield "id\tposition\treference\talternative\tscore" + ("\tclass\n" if several else "\n")
-    for identifier, each in zip(ids, tables, strict=True):
-        ends = [f"\t{_cell(label)}\n" if several else "\n" for label in each.towards]
-        for end, scores in zip(ends, each.scores.tolist(), strict=True):
-            for i, (own, row) in enumerate(zip(each.text, scores, strict=True), 1):
-                for letter, score in zip(each.letters, row, strict=True):
+    for identifier, mutations in zip(ids, tables, strict=True):
+        ends = [f"\t{_cell(label)}\n" if several else "\n" for label in mutations.towards]
+        for end, scores in zip(ends, mutations.scores.tolist(), strict=True):
+            for i, (own, row) in enumerate(zip(mutations.text, scores, strict=True), 1):
+                for letter, score in zip(mutations.letters, row, strict=True):
                     if letter != own:
                         yield f"{_cell(identifier)}\t{i}\t{_cell(own)}\t{_cell(letter)}\t{score:.9g}{end}"
 
 
-def _side(towards: Sequence[Any]) -> str:
+def _side(towards: Sequence[object]) -> str:
     """Class of positive scores, if there is a single one."""
     side = towards[0] if len(towards) == 1 else None
     return "" if side is None else f"; positive scores are for {side}"
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     """Cell of a tab-separated table: tabs and newlines become spaces, and formulas get an apostrophe.
 
     A formula that already starts with apostrophes gets one more, so that removing the first apostrophe of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,20 +20,31 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class MatrixFile:
-    """File or store of the kernel matrix."""
+class GramOptions:
+    """Kernel matrix and its file or store."""
 
+    kernel: kernels.KernelOptions
+    text: machines.TextOptions
+    cluster: machines.ClusterOptions
     output: Path | None = option_field(
         "Output file: .npy (- is stdout), or .libsvm or .txt for LIBSVM.", "--output", "-o"
     )
     store: options.StoreFolder = None
     force: Force = False
+    against: Path | None = option_field(
+        "Columns for the documents of this (training) corpus, instead of the rows'."
+    )
+    against_part: str | None = option_field("Use only this part of --against: train or test.")
+    device: options.Device = "auto"
 
-    def checked(self, corpus: list[Path], columns: Path | None) -> Output | None:
+    def checked(self, corpus: list[Path]) -> Output | None:
         """Output file, None for a store alone; raises WrongUsage."""
         from textsvm.gram import files
 
-        if self.store is not None and columns is not None:
+        self.cluster.check()
+        if self.against is None and self.against_part is not None:
+            raise WrongUsage("--against-part needs --against")
+        if self.store is not None and self.against is not None:
             raise WrongUsage(
                 "a store holds kernel values of texts with each other; leave out --against or --store"
             )
@@ -46,38 +58,14 @@ class MatrixFile:
                 f"-o {self.output}: the name must end in {files.NPY} or {', '.join(files.LIBSVM)}"
             )
         output = Output("-o", self.output, NPY if suffix == files.NPY else LIBSVM, self.force)
-        return output.checked({"the corpus": corpus, "the corpus of --against": columns})
-
-
-@dataclass(frozen=True)
-class AgainstOptions:
-    """Documents of the columns."""
-
-    columns: Path | None = option_field(
-        "Columns for the documents of this (training) corpus, instead of the rows'.", "--against"
-    )
-    part_of_columns: str | None = option_field(
-        "Use only this part of --against: train or test.", "--against-part"
-    )
-
-
-@dataclass(frozen=True)
-class ValueOptions:
-    """Kernel values and their computation."""
-
-    kernel: kernels.KernelOptions
-    text: machines.TextOptions
-    cluster: machines.ClusterOptions
-    device: options.Device = "auto"
+        return output.checked({"the corpus": corpus, "the corpus of --against": self.against})
 
 
 @options.with_groups
 def gram(
     corpus: options.CorpusPath,
     reading: options.ReadingOptions,
-    values: ValueOptions,
-    file: MatrixFile,
-    against: AgainstOptions,
+    matrix: GramOptions,
     printing: options.PrintingOptions,
     regress: options.Regress = None,
 ) -> None:
@@ -85,33 +73,28 @@ def gram(
 
     With --store alone it is computed in that folder, for later use by `train`, `tune` and `cv`.
 
-    textsvm gram mails.tar.gz --kernel gap --p 4 -o K.npy
+    textsvm gram mails.tar.gz --kernel gap:4 -o K.npy
 
     textsvm gram r8/ --part test --against r8/ --against-part train -o test.libsvm
 
-    textsvm gram mails.tar.gz --kernel gap --p 4 --store grams/
+    textsvm gram mails.tar.gz --kernel gap:4 --store grams/
     """
-    from textsvm.cli import corpora, estimators, matrices
+    from textsvm.cli import corpora, estimators, matrices, model_files
     from textsvm.gram import files
-    from textsvm.model.settings import ClassifierSettings, Compute
+    from textsvm.model.settings import Compute
 
-    if against.columns is None and against.part_of_columns is not None:
-        raise WrongUsage("--against-part needs --against")
-    output = file.checked(corpus, against.columns)
-    values.cluster.check()
+    output = matrix.checked(corpus)
     console = Console(printing.quiet, output is not None and output.is_stdout)
-    kernel: Any = values.kernel.single()
-    text = values.text.as_dict()
+    kernel, compute = matrix.kernel.single(), Compute(store=matrix.store)
     model = estimators.checked(
-        lambda: ClassifierSettings(kernel, device=values.device, compute=Compute(store=file.store), **text)
+        lambda: Classifier(kernel, device=matrix.device, compute=compute, **matrix.text.as_dict())
     )
     learning = options.NoLearningOptions(regress)
     documents = columns = corpora.read(console, corpus, reading, learning, kernel=model.kernel)
-    corpora.settle(console, model, values.kernel.named, documents)
-    kernel = model.kernel
-    if against.columns is not None:
-        reading = replace(reading, part=against.part_of_columns)
-        columns = corpora.read(console, against.columns, reading, learning, kernel=kernel)
+    model_files.settle(console, model, matrix.kernel.named, documents)
+    if matrix.against is not None:
+        reading = replace(reading, part=matrix.against_part)
+        columns = corpora.read(console, matrix.against, reading, learning, kernel=model.kernel)
     for_libsvm = output is not None and output.kind is LIBSVM
     labels, names = matrices.labels_of(documents) if for_libsvm else (None, [])
     clock = time.perf_counter()
@@ -120,16 +103,16 @@ def gram(
         seconds = {"gram": time.perf_counter() - clock}
         console.say(f"kernel matrix: {description}")
     else:
-        with values.cluster.at_work(console, model.compute_options.store):
-            matrix, used = matrices.between(console, model, documents, columns)
+        with matrix.cluster.at_work(console, model.compute_options.store):
+            values, used = matrices.between(console, model, documents, columns)
         seconds = {"gram": time.perf_counter() - clock}
         clock = time.perf_counter()
         with output.place() as path:
-            files.write_gram(path, matrix, labels)
+            files.write_gram(path, values, labels)
         seconds["write"] = time.perf_counter() - clock
     matrices.report_matrix(
-        console, printing.json, "kernel matrix", kernel, used,
-        output=str(output.path if output else file.store), rows=len(documents), columns=len(columns),
+        console, printing.json, "kernel matrix", model.new_kernel(), used,
+        output=str(output.path if output else matrix.store), rows=len(documents), columns=len(columns),
         labels=names, seconds=seconds,
     )  # fmt: skip
 
@@ -192,26 +175,26 @@ class FeatureOptions:
         from textsvm.estimators.features import SpectrumFeatures, read_features
 
         if like is None:
-            given = self.text.as_dict() | self._least() | {"device": self.device}
-            return checked(lambda: SpectrumFeatures(**self._of_kernel(), **given))
+            parameters = self.text.as_dict() | self._least() | {"device": self.device}
+            return checked(lambda: SpectrumFeatures(**self._of_kernel(), **parameters))
         others = {**vars(self.kernel), **self.text.as_dict(), **self._least()}
         for name, value in others.items():
             if value not in (None, False) or name == "punctuation":
-                shown = "drop-punctuation" if name == "punctuation" else name.replace("_", "-")
-                raise WrongUsage(f"--{shown} does not go with --like, whose file contains all options")
+                option = "drop-punctuation" if name == "punctuation" else name.replace("_", "-")
+                raise WrongUsage(f"--{option} does not go with --like, whose file contains all options")
         return checked(lambda: read_features(like).set_params(device=self.device))
 
     def _of_kernel(self) -> dict[str, Any]:
         kernel = self.kernel.single()
-        given = kernel.get_params(deep=False)
+        parameters = kernel.get_params(deep=False)
         if kernel.name != "spectrum":
             raise WrongUsage(
                 f"the kernel {spell(kernel)} has no such features; use one spectrum kernel, such as "
                 "--kernel spectrum:1-5,log,idf"
             )
-        if given.pop("odds"):
-            raise WrongUsage("--odds needs classes, which features do not use; leave it out")
-        return given
+        if parameters.pop("odds"):
+            raise WrongUsage("odds needs classes, which features do not use; leave it out of --kernel")
+        return parameters
 
     def _least(self) -> dict[str, float]:
         if self.min_df is None:
@@ -222,7 +205,7 @@ class FeatureOptions:
             raise WrongUsage(f"--min-df must be a number, got {self.min_df}") from None
 
 
-@options.with_groups
+@partial(options.with_groups, without={"numbers", "vectors"})
 def features(
     corpus: options.CorpusPath,
     reading: options.ReadingOptions,
@@ -268,7 +251,7 @@ def features(
         if documents.targets is not None:
             about["labels"] = np.array(documents.targets, np.float64)
         elif documents.labels is not None:
-            joined = [";".join(each) if isinstance(each, tuple) else each for each in documents.labels]
+            joined = [";".join(label) if isinstance(label, tuple) else label for label in documents.labels]
             about["labels"] = np.array(joined, str)
         with output.place() as path:
             write_features(path, matrix, about, model if file.like is None else None)

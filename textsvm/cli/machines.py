@@ -5,6 +5,7 @@ The signatures of the estimators define the defaults. The help texts repeat them
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,6 @@ from textsvm.cli.options import KERNEL_PANEL, option_field
 
 _text = partial(option_field, panel="Text")
 _machine = partial(option_field, panel="Machine")
-_choice = partial(option_field, panel=KERNEL_PANEL)
 #: Options that are parameters of `textsvm.Compute`.
 COMPUTE = ("memory", "approximate", "store", "tier")
 Normalise = Enum("Normalise", {"unicode": "unicode", "paper": "paper", "none": "none"})
@@ -34,12 +34,12 @@ class TextOptions:
     normalise: Normalise | None = _text(
         "unicode: NFKC, case folded; paper: a-z0-9, all else one space (default: unicode)."
     )
-    drop_punctuation: bool = _text("Replace punctuation by spaces.", "--drop-punctuation", default=False)
+    drop_punctuation: bool = _text("Replace punctuation by spaces.", default=False)
     max_length: int | None = _text("Use only the first N symbols of each text (default: all).")
 
     def as_dict(self) -> dict[str, Any]:
-        """Given options as parameters of an estimator."""
-        values = given(normalise=self.normalise, max_length=self.max_length)
+        """Options with a value as parameters of an estimator."""
+        values = requested(normalise=self.normalise, max_length=self.max_length)
         return values | ({"punctuation": False} if self.drop_punctuation else {})
 
 
@@ -73,30 +73,30 @@ class MachineOptions:
     tier: str | None = _machine(
         "Place of the kernel matrix: device, host (main memory), disk (with --store) or recompute; auto: "
         "lowest predicted time (default: auto).",
-        "--tier",
-        metavar="TIER",
+        metavar="PLACE",
     )
     device: options.Device = "auto"
 
     def varied(self) -> dict[str, list[Any]]:
-        """Given values of C, epsilon and multiclass."""
-        named = (("C", "-C", float), ("epsilon", "--epsilon", float), ("multiclass", "--multiclass", str))
-        texts = {name: getattr(self, name) for name, _, _ in named}
-        return {
-            name: several(shown, texts[name], convert)
-            for name, shown, convert in named
-            if texts[name] is not None
-        }
+        """Values of C, epsilon and multiclass."""
+        values: dict[str, list[Any]] = {}
+        if self.C is not None:
+            values["C"] = several("-C", self.C, float)
+        if self.epsilon is not None:
+            values["epsilon"] = several("--epsilon", self.epsilon, float)
+        if self.multiclass is not None:
+            values["multiclass"] = several("--multiclass", self.multiclass, str)
+        return values
 
     def fixed(self) -> dict[str, Any]:
-        """Other given options as parameters of an estimator."""
-        names = ("class_weight", "scoring", "tol", "duality_gap", "max_iter", "device", *COMPUTE)
-        return given(**{name: getattr(self, name) for name in names})
+        """Other options with a value as parameters of an estimator."""
+        varied = ("C", "epsilon", "multiclass")
+        return requested(**{name: value for name, value in vars(self).items() if name not in varied})
 
     def refuse(self, *names: str, of: str) -> None:
-        """Raise WrongUsage for given options that an estimator does not have."""
+        """Raise WrongUsage for options that an estimator does not have."""
         for name in names:
-            if getattr(self, name) is not None:
+            if vars(self)[name] is not None:
                 raise WrongUsage(f"--{name.replace('_', '-')} is not an option of {of}")
 
 
@@ -120,7 +120,7 @@ class ClusterOptions:
                 require_dask()
 
     @contextmanager
-    def at_work(self, console: Console, store: Any = None) -> Iterator[None]:
+    def at_work(self, console: Console, store: str | os.PathLike[str] | None = None) -> Iterator[None]:
         """`Console.work`, with the work of the block distributed over the workers."""
         if self.workers is None:
             with console.work(store):
@@ -142,28 +142,15 @@ class ModelOptions:
     text: TextOptions
     machine: MachineOptions
     cluster: ClusterOptions
-
-
-@dataclass(frozen=True)
-class ChoiceOptions:
-    """Kernel of a classifier if none is named."""
-
-    fast: bool = _choice("Same as --kernel fast: half the time, less accurate.", "--fast", default=False)
-    budget: float | None = _choice(
+    budget: float | None = option_field(
         "--kernel auto: predicted time of trials by cross-validation (default: none).",
         metavar="SECONDS",
+        panel=KERNEL_PANEL,
     )
 
 
-@dataclass(frozen=True)
-class SingleOptions(ModelOptions):
-    """Options of a single estimator."""
-
-    choosing: ChoiceOptions
-
-
-def given(**options: Any) -> dict[str, Any]:
-    """Options that are given; enumeration members by their values."""
+def requested(**options: Any) -> dict[str, Any]:
+    """Options with a value; enumeration members by their values."""
     return {
         name: value.value if isinstance(value, Enum) else value
         for name, value in options.items()

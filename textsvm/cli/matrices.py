@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from textsvm.arrays import AnyArray
 from textsvm.cli import corpora
 from textsvm.cli.console import Console, seconds_row
 from textsvm.errors import InputError
@@ -42,7 +43,9 @@ def stored(console: Console, model: Settings, documents: Corpus) -> tuple[str, D
         return rows.description, device
 
 
-def between(console: Console, model: Settings, documents: Corpus, columns: Corpus) -> tuple[Any, Device]:
+def between(
+    console: Console, model: KernelMachine, documents: Corpus, columns: Corpus
+) -> tuple[AnyArray, Device]:
     """Kernel values of all documents with all columns, and the device."""
     device = select(model.device)
     # A sum needs the result and a matrix per level of its parts.
@@ -56,8 +59,8 @@ def between(console: Console, model: Settings, documents: Corpus, columns: Corpu
         encoded = model.encode(model.validate(columns.examples), None, console.stage)
         kernel = model.source.kernel_for(encoded)
         kernel.fit(kernel.structure.read(encoded), device)
-        given = model.validate(documents.examples, fitting=False)
-        others = kernel.structure.read(model.encode(given, encoded, console.stage))
+        examples = model.validate(documents.examples, fitting=False)
+        others = kernel.structure.read(model.encode(examples, encoded, console.stage))
         rows = kernel.rows(kernel.structure.read(encoded), device)
         return rows.cross(others, console.progress_of("gram")), device
 

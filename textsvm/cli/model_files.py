@@ -1,4 +1,9 @@
-"""Model files: loading for a device, saving with the facts of the training."""
+"""Models of commands: their files, the facts of their training, and the kernel that fits a corpus.
+
+Commands ask here, and nowhere else, which outputs a model has and which machine is inside it. If no kernel is
+named, vectors get a Gaussian kernel, and columns the sum of the fast kernel on each text column and a
+Gaussian kernel on the numbers.
+"""
 
 from __future__ import annotations
 
@@ -6,73 +11,156 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
+from textsvm.arrays import Json
+from textsvm.cli import corpora
 from textsvm.cli.console import Console
-from textsvm.cli.corpora import label_counts
+from textsvm.cli.corpora import KernelOrName
+from textsvm.cli.kernels import KernelOptions
 from textsvm.cli.options import LearningOptions, ReadingOptions
 from textsvm.cli.output import Output
 from textsvm.errors import InputError
 from textsvm.evaluation.judge import fitted_machine
-from textsvm.kernels.spelling import spell
+from textsvm.kernels import Gaussian, Kernel, On, Sum, spelling
+from textsvm.kernels.resolve import structure_of
+from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.model.file import load, save
-from textsvm.readers.corpus import Corpus
+from textsvm.model.settings import Settings
+from textsvm.readers.corpus import VECTORS, Corpus
+from textsvm.runtime.compiled import scipy
 
+if TYPE_CHECKING:
+    from textsvm.runtime.device import Device
+
+#: A fitted model of any kind: a machine, a calibrated machine or an OnlineSVC.
+Model: TypeAlias = Any
+ONLINE, ONE_CLASS = "OnlineSVC", "OneClassSVM"
+#: Facts that depend on the computer, which model files do not hold.
 _OF_THE_RUN = ("seconds", "kernel_matrix")
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """Outputs of a fitted model."""
+
+    classes: bool  #: It is a classifier
+    decisions: bool  #: It has decision values, which a regression has not
+    probabilities: bool
+    sets: bool  #: Prediction sets, of a calibrated model
+    adapts: bool
+    multilabel: bool
+
+    @classmethod
+    def of(cls, model: Model) -> Abilities:
+        return cls(
+            classes=hasattr(model, "classes_"),
+            decisions=hasattr(model, "decision_function"),
+            probabilities=hasattr(model, "predict_proba"),
+            sets=hasattr(model, "require_conformity"),
+            adapts=hasattr(model, "adapt"),
+            multilabel=hasattr(model, "label_form_"),
+        )
 
 
 @dataclass(frozen=True)
 class Training:
     """Training options in a model file that later commands repeat."""
 
-    positive: str | None
-    negative: str | None
+    positive: str | None = None
+    negative: str | None = None
     headers: bool = False
     regress: str | None = None
     label_separator: str | None = None
     columns: dict[str, str] = field(default_factory=dict)  #: Columns of the training table, by role
 
     @classmethod
-    def of(cls, model: Any) -> Training:
+    def of(cls, model: Model) -> Training:
         """Options of a model; values of wrong type in its file are ignored."""
         info, reading = model.info_, model.info_.get("reading")
-        values = [info.get(name) for name in ("positive", "negative", "regress", "label_separator")]
-        positive, negative, regress, separator = (each if isinstance(each, str) else None for each in values)
+        names = ("positive", "negative", "regress", "label_separator")
+        strings = {name: value for name in names if isinstance(value := info.get(name), str)}
         reading = reading if isinstance(reading, dict) else {}
-        detected = each if isinstance(each := reading.get("detected"), dict) else {}
+        detected = value if isinstance(value := reading.get("detected"), dict) else {}
         named = {role: reading.get(role) or detected.get(role) for role in ("text", "label", "id")}
         columns = {role: column for role, column in named.items() if isinstance(column, str)}
-        return cls(positive, negative, reading.get("headers") is True, regress, separator, columns)
+        return cls(**strings, headers=reading.get("headers") is True, columns=columns)
 
 
-def load_model(console: Console, path: Path, device: str, online: bool = False) -> Any:
+def load_model(console: Console, path: Path, device: str, online: bool = False) -> Model:
     """Load a model for use on a device; InputError for an OnlineSVC unless the command takes them."""
     model = load(path)
-    if not online and model.estimator_name == "OnlineSVC":
+    if not online and model.estimator_name == ONLINE:
         raise InputError(f"{path} is an OnlineSVC model, which only predict, update and model read")
-    if getattr(model, "digest_", "none needed") is None:
+    if getattr(model, "digest_", "none in LIBSVM's format") is None:
         console.say(
             f"note: {path} has no digest, so damage cannot be detected; "
             "textsvm.save(textsvm.load(path), path) adds one"
         )
-    getattr(model, "estimator_", model).device = device
+    fitted_machine(model).device = device
     return model
+
+
+def unfitted_machine(model: Model) -> Settings:
+    """Machine of an estimator that is not fitted, which may be calibrated."""
+    estimator: Settings | None = getattr(model, "estimator", None)
+    return estimator or model
+
+
+def unfitted_copy(model: Model, with_choice: bool) -> Model:
+    """Copy that is not fitted, with the chosen C and loss of a classifier if `with_choice`."""
+    fitted = fitted_machine(model)
+    machine = fitted.copy()
+    if with_choice:
+        machine.C, machine.loss = fitted.C_, fitted.loss_
+    if fitted is model:
+        return machine
+    copy = model.copy()
+    copy.estimator = machine
+    return copy
+
+
+def device_of(model: Model) -> Device | None:
+    """Device of the last prediction or training; None before the first prediction."""
+    device: Device | None = getattr(model, "device_", None)
+    return device
+
+
+def info_of(model: Model) -> Json:
+    """Information of a model file; {} for a model that was not loaded."""
+    info: Json = getattr(model, "info_", {})
+    return info
+
+
+def choice_of(model: Model) -> str:
+    """Sentence on the choice of the kernel; empty if it was named."""
+    choice: str = getattr(model, "chosen_", "")
+    return choice
+
+
+def held_out_accuracy(model: Model) -> tuple[float | None, int]:
+    """Accuracy of the choice of the kernel or of the calibration, and the number of trials of the choice."""
+    return getattr(fitted_machine(model), "held_out_accuracy_", None), getattr(model, "n_trials_", 0)
 
 
 def save_model(
     output: Output,
-    model: Any,
+    model: Model,
     corpus: Corpus,
     reading: ReadingOptions,
     learning: LearningOptions,
-    about: dict[str, Any],
+    about: Json,
     texts: bool = True,
 ) -> int:
     """Save a model with the facts of its training; returns the size in bytes.
 
     `corpus` is the training corpus, from which the ids of the support vectors are taken.
     """
-    labels = {"positive": reading.positive, "negative": reading.negative or _opposite(model, reading)}
+    classes = model.classes_ if Abilities.of(model).classes else ()
+    opposite = next((str(label) for label in classes if label != reading.positive), "rest")
+    labels = {"positive": reading.positive, "negative": reading.negative or opposite}
     ids = [corpus.ids[i] for i in fitted_machine(model).support_] if texts else None
     info = {
         "corpus": corpus.source, "support_ids": ids,
@@ -97,7 +185,7 @@ def corpus_digest(corpus: Corpus) -> str:
 
 def corpus_facts(
     corpus: Corpus, paths: Sequence[Path], part: str | None = None, new: bool = False, **columns: Any
-) -> dict[str, Any]:
+) -> Json:
     """Facts for `textsvm update`; `new` documents were added by it, from `columns` if these were named."""
     facts = {"paths": list(map(str, paths)), "part": part, "digest": corpus_digest(corpus), "new": new}
     return facts | ({"columns": columns} if columns else {})
@@ -105,7 +193,7 @@ def corpus_facts(
 
 def update_facts(
     corpus: Corpus, paths: Sequence[Path], reading: ReadingOptions, learning: LearningOptions
-) -> dict[str, Any]:
+) -> Json:
     """Corpus and options with which `textsvm update` trains again; no corpus if it has several files."""
     beside = reading.vectors is not None or reading.labels is not None
     return {
@@ -116,15 +204,15 @@ def update_facts(
     }  # fmt: skip
 
 
-def training_facts(model: Any, training: Corpus) -> dict[str, Any]:
+def training_facts(model: Model, training: Corpus) -> Json:
     """Facts of a training run, for --json and the model file."""
     solutions, approximation = model.solutions_, fitted_machine(model).approximation_
     return {
         "estimator": model.estimator_name,
         "device": model.device_.description,
         "kernel": model.kernel_.structure.as_dict(),
-        "kernel_spelled": spell(model.kernel_),
-        "chosen": getattr(model, "chosen_", "") or None,
+        "kernel_spelled": spelling.spell(model.kernel_),
+        "chosen": choice_of(model) or None,
         "C": getattr(model, "C_", getattr(model, "C", None)),
         **({"loss": model.loss_} if hasattr(model, "loss_") else {}),
         "kernel_matrix": model.gram_description_,
@@ -141,12 +229,12 @@ def training_facts(model: Any, training: Corpus) -> dict[str, Any]:
     }
 
 
-def _per_class(model: Any, training: Corpus) -> list[dict[str, Any]]:
+def _per_class(model: Model, training: Corpus) -> list[Json]:
     """Number of documents and support vectors of each class; empty for regression."""
     if training.targets is not None:
         return []
-    counts = label_counts(training)
-    names = getattr(model, "classes_", list(counts))
+    counts = corpora.label_counts(training)
+    names = model.classes_ if Abilities.of(model).classes else list(counts)
     return [
         {"class": str(name), "documents": counts[str(name)], "support_vectors": int(support)}
         for name, support in zip(names, model.n_support_, strict=True)
@@ -159,11 +247,109 @@ def without_run(value: Any) -> Any:
     So the same command writes the same bytes, whatever the number of cores and the free memory.
     """
     if isinstance(value, dict):
-        kept = {name: without_run(each) for name, each in value.items() if name not in _OF_THE_RUN}
-        return kept | ({"device": "cpu"} if str(kept.get("device")).startswith("cpu ") else {})
-    return [without_run(each) for each in value] if isinstance(value, list | tuple) else value
+        rest = {name: without_run(item) for name, item in value.items() if name not in _OF_THE_RUN}
+        return rest | ({"device": "cpu"} if str(rest.get("device")).startswith("cpu ") else {})
+    return [without_run(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _opposite(model: Any, reading: ReadingOptions) -> str:
-    """Negative class of a two-class model, else "rest"."""
-    return next((str(each) for each in getattr(model, "classes_", ()) if each != reading.positive), "rest")
+# Kernels and documents
+
+
+def examples_for(model: Model, corpus: Corpus) -> Any:
+    """Documents of a corpus as a fitted model takes them; sparse vectors get as many columns as it has."""
+    examples, machine = corpus.examples, fitted_machine(model)
+    if machine.kernel_ is not None:
+        _require(machine.kernel_.structure.examples, "the model", corpus)
+    if corpus.vectors is None:
+        return examples
+    from textsvm.model.libsvm import fit_columns, widened
+
+    if not isinstance(examples, dict):
+        return fit_columns(model, examples)
+    if not scipy.sparse.issparse(examples[VECTORS]):
+        return examples
+    widths = [
+        machine.support_documents_.of(view).n_features
+        for view in machine.kernel_.structure.views
+        if view.column == (VECTORS,)
+    ]
+    return {**examples, VECTORS: widened(examples[VECTORS], max(widths, default=0))}
+
+
+def settle(console: Console, model: Model, is_named: bool, corpus: Corpus) -> None:
+    """Set the kernel that fits the documents of a corpus, and report it if none was named."""
+    estimator = unfitted_machine(model)
+    kernel = kernel_for(estimator.kernel if is_named else None, corpus)
+    if not 1e-6 <= (C := getattr(estimator, "C", 1.0)) <= 1e6:
+        console.say(f"note: C = {C:g} is far from usual values, 0.01 to 1000")
+    if kernel is None:
+        return
+    estimator.kernel = kernel
+    estimator.check()
+    if not is_named:
+        console.say(f"note: the default kernel for {_kind_of(corpus)} is used: {spelling.spell(kernel)}")
+
+
+def settle_grid(options: KernelOptions, model: Settings, grid: dict[str, list[Any]], corpus: Corpus) -> None:
+    """`settle` for `tune`; for vectors without a named kernel the grid has several values of gamma."""
+    if _kind_of(corpus) == "vectors" and not options.named:
+        grid["kernel"] = options.grid(tuning=True, default="gaussian")
+    grid["kernel"] = [kernel_for(kernel, corpus) or kernel for kernel in grid["kernel"]]
+    model.kernel = grid["kernel"][0]
+
+
+def kernel_for(kernel: KernelOrName, corpus: Corpus) -> Kernel | None:
+    """Kernel to set for the documents of a corpus; None to keep `kernel`."""
+    kind = _kind_of(corpus)
+    if kind == "columns":
+        if isinstance(kernel, Kernel) and _reads(kernel) == "columns":
+            return kernel
+        return _sum_on_columns(kernel, corpus.examples)
+    if kernel is not None:
+        _require(_reads(kernel), "the kernel", corpus)
+    return Gaussian() if kind == "vectors" and kernel is None else None
+
+
+def _sum_on_columns(kernel: KernelOrName, examples: dict[str, Any]) -> Kernel:
+    """Sum of a text kernel on each text column and a vector kernel on all numbers and on the vectors.
+
+    `kernel` replaces the default for its kind of column: the fast kernel for texts, Gaussian for vectors.
+    """
+    of_numbers: Kernel = Gaussian()
+    of_texts: Kernel = fixed_default()
+    if isinstance(kernel, Kernel) and _reads(kernel) == "vectors":
+        of_numbers = kernel
+    elif isinstance(kernel, Kernel) and _reads(kernel) == "texts":
+        of_texts = kernel
+    numbers = [
+        name for name, values in examples.items() if isinstance(values, np.ndarray) and name != VECTORS
+    ]
+    texts = [name for name in examples if name not in numbers and name != VECTORS]
+    parts = [On(name, of_texts) for name in texts]
+    parts += [On(numbers if len(numbers) > 1 else numbers[0], of_numbers)] if numbers else []
+    parts += [On(VECTORS, of_numbers)] if VECTORS in examples else []
+    return parts[0] if len(parts) == 1 else Sum(parts)
+
+
+def _reads(kernel: KernelOrName) -> str:
+    """Kind of document that a kernel compares; "" for None."""
+    return "" if kernel is None else structure_of(kernel).examples
+
+
+def _kind_of(corpus: Corpus) -> str:
+    """Kind of the documents of a corpus: columns, vectors or texts."""
+    if isinstance(corpus.examples, dict):
+        return "columns"
+    return "texts" if corpus.vectors is None else "vectors"
+
+
+def _require(reads: str, subject: str, corpus: Corpus) -> None:
+    """Raise InputError if a corpus holds another kind of document than `subject` compares."""
+    kind = _kind_of(corpus)
+    if kind != reads:
+        remedy = {
+            "vectors": "use linear, polynomial, gaussian or sigmoid",
+            "texts": "name another kernel, or give vectors",
+            "columns": "name the columns in the kernel, as in subject=spectrum:1-5+hour,size=gaussian",
+        }[kind]
+        raise InputError(f"{corpus.source} holds {kind}, and {subject} compares {reads}; {remedy}")

@@ -26,42 +26,26 @@ _neighbours = partial(option_field, panel="Neighbours")
 
 @dataclass(frozen=True)
 class NeighbourOptions:
-    """Selection of pairs; pairs must meet all conditions."""
+    """Comparison of texts; pairs must meet all conditions."""
 
+    kernel: kernels.KernelOptions
+    text: machines.TextOptions
     nearest: int | None = _neighbours(
         "Number of neighbours per text (default: 10, or all if a threshold is given).",
-        "-k",
-        "--nearest",
-        metavar="NUMBER",
-    )
+        "-k", "--nearest", metavar="NUMBER",
+    )  # fmt: skip
     at_least: float | None = _neighbours("Minimum normalised kernel value.")
     within: int | None = _neighbours(
         "Maximum edit distance; the kernel is then edit by default.", metavar="DISTANCE"
     )
-
-
-@dataclass(frozen=True)
-class ComparingOptions:
-    """Comparison of texts."""
-
-    kernel: kernels.KernelOptions
-    text: machines.TextOptions
     memory: str | None = option_field(
         "Memory for the tiles, such as 2GiB (default: half of the free memory)."
     )
     device: options.Device = "auto"
-
-
-@dataclass(frozen=True)
-class PairsFile:
-    """Output file of the pairs."""
-
     output: Path = option_field(
-        "Output file: JSON Lines (- is stdout), or .npz for scipy.sparse.load_npz.",
-        "--output",
-        "-o",
+        "Output file: JSON Lines (- is stdout), or .npz for scipy.sparse.load_npz.", "--output", "-o",
         default=STDOUT,
-    )
+    )  # fmt: skip
     force: Force = False
 
 
@@ -69,9 +53,7 @@ class PairsFile:
 def neighbours(
     corpus: Annotated[Path, typer.Argument(help="Texts; - is stdin.", show_default=False)],
     table: options.TableOptions,
-    which: NeighbourOptions,
-    comparing: ComparingOptions,
-    file: PairsFile,
+    selection: NeighbourOptions,
     printing: options.PrintingOptions,
     others: Annotated[
         Path | None, typer.Argument(help="Texts to search; - is stdin.", show_default="the same texts")
@@ -87,21 +69,21 @@ def neighbours(
 
     textsvm neighbours new.csv known.csv --text body -k 5 --kernel spectrum:1-5,log,idf --at-least 0.3
     """
-    from textsvm.cli import corpora, estimators, matrices
+    from textsvm.cli import corpora, estimators, matrices, model_files
     from textsvm.nearest.neighbours import machine
     from textsvm.nearest.search import Criteria, K, joined, search, write_pairs
     from textsvm.runtime.device import select
 
-    unset = which.nearest is which.at_least is which.within is None
-    criteria = Criteria(K if unset else which.nearest, which.at_least, which.within)
-    kernel = comparing.kernel.single() if comparing.kernel.named else None
-    given = comparing.text.as_dict() | {"memory": comparing.memory, "device": comparing.device}
-    model = estimators.checked(lambda: machine(kernel, criteria, **given))
+    unset = selection.nearest is selection.at_least is selection.within is None
+    criteria = Criteria(K if unset else selection.nearest, selection.at_least, selection.within)
+    kernel = selection.kernel.single() if selection.kernel.named else None
+    parameters = selection.text.as_dict() | {"memory": selection.memory, "device": selection.device}
+    model = estimators.checked(lambda: machine(kernel, criteria, **parameters))
     if str(corpus) == str(others) == "-":
         raise WrongUsage("only one corpus can be -, standard input")
     inputs = {"the corpus": corpus, "the other corpus": others}
-    kind = NPZ if file.output.suffix.lower() == NPZ.suffix else NEIGHBOURS
-    output = Output("-o", file.output, kind, file.force).checked(
+    kind = NPZ if selection.output.suffix.lower() == NPZ.suffix else NEIGHBOURS
+    output = Output("-o", selection.output, kind, selection.force).checked(
         {name: None if path == STDOUT else path for name, path in inputs.items()}
     )
     console = Console(printing.quiet, output.is_stdout)
@@ -112,7 +94,7 @@ def neighbours(
     if others is not None:
         columns = corpora.read_unlabelled(console, str(others), table, model.kernel)
         corpora.say_problems(console, columns)
-    corpora.settle(console, model, comparing.kernel.named or criteria.within is not None, columns)
+    model_files.settle(console, model, selection.kernel.named or criteria.within is not None, columns)
     seconds, clock = {"read": time.perf_counter() - clock}, time.perf_counter()
     with console.progress():
         searched = None if others is None else columns.examples

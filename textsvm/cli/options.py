@@ -7,12 +7,12 @@ options of its fields. Nothing here reads files or imports a numerical library.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, TypeGuard, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -21,7 +21,7 @@ from textsvm.cli.console import WrongUsage
 
 
 def option(help: str, *names: str, panel: str | None = None, **settings: Any) -> Any:
-    """Declare an option; without `names` it is called like its parameter. A flag needs a name."""
+    """Declare an option; without `names` it is called like its parameter."""
     return typer.Option(*names, help=help, rich_help_panel=panel, **settings)
 
 
@@ -30,20 +30,20 @@ def option_field(help: str, *names: str, default: Any = None, **settings: Any) -
     return field(default=default, metadata={"option": option(help, *names, **settings)})
 
 
-_labels, _label_field = (partial(each, panel="Labels") for each in (option, option_field))
-_reading, _reading_field = (partial(each, panel="Reading") for each in (option, option_field))
+flag_field = partial(option_field, default=False)
+_labels = partial(option_field, panel="Labels")
+_reading = partial(option_field, panel="Reading")
 _folds = partial(option_field, panel="Folds")
 
 
-Split = Enum("Split", {"modapte": "modapte", "lewis": "lewis"})
 Duplicates = Enum("Duplicates", {"keep": "keep", "drop": "drop"})
 
 #: Commands with more options show the options below only with --help-all; kernels have an option for each
-#: parameter, of which `--help` shows none.
-MANY = 20
+#: parameter in `tune`, of which `--help` shows none.
+MANY = 22
 KERNEL_PANEL = "Kernel"
 RARE = {
-    "negative", "part", "split", "numbers", "vectors", "labels", "id", "headers", "skip_invalid", "weights",
+    "negative", "part", "numbers", "vectors", "labels", "id", "headers", "skip_invalid", "weights",
     "label_separator", "duplicates", "normalise", "drop_punctuation", "max_length", "epsilon", "multiclass",
     "tol", "duality_gap", "max_iter", "memory", "approximate", "store", "tier", "workers", "budget",
     "one_class", "nu", "solver", "seed", "without_texts", "libsvm", "repeats", "group_duplicates",
@@ -51,6 +51,8 @@ RARE = {
 }  # fmt: skip
 #: Default share of test documents in `compare`.
 HOLDOUT = 0.25
+#: Name of the format of Reuters-21578 with Lewis' split instead of ModApte.
+LEWIS = "reuters-lewis"
 CorpusPath = Annotated[
     list[Path], typer.Argument(help="Files, archives or folders, read as one corpus.", show_default=False)
 ]
@@ -61,34 +63,35 @@ DocumentPaths = Annotated[
 ]
 Format = Annotated[
     str | None,
-    _reading(
-        "Input format: reuters, mail, csv, tsv, jsonl, parquet, folders, lines, fasta, fastq; for vectors "
-        "libsvm, npy, npz (default: detected from the content)."
+    option(
+        "Input format: reuters (ModApte split), reuters-lewis (Lewis' split), mail, csv, tsv, jsonl, "
+        "parquet, folders, lines, fasta, fastq; for vectors libsvm, npy, npz (default: detected from the "
+        "content).",
+        panel="Reading",
     ),
 ]
 Text = Annotated[
     list[str] | None,
-    _reading(
+    option(
         "Tables: text column, by name or by number from 1. Repeat it to compare several columns one by one.",
         metavar="COLUMN",
+        panel="Reading",
     ),
 ]
-Numbers = Annotated[
-    str | None, _reading("Tables: numeric columns beside the texts, such as hour,size.", metavar="COLUMNS")
-]
-Vectors = Annotated[
-    Path | None,
-    _reading("Vectors beside the texts, one row per document: .npy, .npz or LIBSVM format.", metavar="FILE"),
-]
-Id = Annotated[str | None, _reading("Tables: column of document ids.")]
+Id = Annotated[str | None, option("Tables: column of document ids.", panel="Reading")]
 SkipInvalid = Annotated[
     bool,
-    _reading(
-        "Tables, lines: leave out rows without a text or with a wrong number of fields.", "--skip-invalid"
+    option(
+        "Tables, lines: leave out rows without a text or with a wrong number of fields.",
+        "--skip-invalid",
+        panel="Reading",
     ),
 ]
 Regress = Annotated[
-    str | None, _labels("Tables: predict the numbers in this column instead of classes.", metavar="COLUMN")
+    str | None,
+    option(
+        "Tables: predict the numbers in this column instead of classes.", metavar="COLUMN", panel="Labels"
+    ),
 ]
 Device = Annotated[str, option("auto, cpu, cuda or cuda:N; several GPUs: cuda:0,1 or cuda:all.")]
 StoreFolder = Annotated[
@@ -112,42 +115,39 @@ class PrintingOptions:
 
 
 @dataclass(frozen=True)
-class ReadingOptions:
-    """Selection and reading of documents."""
-
-    positive: str | None = _label_field("Positive class.")
-    negative: str | None = _label_field("Negative class, or rest (default: all other labels).")
-    part: str | None = _reading_field("Use only this part of the corpus: train or test.")
-    split: Split = _reading_field("Split of Reuters-21578.", default=Split.modapte)
-    format: Format = None
-    text: Text = None
-    numbers: Numbers = None
-    vectors: Vectors = None
-    label: str | None = _reading_field("Tables: label column.")
-    labels: Path | None = _reading_field(
-        "Labels for vectors without labels: a text file, one per line, or .npy.", metavar="FILE"
-    )
-    id: Id = None
-    headers: bool = _reading_field("Mail: use all headers, not only the subject.", "--headers", default=False)
-    skip_invalid: SkipInvalid = False
-
-    def as_dict(self) -> dict[str, Any]:
-        """Settings that are saved with a model."""
-        names = ("numbers", "label", "id", "headers")
-        text = self.text[0] if self.text and len(self.text) == 1 else self.text
-        return {"text": text, **{name: getattr(self, name) for name in names}, "split": self.split.value}
-
-
-@dataclass(frozen=True)
 class TableOptions:
     """Reading of documents without labels."""
 
     format: Format = None
     text: Text = None
-    numbers: Numbers = None
-    vectors: Vectors = None
+    numbers: str | None = _reading(
+        "Tables: numeric columns beside the texts, such as hour,size.", metavar="COLUMNS"
+    )
+    vectors: Path | None = _reading(
+        "Vectors beside the texts, one row per document: .npy, .npz or LIBSVM format.", metavar="FILE"
+    )
     id: Id = None
     skip_invalid: SkipInvalid = False
+
+
+@dataclass(frozen=True)
+class ReadingOptions(TableOptions):
+    """Selection and reading of documents with labels."""
+
+    positive: str | None = _labels("Positive class.")
+    negative: str | None = _labels("Negative class, or rest (default: all other labels).")
+    label: str | None = _reading("Tables: label column.")
+    labels: Path | None = _reading(
+        "Labels for vectors without labels: a text file, one per line, or .npy.", metavar="FILE"
+    )
+    part: str | None = _reading("Use only this part of the corpus: train or test.")
+    headers: bool = _reading("Mail: use all headers, not only the subject.", default=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Settings that are saved with a model."""
+        names = ("numbers", "label", "id", "headers")
+        text = self.text[0] if self.text and len(self.text) == 1 else self.text
+        return {"text": text, **{name: getattr(self, name) for name in names}}
 
 
 @dataclass(frozen=True)
@@ -157,21 +157,20 @@ class LearningOptions:
     require_text = True  # not an option: rows without a text are an error
 
     regress: Regress = None
-    weights: str | None = _label_field("Tables: column of document weights.", metavar="COLUMN")
-    multilabel: bool = _label_field(
+    weights: str | None = _labels("Tables: column of document weights.", metavar="COLUMN")
+    multilabel: bool = _labels(
         "Allow several labels per document: Reuters topics, JSON lists, or cells separated by ;.",
-        "--multilabel",
         default=False,
     )
-    label_separator: str | None = _label_field(
+    label_separator: str | None = _labels(
         "--multilabel: separator of the labels in a cell (default: ;).", metavar="TEXT"
     )
-    corrections: Path | None = _label_field(
+    corrections: Path | None = _labels(
         "Apply decisions saved on the page of `textsvm doubts`: change labels, leave out unsure documents. "
         "Undecided documents keep their labels.",
         metavar="FILE",
     )
-    duplicates: Duplicates = _reading_field("Keep or drop exact copies.", default=Duplicates.keep)
+    duplicates: Duplicates = _reading("Keep or drop exact copies.", default=Duplicates.keep)
 
     @property
     def separator(self) -> str | None:
@@ -209,7 +208,7 @@ class FoldOptions:
     groups: str | None = _folds(
         "Tables: keep documents with equal values in this column in one fold.", metavar="COLUMN"
     )
-    group_duplicates: bool = _folds("Keep near-duplicates in one fold.", "--group-duplicates", default=False)
+    group_duplicates: bool = _folds("Keep near-duplicates in one fold.", default=False)
     seed: int = _folds("Random seed.", default=0)
 
     def check(self) -> None:
@@ -220,26 +219,27 @@ class FoldOptions:
             raise WrongUsage(f"--repeats must be at least 1, got {self.repeats}")
 
 
-def with_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command: parameters whose types are dataclasses become the options of their fields."""
-    groups: dict[str, Any] = {}
+def with_groups(command: Callable[..., None], without: Collection[str] = ()) -> Callable[..., None]:
+    """Decorate a command: parameters whose types are dataclasses become the options of their fields.
+
+    `without` names fields that are no options of the command and keep their defaults.
+    """
+    groups: dict[str, type] = {}
     flat: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
-        if is_dataclass(parameter.annotation):
+        if _is_group(parameter.annotation):
             groups[name] = parameter.annotation
-            flat += _parameters_of(parameter.annotation)
+            flat += (member for member in _parameters_of(parameter.annotation) if member.name not in without)
         else:
-            flat.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            flat.append(_keyword_only(name, parameter.annotation, parameter.default))
     if len(flat) > MANY:
-        flat.append(
-            inspect.Parameter(_HELP_ALL, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_HelpAll)
-        )
+        flat.append(_keyword_only(_HELP_ALL, _HelpAll, False))
 
     @wraps(command)
-    def call(**given: Any) -> None:
-        given.pop(_HELP_ALL, None)
-        grouped = {name: _gather(group, given) for name, group in groups.items()}
-        command(**given, **grouped)
+    def call(**values: Any) -> None:
+        values.pop(_HELP_ALL, None)
+        grouped = {name: _gather(group, values) for name, group in groups.items()}
+        command(**values, **grouped)
 
     call.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
@@ -249,8 +249,8 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
 _HELP_ALL = "help_all"
 
 
-def _show_help_all(context: typer.Context, given: bool) -> None:
-    if given:
+def _show_help_all(context: typer.Context, requested: bool) -> None:
+    if requested:
         context.meta[_HELP_ALL] = True
         typer.echo(context.get_help())
         raise typer.Exit()
@@ -261,27 +261,39 @@ _HelpAll = Annotated[
 ]
 
 
-def _parameters_of(group: Any) -> Iterator[inspect.Parameter]:
-    """Parameters of a group and of its nested groups."""
+def _is_group(annotation: object) -> TypeGuard[type]:
+    return is_dataclass(annotation)
+
+
+def _keyword_only(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _parameters_of(group: type) -> Iterator[inspect.Parameter]:
+    """Parameters of a group and of its nested groups. A flag without names has no --no- form."""
     types = get_type_hints(group, include_extras=True)
-    for each in fields(group):
-        kind = types[each.name]
-        if is_dataclass(kind):
+    for member in fields(group):
+        kind = types[member.name]
+        if _is_group(kind):
             yield from _parameters_of(kind)
-        else:
-            if "option" in each.metadata:
-                kind = Annotated[kind, each.metadata["option"]]
-            yield inspect.Parameter(
-                each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=kind
-            )
+            continue
+        if declared := member.metadata.get("option"):
+            if kind is bool and declared.default is ...:  # Typer's place for the first name
+                declared.default = f"--{member.name.replace('_', '-')}"
+            kind = Annotated[kind, declared]
+        yield _keyword_only(member.name, kind, member.default)
 
 
-def _gather(group: Any, given: dict[str, Any]) -> Any:
-    """Build a group from its options, which are removed from `given`."""
+def _gather(group: type, values: dict[str, Any]) -> Any:
+    """Build a group from its options, which are removed from `values`."""
     types = get_type_hints(group)
-    names = [each.name for each in fields(group)]
-    values = (_gather(types[name], given) if is_dataclass(types[name]) else given.pop(name) for name in names)
-    return group(*values)
+    members = {
+        member.name: _gather(types[member.name], values)
+        if _is_group(types[member.name])
+        else values.pop(member.name, member.default)
+        for member in fields(group)
+    }
+    return group(**members)
 
 
 class _PlainFlags:
@@ -289,9 +301,9 @@ class _PlainFlags:
 
     def get_params(self, ctx: Any) -> list[Any]:
         parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
-        for each in parameters:
-            if getattr(each, "is_flag", False) and each.metavar is None:
-                each.metavar = ""
+        for parameter in parameters:
+            if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+                parameter.metavar = ""
         return parameters
 
 
@@ -301,30 +313,30 @@ class Command(_PlainFlags, TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse arguments; raises WrongUsage if the value of an option is the name of another option."""
         rest: list[str] = super().parse_args(ctx, args)
-        names = {name for each in self.params for name in each.opts if name.startswith("-")}
-        for each in self.params:
-            values = ctx.params.get(each.name) if each.param_type_name == "option" else None
+        names = {name for parameter in self.params for name in parameter.opts if name.startswith("-")}
+        for parameter in self.params:
+            values = ctx.params.get(parameter.name) if parameter.param_type_name == "option" else None
             if wrong := names.intersection(map(str, values if isinstance(values, list) else [values])):
-                raise WrongUsage(f"{each.opts[0]} needs a value, and {wrong.pop()} is an option")
+                raise WrongUsage(f"{parameter.opts[0]} needs a value, and {wrong.pop()} is an option")
         return rest
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help; without --help-all the rare options are hidden meanwhile."""
-        rare: list[Any] = [each for each in self.params if _is_rare(each)]
-        if _HELP_ALL in ctx.meta or not any(each.name == _HELP_ALL for each in self.params):
+        rare: list[Any] = [parameter for parameter in self.params if _is_rare(parameter)]
+        if _HELP_ALL in ctx.meta or not any(parameter.name == _HELP_ALL for parameter in self.params):
             rare = []
-        for each in rare:
-            each.hidden = True
+        for parameter in rare:
+            parameter.hidden = True
         try:
             super().format_help(ctx, formatter)
         finally:
-            for each in rare:
-                each.hidden = False
+            for parameter in rare:
+                parameter.hidden = False
 
 
 def _is_rare(parameter: Any) -> bool:
     of_kernel = getattr(parameter, "rich_help_panel", None) == KERNEL_PANEL
-    return parameter.name in RARE or (of_kernel and parameter.name not in ("kernel", "fast"))
+    return parameter.name in RARE or (of_kernel and parameter.name != "kernel")
 
 
 class Group(_PlainFlags, TyperGroup):

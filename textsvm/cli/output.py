@@ -200,15 +200,15 @@ class ReportFile:
             check_report("--report", self.report, self.force, inputs)
 
 
-def _is_part_of(target: Path, given: Path) -> bool:
-    """Whether a file is `given` or in the folder `given`, links included."""
+def _is_part_of(target: Path, source: Path) -> bool:
+    """Whether a file is `source` or in the folder `source`, links included."""
     from textsvm.readers.files import walk
 
-    if os.path.realpath(given) == str(target):
+    if os.path.realpath(source) == str(target):
         return True
     with suppress(OSError):  # an unreadable input is reported when it is read
         if target.exists():
-            files = [path for path, _ in walk(given)] if given.is_dir() else [given]
+            files = [path for path, _ in walk(source)] if source.is_dir() else [source]
             return any(os.path.samefile(target, path) for path in files)
     return False
 

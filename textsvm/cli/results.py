@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.cli import corpora
+from textsvm.arrays import Json
+from textsvm.cli import corpora, model_files
 from textsvm.cli.console import Console, json_line
 from textsvm.cli.kernels import DEFAULTS
 from textsvm.cli.output import ReportFile
@@ -18,7 +19,7 @@ from textsvm.evaluation.comparison import SideBySide
 from textsvm.evaluation.judge import judge as judge_examples
 from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.evaluation.results import Results, exact_intervals
-from textsvm.evaluation.slices import Slices
+from textsvm.evaluation.slices import Slices, make_slices
 from textsvm.kernels.spelling import spell
 from textsvm.model.labels import label_sets
 from textsvm.readers.corpus import Corpus
@@ -27,11 +28,18 @@ from textsvm.reporting.charts import write_figures
 from textsvm.reporting.files import write
 from textsvm.reporting.formatting import format_metric, length_alone, metric_rows
 from textsvm.reporting.report import Report, report_of_folds, results_of
-from textsvm.reporting.sections import models_note, models_table, slices_note, slices_table
+from textsvm.reporting.sections import (
+    learning_sentence,
+    learning_table,
+    models_note,
+    models_table,
+    slices_note,
+    slices_table,
+)
 from textsvm.runtime.device import select
 from textsvm.runtime.parallel import StageProgress
 from textsvm.runtime.plain_json import to_json
-from textsvm.selection.cross_validation import CrossValidation
+from textsvm.selection.cross_validation import CrossValidation, LearningCurve
 from textsvm.selection.scoring import mean_and_sd
 from textsvm.version import __version__
 
@@ -40,9 +48,9 @@ MOST_COLUMNS = 12
 
 
 def judge(
-    model: Any,
+    model: model_files.Model,
     corpus: Corpus,
-    positive: Any,
+    positive: str | None,
     progress: StageProgress,
     seconds: dict[str, float] | None = None,
     grades: tuple[int, int] | None = None,
@@ -52,9 +60,9 @@ def judge(
 
     `baseline`: predictions from lengths, for regression (default: the baseline in the model file).
     """
-    examples, truth = corpora.given_to(model, corpus), corpora.truth(corpus)
+    examples, truth = model_files.examples_for(model, corpus), corpora.truth(corpus)
     results = judge_examples(model, examples, truth, positive, grades, progress, seconds)
-    baseline = baseline or LengthBaseline.of(getattr(model, "info_", None))
+    baseline = baseline or LengthBaseline.of(model.info_)
     if baseline is None or results.task != "regression":
         return results
     return replace(results, length_alone=baseline.judge(corpus.examples, truth, grades))
@@ -92,10 +100,11 @@ def show_results(console: Console, title: str, results: Results, n_given: int | 
     for warning in results.warnings:
         console.say(f"warning: {warning}")
     positive = f", positive is {results.labels[1]}" if results.task == "binary" else ""
-    given = f" of {n_given:,}" if n_given not in (None, results.n) else ""
-    shown = results if results.intervals or results.task == "regression" else _with_exact(results)
-    header = ("", "", "95 % interval") if shown.intervals else ()
-    console.table(f"{title}: {results.n:,}{given} documents{positive}", metric_rows(shown), header)
+    of_all = f" of {n_given:,}" if n_given not in (None, results.n) else ""
+    if not results.intervals and results.task != "regression":
+        results = replace(results, intervals=exact_intervals(results))
+    header = ("", "", "95 % interval") if results.intervals else ()
+    console.table(f"{title}: {results.n:,}{of_all} documents{positive}", metric_rows(results), header)
     if results.task == "regression":
         if results.length_alone:
             console.line(length_alone(results.length_alone))
@@ -106,12 +115,12 @@ def show_results(console: Console, title: str, results: Results, n_given: int | 
         shares = ("precision", "recall", "f1", "average_precision", *("break_even",) * several)
         classes = [
             (
-                str(each["label"]),
-                *(format_metric(n, each[n]) for n in shares),
-                *(f"{each[n]:.3f}" for n in ("threshold",) * several),
-                f"{each['support']:,}",
+                str(row["label"]),
+                *(format_metric(n, row[n]) for n in shares),
+                *(f"{row[n]:.3f}" for n in ("threshold",) * several),
+                f"{row['support']:,}",
             )
-            for each in results.per_class
+            for row in results.per_class
         ]
         more = ("break-even", "threshold") if several else ()
         console.table("classes", classes, ("", "precision", "recall", "F1", "AUPRC", *more, "documents"))
@@ -124,17 +133,21 @@ def show_results(console: Console, title: str, results: Results, n_given: int | 
         )  # fmt: skip
 
 
-def _with_exact(results: Results) -> Results:
-    return replace(results, intervals=exact_intervals(results))
-
-
 # Cross-validation
 
 
+def show_learning_curve(console: Console, curve: LearningCurve) -> None:
+    """Print a learning curve, and what it says about more documents."""
+    head, rows = learning_table(curve)
+    console.table("learning curve", rows, head)
+    console.line(learning_sentence(curve))
+
+
 def report_on_folds(
-    model: Any, corpus: Corpus, result: CrossValidation, title: str, mistakes: int, positive: str | None
-) -> Report:
-    """Report on the out-of-fold predictions."""
+    model: model_files.Model, corpus: Corpus, result: CrossValidation, title: str, mistakes: int,
+    positive: str | None, group_column: str | None,
+) -> Report:  # fmt: skip
+    """Report on the out-of-fold predictions, with metrics for each value of the column of groups."""
     with_texts = len(corpus.texts) == len(corpus)
     facts = [
         ("machine", model.estimator_name), ("kernel", spelled(model)), ("C", f"{model.C:g}"),
@@ -144,10 +157,14 @@ def report_on_folds(
         ("written by", f"textsvm {__version__}"),
     ]  # fmt: skip
     results = results_of(result, corpora.truth(corpus), positive)
-    return report_of_folds(results, corpus.texts if with_texts else None, corpus.ids, title, facts, mistakes)
+    texts = corpus.texts if with_texts else None
+    report = report_of_folds(results, texts, corpus.ids, title, facts, mistakes)
+    if corpus.groups is None:
+        return report
+    return replace(report, slices=make_slices(report.results, str(group_column), corpus.groups))
 
 
-def summary_of_folds(result: CrossValidation, corpus: Corpus, model: Any) -> dict[str, Any]:
+def summary_of_folds(result: CrossValidation, corpus: Corpus, model: model_files.Model) -> Json:
     """JSON values of a cross-validation, with ids of documents."""
     values = result.as_dict()
     return {
@@ -175,11 +192,11 @@ def length_alone_on_folds(corpus: Corpus, result: CrossValidation) -> dict[str, 
         return None
     table = []
     for train, test in result.folds:
-        known, judged = corpus.subset(train), corpus.subset(test)
-        baseline = LengthBaseline.fit(known.examples, known.targets or [])
+        training, tested = corpus.subset(train), corpus.subset(test)
+        baseline = LengthBaseline.fit(training.examples, training.targets or [])
         if baseline is None:
             return None
-        table.append(baseline.judge(judged.examples, judged.targets or []))
+        table.append(baseline.judge(tested.examples, tested.targets or []))
     return mean_and_sd(table)[0]
 
 
@@ -200,6 +217,6 @@ def prediction_lines(corpus: Corpus, truth: Sequence[Any], result: CrossValidati
         )
 
 
-def spelled(model: Any) -> str:
+def spelled(model: model_files.Model) -> str:
     """Kernel of an estimator spelled out, or the name of the way to choose it."""
     return model.kernel if model.kernel in DEFAULTS else spell(model.kernel)

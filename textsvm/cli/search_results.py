@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from textsvm.arrays import Json
 from textsvm.cli.console import Console, seconds_row
 from textsvm.cli.cv import SHOWN
 from textsvm.errors import printable
@@ -26,7 +26,7 @@ _MOST = 20
 _WORST, _BEST = (247, 251, 255), (66, 146, 198)
 
 
-def show_search(console: Console, result: Tuning, corpus: Corpus, report: dict[str, Any]) -> None:
+def show_search(console: Console, result: Tuning, corpus: Corpus, report: Json) -> None:
     """Print the settings by their mean, the grid and the best setting."""
     name = result.metric
     title = SHOWN.get(name, name)
@@ -62,10 +62,10 @@ def show_search(console: Console, result: Tuning, corpus: Corpus, report: dict[s
     summary.append(seconds_row(report["seconds"]))
     summary.append(("model", report["model"] or "not written; -o FILE writes it"))
     console.table("the best setting", summary)
-    tried = sorted({row["params"]["C"] for row in result.table})
+    values_of_c = sorted({row["params"]["C"] for row in result.table})
     best_c = result.best_params_["C"]
-    if len(tried) > 2 and best_c in (tried[0], tried[-1]):
-        side = "smallest" if best_c == tried[0] else "largest"
+    if len(values_of_c) > 2 and best_c in (values_of_c[0], values_of_c[-1]):
+        side = "smallest" if best_c == values_of_c[0] else "largest"
         console.say(
             f"note: the best C, {best_c:g}, is the {side} value tried; values beyond it may be better"
         )
@@ -81,13 +81,13 @@ def _merit(mean: float | None, metric: str) -> float:
     return -mean if metric in LESS_IS_BETTER else mean
 
 
-def _penalty(params: dict[str, Any]) -> str:
+def _penalty(params: Json) -> str:
     """C, epsilon and multiclass strategy of a setting, in words."""
     numbers = [f"{name} {params[name]:g}" for name in ("C", "epsilon") if name in params]
     return ", ".join([*numbers, *([params["multiclass"]] if "multiclass" in params else [])])
 
 
-def _setting(params: dict[str, Any]) -> str:
+def _setting(params: Json) -> str:
     """Setting in words."""
     return f"{spell(params['kernel'])}, {_penalty(params)}"
 
@@ -100,10 +100,10 @@ def _heatmap_cells(result: Tuning) -> tuple[list[str], list[str], dict[tuple[str
 
 def _share(value: float, cells: dict[tuple[str, str], float], less_is_better: bool) -> float:
     """Position of a mean between the worst (0) and the best (1)."""
-    known = [each for each in cells.values() if each == each]
-    if value != value or max(known) == min(known):
+    means = [mean for mean in cells.values() if mean == mean]
+    if value != value or max(means) == min(means):
         return 0.0
-    share = (value - min(known)) / (max(known) - min(known))
+    share = (value - min(means)) / (max(means) - min(means))
     return 1 - share if less_is_better else share
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from textsvm.arrays import Json
 from textsvm.cli.console import Console
 from textsvm.cli.corpora import targets
 from textsvm.cli.options import HOLDOUT, FoldOptions
@@ -20,10 +21,11 @@ from textsvm.training.folds import make_folds, quoted_names, shuffle_split
 from textsvm.training.leakage import BOUND, LeakageWarning, groups_of, held_out_leak, leakage_message
 
 if TYPE_CHECKING:
+    from textsvm.cli.model_files import Model
     from textsvm.evaluation.baselines import Part
 
 
-def fold_arguments(console: Console, folds: FoldOptions, corpus: Corpus) -> dict[str, Any]:
+def fold_arguments(console: Console, folds: FoldOptions, corpus: Corpus) -> Json:
     """Keyword arguments of `cross_validate` and `tune`; InputError for more folds than documents."""
     if folds.folds > len(corpus):
         raise InputError(f"--folds {folds.folds}: {corpus.source} has only {len(corpus):,} documents")
@@ -51,10 +53,10 @@ def comparison_parts(
             [i for i, part in enumerate(corpus.part) if part == name] for name in ("train", "test")
         )
         return [(train, test)], f"of the test part, {len(train):,} to learn from"
-    training, held = hold_out(console, corpus, HOLDOUT if holdout is None else holdout, seed)
-    assert held is not None
+    training, test_part = hold_out(console, corpus, HOLDOUT if holdout is None else holdout, seed)
+    assert test_part is not None
     place = {identifier: i for i, identifier in enumerate(corpus.ids)}
-    train, test = ([place[identifier] for identifier in part.ids] for part in (training, held))
+    train, test = ([place[identifier] for identifier in part.ids] for part in (training, test_part))
     return [(train, test)], f"held out, {len(train):,} to learn from"
 
 
@@ -64,7 +66,7 @@ def hold_out(
     """Split a corpus into a training and a test part, stratified if each document has a single label."""
     if share is None:
         return corpus, None
-    several = any(isinstance(each, tuple) for each in corpus.labels or ())
+    several = any(isinstance(label_or_labels, tuple) for label_or_labels in corpus.labels or ())
     lone: set[int] = set()
     if corpus.labels is not None and not several:
         labels = targets(corpus)
@@ -76,27 +78,27 @@ def hold_out(
         if len(lone) > 1:
             classes = f"classes {names} have 1 document each: they are"
         console.say(f"note: {classes} trained on and never held out")
-    drawn = [i for i in range(len(corpus)) if i not in lone]
+    candidates = [i for i in range(len(corpus)) if i not in lone]
     stratify: list[Any] | None = (
-        None if several or corpus.labels is None else [corpus.labels[i] for i in drawn]
+        None if several or corpus.labels is None else [corpus.labels[i] for i in candidates]
     )
-    _require_enough(share, len(drawn), len(set(stratify or [0])))
-    rest, held = shuffle_split(len(drawn), share, seed, stratify or None)
-    kept = sorted([*(drawn[i] for i in rest), *lone])
-    return corpus.subset(kept), corpus.subset([drawn[i] for i in held])
+    _require_enough(share, len(candidates), len(set(stratify or [0])))
+    rest, test = shuffle_split(len(candidates), share, seed, stratify or None)
+    trained = sorted([*(candidates[i] for i in rest), *lone])
+    return corpus.subset(trained), corpus.subset([candidates[i] for i in test])
 
 
 def _require_enough(share: float, n: int, classes: int) -> None:
     """Raise InputError if a part would lack a class."""
     if not n:
         raise InputError(f"--holdout {share:g} cannot be drawn: every class has a single document")
-    held = ceil(share * n)
-    for action, size in {"holds out": held, "leaves for training": n - held}.items():
+    size_of_test = ceil(share * n)
+    for action, size in {"holds out": size_of_test, "leaves for training": n - size_of_test}.items():
         if size < classes:
-            each = f"a document of each of the {classes} classes" if classes > 1 else "a document"
+            documents = f"a document of each of the {classes} classes" if classes > 1 else "a document"
             raise InputError(
                 f"--holdout {share:g} cannot be drawn: of {n:,} documents it {action} {size:,}, and both "
-                f"parts need {each}; use a {'larger' if action == 'holds out' else 'smaller'} share"
+                f"parts need {documents}; use a {'larger' if action == 'holds out' else 'smaller'} share"
             )
 
 
@@ -117,25 +119,23 @@ def near_duplicates(console: Console, corpus: Corpus) -> list[list[str]]:
     return list(members.values())
 
 
-def held_out_near_duplicates(
-    console: Console, model: Any, training: Corpus, held: Corpus
-) -> list[dict[str, Any]]:
+def held_out_near_duplicates(console: Console, model: Model, training: Corpus, test: Corpus) -> list[Json]:
     """Ids of held-out documents that are near-duplicates of training documents; warns of them."""
     with console.work():
-        fitted: Any = fitted_machine(model)
+        fitted: Model = fitted_machine(model)
         leak = held_out_leak(
-            fitted, training.examples, held.examples, progress=console.progress_of("duplicates")
+            fitted, training.examples, test.examples, progress=console.progress_of("duplicates")
         )
         remedy = "`textsvm cv` with group_duplicates keeps them together"
         if message := leakage_message([leak], fitted.kernel_.nearest.alike, remedy):
             warnings.warn(message, LeakageWarning, stacklevel=2)
     return [
-        {"test": held.ids[test], "train": training.ids[train], "value": value}
-        for test, train, value in leak.as_dict()["pairs"]
+        {"test": test.ids[row], "train": training.ids[column], "value": value}
+        for row, column, value in leak.as_dict()["pairs"]
     ]
 
 
-def leaks_by_id(leaks: list[dict[str, Any]], corpus: Corpus) -> list[dict[str, Any]]:
+def leaks_by_id(leaks: list[Json], corpus: Corpus) -> list[Json]:
     """Near-duplicates across folds, with numbers of folds from 1 and ids of documents."""
     return [
         {"fold": number, "test": corpus.ids[test], "train": corpus.ids[train], "value": value}

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from textsvm.cli import machines, options
 from textsvm.cli.console import Console, WrongUsage, seconds_row
@@ -15,8 +15,8 @@ from textsvm.cli.options import option_field
 from textsvm.cli.output import LIBSVM_MODEL, MODEL, Force, Output
 
 if TYPE_CHECKING:
+    from textsvm.arrays import Json
     from textsvm.readers.corpus import Corpus
-
 
 Calibration = Enum("Calibration", {"sigmoid": "sigmoid", "isotonic": "isotonic"})
 Solver = Enum("Solver", {"auto": "auto", "gram": "gram", "features": "features"})
@@ -57,12 +57,12 @@ class TaskOptions:
             "--one-class": self.one_class,
             "--multilabel": learning.multilabel or None,
         }
-        given = [name for name, value in tasks.items() if value is not None]
-        if len(given) > 1:
-            raise WrongUsage(f"{given[0]} and {given[1]} do not go together")
-        if self.calibrate is not None and given and reading.positive is None:
+        requested = [name for name, value in tasks.items() if value is not None]
+        if len(requested) > 1:
+            raise WrongUsage(f"{requested[0]} and {requested[1]} do not go together")
+        if self.calibrate is not None and requested and reading.positive is None:
             kind = "classifiers with one label per document" if learning.multilabel else "classifiers"
-            raise WrongUsage(f"--calibrate is for {kind} and does not go with {given[0]}")
+            raise WrongUsage(f"--calibrate is for {kind} and does not go with {requested[0]}")
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,10 @@ class ModelFile:
     without_texts: bool = option_field(
         "Save one weight per feature instead of the support vectors, so that the model contains no "
         "training text; for spectrum kernels and sums of them.",
-        "--without-texts",
         default=False,
     )
     libsvm: bool = option_field(
-        "Write the model in LIBSVM's format; for vectors, with --multiclass ovo.", "--libsvm", default=False
+        "Write the model in LIBSVM's format; for vectors, with --multiclass ovo.", default=False
     )
     force: Force = False
 
@@ -98,7 +97,6 @@ class TrainPrintingOptions(options.PrintingOptions):
 
     verbose: bool = option_field(
         "Also print the kernel matrix, the solver's iterations and objective, the support vectors and times.",
-        "--verbose",
         default=False,
     )
 
@@ -108,20 +106,20 @@ def train(
     corpus: options.CorpusPath,
     reading: options.ReadingOptions,
     learning: options.LearningOptions,
-    model_options: machines.SingleOptions,
+    model_options: machines.ModelOptions,
     task: TaskOptions,
     file: ModelFile,
     printing: TrainPrintingOptions,
 ) -> None:
     """Train a classifier on a labelled corpus, or a regression on numbers, and save it.
 
-    A classifier has a kernel that suits most texts unless --kernel or --fast is given.
+    A classifier has a kernel that suits most texts unless --kernel names another.
 
     textsvm train mails.tar.gz -o spam.textsvm
 
     textsvm train reuters21578.tar.gz --part train --positive earn --negative acq -o earn.textsvm
 
-    textsvm train essays.tsv --regress score --kernel spectrum --p 1-15 --weight intersection
+    textsvm train essays.tsv --regress score --kernel spectrum:1-15,intersection
     """
     started = time.perf_counter()
     task.check(reading, learning)
@@ -130,123 +128,52 @@ def train(
     output = file.checked(inputs, task.calibrate is not None)
     console = Console(printing.quiet, output.is_stdout)
 
-    from textsvm.cli import corpora, model_files, splits, verdict
-    from textsvm.evaluation import drift, length_baseline
-    from textsvm.model.libsvm import save_libsvm_model
+    from textsvm.cli import corpora, model_files, splits, training
+    from textsvm.cli.results import show_results
 
-    model = _estimator(model_options, task, learning)
-    documents = _documents(console, model, corpus, reading, learning, model_options, file)
+    model = training.estimator_of(model_options, task, learning)
+    documents = training.read(console, model, corpus, reading, learning, model_options, file)
     repeat = model_files.update_facts(documents, corpus, reading, learning)
     if task.one_class is not None:
         documents = corpora.of_one_class(documents, task.one_class)
         reading = replace(reading, positive=task.one_class)
     corpora.targets(documents, learning.multilabel)
-    seconds = {"read": time.perf_counter() - started}
-    training, held = splits.hold_out(console, documents, task.holdout, task.seed)
+    read = time.perf_counter() - started
+    training_part, test_part = splits.hold_out(console, documents, task.holdout, task.seed)
     if task.one_class is not None:
-        of_class = (i for i, label in enumerate(training.labels or []) if label == task.one_class)
-        training = training.subset(of_class)
-    counts = corpora.label_counts(training)
-    console.say(f"note: {_describe(training, counts)}")
-    if training.labels is not None and not learning.multilabel:
-        corpora.check_classes(training, reading.label)
+        of_class = (i for i, label in enumerate(training_part.labels or []) if label == task.one_class)
+        training_part = training_part.subset(of_class)
+    counts = corpora.label_counts(training_part)
+    console.say(f"note: {_describe(training_part, counts)}")
+    if training_part.labels is not None and not learning.multilabel:
+        corpora.check_classes(training_part, reading.label)
     corpora.say_lone_classes(console, counts)
-    results = None
-    with model_options.cluster.at_work(console, corpora.unfitted_machine(model).compute_options.store):
-        numbers = training.targets
-        baseline = None if numbers is None else length_baseline.LengthBaseline.fit(training.examples, numbers)
-        truth = corpora.truth(training)
-        model.fit(training.examples, truth, sample_weight=training.weights, progress=console.stage)
-        tested = verdict.estimate_quality(model, training, with_folds=held is None)
-        single = task.one_class is None and numbers is None and not learning.multilabel
-        drift_facts = drift.record(
-            model, len(training), lambda index: training.subset(index.tolist()).examples,
-            tested.decision if tested is not None and single else None,
-        )  # fmt: skip
-        if held is not None:
-            from textsvm.cli.results import judge, show_results
-
-            results = judge(model, held, reading.positive, console.stage, baseline=baseline)
-    if chosen := getattr(model, "chosen_", ""):
-        console.say(f"note: {chosen}")
+    compute = model_files.unfitted_machine(model).compute_options
+    with model_options.cluster.at_work(console, compute.store):
+        outcome = training.fit(console, model, training_part, test_part, reading.positive)
+    if choice := model_files.choice_of(model):
+        console.say(f"note: {choice}")
     console.say_device(model.device_)
-    summary = model_files.training_facts(model, training) | {"holdout": None}
-    if results is not None and held is not None:
-        near = splits.held_out_near_duplicates(console, model, training, held)
-        summary["holdout"] = results.as_dict() | {"near_duplicates": near}
-    judged = verdict.verdict_of(model, training, held, results, tested)
-    if judged is not None and any(Path(f"{path}.journal").exists() for path in corpus):
-        judged = replace(
-            judged, where=f"{judged.where} of texts chosen by `textsvm label`, difficult ones first"
-        )
-    summary["estimate"] = None if judged is None or held is not None else judged.as_dict()
-    about = {"drift": drift_facts, "update": repeat} | (
-        {} if baseline is None else {"length_baseline": asdict(baseline)}
-    )
-    with console.warnings():
-        if file.libsvm:
-            with output.place() as path:
-                save_libsvm_model(model, path)
-                size = path.stat().st_size
-        else:
-            size = model_files.save_model(
-                output, model, training, reading, learning, summary | about, texts=not file.without_texts
-            )
-    console.say(f"model {file.output}: {_size(size)}{', no training text in it' * file.without_texts}")
-    seconds |= {**model.seconds_, "total": time.perf_counter() - started}
+    of_labelling = any(Path(f"{path}.journal").exists() for path in corpus)
+    summary, verdict = training.summarise(console, outcome, of_labelling)
+    about = summary | {"drift": outcome.drift, "update": repeat}
+    if outcome.baseline is not None:
+        about["length_baseline"] = asdict(outcome.baseline)
+    size = training.save(console, output, file, outcome, reading, learning, about)
+    shown = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
+    console.say(f"model {file.output}: {shown}{', no training text in it' * file.without_texts}")
     saved = {"model": str(file.output), "bytes": size, "texts": not file.without_texts}
+    seconds = {"read": read, **model.seconds_, "total": time.perf_counter() - started}
     report = {**saved, **summary, "seconds": seconds}
     if printing.json:
         console.print_json(report)
-    else:
-        if printing.verbose:
-            _show_facts(console, report)
-        if results is not None:
-            show_results(console, "holdout", results)
-        if not printing.quiet:
-            console.line(verdict.last_line(model, judged))
-
-
-def _documents(
-    console: Console, model: Any, corpus: list[Path], reading: options.ReadingOptions,
-    learning: options.LearningOptions, model_options: machines.SingleOptions, file: ModelFile,
-) -> Corpus:  # fmt: skip
-    """Read the documents, set the kernel that fits them, and check that the model can be saved."""
-    from textsvm.cli import corpora
-    from textsvm.model.file import require_weights
-    from textsvm.model.libsvm import require_libsvms
-
-    if file.without_texts:
-        require_weights(model)
-    documents = corpora.read(console, corpus, reading, learning, kernel=corpora.kernel_of(model))
-    corpora.settle(console, model, model_options.kernel.named, documents)
-    if file.without_texts:
-        require_weights(model)
-    if file.libsvm:
-        require_libsvms(corpora.kernel_of(model))
-    if model_options.text.max_length is None and corpora.unfitted_machine(model).new_kernel().cost.quadratic:
-        corpora.say_long_documents(console, documents)
-    return documents
-
-
-def _estimator(
-    model_options: machines.SingleOptions, task: TaskOptions, learning: options.LearningOptions
-) -> Any:
-    """Checked estimator that the options describe."""
-    from textsvm.cli import estimators
-    from textsvm.model.settings import CalibrationSettings
-
-    solver = None if task.solver is None else task.solver.value
-    if task.one_class is not None:
-        return estimators.one_class(model_options, task.nu, solver)
-    model: Any = estimators.single(model_options, learning, solver)
-    if task.calibrate is None:
-        return model
-    return CalibrationSettings(model, method=task.calibrate.value, random_state=task.seed)
-
-
-def _size(size: int) -> str:
-    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
+        return
+    if printing.verbose:
+        _show_facts(console, report)
+    if outcome.results is not None:
+        show_results(console, "holdout", outcome.results)
+    if not printing.quiet:
+        console.line(training.last_line(model, verdict))
 
 
 def _describe(corpus: Corpus, counts: Counter[str]) -> str:
@@ -259,7 +186,7 @@ def _describe(corpus: Corpus, counts: Counter[str]) -> str:
     return f"{len(corpus):,} documents of {len(counts)} class{'es' * (len(counts) > 1)}: {shown}{more}"
 
 
-def _show_facts(console: Console, report: dict[str, Any]) -> None:
+def _show_facts(console: Console, report: Json) -> None:
     """Print the facts of the training as tables."""
     state = "converged" if report["converged"] else f"NOT converged: {report['status']}"
     several = f" in {report['machines']} machines" if report["machines"] > 1 else ""
@@ -280,5 +207,5 @@ def _show_facts(console: Console, report: dict[str, Any]) -> None:
     )
     if report["classes"]:
         columns = ("class", "documents", "support_vectors")
-        rows = [(each["class"], *(f"{each[name]:,}" for name in columns[1:])) for each in report["classes"]]
+        rows = [(row["class"], *(f"{row[name]:,}" for name in columns[1:])) for row in report["classes"]]
         console.table("classes", rows, ("class", "documents", "support vectors"))

@@ -11,15 +11,29 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from textsvm.cli import machines, options
 from textsvm.cli.console import Console, WrongUsage
+from textsvm.cli.kernels import KernelOptions, options_of
 from textsvm.cli.options import option_field
 from textsvm.cli.output import MODEL, PICTURES, SEARCH, STDOUT, Force, Kind, Output
 from textsvm.errors import InputError
+from textsvm.kernels import KERNELS
 from textsvm.kernels.spelling import spell
 
+if TYPE_CHECKING:
+    KernelGrid = KernelOptions
+else:
+    KernelGrid = options_of(KERNELS)
 _search = partial(option_field, panel="Search")
+
+
+@dataclass(frozen=True)
+class GridOptions(machines.ModelOptions):
+    """All options of an estimator, with lists of kernel parameters."""
+
+    kernel: KernelGrid
 
 
 @dataclass(frozen=True)
@@ -64,7 +78,7 @@ class SearchOptions:
         return model, picture
 
     @contextmanager
-    def kept(self, console: Console) -> Iterator[Path]:
+    def record(self, console: Console) -> Iterator[Path]:
         """File of evaluated settings; unless the user named it, it is removed after a completed search."""
         path, named = self.resume or self._table(), self.resume is not None
         try:
@@ -91,13 +105,13 @@ class SearchOptions:
         return path
 
 
-@options.with_groups
+@partial(options.with_groups, without={"budget"})
 def tune(
     corpus: options.CorpusPath,
     reading: options.ReadingOptions,
     learning: options.LearningOptions,
     folds: options.FoldOptions,
-    model_options: machines.ModelOptions,
+    model_options: GridOptions,
     search: SearchOptions,
     printing: options.PrintingOptions,
 ) -> None:
@@ -122,7 +136,7 @@ def tune(
     documents = corpora.read(
         console, corpus, reading, learning, groups=folds.groups, kernel=grid["kernel"][0]
     )
-    corpora.settle_grid(model_options.kernel, model, grid, documents)
+    model_files.settle_grid(model_options.kernel, model, grid, documents)
     truth = corpora.targets(documents, learning.multilabel)
     corpora.check_classes(documents, reading.label)
     size = prod(map(len, grid.values()))
@@ -135,7 +149,7 @@ def tune(
             console.stage(stage, done, total)
 
     # The file of settings stays until the model is written, so that a full disk costs no search.
-    with search.kept(console) as table:
+    with search.record(console) as table:
         with model_options.cluster.at_work(console, model.compute_options.store):
             result = run_search(
                 model, documents.examples, truth, grid, metric=search.metric, minutes=search.minutes,

@@ -1,6 +1,7 @@
 """Search of a grid: metrics of each setting on all folds, the best setting so far, and a file to resume from.
 
 The file has a line of JSON for each setting; a search that was interrupted continues with equal results.
+Results of another version of textsvm are computed again.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +35,7 @@ from textsvm.training.grams import PreparedRows
 from textsvm.training.problems import fold_predictions, learnt_offsets, problem_of, rule_of
 from textsvm.training.targets import Target, labels_of
 from textsvm.training.train import assemble_prepared, with_offsets
+from textsvm.version import __version__
 
 #: Metrics for which less is better.
 LESS_IS_BETTER = ("mae", "rmse", "hamming_loss")
@@ -196,10 +199,12 @@ class TrialFile:
 
     def __init__(self, path: Path, search: GridSearch, data: Any) -> None:
         self.path, self.search, self._begun = path, search, False
+        self._outdated = False  # whether another version of textsvm wrote the file
         self.keys = [_key(point.settings) for point in search.points]
         folds = [(train.tolist(), test.tolist()) for train, test in search.all_folds]
         values = [search.target.values.tolist(), search.weight, folds, search.metric]
-        self._head = json.dumps({_HEAD: 1, "of": joblib.hash([data, *values])}) + "\n"
+        self._of = joblib.hash([data, *values])
+        self._head = json.dumps({_HEAD: 1, "of": self._of, "textsvm": __version__}) + "\n"
         known = self._read()
         for k, key in enumerate(self.keys):
             if key is not None and key in known:
@@ -214,6 +219,14 @@ class TrialFile:
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{self.path} cannot be read as the table of a search: {error}") from error
         if first and first + "\n" != self._head:
+            self._outdated = self._of_this_search(first)
+            if self._outdated:
+                warnings.warn(
+                    f"{self.path} has results of another version of textsvm than {__version__}; all settings "
+                    "are tried again",
+                    stacklevel=5,
+                )
+                return {}
             raise InputError(
                 f"{self.path} is the table of another search (other documents, labels, folds or metric), or "
                 "none; name another file"
@@ -227,6 +240,13 @@ class TrialFile:
             except (ValueError, KeyError, TypeError, RecursionError):
                 continue
         return rows
+
+    def _of_this_search(self, head: str) -> bool:
+        """Whether a first line belongs to this search, whatever version of textsvm wrote it."""
+        try:
+            return bool(json.loads(head)["of"] == self._of)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return False
 
     def _fits(self, folds: Any, seconds: Any) -> bool:
         """Whether a line has numbers for the metrics of every fold; otherwise the setting is tried again."""
@@ -252,7 +272,10 @@ class TrialFile:
             raise InputError(f"cannot write {self.path}: {error.strerror}") from error
 
     def _has_begun(self) -> bool:
-        """Whether the file exists; InputError if another search has created it meanwhile."""
+        """Whether the file has results to add to; InputError if another search has created it meanwhile."""
+        if self._outdated:
+            self._begun, self._outdated = True, False
+            return False
         begun = self.path.exists() and self.path.stat().st_size > 0
         if begun and not self._begun:
             self._read()

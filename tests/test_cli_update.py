@@ -1,0 +1,251 @@
+"""textsvm update: models trained again on old and new documents, and the report of the changes."""
+
+import csv
+import io
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command import fails, report, run
+from loading import load
+
+from textsvm import SVC, OnlineSVC, read_corpus, save
+from textsvm.cli import retraining
+from textsvm.readers import sample
+from textsvm.readers.corpus import Corpus
+
+TEXTS = ["a banana", "the bandana", "banana bread", "on monday", "a sunday", "monday, tuesday"] * 2
+LABELS = ["fruit", "cloth", "fruit", "cloth", "cloth", "cloth"] * 2
+
+
+@pytest.fixture
+def halves(tmp_path):
+    """The reviews in two files."""
+    header, *rows = csv.reader(io.StringIO(Path(sample("reviews")).read_text(encoding="utf-8")))
+    for name, part in (("old.csv", rows[:40]), ("new.csv", rows[40:])):
+        with open(tmp_path / name, "w", encoding="utf-8", newline="") as stream:
+            csv.writer(stream).writerows([header, *part])
+    return tmp_path
+
+
+def train(folder, corpus):
+    """Train a model on named columns."""
+    options = ["--text", "text", "--label", "label", "--kernel", "spectrum:1-3", "-o", "m"]
+    assert run("train", corpus, *options, cwd=folder).returncode == 0
+
+
+UPDATED = [["--without-texts"], ["--calibrate", "sigmoid"], ["--positive", "positive"]]
+
+
+@pytest.mark.parametrize("options", UPDATED)
+def test_an_updated_model_is_trained_on_old_and_new_documents(halves, options):
+    columns = ["--text", "text", "--label", "label"]
+    run("train", "old.csv", *columns, "--kernel", "fast", "-C", "3", *options, "-o", "m", cwd=halves)
+    changes = report("update", "m", "new.csv", "-o", "n", cwd=halves)
+    assert changes["labels_added"] == []
+    assert changes["new_documents"] == 20
+    old, new = load(halves / "m"), load(halves / "n")
+    assert (new.C_, new.loss_) == (old.C_, old.loss_)
+    assert new.kernel_.structure.as_dict() == old.kernel_.structure.as_dict()
+    assert (new.weight_vectors_ is None) == (old.weight_vectors_ is None)
+    assert new.model_.info["n_train"] == 60
+    expected = [old.predict([text])[0] for text in texts_of(halves / "new.csv")]
+    right = np.mean([a == b for a, b in zip(expected, read_corpus(halves / "new.csv").labels, strict=True)])
+    assert changes["accuracy_before"] in (right, pytest.approx(right)) or "--positive" in options
+    assert all(row["before"] != row["after"] for row in changes["changed"])
+    table = (halves / "new.csv").read_text(encoding="utf-8")
+    label = "positive" if "--positive" in options else "mixed"
+    (halves / "more.csv").write_text(f"text,label\na splendid kettle,{label}\nso so,{label}\n")
+    again = report("update", "n", "more.csv", cwd=halves)  # replaces the model
+    assert load(halves / "n").model_.info["n_train"] == 62
+    assert again["labels_added"] == ["mixed"] * (label == "mixed")
+    (halves / "new.csv").write_text(table.replace("the", "a"), encoding="utf-8")
+    assert "has changed since" in fails("update", "n", "more.csv", cwd=halves)
+    (halves / "old.csv").rename(halves / "gone.csv")
+    assert "name it with --corpus" in fails("update", "m", "new.csv", cwd=halves)
+    changes = report("update", "m", "new.csv", "--corpus", "gone.csv", "-o", "o", cwd=halves)
+    assert changes["new_documents"] == 20
+
+
+def test_corrections_survive_an_update(halves):
+    ids = read_corpus(halves / "old.csv").ids
+    decisions = [(ids[0], "change"), (ids[1], "unsure"), (ids[2], "keep")]
+    labels = read_corpus(halves / "old.csv").labels
+    other = next(label for label in labels if label != labels[0])
+    lines = (json.dumps({"id": i, "decision": decision, "label": other}) for i, decision in decisions)
+    (halves / "c.jsonl").write_text("\n".join(lines))
+    columns = ["--text", "text", "--label", "label", "--kernel", "fast"]
+    run("train", "old.csv", *columns, "--corrections", "c.jsonl", "-o", "m", cwd=halves)
+    (halves / "c.jsonl").unlink()
+    expected = [other, *labels[2:], *read_corpus(halves / "new.csv").labels]
+    reads = "old.csv: corrections of the training: labels changed 1, documents left out 1"
+    for name in ("n", "o"):  # the second update reads the old, changed corpus
+        corpus = ["--corpus", "moved.csv"] * (name == "o")
+        result = run("update", "m", "new.csv", *corpus, "-o", name, cwd=halves)
+        assert reads in result.stderr.decode()
+        new = load(halves / name)
+        assert {each["class"]: each["documents"] for each in new.model_.info["classes"]} == Counter(expected)
+        header, *rows = csv.reader(io.StringIO((halves / "old.csv").read_text(encoding="utf-8")))
+        with open(halves / "moved.csv", "w", encoding="utf-8", newline="") as stream:
+            csv.writer(stream).writerows([header, *rows[::-1]])
+        reads = "moved.csv: corrections of the training: labels changed 1, documents left out 1"
+    (halves / "more.csv").write_text(f"text,label\na splendid kettle,{other}\nso so,{other}\n")
+    assert (
+        "labels changed 1, documents left out 1" in run("update", "n", "more.csv", cwd=halves).stderr.decode()
+    )
+    assert load(halves / "n").model_.info["n_train"] == 61
+    (halves / "old.csv").write_text(f"text,label\na splendid kettle,{other}\nso so,{other}\n")
+    result = run("update", "m", "new.csv", "--corpus", "old.csv", "-o", "o", cwd=halves)
+    assert "labels changed 0, documents left out 0, not in the corpus 2" in result.stderr.decode()
+
+
+def test_a_model_saved_in_python_is_updated_from_named_columns(halves):
+    for name in ("old.csv", "new.csv"):
+        content = (halves / name).read_text(encoding="utf-8")
+        names = content.split("\n")[0]
+        renamed = names.replace("text", "remark").replace("label", "mood")
+        (halves / name).write_text(content.replace(names, renamed, 1), encoding="utf-8")
+    columns = ["--text", "remark", "--label", "mood"]
+    old = read_corpus(halves / "old.csv", text="remark", label="mood")
+    save(SVC("fast").fit(old.texts, old.labels), halves / "m")
+    assert "--label" in fails("update", "m", "new.csv", "--text", "remark", "--corpus", "old.csv", cwd=halves)
+    run("update", "m", "new.csv", *columns, "--corpus", "old.csv", "-o", "n", cwd=halves)
+    assert load(halves / "n").model_.info["n_train"] == 60
+    (halves / "more.csv").write_text(f"a,b\na splendid kettle,{old.labels[0]}\nso so,{old.labels[0]}\n")
+    result = run("update", "n", "more.csv", "--text", "a", "--label", "b", cwd=halves)
+    assert result.returncode == 0, result.stderr
+    assert load(halves / "n").model_.info["n_train"] == 62
+    # The next update reads more.csv by its own columns.
+    (halves / "last.csv").write_text(f"remark,mood\nfine kettle,{old.labels[0]}\nso what,{old.labels[0]}\n")
+    assert run("update", "n", "last.csv", cwd=halves).returncode == 0
+    assert load(halves / "n").model_.info["n_train"] == 64
+
+
+def texts_of(path):
+    return read_corpus(path).texts
+
+
+def test_an_online_model_goes_on_learning(halves):
+    old, new = (read_corpus(halves / name) for name in ("old.csv", "new.csv"))
+    save(OnlineSVC().fit(old.texts, old.labels), halves / "m")
+    changes = report("update", "m", "new.csv", "-o", "n", cwd=halves)
+    expected = OnlineSVC().fit(old.texts + new.texts, old.labels + new.labels)
+    continued = load(halves / "n")
+    np.testing.assert_allclose(
+        continued.decision_function(new.texts), expected.decision_function(new.texts), atol=5e-3
+    )
+    assert 0.5 < changes["accuracy_after"] <= 1
+    rows = run("predict", "n", "new.csv", "--proba", "--drift", cwd=halves).stdout.decode().splitlines()
+    labels = [json.loads(row)["label"] for row in rows]
+    assert labels == continued.predict(new.texts).tolist()
+    assert "only predict, update and model" in fails("evaluate", "n", "new.csv", cwd=halves)
+
+
+OTHERS = {
+    "regress": ["--regress", "stars", "--kernel", "spectrum:2"],
+    "several": ["--multilabel", "--label", "labels", "--kernel", "spectrum:2"],
+    "one class": ["--one-class", "positive", "--label", "label", "--kernel", "spectrum:3"],
+}
+
+
+@pytest.mark.parametrize("task", OTHERS)
+def test_other_models_are_updated(task, halves):
+    for name in ("old.csv", "new.csv"):
+        header, *rows = csv.reader(io.StringIO((halves / name).read_text(encoding="utf-8")))
+        at, text = header.index("label"), header.index("text")
+        rows = [
+            [r[text], r[at], str(len(r[text]) / 9), r[at] + ";x" * (i % 3 == 0)] for i, r in enumerate(rows)
+        ]
+        with open(halves / name, "w", encoding="utf-8", newline="") as stream:
+            csv.writer(stream).writerows([["text", "label", "stars", "labels"], *rows])
+    run("train", "old.csv", "--text", "text", *OTHERS[task], "-o", "m", cwd=halves)
+    changes = report("update", "m", "new.csv", "-o", "n", cwd=halves)
+    assert changes["new_documents"] == 20
+    assert changes["labels_added"] == []
+    old, new = load(halves / "m"), load(halves / "n")
+    texts = texts_of(halves / "new.csv")
+    rows = csv.DictReader(io.StringIO((halves / "new.csv").read_text(encoding="utf-8")))
+    labels = [row[{"regress": "stars", "several": "labels", "one class": "label"}[task]] for row in rows]
+    if task == "regress":
+        error = np.abs(old.predict(texts) - np.array(labels, float)).mean()
+        assert changes["mean_error_before"] == pytest.approx(error)
+        assert changes["mean_error_after"] < 20
+        assert new.model_.info["n_train"] == 60
+    elif task == "several":
+        right = [set(a) == set(b.split(";")) for a, b in zip(old.predict(texts), labels, strict=True)]
+        assert changes["accuracy_before"] == np.mean(right)
+        assert 0 <= changes["accuracy_after"] <= 1
+    else:
+        right = (old.predict(texts) > 0) == (np.array(labels) == "positive")
+        assert changes["accuracy_before"] == right.mean()
+        assert 0 <= changes["accuracy_after"] <= 1
+        assert all({row["before"], row["after"]} == {"positive", "rest"} for row in changes["changed"])
+    assert "documents of new.csv are in the training corpus already" in fails(
+        "update", "n", "new.csv", cwd=halves
+    )
+    (halves / "old.csv").write_text("text,label,stars,labels\na,positive,1,x\nb,negative,2,y\n")
+    assert "has changed since" in fails("update", "m", "new.csv", cwd=halves)
+
+
+def test_a_wrong_label_is_not_learnt_as_true(tmp_path):
+    save(OnlineSVC().fit(TEXTS, [label == "fruit" for label in LABELS]), tmp_path / "m")
+    (tmp_path / "new.csv").write_text("label,text\nTrue,a banana\nmaybe,a sunday\n")
+    assert "not of the type of the classes: 'maybe'" in fails("update", tmp_path / "m", tmp_path / "new.csv")
+    (tmp_path / "new.csv").write_text("label,text\nTrue,a banana\nFalse,a sunday\n")
+    assert report("update", tmp_path / "m", tmp_path / "new.csv")["labels_added"] == []
+
+
+def test_a_number_has_changed_if_it_moved_by_more_than_epsilon(halves):
+    corpus = Corpus(["1", "2", "3"], ["a", "b", "c"], None, [None] * 3, targets=[1.0, 2.0, 3.0])
+    before, after = np.array([1.0, 2.0, 3.0]), np.array([1.5, 2.6, 2.3])
+    changes = retraining.changes(corpus, set(), before, after, epsilon=0.5)
+    assert [row["id"] for row in changes["changed"]] == ["2", "3"]
+    assert changes["mean_error_before"] == 0
+    assert changes["mean_error_after"] == pytest.approx(0.6)
+    # The epsilon is that of the regression.
+    for name in ("old.csv", "new.csv"):
+        header, *rows = csv.reader(io.StringIO((halves / name).read_text(encoding="utf-8")))
+        text = header.index("text")
+        with open(halves / name, "w", encoding="utf-8", newline="") as stream:
+            csv.writer(stream).writerows([["text", "stars"], *([r[text], len(r[text]) / 9] for r in rows)])
+    for epsilon in ("0.01", "2"):
+        options = ["--text", "text", "--regress", "stars", "--kernel", "spectrum:2", "--epsilon", epsilon]
+        assert run("train", "old.csv", *options, "-o", "m", cwd=halves).returncode == 0
+        changed = report("update", "m", "new.csv", "-o", "n", cwd=halves)["changed"]
+        moved = [abs(row["after"] - row["before"]) for row in changed]
+        assert all(distance > float(epsilon) for distance in moved)
+        assert (min(moved, default=9) < 2) == (epsilon == "0.01")
+
+
+def test_documents_of_the_training_corpus_are_refused(halves):
+    train(halves, "old.csv")
+    assert "the model comes before the documents" in fails("update", "old.csv", "m", cwd=halves)
+    message = fails("update", "m", "old.csv", "-o", "n", cwd=halves)
+    assert "40 of 40 documents of old.csv are in the training corpus already" in message
+    with open(halves / "grown.csv", "w", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(io.StringIO((halves / "old.csv").read_text(encoding="utf-8"))))
+        rows += [{**rows[0], "text": "a fine day"}, {**rows[1], "text": "a poor day"}]
+        writer = csv.DictWriter(stream, rows[0])
+        writer.writeheader()
+        writer.writerows({**row, "id": i} if "id" in row else row for i, row in enumerate(rows))
+    message = fails("update", "m", "grown.csv", "-o", "n", cwd=halves)
+    assert "40 of 42 documents of grown.csv are in the training corpus already" in message
+    assert not (halves / "n").exists()
+
+
+def test_a_model_records_the_columns_that_it_detected(halves):
+    for name in ("old.csv", "new.csv"):
+        with open(halves / name, encoding="utf-8", newline="") as stream:
+            rows = [(row["label"], row["text"]) for row in csv.DictReader(stream)]
+        with open(halves / name, "w", encoding="utf-8", newline="") as stream:
+            csv.writer(stream).writerows([("label", "text"), *rows])
+    assert run("train", "old.csv", "--kernel", "spectrum:1-3", "-o", "m", cwd=halves).returncode == 0
+    assert run("update", "m", "new.csv", "-o", "n", cwd=halves).returncode == 0
+    for name in ("m", "n"):
+        reading = report("model", halves / name)["info"]["reading"]
+        assert (reading["text"], reading["label"]) == (None, None)
+        assert reading["detected"] == {"text": "text", "label": "label"}
+    train(halves, "old.csv")
+    assert "detected" not in report("model", halves / "m")["info"]["reading"]

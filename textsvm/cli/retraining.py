@@ -1,0 +1,352 @@
+"""Train a model on old and new documents, or adapt it to new documents: the work of `textsvm update`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from textsvm.arrays import AnyArray, Json
+from textsvm.cli import corpora, model_files
+from textsvm.cli.console import Console
+from textsvm.cli.model_files import Model, Training
+from textsvm.cli.options import Duplicates, LearningOptions, ReadingOptions
+from textsvm.cli.output import Output
+from textsvm.errors import InputError
+from textsvm.evaluation import drift, judge
+from textsvm.evaluation.length_baseline import LengthBaseline
+from textsvm.model.file import save
+from textsvm.readers.corpus import Corpus, concatenate_corpora
+from textsvm.selection.cross_validation import cross_validate
+
+#: Predictions of a model, or several labels a document; None if a document has no prediction.
+Predictions: TypeAlias = "AnyArray | list[Any]"
+#: Keys of the report on the prediction of a document.
+COLUMNS = ("id", "label", "before", "after")
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """Options of the training that the model records."""
+
+    training: Training
+    facts: Json  #: The object "update" of the model's information
+    reading: ReadingOptions
+    learning: LearningOptions
+
+
+def _recorded(fitted: Model) -> _Recorded:
+    """Options that a model records; InputError if they are damaged."""
+    training, facts = Training.of(fitted), _object(fitted.info_, "update")
+    named, separator = _object(fitted.info_, "reading"), training.label_separator
+    text = named.get("text")
+    try:
+        for labels in _object(facts, "corrections").values():
+            if not (isinstance(labels, list) and {*map(type, labels)} <= {str, type(None)}):
+                raise TypeError("corrections")
+        reading = ReadingOptions(
+            format=facts.get("format"), text=[text] if isinstance(text, str) else text,
+            numbers=named.get("numbers"), label=named.get("label"), id=named.get("id"),
+            headers=named.get("headers") is True, skip_invalid=facts.get("skip_invalid") is True,
+        )  # fmt: skip
+        learning = LearningOptions(
+            regress=training.regress, weights=facts.get("weights"), multilabel=separator is not None,
+            label_separator=separator, duplicates=Duplicates(facts.get("duplicates", "keep")),
+        )  # fmt: skip
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"the options that the model records are damaged ({error}); train it again"
+        ) from error
+    return _Recorded(training, facts, reading, learning)
+
+
+def _object(info: Json, name: str) -> Json:
+    """An object in the information of a model; {} for any other value."""
+    value = info.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def update(
+    console: Console, target: Output, fitted: Model, new: list[Path], old: list[Path] | None,
+    columns: Json, folds: int, model: Path,
+) -> Json:  # fmt: skip
+    """Train a model on its old and on new documents, save it, and report the changes.
+
+    `columns` of the new documents were named; `old` replaces the recorded corpora.
+    """
+    recorded = _recorded(fitted)
+    named_columns = replace(recorded, reading=replace(recorded.reading, **columns))
+    fresh = _as_trained(_read(console, new, named_columns, fitted, "new"), fitted, recorded.training)
+    if fitted.estimator_name == model_files.ONLINE:
+        return _update_online(target, fitted, fresh)
+    if not recorded.facts.get("corpora"):  # saved in Python: the names are for the old corpus, too
+        recorded = named_columns
+    corpora_of_training = _old_corpora(recorded.facts, old, model)
+    facts = model_files.corpus_facts(fresh, new, new=True, **columns)
+    return _train_again(console, target, fitted, fresh, corpora_of_training, folds, recorded, facts)
+
+
+def training_corpus(console: Console, fitted: Model, corpus: list[Path] | None, model: Path) -> Corpus:
+    """The training documents of a model: of `corpus`, or of the recorded corpora if these are unchanged."""
+    recorded = _recorded(fitted)
+    old, entries = _old_corpora(recorded.facts, corpus, model), recorded.facts.get("corpora")
+    if corpus and isinstance(entries, list) and len(entries) == 1 and _is_usable(entries[0]):
+        old[0]["digest of the training"] = entries[0].get("digest")
+    parts = _read_old(console, fitted, old, recorded)
+    return concatenate_corpora(parts, parts[0].source, parts[0].format)
+
+
+def adapt(
+    console: Console, fitted: Model, training: Corpus, documents: list[str], target: Output | None
+) -> Model:
+    """A model adapted to new documents, if the gate accepts; saved to `target`."""
+    with console.work(None):
+        truth = corpora.truth(training)
+        adapted = fitted.adapt(training.examples, truth, documents, training.weights, console.stage)
+    adapted.info_ = {**fitted.info_, "adaptation": asdict(adapted.adaptation_)}
+    console.say(f"gate: {adapted.adaptation_}")
+    if target is not None:
+        with target.place() as path:
+            save(adapted, path, adapted.info_, texts=fitted.weight_vectors_ is None)
+        console.say(f"saved {target.path}" + " with the unadapted model" * (not adapted.adaptation_.adapted))
+    return adapted
+
+
+def _old_corpora(recorded: Json, corpus: list[Path] | None, model: Path) -> list[Json]:
+    """Old corpora: paths, part and digest (None: not checked)."""
+    if corpus:
+        return [{"paths": list(map(str, corpus)), "part": recorded.get("part"), "digest": None}]
+    corpora = recorded.get("corpora")
+    if not (isinstance(corpora, list) and corpora and all(map(_is_usable, corpora))):
+        raise InputError(f"{model} records no corpus that can be read again; name it with --corpus")
+    for path in (path for entry in corpora for path in entry["paths"]):
+        if not Path(path).exists():
+            raise InputError(
+                f"the corpus {Path(path).absolute()} that {model} was trained on is not there; name it with "
+                "--corpus"
+            )
+    return corpora
+
+
+def _is_usable(entry: object) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("paths"), list) and bool(entry["paths"])
+
+
+def _read(console: Console, paths: list[Path], recorded: _Recorded, fitted: Model, age: str) -> Corpus:
+    """Read old or new labelled documents for a fitted model, with the columns of its training."""
+    online, one_class = (
+        fitted.estimator_name == name for name in (model_files.ONLINE, model_files.ONE_CLASS)
+    )
+    documents = corpora.read(
+        console, paths, recorded.reading, recorded.learning,
+        kernel=None if online else model_files.unfitted_machine(fitted).kernel,
+        recorded=recorded.training.columns,
+    )  # fmt: skip
+    if documents.labels is None and documents.targets is None and not one_class:
+        raise InputError(
+            f"{documents.source} has no labels, and {age} documents need them; name a column with --label, "
+            "or use a folder per class"
+        )
+    return documents
+
+
+def _as_trained(corpus: Corpus, fitted: Model, training: Training) -> Corpus:
+    """Documents with the labels of a model that was trained with --positive or --one-class."""
+    positive, negative = training.positive, training.negative
+    if positive is None:
+        corpora.targets(corpus, training.label_separator is not None)
+        return corpus
+    if fitted.estimator_name == model_files.ONE_CLASS:
+        return corpora.of_one_class(corpus, positive)
+    sets = [{labels} if isinstance(labels, str) else set(labels) for labels in corpus.labels or []]
+    rest = negative is None or negative == "rest"
+    if rest:
+        used = [i for i, labels in enumerate(sets) if labels]
+    else:
+        used = [i for i, labels in enumerate(sets) if (positive in labels) != (negative in labels)]
+    if not used:
+        raise InputError(f"{corpus.source} has no document of {positive!r} or {negative!r}")
+    labels = [positive if positive in sets[i] else negative or "rest" for i in used]
+    return replace(corpus.subset(used), labels=labels)
+
+
+def _train_again(
+    console: Console, target: Output, fitted: Model, fresh: Corpus, old: list[Json], folds: int,
+    recorded: _Recorded, facts: Json,
+) -> Json:  # fmt: skip
+    """Train on old and new documents, save the model, and report the changes.
+
+    `facts` are those of the new corpus.
+    """
+    training, learning = recorded.training, recorded.learning
+    parts = _read_old(console, fitted, old, recorded)
+    _report_copies(console, fresh, parts)
+    if "adaptation" in fitted.info_:
+        console.warn("the adaptation of the model is not repeated: adapt the updated model (predict --adapt)")
+    n_old, old_labels = sum(map(len, parts)), {name for part in parts for name in corpora.label_counts(part)}
+    source = f"{parts[0].source} and {fresh.source}"
+    combined = trained = concatenate_corpora([*parts, fresh], source, fresh.format)
+    one_class, own = fitted.estimator_name == model_files.ONE_CLASS, [True] * len(combined)
+    if one_class:
+        own = [label == training.positive for label in corpora.truth(combined)]
+        trained = combined.subset([i for i, is_own in enumerate(own) if is_own])
+    truth, of_numbers = corpora.truth(trained), trained.targets is not None
+    single = not one_class and not of_numbers and not learning.multilabel
+    again = model_files.unfitted_copy(fitted, with_choice=single)
+    machine, decision = model_files.unfitted_machine(again), None
+    before: Predictions
+    after: Predictions = [None] * len(fresh)
+    with console.work(None):
+        examples = model_files.examples_for(fitted, fresh)
+        before = judge.predict(fitted, examples, [], training.positive, console.stage)[1]
+        again.fit(trained.examples, truth, sample_weight=trained.weights, progress=console.stage)
+        try:
+            with console.warnings("`textsvm cv` with "):
+                if one_class:
+                    after = judge.predict_one_class(again, combined, own, n_old, folds, training.positive)
+                else:
+                    result = cross_validate(
+                        machine.copy(), trained.examples, truth,
+                        cv=folds, sample_weight=trained.weights, progress=console.stage,
+                    )  # fmt: skip
+                    after = result.predictions[n_old:]
+                    decision = result.decision[result.tested > 0] if single else None
+        except InputError as error:
+            console.say(f"note: no cross-validation: {error}")
+        numbers = drift.record(
+            again, len(trained), lambda index: trained.subset(index.tolist()).examples, decision
+        )
+    console.say_device(again.device_)
+    about = model_files.training_facts(again, trained) | {"holdout": None, "drift": numbers}
+    if trained.targets is not None:
+        baseline = LengthBaseline.fit(trained.examples, trained.targets)
+        about |= {} if baseline is None else {"length_baseline": asdict(baseline)}
+    about["update"] = {**recorded.facts, "corpora": [*old, facts]}
+    reading = replace(recorded.reading, positive=training.positive, negative=training.negative)
+    texts = judge.fitted_machine(fitted).weight_vectors_ is None
+    with console.warnings():
+        model_files.save_model(target, again, trained, reading, learning, about, texts)
+    if learning.multilabel:
+        before, after = (
+            [row if row is None else tuple(classes[row.astype(bool)]) for row in predicted]
+            for predicted, classes in ((before, fitted.classes_), (after, again.classes_))
+        )
+    return changes(fresh, old_labels, before, after, again.epsilon if of_numbers else 0.0)
+
+
+def _read_old(console: Console, fitted: Model, old: list[Json], recorded: _Recorded) -> list[Corpus]:
+    """Read the old corpora; InputError if one has changed."""
+    training, learning = recorded.training, recorded.learning
+    one_class = fitted.estimator_name == model_files.ONE_CLASS
+    parts, corrections = [], _object(recorded.facts, "corrections")
+    for entry in old:
+        # Documents of earlier updates were reduced to two labels, and not corrected, after they were read.
+        added = entry.get("new") is True
+        columns, paths = _object(entry, "columns"), list(map(Path, entry["paths"]))
+        reading = replace(recorded.reading, part=entry.get("part"))
+        reading = replace(
+            reading, text=columns.get("text", reading.text), label=columns.get("label", reading.label)
+        )
+        if not added and not one_class:
+            reading = replace(reading, positive=training.positive, negative=training.negative)
+        correct = bool(corrections) and not added
+        read_as = replace(recorded, reading=reading)
+        if correct:
+            read_as = replace(read_as, learning=replace(learning, duplicates=Duplicates.keep))
+        part = _read(console, paths, read_as, fitted, "old")
+        if correct:
+            part = corpora.corrected_again(console, part, corrections)
+            part = part.without_duplicates() if learning.duplicates is Duplicates.drop else part
+        part = _as_trained(part, fitted, training) if added else part
+        if entry.get("digest") not in (None, model_files.corpus_digest(part)):
+            raise InputError(
+                f"{part.source} has changed since the training; name it with --corpus to train on it "
+                "as it is now"
+            )
+        if entry.get("digest of the training") not in (None, model_files.corpus_digest(part)):
+            console.say(f"note: {part.source} has other documents or labels than the training corpus")
+        parts.append(_as_trained(part, fitted, training) if one_class else part)
+    return parts
+
+
+def _report_copies(console: Console, fresh: Corpus, parts: list[Corpus]) -> None:
+    """Report new documents that are in the old corpora; InputError if nearly all are."""
+    if not len(fresh.texts):
+        return  # equal vectors need not be copies
+    documents = {
+        pair for part in parts for pair in zip(part.digests(), part.targets or part.labels or (), strict=True)
+    }
+    old_digests, digests = {digest for digest, _ in documents}, list(fresh.digests())
+    count = sum(digest in old_digests for digest in digests)
+    same = sum(map(documents.__contains__, zip(digests, fresh.targets or fresh.labels or (), strict=True)))
+    if count >= 0.9 * len(fresh) and same >= count / 2:
+        raise InputError(
+            f"{count:,} of {len(fresh):,} documents of {fresh.source} are in the training corpus already; "
+            "give only documents that the model has not learnt"
+        )
+    if count:
+        console.say(
+            f"note: {count:,} of the {len(fresh):,} new documents are in the training corpus already and "
+            "count twice; leave them out"
+        )
+
+
+def _update_online(target: Output, fitted: Model, fresh: Corpus) -> Json:
+    """Teach an OnlineSVC new documents, save it, and report the changes."""
+    if fresh.columns is not None:
+        raise InputError("an OnlineSVC reads a single column of texts; name it with the column `text`")
+    info, texts = dict(fitted.info_), list(fresh.texts)
+    before, classes = fitted.predict(texts), {str(label): label for label in fitted.classes_.tolist()}
+    kind = type(fitted.classes_.tolist()[0])
+    try:
+        names = map(str, fresh.labels or [])
+        labels = [classes[name] if name in classes or kind is bool else kind(name) for name in names]
+    except (KeyError, ValueError) as error:
+        raise InputError(f"{fresh.source}: a label is not of the type of the classes: {error}") from error
+    fitted.add_classes(sorted(set(labels)))
+    fitted.partial_fit(texts, labels)
+    after: Predictions = [None] * len(texts)
+    if fitted.max_texts is None:
+        values = fitted.left_out()[0][-len(texts) :]
+        codes = (values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)
+        after = fitted.classes_[codes]
+    with target.place() as path:
+        save(fitted, path, info)
+    return changes(fresh, set(classes), before, after)
+
+
+def changes(
+    fresh: Corpus, old: set[str], before: Predictions, after: Predictions,
+    epsilon: float = 0.0,
+) -> Json:  # fmt: skip
+    """The report: labels added, accuracies or mean errors, and changed predictions on the new documents.
+
+    A predicted number has changed if it has moved by more than `epsilon`.
+    """
+    of_numbers = fresh.targets is not None
+    truth: list[Any] = list(fresh.targets or fresh.labels or [])
+    columns = [
+        [value if value is None else float(value) if of_numbers else _name(value) for value in column]
+        for column in (truth, before, after)
+    ]
+    rows = [dict(zip(COLUMNS, row, strict=True)) for row in zip(fresh.ids, *columns, strict=True)]
+    judged = [row for row in rows if row["after"] is not None]
+
+    def quality(rows: list[Json], name: str) -> float | None:
+        values = [abs(row["label"] - row[name]) if of_numbers else row["label"] == row[name] for row in rows]
+        return sum(values) / len(values) if values else None
+
+    measure = "mean_error" if of_numbers else "accuracy"
+    moved = (row for row in judged if not of_numbers or abs(row["after"] - row["before"]) > epsilon)
+    return {
+        "new_documents": len(rows),
+        "labels_added": sorted(corpora.label_counts(fresh).keys() - old),
+        f"{measure}_before": quality(rows, "before"),
+        f"{measure}_after": quality(judged, "after"),
+        "changed": [row for row in moved if row["before"] != row["after"]],
+    }
+
+
+def _name(prediction: object) -> str:
+    """A label, or several labels, as in a table."""
+    return ";".join(sorted(map(str, prediction))) if isinstance(prediction, tuple) else str(prediction)
