@@ -69,6 +69,7 @@ def compare(
 
     from textsvm.cli import corpora, estimators, model_files, results, splits
     from textsvm.evaluation import baselines
+    from textsvm.model.settings import ClassifierSettings
     from textsvm.reporting.pages import comparison_page
     from textsvm.runtime.device import select
 
@@ -84,7 +85,7 @@ def compare(
         candidates = {name: partial(baselines.machine, name, device) for name in names}
     for name, kernel in kernels.items():
         if suitable := model_files.kernel_for(kernel, documents):
-            candidates[name] = partial(Classifier, suitable, device=device)
+            candidates[name] = partial(ClassifierSettings, suitable, device=device)
     labels = [str(label) for label in corpora.targets(documents)]
     corpora.check_classes(documents, reading.label)
     with console.progress(), console.warnings():

@@ -74,15 +74,15 @@ def cv(
     from textsvm.runtime.device import select
     from textsvm.selection.cross_validation import cross_validate, learning_curve
 
-    model = estimators.single(model_options, learning)
-    documents = corpora.read(console, corpus, reading, learning, groups=folds.groups, kernel=model.kernel)
-    model_files.settle(console, model, model_options.kernel.named, documents)
+    tested = estimators.single(model_options, learning)
+    documents = corpora.read(console, corpus, reading, learning, groups=folds.groups, kernel=tested.kernel)
+    tested = model_files.settle(console, tested, model_options.kernel.named, documents)
     truth = corpora.targets(documents, learning.multilabel)
     corpora.check_classes(documents, reading.label)
     read, curve = time.perf_counter() - started, None
-    with model_options.cluster.at_work(console, model.compute_options.store):
+    with model_options.cluster.at_work(console, tested.compute_options.store):
         result = cross_validate(
-            model,
+            tested,
             documents.examples,
             truth,
             positive=reading.positive,
@@ -91,28 +91,30 @@ def cv(
         )
         if extra.learning_curve:
             curve = learning_curve(
-                model, documents.examples, truth, result,
+                tested, documents.examples, truth, result,
                 sample_weight=documents.weights, progress=console.stage,
             )  # fmt: skip
     if output is not None:
         output.write_lines(results.prediction_lines(documents, truth, result))
     for number, choice in enumerate(result.chosen, 1):
         console.say(f"note: fold {number}: {choice}")
-    console.say_device(select(model.device))
+    console.say_device(select(tested.device))
     console.say(f"kernel matrix: {result.gram}")
     seconds = {"read": read, **result.seconds, "total": time.perf_counter() - started}
     length_alone = results.length_alone_on_folds(documents, result)
     if extra.file.requested:
         title = f"Cross-validation of {corpora.names_of(corpus)}"
         report = results.report_on_folds(
-            model, documents, result, title, extra.file.mistakes, reading.positive, folds.groups
+            tested, documents, result, title, extra.file.mistakes, reading.positive, folds.groups
         )
         results.write_report(console, extra.file, replace(report, learning=curve))
     if printing.json:
         beside = {} if length_alone is None else {"length_alone": length_alone}
         if curve is not None:
             beside["learning_curve"] = curve.as_dict()
-        console.print_json(results.summary_of_folds(result, documents, model) | beside | {"seconds": seconds})
+        console.print_json(
+            results.summary_of_folds(result, documents, tested) | beside | {"seconds": seconds}
+        )
         return
     _show(console, f"{len(documents):,} documents of {documents.source}", result, length_alone)
     if curve is not None:

@@ -46,6 +46,7 @@ def demo(
     from textsvm.model.settings import ClassifierSettings
     from textsvm.readers import sample
     from textsvm.training.folds import shuffle_split
+    from textsvm.training.trainers import train
 
     if page is not None:
         with wrong_usage("--page: "):
@@ -55,16 +56,16 @@ def demo(
     training_rows, test_rows = shuffle_split(len(corpus), 1 / 3, 0, corpus.labels)
     training, test = corpus.subset(training_rows), corpus.subset(test_rows)
     few = training.subset(range(100))
-    ClassifierSettings(device=device).fit(few.texts, few.labels or []).predict(few.texts)  # compiles
+    train(ClassifierSettings(device=device), few.texts, few.labels or []).predict(few.texts)  # compiles
     clock = time.perf_counter()
-    model = ClassifierSettings(device=device).fit(training.texts, training.labels or [])
+    model = train(ClassifierSettings(device=device), training.texts, training.labels or [])
     seconds = time.perf_counter() - clock
     labels = [str(label) for label in test.labels or []]
-    console.say_device(model.device_)
+    console.say_device(model.device_in_use)
     right = sum(map(str.__eq__, model.predict(test.texts).tolist(), labels))
     console.line(
         f"Ham or spam? {len(training)} generated short messages to learn from, {len(test)} others to judge "
-        f"on.\n{model.chosen_}.\nTrained in {seconds:.1f} s on {model.device_.description}: {right} of "
+        f"on.\n{model.record.chosen}.\nTrained in {seconds:.1f} s on {model.device_in_use.description}: {right} of "
         f"{len(test)} right ({100 * right / len(test):.1f} %); always {MOST!r}: "
         f"{100 * labels.count(MOST) / len(test):.1f} %.\n\nWhy is this message spam?\n"
     )

@@ -72,14 +72,14 @@ def doubts(
     model_options.cluster.check()
     console = Console(quiet)
     learning = options.LearningOptions()
-    model: model_files.Model = estimators.single(model_options, learning)
-    documents = corpora.read(console, corpus, reading, learning, kernel=model.kernel)
-    model_files.settle(console, model, model_options.kernel.named, documents)
+    tested = estimators.single(model_options, learning)
+    documents = corpora.read(console, corpus, reading, learning, kernel=tested.kernel)
+    tested = model_files.settle(console, tested, model_options.kernel.named, documents)
     labels = corpora.targets(documents)
     corpora.check_classes(documents, reading.label)
-    with model_options.cluster.at_work(console, model.compute_options.store):
+    with model_options.cluster.at_work(console, tested.compute_options.store):
         result = find_doubts(
-            model, documents.examples, labels,
+            tested, documents.examples, labels,
             cv=listing.folds, random_state=listing.seed, progress=console.stage,
         )  # fmt: skip
     ranked = result.ranked(documents.ids, listing.at_least)
@@ -89,7 +89,7 @@ def doubts(
             stream.write(review_page(Review(title, ranked, documents.ids, labels, text_of(documents))))
         console.say(f"report: {listing.report}")
     output.write_lines(_line(doubt, documents) for doubt in ranked)
-    console.say_device(select(model.device))
+    console.say_device(select(tested.device))
     doubtful = sum("label" in doubt.kinds for doubt in ranked)
     console.say(
         f"note: {doubtful:,} of {len(documents):,} labels are doubtful; {len(ranked):,} texts are listed"

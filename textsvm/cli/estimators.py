@@ -16,6 +16,7 @@ from textsvm.cli.machines import COMPUTE, ModelOptions, requested
 from textsvm.cli.options import LearningOptions
 from textsvm.kernels import Kernel
 from textsvm.model.settings import (
+    ClassifierSettings,
     Compute,
     MultilabelSettings,
     NoveltySettings,
@@ -23,6 +24,7 @@ from textsvm.model.settings import (
     Settings,
 )
 from textsvm.runtime.device import select
+from textsvm.training.trainers import check
 
 #: A `Settings` or `SpectrumFeatures`.
 T = TypeVar("T", bound=Any)
@@ -32,7 +34,7 @@ Grid: TypeAlias = dict[str, list[Any]]
 _GRID_OF_C = "1,10,100"
 
 
-def single(options: ModelOptions, learning: LearningOptions, solver: str | None = None) -> KernelMachine:
+def single(options: ModelOptions, learning: LearningOptions, solver: str | None = None) -> Settings:
     """Checked estimator for a task of `learning`."""
     regress = "--regress" if learning.regress is not None else None
     kernel = _kernel(options, "--multilabel" if learning.multilabel else regress)
@@ -45,7 +47,7 @@ def single(options: ModelOptions, learning: LearningOptions, solver: str | None 
     return models[0]
 
 
-def one_class(options: ModelOptions, nu: float | None, solver: str | None = None) -> KernelMachine:
+def one_class(options: ModelOptions, nu: float | None, solver: str | None = None) -> Settings:
     """Checked one-class machine."""
     options.machine.refuse("multiclass", "class_weight", "scoring", "epsilon", of="--one-class")
     parameters = {"kernel": _kernel(options, "--one-class"), **requested(nu=nu, solver=solver)}
@@ -53,7 +55,7 @@ def one_class(options: ModelOptions, nu: float | None, solver: str | None = None
     return checked(partial(_machine, NoveltySettings, parameters | options.text.as_dict()))
 
 
-def grid(options: ModelOptions, learning: LearningOptions) -> tuple[Grid, KernelMachine]:
+def grid(options: ModelOptions, learning: LearningOptions) -> tuple[Grid, Settings]:
     """Grid of `tune`, all points checked, and an estimator whose parameters will be set to its points."""
     points: Grid = {"kernel": options.kernel.grid(tuning=True)}
     points["C"] = several("-C", _GRID_OF_C, float)
@@ -63,8 +65,8 @@ def grid(options: ModelOptions, learning: LearningOptions) -> tuple[Grid, Kernel
 
 def _estimators(
     options: ModelOptions, grid: Grid, learning: LearningOptions, **others: Any
-) -> list[KernelMachine]:
-    make: type[KernelMachine] = AdaptiveClassifier
+) -> list[Settings]:
+    make: type[Settings] = ClassifierSettings
     machine = options.machine
     if learning.multilabel:
         make = MultilabelSettings
@@ -102,6 +104,6 @@ def checked(make: Callable[[], T]) -> T:
     """Estimator from `make`; raises WrongUsage for parameters out of range and missing devices."""
     with wrong_usage():
         model = make()
-        model.check()
+        check(model)
         select(model.device)
     return model

@@ -75,7 +75,7 @@ def evaluate(
     file.check({"the model": model, "the corpus": corpus, "another model": judging.beside})
 
     from textsvm.cli import corpora, model_files, results
-    from textsvm.evaluation import comparison, judge, slices
+    from textsvm.evaluation import comparison, slices
     from textsvm.reporting.report import make_report
 
     fitted = model_files.load_model(console, model, judging.device)
@@ -88,7 +88,7 @@ def evaluate(
     learning = options.LearningOptions(regress, multilabel=multilabel, label_separator=separator)
     documents = corpora.read(
         console, corpus, reading, learning,
-        groups=judging.slice, kernel=judge.fitted_machine(fitted).kernel_,
+        groups=judging.slice, kernel=fitted.kernel,
         recorded=training.columns,
     )  # fmt: skip
     if not multilabel or documents.labels is None:
@@ -117,12 +117,12 @@ def evaluate(
         if file.requested:
             title = f"{model.name} on {corpora.names_of(corpus)}"
             report = make_report(
-                fitted, judged, model_files.examples_for(fitted, documents), documents.ids, title,
+                fitted, judged, model_files.examples_for(fitted, documents)[1], documents.ids, title,
                 file.mistakes, console.progress_of("explain"),
             )  # fmt: skip
             judged = report.results
             results.write_report(console, file, replace(report, slices=by_value, beside=beside))
-    console.say_device(fitted.device_)
+    console.say_device(fitted.device_in_use)
     left_out = len(documents) - judged.n
     if printing.json:
         more: Json = {"slices": by_value and by_value.as_dict(), "left_out": left_out}

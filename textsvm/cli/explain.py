@@ -127,11 +127,10 @@ def explain(
 
     from textsvm.cli import corpora, explanations, model_files
     from textsvm.evaluation.explanation import explain as explain_texts
-    from textsvm.evaluation.judge import fitted_machine
     from textsvm.evaluation.mutations import kmer_scores, mutation_scores
 
     fitted = model_files.load_model(console, model, "cpu")
-    training, machine = model_files.Training.of(fitted), fitted_machine(fitted)
+    training = model_files.Training.of(fitted)
     settings: Json = {"alphabet": form.alphabet, "positive": training.positive}
     if form.kmers is not None:
         with console.progress():
@@ -140,7 +139,7 @@ def explain(
         explanations.write_kmers(console, scores, form.kmers, form.top, *outputs)
         return
     if form.top is not None:
-        sides = machine.top_features(form.top)
+        sides = fitted.top_features(form.top)
         if outputs[0] is not None:
             explanations.write_top(outputs[0], sides, printing.json)
             return
@@ -151,12 +150,12 @@ def explain(
                 explanations.show_top(console, side)
         return
     documents = corpora.read_unlabelled(
-        console, files or ["-"], table, machine.kernel_, headers=training.headers, recorded=training.columns
+        console, files or ["-"], table, fitted.kernel, headers=training.headers, recorded=training.columns
     )
-    corpora.check_letters(console, machine.kernel_, documents)
+    corpora.check_letters(console, fitted.kernel, documents)
     for identifier, problem in documents.problems:
         console.say(f"note: {identifier}: {problem}")
-    texts = model_files.examples_for(fitted, documents)
+    fitted, texts = model_files.examples_for(fitted, documents)
     if form.requested:
         with console.progress():
             changes = mutation_scores(fitted, texts, **settings, progress=console.progress_of("explain"))
@@ -167,7 +166,7 @@ def explain(
             fitted, texts, positive=training.positive,
             substrings=form.substrings, similar=form.similar, progress=console.progress_of("explain"),
         )  # fmt: skip
-    if form.similar and machine.kept.weights is not None:
+    if form.similar and fitted.support.weights is not None:
         console.say("note: the model was saved without texts, so no training documents are listed")
     if printing.json:
         for identifier, explanation in zip(documents.ids, explained, strict=True):

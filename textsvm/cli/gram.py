@@ -81,37 +81,37 @@ def gram(
     """
     from textsvm.cli import corpora, estimators, matrices, model_files
     from textsvm.gram import files
-    from textsvm.model.settings import Compute
+    from textsvm.model.settings import ClassifierSettings, Compute, Settings
 
     output = matrix.checked(corpus)
     console = Console(printing.quiet, output is not None and output.is_stdout)
     kernel, compute = matrix.kernel.single(), Compute(store=matrix.store)
-    model = estimators.checked(
-        lambda: Classifier(kernel, device=matrix.device, compute=compute, **matrix.text.as_dict())
+    settings: Settings = estimators.checked(
+        lambda: ClassifierSettings(kernel, device=matrix.device, compute=compute, **matrix.text.as_dict())
     )
     learning = options.NoLearningOptions(regress)
-    documents = columns = corpora.read(console, corpus, reading, learning, kernel=model.kernel)
-    model_files.settle(console, model, matrix.kernel.named, documents)
+    documents = columns = corpora.read(console, corpus, reading, learning, kernel=settings.kernel)
+    settings = model_files.settle(console, settings, matrix.kernel.named, documents)
     if matrix.against is not None:
         reading = replace(reading, part=matrix.against_part)
-        columns = corpora.read(console, matrix.against, reading, learning, kernel=model.kernel)
+        columns = corpora.read(console, matrix.against, reading, learning, kernel=settings.kernel)
     for_libsvm = output is not None and output.kind is LIBSVM
     labels, names = matrices.labels_of(documents) if for_libsvm else (None, [])
     clock = time.perf_counter()
     if output is None:
-        description, used = matrices.stored(console, model, documents)
+        description, used = matrices.stored(console, settings, documents)
         seconds = {"gram": time.perf_counter() - clock}
         console.say(f"kernel matrix: {description}")
     else:
-        with matrix.cluster.at_work(console, model.compute_options.store):
-            values, used = matrices.between(console, model, documents, columns)
+        with matrix.cluster.at_work(console, settings.compute_options.store):
+            values, used = matrices.between(console, settings, documents, columns)
         seconds = {"gram": time.perf_counter() - clock}
         clock = time.perf_counter()
         with output.place() as path:
             files.write_gram(path, values, labels)
         seconds["write"] = time.perf_counter() - clock
     matrices.report_matrix(
-        console, printing.json, "kernel matrix", model.new_kernel(), used,
+        console, printing.json, "kernel matrix", settings.new_kernel(), used,
         output=str(output.path if output else matrix.store), rows=len(documents), columns=len(columns),
         labels=names, seconds=seconds,
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from textsvm.arrays import AnyArray
@@ -12,11 +13,13 @@ from textsvm.gram.build import stored_rows
 from textsvm.gram.plan import show_bytes
 from textsvm.kernels import Kernel
 from textsvm.kernels.spelling import spell
+from textsvm.linalg.vectors import Vectors
 from textsvm.model.settings import Settings
 from textsvm.readers.corpus import Corpus
 from textsvm.runtime.device import Device, free_memory, select
 from textsvm.runtime.parallel import of_stage
 from textsvm.training.grams import gram_request
+from textsvm.training.train import prepare
 
 
 def labels_of(corpus: Corpus) -> tuple[list[float] | None, list[str]]:
@@ -31,36 +34,38 @@ def labels_of(corpus: Corpus) -> tuple[list[float] | None, list[str]]:
         return [float(1 + names.index(str(label))) for label in labels], names
 
 
-def stored(console: Console, model: Settings, documents: Corpus) -> tuple[str, Device]:
+def stored(console: Console, settings: Settings, documents: Corpus) -> tuple[str, Device]:
     """Compute the missing part of a stored kernel matrix; returns its description and the device."""
-    device = select(model.device)
-    with console.work(model.compute_options.store), model.at_work(device):
-        encoded = model.encode(model.validate(documents.examples), None, console.stage)
-        kernel = model.source.kernel_for(encoded)
+    device, source, store = select(settings.device), settings.source, settings.compute_options.store
+    with console.work(store), settings.at_work(device):
+        encoded = source.encode(source.validate(documents.examples), None, console.stage)
+        kernel = source.kernel_for(encoded)
         kernel.fit(kernel.structure.read(encoded), device)
-        request = gram_request(model, kernel, encoded, device)
-        rows = stored_rows(str(model.compute_options.store), request, None, of_stage(console.stage, "gram"))
+        request = gram_request(settings, kernel, encoded, device)
+        rows = stored_rows(str(store), request, None, of_stage(console.stage, "gram"))
         return rows.description, device
 
 
 def between(
-    console: Console, model: KernelMachine, documents: Corpus, columns: Corpus
+    console: Console, settings: Settings, documents: Corpus, columns: Corpus
 ) -> tuple[AnyArray, Device]:
     """Kernel values of all documents with all columns, and the device."""
-    device = select(model.device)
+    device, source = select(settings.device), settings.source
     # A sum needs the result and a matrix per level of its parts.
-    matrices = 1 + model.new_kernel().structure.depth
+    matrices = 1 + settings.new_kernel().structure.depth
     require_memory(4 * len(documents) * len(columns) * matrices, device)
     if columns is documents:
-        model.set_params(compute__memory=1 << 62)  # there is room for the whole matrix
-        gram = model.prepare(documents.examples, console.stage).gram
+        # There is room for the whole matrix.
+        compute = replace(settings.compute_options, memory=1 << 62)
+        gram = prepare(replace(settings, compute=compute), documents.examples, console.stage).gram
         return gram.window().values, device
-    with model.at_work(device):
-        encoded = model.encode(model.validate(columns.examples), None, console.stage)
-        kernel = model.source.kernel_for(encoded)
+    with settings.at_work(device):
+        encoded = source.encode(source.validate(columns.examples), None, console.stage)
+        kernel = source.kernel_for(encoded)
         kernel.fit(kernel.structure.read(encoded), device)
-        examples = model.validate(documents.examples, fitting=False)
-        others = kernel.structure.read(model.encode(examples, encoded, console.stage))
+        n_features = encoded.n_features if isinstance(encoded, Vectors) else None
+        examples = source.validate(documents.examples, n_features)
+        others = kernel.structure.read(source.encode(examples, encoded, console.stage))
         rows = kernel.rows(kernel.structure.read(encoded), device)
         return rows.cross(others, console.progress_of("gram")), device
 

@@ -1,17 +1,16 @@
 """Models of commands: their files, the facts of their training, and the kernel that fits a corpus.
 
-Commands ask here, and nowhere else, which outputs a model has and which machine is inside it. If no kernel is
-named, vectors get a Gaussian kernel, and columns the sum of the fast kernel on each text column and a
+If no kernel is named, vectors get a Gaussian kernel, and columns the sum of the fast kernel on each text column and a
 Gaussian kernel on the numbers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -23,20 +22,19 @@ from textsvm.cli.kernels import KernelOptions
 from textsvm.cli.options import LearningOptions, ReadingOptions
 from textsvm.cli.output import Output
 from textsvm.errors import InputError
-from textsvm.evaluation.judge import fitted_machine
 from textsvm.kernels import Gaussian, Kernel, On, Sum, spelling
 from textsvm.kernels.resolve import structure_of
 from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.model.file import load, save
-from textsvm.model.settings import Settings
+from textsvm.model.rules import CalibratedRule, ClassRule, LabelRule, NumberRule
+from textsvm.model.settings import CalibrationSettings, ClassifierSettings, Settings
+from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import VECTORS, Corpus
 from textsvm.runtime.compiled import scipy
+from textsvm.training.trainers import check
 
-if TYPE_CHECKING:
-    from textsvm.runtime.device import Device
-
-#: A fitted model of any kind: a machine, a calibrated machine or an OnlineSVC.
-Model: TypeAlias = Any
+#: Settings of a training, also with calibration.
+AnySettings: TypeAlias = Settings | CalibrationSettings
 ONLINE, ONE_CLASS = "OnlineSVC", "OneClassSVM"
 #: Facts that depend on the computer, which model files do not hold.
 _OF_THE_RUN = ("seconds", "kernel_matrix")
@@ -44,7 +42,7 @@ _OF_THE_RUN = ("seconds", "kernel_matrix")
 
 @dataclass(frozen=True)
 class Abilities:
-    """Outputs of a fitted model."""
+    """Outputs of a model."""
 
     classes: bool  #: It is a classifier
     decisions: bool  #: It has decision values, which a regression has not
@@ -54,14 +52,15 @@ class Abilities:
     multilabel: bool
 
     @classmethod
-    def of(cls, model: Model) -> Abilities:
+    def of(cls, model: TrainedModel) -> Abilities:
+        rule = model.rule
         return cls(
-            classes=hasattr(model, "classes_"),
-            decisions=hasattr(model, "decision_function"),
-            probabilities=hasattr(model, "predict_proba"),
-            sets=hasattr(model, "require_conformity"),
-            adapts=hasattr(model, "adapt"),
-            multilabel=hasattr(model, "label_form_"),
+            classes=rule.classes is not None,
+            decisions=not isinstance(rule, NumberRule),
+            probabilities=model.probabilistic,
+            sets=isinstance(rule, CalibratedRule),
+            adapts=type(rule) is ClassRule,
+            multilabel=isinstance(rule, LabelRule),
         )
 
 
@@ -77,9 +76,9 @@ class Training:
     columns: dict[str, str] = field(default_factory=dict)  #: Columns of the training table, by role
 
     @classmethod
-    def of(cls, model: Model) -> Training:
+    def of(cls, model: TrainedModel) -> Training:
         """Options of a model; values of wrong type in its file are ignored."""
-        info, reading = model.info_, model.info_.get("reading")
+        info, reading = model.info, model.info.get("reading")
         names = ("positive", "negative", "regress", "label_separator")
         strings = {name: value for name in names if isinstance(value := info.get(name), str)}
         reading = reading if isinstance(reading, dict) else {}
@@ -89,65 +88,39 @@ class Training:
         return cls(**strings, headers=reading.get("headers") is True, columns=columns)
 
 
-def load_model(console: Console, path: Path, device: str, online: bool = False) -> Model:
+def load_model(console: Console, path: Path, device: str, online: bool = False) -> TrainedModel:
     """Load a model for use on a device; InputError for an OnlineSVC unless the command takes them."""
     model = load(path)
     if not online and model.estimator_name == ONLINE:
         raise InputError(f"{path} is an OnlineSVC model, which only predict, update and model read")
-    if getattr(model, "digest_", "none in LIBSVM's format") is None:
+    if model.record.without_digest:
         console.say(
             f"note: {path} has no digest, so damage cannot be detected; "
             "textsvm.save(textsvm.load(path), path) adds one"
         )
-    fitted_machine(model).device = device
-    return model
+    return model.on(device)
 
 
-def unfitted_machine(model: Model) -> Settings:
-    """Machine of an estimator that is not fitted, which may be calibrated."""
-    estimator: Settings | None = getattr(model, "estimator", None)
-    return estimator or model
+def classifier_of(settings: AnySettings) -> Settings:
+    """Settings of the machines of a model, which may be calibrated."""
+    return settings.classifier if isinstance(settings, CalibrationSettings) else settings
 
 
-def unfitted_copy(model: Model, with_choice: bool) -> Model:
-    """Copy that is not fitted, with the chosen C and loss of a classifier if `with_choice`."""
-    fitted = fitted_machine(model)
-    machine = fitted.copy()
-    if with_choice:
-        machine.C, machine.loss = fitted.C_, fitted.loss_
-    if fitted is model:
-        return machine
-    copy = model.copy()
-    copy.estimator = machine
-    return copy
-
-
-def device_of(model: Model) -> Device | None:
-    """Device of the last prediction or training; None before the first prediction."""
-    device: Device | None = getattr(model, "device_", None)
-    return device
-
-
-def info_of(model: Model) -> Json:
-    """Information of a model file; {} for a model that was not loaded."""
-    info: Json = getattr(model, "info_", {})
-    return info
-
-
-def choice_of(model: Model) -> str:
-    """Sentence on the choice of the kernel; empty if it was named."""
-    choice: str = getattr(model, "chosen_", "")
-    return choice
-
-
-def held_out_accuracy(model: Model) -> tuple[float | None, int]:
-    """Accuracy of the choice of the kernel or of the calibration, and the number of trials of the choice."""
-    return getattr(fitted_machine(model), "held_out_accuracy_", None), getattr(model, "n_trials_", 0)
+def settings_again(model: TrainedModel, with_choice: bool) -> AnySettings:
+    """Settings to train a model again, with the C and loss used by a classifier if `with_choice`."""
+    record, rule = model.record, model.rule
+    assert isinstance(record.settings, Settings)
+    settings = replace(record.settings, device=model.device)
+    if with_choice and isinstance(settings, ClassifierSettings) and record.C is not None:
+        settings = replace(settings, C=record.C, loss=record.loss)
+    if isinstance(rule, CalibratedRule) and isinstance(settings, ClassifierSettings):
+        return CalibrationSettings(settings, rule.method, reject=rule.reject)
+    return settings
 
 
 def save_model(
     output: Output,
-    model: Model,
+    model: TrainedModel,
     corpus: Corpus,
     reading: ReadingOptions,
     learning: LearningOptions,
@@ -158,10 +131,10 @@ def save_model(
 
     `corpus` is the training corpus, from which the ids of the support vectors are taken.
     """
-    classes = model.classes_ if Abilities.of(model).classes else ()
+    classes = () if model.classes is None else model.classes
     opposite = next((str(label) for label in classes if label != reading.positive), "rest")
     labels = {"positive": reading.positive, "negative": reading.negative or opposite}
-    ids = [corpus.ids[i] for i in fitted_machine(model).support_] if texts else None
+    ids = [corpus.ids[i] for i in model.support.indices] if texts else None
     info = {
         "corpus": corpus.source, "support_ids": ids,
         "format": corpus.format, "part": reading.part,
@@ -204,24 +177,28 @@ def update_facts(
     }  # fmt: skip
 
 
-def training_facts(model: Model, training: Corpus) -> Json:
+def training_facts(model: TrainedModel, training: Corpus) -> Json:
     """Facts of a training run, for --json and the model file."""
-    solutions, approximation = model.solutions_, fitted_machine(model).approximation_
+    record, kernel = model.record, model.kernel
+    assert kernel is not None
+    assert record.device is not None
+    solutions, approximation = record.solutions, record.approximation
+    C = record.settings.as_dict().get("C") if record.C is None else record.C
     return {
         "estimator": model.estimator_name,
-        "device": model.device_.description,
-        "kernel": model.kernel_.structure.as_dict(),
-        "kernel_spelled": spelling.spell(model.kernel_),
-        "chosen": choice_of(model) or None,
-        "C": getattr(model, "C_", getattr(model, "C", None)),
-        **({"loss": model.loss_} if hasattr(model, "loss_") else {}),
-        "kernel_matrix": model.gram_description_,
+        "device": record.device.description,
+        "kernel": kernel.structure.as_dict(),
+        "kernel_spelled": spelling.spell(kernel),
+        "chosen": record.chosen or None,
+        "C": C,
+        **({} if record.C is None else {"loss": record.loss}),
+        "kernel_matrix": record.gram,
         "approximation": None if approximation is None else asdict(approximation),
         "n_train": len(training),
         "classes": _per_class(model, training),
-        "n_support": len(model.support_),
+        "n_support": len(model.support.indices),
         "machines": len(solutions),
-        "iterations": model.n_iter_,
+        "iterations": record.n_iter,
         "converged": all(solution.converged for solution in solutions),
         "status": "; ".join(dict.fromkeys(s.status for s in solutions if not s.converged)) or "converged",
         "objective": sum(solution.objective for solution in solutions),
@@ -229,15 +206,15 @@ def training_facts(model: Model, training: Corpus) -> Json:
     }
 
 
-def _per_class(model: Model, training: Corpus) -> list[Json]:
+def _per_class(model: TrainedModel, training: Corpus) -> list[Json]:
     """Number of documents and support vectors of each class; empty for regression."""
     if training.targets is not None:
         return []
     counts = corpora.label_counts(training)
-    names = model.classes_ if Abilities.of(model).classes else list(counts)
+    names = list(counts) if model.classes is None else model.classes
     return [
         {"class": str(name), "documents": counts[str(name)], "support_vectors": int(support)}
-        for name, support in zip(names, model.n_support_, strict=True)
+        for name, support in zip(names, model.record.n_support, strict=True)
     ]
 
 
@@ -255,47 +232,49 @@ def without_run(value: Any) -> Any:
 # Kernels and documents
 
 
-def examples_for(model: Model, corpus: Corpus) -> Any:
-    """Documents of a corpus as a fitted model takes them; sparse vectors get as many columns as it has."""
-    examples, machine = corpus.examples, fitted_machine(model)
-    if machine.kernel_ is not None:
-        _require(machine.kernel_.structure.examples, "the model", corpus)
+def examples_for(model: TrainedModel, corpus: Corpus) -> tuple[TrainedModel, Any]:
+    """Documents of a corpus as a model takes them, and the model.
+
+    Sparse vectors get as many columns as the model has, or the model as many as they have.
+    """
+    examples, kernel = corpus.examples, model.kernel
+    if kernel is not None:
+        _require(kernel.structure.examples, "the model", corpus)
     if corpus.vectors is None:
-        return examples
+        return model, examples
     from textsvm.model.libsvm import fit_columns, widened
 
     if not isinstance(examples, dict):
         return fit_columns(model, examples)
-    if not scipy.sparse.issparse(examples[VECTORS]):
-        return examples
-    widths = [
-        machine.support_documents_.of(view).n_features
-        for view in machine.kernel_.structure.views
-        if view.column == (VECTORS,)
-    ]
-    return {**examples, VECTORS: widened(examples[VECTORS], max(widths, default=0))}
+    if kernel is None or not scipy.sparse.issparse(examples[VECTORS]):
+        return model, examples
+    documents = model.support.documents
+    widths = [documents.of(view).n_features for view in kernel.structure.views if view.column == (VECTORS,)]
+    return model, {**examples, VECTORS: widened(examples[VECTORS], max(widths, default=0))}
 
 
-def settle(console: Console, model: Model, is_named: bool, corpus: Corpus) -> None:
-    """Set the kernel that fits the documents of a corpus, and report it if none was named."""
-    estimator = unfitted_machine(model)
-    kernel = kernel_for(estimator.kernel if is_named else None, corpus)
-    if not 1e-6 <= (C := getattr(estimator, "C", 1.0)) <= 1e6:
+def settle(console: Console, settings: Settings, is_named: bool, corpus: Corpus) -> Settings:
+    """Settings with the kernel that fits the documents of a corpus; it is reported if none was named."""
+    kernel = kernel_for(settings.kernel if is_named else None, corpus)
+    if not 1e-6 <= (C := settings.as_dict().get("C", 1.0)) <= 1e6:
         console.say(f"note: C = {C:g} is far from usual values, 0.01 to 1000")
     if kernel is None:
-        return
-    estimator.kernel = kernel
-    estimator.check()
+        return settings
+    settings = replace(settings, kernel=kernel)
+    check(settings)
     if not is_named:
         console.say(f"note: the default kernel for {_kind_of(corpus)} is used: {spelling.spell(kernel)}")
+    return settings
 
 
-def settle_grid(options: KernelOptions, model: Settings, grid: dict[str, list[Any]], corpus: Corpus) -> None:
+def settle_grid(
+    options: KernelOptions, settings: Settings, grid: dict[str, list[Any]], corpus: Corpus
+) -> Settings:
     """`settle` for `tune`; for vectors without a named kernel the grid has several values of gamma."""
     if _kind_of(corpus) == "vectors" and not options.named:
         grid["kernel"] = options.grid(tuning=True, default="gaussian")
     grid["kernel"] = [kernel_for(kernel, corpus) or kernel for kernel in grid["kernel"]]
-    model.kernel = grid["kernel"][0]
+    return replace(settings, kernel=grid["kernel"][0])
 
 
 def kernel_for(kernel: KernelOrName, corpus: Corpus) -> Kernel | None:

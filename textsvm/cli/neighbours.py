@@ -70,7 +70,8 @@ def neighbours(
     textsvm neighbours new.csv known.csv --text body -k 5 --kernel spectrum:1-5,log,idf --at-least 0.3
     """
     from textsvm.cli import corpora, estimators, matrices, model_files
-    from textsvm.nearest.neighbours import machine
+    from textsvm.model.settings import Settings
+    from textsvm.nearest.neighbours import comparison_settings
     from textsvm.nearest.search import Criteria, K, joined, search, write_pairs
     from textsvm.runtime.device import select
 
@@ -78,7 +79,7 @@ def neighbours(
     criteria = Criteria(K if unset else selection.nearest, selection.at_least, selection.within)
     kernel = selection.kernel.single() if selection.kernel.named else None
     parameters = selection.text.as_dict() | {"memory": selection.memory, "device": selection.device}
-    model = estimators.checked(lambda: machine(kernel, criteria, **parameters))
+    settings: Settings = estimators.checked(lambda: comparison_settings(kernel, criteria, **parameters))
     if str(corpus) == str(others) == "-":
         raise WrongUsage("only one corpus can be -, standard input")
     inputs = {"the corpus": corpus, "the other corpus": others}
@@ -89,16 +90,18 @@ def neighbours(
     console = Console(printing.quiet, output.is_stdout)
 
     clock = time.perf_counter()
-    rows = columns = corpora.read_unlabelled(console, str(corpus), table, model.kernel)
+    rows = columns = corpora.read_unlabelled(console, str(corpus), table, settings.kernel)
     corpora.say_problems(console, rows)
     if others is not None:
-        columns = corpora.read_unlabelled(console, str(others), table, model.kernel)
+        columns = corpora.read_unlabelled(console, str(others), table, settings.kernel)
         corpora.say_problems(console, columns)
-    model_files.settle(console, model, selection.kernel.named or criteria.within is not None, columns)
+    settings = model_files.settle(
+        console, settings, selection.kernel.named or criteria.within is not None, columns
+    )
     seconds, clock = {"read": time.perf_counter() - clock}, time.perf_counter()
     with console.progress():
         searched = None if others is None else columns.examples
-        parts = search(model, rows.examples, searched, criteria, console.stage)
+        parts = search(settings, rows.examples, searched, criteria, console.stage)
         if output.kind is NPZ:
             pairs = joined(list(parts))
             with output.place() as path:
@@ -108,11 +111,11 @@ def neighbours(
             count = _write_lines(output, parts, rows, columns)
     seconds["neighbours"] = time.perf_counter() - clock
     if output.is_stdout and not printing.json:
-        console.say_device(select(model.device))
+        console.say_device(select(settings.device))
         console.say(f"{count:,} pairs")
         return
     matrices.report_matrix(
-        console, printing.json, "neighbours", model.new_kernel(), select(model.device),
+        console, printing.json, "neighbours", settings.new_kernel(), select(settings.device),
         output=str(output.path), rows=len(rows), columns=len(columns), pairs=count, seconds=seconds,
     )  # fmt: skip
 

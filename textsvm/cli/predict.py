@@ -20,7 +20,8 @@ from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     from textsvm.arrays import AnyArray, Json
-    from textsvm.cli.model_files import Abilities, Model
+    from textsvm.cli.model_files import Abilities
+    from textsvm.model.trained import TrainedModel
 
 PREDICTION_TABLE = Kind("a table of predictions", rb"[^\n]*labels?,(decision|label_1)[^\n]*\n")
 OutputFormat = Enum("OutputFormat", {"jsonl": "jsonl", "csv": "csv"})
@@ -57,7 +58,7 @@ class CalibratedOptions:
         """The numbers of --unsure."""
         return None if self.unsure is None else several("--unsure", self.unsure, float)
 
-    def check(self, model: Model, abilities: Abilities, path: Path) -> None:
+    def check(self, model: TrainedModel, abilities: Abilities, path: Path) -> None:
         """Raise InputError, before documents are read, if the model lacks what the options need."""
         if (self.proba or self.unsure is not None) and not abilities.probabilities:
             raise InputError(
@@ -83,18 +84,20 @@ class CalibratedOptions:
                     f"{path} is not calibrated, which {name} needs; train a classifier with "
                     "`textsvm train --calibrate sigmoid`"
                 )
-            model.require_conformity()
+            model.calibrated().require_conformity()
 
     def with_sets(
-        self, model: Model, decision: AnyArray, probability: AnyArray | None, rows: Iterable[Json]
+        self, model: TrainedModel, decision: AnyArray, probability: AnyArray | None, rows: Iterable[Json]
     ) -> Iterator[Json]:
         """Rows with prediction sets, and without the labels of documents unlike every class."""
         if self.coverage is None and self.none is None:
             yield from rows
             return
-        names, conformity = [str(label) for label in model.classes_], model.require_conformity()
+        rule = model.calibrated()
+        names, conformity = [str(label) for label in rule.classes], rule.require_conformity()
         sets = familiar = None
         if self.coverage is not None:
+            assert probability is not None
             sets = conformity.sets(probability, self.coverage, self.per_class).tolist()
         if self.none is not None:
             familiar = conformity.known(decision, self.none).tolist()
@@ -210,7 +213,7 @@ def predict(
     calibrated.check(fitted, abilities, model)
     form.check(abilities, model, table)
     if limits is not None:
-        predictions.set_unsure(fitted, limits, training)
+        fitted = predictions.with_unsure(fitted, limits, training)
     printer = predictions.Printer(console, fitted, abilities, training, calibrated, form)
     batches = printer.incoming(files, table)
     if form.adapting.adapt:
@@ -218,13 +221,13 @@ def predict(
 
         old = retraining.training_corpus(console, fitted, form.adapting.corpus, model)
         batches = list(batches)
-        read = (model_files.examples_for(fitted, documents) for documents in batches if len(documents))
+        read = (model_files.examples_for(fitted, documents)[1] for documents in batches if len(documents))
         texts = [text for examples in read for text in examples]
         printer.model = retraining.adapt(console, fitted, old, texts, adapted_file)
     with output_file.printing():
         printer.print(batches)
     printer.report()
-    if used := model_files.device_of(printer.model):  # at least one document was read
+    if used := printer.model.last_device:  # at least one document was read
         console.say_device(used)
     if printer.failures:
         raise typer.Exit(1)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from textsvm.arrays import Ints, Json
 from textsvm.cli import corpora
 from textsvm.cli.console import Console, WrongUsage, print_error
-from textsvm.cli.model_files import Abilities, Model, Training, examples_for, info_of
+from textsvm.cli.model_files import Abilities, Training, examples_for
 from textsvm.cli.options import TableOptions
 from textsvm.errors import InputError
 from textsvm.evaluation import judge
 from textsvm.evaluation.drift import UNLIKE, Drift
+from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus
 from textsvm.readers.stream import incoming_documents
 
@@ -26,34 +28,36 @@ if TYPE_CHECKING:
 Cells = Mapping[str, Any]
 
 
-def set_unsure(model: Model, limits: list[float], training: Training) -> None:
-    """Set the probabilities of a calibrated model between which documents are unsure."""
+def with_unsure(model: TrainedModel, limits: list[float], training: Training) -> TrainedModel:
+    """A calibrated model with the probabilities between which documents are unsure."""
     text = ",".join(f"{limit:g}" for limit in limits)
     if len(limits) > 2 or not all(0 <= limit <= 1 for limit in limits) or limits != sorted(limits):
         raise WrongUsage(f"--unsure must be one or two probabilities, the lower one first, got {text}")
-    if len(limits) == 2 and len(model.classes_) > 2:
+    rule = model.calibrated()
+    if len(limits) == 2 and len(rule.classes) > 2:
         raise WrongUsage(
-            f"--unsure {text} is for two classes and the model has {len(model.classes_)}; give one "
+            f"--unsure {text} is for two classes and the model has {len(rule.classes)}; give one "
             "probability, the minimum for the likeliest class"
         )
-    if len(limits) == 2 and training.positive == model.classes_[0]:
+    if len(limits) == 2 and training.positive == rule.classes[0]:
         limits = [1 - limits[1], 1 - limits[0]]
-    model.reject = limits[0] if len(limits) == 1 else tuple(limits)
+    reject = limits[0] if len(limits) == 1 else tuple(limits)
+    return replace(model, rule=replace(rule, reject=reject))
 
 
 class Printer:
     """Predicts documents and prints them; counts failures."""
 
     def __init__(
-        self, console: Console, model: Model, abilities: Abilities, training: Training,
+        self, console: Console, model: TrainedModel, abilities: Abilities, training: Training,
         calibrated: CalibratedOptions, form: OutputForm,
     ) -> None:  # fmt: skip
         self.model = model
         self.failures = 0
         self._console, self._abilities, self._training = console, abilities, training
         self._calibrated, self._form = calibrated, form
-        self._kernel = judge.fitted_machine(model).kernel_
-        self._drift = Drift(model, info_of(model).get("drift"))
+        self._kernel = model.kernel
+        self._drift = Drift(model, model.info.get("drift"))
         self._table = None if form.output_format.value == "jsonl" else _CsvWriter(console)
         self._reasons: list[str] = []  #: Of rows without a text
         self._warned = False
@@ -97,7 +101,7 @@ class Printer:
 
     def _rows(self, documents: Corpus) -> Iterator[Json]:
         """Printed values of each document, without its id."""
-        examples = examples_for(self.model, documents)
+        self.model, examples = examples_for(self.model, documents)
         self._warn_of_foreign(documents, self._drift.add_texts(examples, self._form.drift))
         with self._console.progress(beside_stdout=True):
             classes, predicted, decision, probability = judge.predict(
@@ -175,7 +179,7 @@ def _report_drift(console: Console, drift: Drift) -> None:
 
 
 def _with_invalid(
-    documents: Corpus, rows: Iterable[Json], model: Model
+    documents: Corpus, rows: Iterable[Json], model: TrainedModel
 ) -> Iterator[tuple[Json, Cells | None]]:
     """Printed values with ids, also of rows of the input without a text, and the cells of these rows."""
     valid = zip(documents.ids, rows, documents.rows or [None] * len(documents), strict=True)

@@ -12,7 +12,6 @@ import numpy as np
 from textsvm.arrays import Json
 from textsvm.cli import corpora, model_files
 from textsvm.cli.console import Console, json_line
-from textsvm.cli.kernels import DEFAULTS
 from textsvm.cli.output import ReportFile
 from textsvm.cli.splits import leaks_by_id
 from textsvm.evaluation.comparison import SideBySide
@@ -20,8 +19,11 @@ from textsvm.evaluation.judge import judge as judge_examples
 from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.evaluation.results import Results, exact_intervals
 from textsvm.evaluation.slices import Slices, make_slices
+from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
 from textsvm.model.labels import label_sets
+from textsvm.model.settings import Settings
+from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus
 from textsvm.reporting import html
 from textsvm.reporting.charts import write_figures
@@ -48,7 +50,7 @@ MOST_COLUMNS = 12
 
 
 def judge(
-    model: model_files.Model,
+    model: TrainedModel,
     corpus: Corpus,
     positive: str | None,
     progress: StageProgress,
@@ -60,9 +62,9 @@ def judge(
 
     `baseline`: predictions from lengths, for regression (default: the baseline in the model file).
     """
-    examples, truth = model_files.examples_for(model, corpus), corpora.truth(corpus)
+    (model, examples), truth = model_files.examples_for(model, corpus), corpora.truth(corpus)
     results = judge_examples(model, examples, truth, positive, grades, progress, seconds)
-    baseline = baseline or LengthBaseline.of(model.info_)
+    baseline = baseline or LengthBaseline.of(model.info)
     if baseline is None or results.task != "regression":
         return results
     return replace(results, length_alone=baseline.judge(corpus.examples, truth, grades))
@@ -144,16 +146,16 @@ def show_learning_curve(console: Console, curve: LearningCurve) -> None:
 
 
 def report_on_folds(
-    model: model_files.Model, corpus: Corpus, result: CrossValidation, title: str, mistakes: int,
+    settings: Settings, corpus: Corpus, result: CrossValidation, title: str, mistakes: int,
     positive: str | None, group_column: str | None,
 ) -> Report:  # fmt: skip
     """Report on the out-of-fold predictions, with metrics for each value of the column of groups."""
     with_texts = len(corpus.texts) == len(corpus)
     facts = [
-        ("machine", model.estimator_name), ("kernel", spelled(model)), ("C", f"{model.C:g}"),
+        ("machine", settings.estimator), ("kernel", spelled(settings)), ("C", f"{settings.as_dict()['C']:g}"),
         ("folds", f"{len(result.folds)}, each document judged by machines that were not trained on it"),
         ("corpus", corpus.source), ("kernel matrix", result.gram),
-        ("device", select(model.device).description),
+        ("device", select(settings.device).description),
         ("written by", f"textsvm {__version__}"),
     ]  # fmt: skip
     results = results_of(result, corpora.truth(corpus), positive)
@@ -164,16 +166,16 @@ def report_on_folds(
     return replace(report, slices=make_slices(report.results, str(group_column), corpus.groups))
 
 
-def summary_of_folds(result: CrossValidation, corpus: Corpus, model: model_files.Model) -> Json:
+def summary_of_folds(result: CrossValidation, corpus: Corpus, settings: Settings) -> Json:
     """JSON values of a cross-validation, with ids of documents."""
     values = result.as_dict()
     return {
         "n": len(corpus),
-        "kernel": to_json(model.kernel),
-        "kernel_spelled": spelled(model),
+        "kernel": to_json(settings.kernel),
+        "kernel_spelled": spelled(settings),
         "chosen": values["chosen"],
-        "C": model.C,
-        "device": select(model.device).description,
+        "C": settings.as_dict()["C"],
+        "device": select(settings.device).description,
         "folds": [
             {"n_train": len(train), "n_test": len(test), "metrics": fold["metrics"]}
             for (train, test), fold in zip(result.folds, values["folds"], strict=True)
@@ -217,6 +219,7 @@ def prediction_lines(corpus: Corpus, truth: Sequence[Any], result: CrossValidati
         )
 
 
-def spelled(model: model_files.Model) -> str:
+def spelled(settings: Settings) -> str:
     """Kernel of an estimator spelled out, or the name of the way to choose it."""
-    return model.kernel if model.kernel in DEFAULTS else spell(model.kernel)
+    kernel = settings.kernel
+    return spell(kernel) if isinstance(kernel, Kernel) else str(kernel)

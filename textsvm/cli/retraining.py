@@ -4,20 +4,34 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from textsvm.arrays import AnyArray, Json
 from textsvm.cli import corpora, model_files
 from textsvm.cli.console import Console
-from textsvm.cli.model_files import Model, Training
+from textsvm.cli.model_files import Training
 from textsvm.cli.options import Duplicates, LearningOptions, ReadingOptions
 from textsvm.cli.output import Output
 from textsvm.errors import InputError
 from textsvm.evaluation import drift, judge
 from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.model.file import save
+from textsvm.model.settings import (
+    ClassifierSettings,
+    NotConvergedWarning,
+    OnlineSettings,
+    RegressionSettings,
+    warn_user,
+)
+from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus, concatenate_corpora
 from textsvm.selection.cross_validation import cross_validate
+from textsvm.training import adaptation as self_training
+from textsvm.training.online import OnlineLearner
+from textsvm.training.trainers import train
+
+if TYPE_CHECKING:
+    from textsvm.cli.update import UpdateOptions
 
 #: Predictions of a model, or several labels a document; None if a document has no prediction.
 Predictions: TypeAlias = "AnyArray | list[Any]"
@@ -35,10 +49,10 @@ class _Recorded:
     learning: LearningOptions
 
 
-def _recorded(fitted: Model) -> _Recorded:
+def _recorded(fitted: TrainedModel) -> _Recorded:
     """Options that a model records; InputError if they are damaged."""
-    training, facts = Training.of(fitted), _object(fitted.info_, "update")
-    named, separator = _object(fitted.info_, "reading"), training.label_separator
+    training, facts = Training.of(fitted), _object(fitted.info, "update")
+    named, separator = _object(fitted.info, "reading"), training.label_separator
     text = named.get("text")
     try:
         for labels in _object(facts, "corrections").values():
@@ -67,26 +81,30 @@ def _object(info: Json, name: str) -> Json:
 
 
 def update(
-    console: Console, target: Output, fitted: Model, new: list[Path], old: list[Path] | None,
-    columns: Json, folds: int, model: Path,
-) -> Json:  # fmt: skip
-    """Train a model on its old and on new documents, save it, and report the changes.
-
-    `columns` of the new documents were named; `old` replaces the recorded corpora.
-    """
+    console: Console,
+    target: Output,
+    fitted: TrainedModel,
+    model: Path,
+    new: list[Path],
+    options: UpdateOptions,
+) -> Json:
+    """Train a model on its old and on new documents, save it, and report the changes."""
     recorded = _recorded(fitted)
-    named_columns = replace(recorded, reading=replace(recorded.reading, **columns))
-    fresh = _as_trained(_read(console, new, named_columns, fitted, "new"), fitted, recorded.training)
+    columns: Json = {"text": options.text, "label": options.label}
+    columns = {name: column for name, column in columns.items() if column}
+    with_columns = replace(recorded, reading=replace(recorded.reading, **columns))
+    fresh = _as_trained(_read(console, new, with_columns, fitted, "new"), fitted, recorded.training)
     if fitted.estimator_name == model_files.ONLINE:
         return _update_online(target, fitted, fresh)
     if not recorded.facts.get("corpora"):  # saved in Python: the names are for the old corpus, too
-        recorded = named_columns
-    corpora_of_training = _old_corpora(recorded.facts, old, model)
-    facts = model_files.corpus_facts(fresh, new, new=True, **columns)
-    return _train_again(console, target, fitted, fresh, corpora_of_training, folds, recorded, facts)
+        recorded = with_columns
+    old = _old_corpora(recorded.facts, options.corpus, model)
+    entries = [*old, model_files.corpus_facts(fresh, new, new=True, **columns)]
+    recorded = replace(recorded, facts={**recorded.facts, "corpora": entries})
+    return _train_again(console, target, fitted, fresh, old, options.folds, recorded)
 
 
-def training_corpus(console: Console, fitted: Model, corpus: list[Path] | None, model: Path) -> Corpus:
+def training_corpus(console: Console, fitted: TrainedModel, corpus: list[Path] | None, model: Path) -> Corpus:
     """The training documents of a model: of `corpus`, or of the recorded corpora if these are unchanged."""
     recorded = _recorded(fitted)
     old, entries = _old_corpora(recorded.facts, corpus, model), recorded.facts.get("corpora")
@@ -97,18 +115,23 @@ def training_corpus(console: Console, fitted: Model, corpus: list[Path] | None, 
 
 
 def adapt(
-    console: Console, fitted: Model, training: Corpus, documents: list[str], target: Output | None
-) -> Model:
+    console: Console, fitted: TrainedModel, training: Corpus, documents: list[str], target: Output | None
+) -> TrainedModel:
     """A model adapted to new documents, if the gate accepts; saved to `target`."""
+    settings = model_files.settings_again(fitted, with_choice=False)
+    assert isinstance(settings, ClassifierSettings)
     with console.work(None):
         truth = corpora.truth(training)
-        adapted = fitted.adapt(training.examples, truth, documents, training.weights, console.stage)
-    adapted.info_ = {**fitted.info_, "adaptation": asdict(adapted.adaptation_)}
-    console.say(f"gate: {adapted.adaptation_}")
+        adapted = self_training.adapt(
+            settings, fitted, training.examples, truth, documents, training.weights, console.stage
+        )
+    adaptation = adapted.record.adaptation
+    adapted = adapted.replaced(info={**fitted.info, "adaptation": asdict(adaptation)})
+    console.say(f"gate: {adaptation}")
     if target is not None:
         with target.place() as path:
-            save(adapted, path, adapted.info_, texts=fitted.weight_vectors_ is None)
-        console.say(f"saved {target.path}" + " with the unadapted model" * (not adapted.adaptation_.adapted))
+            save(adapted, path, adapted.info, texts=fitted.support.weights is None)
+        console.say(f"saved {target.path}" + " with the unadapted model" * (not adaptation.adapted))
     return adapted
 
 
@@ -132,14 +155,14 @@ def _is_usable(entry: object) -> bool:
     return isinstance(entry, dict) and isinstance(entry.get("paths"), list) and bool(entry["paths"])
 
 
-def _read(console: Console, paths: list[Path], recorded: _Recorded, fitted: Model, age: str) -> Corpus:
+def _read(console: Console, paths: list[Path], recorded: _Recorded, fitted: TrainedModel, age: str) -> Corpus:
     """Read old or new labelled documents for a fitted model, with the columns of its training."""
     online, one_class = (
         fitted.estimator_name == name for name in (model_files.ONLINE, model_files.ONE_CLASS)
     )
     documents = corpora.read(
         console, paths, recorded.reading, recorded.learning,
-        kernel=None if online else model_files.unfitted_machine(fitted).kernel,
+        kernel=None if online else fitted.record.settings.as_dict()["kernel"],
         recorded=recorded.training.columns,
     )  # fmt: skip
     if documents.labels is None and documents.targets is None and not one_class:
@@ -150,7 +173,7 @@ def _read(console: Console, paths: list[Path], recorded: _Recorded, fitted: Mode
     return documents
 
 
-def _as_trained(corpus: Corpus, fitted: Model, training: Training) -> Corpus:
+def _as_trained(corpus: Corpus, fitted: TrainedModel, training: Training) -> Corpus:
     """Documents with the labels of a model that was trained with --positive or --one-class."""
     positive, negative = training.positive, training.negative
     if positive is None:
@@ -171,17 +194,14 @@ def _as_trained(corpus: Corpus, fitted: Model, training: Training) -> Corpus:
 
 
 def _train_again(
-    console: Console, target: Output, fitted: Model, fresh: Corpus, old: list[Json], folds: int,
-    recorded: _Recorded, facts: Json,
+    console: Console, target: Output, fitted: TrainedModel, fresh: Corpus, old: list[Json], folds: int,
+    recorded: _Recorded,
 ) -> Json:  # fmt: skip
-    """Train on old and new documents, save the model, and report the changes.
-
-    `facts` are those of the new corpus.
-    """
+    """Train on old and new documents, save the model with the recorded facts, and report the changes."""
     training, learning = recorded.training, recorded.learning
     parts = _read_old(console, fitted, old, recorded)
     _report_copies(console, fresh, parts)
-    if "adaptation" in fitted.info_:
+    if "adaptation" in fitted.info:
         console.warn("the adaptation of the model is not repeated: adapt the updated model (predict --adapt)")
     n_old, old_labels = sum(map(len, parts)), {name for part in parts for name in corpora.label_counts(part)}
     source = f"{parts[0].source} and {fresh.source}"
@@ -192,21 +212,25 @@ def _train_again(
         trained = combined.subset([i for i, is_own in enumerate(own) if is_own])
     truth, of_numbers = corpora.truth(trained), trained.targets is not None
     single = not one_class and not of_numbers and not learning.multilabel
-    again = model_files.unfitted_copy(fitted, with_choice=single)
-    machine, decision = model_files.unfitted_machine(again), None
+    settings, decision = model_files.settings_again(fitted, with_choice=single), None
+    machine = model_files.classifier_of(settings)
     before: Predictions
     after: Predictions = [None] * len(fresh)
     with console.work(None):
-        examples = model_files.examples_for(fitted, fresh)
-        before = judge.predict(fitted, examples, [], training.positive, console.stage)[1]
-        again.fit(trained.examples, truth, sample_weight=trained.weights, progress=console.stage)
+        widened, examples = model_files.examples_for(fitted, fresh)
+        before = judge.predict(widened, examples, [], training.positive, console.stage)[1]
+        again = train(settings, trained.examples, truth, trained.weights, console.stage)
+        if again.record.unfinished:
+            warn_user(again.record.unfinished, NotConvergedWarning)
         try:
             with console.warnings("`textsvm cv` with "):
                 if one_class:
-                    after = judge.predict_one_class(again, combined, own, n_old, folds, training.positive)
+                    after = judge.predict_one_class(
+                        machine, again, combined, own, n_old, folds, training.positive
+                    )
                 else:
                     result = cross_validate(
-                        machine.copy(), trained.examples, truth,
+                        machine, trained.examples, truth,
                         cv=folds, sample_weight=trained.weights, progress=console.stage,
                     )  # fmt: skip
                     after = result.predictions[n_old:]
@@ -216,25 +240,27 @@ def _train_again(
         numbers = drift.record(
             again, len(trained), lambda index: trained.subset(index.tolist()).examples, decision
         )
-    console.say_device(again.device_)
+    console.say_device(again.device_in_use)
     about = model_files.training_facts(again, trained) | {"holdout": None, "drift": numbers}
     if trained.targets is not None:
         baseline = LengthBaseline.fit(trained.examples, trained.targets)
         about |= {} if baseline is None else {"length_baseline": asdict(baseline)}
-    about["update"] = {**recorded.facts, "corpora": [*old, facts]}
+    about["update"] = recorded.facts
     reading = replace(recorded.reading, positive=training.positive, negative=training.negative)
-    texts = judge.fitted_machine(fitted).weight_vectors_ is None
+    texts = fitted.support.weights is None
     with console.warnings():
         model_files.save_model(target, again, trained, reading, learning, about, texts)
     if learning.multilabel:
         before, after = (
             [row if row is None else tuple(classes[row.astype(bool)]) for row in predicted]
-            for predicted, classes in ((before, fitted.classes_), (after, again.classes_))
+            for predicted, classes in ((before, fitted.rule.classes), (after, again.rule.classes))
         )
-    return changes(fresh, old_labels, before, after, again.epsilon if of_numbers else 0.0)
+    return changes(
+        fresh, old_labels, before, after, machine.epsilon if isinstance(machine, RegressionSettings) else 0.0
+    )
 
 
-def _read_old(console: Console, fitted: Model, old: list[Json], recorded: _Recorded) -> list[Corpus]:
+def _read_old(console: Console, fitted: TrainedModel, old: list[Json], recorded: _Recorded) -> list[Corpus]:
     """Read the old corpora; InputError if one has changed."""
     training, learning = recorded.training, recorded.learning
     one_class = fitted.estimator_name == model_files.ONE_CLASS
@@ -291,27 +317,28 @@ def _report_copies(console: Console, fresh: Corpus, parts: list[Corpus]) -> None
         )
 
 
-def _update_online(target: Output, fitted: Model, fresh: Corpus) -> Json:
+def _update_online(target: Output, fitted: TrainedModel, fresh: Corpus) -> Json:
     """Teach an OnlineSVC new documents, save it, and report the changes."""
     if fresh.columns is not None:
         raise InputError("an OnlineSVC reads a single column of texts; name it with the column `text`")
-    info, texts = dict(fitted.info_), list(fresh.texts)
-    before, classes = fitted.predict(texts), {str(label): label for label in fitted.classes_.tolist()}
-    kind = type(fitted.classes_.tolist()[0])
+    info, texts = dict(fitted.info), list(fresh.texts)
+    settings, labels_before = fitted.record.settings, fitted.rule.classes.tolist()
+    assert isinstance(settings, OnlineSettings)
+    before, classes = fitted.predict(texts), {str(label): label for label in labels_before}
+    kind = type(labels_before[0])
     try:
         names = map(str, fresh.labels or [])
         labels = [classes[name] if name in classes or kind is bool else kind(name) for name in names]
     except (KeyError, ValueError) as error:
         raise InputError(f"{fresh.source}: a label is not of the type of the classes: {error}") from error
-    fitted.add_classes(sorted(set(labels)))
-    fitted.partial_fit(texts, labels)
+    learner = OnlineLearner(settings, fitted)
+    learner.add_classes(sorted(set(labels)))
+    learner.partial_fit(texts, labels)
     after: Predictions = [None] * len(texts)
-    if fitted.max_texts is None:
-        values = fitted.left_out()[0][-len(texts) :]
-        codes = (values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)
-        after = fitted.classes_[codes]
+    if settings.max_texts is None:
+        after = learner.plain_rule.predictions(learner.left_out()[0][-len(texts) :])
     with target.place() as path:
-        save(fitted, path, info)
+        save(learner.model(), path, info)
     return changes(fresh, set(classes), before, after)
 
 

@@ -14,14 +14,14 @@ from textsvm.cli.console import Console
 from textsvm.cli.corpora import targets
 from textsvm.cli.options import HOLDOUT, FoldOptions
 from textsvm.errors import InputError
-from textsvm.evaluation.judge import fitted_machine
 from textsvm.model.settings import ClassifierSettings
+from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus
 from textsvm.training.folds import make_folds, quoted_names, shuffle_split
 from textsvm.training.leakage import BOUND, LeakageWarning, groups_of, held_out_leak, leakage_message
+from textsvm.training.problems import as_target
 
 if TYPE_CHECKING:
-    from textsvm.cli.model_files import Model
     from textsvm.evaluation.baselines import Part
 
 
@@ -46,7 +46,7 @@ def comparison_parts(
 ) -> tuple[list[Part], str]:
     """Training and test parts of a comparison, and a description of them."""
     if cv is not None:
-        folds = make_folds(cv, ClassifierSettings().as_target(labels, len(labels)), random_state=seed)
+        folds = make_folds(cv, as_target(ClassifierSettings(), labels, len(labels)), random_state=seed)
         return [(train.tolist(), test.tolist()) for train, test in folds], f"in {len(folds)} folds"
     if holdout is None and {"train", "test"} <= set(corpus.part):
         train, test = (
@@ -104,14 +104,14 @@ def _require_enough(share: float, n: int, classes: int) -> None:
 
 def near_duplicates(console: Console, corpus: Corpus) -> list[list[str]]:
     """Groups of ids of near-duplicates, exact copies included."""
-    from textsvm.nearest.neighbours import machine
+    from textsvm.nearest.neighbours import comparison_settings
     from textsvm.nearest.search import Criteria, search
 
     if not len(corpus.texts):
         raise InputError(f"--near-duplicates needs texts, and {corpus.source} holds none")
     wanted = Criteria(at_least=BOUND)
     with console.progress():
-        pairs = search(machine("fast", wanted), corpus.texts, None, wanted, console.stage)
+        pairs = search(comparison_settings("fast", wanted), corpus.texts, None, wanted, console.stage)
         groups = groups_of(len(corpus), ((part.rows, part.columns) for part in pairs))
     members: dict[int, list[str]] = {}
     for number in np.flatnonzero(np.bincount(groups)[groups] > 1).tolist():
@@ -119,15 +119,17 @@ def near_duplicates(console: Console, corpus: Corpus) -> list[list[str]]:
     return list(members.values())
 
 
-def held_out_near_duplicates(console: Console, model: Model, training: Corpus, test: Corpus) -> list[Json]:
+def held_out_near_duplicates(
+    console: Console, model: TrainedModel, training: Corpus, test: Corpus
+) -> list[Json]:
     """Ids of held-out documents that are near-duplicates of training documents; warns of them."""
     with console.work():
-        fitted: Model = fitted_machine(model)
+        assert model.kernel is not None
         leak = held_out_leak(
-            fitted, training.examples, test.examples, progress=console.progress_of("duplicates")
+            model, training.examples, test.examples, progress=console.progress_of("duplicates")
         )
         remedy = "`textsvm cv` with group_duplicates keeps them together"
-        if message := leakage_message([leak], fitted.kernel_.nearest.alike, remedy):
+        if message := leakage_message([leak], model.kernel.nearest.alike, remedy):
             warnings.warn(message, LeakageWarning, stacklevel=2)
     return [
         {"test": test.ids[row], "train": training.ids[column], "value": value}

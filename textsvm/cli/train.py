@@ -131,8 +131,8 @@ def train(
     from textsvm.cli import corpora, model_files, splits, training
     from textsvm.cli.results import show_results
 
-    model = training.estimator_of(model_options, task, learning)
-    documents = training.read(console, model, corpus, reading, learning, model_options, file)
+    settings = training.settings_of(model_options, task, learning)
+    settings, documents = training.read(console, settings, corpus, reading, learning, model_options, file)
     repeat = model_files.update_facts(documents, corpus, reading, learning)
     if task.one_class is not None:
         documents = corpora.of_one_class(documents, task.one_class)
@@ -148,12 +148,13 @@ def train(
     if training_part.labels is not None and not learning.multilabel:
         corpora.check_classes(training_part, reading.label)
     corpora.say_lone_classes(console, counts)
-    compute = model_files.unfitted_machine(model).compute_options
+    compute = model_files.classifier_of(settings).compute_options
     with model_options.cluster.at_work(console, compute.store):
-        outcome = training.fit(console, model, training_part, test_part, reading.positive)
-    if choice := model_files.choice_of(model):
-        console.say(f"note: {choice}")
-    console.say_device(model.device_)
+        outcome = training.fit(console, settings, training_part, test_part, reading.positive)
+    model = outcome.model
+    if model.record.chosen:
+        console.say(f"note: {model.record.chosen}")
+    console.say_device(model.device_in_use)
     of_labelling = any(Path(f"{path}.journal").exists() for path in corpus)
     summary, verdict = training.summarise(console, outcome, of_labelling)
     about = summary | {"drift": outcome.drift, "update": repeat}
@@ -163,7 +164,7 @@ def train(
     shown = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
     console.say(f"model {file.output}: {shown}{', no training text in it' * file.without_texts}")
     saved = {"model": str(file.output), "bytes": size, "texts": not file.without_texts}
-    seconds = {"read": read, **model.seconds_, "total": time.perf_counter() - started}
+    seconds = {"read": read, **model.record.seconds, "total": time.perf_counter() - started}
     report = {**saved, **summary, "seconds": seconds}
     if printing.json:
         console.print_json(report)
@@ -173,7 +174,7 @@ def train(
     if outcome.results is not None:
         show_results(console, "holdout", outcome.results)
     if not printing.quiet:
-        console.line(training.last_line(model, verdict))
+        console.line(training.last_line(settings, verdict))
 
 
 def _describe(corpus: Corpus, counts: Counter[str]) -> str:

@@ -19,28 +19,33 @@ from textsvm.arrays import AnyArray, Floats, Ints, Json
 from textsvm.cli import corpora, estimators, model_files, results, splits
 from textsvm.cli.console import Console
 from textsvm.cli.machines import ModelOptions
-from textsvm.cli.model_files import Abilities, Model, held_out_accuracy
+from textsvm.cli.model_files import AnySettings
 from textsvm.cli.options import LearningOptions, ReadingOptions
 from textsvm.cli.output import Output
 from textsvm.errors import InputError, printable
 from textsvm.evaluation import drift
 from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.evaluation.results import Results
-from textsvm.model.file import require_weights
 from textsvm.model.libsvm import require_libsvms, save_libsvm_model
+from textsvm.model.rules import NumberRule, Rule
 from textsvm.model.settings import (
     CalibrationSettings,
     ClassifierSettings,
+    MultilabelSettings,
+    NotConvergedWarning,
     NoveltySettings,
-    RegressionSettings,
     Settings,
+    warn_user,
 )
+from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus
 from textsvm.runtime import device as devices
 from textsvm.training.fold_grams import Task, grams_of, predicted_seconds, train_and_test
 from textsvm.training.folds import Splitting
+from textsvm.training.problems import fold_predictions
 from textsvm.training.targets import with_classes
 from textsvm.training.train import read_training_data
+from textsvm.training.trainers import train
 
 if TYPE_CHECKING:
     from textsvm.cli.train import ModelFile, TaskOptions
@@ -53,34 +58,39 @@ GOOD = 0.95
 ENOUGH = 100
 
 
-def estimator_of(options: ModelOptions, task: TaskOptions, learning: LearningOptions) -> Model:
-    """Checked estimator that the options describe."""
+def settings_of(options: ModelOptions, task: TaskOptions, learning: LearningOptions) -> AnySettings:
+    """Checked settings that the options describe."""
     solver = None if task.solver is None else task.solver.value
     if task.one_class is not None:
         return estimators.one_class(options, task.nu, solver)
-    machine: Model = estimators.single(options, learning, solver)
-    if task.calibrate is None:
-        return machine
-    return CalibrationSettings(machine, method=task.calibrate.value, random_state=task.seed)
+    settings = estimators.single(options, learning, solver)
+    if task.calibrate is None or not isinstance(settings, ClassifierSettings):
+        return settings
+    return CalibrationSettings(settings, method=task.calibrate.value, random_state=task.seed)
 
 
 def read(
-    console: Console, model: Model, corpus: list[Path], reading: ReadingOptions, learning: LearningOptions,
-    options: ModelOptions, file: ModelFile,
-) -> Corpus:  # fmt: skip
-    """Read the documents, set the kernel that fits them, and check that the model can be saved."""
-    machine = model_files.unfitted_machine(model)
+    console: Console, settings: AnySettings, corpus: list[Path], reading: ReadingOptions,
+    learning: LearningOptions, options: ModelOptions, file: ModelFile,
+) -> tuple[AnySettings, Corpus]:  # fmt: skip
+    """Read the documents, and set the kernel that fits them; check that the model can be saved."""
+    classifier = model_files.classifier_of(settings)
     if file.without_texts:
-        require_weights(model)
-    documents = corpora.read(console, corpus, reading, learning, kernel=machine.kernel)
-    model_files.settle(console, model, options.kernel.named, documents)
+        classifier.source.require_weights()
+    documents = corpora.read(console, corpus, reading, learning, kernel=classifier.kernel)
+    classifier = model_files.settle(console, classifier, options.kernel.named, documents)
+    if isinstance(settings, CalibrationSettings):
+        assert isinstance(classifier, ClassifierSettings)
+        settings = replace(settings, classifier=classifier)
+    else:
+        settings = classifier
     if file.without_texts:
-        require_weights(model)
+        classifier.source.require_weights()
     if file.libsvm:
-        require_libsvms(machine.kernel)
-    if options.text.max_length is None and machine.new_kernel().cost.quadratic:
+        require_libsvms(classifier.kernel)
+    if options.text.max_length is None and classifier.new_kernel().cost.quadratic:
         corpora.say_long_documents(console, documents)
-    return documents
+    return settings, documents
 
 
 @dataclass(frozen=True)
@@ -96,9 +106,10 @@ class TestPredictions:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A fitted model, and what was measured with it."""
+    """A model, and the measurements on its training."""
 
-    model: Model
+    settings: AnySettings
+    model: TrainedModel
     training: Corpus
     test: Corpus | None
     results: Results | None  #: On the held-out documents
@@ -108,23 +119,25 @@ class Outcome:
 
 
 def fit(
-    console: Console, model: Model, training: Corpus, test: Corpus | None, positive: str | None
+    console: Console, settings: AnySettings, training: Corpus, test: Corpus | None, positive: str | None
 ) -> Outcome:
-    """Fit a model, and measure it on held-out documents or by a quick cross-validation."""
+    """Train a model, and measure it on held-out documents or by a quick cross-validation."""
     baseline = None
     if training.targets is not None:
         baseline = LengthBaseline.fit(training.examples, training.targets)
     truth = corpora.truth(training)
-    model.fit(training.examples, truth, sample_weight=training.weights, progress=console.stage)
-    predictions = estimate_quality(model, training, with_folds=test is None)
+    model = train(settings, training.examples, truth, training.weights, console.stage)
+    if model.record.unfinished:
+        warn_user(model.record.unfinished, NotConvergedWarning)
+    predictions = estimate_quality(settings, model, training, with_folds=test is None)
     facts = drift.record(
         model, len(training), lambda index: training.subset(index.tolist()).examples,
-        predictions.decision if predictions is not None and isinstance(model, ClassifierSettings) else None,
+        predictions.decision if predictions is not None and isinstance(settings, ClassifierSettings) else None,
     )  # fmt: skip
     judged = None
     if test is not None:
         judged = results.judge(model, test, positive, console.stage, baseline=baseline)
-    return Outcome(model, training, test, judged, predictions, facts, baseline)
+    return Outcome(settings, model, training, test, judged, predictions, facts, baseline)
 
 
 def summarise(console: Console, outcome: Outcome, of_labelling: bool) -> tuple[Json, Verdict | None]:
@@ -194,24 +207,28 @@ class Verdict:
         )
 
 
-def estimate_quality(model: Model, training: Corpus, with_folds: bool) -> TestPredictions | None:
+def estimate_quality(
+    settings: AnySettings, model: TrainedModel, training: Corpus, with_folds: bool
+) -> TestPredictions | None:
     """Predictions of a quick cross-validation, or on a sample of the documents.
 
     None if the accuracy is known already or cannot be estimated. A kernel chosen by cross-validation has an
     accuracy, and without folds only the sample is needed.
     """
-    if not isinstance(model, Settings) or isinstance(model, NoveltySettings):  # calibrated or one class
+    if isinstance(settings, CalibrationSettings | NoveltySettings):
         return None
     predictions = None
-    if with_folds and held_out_accuracy(model)[0] is None:
-        predictions = _cross_validated(model, training)
-    if predictions is None and isinstance(model, ClassifierSettings):
+    if with_folds and model.record.held_out_accuracy is None:
+        predictions = _cross_validated(settings, model, training)
+    if predictions is None and isinstance(settings, ClassifierSettings):
         truth = corpora.truth(training)
-        sample = drift.decide_sample(model, lambda index: training.subset(index.tolist()).examples, truth)
+        sample = drift.decide_sample(
+            settings, model, lambda index: training.subset(index.tolist()).examples, truth
+        )
         if sample is not None:
             trained, indices, decision = sample
             where = f"{len(indices):,} documents, of a model trained on {len(trained):,} of {len(training):,}"
-            predicted = model.predictions(decision, model.classes_)
+            predicted = model.rule.predictions(decision)
             part = 2 * len(trained) < len(training)
             return TestPredictions(indices, decision, predicted, where, part)
     return predictions
@@ -223,61 +240,63 @@ def _verdict_of(outcome: Outcome) -> Verdict | None:
     if outcome.results is not None and test is not None:
         where = f"{outcome.results.n:,} documents"
         return _verdict(outcome.results.metrics, truth, corpora.truth(test), where)
-    accuracy, n_trials = held_out_accuracy(outcome.model)  # a calibrated model has another accuracy
+    record = outcome.model.record
+    accuracy, n_trials = record.held_out_accuracy, record.n_trials  # of a choice or a calibration
     if accuracy:
         where = "cross-validation" + f", best of {n_trials} kernels and values of C" * (n_trials > 1)
         return _verdict({"accuracy": accuracy}, truth, truth, where)
     if predictions is None or (predictions.part and len(predictions.indices) < ENOUGH):
         return None
     judged = [truth[i] for i in predictions.indices.tolist()]
-    metrics = _metrics(judged, predictions.predicted, outcome.model)
+    metrics = _metrics(judged, predictions.predicted, outcome.model.rule)
     return _verdict(metrics, truth, judged, predictions.where, predictions.part)
 
 
-def last_line(model: Model, verdict: Verdict | None) -> str:
+def last_line(settings: AnySettings, verdict: Verdict | None) -> str:
     """The line: the quality of the model, and the next step."""
     if verdict is None:
-        if isinstance(model, NoveltySettings):
+        if isinstance(settings, NoveltySettings):
             return "next: `textsvm evaluate` on labelled documents tells how good the model is"
         return "next: `textsvm cv` with the same options tells how good the model is on new documents"
-    return f"{verdict.sentence}; next: {_next_step(model, verdict)}"
+    return f"{verdict.sentence}; next: {_next_step(settings, verdict)}"
 
 
-def _metrics(truth: list[Any], predicted: AnyArray, model: Settings) -> dict[str, float]:
-    if isinstance(model, RegressionSettings):
+def _metrics(truth: list[Any], predicted: AnyArray, rule: Rule) -> dict[str, float]:
+    if isinstance(rule, NumberRule):
         return {"mae": float(np.abs(np.asarray(truth) - predicted).mean())}
     if predicted.ndim == 2:
-        right = np.array([[label in labels for label in model.classes_.tolist()] for labels in truth])
+        right = np.array([[label in labels for label in rule.classes.tolist()] for labels in truth])
         return {"micro_f1": float(2 * (right & predicted).sum() / max(1, right.sum() + predicted.sum()))}
     return {"accuracy": float((np.asarray(truth) == predicted).mean())}
 
 
-def _cross_validated(fitted: Model, training: Corpus) -> TestPredictions | None:
+def _cross_validated(settings: Settings, model: TrainedModel, training: Corpus) -> TestPredictions | None:
     """Predictions of a few folds; None if they take long, or the documents are too few for folds."""
+    record, kernel = model.record, model.kernel
+    assert kernel is not None
     # Quick folds have no offsets for macro-F1.
-    if len(training) > MOST or (isinstance(fitted, ClassifierSettings) and fitted.scoring != "accuracy"):
+    if len(training) > MOST or (isinstance(settings, ClassifierSettings) and settings.scoring != "accuracy"):
         return None
-    machine = fitted.copy().set_params(kernel=fitted.kernel_.__sklearn_clone__())
-    if isinstance(machine, ClassifierSettings):
-        machine.C, machine.loss = fitted.C_, fitted.loss_
+    settings = replace(settings, kernel=kernel.__sklearn_clone__())
+    if isinstance(settings, ClassifierSettings) and record.C is not None:
+        settings = replace(settings, C=record.C, loss=record.loss)
     try:
         examples, target, weight = read_training_data(
-            machine, training.examples, corpora.truth(training), training.weights
+            settings, training.examples, corpora.truth(training), training.weights
         )
-        machine.validate(training.examples)  # stores the names of the columns of a table
         folds = Splitting(FOLDS, training.groups, 1, 0, None).quietly(target)
-        with machine.at_work(devices.select(machine.device)):
+        with settings.at_work(devices.select(settings.device)):
             task = Task(target, weight, folds)
-            grams = grams_of(machine, with_classes(machine.encode(examples), target), task)
+            grams = grams_of(settings, with_classes(settings.source.encode(examples), target), task)
             try:
-                if predicted_seconds([machine], grams, task) > SECONDS:
+                if predicted_seconds([settings], grams, task) > SECONDS:
                     return None
-                values = train_and_test([machine], grams, task, {}).values[0]
+                values = train_and_test([settings], grams, task, {}).values[0]
             finally:
                 grams.release()
     except InputError:
         return None
-    predicted = machine.fold_predictions(values, folds, target)
+    predicted = fold_predictions(settings, values, folds, target)
     indices = np.concatenate([test for _, test in folds])
     where = f"{len(folds)}-fold cross-validation"
     return TestPredictions(indices, np.concatenate(values), np.concatenate(predicted), where)
@@ -302,13 +321,13 @@ def _verdict(
     return Verdict(metrics[metric], constant, repr(printable(str(label))), n, where, part, metric)
 
 
-def _next_step(model: Model, verdict: Verdict) -> str:
+def _next_step(settings: AnySettings, verdict: Verdict) -> str:
     if verdict.part:
         return "`textsvm cv` with the same options tells how good the model of all documents is"
     if not verdict.better:
         return "this is no better, so check the columns and labels (`textsvm corpus`), or add documents"
-    kernel = model_files.unfitted_machine(model).kernel
-    if kernel == "fast" and not Abilities.of(model).multilabel:  # several labels have no choice
+    kernel = model_files.classifier_of(settings).kernel
+    if kernel == "fast" and not isinstance(settings, MultilabelSettings):  # several labels have no choice
         return "without --kernel fast a kernel is chosen for these documents"
     if kernel != "auto":
         return "`textsvm tune` tries other kernels and values of C"

@@ -132,11 +132,11 @@ def tune(
     from textsvm.cli import corpora, estimators, model_files, search_results, splits
     from textsvm.selection.tuning import tune as run_search
 
-    grid, model = estimators.grid(model_options, learning)
+    grid, tuned = estimators.grid(model_options, learning)
     documents = corpora.read(
         console, corpus, reading, learning, groups=folds.groups, kernel=grid["kernel"][0]
     )
-    model_files.settle_grid(model_options.kernel, model, grid, documents)
+    tuned = model_files.settle_grid(model_options.kernel, tuned, grid, documents)
     truth = corpora.targets(documents, learning.multilabel)
     corpora.check_classes(documents, reading.label)
     size = prod(map(len, grid.values()))
@@ -150,13 +150,13 @@ def tune(
 
     # The file of settings stays until the model is written, so that a full disk costs no search.
     with search.record(console) as table:
-        with model_options.cluster.at_work(console, model.compute_options.store):
+        with model_options.cluster.at_work(console, tuned.compute_options.store):
             result = run_search(
-                model, documents.examples, truth, grid, metric=search.metric, minutes=search.minutes,
+                tuned, documents.examples, truth, grid, metric=search.metric, minutes=search.minutes,
                 nested=search.nested, resume=table, positive=reading.positive, progress=progress,
                 **splits.fold_arguments(console, folds, documents),
             )  # fmt: skip
-        console.say_device(result.best_estimator.device_)
+        console.say_device(result.best_model.device_in_use)
         if picture is not None:
             search_results.draw_heatmap(picture.path, result)
         seconds = {"read": read, **result.seconds, "total": time.perf_counter() - started}
@@ -164,7 +164,7 @@ def tune(
         report = {
             **{name: value for name, value in values.items() if name != "leaks"},
             "n": len(documents),
-            "device": result.best_estimator.device_.description,
+            "device": result.best_model.device_in_use.description,
             "near_duplicates": splits.leaks_by_id(values["leaks"], documents),
             "best_kernel_spelled": spell(result.best_params_["kernel"]),
             "model": search.output and str(search.output),
@@ -172,7 +172,7 @@ def tune(
         }
         if output is not None:
             model_files.save_model(
-                output, result.best_estimator, documents, reading, learning, {"tuning": report}
+                output, result.best_model, documents, reading, learning, {"tuning": report}
             )
     if printing.json:
         console.print_json(report)

@@ -192,11 +192,14 @@ class TrainedModel:
             return self._prepared[0]
 
     @property
+    def last_device(self) -> Device | None:
+        """The device of the last prediction, else of the training; None for a loaded model before both."""
+        return self._prepared[0].device if self._prepared else self.record.device
+
+    @property
     def device_in_use(self) -> Device:
         """The device of the last prediction, else of the training, else the device of the next prediction."""
-        if self._prepared:
-            return self._prepared[0].device
-        return self.record.device or devices.select(self.device)
+        return self.last_device or devices.select(self.device)
 
     def machine_values(self, X: Any, progress: StageProgress | None = None) -> Floats:
         """Values of all machines, shape (n, n_machines); texts are compared with support vectors only."""

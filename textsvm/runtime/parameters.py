@@ -12,9 +12,13 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-@cache
 def defaults_of(kind: Any) -> dict[str, Any]:
     """Default values of the constructor parameters of a class, by name, in alphabetical order."""
+    return _defaults(kind)
+
+
+@cache
+def _defaults(kind: Any) -> dict[str, Any]:
     parameters = sorted(signature(kind).parameters.values(), key=lambda parameter: parameter.name)
     return {
         parameter.name: parameter.default

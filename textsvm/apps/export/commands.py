@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+from textsvm import TrainedModel, load
 from textsvm.apps.export import files
-from textsvm.apps.export.plain import PlainModel, kernel_of, plain_model
+from textsvm.apps.export.plain import PlainModel, plain_model
 from textsvm.apps.export.small import Reduction, accuracy_before_and_after, reduced_model
 from textsvm.arrays import Json
 from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage, wrong_usage
 from textsvm.cli.options import option
 from textsvm.cli.output import STDOUT
-from textsvm.model.file import load
 
 #: Bytes of a page that is slow to load.
 LARGE_PAGE = 10_000_000
@@ -111,7 +111,7 @@ def export(
 
 
 def _reduce(
-    console: Console, fitted: Any, plain: PlainModel, max_size: str, texts: Path | None
+    console: Console, fitted: TrainedModel, plain: PlainModel, max_size: str, texts: Path | None
 ) -> tuple[Reduction, Json]:
     """The smaller model file, and facts about it."""
     from textsvm.cli import corpora, model_files
@@ -120,12 +120,14 @@ def _reduce(
     truth: list[Any] = []
     if texts is not None:
         training = model_files.Training.of(fitted)
-        reading = options.ReadingOptions(training.positive, training.negative, headers=training.headers)
+        reading = options.ReadingOptions(
+            positive=training.positive, negative=training.negative, headers=training.headers
+        )
         documents = corpora.read(
             console, texts, reading, options.NoLearningOptions(),
-            kernel=kernel_of(fitted), recorded=training.columns,
+            kernel=fitted.kernel, recorded=training.columns,
         )  # fmt: skip
-        held_out, truth = corpora.given_to(fitted, documents), documents.labels or []
+        held_out, truth = model_files.examples_for(fitted, documents)[1], documents.labels or []
     with console.progress():
         reduction = reduced_model(fitted, plain, max_size, held_out, console.progress_of("count"))
     facts = {

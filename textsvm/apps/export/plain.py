@@ -17,7 +17,10 @@ from textsvm.kernels.contract import FeatureTerm, PairTerm
 from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spelling import spell
 from textsvm.model.conformal import Conformity
+from textsvm.model.rules import CalibratedRule, ClassRule, LabelRule
+from textsvm.model.settings import Settings
 from textsvm.model.top_features import TopFeatures
+from textsvm.model.trained import TrainedModel, as_model, is_ours
 from textsvm.runtime import device as devices
 from textsvm.text.documents import Documents
 from textsvm.version import __version__
@@ -31,7 +34,13 @@ UNSURE = "unsure"
 #: Most support vectors of a kernel that compares texts with each of them.
 MOST_SUPPORT = 4000
 #: Task of each estimator.
-TASK_OF = {"SVC": "classes", "MultilabelSVC": "labels", "SVR": "number", "OneClassSVM": "novelty"}
+TASK_OF = {
+    "SVC": "classes",
+    "CalibratedSVC": "classes",
+    "MultilabelSVC": "labels",
+    "SVR": "number",
+    "OneClassSVM": "novelty",
+}
 
 
 @dataclass(frozen=True)
@@ -106,59 +115,52 @@ def plain_model(model: Any, n_top: int = 20) -> PlainModel:
     n_top : int
         Number of heaviest features of each class to list.
     """
-    model, machine = _only_step(model), machine_of(model)
-    task = TASK_OF[machine.estimator_name]
-    terms, n_machines = _terms(machine), len(machine.intercept_)
-    classes = machine.classes_ if task in ("classes", "labels") else None
+    model = trained_model(model)
+    rule, settings, intercept = model.rule, model.record.settings, model.predictor.intercept
+    assert isinstance(settings, Settings)
+    assert model.kernel is not None
+    task, terms = TASK_OF[rule.estimator], _terms(model)
     combine = "identity"
-    if task == "classes" and len(machine.classes_) == n_machines == 2:
+    if task == "classes" and len(rule.classes) == len(intercept) == 2:
         combine = "difference"
-    elif task == "classes" and len(machine.classes_) > 2 and machine.multiclass == "ovo":
+    elif isinstance(rule, ClassRule) and len(rule.classes) > 2 and rule.strategy == "ovo":
         combine = "ovo"
     plain = PlainModel(
-        task, machine.text_form, terms, np.asarray(machine.intercept_, np.float64), combine,
-        None if classes is None else classes.tolist(),
-        machine.thresholds_ if task == "labels" else None,
+        task, settings.text_form, terms, np.asarray(intercept, np.float64), combine,
+        None if rule.classes is None else rule.classes.tolist(),
+        rule.thresholds if isinstance(rule, LabelRule) else None,
         calibration=None, reject=(), conformity=None,
-        kernel=spell(machine.kernel_), info=vars(machine).get("info_", {}),
-        top=[] if any(isinstance(term, PairTerm) for term in terms) else machine.top_features(n_top),
+        kernel=spell(model.kernel), info=model.info,
+        top=[] if any(isinstance(term, PairTerm) for term in terms) else model.top_features(n_top),
     )  # fmt: skip
-    if machine is model:
+    if not isinstance(rule, CalibratedRule):
         return plain
-    reject = () if model.reject is None else tuple(np.atleast_1d(np.asarray(model.reject, float)).tolist())
-    state = model.calibration_state()
-    return replace(plain, calibration=state, reject=reject, conformity=model.conformity_)
+    reject = () if rule.reject is None else tuple(np.atleast_1d(np.asarray(rule.reject, float)).tolist())
+    return replace(plain, calibration=dict(rule.maps), reject=reject, conformity=rule.conformity)
 
 
-def machine_of(model: Any) -> Any:
-    """The machine of a fitted estimator, calibrated or the only step of a Pipeline; InputError for others."""
+def trained_model(model: Any) -> TrainedModel:
+    """The trained model of an estimator or of the only step of a Pipeline; InputError for other objects."""
     model = _only_step(model)
-    name = getattr(model, "estimator_name", type(model).__name__)
-    if name not in TASK_OF and name != "CalibratedSVC":
-        raise InputError(
-            f"a model of {name} cannot be exported; export takes {', '.join(TASK_OF)} and CalibratedSVC"
-        )
-    model.require_fitted()
-    return model.estimator_ if name == "CalibratedSVC" else model
+    if not is_ours(model) or as_model(model).rule.estimator not in TASK_OF:
+        name = model.rule.estimator if isinstance(model, TrainedModel) else type(model).__name__
+        names = ", ".join(name for name in TASK_OF if name != CalibratedRule.estimator)
+        raise InputError(f"a model of {name} cannot be exported; export takes {names} and CalibratedSVC")
+    return as_model(model)
 
 
 def encoded_texts(model: Any, texts: Sequence[str]) -> Documents:
     """Texts with the views of the kernel of a model; the support vectors without texts."""
-    machine = machine_of(model)
-    if not len(texts):
-        return machine.support_documents_
-    return machine.source.encode_test(machine.validate(texts, fitting=False), machine.kept)
+    trained = trained_model(model)
+    documents: Documents = trained.encode(texts) if len(texts) else trained.support.documents
+    return documents
 
 
 def labels_of(model: Any, values: Floats) -> AnyArray:
     """Labels by the values of the machines, without calibration."""
-    machine = machine_of(model)
-    return machine.predictions(machine.scores(values, len(machine.classes_)), machine.classes_)
-
-
-def kernel_of(model: Any) -> Any:
-    """The fitted kernel of a model."""
-    return machine_of(model).kernel_
+    rule = trained_model(model).rule
+    assert isinstance(rule, ClassRule)
+    return ClassRule(rule.classes, rule.strategy).predictions(rule.scores(values))
 
 
 def _only_step(model: Any) -> Any:
@@ -171,12 +173,14 @@ def _only_step(model: Any) -> Any:
     return steps[0] if steps else model
 
 
-def _terms(machine: Any) -> Sequence[FeatureTerm | PairTerm]:
+def _terms(model: TrainedModel) -> Sequence[FeatureTerm | PairTerm]:
     """The kernel as a sum of kernels with features or support vectors; InputError if it has another form."""
-    if reason := _obstacle(machine.kernel_):
+    kernel, support = model.kernel, model.support
+    if reason := _obstacle(kernel):
         raise InputError(f"{reason} cannot be exported; docs/tasks/export.md lists the models that can")
-    n_support = len(machine.kept.documents)
-    pairs = [kernel for _, kernel in machine.kernel_.structure.terms if kernel.features is None]
+    assert kernel is not None
+    n_support = len(support.documents)
+    pairs = [term for _, term in kernel.structure.terms if term.features is None]
     if pairs and n_support > MOST_SUPPORT:
         raise InputError(
             f"the kernel {spell(pairs[0])} compares texts with {n_support:,} support vectors, and an "
@@ -184,9 +188,10 @@ def _terms(machine: Any) -> Sequence[FeatureTerm | PairTerm]:
             "(--approximate nystrom:1000), or take a kernel with features such as bounded-gap"
         )
     cpu = devices.select("cpu")
-    with machine.at_work(cpu):
-        predictor = machine.source.predictor(machine.kept, machine.dual_coef_, cpu)
-        return predictor.feature_terms(machine.kept.documents)
+    with model.at_work(cpu):
+        predictor: Any = model.predictor.prepare(model.reader, cpu)
+        terms: Sequence[FeatureTerm | PairTerm] = predictor.feature_terms(support.documents)
+    return terms
 
 
 def _obstacle(kernel: Any) -> str:

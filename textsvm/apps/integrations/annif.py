@@ -12,7 +12,7 @@ from annif.exception import NotInitializedException, NotSupportedException
 from annif.suggestion import SubjectSuggestion, SuggestionBatch
 from scipy.special import expit
 
-from textsvm import MultilabelSVC, load, save
+from textsvm import MultilabelSVC, TrainedModel, load, save
 from textsvm.arrays import Json
 
 
@@ -25,7 +25,7 @@ class TextsvmBackend(AnnifBackend):
     name = "textsvm"
     DEFAULT_PARAMETERS: ClassVar[Json] = {"kernel": "auto", "C": 1.0}
     MODEL_FILE = "model.textsvm"
-    _model: MultilabelSVC | None = None
+    _model: TrainedModel | None = None
 
     @property
     def _path(self) -> Path:
@@ -49,7 +49,7 @@ class TextsvmBackend(AnnifBackend):
         if not texts:
             raise NotSupportedException("cannot train a textsvm project without documents with subjects")
         model = MultilabelSVC(params["kernel"], C=float(params["C"]), thresholds="zero", n_jobs=jobs or None)
-        self._model = model.fit(texts, subjects)
+        self._model = model.fit(texts, subjects).model_
         save(self._model, self._path)
 
     def _suggest_batch(self, documents: list[Any], params: Json) -> SuggestionBatch:
@@ -58,7 +58,7 @@ class TextsvmBackend(AnnifBackend):
         limit, rows = int(params["limit"]), []
         for scores in values:
             best = np.argsort(-scores, kind="stable")[:limit]
-            rows.append([SubjectSuggestion(int(self._model.classes_[i]), float(scores[i])) for i in best])
+            rows.append([SubjectSuggestion(int(self._model.rule.classes[i]), float(scores[i])) for i in best])
         return SuggestionBatch.from_sequence(rows, self.project.subjects)
 
 

@@ -30,7 +30,7 @@ from textsvm.errors import InputError, one_line
 from textsvm.evaluation import judge
 from textsvm.evaluation.drift import LEAST_MARGIN, Drift
 from textsvm.kernels.spelling import spell
-from textsvm.model.rules import margins
+from textsvm.model.rules import NumberRule, margins
 
 #: Seconds that a call should take.
 GOAL = 0.02
@@ -69,25 +69,20 @@ class Refusal(Exception):
 
 
 class ServedModel:
-    """A loaded model, its counters, and the number of symbols of a call.
-
-    This class alone knows which abilities a model has.
-    """
+    """A loaded model, its counters, and the number of symbols of a call."""
 
     def __init__(self, name: str, path: str) -> None:
-        self.name, self.model = name, load(path)
-        machine, info = judge.fitted_machine(self.model), self.model.info_
-        kernel = getattr(machine, "kernel_", None)
+        self.name, self.model = name, load(path).on("cpu")
+        kernel, info, rule = self.model.kernel, self.model.info, self.model.rule
         if kernel is None or not kernel.structure.reads_texts:
             raise InputError(f"{path} is not a model of texts, which `textsvm serve` needs")
         self.kernel = spell(kernel)
-        self.classes: AnyArray | None = getattr(self.model, "classes_", None)
-        self.digest: str | None = getattr(self.model, "digest_", None)
-        self.calibrated = hasattr(self.model, "predict_proba")
-        self.has_labels = hasattr(self.model, "decision_function")
+        self.classes: AnyArray | None = rule.classes
+        self.digest = self.model.record.digest
+        self.calibrated = self.model.probabilistic
+        self.has_labels = not isinstance(rule, NumberRule)
         self.positive = positive if isinstance(positive := info.get("positive"), str) else None
         self.row_of_empty_text = judge.row_without_text(self.model, "the text is empty")
-        machine.device = "cpu"
         self.counts = Counter({"texts": 0, "low_margins": 0, "foreign_texts": 0})
         self.labels: Counter[str] = Counter()
         self.room, self._next_drift = 1 << 12, 0.0
