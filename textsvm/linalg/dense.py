@@ -114,6 +114,8 @@ class CudaDense:
 
 #: Multiplications of a piece of a product on the host.
 PIECE = 1 << 22
+#: Multiplications that take as long as reading a float64 number from main memory.
+READ = 16
 #: Minimum number of rows or columns of a piece.
 PIECE_WIDTH = 64
 
@@ -121,8 +123,8 @@ PIECE_WIDTH = 64
 def matmul(a: AnyArray, b: AnyArray) -> AnyArray:
     """a @ b on all cores, for matrices on the host; no bit depends on the number of threads."""
     by_rows = len(a) >= b.shape[1]
-    size, work = (len(a), a.shape[1] * b.shape[1]) if by_rows else (b.shape[1], a.size)
-    step = max(PIECE_WIDTH, PIECE // max(1, work))
+    size, other = (len(a), b.shape[1]) if by_rows else (b.shape[1], len(a))
+    step = max(PIECE_WIDTH, PIECE // max(1, a.shape[1] * (other + READ)))
     product = np.empty((len(a), b.shape[1]), np.result_type(a, b))
 
     def multiply(first: int) -> None:
