@@ -114,13 +114,9 @@ class BenchmarkReport:
     def write(self) -> None:
         """Write the Markdown file (title, command, environment, table) and the JSON file."""
         rows = list(self.rows.values())
-        self.write_files(self.markdown_table(rows), {"rows": rows})
-
-    def markdown_table(self, rows: Sequence[Json]) -> list[str]:
-        """Lines below the environment: the note and a table of all rows."""
         header = tuple(dict.fromkeys(name for row in rows for name in row if name != "key"))
-        lines = [self.note, ""] * bool(self.note)
-        return lines + markdown_lines(header, ([row.get(name, "") for name in header] for row in rows), ".4g")
+        table = markdown_lines(header, ([row.get(name, "") for name in header] for row in rows), ".4g")
+        self.write_files([self.note, ""] * bool(self.note) + table, {"rows": rows})
 
     def write_files(self, lines: list[str], content: Json) -> None:
         """Write both files: title, command and environment, then lines (Markdown) or content (JSON)."""

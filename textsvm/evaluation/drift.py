@@ -81,7 +81,8 @@ class Margins:
         self._sums = np.zeros(bins)
 
     def add(self, margins: Floats) -> None:
-        """Add margins, float64 array of shape (n,)."""
+        """Add margins, shape (n,), all at least 0."""
+        margins = np.ascontiguousarray(margins, np.float64)
         # The leading bits of a float64 are its exponent and the first bits of its mantissa.
         shift = 52 - (BINS_PER_OCTAVE.bit_length() - 1)
         first = int(np.float64(2.0**FIRST_OCTAVE).view(np.int64)) >> shift

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from textsvm.arrays import Bools, Floats
+from textsvm.arrays import Floats
 from textsvm.evaluation.comparison import Difference, Disagreement, SideBySide
 from textsvm.evaluation.explanation import Explanation
-from textsvm.evaluation.results import Results
 from textsvm.evaluation.slices import METRICS, Slice, Slices
 from textsvm.model.top_features import TopFeatures
 from textsvm.reporting import logo
@@ -164,7 +163,11 @@ def _curves(models: SideBySide, kind: str, wide: bool = False) -> str:
     chart = Chart(title, Axis((0, 1), x, percent), Axis((0, 1), y, percent), **size)
     key = []
     for i, (name, results) in enumerate(zip(models.names, models.results, strict=True)):
-        truth, score = _decisions(results)
+        if results.task == "binary":
+            truth, score = results.truth == results.labels[1], results.decision
+        else:  # all decisions together
+            thresholds = np.array([row["threshold"] for row in results.per_class])
+            truth, score = results.truth.ravel(), (results.decision - thresholds).ravel()
         finite = np.isfinite(score)
         truth, score = truth[finite], score[finite]
         if not 0 < truth.sum() < len(truth):
@@ -173,14 +176,6 @@ def _curves(models: SideBySide, kind: str, wide: bool = False) -> str:
         chart.line(xs, ys, f"c{i + 1}")
         key.append((f"{name} {area:.4f}", f"c{i + 1}"))
     return card(title, chart, key, "Figures: areas under the curves.", wide, first=len(key))
-
-
-def _decisions(results: Results) -> tuple[Bools, Floats]:
-    """Truth and score of all decisions together."""
-    if results.task == "binary":
-        return results.truth == results.labels[1], results.decision
-    thresholds = np.array([row["threshold"] for row in results.per_class])
-    return results.truth.ravel(), (results.decision - thresholds).ravel()
 
 
 def _coverage(models: SideBySide) -> str:
