@@ -114,9 +114,9 @@ def _tried(content: bytes, ways: Sequence[Callable[[Path], Any]], case: str) -> 
     path = _place()
     path.write_bytes(content)
     sentences = []
-    for load in ways:
+    for read in ways:
         try:
-            _decide(load(path))
+            _decide(read(path))
             continue
         except InputError as error:
             sentences.append(str(error))
