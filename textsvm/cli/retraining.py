@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from textsvm.arrays import AnyArray, Json
 from textsvm.cli import corpora, model_files
@@ -18,6 +18,9 @@ from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.model.file import save
 from textsvm.readers.corpus import Corpus, concatenate_corpora
 from textsvm.selection.cross_validation import cross_validate
+
+if TYPE_CHECKING:
+    from textsvm.cli.update import UpdateOptions
 
 #: Predictions of a model, or several labels a document; None if a document has no prediction.
 Predictions: TypeAlias = "AnyArray | list[Any]"
@@ -67,23 +70,22 @@ def _object(info: Json, name: str) -> Json:
 
 
 def update(
-    console: Console, target: Output, fitted: Model, new: list[Path], old: list[Path] | None,
-    columns: Json, folds: int, model: Path,
-) -> Json:  # fmt: skip
-    """Train a model on its old and on new documents, save it, and report the changes.
-
-    `columns` of the new documents were named; `old` replaces the recorded corpora.
-    """
+    console: Console, target: Output, fitted: Model, model: Path, new: list[Path], options: UpdateOptions
+) -> Json:
+    """Train a model on its old and on new documents, save it, and report the changes."""
     recorded = _recorded(fitted)
-    named_columns = replace(recorded, reading=replace(recorded.reading, **columns))
-    fresh = _as_trained(_read(console, new, named_columns, fitted, "new"), fitted, recorded.training)
+    columns: Json = {"text": options.text, "label": options.label}
+    columns = {name: column for name, column in columns.items() if column}
+    with_columns = replace(recorded, reading=replace(recorded.reading, **columns))
+    fresh = _as_trained(_read(console, new, with_columns, fitted, "new"), fitted, recorded.training)
     if fitted.estimator_name == model_files.ONLINE:
         return _update_online(target, fitted, fresh)
     if not recorded.facts.get("corpora"):  # saved in Python: the names are for the old corpus, too
-        recorded = named_columns
-    corpora_of_training = _old_corpora(recorded.facts, old, model)
-    facts = model_files.corpus_facts(fresh, new, new=True, **columns)
-    return _train_again(console, target, fitted, fresh, corpora_of_training, folds, recorded, facts)
+        recorded = with_columns
+    old = _old_corpora(recorded.facts, options.corpus, model)
+    entries = [*old, model_files.corpus_facts(fresh, new, new=True, **columns)]
+    recorded = replace(recorded, facts={**recorded.facts, "corpora": entries})
+    return _train_again(console, target, fitted, fresh, old, options.folds, recorded)
 
 
 def training_corpus(console: Console, fitted: Model, corpus: list[Path] | None, model: Path) -> Corpus:
@@ -172,12 +174,9 @@ def _as_trained(corpus: Corpus, fitted: Model, training: Training) -> Corpus:
 
 def _train_again(
     console: Console, target: Output, fitted: Model, fresh: Corpus, old: list[Json], folds: int,
-    recorded: _Recorded, facts: Json,
+    recorded: _Recorded,
 ) -> Json:  # fmt: skip
-    """Train on old and new documents, save the model, and report the changes.
-
-    `facts` are those of the new corpus.
-    """
+    """Train on old and new documents, save the model with the recorded facts, and report the changes."""
     training, learning = recorded.training, recorded.learning
     parts = _read_old(console, fitted, old, recorded)
     _report_copies(console, fresh, parts)
@@ -221,7 +220,7 @@ def _train_again(
     if trained.targets is not None:
         baseline = LengthBaseline.fit(trained.examples, trained.targets)
         about |= {} if baseline is None else {"length_baseline": asdict(baseline)}
-    about["update"] = {**recorded.facts, "corpora": [*old, facts]}
+    about["update"] = recorded.facts
     reading = replace(recorded.reading, positive=training.positive, negative=training.negative)
     texts = judge.fitted_machine(fitted).weight_vectors_ is None
     with console.warnings():

@@ -65,10 +65,7 @@ def update(
     fitted = model_files.load_model(console, model, source.device, online=True)
     if corpus and fitted.estimator_name == model_files.ONLINE:
         raise WrongUsage(f"--corpus: {model} is an OnlineSVC, which holds its old texts; leave it out")
-    columns: Json = {
-        name: column for name, column in (("text", source.text), ("label", source.label)) if column
-    }
-    report = retraining.update(console, target, fitted, new, corpus, columns, source.folds, model)
+    report = retraining.update(console, target, fitted, model, new, source)
     report = {"model": str(target.path), **report}
     console.print_json(report) if printing.json else _show(console, report)
 
