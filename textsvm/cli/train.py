@@ -129,7 +129,6 @@ def train(
     console = Console(printing.quiet, output.is_stdout)
 
     from textsvm.cli import corpora, model_files, splits, training
-    from textsvm.cli.results import show_results
 
     settings = training.settings_of(model_options, task, learning)
     settings, documents = training.read(console, settings, corpus, reading, learning, model_options, file)
@@ -172,6 +171,8 @@ def train(
     if printing.verbose:
         _show_facts(console, report)
     if outcome.results is not None:
+        from textsvm.cli.results import show_results
+
         show_results(console, "holdout", outcome.results)
     if not printing.quiet:
         console.line(training.last_line(settings, verdict))

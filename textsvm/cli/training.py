@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from textsvm.arrays import AnyArray, Floats, Ints, Json
-from textsvm.cli import corpora, estimators, model_files, results, splits
+from textsvm.cli import corpora, estimators, model_files, splits
 from textsvm.cli.console import Console
 from textsvm.cli.machines import ModelOptions
 from textsvm.cli.model_files import AnySettings
@@ -136,6 +136,8 @@ def fit(
     )  # fmt: skip
     judged = None
     if test is not None:
+        from textsvm.cli import results  # loads the reports
+
         judged = results.judge(model, test, positive, console.stage, baseline=baseline)
     return Outcome(settings, model, training, test, judged, predictions, facts, baseline)
 
