@@ -520,6 +520,36 @@ def test_near_copies_of_a_test_text_are_no_test(session, monkeypatch):
     assert {row["id"]: row["part"] for row in rows} == {"t0": "test", "t2": "copy"}
 
 
+def labelled_with_none(folder):
+    """File of labels of 40 texts with two, one or no label."""
+    words = {"spam": "win cash prize", "offer": "buy half price"}
+    given = [sorted(words)[: i % 3] if i % 4 else [] for i in range(40)]
+    texts = [
+        " ".join([f"message {i}", *(words[label] for label in labels)]) for i, labels in enumerate(given)
+    ]
+    corpus, path = corpus_of(texts), folder / "labels.jsonl"
+    journal = Journal(path, {"multilabel": True})
+    session = Session(corpus, journal, Learner(texts, sorted(words), multilabel=True))
+    for index, labels in enumerate(given):
+        session.answer(index, journal.revisions[corpus.ids[index]], labels)
+    lines = session.close()
+    assert lines[0].startswith("40 labelled texts")
+    return path, dict(zip(corpus.ids, given, strict=True))
+
+
+def test_texts_without_a_label_are_in_the_file_of_labels(tmp_path):
+    path, given = labelled_with_none(tmp_path)
+    assert labels_in(path) == given
+
+
+def test_texts_without_a_label_are_training_examples(tmp_path):
+    path, given = labelled_with_none(tmp_path)
+    trained = run("train", path, "--multilabel", "-o", tmp_path / "model.textsvm")
+    assert trained.returncode == 0, trained.stderr.decode()
+    rows = run("predict", tmp_path / "model.textsvm", path, "--text", "text").stdout.decode().splitlines()
+    assert {row["id"]: sorted(row["labels"]) for row in map(json.loads, rows)} == given
+
+
 def test_second_opinion(tmp_path):
     corpus = corpus_of(TEXTS, ["spam", "ham", "spam", "ham", "ham"])
     session = Session(corpus, Journal(tmp_path / "second.jsonl", ONE), SecondOpinion(corpus, False))

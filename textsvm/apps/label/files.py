@@ -169,7 +169,7 @@ class Journal:
             return
         self.history.pop(answer.id, None)
         original = self.answers.get(answer.copy_of or "")
-        if original is not None and original.label:
+        if original is not None and original.label is not None:
             self.separated.add(answer.id)
 
     def _append(self, events: Iterable[Json]) -> None:
@@ -203,7 +203,7 @@ class Journal:
         """Record answers; ``text(id)`` is the text of an id, for the file of labels."""
         new = not any(entry.id in self.answers or entry.id in self._alike for entry in answers)
         self._record([_event(entry) for entry in answers])
-        self._write_labels([entry for entry in answers if entry.label] if new else None, text)
+        self._write_labels([entry for entry in answers if entry.label is not None] if new else None, text)
 
     def withdraw(self, ids: Iterable[str], text: Callable[[str], str]) -> None:
         """Record that the latest answers to some texts no longer hold."""
@@ -223,7 +223,7 @@ class Journal:
 
     def write_labels(self, text: Callable[[str], str]) -> None:
         """Write the file of labels anew, all of it or nothing."""
-        lines = (self._label_line(entry, text) for entry in self.answers.values() if entry.label)
+        lines = (self._label_line(entry, text) for entry in self.answers.values() if entry.label is not None)
         with replacing(self.path) as place, open(place, "w", encoding="utf-8", newline="\n") as stream:
             stream.writelines(lines)
         self._failed = None

@@ -446,7 +446,9 @@ class Session:
         """Close the journal; sentences about the work."""
         with self._lock:
             self.journal.close()
-            labels = [_names(entry.label) for entry in self.journal.answers.values() if entry.label]
+            labels = [
+                _names(entry.label) for entry in self.journal.answers.values() if entry.label is not None
+            ]
             lines = [f"{len(labels):,} labelled texts are in {self.journal.path}"]
             if isinstance(self.learner, SecondOpinion):
                 agreement = self.agreement()
