@@ -211,7 +211,7 @@ def repeating_table() -> Any:
 
 
 def order_of(table: Any) -> tuple[Any, Any]:
-    order = small.StringRows.of(table)
+    order = small.StringRows(table)
     return order.rows, order.firsts
 
 
