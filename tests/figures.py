@@ -612,9 +612,9 @@ def main() -> None:
     if arguments.running:
         print(json.dumps(running()))
         return
-    root = options.root.resolve()
+    root = arguments.root.resolve()
     figures = {**measure(Tree(root)), **run(root)}
-    if options.json:
+    if arguments.json:
         print(json.dumps(figures, indent=1))
         return
     members = figures.pop("public members of a kernel").values()
