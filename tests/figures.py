@@ -38,7 +38,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FLOORS: list[set[str]] = [
     {"runtime", "errors", "files", "plain_json", "parameters", "printable", "locks", "compiled_cache"}
     | {"host_memory", "cuda_sources", "cuda_failures", "compiled", "parallel", "scratch", "simd", "device"}
-    | {"workers"},
+    | {"workers", "version", "arrays"},
     {"text", "normal_form", "residues", "stored_texts", "tokens", "spans", "encoding"}
     | {"documents", "documents_cuda"},
     {"linalg", "features"}, {"kernels"}, {"readers"}, {"sources"}, {"gram"}, {"solvers"}, {"choice"},
