@@ -428,10 +428,11 @@ def test_a_wide_range_of_numbers_is_not_of_grades(last, are_grades):
 
 def test_points_of_a_roc_curve_inside_straight_lines_are_left_out():
     """As by scikit-learn, which keeps the first point."""
-    truth, decision = np.array([True, True, True, False, False, True, False]), -np.arange(7.0)
-    for ours, theirs in zip(roc_curve(truth, decision), sk.roc_curve(truth, decision)[:2], strict=True):
-        assert len(ours) == 6
-        np.testing.assert_allclose(ours, theirs)
+    truth = np.array([True, True, True, False, False, True, False])
+    for decision, n in ((-np.arange(7.0), 6), (np.array([4.0, 3, 2, 3, 2, 2, 1]), 5)):
+        for ours, theirs in zip(roc_curve(truth, decision), sk.roc_curve(truth, decision)[:2], strict=True):
+            assert len(ours) == n
+            np.testing.assert_allclose(ours, theirs)
 
 
 def test_equal_scores_count_half_in_the_area_under_the_curve():
