@@ -245,7 +245,9 @@ def test_a_confusion_matrix_of_many_classes_has_a_row_of_its_own():
 def test_features_of_the_worst_classes_are_drawn():
     texts, labels = corpus([f"class{i}" for i in range(8)], n=160)
     model = SVC(Spectrum(4), device="cpu").fit(texts[:80], labels[:80])
-    found = make_report(model.model_, judge(model, texts[80:], labels[80:]), texts[80:], [str(i) for i in range(80)])
+    found = make_report(
+        model.model_, judge(model, texts[80:], labels[80:]), texts[80:], [str(i) for i in range(80)]
+    )
     assert {each.label for each in found.features} == {
         found.results.labels[a] for a in report.worst_classes(found.results)[:6]
     }
