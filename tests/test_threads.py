@@ -30,8 +30,8 @@ from textsvm import (
     Sum,
 )
 from textsvm.kernels import Gaussian
-from textsvm.sources.texts import TextSource
 from textsvm.runtime import parallel
+from textsvm.sources.texts import TextSource
 
 THREADS = 16
 ROWS = [{"subject": text[:9], "body": text} for text in TEXTS]
