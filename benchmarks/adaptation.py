@@ -14,7 +14,7 @@ from pathlib import Path
 from sklearn.metrics import accuracy_score, f1_score
 
 from textsvm import SVC
-from textsvm.selection import adaptation
+from textsvm.training import adaptation
 
 #: Bounds of the gate that accept any texts.
 FORCED = (0.0, float("inf"))
