@@ -62,6 +62,7 @@ class KernelEstimator(BaseEstimator):
     approximation_ = model_attribute("record.approximation")
     gram_description_ = model_attribute("record.gram")
     seconds_ = model_attribute("record.seconds")
+    info_ = model_attribute("record.info")
     device_ = model_attribute("device_in_use")
 
     @property
