@@ -169,3 +169,22 @@ class KernelSource(Source):
             return replace(unfitted, weights=restored)
         kernel.structure.restore(strip_prefix(_STATE, arrays))
         return unfitted
+
+
+@dataclass(frozen=True, eq=False)
+class Expansion:
+    """Machines f_k(x) = sum_i dual_coef[k, i] K(support_i, x) + intercept[k], or weights of features."""
+
+    support: Support
+    dual_coef: Floats  #: shape (n_machines, n_sv): sign_i alpha_i of each machine
+    intercept: Floats  #: shape (n_machines,): Biases
+
+    def prepare(self, reader: Reader, device: Device) -> Predictor:
+        """Prepare the machines, without their biases, for prediction on a device."""
+        assert isinstance(reader, Source)
+        return reader.predictor(self.support, self.dual_coef, device)
+
+    @property
+    def constant(self) -> bool:
+        """Whether the machines are their biases alone, without support vectors or weights."""
+        return not len(self.support.indices) and self.support.weights is None
