@@ -475,8 +475,10 @@ def moves_of(call: Callable[[], object]) -> tuple[int, int]:
 
     def profile(frame: Any, event: str, argument: Any) -> None:
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(folder) and not code.co_name.startswith("<"):
-            calls.append(code.co_filename)
+        compiled = frame.f_back is None  # Numba reports the call of a compiled function in a frame of its own
+        if event == "call" and code.co_filename.startswith(folder):
+            if not compiled and not code.co_name.startswith("<"):
+                calls.append(code.co_filename)
 
     sys.setprofile(profile)
     call()

@@ -165,12 +165,13 @@ class TrainedModel:
 
     def prepared(self) -> Predictor:
         """The machines prepared for prediction on `device`."""
-        with self._preparing:
-            if not self._prepared:
-                device = devices.select(self.device)
-                with self.at_work(device):
-                    self._prepared.append(self.predictor.prepare(self.reader, device))
-            return self._prepared[0]
+        if not self._prepared:
+            with self._preparing:
+                if not self._prepared:
+                    device = devices.select(self.device)
+                    with self.at_work(device):
+                        self._prepared.append(self.predictor.prepare(self.reader, device))
+        return self._prepared[0]
 
     @property
     def last_device(self) -> Device | None:
@@ -190,7 +191,11 @@ class TrainedModel:
             return np.tile(intercept, (len(examples), 1))
         predictor = self.prepared()
         # Values that overflow are reported below, by document.
-        with self.at_work(predictor.device), np.errstate(over="ignore", invalid="ignore"):
+        with (
+            parallel.limit(self.n_jobs),
+            devices.use(predictor.device),
+            np.errstate(over="ignore", invalid="ignore"),
+        ):
             encoded = self.reader.encode_test(examples, support)
             values = predictor.values(encoded, of_stage(progress, "predict")) + intercept
         for i in np.flatnonzero(~np.isfinite(values).all(axis=1))[:1]:
