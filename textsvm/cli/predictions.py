@@ -22,7 +22,7 @@ from textsvm.readers.corpus import Corpus
 from textsvm.readers.stream import incoming_documents
 
 if TYPE_CHECKING:
-    from textsvm.cli.predict import CalibratedOptions, OutputForm
+    from textsvm.cli.task_options import CalibratedOptions, OutputForm
 
 #: Cells of a row of the input table, by column.
 Cells = Mapping[str, Any]
