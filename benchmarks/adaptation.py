@@ -54,7 +54,7 @@ def measure(task: str, train: Examples, test: Examples) -> list[str]:
     ratio = model.adaptation_.margin_ratio
     accepted = bounds[0] <= ratio <= bounds[1]
     chosen = model if accepted else plain
-    scores = [score(each, *test) for each in (plain, model, chosen)]
+    scores = [score(classifier, *test) for classifier in (plain, model, chosen)]
     seconds = time.perf_counter() - start
     return [f"{ratio:.2f}", "yes" if accepted else "no", *scores, f"{seconds / fitted:.1f}"]
 
