@@ -1,4 +1,4 @@
-"""Trained models: immutable, picklable, safe under threads, loaded without scikit-learn, equal as estimators."""
+"""Trained models: immutable, shared by threads, loaded without scikit-learn, equal as estimators."""
 
 import pickle
 import subprocess
@@ -201,5 +201,5 @@ def test_documents_without_a_label(form, tmp_path):
 )
 @pytest.mark.parametrize("thresholds", ["cv", "zero"])
 def test_data_in_which_no_document_has_a_label_are_refused(y, thresholds):
-    with pytest.raises(InputError, match="no document has (a|the) label"):
+    with pytest.raises(InputError, match=r"no document has (a|the) label"):
         MultilabelSVC(Spectrum(3), thresholds=thresholds, device="cpu").fit(TEXTS, y)
