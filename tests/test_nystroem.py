@@ -262,12 +262,16 @@ def test_numbers_outliers_and_several_labels(mails, tmp_path):
         ours = estimator(GAP, device="cpu", compute=Compute(approximate="nystrom:120"), **options).fit(
             texts, y
         )
-        np.testing.assert_allclose(ours._scores(texts), exact._scores(texts), atol=5e-3)
+        np.testing.assert_allclose(
+            ours.model_.decision_function(texts), exact.model_.decision_function(texts), atol=5e-3
+        )
         few = estimator(GAP, device="cpu", compute=Compute(approximate="nystrom:15"), **options).fit(texts, y)
         assert len(few.support_) == 15
         textsvm.save(few, tmp_path / "m")
         again = load(tmp_path / "m")
-        np.testing.assert_array_equal(again._scores(texts), few._scores(texts))
+        np.testing.assert_array_equal(
+            again.model_.decision_function(texts), few.model_.decision_function(texts)
+        )
     calibrated = CalibratedSVC(machine(GAP, 30), cv=3).fit(texts, labels)
     assert len(calibrated.estimator_.support_) == 30
     assert calibrated.predict_proba(texts).sum(axis=1) == pytest.approx(1)
@@ -384,7 +388,9 @@ def test_many_documents_are_solved_on_their_features(monkeypatch, multiclass):
     for one, other in zip(ours.solutions_, by_rows.solutions_, strict=True):
         assert one.converged
         assert one.objective == pytest.approx(other.objective, rel=1e-6)
-    np.testing.assert_allclose(ours.machine_values(texts), by_rows.machine_values(texts), atol=1e-3)
+    np.testing.assert_allclose(
+        ours.model_.machine_values(texts), by_rows.model_.machine_values(texts), atol=1e-3
+    )
     found = [cross_validate(machine(GAP, 30, multiclass=multiclass), texts, labels, cv=3).decision]
     monkeypatch.undo()
     found.append(cross_validate(machine(GAP, 30, multiclass=multiclass), texts, labels, cv=3).decision)
@@ -408,4 +414,6 @@ def test_numbers_outliers_and_several_labels_on_features(mails, monkeypatch):
         ).fit(texts, y)
         assert "none, trained from 120 features" in ours.gram_description_
         assert all(one.converged for one in ours.solutions_)
-        np.testing.assert_allclose(ours._scores(texts), exact._scores(texts), atol=5e-3)
+        np.testing.assert_allclose(
+            ours.model_.decision_function(texts), exact.model_.decision_function(texts), atol=5e-3
+        )

@@ -203,3 +203,15 @@ def test_documents_without_a_label(form, tmp_path):
 def test_data_in_which_no_document_has_a_label_are_refused(y, thresholds):
     with pytest.raises(InputError, match=r"no document has (a|the) label"):
         MultilabelSVC(Spectrum(3), thresholds=thresholds, device="cpu").fit(TEXTS, y)
+
+
+def test_the_classifier_of_a_calibrated_model_has_no_calibration(tmp_path):
+    model = CalibratedSVC(SVC(Spectrum(3), device="cpu"), cv=2).fit(TEXTS, LABELS)
+    textsvm.save(model, tmp_path / "m")
+    for calibrated in (model, textsvm.as_estimator(textsvm.load(tmp_path / "m"))):
+        classifier = calibrated.estimator_
+        assert type(classifier) is SVC
+        assert classifier.kernel_.p == 3
+        assert not hasattr(classifier, "predict_proba")
+        np.testing.assert_allclose(classifier.decision_function(NEW), model.decision_function(NEW), atol=1e-6)
+        assert classifier.predict(TEXTS).tolist() == LABELS

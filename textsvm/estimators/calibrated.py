@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from textsvm.arrays import Floats
 from textsvm.errors import InputError
 from textsvm.estimators.base import KernelEstimator, model_attribute
 from textsvm.estimators.svm import SVC
+from textsvm.model.rules import CalibratedRule, ClassRule
 from textsvm.model.settings import CalibrationSettings
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime.parallel import StageProgress
@@ -93,6 +95,17 @@ class CalibratedSVC(ClassifierMixin, KernelEstimator):
         return CalibrationSettings(
             self._classifier().settings, self.method, self.cv, self.reject, self.random_state
         )
+
+    @property
+    def estimator_(self) -> SVC:
+        """The fitted classifier, without calibration."""
+        rule = self.model_.rule
+        assert isinstance(rule, CalibratedRule)
+        classifier = SVC(**self.model_.record.settings.as_dict())
+        classifier.model_ = replace(self.model_, rule=ClassRule(rule.classes, rule.strategy, rule.offsets))
+        if self.model_.support.n_features is not None:
+            classifier.n_features_in_ = self.model_.support.n_features
+        return classifier
 
     def _classifier(self) -> SVC:
         if self.estimator is not None and not isinstance(self.estimator, SVC):
