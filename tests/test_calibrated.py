@@ -19,6 +19,7 @@ from textsvm.kernels import Spectrum
 from textsvm.model.rules import CalibratedRule, checked_maps, decide
 from textsvm.sources.texts import TextSource
 from textsvm.training import probability_maps
+from textsvm.training.trainers import check
 
 SPLITS = StratifiedKFold(4, shuffle=True, random_state=3)
 METHODS = ["sigmoid", "isotonic"]
@@ -287,3 +288,21 @@ def test_features_are_those_of_the_classifier():
     assert model.top_features(3) == classifier.top_features(3)
     np.testing.assert_array_equal(model.coef_, classifier.coef_)
     assert len(model.get_feature_names_out()) == model.coef_.shape[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [({"C": -1}, "C=-1"), ({"scoring": "f1_macro"}, "no effect on probabilities")],
+)
+def test_settings_of_the_classifier_are_checked_before_any_work(options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        check(CalibratedSVC(SVC(Spectrum(2), **options)).settings)
+
+
+def test_the_accuracy_of_a_calibration_is_weighted():
+    matrix, y = classes_of(N, 2)
+    weight = np.where(y == y[0], 1e-6, 1.0)
+    model = CalibratedSVC(given(C=3, class_weight={y[0]: 1e4}), cv=SPLITS).fit(matrix, y, weight)
+    plain = CalibratedSVC(given(C=3), cv=SPLITS).fit(matrix, y)
+    assert model.held_out_accuracy_ != plain.held_out_accuracy_
+    assert model.held_out_accuracy_ > 0.99

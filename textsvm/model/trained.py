@@ -22,7 +22,7 @@ from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Predictor
 from textsvm.model.conformal import largest
-from textsvm.model.rules import CalibratedRule, NoveltyRule, Rule, ScaledRule
+from textsvm.model.rules import CalibratedRule, ClassRule, NoveltyRule, Rule, ScaledRule
 from textsvm.model.top_features import TopFeatures, top_features
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from textsvm.solvers.solution import Solution
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Record:
     """How a model was trained."""
 
@@ -264,7 +264,10 @@ class TrainedModel:
         """Similarity of each text to the known classes, or to the region of a one-class model, shape (n,).
 
         With classes it is the largest decision value, for novelty the decision value without the bias.
+        InputError for other models.
         """
+        if not isinstance(self.rule, ClassRule | NoveltyRule):
+            raise InputError(f"a model of {self.estimator_name} has no similarity to known classes")
         decision = self.decision_function(X)
         if isinstance(self.rule, NoveltyRule):
             return decision - float(self.predictor.intercept[0])

@@ -60,9 +60,8 @@ def train_calibrated(
     clock = time.perf_counter()
     decision, _ = mean_values(values, task.folds[:-1], len(target.values))
     decision, codes = decision[tested], target.values[tested]
-    maps = probability_maps.fit_maps(
-        settings.method, decision, codes, None if weight is None else weight[tested]
-    )
+    tested_weight = None if weight is None else weight[tested]
+    maps = probability_maps.fit_maps(settings.method, decision, codes, tested_weight)
     rule = CalibratedRule(
         model.rule.classes, model.rule.strategy, method=settings.method, maps=maps, reject=settings.reject
     )
@@ -72,7 +71,7 @@ def train_calibrated(
     model = model.replaced(
         chosen="" if chosen is None else chosen.description,
         n_trials=0 if chosen is None else chosen.n_trials,
-        held_out_accuracy=float((probability.argmax(axis=1) == codes).mean()),
+        held_out_accuracy=float(np.average(probability.argmax(axis=1) == codes, weights=tested_weight)),
         margin=float(np.median(margins(decision))),
         seconds=seconds,
     )

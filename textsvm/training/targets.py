@@ -14,7 +14,7 @@ from textsvm.kernels.base import is_number as is_number
 from textsvm.kernels.inputs import is_missing
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Target:
     """Checked targets of all examples."""
 
