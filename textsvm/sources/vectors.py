@@ -87,8 +87,8 @@ def as_rows(X: Any, vectors: bool = False) -> Array:
             raise InputError(f"X is not rows of numbers: {error}") from error
     if values.ndim != 2:
         raise InputError(
-            f"Expected 2D array, got {values.ndim}D array: X has the shape {values.shape}, and rows of numbers "
-            "are needed"
+            f"Expected 2D array, got {values.ndim}D array instead. Reshape your data: X has the shape "
+            f"{values.shape}, and rows of numbers are needed"
         )
     if 0 in values.shape:
         raise InputError(f"X has the shape {values.shape}; rows of numbers are needed")
