@@ -509,7 +509,7 @@ def test_ctrl_c_leaves_nothing_behind(n, repeats, tmp_path):
 
 
 def test_bench_names_what_there_is():
-    assert "panel" in run("bench", "--help").stdout.decode()
+    assert "solver" in run("bench", "--help").stdout.decode()
     assert "not one of kernels" in fails("bench", "beauty", code=2)
 
 

@@ -18,7 +18,7 @@ def rows_of(path):
 
 def test_cv(tmp_path):
     path = tmp_path / "out.jsonl"
-    found = report("cv", sample("mail"), "--folds", "4", "--p", "3", "--predictions", path)
+    found = report("cv", sample("mail"), "--folds", "4", "--kernel", "spectrum:3", "--predictions", path)
     assert found["n"] == 400
     assert [(fold["n_train"], fold["n_test"]) for fold in found["folds"]] == [(300, 100)] * 4
     accuracies = [fold["metrics"]["accuracy"] for fold in found["folds"]]
@@ -32,13 +32,13 @@ def test_cv(tmp_path):
         assert np.mean(
             [good for good, row in zip(right, rows, strict=True) if row["folds"] == [number]]
         ) == pytest.approx(accuracy)
-    shown = run("cv", sample("mail"), "--folds", "4", "--p", "3").stdout.decode()
+    shown = run("cv", sample("mail"), "--folds", "4", "--kernel", "spectrum:3").stdout.decode()
     assert f"{100 * found['mean']['accuracy']:.2f} %" in shown
 
 
 def test_groups_stay_together(tmp_path):
     path = tmp_path / "out.jsonl"
-    found = report("cv", *ESSAYS, "--p", "1-4", "-C", "1", "--predictions", path)
+    found = report("cv", *ESSAYS, "--kernel", "spectrum:1-4", "-C", "1", "--predictions", path)
     assert found["mean"]["qwk"] > 0.7
     writers = read_corpus(sample("essays"), target="score", group="writer").groups
     folds = {}
@@ -46,7 +46,7 @@ def test_groups_stay_together(tmp_path):
         folds.setdefault(writer, set()).add(tuple(row["folds"]))
         assert row["decision"] == row["predicted"]
     assert all(len(of_writer) == 1 for of_writer in folds.values())
-    weighted = report("cv", *ESSAYS, "--p", "1-4", "-C", "1", "--weights", "raters")
+    weighted = report("cv", *ESSAYS, "--kernel", "spectrum:1-4", "-C", "1", "--weights", "raters")
     assert weighted["mean"]["mae"] != found["mean"]["mae"]
 
 
@@ -116,7 +116,7 @@ def test_what_cannot_be_validated_is_told_before_the_work(verb, content, options
 def test_a_class_of_four_documents_is_a_note(verb, tmp_path):
     rows = "".join(f"{'ab'[i % 2] * 6} {i},{'xy'[i % 2]}\n" for i in range(20)) + "ccc ccc,z\n" * 4
     (tmp_path / "x.csv").write_text("text,label\n" + rows)
-    done = run(verb, tmp_path / "x.csv", "--p", "2", "--json")
+    done = run(verb, tmp_path / "x.csv", "--kernel", "spectrum:2", "--json")
     assert done.returncode == 0
     notes = [line for line in done.stderr.decode().splitlines() if "class 'z'" in line]
     assert notes == ["note: class 'z' has 4 documents to test: not all of the 5 folds test it"]
@@ -125,7 +125,7 @@ def test_a_class_of_four_documents_is_a_note(verb, tmp_path):
 
 @pytest.mark.slow
 def test_cv_and_tune_of_real_corpora(data, tmp_path):
-    found = report("cv", data / "r8", "--part", "train", "--p", "3-5", "--folds", "5")
+    found = report("cv", data / "r8", "--part", "train", "--kernel", "spectrum:3-5", "--folds", "5")
     assert found["n"] == 5485
     assert found["mean"]["accuracy"] > 0.95
     reuters = data / "reuters21578" / "reuters21578.tar.gz"

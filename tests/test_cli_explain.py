@@ -14,7 +14,7 @@ from textsvm.text.documents import normalise
 def spam(tmp_path_factory):
     """A filter of mails, and what was said of its training."""
     path = tmp_path_factory.mktemp("spam") / "m"
-    return path, report("train", sample("mail"), "--positive", "spam", "--fast", "-o", path)
+    return path, report("train", sample("mail"), "--positive", "spam", "--kernel", "fast", "-o", path)
 
 
 def test_explain_names_training_documents(spam, tmp_path):
@@ -24,7 +24,7 @@ def test_explain_names_training_documents(spam, tmp_path):
     for each in shown:
         assert each["id"] == corpus.ids[each["index"]]
     assert shown[0]["id"] in run(*options, stdin=corpus.texts[4].encode()).stdout.decode()
-    report("train", sample("mail"), "--fast", "--holdout", "0.5", "-o", tmp_path / "m")
+    report("train", sample("mail"), "--kernel", "fast", "--holdout", "0.5", "-o", tmp_path / "m")
     half = load(tmp_path / "m")
     text_of = dict(zip(corpus.ids, corpus.texts, strict=True))
     for each in explain(half, corpus.texts[:3]):
@@ -35,7 +35,7 @@ def test_explain_names_training_documents(spam, tmp_path):
 
 def test_ids_of_support_vectors_go_with_their_texts(spam, tmp_path):
     assert len(load(spam[0]).model_.info["support_ids"]) == spam[1]["n_support"]
-    report("train", sample("mail"), "--fast", "--without-texts", "-o", tmp_path / "m")
+    report("train", sample("mail"), "--kernel", "fast", "--without-texts", "-o", tmp_path / "m")
     assert load(tmp_path / "m").model_.info["support_ids"] is None
     model = load(spam[0])
     for odd in (None, ["one"], 3, [1] * len(model.support_)):

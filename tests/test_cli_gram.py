@@ -23,9 +23,9 @@ def dense(kernel, texts):
 @pytest.mark.parametrize(
     ("options", "kernel"),
     [
-        (["--p", "2-4", "--weight", "log"], Spectrum(p=(2, 4), weight="log")),
-        (["--kernel", "gap", "--p", "2-3", "--decay", "0.4"], GapWeighted(p=3, decay=0.4, weights=(0, 1, 1))),
-        (["--kernel", "edit", "--gamma", "0.1"], EditDistance(gamma=0.1)),
+        (["--kernel", "spectrum:2-4,log"], Spectrum(p=(2, 4), weight="log")),
+        (["--kernel", "gap:2-3,decay=0.4"], GapWeighted(p=3, decay=0.4, weights=(0, 1, 1))),
+        (["--kernel", "edit:gamma=0.1"], EditDistance(gamma=0.1)),
     ],
     ids=["spectrum", "gap", "edit"],
 )

@@ -1,18 +1,27 @@
 """predict as documents come: rows of standard input at once, texts a line, inputs that are missing."""
 
 import csv
+import io
 import json
 import os
 import subprocess
 import sys
 import time
+import tracemalloc
+from dataclasses import replace
 
 import pytest
 from command import fails, report, run
 from loading import load
 
+import textsvm
+from textsvm.cli.console import Console
+from textsvm.cli.model_files import Abilities, Training
+from textsvm.cli.predictions import Printer
+from textsvm.cli.task_options import AdaptOptions, CalibratedOptions, OutputForm
 from textsvm.readers import sample
 from textsvm.readers import stream as reader_stream
+from textsvm.readers.corpus import Document, build_corpus
 from textsvm.readers.read import read_documents
 from textsvm.readers.stream import incoming_documents
 
@@ -259,6 +268,36 @@ def test_drift_of_other_models(tmp_path, options):
     assert load(tmp_path / "m").model_.info["drift"]["margin"] > 0
     result = run("predict", tmp_path / "m", "--drift", "--format", "lines", stdin=b"a good kettle")
     assert b"of that in training" in result.stderr
+
+
+def test_rows_without_a_text_take_no_more_memory(model, monkeypatch):
+    """Every reason was kept for the last message, for as long as the process lived."""
+    trained, counts = textsvm.load(model), []
+
+    def batches():
+        empty = build_corpus([], "the documents", "", [], labelled=False)
+        for batch in range(2000):
+            rows = [(0, Document(f"{batch}.{i}", "", problem=f"row {batch}.{i} is empty")) for i in range(20)]
+            yield replace(empty, invalid=rows)
+            if batch in (100, 1999):
+                counts.append(tracemalloc.get_traced_memory()[0])
+
+    printer = Printer(
+        Console(), trained, Abilities.of(trained), Training.of(trained), CalibratedOptions(),
+        OutputForm(AdaptOptions()),
+    )  # fmt: skip
+    with open(os.devnull, "w", encoding="utf-8") as null:
+        monkeypatch.setattr(sys, "stdout", null)
+        tracemalloc.start()
+        printer.print(batches())
+        tracemalloc.stop()
+    assert counts[1] - counts[0] < 20_000  # bytes; the reasons of 38,000 rows take 3,000,000
+    message = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", message)
+    printer.report()
+    assert "40,000 of the rows have no text and got no label: row 0.0 is empty, ... (see" in " ".join(
+        message.getvalue().split()
+    )
 
 
 def test_few_texts_are_decided_without_numba(tmp_path):

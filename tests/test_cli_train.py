@@ -14,7 +14,7 @@ from textsvm import SVC, SVR, OneClassSVM
 from textsvm.cli import training
 from textsvm.cli.kernels import DEFAULTS
 from textsvm.cli.machines import MachineOptions, TextOptions
-from textsvm.cli.train import TaskOptions
+from textsvm.cli.task_options import TaskOptions
 from textsvm.kernels.spelling import spell
 from textsvm.model.settings import DEFAULT_KERNELS
 from textsvm.readers import sample
@@ -456,7 +456,8 @@ def test_a_cross_validation_that_takes_long_frees_its_gram(monkeypatch):
     monkeypatch.setattr(FoldGrams, "release", lambda self: released.append(self))
     corpus = read_corpus(sample("reviews"), text="text")
     model = SVC("fast").fit(corpus.texts, corpus.labels)
-    assert "documents" in training.estimate_quality(model, corpus, with_folds=True).where
+    quality = training.estimate_quality(model.settings, model.model_, corpus, with_folds=True)
+    assert "documents" in quality.where
     assert len(released) == 1
 
 
@@ -464,12 +465,12 @@ def test_classes_of_one_document_and_empty_documents_are_mentioned(tmp_path):
     for i in range(40):
         (place := tmp_path / "t" / f"c{i if i < 10 else 10 + i % 2}").mkdir(parents=True, exist_ok=True)
         (place / f"{i}.txt").write_text("" if i < 10 else f"word{i} apple")
-    result = run("train", tmp_path / "t", "--fast", "-o", tmp_path / "m")
+    result = run("train", tmp_path / "t", "--kernel", "fast", "-o", tmp_path / "m")
     said = result.stderr.decode()
     assert result.returncode == 0, said
     assert "10 of the 12 classes have a single document" in said
     assert "10 of 40 documents are empty" in said
-    usual = run("train", sample("reviews"), "--fast", "-o", tmp_path / "m").stderr.decode()
+    usual = run("train", sample("reviews"), "--kernel", "fast", "-o", tmp_path / "m").stderr.decode()
     assert "single document" not in usual
     assert "empty" not in usual
     assert "symbols" not in usual
@@ -479,7 +480,7 @@ def test_a_document_much_longer_than_the_others_is_named(tmp_path):
     rows = [f"text number {i},{'ab'[i % 2]}" for i in range(40)] + [f"{'long ' * 250_000},a"]
     (tmp_path / "t.csv").write_text("\n".join(["text,label", *rows]))
     said = run(
-        "train", tmp_path / "t.csv", "--fast", "--max-length", "100", "-o", tmp_path / "m"
+        "train", tmp_path / "t.csv", "--kernel", "fast", "--max-length", "100", "-o", tmp_path / "m"
     ).stderr.decode()
     assert "document 42 has 1,250,000 symbols, and the median is 14; --max-length cuts long documents" in said
 
@@ -497,14 +498,14 @@ def test_other_charsets_than_declared_are_told_calmly(tmp_path):
         (tmp_path / "c" / ("ham", "spam")[i % 2]).mkdir(parents=True, exist_ok=True)
         head = b"From: a@b.c\nSubject: x\nContent-Type: text/plain; charset=us-ascii\n\n"
         (tmp_path / "c" / ("ham", "spam")[i % 2] / f"{i}").write_bytes(head + b"caf\xe9 %d" % i)
-    said = run("train", tmp_path / "c", "--fast", "-o", tmp_path / "m").stderr.decode()
+    said = run("train", tmp_path / "c", "--kernel", "fast", "-o", tmp_path / "m").stderr.decode()
     assert "some bytes are not us-ascii, which was declared, and were read as Windows-1252" in said
     assert "3 more notes of that kind" in said
     assert "damaged" not in said + run("corpus", tmp_path / "c").stdout.decode()
 
 
 def test_the_report_of_training_has_c(tmp_path):
-    made = report("train", sample("reviews"), "--fast", "-C", "3", "-o", tmp_path / "m")
+    made = report("train", sample("reviews"), "--kernel", "fast", "-C", "3", "-o", tmp_path / "m")
     assert made["C"] == 4.5  # times C of the default
 
 
@@ -512,7 +513,7 @@ def test_the_report_of_training_has_c(tmp_path):
 def spam(tmp_path_factory):
     """A filter of mails, and what was said of its training."""
     path = tmp_path_factory.mktemp("spam") / "m"
-    return path, report("train", sample("mail"), "--positive", "spam", "--fast", "-o", path)
+    return path, report("train", sample("mail"), "--positive", "spam", "--kernel", "fast", "-o", path)
 
 
 def test_of_two_classes_each_keeps_its_name(spam):
@@ -529,6 +530,6 @@ def test_of_two_classes_each_keeps_its_name(spam):
 def test_rest_is_what_was_asked_for_or_more_than_one_class(tmp_path):
     for corpus, options in ((sample("mail"), ["--negative", "rest"]), (sample("questions"), [])):
         positive = "spam" if options else "when"
-        said = report("train", corpus, "--positive", positive, *options, "--fast", "-o", tmp_path / "m")
+        said = report("train", corpus, "--positive", positive, *options, "--kernel", "fast", "-o", tmp_path / "m")
         assert [each["class"] for each in said["classes"]] == ["rest", positive]
         assert load(tmp_path / "m").model_.info["negative"] == "rest"

@@ -45,8 +45,8 @@ def test_tune_finds_writes_and_draws(tmp_path):
     # A row of the table is what cv says.
     row = next(row for row in found["table"] if row["params"]["kernel"]["name"] == "spectrum")
     options = [
-        "--p",
-        row["params"]["kernel"]["p"],
+        "--kernel",
+        f"spectrum:{row['params']['kernel']['p']}",
         "-C",
         row["params"]["C"],
         "--max-length",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import product
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from textsvm.cli.console import WrongUsage, wrong_usage
 from textsvm.cli.kernels import several
@@ -26,8 +26,6 @@ from textsvm.model.settings import (
 from textsvm.runtime.device import select
 from textsvm.training.trainers import check
 
-#: A `Settings` or `SpectrumFeatures`.
-T = TypeVar("T", bound=Any)
 #: Values of each parameter.
 Grid: TypeAlias = dict[str, list[Any]]
 #: Default values of C in `tune`.
@@ -100,10 +98,10 @@ def _machine(kind: type[Settings], parameters: dict[str, Any]) -> Settings:
     return kind(**rest, compute=Compute(**compute) if compute else None)
 
 
-def checked(make: Callable[[], T]) -> T:
-    """Estimator from `make`; raises WrongUsage for parameters out of range and missing devices."""
+def checked(make: Callable[[], Settings]) -> Settings:
+    """Settings from `make`; raises WrongUsage for parameters out of range and missing devices."""
     with wrong_usage():
-        model = make()
-        check(model)
-        select(model.device)
-    return model
+        settings = make()
+        check(settings)
+        select(settings.device)
+    return settings

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textsvm.cli import kernels, machines, options
-from textsvm.cli.console import Console, WrongUsage, json_line
+from textsvm.cli.console import Console, WrongUsage, json_line, wrong_usage
 from textsvm.cli.options import option_field
 from textsvm.cli.output import LIBSVM, NAMES, NPY, NPZ, STDOUT, VECTORS, Force, Output
 from textsvm.errors import InputError
@@ -171,18 +171,23 @@ class FeatureOptions:
 
     def model(self, like: Path | None) -> SpectrumFeatures:
         """Transformer that the options describe, or the fitted transformer of a file."""
-        from textsvm.cli.estimators import checked
         from textsvm.estimators.features import SpectrumFeatures, read_features
+        from textsvm.runtime.device import select
 
-        if like is None:
-            parameters = self.text.as_dict() | self._least() | {"device": self.device}
-            return checked(lambda: SpectrumFeatures(**self._of_kernel(), **parameters))
-        others = {**vars(self.kernel), **self.text.as_dict(), **self._least()}
-        for name, value in others.items():
-            if value not in (None, False) or name == "punctuation":
-                option = "drop-punctuation" if name == "punctuation" else name.replace("_", "-")
-                raise WrongUsage(f"--{option} does not go with --like, whose file contains all options")
-        return checked(lambda: read_features(like).set_params(device=self.device))
+        others = self.text.as_dict() | self._least()
+        if like is not None:
+            for name, value in {**vars(self.kernel), **others}.items():
+                if value not in (None, False) or name == "punctuation":
+                    option = "drop-punctuation" if name == "punctuation" else name.replace("_", "-")
+                    raise WrongUsage(f"--{option} does not go with --like, whose file contains all options")
+        with wrong_usage():
+            if like is None:
+                model = SpectrumFeatures(**self._of_kernel(), **others, device=self.device)
+            else:
+                model = read_features(like).set_params(device=self.device)
+            model.check()
+            select(model.device)
+        return model
 
     def _of_kernel(self) -> dict[str, Any]:
         kernel = self.kernel.single()

@@ -22,7 +22,7 @@ from textsvm.readers.corpus import Corpus
 from textsvm.readers.stream import incoming_documents
 
 if TYPE_CHECKING:
-    from textsvm.cli.predict import CalibratedOptions, OutputForm
+    from textsvm.cli.task_options import CalibratedOptions, OutputForm
 
 #: Cells of a row of the input table, by column.
 Cells = Mapping[str, Any]
@@ -59,7 +59,8 @@ class Printer:
         self._kernel = model.kernel
         self._drift = Drift(model, model.info.get("drift"))
         self._table = None if form.output_format.value == "jsonl" else _CsvWriter(console)
-        self._reasons: list[str] = []  #: Of rows without a text
+        self._without_text = 0  #: Number of rows without a text
+        self._first_reason = ""  #: Of the first of these rows
         self._warned = False
 
     def incoming(self, files: list[str], table: TableOptions) -> Iterable[Corpus]:
@@ -95,7 +96,9 @@ class Printer:
                 else:
                     self._table.write(row, cells)
             sys.stdout.flush()
-            self._reasons += [str(row.problem) for _, row in documents.invalid]
+            if documents.invalid:
+                self._first_reason = self._first_reason or str(documents.invalid[0][1].problem)
+                self._without_text += len(documents.invalid)
         if self._table is not None:
             self._table.flush()
 
@@ -144,11 +147,11 @@ class Printer:
                 "the columns of the output are those of the first table, and others have more: "
                 f"{names}; predict the tables one by one"
             )
-        if self._reasons:
+        if self._without_text:
             self.failures += 1
-            first = self._reasons[0] + ", ..." * (len(self._reasons) > 1)
+            first = self._first_reason + ", ..." * (self._without_text > 1)
             print_error(
-                f"{len(self._reasons):,} of the rows have no text and got no label: {first} (see the "
+                f"{self._without_text:,} of the rows have no text and got no label: {first} (see the "
                 f"{'output' if self._table is None else 'notes'}); leave such rows out with --skip-invalid"
             )
 

@@ -62,6 +62,7 @@ class KernelEstimator(BaseEstimator):
     approximation_ = model_attribute("record.approximation")
     gram_description_ = model_attribute("record.gram")
     seconds_ = model_attribute("record.seconds")
+    info_ = model_attribute("record.info")
     device_ = model_attribute("device_in_use")
 
     @property
@@ -140,11 +141,11 @@ class KernelEstimator(BaseEstimator):
         Only for kernels with a list of features (spectrum, linear, and sums of these); they refer to the
         features of texts as the kernel normalises them.
         """
-        return coefficients(self.model_)[1]
+        return coefficients(self.model_.predictor)[1]
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names of the features of `coef_`; `input_features` is ignored."""
-        return coefficients(self.model_)[0]
+        return coefficients(self.model_.predictor)[0]
 
     def top_features(self, n: int = 30) -> list[TopFeatures]:
         """The `n` features with the largest weights for each class, see `TrainedModel.top_features`."""

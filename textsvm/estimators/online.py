@@ -56,6 +56,8 @@ class OnlineSVC(ClassifierMixin, BaseEstimator):
         with their dual variables, and the bias. With two classes also `machine_`.
     model_ : TrainedModel
         The model at present; later lessons do not change it.
+    info_ : dict
+        The `info` with which a loaded model was saved.
 
     Examples
     --------
@@ -190,6 +192,11 @@ class OnlineSVC(ClassifierMixin, BaseEstimator):
     def model_(self) -> TrainedModel:
         """The trained model at present; later lessons do not change it."""
         return self.learner_.model()
+
+    @property
+    def info_(self) -> dict[str, Any]:
+        """The `info` with which a loaded model was saved."""
+        return self.learner_.info
 
     @property
     def classes_(self) -> NDArray[Any]:

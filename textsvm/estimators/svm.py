@@ -317,9 +317,9 @@ class SVR(RegressorMixin, KernelEstimator):
         """
         return self._fit(X, y, sample_weight, progress)
 
-    def predict(self, X: Any) -> NDArray[np.float64]:
+    def predict(self, X: Any, progress: StageProgress | None = None) -> NDArray[np.float64]:
         """Predict the number of each text, shape (n,)."""
-        return self._trained(X).decision_function(X)
+        return self._trained(X).decision_function(X, progress)
 
     @property
     def decision_function(self) -> Any:

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, fields
+from functools import cached_property
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -172,17 +173,19 @@ class Settings:
         """Settings by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    @property
+    # Computed once: a training asks for them at every step.
+
+    @cached_property
     def compute_options(self) -> Compute:
         """The setting `compute`, or its default."""
         return self.compute or Compute()
 
-    @property
+    @cached_property
     def text_form(self) -> TextForm:
         """How texts are normalised."""
         return TextForm(self.normalise, self.punctuation, self.max_length)
 
-    @property
+    @cached_property
     def source(self) -> Source:
         """Input type, chosen by the kernel."""
         return self.source_of(self.kernel)

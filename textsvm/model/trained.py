@@ -10,7 +10,7 @@ for neither scikit-learn nor Numba. `textsvm.as_estimator` makes an estimator of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -23,36 +23,17 @@ from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Predictor
 from textsvm.model.conformal import largest
 from textsvm.model.rules import CalibratedRule, NoveltyRule, Rule, ScaledRule
+from textsvm.model.top_features import TopFeatures, top_features
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Lock, StageProgress, of_stage
-from textsvm.sources.base import Reader, Source, Support
+from textsvm.sources.base import Expansion, Reader, Source, Support
 
 if TYPE_CHECKING:
     from textsvm.kernels.nystroem import Approximation
     from textsvm.model.settings import OnlineSettings, Settings
-    from textsvm.model.top_features import TopFeatures
     from textsvm.solvers.solution import Solution
-
-
-@dataclass(frozen=True, eq=False)
-class Expansion:
-    """Machines f_k(x) = sum_i dual_coef[k, i] K(support_i, x) + intercept[k], or weights of features."""
-
-    support: Support
-    dual_coef: Floats  #: shape (n_machines, n_sv): sign_i alpha_i of each machine
-    intercept: Floats  #: shape (n_machines,): Biases
-
-    def prepare(self, reader: Reader, device: Device) -> Predictor:
-        """Prepare the machines, without their biases, for prediction on a device."""
-        assert isinstance(reader, Source)
-        return reader.predictor(self.support, self.dual_coef, device)
-
-    @property
-    def constant(self) -> bool:
-        """Whether the machines are their biases alone, without support vectors or weights."""
-        return not len(self.support.indices) and self.support.weights is None
 
 
 @dataclass(frozen=True)
@@ -184,12 +165,13 @@ class TrainedModel:
 
     def prepared(self) -> Predictor:
         """The machines prepared for prediction on `device`."""
-        with self._preparing:
-            if not self._prepared:
-                device = devices.select(self.device)
-                with self.at_work(device):
-                    self._prepared.append(self.predictor.prepare(self.reader, device))
-            return self._prepared[0]
+        if not self._prepared:
+            with self._preparing:
+                if not self._prepared:
+                    device = devices.select(self.device)
+                    with self.at_work(device):
+                        self._prepared.append(self.predictor.prepare(self.reader, device))
+        return self._prepared[0]
 
     @property
     def last_device(self) -> Device | None:
@@ -204,14 +186,18 @@ class TrainedModel:
     def machine_values(self, X: Any, progress: StageProgress | None = None) -> Floats:
         """Values of all machines, shape (n, n_machines); texts are compared with support vectors only."""
         support, intercept = self.predictor.support, self.predictor.intercept
-        given = self.reader.validate(X, support.n_features)
+        examples = self.reader.validate(X, support.n_features)
         if self.predictor.constant:
-            return np.tile(intercept, (len(given), 1))
+            return np.tile(intercept, (len(examples), 1))
         predictor = self.prepared()
         # Values that overflow are reported below, by document.
-        with self.at_work(predictor.device), np.errstate(over="ignore", invalid="ignore"):
-            examples = self.reader.encode_test(given, support)
-            values = predictor.values(examples, of_stage(progress, "predict")) + intercept
+        with (
+            parallel.limit(self.n_jobs),
+            devices.use(predictor.device),
+            np.errstate(over="ignore", invalid="ignore"),
+        ):
+            encoded = self.reader.encode_test(examples, support)
+            values = predictor.values(encoded, of_stage(progress, "predict")) + intercept
         for i in np.flatnonzero(~np.isfinite(values).all(axis=1))[:1]:
             raise InputError(
                 f"document {i + 1:,} of those given has no finite decision value: its numbers, or those of "
@@ -296,12 +282,14 @@ class TrainedModel:
             raise InputError(f"a model of {self.estimator_name} has no probabilities; train a CalibratedSVC")
         return self.rule
 
-    def top_features(self, n: int = 30) -> list[TopFeatures]:
+    def top_features(self, n: int = 30, labels: Collection[Any] | None = None) -> list[TopFeatures]:
         """The `n` features with the largest weights for each class.
 
         Parameters
         ----------
         n : int
+        labels : collection, optional
+            The classes to report; all by default.
 
         Returns
         -------
@@ -310,9 +298,8 @@ class TrainedModel:
             "training documents") and `features`, which have `text`, `weight` and `merged`. A sum of kernels
             has an element for each term.
         """
-        from textsvm.model.top_features import top_features
-
-        return top_features(self, n)
+        with self.at_work(devices.select("cpu")):
+            return top_features(self.predictor, self.rule, n, labels)
 
     def replaced(self, **facts: Any) -> TrainedModel:
         """The same model with other entries of its record."""

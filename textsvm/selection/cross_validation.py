@@ -144,38 +144,50 @@ def cross_validate(
     1.0
     """
     settings = settings_of(model)
-    given, target, weight = read_training_data(settings, X, y, sample_weight, positive)
+    examples, target, weight = read_training_data(settings, X, y, sample_weight, positive)
     names = metric_names(target, metrics)
     splitting = Splitting(cv, groups, repeats, random_state, group_duplicates)
-    folds, leaks = splitting.folds(target), []
-    for train, _ in folds:
+    task = Task(target, weight, splitting.folds(target))
+    for train, _ in task.folds:
         problem_of(settings, target, train, weight)
+    return _test_folds(settings, examples, task, splitting, names, progress)
+
+
+def _test_folds(
+    settings: Settings,
+    examples: Any,
+    task: Task,
+    splitting: Splitting,
+    names: list[str],
+    progress: StageProgress | None,
+) -> CrossValidation:
+    """Cross-validation on validated examples; `splitting` draws the folds again for groups of near-duplicates."""
+    leaks: list[Leak] = []
     seconds = dict.fromkeys(("encode", "gram", "duplicates", "solve", "score"), 0.0)
     with settings.at_work(devices.select(settings.device)):
         clock = time.perf_counter()
         source = settings.source
-        examples = with_classes(source.encode(given, None, progress), target)
-        grams = FoldGrams(settings, examples, source.kernel_for(examples))
+        encoded = with_classes(source.encode(examples, None, progress), task.target)
+        grams = FoldGrams(settings, encoded, source.kernel_for(encoded))
         clock = lap(seconds, "encode", clock)
         whole = grams.near_duplicate_rows(progress)
         clock = lap(seconds, "gram", clock)
         step = of_stage(progress, "duplicates")
-        if group_duplicates is not None:
-            folds = splitting.with_duplicates(whole, step).folds(target)
+        if splitting.group_duplicates is not None:
+            task = replace(task, folds=splitting.with_duplicates(whole, step).folds(task.target))
         else:
-            leaks = report_leaks(whole, folds, step)
+            leaks = report_leaks(whole, task.folds, step)
         lap(seconds, "duplicates", clock)
-        task = Task(target, weight, folds)
         if isinstance(settings, ClassifierSettings) and is_default(settings.kernel):
             grams.release()
-            values, chosen = _choose_and_test(settings, given, task, seconds, progress)
+            values, chosen = _choose_and_test(settings, examples, task, seconds, progress)
             description = "of each fold its own, or none where features are enough"
             return _judged(
                 settings, task, values, names, leaks=leaks, gram=description, seconds=seconds, chosen=chosen
             )
         tested = train_and_test([settings], grams, task, seconds, progress)
-    warn_unfinished(settings, tested.machines[0], target)
-    description = grams.describe((whole or tested.last).gram.description, folds)
+    warn_unfinished(settings, tested.machines[0], task.target)
+    description = grams.describe((whole or tested.last).gram.description, task.folds)
     return _judged(settings, task, tested.values[0], names, leaks=leaks, gram=description, seconds=seconds)
 
 
@@ -204,9 +216,9 @@ def _choose_and_test(
 
 
 def _judged(
-    settings: Settings, task: Task, values: list[NDArray[np.float64]], names: list[str], **known: Any
+    settings: Settings, task: Task, values: list[NDArray[np.float64]], names: list[str], **facts: Any
 ) -> CrossValidation:
-    """Outcome from the decision values of the test parts."""
+    """Outcome from the decision values of the test parts; `facts` are its other fields."""
     clock, target = time.perf_counter(), task.target
     truth = labels_of(target)
     tests = [test for _, test in task.folds]
@@ -218,18 +230,18 @@ def _judged(
     shifted = fold_values(settings, values, task.folds, target)
     decision, tested = mean_values(shifted, task.folds, len(truth))
     if target.multilabel:
-        share, _ = mean_values([each.astype(float) for each in predicted], task.folds, len(truth))
+        share, _ = mean_values([labels.astype(float) for labels in predicted], task.folds, len(truth))
         predictions = share > 0.5
     else:
         predictions = rule_of(settings, target).predictions(decision)
         if (tested == 0).any():
             predictions = predictions.astype(object)
             predictions[tested == 0] = None
-    some = tested > 0
-    pooled = judge(settings, truth[some], decision[some], target, names, predictions[some])
+    rows = tested > 0
+    pooled = judge(settings, truth[rows], decision[rows], target, names, predictions[rows])
     mean, sd = mean_and_sd(table)
-    lap(known["seconds"], "score", clock)
-    return CrossValidation(table, mean, sd, pooled, decision, predictions, tested, list(task.folds), **known)
+    lap(facts["seconds"], "score", clock)
+    return CrossValidation(table, mean, sd, pooled, decision, predictions, tested, list(task.folds), **facts)
 
 
 Array = NDArray[np.float64]
@@ -317,7 +329,7 @@ def fit_learning_curve(metric: str, n: Array, errors: Array) -> LearningCurve:
     mean = errors.mean(axis=0)
     law, random = _power_law(n, mean), np.random.default_rng(0)
     drawn = errors[random.integers(0, len(errors), (RESAMPLES, len(errors)))].mean(axis=1)
-    predicted = np.array([_at(_power_law(n, each), np.array([n[-1], 2 * n[-1]])) for each in drawn])
+    predicted = np.array([_at(_power_law(n, error), np.array([n[-1], 2 * n[-1]])) for error in drawn])
     now, twice = _at(law, np.array([n[-1], 2 * n[-1]]))
     low, high = np.percentile(predicted[:, 1], [2.5, 97.5])
     least, most = np.percentile(predicted[:, 0] - predicted[:, 1], [2.5, 97.5])
@@ -332,9 +344,9 @@ def _thinned(
     """Nested shares of a training part, class by class, with at least one document of each class."""
     random = np.random.default_rng(seed)
     mixed = random.permutation(train)
-    classes = [mixed[strata[mixed] == each] for each in np.unique(strata[train])]
+    classes = [mixed[strata[mixed] == name] for name in np.unique(strata[train])]
     return [
-        np.sort(np.concatenate([each[: max(1, round(share * len(each)))] for each in classes]))
+        np.sort(np.concatenate([rows[: max(1, round(share * len(rows)))] for rows in classes]))
         for share in shares
     ]
 

@@ -39,8 +39,10 @@ class MatrixSource(Source):
         values = X if devices.is_on_gpu(X) else as_rows(X)
         return values if n_features is None else check_block(values, n_features)
 
-    def encode(self, given: Any, known: Any = None, progress: StageProgress | None = None) -> GivenMatrix:
-        return GivenMatrix(given)
+    def encode(
+        self, examples: Any, alphabets: Any = None, progress: StageProgress | None = None
+    ) -> GivenMatrix:
+        return GivenMatrix(examples)
 
     def kernel_for(self, examples: GivenMatrix) -> Kernel:
         return GivenKernel()

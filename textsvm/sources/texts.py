@@ -18,7 +18,7 @@ from textsvm.kernels.inputs import TextForm, as_texts, encode_texts
 from textsvm.kernels.resolve import approximated
 from textsvm.kernels.spelling import spell
 from textsvm.kernels.user import KernelFunction
-from textsvm.runtime.parallel import StageProgress, of_stage
+from textsvm.runtime.parallel import Progress, StageProgress, of_stage
 from textsvm.sources.base import KernelSource, Source, Support
 from textsvm.text.documents import Documents, MultiView, View
 from textsvm.text.normal_form import NORMALISATIONS
@@ -110,30 +110,34 @@ class TextSource(KernelSource):
     def validate(self, X: Any, n_features: int | None = None) -> Any:
         return as_texts(X)
 
-    def encode(self, given: Any, known: Any = None, progress: StageProgress | None = None) -> Any:
-        return self._encode_views(given, self.new_kernel().structure.views, known, progress)
+    def encode(self, examples: Any, alphabets: Any = None, progress: StageProgress | None = None) -> Any:
+        return self._encode_views(
+            examples, self.unfitted.structure.views, alphabets, of_stage(progress, "encode")
+        )
 
-    def encode_for(self, sources: Sequence[Source], given: Any, progress: StageProgress | None = None) -> Any:
-        kernels = [source.new_kernel() for source in sources if isinstance(source, TextSource)]
+    def encode_for(
+        self, sources: Sequence[Source], examples: Any, progress: StageProgress | None = None
+    ) -> Any:
+        kernels = [source.unfitted for source in sources if isinstance(source, TextSource)]
         views = tuple(dict.fromkeys(view for kernel in kernels for view in kernel.structure.views))
-        return self._encode_views(given, views, None, progress)
+        return self._encode_views(examples, views, None, of_stage(progress, "encode"))
 
     def encode_test(self, examples: Any, support: Support) -> Any:
-        assert support.kernel is not None
-        return self._encode_views(examples, support.kernel.structure.views, support.documents, None)
+        return self._encode_views(examples, support.views, support.documents, None)
 
     def _encode_views(
-        self, given: Any, views: Sequence[View], known: Any, progress: StageProgress | None
+        self, examples: Any, views: Sequence[View], alphabets: Any, progress: Progress | None
     ) -> Any:
         """Documents of a single view, or `MultiView` of several."""
-        return self._together(encode_texts(given, views, known, self._form, of_stage(progress, "encode")))
+        return self._together(encode_texts(examples, views, alphabets, self._form, progress))
 
     def _together(self, views: dict[View, Any]) -> Any:
         return MultiView(views) if len(views) > 1 else next(iter(views.values()))
 
     def kernel_for(self, examples: Any) -> Kernel:
         kernel = self.new_kernel()
-        for view in kernel.structure.views:
+        structure = kernel.structure
+        for view in structure.views:
             documents = examples.of(view)
             if isinstance(documents, Documents) and documents.of_tokens and not documents.lengths.any():
                 where = f" in column {view.column!r}" if view.column else ""
@@ -141,8 +145,9 @@ class TextSource(KernelSource):
                     f"no document has any token{where} (tokens={view.tokens!r}); take characters, or give "
                     "other documents"
                 )
-        for leaf in kernel.structure.leaves:
-            longest, least = int(leaf.structure.read(examples).lengths.max()), leaf.structure.min_length
+        for leaf in structure.leaves:
+            part = structure if leaf is kernel else leaf.structure
+            longest, least = int(part.read(examples).lengths.max()), part.min_length
             if longest < least:
                 which = "" if leaf is kernel else f" of its part {spell(leaf)}"
                 raise InputError(
@@ -160,7 +165,7 @@ class TextSource(KernelSource):
         return Support(indices, kernel, documents.take(indices))
 
     def require_weights(self) -> None:
-        kernel = self.new_kernel()
+        kernel = self.unfitted
         if kernel.features is None or not kernel.features.has_weights:
             whose = "support vectors'" if self._landmarks is None else "landmarks'"
             raise InputError(

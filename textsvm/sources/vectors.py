@@ -19,7 +19,7 @@ from textsvm.linalg.vectors import Vectors
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.device import Device
-from textsvm.runtime.parallel import StageProgress, of_stage
+from textsvm.runtime.parallel import Progress, StageProgress
 from textsvm.sources.base import KernelSource, Support
 from textsvm.sources.texts import TextSource
 from textsvm.text.documents import View
@@ -160,7 +160,7 @@ class VectorSource(KernelSource):
         if devices.is_on_gpu(X):
             vectors = Vectors(_check_on_gpu(X))
         else:
-            require_numbers(X, self.new_kernel())
+            require_numbers(X, self.unfitted)
             values = as_rows(X, vectors=True)
             if scipy.sparse.issparse(values):
                 values = canonical(values)
@@ -172,8 +172,10 @@ class VectorSource(KernelSource):
             )
         return vectors
 
-    def encode(self, given: Vectors, known: Any = None, progress: StageProgress | None = None) -> Vectors:
-        return given
+    def encode(
+        self, examples: Vectors, alphabets: Any = None, progress: StageProgress | None = None
+    ) -> Vectors:
+        return examples
 
     def memory(self, requested: int | str | None, n: int, device: Device) -> int | str | None:
         """Memory limit; by default a quarter of the free memory on a CPU.
@@ -192,7 +194,7 @@ class VectorSource(KernelSource):
         return Support(indices, kernel, examples.take(indices), examples.n_features)
 
     def require_weights(self) -> None:
-        kernel = self.new_kernel()
+        kernel = self.unfitted
         if kernel.features is None or not kernel.features.has_weights:
             raise InputError(
                 f"a model of {spell(kernel)} cannot do without its support vectors: linear kernels, and sums "
@@ -255,15 +257,14 @@ class ColumnSource(TextSource):
 
     def validate(self, X: Any, n_features: int | None = None) -> InputTable:
         table = InputTable.of(X)
-        for view in self.new_kernel().structure.views:
+        for view in self.unfitted.structure.views:
             read_view(table, view)
         return table
 
     def _encode_views(
-        self, given: Any, views: Sequence[View], known: Any, progress: StageProgress | None
+        self, examples: Any, views: Sequence[View], alphabets: Any, progress: Progress | None
     ) -> Any:
-        step = of_stage(progress, "encode")
-        return self._together(encode_table(InputTable.of(given), views, known, self._form, step))
+        return self._together(encode_table(InputTable.of(examples), views, alphabets, self._form, progress))
 
     def _together(self, views: dict[View, Any]) -> Any:
         return Table(views) if len(views) > 1 else next(iter(views.values()))

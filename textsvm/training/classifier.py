@@ -93,7 +93,7 @@ def _choose_and_train(
         lap(seconds, "choose", clock)
         problem = classification(settings, target, np.arange(len(texts)), weight, chosen.C)
         problem = replace(problem, loss=chosen.loss)
-        machines, gram = solve_problem(settings, chosen.kernel, documents, problem, seconds, progress)
+        machines, gram = solve_problem(settings, chosen.kernel, documents, problem, device, seconds, progress)
     model = assemble(
         settings, chosen.kernel, documents, target, machines,
         seconds=seconds, gram=gram, device=device, C=float(chosen.C), loss=chosen.loss,

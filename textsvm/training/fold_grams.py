@@ -98,7 +98,8 @@ class FoldGrams:
         if placed or self._terms is None or not self._terms.serves(kernel):
             read = kernel.structure.read(self.examples)
             kernel.fit(read if train is None else read.take(train))
-            return prepare_gram(self.settings, self.examples, kernel, progress)
+            device = devices.select(self.settings.device)
+            return prepare_gram(self.settings, self.examples, kernel, device, progress)
         clock = time.perf_counter()
         gram = self._terms.gram(kernel, train, of_stage(progress, "gram"))
         devices.synchronize(gram.device)

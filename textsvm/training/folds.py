@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from textsvm.errors import InputError, RareClassWarning
-from textsvm.model.settings import Fold
+from textsvm.model.settings import Fold, warn_user
 from textsvm.runtime.parallel import Progress
 from textsvm.training.grams import PreparedRows
 from textsvm.training.leakage import (
@@ -84,7 +84,7 @@ class Splitting:
 
 
 def report_leaks(
-    prepared: PreparedRows | None, folds: Sequence[Fold], progress: Progress | None, stacklevel: int = 3
+    prepared: PreparedRows | None, folds: Sequence[Fold], progress: Progress | None
 ) -> list[Leak]:
     """Find near-duplicates across folds and warn about them; none without a Gram of texts."""
     if prepared is None:
@@ -92,7 +92,7 @@ def report_leaks(
     bound = prepared.kernel.nearest.alike
     leaks = find_leaks(prepared.gram, folds, bound, progress)
     if message := leakage_message(leaks, bound):
-        warnings.warn(message, LeakageWarning, stacklevel=stacklevel)
+        warn_user(message, LeakageWarning)
     return leaks
 
 
@@ -253,7 +253,7 @@ class NumberedFolds:
             few = f"{self.k} folds are made and not {self.requested}: there are not enough documents for more"
             notes.insert(0, few)
         if notes := [note for note in notes if note]:
-            warnings.warn("; ".join(notes), RareClassWarning, stacklevel=3)
+            warn_user("; ".join(notes), RareClassWarning)
 
     def _lone(self) -> tuple[NDArray[np.bool_], set[int]]:
         """Documents in the only group of a class, and the codes of these classes."""

@@ -52,17 +52,17 @@ class OnlineLearner:
         self.reader = ByteReader(settings.p, settings.max_bytes)
         self.texts: OnlineTexts | None = None
         self._rule: ScaledRule | None = None  #: With the scale of the known texts; None after a lesson
-        self._info: dict[str, Any] = {}
+        self.info: dict[str, Any] = {}  #: Of the loaded model
         if model is not None:
             if not isinstance(model.predictor, OnlineExpansion):
                 raise InputError(
                     f"a model of {model.estimator_name} does not learn single texts; train it again"
                 )
-            self.texts, self._info = copy.deepcopy(model.predictor.texts), model.info
+            self.texts, self.info = copy.deepcopy(model.predictor.texts), model.info
 
     def model(self) -> TrainedModel:
         """The trained model at present; later lessons do not change it."""
-        return online_model(copy.deepcopy(self.known), self.settings, self._info)
+        return online_model(copy.deepcopy(self.known), self.settings, self.info)
 
     @property
     def known(self) -> OnlineTexts:
@@ -148,7 +148,7 @@ class OnlineLearner:
     def _begin(self, classes: AnyArray) -> None:
         if len(classes) < 2:
             raise InputError(f"two or more classes are needed, got {len(classes)}; name them with classes=")
-        self.texts, self._info = OnlineTexts(classes, self._new_machines(classes)), {}
+        self.texts, self.info = OnlineTexts(classes, self._new_machines(classes)), {}
 
     def _learn(self, texts: Sequence[str], codes: Ints) -> None:
         known = self.known

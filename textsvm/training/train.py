@@ -60,7 +60,7 @@ def train_machines(
         kernel = source.kernel_for(examples)
         examples = with_classes(examples, target)
         seconds = {"encode": time.perf_counter() - clock}
-        machines, gram = solve_problem(settings, kernel, examples, problem, seconds, progress)
+        machines, gram = solve_problem(settings, kernel, examples, problem, device, seconds, progress)
     return assemble(settings, kernel, examples, target, machines, seconds=seconds, gram=gram, device=device)
 
 
@@ -75,7 +75,7 @@ def prepare(settings: Settings, X: Any, progress: StageProgress | None = None) -
         kernel = source.kernel_for(examples)
         kernel.fit(kernel.structure.read(examples), device)
         encoded = {"encode": time.perf_counter() - clock}
-        prepared = prepare_gram(settings, examples, kernel, progress)
+        prepared = prepare_gram(settings, examples, kernel, device, progress)
     return replace(prepared, seconds=encoded | prepared.seconds)
 
 

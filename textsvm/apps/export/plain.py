@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from textsvm import InputError, TrainedModel
 from textsvm.arrays import AnyArray, Arrays, Floats, Json
-from textsvm.errors import InputError
 from textsvm.kernels.contract import FeatureTerm, PairTerm
 from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spelling import spell
@@ -20,7 +20,7 @@ from textsvm.model.conformal import Conformity
 from textsvm.model.rules import CalibratedRule, ClassRule, LabelRule
 from textsvm.model.settings import Settings
 from textsvm.model.top_features import TopFeatures
-from textsvm.model.trained import TrainedModel, as_model, is_ours
+from textsvm.model.trained import as_model, is_ours
 from textsvm.runtime import device as devices
 from textsvm.text.documents import Documents
 from textsvm.version import __version__
