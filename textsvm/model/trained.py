@@ -89,10 +89,10 @@ class TrainedModel:
 
     Examples
     --------
-    >>> from textsvm import SVC, Spectrum, load, save
+    >>> from textsvm import SVC, Spectrum, TrainedModel, load, save
     >>> save(SVC(Spectrum(3)).fit(["win cash now", "lunch at noon"], ["spam", "ham"]), "spam.textsvm")
-    >>> model = load("spam.textsvm")
-    >>> model.rule.classes.tolist(), model.predict(["cash"]).tolist()
+    >>> model: TrainedModel = load("spam.textsvm")
+    >>> model.classes.tolist(), model.predict(["cash"]).tolist()
     (['ham', 'spam'], ['spam'])
     """
 
