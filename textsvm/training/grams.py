@@ -101,9 +101,9 @@ def features_of(
     if obstacle:
         return FeatureCase(obstacle=obstacle)
     terms = [(term.features, term.structure.read(documents)) for _, term in kernel.structure.terms]
-    each = [int(features.occurrences(read.lengths).sum()) for features, read in terms]
-    occurrences = sum(each)
-    shared = sum(number * features.density for number, (features, _) in zip(each, terms, strict=True))
+    of_terms = [int(features.occurrences(read.lengths).sum()) for features, read in terms]
+    occurrences = sum(of_terms)
+    shared = sum(number * features.density for number, (features, _) in zip(of_terms, terms, strict=True))
     parts = [0]
     if device.kind == "cpu" and MOST_BYTES * occurrences > memory:
         leaves = [(leaf.features, leaf.structure.read(documents)) for leaf in kernel.structure.leaves]
