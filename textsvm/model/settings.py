@@ -422,9 +422,9 @@ class OnlineSettings:
 
 
 def settings_of(model: Any) -> Settings:
-    """The settings of an estimator, or settings themselves; InputError for other objects."""
+    """The settings of an estimator with targets, or settings themselves; InputError for other objects."""
     settings = getattr(model, "settings", model)
-    if not isinstance(settings, Settings):
+    if not isinstance(settings, Settings) or isinstance(settings, NoveltySettings):
         raise InputError(
             f"{type(model).__name__} is neither SVC nor SVR nor MultilabelSVC; nothing is compared with y"
         )
