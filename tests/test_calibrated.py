@@ -18,7 +18,7 @@ from textsvm.estimators.svm import SVC, SVR
 from textsvm.kernels import Spectrum
 from textsvm.model.rules import CalibratedRule, checked_maps, decide
 from textsvm.sources.texts import TextSource
-from textsvm.training import probability_maps
+from textsvm.training import calibration
 from textsvm.training.trainers import check
 
 SPLITS = StratifiedKFold(4, shuffle=True, random_state=3)
@@ -105,8 +105,8 @@ def test_idf_weights_of_calibration_are_learnt_from_each_training_part(monkeypat
     kernel = Spectrum((1, 3), weight="log", idf=True)
     estimator = SVC(kernel, C=2, tol=1e-8, device="cpu")
     seen = []
-    fit_maps = probability_maps.fit_maps
-    monkeypatch.setattr(probability_maps, "fit_maps", lambda *a: seen.append(a[1]) or fit_maps(*a))
+    fit_maps = calibration.fit_maps
+    monkeypatch.setattr(calibration, "fit_maps", lambda *a: seen.append(a[1]) or fit_maps(*a))
     model = CalibratedSVC(estimator, cv=SPLITS).fit(documents, y)
     for train, test in SPLITS.split(documents, y):
         alone = clone(estimator).fit([documents[i] for i in train], y[train])

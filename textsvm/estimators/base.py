@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from textsvm.arrays import Floats
+from textsvm.arrays import AnyArray, Floats
 from textsvm.errors import InputError
 from textsvm.model.settings import Compute, Settings, check_jobs, copied, warn_user
 from textsvm.model.top_features import TopFeatures, coefficients
@@ -133,9 +133,9 @@ class KernelEstimator(BaseEstimator):
         """Decision values of examples, see `textsvm.model.trained.TrainedModel.decision_function`."""
         return self._trained(X).decision_function(X, progress)
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> AnyArray:
         """Predict the class of each text, shape (n,)."""
-        predictions: NDArray[Any] = self._trained(X).predict(X)
+        predictions: AnyArray = self._trained(X).predict(X)
         return predictions
 
     @property

@@ -1,9 +1,10 @@
 """Settings of a training: kernel, learning problem, solver and device, without fitted state.
 
 Each estimator has a class of settings, a frozen dataclass with its parameters, which the command line
-shares. Settings say which learning problem targets state, and which rule turns decision values into predictions.
-Trainers (`textsvm.training.trainers`) take settings, examples and targets, and return a `TrainedModel`. Modules
-that only training needs are imported when it starts, as the command line checks settings before.
+shares. Settings say which learning problem targets state, and which rule turns decision values into
+predictions. Trainers (`textsvm.training.trainers`) take settings, examples and targets, and return a
+`TrainedModel`. Modules that only training needs are imported when it starts, as the command line checks
+settings before.
 """
 
 from __future__ import annotations
@@ -89,8 +90,8 @@ def check_jobs(n_jobs: Any) -> None:
 class Compute:
     """How a model is trained: from kernel values or features, and where the kernel matrix is kept.
 
-    Only `approximate` changes the model that is learnt. An estimator takes ``compute=Compute(...)``, or None for
-    the defaults; ``set_params(compute__memory="2GiB")`` sets a single parameter.
+    Only `approximate` changes the model that is learnt. An estimator takes ``compute=Compute(...)``, or None
+    for the defaults; ``set_params(compute__memory="2GiB")`` sets a single parameter.
 
     Parameters
     ----------

@@ -4,8 +4,9 @@
     -> rule -> decision values, labels, probabilities, sets of labels
 
 `TrainedModel` is immutable and threads may share it. `textsvm.load` returns it, trainers (`textsvm.training`)
-return it, and estimators hold one in `model_`. It has no training code, so that predicting a single text waits
-for neither scikit-learn nor Numba. `textsvm.as_estimator` makes an estimator of it for scikit-learn's tools.
+return it, and estimators hold one in `model_`. It has no training code, so that predicting a single text
+waits for neither scikit-learn nor Numba. `textsvm.as_estimator` makes an estimator of it for scikit-learn's
+tools.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
 class Record:
     """How a model was trained."""
 
-    #: Settings of the training; of a model from a file those that it stores. Of a calibrated model those of its
-    #: classifier.
+    #: Settings of the training; of a model from a file those that it stores. Of a calibrated model those of
+    #: its classifier.
     settings: Settings | OnlineSettings
     #: Number of support vectors of each class, or of each machine (several labels).
     n_support: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -227,7 +228,10 @@ class TrainedModel:
         return self.rule.formed(self.rule.predictions(self.decision_function(X, progress)))
 
     def predict_proba(self, X: Any, progress: StageProgress | None = None) -> Floats:
-        """The probability of each class, shape (n, n_classes); rows sum to 1. InputError if not calibrated."""
+        """The probability of each class, shape (n, n_classes); rows sum to 1.
+
+        Raises InputError if the model has no probabilities.
+        """
         return self.with_probabilities().probabilities(self.decision_function(X, progress))
 
     def predict_set(self, X: Any, coverage: float = 0.95, per_class: bool = False) -> Bools:
