@@ -46,7 +46,6 @@ ROWS = np.random.default_rng(0).normal(size=(6, 3))
 SPARSE = csr_matrix(ROWS * (np.abs(ROWS) > 0.4))
 
 
-
 def load_as_estimator(path: Path) -> Any:
     """The model of a file, held by an estimator."""
     return textsvm.as_estimator(load(path))
@@ -270,7 +269,7 @@ def _models() -> dict[str, tuple[Any, bool]]:
     for method in ("sigmoid", "isotonic"):
         calibrated = CalibratedSVC(SVC(textsvm.Spectrum(2)), method, cv=2, reject=0.6)
         made[f"calibrated_{method}"] = calibrated.fit(TEXTS * 3, THREE * 3), True
-    K = SVC(textsvm.Spectrum(2)).prepare(TEXTS).gram.rows(np.arange(6))
+    K = textsvm.Spectrum(2)(TEXTS)
     made["precomputed"] = SVC("precomputed").fit(K, LABELS), True
     of_vectors = (
         textsvm.Gaussian(),

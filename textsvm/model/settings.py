@@ -1,9 +1,10 @@
 """Settings of a training: kernel, learning problem, solver and device, without fitted state.
 
 Each estimator has a class of settings, a frozen dataclass with its parameters, which the command line
-shares. Settings say which learning problem targets state, and which rule turns decision values into predictions.
-Trainers (`textsvm.training.trainers`) take settings, examples and targets, and return a `TrainedModel`. Modules
-that only training needs are imported when it starts, as the command line checks settings before.
+shares. Settings say which learning problem targets state, and which rule turns decision values into
+predictions. Trainers (`textsvm.training.trainers`) take settings, examples and targets, and return a
+`TrainedModel`. Modules that only training needs are imported when it starts, as the command line checks
+settings before.
 """
 
 from __future__ import annotations
@@ -59,6 +60,13 @@ class NotConvergedWarning(UserWarning):
     """The solver stopped before it converged. Estimators warn with scikit-learn's ConvergenceWarning."""
 
 
+def copied(setting: Any) -> Any:
+    """Copy of a kernel or of class weights; other settings are not modified by anybody."""
+    if isinstance(setting, Kernel):
+        return setting.__sklearn_clone__()
+    return dict(setting) if isinstance(setting, Mapping) else setting
+
+
 def is_default(kernel: object) -> bool:
     """Whether the classifier chooses the kernel."""
     return isinstance(kernel, str) and kernel in DEFAULT_KERNELS
@@ -82,8 +90,8 @@ def check_jobs(n_jobs: Any) -> None:
 class Compute:
     """How a model is trained: from kernel values or features, and where the kernel matrix is kept.
 
-    Only `approximate` changes the model that is learnt. An estimator takes ``compute=Compute(...)``, or None for
-    the defaults; ``set_params(compute__memory="2GiB")`` sets a single parameter.
+    Only `approximate` changes the model that is learnt. An estimator takes ``compute=Compute(...)``, or None
+    for the defaults; ``set_params(compute__memory="2GiB")`` sets a single parameter.
 
     Parameters
     ----------
@@ -170,8 +178,8 @@ class Settings:
     _POSITIVE: ClassVar[tuple[str, ...]] = ("tol", "duality_gap")
 
     def as_dict(self) -> dict[str, Any]:
-        """Settings by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        """Copies of the settings by name."""
+        return {field.name: copied(getattr(self, field.name)) for field in fields(self)}
 
     # Computed once: a training asks for them at every step.
 
@@ -363,6 +371,12 @@ class CalibrationSettings:
         """Raise InputError if a setting is out of range; the trainer calls it first."""
         if not isinstance(self.classifier, ClassifierSettings):
             raise InputError(f"estimator={self.classifier!r} is not an SVC")
+        self.classifier.check()
+        if self.classifier.scoring != "accuracy":
+            raise InputError(
+                f"scoring={self.classifier.scoring!r} has no effect on probabilities, and a calibrated model "
+                "predicts the likeliest class; leave scoring out"
+            )
         if self.method not in METHODS:
             raise InputError(f"method={self.method!r} is not one of {', '.join(METHODS)}")
         check_reject(self.reject)

@@ -4,8 +4,9 @@
     -> rule -> decision values, labels, probabilities, sets of labels
 
 `TrainedModel` is immutable and threads may share it. `textsvm.load` returns it, trainers (`textsvm.training`)
-return it, and estimators hold one in `model_`. It has no training code, so that predicting a single text waits
-for neither scikit-learn nor Numba. `textsvm.as_estimator` makes an estimator of it for scikit-learn's tools.
+return it, and estimators hold one in `model_`. It has no training code, so that predicting a single text
+waits for neither scikit-learn nor Numba. `textsvm.as_estimator` makes an estimator of it for scikit-learn's
+tools.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Predictor
 from textsvm.model.conformal import largest
-from textsvm.model.rules import CalibratedRule, NoveltyRule, Rule, ScaledRule
+from textsvm.model.rules import CalibratedRule, ClassRule, NoveltyRule, Rule, ScaledRule
 from textsvm.model.top_features import TopFeatures, top_features
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
@@ -36,12 +37,12 @@ if TYPE_CHECKING:
     from textsvm.solvers.solution import Solution
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Record:
     """How a model was trained."""
 
-    #: Settings of the training; of a model from a file those that it stores. Of a calibrated model those of its
-    #: classifier.
+    #: Settings of the training; of a model from a file those that it stores. Of a calibrated model those of
+    #: its classifier.
     settings: Settings | OnlineSettings
     #: Number of support vectors of each class, or of each machine (several labels).
     n_support: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -89,10 +90,10 @@ class TrainedModel:
 
     Examples
     --------
-    >>> from textsvm import SVC, Spectrum, load, save
+    >>> from textsvm import SVC, Spectrum, TrainedModel, load, save
     >>> save(SVC(Spectrum(3)).fit(["win cash now", "lunch at noon"], ["spam", "ham"]), "spam.textsvm")
-    >>> model = load("spam.textsvm")
-    >>> model.rule.classes.tolist(), model.predict(["cash"]).tolist()
+    >>> model: TrainedModel = load("spam.textsvm")
+    >>> model.classes.tolist(), model.predict(["cash"]).tolist()
     (['ham', 'spam'], ['spam'])
     """
 
@@ -227,7 +228,10 @@ class TrainedModel:
         return self.rule.formed(self.rule.predictions(self.decision_function(X, progress)))
 
     def predict_proba(self, X: Any, progress: StageProgress | None = None) -> Floats:
-        """The probability of each class, shape (n, n_classes); rows sum to 1. InputError if not calibrated."""
+        """The probability of each class, shape (n, n_classes); rows sum to 1.
+
+        Raises InputError if the model has no probabilities.
+        """
         return self.with_probabilities().probabilities(self.decision_function(X, progress))
 
     def predict_set(self, X: Any, coverage: float = 0.95, per_class: bool = False) -> Bools:
@@ -264,7 +268,10 @@ class TrainedModel:
         """Similarity of each text to the known classes, or to the region of a one-class model, shape (n,).
 
         With classes it is the largest decision value, for novelty the decision value without the bias.
+        InputError for other models.
         """
+        if not isinstance(self.rule, ClassRule | NoveltyRule):
+            raise InputError(f"a model of {self.estimator_name} has no similarity to known classes")
         decision = self.decision_function(X)
         if isinstance(self.rule, NoveltyRule):
             return decision - float(self.predictor.intercept[0])

@@ -21,8 +21,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.model.settings import ClassifierSettings, Fold, Settings, is_default, settings_of
 from textsvm.runtime import device as devices
@@ -51,11 +52,11 @@ class CrossValidation:
     pooled: dict[str, float]  #: The same metrics over all tested documents at once
     #: shape (n,) or (n, n_classes): Out-of-fold output of `decision_function` (regression: `predict`); the
     #: mean of several tests of a document, NaN without a test.
-    decision: NDArray[np.float64]
+    decision: Floats
     #: shape (n,) or (n, n_classes): Predictions from these values; None without a test. With several labels
     #: per document an indicator matrix by majority of the tests, with thresholds from the other folds.
-    predictions: NDArray[Any]
-    tested: NDArray[np.int64]  #: shape (n,): Number of tests of each document
+    predictions: AnyArray
+    tested: Ints  #: shape (n,): Number of tests of each document
     folds: list[Fold]
     #: Near-duplicates between the training and the test part of each fold; empty if they were kept together.
     leaks: list[Leak]
@@ -161,7 +162,7 @@ def _test_folds(
     names: list[str],
     progress: StageProgress | None,
 ) -> CrossValidation:
-    """Cross-validation on validated examples; `splitting` draws the folds again for groups of near-duplicates."""
+    """Cross-validate on validated examples; `splitting` draws other folds if near-duplicates are grouped."""
     leaks: list[Leak] = []
     seconds = dict.fromkeys(("encode", "gram", "duplicates", "solve", "score"), 0.0)
     with settings.at_work(devices.select(settings.device)):
@@ -197,7 +198,7 @@ def _choose_and_test(
     task: Task,
     seconds: dict[str, float],
     progress: StageProgress | None,
-) -> tuple[list[NDArray[np.float64]], list[str]]:
+) -> tuple[list[Floats], list[str]]:
     """Decision values of the test parts by models of the training parts, and their choices."""
     values, chosen, labels = [], [], labels_of(task.target)
     for number, (train, test) in enumerate(task.folds):
@@ -216,7 +217,7 @@ def _choose_and_test(
 
 
 def _judged(
-    settings: Settings, task: Task, values: list[NDArray[np.float64]], names: list[str], **facts: Any
+    settings: Settings, task: Task, values: list[Floats], names: list[str], **facts: Any
 ) -> CrossValidation:
     """Outcome from the decision values of the test parts; `facts` are its other fields."""
     clock, target = time.perf_counter(), task.target
@@ -244,7 +245,6 @@ def _judged(
     return CrossValidation(table, mean, sd, pooled, decision, predictions, tested, list(task.folds), **facts)
 
 
-Array = NDArray[np.float64]
 #: Shares of the training texts, besides all of them.
 SHARES = (0.1, 0.2, 0.4, 0.8)
 #: Grid of the exponent c, and number of resamples of the folds.
@@ -258,10 +258,10 @@ class LearningCurve:
     """Errors by the number of training texts."""
 
     metric: str  #: The error is the metric itself ("mae"), or 1 less the metric
-    n: Array  #: shape (n_points,): Number of training texts, mean over folds
+    n: Floats  #: shape (n_points,): Number of training texts, mean over folds
     #: shape (n_points,): Mean and sample standard deviation over folds.
-    error: Array
-    sd: Array
+    error: Floats
+    sd: Floats
     power_law: tuple[float, float, float]  #: a, b and c
     expected: float  #: Predicted error with twice as many training texts
     interval: tuple[float, float]  #: Of `expected`, 95 % over folds
@@ -275,7 +275,7 @@ class LearningCurve:
             return "yes"
         return "hardly" if high <= worth else "unclear"
 
-    def law(self, n: ArrayLike) -> Array:
+    def law(self, n: ArrayLike) -> Floats:
         """Fitted error with n training texts."""
         a, b, c = self.power_law
         return a + b * np.asarray(n, float) ** -c
@@ -324,7 +324,7 @@ def learning_curve(
     return fit_learning_curve(metric, sizes.mean(axis=0), values if metric == "mae" else 1 - values)
 
 
-def fit_learning_curve(metric: str, n: Array, errors: Array) -> LearningCurve:
+def fit_learning_curve(metric: str, n: Floats, errors: Floats) -> LearningCurve:
     """Fit a curve to the errors of each fold, (n_folds, n_points), for ascending numbers of texts."""
     mean = errors.mean(axis=0)
     law, random = _power_law(n, mean), np.random.default_rng(0)
@@ -338,9 +338,7 @@ def fit_learning_curve(metric: str, n: Array, errors: Array) -> LearningCurve:
     return LearningCurve(metric, n, mean, sd, law, float(twice), (float(low), float(high)), gain)
 
 
-def _thinned(
-    train: NDArray[np.int64], strata: NDArray[Any], shares: Sequence[float], seed: int
-) -> list[NDArray[np.int64]]:
+def _thinned(train: Ints, strata: AnyArray, shares: Sequence[float], seed: int) -> list[Ints]:
     """Nested shares of a training part, class by class, with at least one document of each class."""
     random = np.random.default_rng(seed)
     mixed = random.permutation(train)
@@ -351,7 +349,7 @@ def _thinned(
     ]
 
 
-def _power_law(n: Array, error: Array) -> tuple[float, float, float]:
+def _power_law(n: Floats, error: Floats) -> tuple[float, float, float]:
     """a, b and c that minimise the squares of relative residuals."""
     best = (np.inf, (float(error[-1]), 0.0, 1.0))
     weight = 1 / np.maximum(error, 1e-3 * max(float(error.max()), 1e-12))
@@ -362,6 +360,6 @@ def _power_law(n: Array, error: Array) -> tuple[float, float, float]:
     return best[1]
 
 
-def _at(law: tuple[float, float, float], n: Array) -> Array:
+def _at(law: tuple[float, float, float], n: Floats) -> Floats:
     a, b, c = law
     return a + b * n**-c

@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.model.settings import Fold, Settings, settings_of, warn_user
@@ -179,7 +180,7 @@ def _try_settings(
     resume: str | os.PathLike[str] | None,
     progress: StageProgress | None,
 ) -> tuple[list[Leak], dict[str, float]]:
-    """Try the settings of a search on validated examples; near-duplicates across folds, and times of stages."""
+    """Try the settings of a search; returns near-duplicates across folds, and the times of the stages."""
     started = time.perf_counter()
     seconds = dict.fromkeys(("estimate", "encode", "gram", "duplicates", "solve", "score"), 0.0)
     leaks: list[Leak] = []
@@ -343,9 +344,7 @@ def require_time(
     )
 
 
-def _time_for(
-    sizes: float | NDArray[np.float64], timed: Sequence[tuple[int, float, float]], part: int
-) -> float:
+def _time_for(sizes: float | Floats, timed: Sequence[tuple[int, float, float]], part: int) -> float:
     """Sum of a + b size^2; a is 0 with a single sample."""
     m, seconds = timed[-1][0], timed[-1][part]
     b = seconds / m**2
@@ -359,7 +358,7 @@ def _run(
     points: Sequence[GridPoint],
     shared: Sequence[SharedExamples],
     task: Task,
-    rows: NDArray[np.int64],
+    rows: Ints,
     names: Sequence[str],
 ) -> tuple[float, float, float]:
     """Seconds of the Grams of a sample, of fits to it (side by side) and of computing metrics once."""
@@ -386,7 +385,7 @@ def _run(
     return spent["gram"], spent["fits"], judging
 
 
-def _sample_order(target: Target, weight: NDArray[np.float64] | None) -> NDArray[np.int64]:
+def _sample_order(target: Target, weight: Floats | None) -> Ints:
     """Documents with a weight, shuffled, with a document of each class first."""
     order = np.random.default_rng(0).permutation(len(target.values))
     if weight is not None:

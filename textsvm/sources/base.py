@@ -28,7 +28,7 @@ _STATE, _WEIGHTS = "kernel.", "weights."
 TOLERANCE = 1e-6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Support:
     """Support vectors and the fitted kernel, from which a model computes decision values."""
 

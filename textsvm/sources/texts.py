@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import Arrays, Ints
+from textsvm.arrays import AnyArray, Arrays, Ints
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel
@@ -25,7 +25,7 @@ from textsvm.text.normal_form import NORMALISATIONS
 from textsvm.text.tokens import SINGLE
 
 
-def arrays_of(documents: Documents) -> dict[str, NDArray[Any]]:
+def arrays_of(documents: Documents) -> Arrays:
     """Arrays to save documents; tokens are concatenated in UTF-8."""
     arrays = {"codes": documents.codes, "offsets": documents.offsets}
     if not documents.of_tokens:
@@ -35,13 +35,13 @@ def arrays_of(documents: Documents) -> dict[str, NDArray[Any]]:
     return arrays | {"tokens": np.frombuffer(b"".join(tokens), np.uint8), "token_starts": starts}
 
 
-def documents_from(arrays: dict[str, NDArray[Any]], prefix: str, tokens: bool) -> Documents:
+def documents_from(arrays: Arrays, prefix: str, tokens: bool) -> Documents:
     """Documents from saved arrays; every code and offset is checked."""
     codes, offsets = arrays[prefix + "codes"], arrays[prefix + "offsets"]
     if codes.ndim != 1 or codes.dtype not in (np.uint8, np.uint16, np.uint32):
         raise InputError("its symbol codes are not a row of small unsigned integers")
     _check_offsets(offsets, len(codes), "document")
-    alphabet: NDArray[Any] = (
+    alphabet: AnyArray = (
         _token_alphabet(arrays[prefix + "tokens"], arrays[prefix + "token_starts"])
         if tokens
         else _character_alphabet(arrays[prefix + "alphabet"])
@@ -51,7 +51,7 @@ def documents_from(arrays: dict[str, NDArray[Any]], prefix: str, tokens: bool) -
     return Documents(codes, offsets, alphabet)
 
 
-def _character_alphabet(alphabet: NDArray[Any]) -> NDArray[np.uint32]:
+def _character_alphabet(alphabet: AnyArray) -> NDArray[np.uint32]:
     if alphabet.ndim != 1 or alphabet.dtype != np.uint32:
         raise InputError("its alphabet is not a row of code points")
     # `np.unique` would import numpy.ma, 25 ms of the start of a prediction.
@@ -61,7 +61,7 @@ def _character_alphabet(alphabet: NDArray[Any]) -> NDArray[np.uint32]:
     return alphabet
 
 
-def _token_alphabet(text: NDArray[Any], starts: NDArray[Any]) -> NDArray[np.object_]:
+def _token_alphabet(text: AnyArray, starts: AnyArray) -> NDArray[np.object_]:
     if text.ndim != 1 or text.dtype != np.uint8:
         raise InputError("its tokens are not a row of bytes")
     _check_offsets(starts, len(text), "token")
@@ -73,7 +73,7 @@ def _token_alphabet(text: NDArray[Any], starts: NDArray[Any]) -> NDArray[np.obje
     return np.array([None, *tokens], object)[1:]
 
 
-def _check_offsets(offsets: NDArray[Any], size: int, of: str) -> None:
+def _check_offsets(offsets: AnyArray, size: int, of: str) -> None:
     if offsets.ndim != 1 or offsets.dtype != np.int64 or len(offsets) < 1:
         raise InputError(f"its {of} offsets are not a row of 64-bit integers")
     if offsets[0] != 0 or offsets[-1] != size or (offsets[1:] < offsets[:-1]).any():
@@ -187,7 +187,7 @@ class TextSource(KernelSource):
                 "where it is needed, or save the model of a precomputed kernel matrix"
             )
         _require_bounds(kernel, support.documents)
-        arrays: dict[str, NDArray[Any]] = {}
+        arrays: Arrays = {}
         for prefix, view in _prefixed(kernel.structure.views):
             arrays |= {prefix + name: array for name, array in self._pack(support.documents.of(view)).items()}
         return kernel.structure.as_dict(), arrays | self._learnt_state(support)
@@ -204,11 +204,11 @@ class TextSource(KernelSource):
         _require_bounds(kernel, support.documents)
         return self._restore_learnt(support, arrays)
 
-    def _pack(self, documents: Any) -> dict[str, NDArray[Any]]:
+    def _pack(self, documents: Any) -> Arrays:
         """Arrays to save documents of a single view."""
         return arrays_of(documents)
 
-    def _unpack(self, arrays: dict[str, NDArray[Any]], prefix: str, view: View, n: int) -> Any:
+    def _unpack(self, arrays: Arrays, prefix: str, view: View, n: int) -> Any:
         """n documents of a view from the arrays with this prefix."""
         return documents_from(arrays, prefix, tokens=view.tokens not in SINGLE)
 

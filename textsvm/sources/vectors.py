@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from textsvm.arrays import Array, Arrays, Ints
 from textsvm.errors import InputError
@@ -168,7 +167,8 @@ class VectorSource(KernelSource):
             vectors = Vectors(values)
         if n_features not in (None, vectors.n_features):
             raise InputError(
-                f"X has {vectors.n_features} features, but the model is expecting {n_features} features as input"
+                f"X has {vectors.n_features} features, but the model is expecting {n_features} features as "
+                "input"
             )
         return vectors
 
@@ -213,7 +213,7 @@ class VectorSource(KernelSource):
         return self._restore_learnt(Support(indices, self.new_kernel(), vectors, n_features), arrays)
 
 
-def pack(vectors: Vectors) -> dict[str, NDArray[Any]]:
+def pack(vectors: Vectors) -> Arrays:
     """Arrays to save vectors."""
     values = devices.to_host(vectors.values)
     if not vectors.sparse:
@@ -225,7 +225,7 @@ def pack(vectors: Vectors) -> dict[str, NDArray[Any]]:
     }
 
 
-def unpack(arrays: dict[str, NDArray[Any]], shape: tuple[int, int]) -> Vectors:
+def unpack(arrays: Arrays, shape: tuple[int, int]) -> Vectors:
     """Vectors from the arrays of `pack`; every number is checked."""
     data = arrays["values"] if "values" in arrays else arrays["data"]
     if data.dtype not in TYPES or not np.isfinite(data).all():
@@ -269,12 +269,12 @@ class ColumnSource(TextSource):
     def _together(self, views: dict[View, Any]) -> Any:
         return Table(views) if len(views) > 1 else next(iter(views.values()))
 
-    def _pack(self, documents: Any) -> dict[str, NDArray[Any]]:
+    def _pack(self, documents: Any) -> Arrays:
         if not isinstance(documents, Numbers):
             return super()._pack(documents)
         return pack(documents) | {"widths": np.array(documents.widths, np.int64)}
 
-    def _unpack(self, arrays: dict[str, NDArray[Any]], prefix: str, view: View, n: int) -> Any:
+    def _unpack(self, arrays: Arrays, prefix: str, view: View, n: int) -> Any:
         if not isinstance(view.column, tuple):
             return super()._unpack(arrays, prefix, view, n)
         arrays = strip_prefix(prefix, arrays)

@@ -20,7 +20,7 @@ from textsvm.kernels.base import Kernel
 from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.vectors import Vectors
-from textsvm.model.settings import Settings
+from textsvm.model.settings import ClassifierSettings, Settings
 from textsvm.runtime import device as devices
 from textsvm.runtime import memory as scratch
 from textsvm.runtime.device import Device
@@ -101,9 +101,9 @@ def features_of(
     if obstacle:
         return FeatureCase(obstacle=obstacle)
     terms = [(term.features, term.structure.read(documents)) for _, term in kernel.structure.terms]
-    each = [int(features.occurrences(read.lengths).sum()) for features, read in terms]
-    occurrences = sum(each)
-    shared = sum(number * features.density for number, (features, _) in zip(each, terms, strict=True))
+    of_terms = [int(features.occurrences(read.lengths).sum()) for features, read in terms]
+    occurrences = sum(of_terms)
+    shared = sum(number * features.density for number, (features, _) in zip(of_terms, terms, strict=True))
     parts = [0]
     if device.kind == "cpu" and MOST_BYTES * occurrences > memory:
         leaves = [(leaf.features, leaf.structure.read(documents)) for leaf in kernel.structure.leaves]
@@ -132,7 +132,7 @@ def why_no_features(
     if device.kind == "cuda" and (kernel.features.host_only or _reads_numbers(kernel)):
         kind = "gapped k-mers" if kernel.features.host_only else "vectors"
         return f"machines of {kind} are trained from kernel values on a card; {instead}"
-    with_bias = getattr(settings, "multiclass", None) != "crammer-singer"
+    with_bias = not isinstance(settings, ClassifierSettings) or settings.multiclass != "crammer-singer"
     if not (with_bias if problem is None else newton.can_solve(problem)):
         return f"machines of crammer-singer are trained from kernel values; {instead}, or ovr or ovo"
     return ""
