@@ -36,18 +36,54 @@ from sklearn.utils.validation import validate_data
 
 import textsvm
 from textsvm import SVC, SVR, Compute, GapWeighted, InputError, MultilabelSVC, OneClassSVM, Spectrum
-from textsvm.model.settings import STRATEGIES
+from textsvm.model.settings import STRATEGIES, ClassifierSettings, NoveltySettings, RegressionSettings
+from textsvm.sources.texts import TextSource
 from textsvm.training.train import prepare
 
 ESTIMATORS = [SVC, SVR, OneClassSVM]
 
 
-class Spelt:
+class SpeltSource(TextSource):
     """Spells a text from each row of numbers: the more two numbers are alike, the more their texts share."""
 
-    def validate(self, X, fitting=True):
-        levels = np.clip(np.round(8 * validate_data(self, X, reset=fitting)), -48, 48).astype(int) + 56
+    def validate(self, X, n_features=None):
+        levels = np.clip(np.round(8 * np.asarray(X, float)), -48, 48).astype(int) + 56
         return ["".join(_bar(j, level) for j, level in enumerate(row)) for row in levels]
+
+
+class SpeltSettings:
+    def source_of(self, kernel):
+        return SpeltSource(kernel, self.text_form)
+
+
+class SpeltClassifierSettings(SpeltSettings, ClassifierSettings):
+    pass
+
+
+class SpeltRegressionSettings(SpeltSettings, RegressionSettings):
+    pass
+
+
+class SpeltNoveltySettings(SpeltSettings, NoveltySettings):
+    pass
+
+
+class Spelt:
+    """Checks rows of numbers as scikit-learn's estimators do, and spells them."""
+
+    def _fit(self, X, *arguments):
+        validate_data(self, X, reset=True)
+        return super()._fit(X, *arguments)
+
+    def _hold(self, model, X):
+        super()._hold(model, X)
+        validate_data(self, X, reset=True)
+        return self
+
+    def _trained(self, X):
+        self.require_fitted()
+        validate_data(self, X, reset=False)
+        return super()._trained(X)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -63,15 +99,15 @@ def _bar(feature, level):
 
 
 class SpeltSVC(Spelt, SVC):
-    pass
+    _settings = SpeltClassifierSettings
 
 
 class SpeltSVR(Spelt, SVR):
-    pass
+    _settings = SpeltRegressionSettings
 
 
 class SpeltOneClassSVM(Spelt, OneClassSVM):
-    pass
+    _settings = SpeltNoveltySettings
 
 
 CHECKED = [

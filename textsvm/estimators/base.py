@@ -14,16 +14,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
+from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import UNUSED
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from textsvm.arrays import AnyArray, Floats
 from textsvm.errors import InputError
 from textsvm.model.settings import Compute, Settings, check_jobs, copied, warn_user
 from textsvm.model.top_features import TopFeatures, coefficients
 from textsvm.model.trained import TrainedModel
+from textsvm.runtime.device import is_on_gpu
 from textsvm.runtime.parallel import StageProgress
 from textsvm.runtime.parameters import Parameters
+from textsvm.sources.matrix import check_block
 from textsvm.training.trainers import train
 
 if TYPE_CHECKING:
@@ -94,8 +97,17 @@ class KernelEstimator(BaseEstimator):
         check_is_fitted(self)
 
     def _fit(self, X: Any, y: Any, sample_weight: ArrayLike | None, progress: StageProgress | None) -> Self:
+        self._check_rows(X)
         warn_of_column(y)
         return self._hold(train(self.settings, X, y, sample_weight, progress), X)
+
+    def _check_rows(self, X: Any, finite: bool = False) -> None:
+        """scikit-learn's check of a precomputed kernel matrix; with `finite` also of its values."""
+        if get_tags(self).input_tags.pairwise and not is_on_gpu(X):
+            with _as_input_error():
+                values = check_array(X, ensure_all_finite=False, estimator=self)
+            if finite:
+                check_block(values, values.shape[1])
 
     def _hold(self, model: TrainedModel, X: Any) -> Self:
         """Hold a trained model, and the number and names of the columns of its examples."""
@@ -116,6 +128,7 @@ class KernelEstimator(BaseEstimator):
     def _trained(self, X: Any) -> TrainedModel:
         """The trained model on the present device, after a check of the columns of X."""
         self.require_fitted()
+        self._check_rows(X, finite=True)
         if "n_features_in_" in vars(self):
             with _as_input_error():
                 validate_data(self, X, reset=False, skip_check_array=True)
