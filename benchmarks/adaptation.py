@@ -14,7 +14,7 @@ from pathlib import Path
 from sklearn.metrics import accuracy_score, f1_score
 
 from textsvm import SVC
-from textsvm.selection import adaptation
+from textsvm.training import adaptation
 
 #: Bounds of the gate that accept any texts.
 FORCED = (0.0, float("inf"))
@@ -54,7 +54,7 @@ def measure(task: str, train: Examples, test: Examples) -> list[str]:
     ratio = model.adaptation_.margin_ratio
     accepted = bounds[0] <= ratio <= bounds[1]
     chosen = model if accepted else plain
-    scores = [score(each, *test) for each in (plain, model, chosen)]
+    scores = [score(classifier, *test) for classifier in (plain, model, chosen)]
     seconds = time.perf_counter() - start
     return [f"{ratio:.2f}", "yes" if accepted else "no", *scores, f"{seconds / fitted:.1f}"]
 

@@ -22,11 +22,11 @@ from benchmarks.memory import free_all
 from benchmarks.million import Corpus
 from textsvm.bench.harness import BenchmarkReport, benchmark, option
 from textsvm.errors import InputError
-from textsvm.estimators.svm import SVC
 from textsvm.gram.base import DenseGram, Gram
 from textsvm.gram.cards import ShardedGram, sharded_gram
 from textsvm.kernels import EditDistance, GapWeighted
 from textsvm.kernels.base import Kernel
+from textsvm.model.settings import ClassifierSettings
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device, select
 from textsvm.solvers.solution import Stopping
@@ -34,6 +34,7 @@ from textsvm.solvers.solve import solve
 from textsvm.text.documents import Documents
 from textsvm.training.fold_solver import solve_folds
 from textsvm.training.folds import Splitting
+from textsvm.training.problems import as_target, problem_of
 
 LENGTH = 100
 #: Values of C of every fold.
@@ -98,12 +99,13 @@ class Bench:
 
     def trained(self, gram: Gram, labels: NDArray[np.int64]) -> tuple[float, Any]:
         """Least seconds of two trainings, and the solution."""
-        model, found = SVC(EditDistance(), C=10.0), []
-        problem = model.problem(model.as_target(labels, len(labels)), np.arange(len(labels)))
+        settings, found = ClassifierSettings(EditDistance(), 10.0), []
+        target = as_target(settings, labels, len(labels))
+        problem = problem_of(settings, target, np.arange(len(labels)))
         with devices.use(gram.device):
             for _ in range(2):
                 clock = time.perf_counter()
-                stopping = Stopping(model.tol, duality_gap=model.duality_gap)
+                stopping = Stopping(settings.tol, duality_gap=settings.duality_gap)
                 [[machines]] = solve(gram, [[problem]], stopping)
                 found.append(time.perf_counter() - clock)
         return min(found), machines.solutions
@@ -112,16 +114,16 @@ class Bench:
         """Folds by values of C on one matrix."""
         documents, labels = self.texts(n)
         kernel = EditDistance()
-        models = [SVC(kernel, C=float(C)) for C in grid]
-        target = models[0].as_target(labels, n)
+        points = [ClassifierSettings(kernel, float(C)) for C in grid]
+        target = as_target(points[0], labels, n)
         parts = Splitting(folds, None, 1, 0, None).folds(target)
 
-        def solved(gram: Gram, some: list[SVC] = models) -> Any:
+        def solved(gram: Gram, some: list[ClassifierSettings] = points) -> Any:
             with devices.use(gram.device):
                 return solve_folds(some, gram, target, parts, None)
 
         one, several = self.whole(kernel, documents), self.sharded(kernel, documents)
-        tight = [SVC(kernel, C=float(C), tol=1e-6) for C in grid[::10]]
+        tight = [ClassifierSettings(kernel, float(C), tol=1e-6) for C in grid[::10]]
         for mine, theirs in zip(chain(*solved(one, tight)), chain(*solved(several, tight)), strict=True):
             same_objectives(mine.solutions, theirs.solutions, 1e-9)
         turns = min(2, self.repeats)

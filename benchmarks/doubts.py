@@ -30,7 +30,9 @@ from benchmarks.panel import read_set
 from textsvm.bench.corpora import SPAM, read
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.estimators.svm import SVC
+from textsvm.model.settings import ClassifierSettings
 from textsvm.selection.doubts import doubts, plain_kernel
+from textsvm.training.train import prepare
 
 SETS = ("spamassassin", "trec6", "spooky", "imdb", "webkb")
 SHARES = (0.05, 0.1)
@@ -97,7 +99,7 @@ class Ours:
 
     def __init__(self, texts: list[str], device: str) -> None:
         kernel = plain_kernel(texts)
-        prepared = SVC(kernel, device=device).prepare(texts)
+        prepared = prepare(ClassifierSettings(kernel, device=device), texts)
         self.gram = prepared.gram.rows(np.arange(len(texts)))
         self.texts, self.device = texts, device
 

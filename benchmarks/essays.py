@@ -28,10 +28,10 @@ from sklearn.metrics import cohen_kappa_score
 
 from benchmarks.corpora import Prompt, essay_prompts
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
-from textsvm.estimators.svm import SVR
 from textsvm.gram.shared import grams
 from textsvm.kernels import Spectrum
 from textsvm.kernels.spelling import spell
+from textsvm.model.settings import RegressionSettings
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device, select
 from textsvm.training.fold_solver import fold_scores, solve_folds
@@ -84,17 +84,19 @@ def settings_on_folds(prompt: Prompt, device: Device) -> list[dict[str, Any]]:
     """Every kernel, C and epsilon on every fold; one Gram a kernel serves all of them."""
     target = (prompt.scores - prompt.low) / (prompt.high - prompt.low)
     folds = [(train, np.concatenate([dev, test])) for train, dev, test in prompt.folds]
-    plain = SVR(normalise="none")
+    plain = RegressionSettings(normalise="none")
     found = []
     with plain.at_work(device):
-        documents = plain.encode(prompt.texts, None, None)
+        documents = plain.source.encode(prompt.texts)
         for number, gram in grams(KERNELS, documents, device):
             scale = float(gram.diag().mean())
             points = [(cost, epsilon) for epsilon in EPSILON for cost in C]
-            models = [SVR(KERNELS[number], cost / scale, epsilon=epsilon) for cost, epsilon in points]
+            settings = [
+                RegressionSettings(KERNELS[number], cost / scale, epsilon=epsilon) for cost, epsilon in points
+            ]
             all_scores = Target(target, None)
-            machines = solve_folds(models, gram, all_scores, folds, None)
-            values = fold_scores(models, gram, all_scores, folds, machines)
+            machines = solve_folds(settings, gram, all_scores, folds, None)
+            values = fold_scores(settings, gram, all_scores, folds, machines)
             devices.synchronize(device)
             for (cost, epsilon), of_model in zip(points, values, strict=True):
                 found += [

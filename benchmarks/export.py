@@ -118,8 +118,8 @@ def measure(task: TrainTest, kind: str, n_train: int, n_texts: int) -> dict[str,
     for *_, values in programs.values():
         actual = values.reshape(expected.shape)
         worst = max(worst, float((np.abs(actual - expected) / np.maximum(1, np.abs(expected))).max()))
-        labels = model.predictions(actual, model.classes_)
-        wrong += int((labels != model.predictions(expected, model.classes_)).sum())
+        rule = model.model_.rule
+        wrong += int((rule.predictions(actual) != rule.predictions(expected)).sum())
     assert worst < (1e-5 if kind == "gap" else 1e-9), f"{task.name}: decision values differ by {worst}"
     assert not wrong, f"{task.name}: {wrong} labels differ"
     for program, (load, spent, _, _) in programs.items():
@@ -144,7 +144,7 @@ def measure_sizes(task: TrainTest, sizes: list[str]) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as name:
             values = decide_in_c(Path(name), reduction.content, list(task.test))
         scores = values.reshape(len(truth), -1)
-        labels = model.predictions(scores[:, 0] if scores.shape[1] == 1 else scores, model.classes_)
+        labels = model.model_.rule.predictions(scores[:, 0] if scores.shape[1] == 1 else scores)
         accuracy = 100 * float((labels == truth).mean())
         row |= {f"{size} bytes": len(reduction.content), f"{size} strings": reduction.n_strings[1]}
         row |= {f"{size} accuracy": accuracy, f"{size} change": accuracy - row["accuracy"]}

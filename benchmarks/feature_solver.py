@@ -50,6 +50,7 @@ from textsvm.solvers.solution import Stopping
 from textsvm.solvers.solve import solve
 from textsvm.text.documents import encode
 from textsvm.training.grams import features_of
+from textsvm.training.problems import as_target, problem_of
 
 TOL, BOUND, TURNS = 1e-3, 1e-5, 3
 #: Seconds after which there are no more turns.
@@ -166,9 +167,9 @@ def both_ways(task: TrainTest, n: int, kernel: Kernel, C: float) -> dict[str, An
     machines = {
         way: SVC(kernel, C, compute=Compute(solver=way), device="cpu") for way in ("gram", "features")
     }
-    any_one = machines["gram"]
-    problem = any_one.problem(any_one.as_target(labels, len(texts)), np.arange(len(texts)))
-    case = features_of(kernel, any_one.encode(texts), problem, CPU)
+    settings = machines["gram"].settings
+    problem = problem_of(settings, as_target(settings, labels, len(texts)), np.arange(len(texts)))
+    case = features_of(kernel, settings.source.encode(texts), problem, CPU)
     measured = {}
     for (way, machine), expected in zip(machines.items(), case.seconds(len(texts), "cpu"), strict=True):
         with limit(1):

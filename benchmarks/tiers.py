@@ -16,34 +16,38 @@ from typing import Any
 
 import numpy as np
 
-from textsvm import SVC, Compute, EditDistance, GapWeighted
+from textsvm import Compute, EditDistance, GapWeighted
 from textsvm.bench.corpora import TrainTest, paper_tasks
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.gram.base import needed_bytes
 from textsvm.gram.measure import bus_rate, measured_disk, measured_rate
 from textsvm.gram.plan import Case, Rates
 from textsvm.kernels.base import Kernel
+from textsvm.model.settings import ClassifierSettings
 from textsvm.runtime.device import Device, select
 from textsvm.solvers.solution import Stopping
 from textsvm.solvers.solve import solve
+from textsvm.text.documents import encode
+from textsvm.training.problems import as_target, problem_of
+from textsvm.training.train import prepare
 
 SHARES = (0.05, 0.1, 0.25, 0.5)
 KERNELS: dict[str, Kernel] = {"gap:5": GapWeighted(5), "edit": EditDistance(0.05)}
 
 
-def run(model: SVC, task: TrainTest) -> tuple[int, float, float]:
+def run(settings: ClassifierSettings, task: TrainTest) -> tuple[int, float, float]:
     """Requested rows, seconds of Gram and solver, and the objective."""
-    prepared = model.prepare(task.train)
+    prepared = prepare(settings, task.train)
     n, clock = len(task.train), time.perf_counter()
-    problem = model.problem(model.as_target(task.y_train, n), np.arange(n))
-    [[machines]] = solve(prepared.gram, [[problem]], Stopping(model.tol))
+    problem = problem_of(settings, as_target(settings, task.y_train, n), np.arange(n))
+    [[machines]] = solve(prepared.gram, [[problem]], Stopping(settings.tol))
     seconds = prepared.seconds["gram"] + time.perf_counter() - clock
     return getattr(prepared.gram, "computed", 0), seconds, machines.solutions[0].objective
 
 
 def measured(task: TrainTest, name: str, device: Device, folder: Path) -> Rates:
     """The rates that predictions are made from."""
-    documents = SVC(KERNELS[name]).encode(task.train)
+    documents = encode(task.train)
     compute = measured_rate(KERNELS[name].rows(documents, device))
     bus = bus_rate(device) if device.kind == "cuda" else float("inf")
     return Rates(compute, bus, *measured_disk(folder))
@@ -53,7 +57,7 @@ def rows_of(task: TrainTest, name: str, device: Device, folder: Path) -> list[di
     """Every tier and share of one problem; the matrix is in the store already, for the tiers that read it."""
     n = len(task.train)
     _, _, objective = run(
-        SVC(KERNELS[name], compute=Compute(store=folder / "store"), device=device.kind), task
+        ClassifierSettings(KERNELS[name], compute=Compute(store=folder / "store"), device=device.kind), task
     )
     rates, found = measured(task, name, device, folder), []
     for share in SHARES:
@@ -61,10 +65,10 @@ def rows_of(task: TrainTest, name: str, device: Device, folder: Path) -> list[di
         for tier in ("recompute", "disk", *(["host"] if device.kind == "cuda" else [])):
             store = folder / "store" if tier == "disk" else None
             memory = needed_bytes(n, case.capacity)
-            model = SVC(
+            settings = ClassifierSettings(
                 KERNELS[name], compute=Compute(tier=tier, memory=memory, store=store), device=device.kind
             )
-            asked, seconds, other = run(model, task)
+            asked, seconds, other = run(settings, task)
             assert abs(other / objective - 1) < 1e-5, (other, objective)
             predicted = replace(case, store=tier == "disk", stored=float(tier == "disk"))
             found.append({

@@ -23,11 +23,13 @@ from benchmarks.grid import texts_and_labels
 from textsvm import EditDistance, GapWeighted
 from textsvm.bench.corpora import REUTERS
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
-from textsvm.estimators.svm import SVC
+from textsvm.model.settings import ClassifierSettings
 from textsvm.runtime.parallel import limit
 from textsvm.runtime.workers import Workers, here, on_workers
 from textsvm.training.fold_solver import solve_folds
 from textsvm.training.folds import Splitting
+from textsvm.training.problems import as_target
+from textsvm.training.train import prepare
 
 #: Values of C of every fold.
 GRID = np.logspace(-1, 3, 13)
@@ -73,21 +75,21 @@ def run(texts: list[str], labels: Any, repeats: int) -> list[dict[str, Any]]:
     with limit(2), on_workers("local") as workers:
         workers.worth = 0.0  # whatever is predicted
         for kernel, some in ((GapWeighted(5), texts[: len(texts) // 3]), (EditDistance(), texts)):
-            make = partial(_gram, SVC(kernel, device="cpu", n_jobs=1), some)
+            make = partial(_gram, ClassifierSettings(kernel, device="cpu", n_jobs=1), some)
             found = paired(make, workers, _same_gram, repeats)
             rows.append({"what": f"Gram of {len(some):,} texts, {kernel}", **found})
-        models = [SVC(EditDistance(), C=float(C), device="cpu", n_jobs=1) for C in GRID]
-        target = models[0].as_target(labels, len(texts))
+        points = [ClassifierSettings(EditDistance(), float(C), device="cpu", n_jobs=1) for C in GRID]
+        target = as_target(points[0], labels, len(texts))
         folds = Splitting(10, None, 1, 0, None).folds(target)
-        solve = partial(solve_folds, models, _gram(models[0], texts), target, folds, None)
+        solve = partial(solve_folds, points, _gram(points[0], texts), target, folds, None)
         found = paired(solve, workers, _same_machines, repeats)
         what = f"10 folds of {len(texts):,} texts, {len(GRID)} values of C on each"
         rows.append({"what": what, **found})
     return rows
 
 
-def _gram(model: SVC, texts: list[str]) -> Any:
-    return model.prepare(texts).gram
+def _gram(settings: ClassifierSettings, texts: list[str]) -> Any:
+    return prepare(settings, texts).gram
 
 
 def _same_gram(one: Any, other: Any) -> None:

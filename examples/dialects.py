@@ -11,8 +11,8 @@ corpus = read_corpus(sample("dialects"), text="text", label="dialect")
 train, test = corpus.select("train"), corpus.select("test")
 model = SVC(Spectrum((2, 5), "log", idf=True)).fit(train.texts, train.labels)
 print(f"accuracy {model.score(test.texts, test.labels):.3f}")
-for each in model.top_features(8):
-    heaviest = max(feature.weight for feature in each.features)
-    print(each.label)
-    for feature in each.features:
+for features in model.top_features(8):
+    heaviest = max(feature.weight for feature in features.features)
+    print(features.label)
+    for feature in features.features:
         print(f"    {feature.text!r:24} {'#' * round(30 * feature.weight / heaviest)}")

@@ -12,5 +12,5 @@ model = SVR(Spectrum((1, 5), "intersection"), C=1, epsilon=0.1)
 scores = cross_validate(model, corpus.texts, corpus.targets, cv=5, groups=corpus.groups)
 for name, value in scores.pooled.items():
     print(f"{name:28} {value:.3f}")
-for essay, given, predicted in list(zip(corpus.texts, corpus.targets, scores.predictions, strict=True))[:3]:
-    print(f"{given:.0f} given, {predicted:.1f} predicted: {essay[:60]!r}")
+for essay, score, predicted in list(zip(corpus.texts, corpus.targets, scores.predictions, strict=True))[:3]:
+    print(f"{score:.0f} given, {predicted:.1f} predicted: {essay[:60]!r}")

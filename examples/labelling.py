@@ -22,5 +22,5 @@ while len(asked) < 64:
     model.partial_fit(texts[asked[-1:]], labels[asked[-1:]])
     if len(asked) in (8, 16, 32, 64):
         chance = OnlineSVC().partial_fit(texts[drawn[: len(asked)]], labels[drawn[: len(asked)]])
-        ours, theirs = (np.mean(each.predict(texts[test]) == labels[test]) for each in (model, chance))
+        ours, theirs = (np.mean(learner.predict(texts[test]) == labels[test]) for learner in (model, chance))
         print(f"{len(asked)} labels: accuracy {ours:.3f}; of texts drawn at random {theirs:.3f}")

@@ -26,6 +26,7 @@ import textsvm
 from textsvm import Compute
 from textsvm.errors import InputError
 from textsvm.model.file import load, sealed
+from textsvm.model.trained import as_model
 
 SEEDS = Path(__file__).resolve().parent / "seeds" / "models"
 TEXTS = ["a banana", "the bandana", "banana bread", "on monday", "a sunday", "monday, tuesday"]
@@ -44,8 +45,14 @@ ONES_LONG = (
 ROWS = np.random.default_rng(0).normal(size=(6, 3))
 SPARSE = csr_matrix(ROWS * (np.abs(ROWS) > 0.4))
 
-#: Ways of loading: what decides alone (`textsvm predict`), and all of it.
-LOADS = (load, textsvm.load)
+
+def load_as_estimator(path: Path) -> Any:
+    """The model of a file, held by an estimator."""
+    return textsvm.as_estimator(load(path))
+
+
+#: Ways of loading.
+LOADS = (load, load_as_estimator)
 #: Symbols that join others, which are no control characters.
 JOINERS = dict.fromkeys((0x200C, 0x200D))
 
@@ -133,8 +140,9 @@ def _place() -> Path:
 
 
 def _decide(model: Any) -> None:
-    machine = getattr(model, "estimator_", model)
-    kernel = getattr(machine, "kernel_", None)
+    """Predict examples of the model's input type."""
+    trained = as_model(model)
+    kernel = trained.kernel
     kind = None if kernel is None else kernel.structure.examples
     leaves = () if kernel is None else kernel.structure.leaves
     given: Any = NEW
@@ -145,17 +153,12 @@ def _decide(model: Any) -> None:
     elif kind is None:
         given = np.zeros((2, 6))
     elif kind == "vectors":
-        width = machine.n_features_in_
+        width = trained.support.n_features
+        assert width is not None
         given = (
             ROWS[:, :width] if width <= 3 else csr_matrix(([1.0, 2.0], [0, width - 1], [0, 1, 2]), (2, width))
         )
-    model.predict_proba(given) if hasattr(model, "predict_proba") else machine_values(model, given)
-
-
-def machine_values(model: Any, given: Any) -> Any:
-    """What a model says of documents."""
-    decide = getattr(model, "decision_function", None) or model.predict
-    return decide(given)
+    model.predict_proba(given) if trained.probabilistic else model.predict(given)
 
 
 def _damaged(content: bytes, rng: np.random.Generator) -> tuple[bytes, str]:
@@ -266,7 +269,7 @@ def _models() -> dict[str, tuple[Any, bool]]:
     for method in ("sigmoid", "isotonic"):
         calibrated = CalibratedSVC(SVC(textsvm.Spectrum(2)), method, cv=2, reject=0.6)
         made[f"calibrated_{method}"] = calibrated.fit(TEXTS * 3, THREE * 3), True
-    K = SVC(textsvm.Spectrum(2)).prepare(TEXTS).gram.rows(np.arange(6))
+    K = textsvm.Spectrum(2)(TEXTS)
     made["precomputed"] = SVC("precomputed").fit(K, LABELS), True
     of_vectors = (
         textsvm.Gaussian(),

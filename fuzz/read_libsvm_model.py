@@ -53,5 +53,7 @@ def run(seed: int) -> None:
 def _use(path: Path) -> None:
     model = load_libsvm_model(path)
     with np.errstate(all="ignore"):
-        if model.n_features_in_ < 1 << 20:
-            model.predict(np.zeros((1, model.n_features_in_)))
+        width = model.support.n_features
+        assert width is not None
+        if width < 1 << 20:
+            model.predict(np.zeros((1, width)))

@@ -100,21 +100,21 @@ class TestOffsets:
         assert result.pooled["macro_f1"] > plain.pooled["macro_f1"]
         assert (result.predictions == result.decision.argmax(axis=1)).all()
 
-    def test_come_from_folds_that_keep_near_copies_together(self):
+    def test_come_from_folds_that_keep_near_copies_together(self, monkeypatch):
         rng = np.random.default_rng(0)
         base = [" ".join("".join(rng.choice(list("bcdfghj"), 5)) for _ in range(8)) for _ in range(30)]
         texts = [text + end for text in base for end in ("", "!", " and so on")]
         y = np.tile(["plain", "loud", "long"], 30)
         model = SVC(scoring="f1_macro", **CPU).fit(texts, y)
-        groups = classifier._near_copies(model.settings, texts, as_target(model.settings, y, 90)).reshape(
-            30, 3
-        )
+        target = as_target(model.settings, y, 90)
+        groups = classifier._near_copies(model.settings, texts, target).reshape(30, 3)
         assert (groups == groups[:, :1]).all()
         assert len(np.unique(groups)) == 30
-        held, target = model._out_of_fold(texts, y, None, None)
+        held, target = classifier.out_of_fold(model.settings, model.model_, texts, y, None, None)
         assert (held.argmax(axis=1) == target.values).mean() > 0.9  # the ends tell the class
         plain = SVC(Spectrum(4), **CPU).fit(texts, y)
-        assert plain._near_copies(texts, target) is None
+        monkeypatch.setattr(classifier, "_near_copies", None)  # is not called for a named kernel
+        classifier.out_of_fold(plain.settings, plain.model_, texts, y, None, None)
 
     def test_in_tune(self):
         texts, y = unbalanced(200)

@@ -18,7 +18,8 @@ from textsvm.estimators.svm import SVC, SVR
 from textsvm.kernels import Spectrum
 from textsvm.model.rules import CalibratedRule, checked_maps, decide
 from textsvm.sources.texts import TextSource
-from textsvm.training import probability_maps
+from textsvm.training import calibration
+from textsvm.training.trainers import check
 
 SPLITS = StratifiedKFold(4, shuffle=True, random_state=3)
 METHODS = ["sigmoid", "isotonic"]
@@ -104,8 +105,8 @@ def test_idf_weights_of_calibration_are_learnt_from_each_training_part(monkeypat
     kernel = Spectrum((1, 3), weight="log", idf=True)
     estimator = SVC(kernel, C=2, tol=1e-8, device="cpu")
     seen = []
-    fit_maps = probability_maps.fit_maps
-    monkeypatch.setattr(probability_maps, "fit_maps", lambda *a: seen.append(a[1]) or fit_maps(*a))
+    fit_maps = calibration.fit_maps
+    monkeypatch.setattr(calibration, "fit_maps", lambda *a: seen.append(a[1]) or fit_maps(*a))
     model = CalibratedSVC(estimator, cv=SPLITS).fit(documents, y)
     for train, test in SPLITS.split(documents, y):
         alone = clone(estimator).fit([documents[i] for i in train], y[train])
@@ -287,3 +288,21 @@ def test_features_are_those_of_the_classifier():
     assert model.top_features(3) == classifier.top_features(3)
     np.testing.assert_array_equal(model.coef_, classifier.coef_)
     assert len(model.get_feature_names_out()) == model.coef_.shape[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [({"C": -1}, "C=-1"), ({"scoring": "f1_macro"}, "no effect on probabilities")],
+)
+def test_settings_of_the_classifier_are_checked_before_any_work(options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        check(CalibratedSVC(SVC(Spectrum(2), **options)).settings)
+
+
+def test_the_accuracy_of_a_calibration_is_weighted():
+    matrix, y = classes_of(N, 2)
+    weight = np.where(y == y[0], 1e-6, 1.0)
+    model = CalibratedSVC(given(C=3, class_weight={y[0]: 1e4}), cv=SPLITS).fit(matrix, y, weight)
+    plain = CalibratedSVC(given(C=3), cv=SPLITS).fit(matrix, y)
+    assert model.held_out_accuracy_ != plain.held_out_accuracy_
+    assert model.held_out_accuracy_ > 0.99

@@ -92,7 +92,7 @@ def test_a_calibrated_classifier_chooses_once_on_all_texts(questions, tmp_path):
     assert (model.chosen_, model.C_) == (plain.chosen_, plain.C_)
     assert model.kernel_.structure.key == plain.kernel_.structure.key
     np.testing.assert_allclose(
-        model.decision_function(texts), plain.decision_function(texts), atol=2 * plain.solver_tol
+        model.decision_function(texts), plain.decision_function(texts), atol=2 * plain.settings.solver_tol
     )
     assert CalibratedSVC(SVC("fast")).fit(texts, labels).chosen_ == SVC("fast").fit(texts, labels).chosen_
     textsvm.save(model, tmp_path / "m")

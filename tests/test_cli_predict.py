@@ -17,8 +17,8 @@ from loading import load
 import textsvm
 from textsvm.cli.console import Console
 from textsvm.cli.model_files import Abilities, Training
-from textsvm.cli.predict import AdaptOptions, CalibratedOptions, OutputForm
 from textsvm.cli.predictions import Printer
+from textsvm.cli.task_options import AdaptOptions, CalibratedOptions, OutputForm
 from textsvm.readers import sample
 from textsvm.readers import stream as reader_stream
 from textsvm.readers.corpus import Document, build_corpus

@@ -14,7 +14,7 @@ from textsvm import SVC, SVR, OneClassSVM
 from textsvm.cli import training
 from textsvm.cli.kernels import DEFAULTS
 from textsvm.cli.machines import MachineOptions, TextOptions
-from textsvm.cli.train import TaskOptions
+from textsvm.cli.task_options import TaskOptions
 from textsvm.kernels.spelling import spell
 from textsvm.model.settings import DEFAULT_KERNELS
 from textsvm.readers import sample

@@ -135,7 +135,7 @@ def test_results_and_reports_say_what_was_promised_and_kept(fitted):
     assert results.rejected["allowed"] == 0.05
     assert results.rejected["unlike"] < 0.2
     assert results.as_dict()["sets"] == results.sets
-    facts = dict(make_report(fitted, results, texts, [str(i) for i in range(60)], mistakes=0).facts)
+    facts = dict(make_report(fitted.model_, results, texts, [str(i) for i in range(60)], mistakes=0).facts)
     assert "hold the true class" in facts["sets that promise 95%"]
     assert "unlike every class" in facts
     plain = judge(SVC(Spectrum(3)).fit(texts, labels), texts, labels)

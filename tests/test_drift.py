@@ -13,7 +13,7 @@ TEXTS = ["abab", "abba", "cdcd", "dccd"]
 
 @pytest.fixture(scope="module")
 def model():
-    return SVC(Spectrum(2)).fit(TEXTS, ["a", "a", "c", "c"])
+    return SVC(Spectrum(2)).fit(TEXTS, ["a", "a", "c", "c"]).model_
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 1000, 1001])
@@ -82,11 +82,11 @@ def test_new_symbols_may_exceed_their_share_in_training_by_a_factor(model, new, 
 
 def test_drift_without_recorded_numbers_and_of_tokens():
     texts = [f"alpha beta {'cash win' if i % 2 else 'lunch noon'} number{i}" for i in range(40)]
-    model = SVC(Spectrum(2)).fit(texts, [i % 2 for i in range(40)])
+    model = SVC(Spectrum(2)).fit(texts, [i % 2 for i in range(40)]).model_
     foreign = ["zq xjw vvk kkjq wwz"] * 4
 
     assert findings(model, foreign, None) == []
-    model = SVC(Spectrum(2, tokens="words")).fit(texts, [i % 2 for i in range(40)])
+    model = SVC(Spectrum(2, tokens="words")).fit(texts, [i % 2 for i in range(40)]).model_
     recorded = record(model, 40, lambda index: [texts[i] for i in index], None)
     assert recorded["features"] is None
     assert [message.partition(" of the ")[2][:14] for message in findings(model, foreign, recorded)] == [

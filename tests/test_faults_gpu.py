@@ -148,7 +148,7 @@ try:
     SVC(EditDistance(), device="cuda:0").fit(["abc", "abd", "xyz", "xyw"] * 20, [0, 0, 1, 1] * 20)
 except InputError as error:
     print(error)
-base.with_classes = real
+module.with_classes = real
 print(SVC(EditDistance(), device="auto").fit(["abc", "abd", "xyz", "xyw"], [0, 0, 1, 1]).device_.kind)
 """
 

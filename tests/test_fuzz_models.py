@@ -19,7 +19,7 @@ from textsvm import InputError
 from textsvm.bench.harness import BenchmarkReport
 from textsvm.kernels.mers.windows import Mask, MaskedWindows, windows_of
 from textsvm.model import file as model_file
-from textsvm.model.file import load, sealed
+from textsvm.model.file import sealed
 from textsvm.text.documents import encode
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,6 +37,13 @@ def test_every_seed_is_whole(models):
     assert len(models.seeds()) > 30
     for name, content in models.seeds().items():
         assert sealed(content) == content, name
+
+
+def test_every_seed_predicts(models):
+    """Otherwise cases would end with the refusal of the examples, and not with predictions."""
+    for path in models.SEEDS.glob("*.textsvm"):
+        for read in models.LOADS:
+            models._decide(read(path))
 
 
 def test_damage_is_noticed(models):
@@ -100,7 +107,7 @@ def test_what_was_found(models, name, place, value, tmp_path):
     holder[place[-1]] = value
     path = tmp_path / "m.textsvm"
     path.write_bytes(sealed(tensor_bytes(read_tensors(content), metadata={"textsvm": json.dumps(header)})))
-    for read in (textsvm.load, load):
+    for read in models.LOADS:
         with pytest.raises(InputError) as found:
             read(path)
         assert "\n" not in str(found.value)
@@ -121,7 +128,7 @@ def test_differences_that_overflow(models, name, arrays, tmp_path):
     changed[: len(begin)] = begin
     assert (np.diff(changed) >= 0).all()
     path = rewritten(models, name, tmp_path / "m.textsvm", arrays={key: changed})
-    for read in (textsvm.load, load):
+    for read in models.LOADS:
         with pytest.raises(InputError, match=r"ascend|out of bounds"):
             read(path)
 
@@ -133,8 +140,8 @@ def test_sparse_vectors_of_any_number_of_columns(models, name, width, tmp_path):
     same = csr_array(models.SPARSE)
     wide = csr_array((same.data, same.indices.astype(np.int64), same.indptr), shape=(6, width))
     before = textsvm.load(models.SEEDS / f"{name}.textsvm")
-    expected = models.machine_values(before, same)
-    np.testing.assert_allclose(models.machine_values(textsvm.load(path), wide), expected, atol=1e-6)
+    expected = before.decision_function(same)
+    np.testing.assert_allclose(textsvm.load(path).decision_function(wide), expected, atol=1e-6)
 
 
 def test_models_that_fit_made_are_not_refused():

@@ -155,7 +155,7 @@ def test_it_is_explained_and_reported():
     without = model.decision_function(["red tree", "tree", "red "])
     np.testing.assert_allclose(found.symbols[:4], (without[0] - without[1]) / 4, atol=1e-6)
     wrong = ["green" if label == "red" else "red" for label in LABELS]
-    report = make_report(model, judge(model, TEXTS, wrong), TEXTS, [str(i) for i in range(len(TEXTS))])
+    report = make_report(model.model_, judge(model, TEXTS, wrong), TEXTS, [str(i) for i in range(len(TEXTS))])
     assert report.mistakes[0].explanation.method == "occlusion"
     assert dict(report.facts)["kernel"] == "symbols:power=1"
 

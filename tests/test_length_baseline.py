@@ -22,7 +22,7 @@ def test_a_regression_is_told_beside_the_length_alone(tmp_path):
     assert figures["length_alone"]["r2"] > 0.99
     assert "The length of a text alone" in (tmp_path / "r.html").read_text()
     assert "The length of a text alone" in run("evaluate", tmp_path / "m", tmp_path / "t.csv").stdout.decode()
-    assert "length_alone" not in report("cv", sample("reviews"), "--fast")
+    assert "length_alone" not in report("cv", sample("reviews"), "--kernel", "fast")
 
 
 def test_the_fit_to_lengths_is_monotone_and_survives_odd_files():

@@ -229,7 +229,7 @@ def test_support_vectors_of_each_class_are_counted(n_classes, tmp_path):
 def test_vectors_of_the_user_are_not_widened(tmp_path):
     model = SVC(Linear(), device="cpu").fit(csr_array(np.eye(4)), [0, 1, 0, 1])
     narrow = csr_array(np.eye(2))
-    assert fit_columns(model, narrow).shape == (2, 4)
+    assert fit_columns(model.model_, narrow)[1].shape == (2, 4)
     assert narrow.shape == (2, 2)
 
 

@@ -32,7 +32,7 @@ from textsvm.evaluation.judge import judge
 from textsvm.readers import sample
 from textsvm.reporting.files import write
 from textsvm.reporting.report import make_report
-from textsvm.selection import multilabel
+from textsvm.training import problems
 from textsvm.training.folds import make_folds
 from textsvm.training.problems import as_target
 from textsvm.training.thresholds import FBR, choose_thresholds
@@ -141,7 +141,7 @@ def test_in_cross_validation_thresholds_never_see_a_document_of_the_fold(monkeyp
     matrix, indicator = matrix_of()
     seen = []
     monkeypatch.setattr(
-        multilabel, "choose_thresholds", lambda d, t: seen.append(d) or choose_thresholds(d, t)
+        problems, "choose_thresholds", lambda d, t: seen.append(d) or choose_thresholds(d, t)
     )
     found = cross_validate(on_matrix(), matrix, indicator, cv=4)
     assert len(seen) == 4
@@ -166,7 +166,7 @@ def test_nested_tuning_takes_thresholds_from_inside_of_the_training_part(monkeyp
     matrix, indicator = matrix_of()
     sizes = []
     monkeypatch.setattr(
-        multilabel, "choose_thresholds", lambda d, t: sizes.append(len(d)) or choose_thresholds(d, t)
+        problems, "choose_thresholds", lambda d, t: sizes.append(len(d)) or choose_thresholds(d, t)
     )
     found = tune(on_matrix(), matrix, indicator, {"C": [1.0]}, cv=4, nested=2)
     # Four folds of 80; for each of two outer folds four of 40, and the outer one; at last all.
@@ -260,10 +260,10 @@ def test_weights_count_and_a_label_without_weight_is_named():
 
 BAD = [
     (np.array([[1, 0, 0], [1, 0, 1], [0, 0, 1]]), r"no document has the label 1; leave that column"),
-    (np.array([[1, 0], [0, 0], [0, 1]]), r"document 1 has no label; give it one, or leave it out"),
-    (csr_matrix([[1, 0], [0, 1], [0, 0]]), r"document 2 has no label"),
-    ([("a",), (), ("b",)], r"document 1 has no label"),
-    ([(), (), ()], r"document 0 has no label"),
+    (np.zeros((3, 0)), r"no document has a label; give some of them one or more"),
+    (np.zeros((3, 2)), r"no document has the label 0; leave that column"),
+    (csr_matrix((3, 2)), r"no document has the label 0; leave that column"),
+    ([(), (), ()], r"no document has a label; give some of them one or more"),
     ([("a",), ("a", "b"), ("a",)], r"every document has the label a, so there is nothing to tell it from"),
     (np.array([[1, 2], [0, 1], [1, 0]]), r"holds 0 and 1, and 2 is in row 0, column 1"),
     (np.array([[1, 0], [np.nan, 1], [1, 0]]), r"holds 0 and 1, and nan is in row 1, column 0"),
@@ -360,7 +360,7 @@ def test_a_loaded_model_decides_the_same(form, tmp_path):
         ("thresholds", np.zeros(3, np.float32), "thresholds has values that are not finite 64-bit"),
         ("thresholds", None, "thresholds"),
         ("label_form", "words", "known form"),
-        ("classes", ["a", "b"], "3 biases and needs 2"),
+        ("classes", ["a", "b"], "thresholds do not fit its labels"),
     ],
 )
 def test_a_damaged_model_is_refused(name, value, message, tmp_path):
@@ -505,7 +505,7 @@ def test_reports_show_every_label(suffix, tables, tmp_path):
     model = MultilabelSVC(Spectrum(2), device="cpu", thresholds="zero").fit(texts[:20], y[:20])
     results = judge(model, texts, y)
     assert (results.predicted != results.truth).any()
-    made = make_report(model, results, texts, [f"id {i}" for i in range(60)], mistakes=2)
+    made = make_report(model.model_, results, texts, [f"id {i}" for i in range(60)], mistakes=2)
     path = tmp_path / f"r.{suffix}"
     write(made, path)
     page = path.read_text("utf-8")

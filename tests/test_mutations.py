@@ -270,7 +270,7 @@ def test_mistakes_on_sequences_are_drawn_in_a_report(sites):
     model, texts = sites
     labels = ["none", *["site"] * 199, *["none"] * 200]
     results = judge(model, texts[:300], labels[:300]).with_intervals(20)
-    page = html.render(make_report(model, results, texts[:300], list(map(str, range(300)))))
+    page = html.render(make_report(model.model_, results, texts[:300], list(map(str, range(300)))))
     assert page.count('<svg class="logo"') == 1
     assert "AUPRC" in page
 

@@ -59,17 +59,11 @@ def copies(n, low, high, letters):
 
 def all_values(kernel, texts, others=None):
     """Normalised kernel values of all texts with all columns, by brute force."""
-    model = SVC(kernel, normalise="none", device="cpu")
-    columns = model.settings.source.encode(
-        model.settings.source.validate(texts if others is None else others)
-    )
-    fitted = model.settings.source.kernel_for(columns)
+    source = SVC(kernel, normalise="none", device="cpu").settings.source
+    columns = source.encode(source.validate(texts if others is None else others))
+    fitted = source.kernel_for(columns)
     fitted.fit(fitted.structure.read(columns))
-    rows = (
-        columns
-        if others is None
-        else model.settings.source.encode(model.settings.source.validate(texts, fitting=False), columns)
-    )
+    rows = columns if others is None else source.encode(source.validate(texts), columns)
     made = [fitted.rows(fitted.structure.read(each), select("cpu")) for each in (columns, rows)]
     scale = [np.divide(1, np.sqrt(each.diag()), where=each.diag() > 0, out=np.zeros(each.n)) for each in made]
     return made[0].cross(fitted.structure.read(rows)) * scale[1][:, None] * scale[0]

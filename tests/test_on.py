@@ -387,8 +387,12 @@ def test_features_of_folds_are_standardised_by_their_training_part_alone():
     cut, kernel = N - 6, Sum([BODY, On(["hour", "size"], Linear())])
     task = Task(as_target(svc().settings, LABELS, N), None, [(np.arange(cut), np.arange(cut, N))])
     model = svc(kernel, compute=Compute(solver="features"), tol=1e-6)
-    grams = grams_of(model, model.settings.source.encode(model.settings.source.validate(table)), task)
-    found = train_and_test([model], grams, task, dict.fromkeys(("gram", "solve", "score"), 0.0)).values[0][0]
+    grams = grams_of(
+        model.settings, model.settings.source.encode(model.settings.source.validate(table)), task
+    )
+    found = train_and_test(
+        [model.settings], grams, task, dict.fromkeys(("gram", "solve", "score"), 0.0)
+    ).values[0][0]
     fitted = svc(kernel, compute=Compute(solver="gram"), tol=1e-6).fit(rows(range(cut), table), LABELS[:cut])
     np.testing.assert_allclose(
         found, fitted.decision_function(rows(range(cut, N), table)), rtol=0.02, atol=2e-3
@@ -423,10 +427,10 @@ def test_copies_are_looked_for_in_texts():
 def test_a_model_is_told_of_rows_that_it_knows():
     model = svc(C=100).fit(TABLE, LABELS)
     known = [int(i) for i in model.support_]
-    assert "are support vectors of the model" in " ".join(data_warnings(model, rows(known)))
+    assert "are support vectors of the model" in " ".join(data_warnings(model.model_, rows(known)))
     strange = TABLE | {"body": ["日本語の文章です" for _ in range(N)]}
-    assert "do not occur" in " ".join(data_warnings(model, strange))
-    assert data_warnings(svc(On("hour", Gaussian())).fit(TABLE, LABELS), TABLE) == []
+    assert "do not occur" in " ".join(data_warnings(model.model_, strange))
+    assert data_warnings(svc(On("hour", Gaussian())).fit(TABLE, LABELS).model_, TABLE) == []
 
 
 def cell(name, value, row=3):

@@ -1,8 +1,10 @@
 """Work on all cores: every piece once, progress, interruptions, and a pool that is kept alive."""
 
 import contextvars
+import gc
 import itertools
 import multiprocessing
+import os
 import threading
 import time
 import weakref
@@ -185,3 +187,33 @@ def test_arrays_of_the_work_are_free_when_it_is_done(monkeypatch):
         assert alive() is None
     finally:
         leave.set()
+
+
+def test_a_lock_that_nobody_holds_on_to_is_freed():
+    lock = parallel.Lock()
+    reference = weakref.ref(lock)
+    del lock
+    gc.collect()
+    assert reference() is None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_lock_held_by_a_thread_is_free_in_a_forked_child():
+    lock, held, done = parallel.Lock(), threading.Event(), threading.Event()
+
+    def hold():
+        with lock:
+            held.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    child = os.fork()
+    if child == 0:
+        free = lock._lock.acquire(blocking=False)
+        os._exit(0 if free else 1)
+    done.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -77,7 +77,7 @@ def made(classes=("ham", "spam"), kernel=None, **changes):
     for i in changes.pop("hostile", ()):
         texts[i] = HOSTILE + texts[i]
     results = judge(model, texts, labels[40:])
-    return make_report(model, results, texts, [f"document {i}" for i in range(20)], **changes)
+    return make_report(model.model_, results, texts, [f"document {i}" for i in range(20)], **changes)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_hostile_names_stay_text(tmp_path):
     texts, labels = corpus((HOSTILE, "<b>spam</b>"))
     model = SVC(Spectrum(2), device="cpu").fit(texts[:40], labels[:40])
     results = judge(model, texts[40:], labels[40:])
-    found = make_report(model, results, texts[40:], [HOSTILE] * 20, title=HOSTILE)
+    found = make_report(model.model_, results, texts[40:], [HOSTILE] * 20, title=HOSTILE)
     parsed = assert_self_contained(html.render(found))
     assert parsed.count("script") == 2
     assert "<b>spam</b>" in "".join(parsed.words)
@@ -199,13 +199,13 @@ def test_every_task_has_its_parts():
     texts, labels = corpus(("ham", "spam"))
     calibrated = CalibratedSVC(SVC(Spectrum(3), device="cpu"), cv=3).fit(texts[:40], labels[:40])
     results = judge(calibrated, texts[40:], labels[40:])
-    page = html.render(make_report(calibrated, results, texts[40:], list(map(str, range(20)))))
+    page = html.render(make_report(calibrated.model_, results, texts[40:], list(map(str, range(20)))))
     assert "Calibration" in page
     assert "probability of spam" in page
     assert "Brier score" in page
     numbers = SVR(Spectrum(3), C=5, device="cpu").fit(texts[:40], np.arange(40.0))
     results = judge(numbers, texts[40:], np.arange(20.0))
-    found = make_report(numbers, results, texts[40:], list(map(str, range(20))))
+    found = make_report(numbers.model_, results, texts[40:], list(map(str, range(20))))
     page = html.render(found)
     assert_self_contained(page)
     assert "Predicted and true" in page
@@ -245,7 +245,9 @@ def test_a_confusion_matrix_of_many_classes_has_a_row_of_its_own():
 def test_features_of_the_worst_classes_are_drawn():
     texts, labels = corpus([f"class{i}" for i in range(8)], n=160)
     model = SVC(Spectrum(4), device="cpu").fit(texts[:80], labels[:80])
-    found = make_report(model, judge(model, texts[80:], labels[80:]), texts[80:], [str(i) for i in range(80)])
+    found = make_report(
+        model.model_, judge(model, texts[80:], labels[80:]), texts[80:], [str(i) for i in range(80)]
+    )
     assert {each.label for each in found.features} == {
         found.results.labels[a] for a in report.worst_classes(found.results)[:6]
     }
@@ -255,7 +257,7 @@ def test_features_of_the_worst_classes_are_drawn():
     assert page.count(": substrings</h2>") == 6
     assert f"{found.features[0].features[0].weight:.4g}" in files.as_markdown(found)
     assert found.as_dict()["features"][0]["kind"] == "substrings"
-    bare = make_report(model, found.results, texts[80:], [str(i) for i in range(80)], mistakes=0)
+    bare = make_report(model.model_, found.results, texts[80:], [str(i) for i in range(80)], mistakes=0)
     assert not bare.features
 
 
@@ -294,7 +296,7 @@ def test_warnings_stand_at_the_top():
     other = ["зимой холодно и темно", "летом тепло", "red river"]
     results = judge(model, other, ["ham", "spam", "rest"])
     assert len(results.warnings) == 2
-    page = html.render(make_report(model, results, other, ["x", "y", "z"]))
+    page = html.render(make_report(model.model_, results, other, ["x", "y", "z"]))
     assert page.index("labels that the model does not know") < page.index("Headline")
     assert "% of the symbols of these documents do not occur" in page
     known = judge(model, texts, labels)
@@ -335,7 +337,7 @@ def test_a_one_class_model_is_judged():
     assert results.labels == ["spam", "ham"]
     inside = model.predict(texts) > 0
     assert results.recall == inside[np.array(labels) == "ham"].mean()
-    assert_self_contained(html.render(make_report(model, results, texts, texts)))
+    assert_self_contained(html.render(make_report(model.model_, results, texts, texts)))
     with pytest.raises(InputError, match="the label that it was trained on"):
         judge(model, texts, labels)
     with pytest.raises(InputError, match="reduce them to two"):

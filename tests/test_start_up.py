@@ -1,8 +1,10 @@
 """Commands import no library that they do not need, and predictions have the same bits either way."""
 
 import json
+import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loading import load
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import textsvm
 from textsvm import SVC, SVR, CalibratedSVC, MultilabelSVC, OneClassSVM, Spectrum, Sum, save
@@ -105,15 +107,18 @@ def test_fitted_machines_answer_as_estimators_do(model, labels, tmp_path):
 
     model = clone(model).fit(TEXTS, labels)
     save(model, tmp_path / "m", {"reading": {"headers": True}})
-    whole, quick = load(tmp_path / "m"), load(tmp_path / "m")
+    whole, quick = load(tmp_path / "m"), textsvm.load(tmp_path / "m")
     positive = "inside" if isinstance(model, OneClassSVM) else None
     for ours, theirs in zip(
-        predict(quick, TEXTS, [], positive, None), predict(whole, TEXTS, [], positive, None), strict=True
+        predict(quick, TEXTS, [], positive, None),
+        predict(model.model_, TEXTS, [], positive, None),
+        strict=True,
     ):
         assert np.array_equal(ours, theirs)
-    assert quick.model_.info == whole.model_.info
-    assert quick.device_.kind == whole.device_.kind
-    assert hasattr(quick, "predict_proba") == hasattr(whole, "predict_proba")
+    assert np.array_equal(np.array(quick.predict(TEXTS), object), np.array(whole.predict(TEXTS), object))
+    assert quick.info == whole.model_.info == {"reading": {"headers": True}}
+    assert quick.device_in_use.kind == whole.device_.kind
+    assert quick.probabilistic == hasattr(whole, "predict_proba")
 
 
 def test_damaged_files_are_refused_alike(tmp_path):
@@ -126,7 +131,7 @@ def test_damaged_files_are_refused_alike(tmp_path):
         damaged[rng.integers(len(content))] ^= 1 << int(rng.integers(8))
         (tmp_path / "d").write_bytes(damaged)
         found = []
-        for read in (load, load):
+        for read in (load, textsvm.load):
             try:
                 read(tmp_path / "d")
                 found.append("")
@@ -140,9 +145,9 @@ def test_damaged_files_are_refused_alike(tmp_path):
 @pytest.mark.parametrize("reject", ["abc", [0.7, 0.3], [0.1, 0.2, 0.3], 2])
 def test_bounds_of_a_file_that_are_none_are_refused(reject, tmp_path):
     model = CalibratedSVC(SVC(Spectrum(2)), cv=2).fit(TEXTS, ["x", "y"] * 3)
-    model.reject = reject
-    save(model, tmp_path / "m")
-    for read in (load, load):
+    damaged = replace(model.model_, rule=replace(model.model_.rule, reject=reject))
+    save(damaged, tmp_path / "m")
+    for read in (load, textsvm.load):
         with pytest.raises(textsvm.InputError, match="neither a probability nor two"):
             read(tmp_path / "m")
 
@@ -191,20 +196,20 @@ def test_commands_train_and_decide_without_scikit_learn(tmp_path):
     assert not libraries(tmp_path, "predict", "auto", "text.txt")[1] & {"numba", "scipy"}
 
 
-def test_a_machine_warns_and_refuses_without_scikit_learn():
-    from textsvm.model.settings import ClassifierSettings, NotConvergedWarning
+def test_a_trainer_records_what_an_estimator_warns_of():
+    from textsvm.model.settings import ClassifierSettings
+    from textsvm.model.trained import as_model
+    from textsvm.training.trainers import train
 
-    with pytest.raises(textsvm.InputError, match="call fit first"):
-        ClassifierSettings(Spectrum(2)).decision_function(TEXTS)
-    with pytest.warns(
-        NotConvergedWarning, match="did not converge|before it converged|before they converged"
-    ):
-        machine = ClassifierSettings(GapWeighted(2), C=100, max_iter=1).fit(TEXTS, LABELS)
+    with pytest.raises(NotFittedError):
+        as_model(SVC(Spectrum(2)))
+    model = train(ClassifierSettings(GapWeighted(2), C=100, max_iter=1), TEXTS, LABELS)
+    assert re.search("before it converged|before they converged", model.record.unfinished)
     estimator = SVC(GapWeighted(2), C=100, max_iter=1)
-    with pytest.warns(ConvergenceWarning):
+    with pytest.warns(ConvergenceWarning, match=re.escape(model.record.unfinished)):
         estimator.fit(TEXTS, LABELS)
-    assert np.array_equal(machine.decision_function(TEXTS), estimator.decision_function(TEXTS))
-    assert machine.predict(TEXTS).tolist() == estimator.predict(TEXTS).tolist()
+    assert np.array_equal(model.decision_function(TEXTS), estimator.decision_function(TEXTS))
+    assert model.predict(TEXTS).tolist() == estimator.predict(TEXTS).tolist()
 
 
 def test_compiled_functions_know_each_other():

@@ -30,8 +30,8 @@ from textsvm import (
     Sum,
 )
 from textsvm.kernels import Gaussian
-from textsvm.model.settings import Settings
 from textsvm.runtime import parallel
+from textsvm.sources.texts import TextSource
 
 THREADS = 16
 ROWS = [{"subject": text[:9], "body": text} for text in TEXTS]
@@ -176,7 +176,7 @@ def test_a_fit_that_failed_leaves_no_fitted_model(monkeypatch):
         raise MemoryError
 
     model = SVC(Spectrum(2), device="cpu")
-    monkeypatch.setattr(Settings, "encode", fail)
+    monkeypatch.setattr(TextSource, "encode", fail)
     with pytest.raises(MemoryError):
         model.fit(TEXTS, LABELS)
     with pytest.raises(NotFittedError):

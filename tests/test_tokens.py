@@ -300,8 +300,8 @@ class TestModels:
 
     def test_new_words_are_no_other_language(self):
         model = SVC(Spectrum(1, tokens="words"), device="cpu").fit(TEXTS, LABELS)
-        assert data_warnings(model, ["nobody knows"]) == []
-        assert "are support vectors" in data_warnings(model, [TEXTS[i] for i in model.support_])[0]
+        assert data_warnings(model.model_, ["nobody knows"]) == []
+        assert "are support vectors" in data_warnings(model.model_, [TEXTS[i] for i in model.support_])[0]
 
 
 def broken(text):

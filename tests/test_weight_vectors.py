@@ -230,9 +230,9 @@ def lengths(a, b):
     ids=lambda kernel: "function" if kernel is lengths else str(kernel),
 )
 def test_kernels_without_weights_are_refused(kernel, path):
-    for model in (SVC(kernel), CalibratedSVC(SVC(kernel))):
+    for settings in (SVC(kernel).settings, CalibratedSVC(SVC(kernel)).settings.classifier):
         with pytest.raises(InputError, match=r"spectrum kernels|precomputed"):
-            model.settings.source.require_weights()
+            settings.source.require_weights()
     given = np.eye(7) if isinstance(kernel, str) else TEXTS
     with pytest.raises(InputError, match=r"spectrum kernels|precomputed"):
         textsvm.save(SVC(kernel).fit(given, LABELS), path, texts=False)

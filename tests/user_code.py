@@ -19,8 +19,11 @@ from textsvm import (
     OnlineSVC,
     Spectrum,
     Sum,
+    TrainedModel,
+    as_estimator,
     cross_validate,
     doubts,
+    evaluate,
     load,
     neighbours,
     read_corpus,
@@ -46,6 +49,8 @@ def judge(model: SVC, texts: list[str], labels: list[str]) -> float:
     """Accuracy of cross-validation, after tuning."""
     found = tune(model, texts, labels, {"C": [1, 10]}, cv=5)
     best: float = found.best_score
+    best_model: TrainedModel = found.best_model
+    save(best_model, "best.textsvm")
     pooled: dict[str, float] = cross_validate(model, texts, labels, cv=5).pooled
     wrong: NDArray[np.int64] = doubts(model, texts, labels).order()
     return min(best, pooled["accuracy"]) if len(wrong) else 1.0
@@ -54,9 +59,19 @@ def judge(model: SVC, texts: list[str], labels: list[str]) -> float:
 def predict(path: str, texts: list[str]) -> list[str]:
     """Classes of texts by a model that was saved."""
     try:
-        return list(load(path).predict(texts))
+        model: TrainedModel = load(path)
+        return list(model.on("cpu").predict(texts))
     except InputError as error:
         raise SystemExit(str(error)) from error
+
+
+def recall(path: str, texts: list[str], labels: list[str]) -> float:
+    """Recall of a saved model, and its accuracy by scikit-learn's interface."""
+    model = load(path)
+    decision: NDArray[np.float64] = model.decision_function(texts)
+    results = evaluate(labels, model.predict(texts), decision, model.classes)
+    accuracy: float = as_estimator(model).score(texts, labels)
+    return min(results.metrics["recall"], accuracy)
 
 
 def others(texts: list[str], labels: list[str], numbers: list[float]) -> int:

@@ -45,19 +45,22 @@ def paragraphs(command: Any) -> list[str]:
 
 def usage(name: str, command: Any) -> str:
     """The usage line of a command."""
-    arguments = [_shown(each) for each in command.params if each.param_type_name == "argument"]
+    arguments = [_shown(parameter) for parameter in command.params if parameter.param_type_name == "argument"]
     return " ".join([name, "[OPTIONS]", *arguments] + ["COMMAND"] * hasattr(command, "commands"))
 
 
 def parameters(command: Any) -> Iterator[tuple[str, str]]:
     """Arguments and options with their help, without hidden options."""
-    for each in command.params:
-        text = " ".join((each.help or "").split()) if hasattr(each, "help") else ""
-        if each.param_type_name == "argument":
-            yield _placeholder(each), text
-        elif not each.hidden:
-            names = ", ".join(sorted(each.opts, key=len) + each.secondary_opts)
-            yield names if each.is_flag else f"{names} {_placeholder(each)}", text + _default(each)
+    for parameter in command.params:
+        text = " ".join((parameter.help or "").split()) if hasattr(parameter, "help") else ""
+        if parameter.param_type_name == "argument":
+            yield _placeholder(parameter), text
+        elif not parameter.hidden:
+            names = ", ".join(sorted(parameter.opts, key=len) + parameter.secondary_opts)
+            yield (
+                names if parameter.is_flag else f"{names} {_placeholder(parameter)}",
+                text + _default(parameter),
+            )
 
 
 def _shown(argument: Any) -> str:
@@ -87,7 +90,7 @@ def page() -> str:
             *map(_escaped, paragraphs(command)),
             f"    {usage(name, command)}",
         ]
-        rows = [f"| `{given}` | {_escaped(text)} |" for given, text in parameters(command)]
+        rows = [f"| `{names}` | {_escaped(text)} |" for names, text in parameters(command)]
         parts += ["\n".join(["| | |", "|---|---|", *rows])] * bool(rows)
     return "\n\n".join(parts) + "\n"
 
@@ -105,10 +108,10 @@ def man_page() -> str:
         lines += [".SH SYNOPSIS" if whole else f".SH {name.upper()}"]
         lines += [r"\fB" + _roff(usage(name, command)) + r"\fR"]
         lines += [".SH DESCRIPTION"] * whole
-        for each in paragraphs(command):
-            lines += [".PP", _roff(each)]
-        for given, text in parameters(command):
-            lines += [".TP", r"\fB" + _roff(given) + r"\fR", _roff(text)]
+        for paragraph in paragraphs(command):
+            lines += [".PP", _roff(paragraph)]
+        for names, text in parameters(command):
+            lines += [".TP", r"\fB" + _roff(names) + r"\fR", _roff(text)]
     lines += [".SH EXIT STATUS"]
     for code, meaning in EXIT_CODES.items():
         lines += [".TP", str(code), meaning]

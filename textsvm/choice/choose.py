@@ -17,8 +17,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.choice.candidates import Candidate
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
@@ -70,8 +70,8 @@ class Choice:
 def choose(
     default: Candidate,
     documents: Documents | MultiView,
-    target: NDArray[np.int64],
-    weight: NDArray[np.float64],
+    target: Ints,
+    weight: Floats,
     C: float,
     seconds: float,
     progress: StageProgress | None = None,
@@ -92,9 +92,9 @@ def choose(
     needed = len(rows) * _seconds_per_text(characters, n_classes, len(candidates))
     if needed > max(seconds, MIN_SECONDS):
         return Choice(default.kernel(), default.C * C, _without_trials(default, C, len(rows), needed), [])
-    some = documents.take(rows).with_classes(target[rows])
-    fold = _folds(target[rows], near_copies(some, seconds))
-    examples = TrialExamples(some, target[rows], n_classes, weight[rows], fold)
+    sample = documents.take(rows).with_classes(target[rows])
+    fold = _folds(target[rows], near_copies(sample, seconds))
+    examples = TrialExamples(sample, target[rows], n_classes, weight[rows], fold)
     trials = Trials(examples).run(
         candidates, [C * factor for factor in FACTORS], of_stage(progress, "choose")
     )
@@ -122,16 +122,14 @@ def _without_trials(default: Candidate, C: float, n: int, needed: float) -> str:
     )
 
 
-def _content_order(
-    characters: Documents, target: NDArray[np.int64], weight: NDArray[np.float64]
-) -> NDArray[np.int64]:
+def _content_order(characters: Documents, target: Ints, weight: Floats) -> Ints:
     """An order of the examples that depends on their texts, classes and weights, not on their positions."""
     texts = (characters.codes[start:stop].tobytes() for start, stop in pairwise(characters.offsets.tolist()))
     digests = b"".join(blake2b(text, digest_size=8).digest() for text in texts)
     return np.lexsort((weight, target, np.frombuffer(digests, np.uint64)))
 
 
-def _subset(target: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+def _subset(target: Ints, most: int) -> Ints:
     """At most `most` examples, stratified by class, in their order."""
     n = len(target)
     if n <= most:
@@ -143,7 +141,7 @@ def _subset(target: NDArray[np.int64], most: int) -> NDArray[np.int64]:
     return np.sort(order[np.argsort(place, kind="stable")[:most]])
 
 
-def near_copies(documents: Documents | MultiView, seconds: float) -> NDArray[np.int64] | None:
+def near_copies(documents: Documents | MultiView, seconds: float) -> Ints | None:
     """The group of each text; near-copies have the same.
 
     None if there are too many texts, comparing is predicted to take too long, or one group has more than a
@@ -161,7 +159,7 @@ def near_copies(documents: Documents | MultiView, seconds: float) -> NDArray[np.
     return groups if np.bincount(groups).max() * 2 * FOLDS <= len(groups) else None
 
 
-def _folds(target: NDArray[np.int64], groups: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+def _folds(target: Ints, groups: Ints | None = None) -> Ints:
     """The fold in which each example is tested, stratified by class; examples of a group share a fold."""
     if groups is not None and groups.max() + 1 < len(groups):
         first = np.unique(groups, return_index=True)[1]
@@ -175,7 +173,7 @@ def _folds(target: NDArray[np.int64], groups: NDArray[np.int64] | None = None) -
     return fold
 
 
-def _by_class(target: NDArray[np.int64]) -> Sequence[NDArray[np.int64]]:
+def _by_class(target: Ints) -> Sequence[Ints]:
     order = np.argsort(target, kind="stable")
     return np.split(order, np.cumsum(np.bincount(target))[:-1])
 
@@ -194,10 +192,10 @@ class TrialExamples:
     """The examples of the trials."""
 
     documents: Documents | MultiView
-    target: NDArray[np.int64]  #: shape (n,): Classes, from 0
+    target: Ints  #: shape (n,): Classes, from 0
     n_classes: int
-    weight: NDArray[np.float64]  #: shape (n,): Factors of C
-    fold: NDArray[np.int64]  #: shape (n,): The fold in which each example is tested
+    weight: Floats  #: shape (n,): Factors of C
+    fold: Ints  #: shape (n,): The fold in which each example is tested
 
 
 @dataclass(frozen=True)
@@ -247,13 +245,13 @@ class Trials:
                 documents = leaf.structure.read(self.examples.documents)
                 self._counted[leaf.features.key] = leaf.features.count(documents)
 
-    def rows(self, kernel: Kernel, train: NDArray[np.int64]) -> FeatureRows:
+    def rows(self, kernel: Kernel, train: Ints) -> FeatureRows:
         """Rows of all examples, with the weights that a kernel learns from the examples `train`."""
         terms = kernel.structure.terms
         parts = [term.features.rows_of(self._counted[term.features.key], train) for _, term in terms]
         return side_by_side(parts, [weight for weight, _ in terms])
 
-    def decide(self, kernel: Kernel, fold: int, penalties: Sequence[float], loss: str) -> NDArray[np.float64]:
+    def decide(self, kernel: Kernel, fold: int, penalties: Sequence[float], loss: str) -> Floats:
         """Decision values of the examples of a fold for each C, shape (number of C, number tested, width).
 
         The width is 1 with two classes, otherwise the number of classes.
@@ -278,7 +276,7 @@ class Trials:
         return values.reshape(len(test), len(penalties), len(classes)).swapaxes(0, 1)
 
 
-def _judge(values: NDArray[np.float64], target: NDArray[np.int64]) -> tuple[float, float]:
+def _judge(values: Floats, target: Ints) -> tuple[float, float]:
     """Accuracy, and log loss at the best scale, of held-out decision values, shape (n, width)."""
     if values.shape[1] == 1:
         values = np.hstack([np.zeros_like(values), values])

@@ -17,12 +17,13 @@ from textsvm.cli.options import TableOptions
 from textsvm.errors import InputError
 from textsvm.evaluation import judge
 from textsvm.evaluation.drift import UNLIKE, Drift
+from textsvm.model.rules import check_reject
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus
 from textsvm.readers.stream import incoming_documents
 
 if TYPE_CHECKING:
-    from textsvm.cli.predict import CalibratedOptions, OutputForm
+    from textsvm.cli.task_options import CalibratedOptions, OutputForm
 
 #: Cells of a row of the input table, by column.
 Cells = Mapping[str, Any]
@@ -42,6 +43,7 @@ def with_unsure(model: TrainedModel, limits: list[float], training: Training) ->
     if len(limits) == 2 and training.positive == rule.classes[0]:
         limits = [1 - limits[1], 1 - limits[0]]
     reject = limits[0] if len(limits) == 1 else tuple(limits)
+    check_reject(reject, rule.classes)
     return replace(model, rule=replace(rule, reject=reject))
 
 

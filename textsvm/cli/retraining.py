@@ -31,7 +31,7 @@ from textsvm.training.online import OnlineLearner
 from textsvm.training.trainers import train
 
 if TYPE_CHECKING:
-    from textsvm.cli.update import UpdateOptions
+    from textsvm.cli.task_options import UpdateOptions
 
 #: Predictions of a model, or several labels a document; None if a document has no prediction.
 Predictions: TypeAlias = "AnyArray | list[Any]"

@@ -5,90 +5,17 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textsvm.cli import machines, options
-from textsvm.cli.console import Console, WrongUsage, seconds_row
+from textsvm.cli.console import Console, seconds_row
 from textsvm.cli.options import option_field
-from textsvm.cli.output import LIBSVM_MODEL, MODEL, Force, Output
+from textsvm.cli.task_options import ModelFile, TaskOptions
 
 if TYPE_CHECKING:
     from textsvm.arrays import Json
     from textsvm.readers.corpus import Corpus
-
-Calibration = Enum("Calibration", {"sigmoid": "sigmoid", "isotonic": "isotonic"})
-Solver = Enum("Solver", {"auto": "auto", "gram": "gram", "features": "features"})
-
-
-@dataclass(frozen=True)
-class TaskOptions:
-    """Kind of model and its evaluation."""
-
-    one_class: str | None = option_field(
-        "Train a one-class machine on the documents of this label.", metavar="LABEL", panel="Labels"
-    )
-    nu: float | None = option_field(
-        "--one-class: upper bound on the share of training outliers (default: 0.5).", panel="Machine"
-    )
-    calibrate: Calibration | None = option_field(
-        "Also learn probabilities, for `predict --proba`.", panel="Machine"
-    )
-    solver: Solver | None = option_field(
-        "Train on the kernel matrix (gram) or, for kernels with sparse features such as spectrum, on "
-        "these (features): same optimum. auto: lower predicted time (default: auto).",
-        panel="Machine",
-    )
-    holdout: float | None = option_field("Share of the documents to hold out for evaluation, such as 0.2.")
-    seed: int = option_field("Random seed.", default=0)
-
-    def check(self, reading: options.ReadingOptions, learning: options.LearningOptions) -> None:
-        """Raise WrongUsage for options that contradict each other."""
-        if self.holdout is not None and not 0 < self.holdout < 1:
-            raise WrongUsage(f"--holdout must be between 0 and 1, got {self.holdout:g}")
-        if reading.negative is not None and reading.positive is None:
-            raise WrongUsage("--negative needs --positive")
-        if self.nu is not None and self.one_class is None:
-            raise WrongUsage("--nu needs --one-class")
-        tasks = {
-            "--positive": reading.positive,
-            "--regress": learning.regress,
-            "--one-class": self.one_class,
-            "--multilabel": learning.multilabel or None,
-        }
-        requested = [name for name, value in tasks.items() if value is not None]
-        if len(requested) > 1:
-            raise WrongUsage(f"{requested[0]} and {requested[1]} do not go together")
-        if self.calibrate is not None and requested and reading.positive is None:
-            kind = "classifiers with one label per document" if learning.multilabel else "classifiers"
-            raise WrongUsage(f"--calibrate is for {kind} and does not go with {requested[0]}")
-
-
-@dataclass(frozen=True)
-class ModelFile:
-    """The model file."""
-
-    output: Path = option_field(
-        "Model file to write; - is stdout.", "--output", "-o", default=Path("model.textsvm")
-    )
-    without_texts: bool = option_field(
-        "Save one weight per feature instead of the support vectors, so that the model contains no "
-        "training text; for spectrum kernels and sums of them.",
-        default=False,
-    )
-    libsvm: bool = option_field(
-        "Write the model in LIBSVM's format; for vectors, with --multiclass ovo.", default=False
-    )
-    force: Force = False
-
-    def checked(self, corpus: list[Path], calibrate: bool) -> Output:
-        """Output file; raises WrongUsage."""
-        for name in ["--without-texts"] * self.without_texts + ["--calibrate"] * calibrate:
-            if self.libsvm:
-                raise WrongUsage(f"--libsvm and {name} do not go together")
-        kind = LIBSVM_MODEL if self.libsvm else MODEL
-        return Output("-o", self.output, kind, self.force).checked({"the corpus": corpus})
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ from textsvm.training.train import read_training_data
 from textsvm.training.trainers import train
 
 if TYPE_CHECKING:
-    from textsvm.cli.train import ModelFile, TaskOptions
+    from textsvm.cli.task_options import ModelFile, TaskOptions
 
 #: Limits of the automatic cross-validation (documents, predicted seconds), and its folds.
 MOST, SECONDS, FOLDS = 2000, 2.0, 3

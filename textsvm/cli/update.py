@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,30 +9,14 @@ import typer
 
 from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage
-from textsvm.cli.options import option_field
-from textsvm.cli.output import MODEL, Force, Output
+from textsvm.cli.output import MODEL, Output
+from textsvm.cli.task_options import UpdateOptions
 
 if TYPE_CHECKING:
     from textsvm.arrays import Json
 
 #: Maximum number of changed predictions to print.
 _SHOWN = 20
-
-
-@dataclass(frozen=True)
-class UpdateOptions:
-    """The old corpus, columns of the new documents, and the model file to write."""
-
-    corpus: list[Path] | None = option_field(
-        "Old corpus, repeatable (default: the corpus recorded in the model, if it is unchanged).",
-        metavar="PATH",
-    )
-    text: options.Text = None
-    label: str | None = option_field("Tables: label column of the new documents.")
-    output: Path | None = option_field("Model file to write (default: MODEL is replaced).", "--output", "-o")
-    force: Force = False
-    folds: int = option_field("Folds of the cross-validation.", min=2, default=5)
-    device: options.Device = "auto"
 
 
 @options.with_groups

@@ -17,9 +17,9 @@ from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from textsvm.arrays import Floats
+from textsvm.arrays import AnyArray, Floats
 from textsvm.errors import InputError
-from textsvm.model.settings import Compute, Settings, warn_user
+from textsvm.model.settings import Compute, Settings, check_jobs, copied, warn_user
 from textsvm.model.top_features import TopFeatures, coefficients
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime.parallel import StageProgress
@@ -35,8 +35,16 @@ _REPEATED = re.compile(r":\s*array=.*\]\.\s*", re.DOTALL)
 
 def model_attribute(path: str) -> Any:
     """Fitted attribute that the trained model holds; AttributeError before `fit`."""
-    value = attrgetter(path)
-    return property(lambda estimator: value(estimator.model_))
+    read = attrgetter(path)
+
+    def attribute(estimator: Any) -> Any:
+        value = read(estimator.model_)
+        if isinstance(value, np.ndarray):
+            value = value.view()
+            value.flags.writeable = False  # threads may share the model
+        return value
+
+    return property(attribute)
 
 
 class KernelEstimator(BaseEstimator):
@@ -67,8 +75,8 @@ class KernelEstimator(BaseEstimator):
 
     @property
     def settings(self) -> Any:
-        """Settings of the training, as trainers take them."""
-        return self._settings(**self.get_params(deep=False))
+        """Settings of the training, as trainers take them; later changes of the parameters do not reach them."""
+        return self._settings(**{name: copied(value) for name, value in self.get_params(deep=False).items()})
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name; with `deep` nested parameters as "name__parameter"."""
@@ -113,6 +121,7 @@ class KernelEstimator(BaseEstimator):
                 validate_data(self, X, reset=False, skip_check_array=True)
         settings = self._running()
         if (self.model_.device, self.model_.n_jobs) != settings:
+            check_jobs(self.n_jobs)
             self.model_ = self.model_.on(*settings)
         return self.model_
 
@@ -124,9 +133,9 @@ class KernelEstimator(BaseEstimator):
         """Decision values of examples, see `textsvm.model.trained.TrainedModel.decision_function`."""
         return self._trained(X).decision_function(X, progress)
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> AnyArray:
         """Predict the class of each text, shape (n,)."""
-        predictions: NDArray[Any] = self._trained(X).predict(X)
+        predictions: AnyArray = self._trained(X).predict(X)
         return predictions
 
     @property
@@ -141,11 +150,11 @@ class KernelEstimator(BaseEstimator):
         Only for kernels with a list of features (spectrum, linear, and sums of these); they refer to the
         features of texts as the kernel normalises them.
         """
-        return coefficients(self.model_)[1]
+        return coefficients(self.model_.predictor)[1]
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names of the features of `coef_`; `input_features` is ignored."""
-        return coefficients(self.model_)[0]
+        return coefficients(self.model_.predictor)[0]
 
     def top_features(self, n: int = 30) -> list[TopFeatures]:
         """The `n` features with the largest weights for each class, see `TrainedModel.top_features`."""

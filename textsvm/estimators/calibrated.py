@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metadata_routing import UNUSED
 
-from textsvm.arrays import Floats
+from textsvm.arrays import AnyArray, Bools, Floats
 from textsvm.errors import InputError
 from textsvm.estimators.base import KernelEstimator, model_attribute
 from textsvm.estimators.svm import SVC
@@ -122,11 +121,11 @@ class CalibratedSVC(ClassifierMixin, KernelEstimator):
         """The probability of each class, shape (n, n_classes); rows sum to 1."""
         return self._trained(X).predict_proba(X, progress)
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> AnyArray:
         """Predict the most probable class of each text, shape (n,); "unsure" for rejected texts."""
         return super().predict(X)
 
-    def predict_set(self, X: Any, coverage: float = 0.95, per_class: bool = False) -> NDArray[np.bool_]:
+    def predict_set(self, X: Any, coverage: float = 0.95, per_class: bool = False) -> Bools:
         """Prediction sets, see `textsvm.model.trained.TrainedModel.predict_set`."""
         return self._trained(X).predict_set(X, coverage, per_class)
 
@@ -134,7 +133,7 @@ class CalibratedSVC(ClassifierMixin, KernelEstimator):
         """Similarity of each text to the known classes, shape (n,): its largest decision value."""
         return self._trained(X).score_samples(X)
 
-    def predict_known(self, X: Any, rejected: float = 0.05) -> NDArray[np.bool_]:
+    def predict_known(self, X: Any, rejected: float = 0.05) -> Bools:
         """Whether each text is like a known class, see `textsvm.model.trained.TrainedModel.predict_known`."""
         return self._trained(X).predict_known(X, rejected)
 

@@ -29,9 +29,9 @@ def as_estimator(model: TrainedModel) -> Any:
     Returns
     -------
     SVC, SVR, OneClassSVM, MultilabelSVC, CalibratedSVC or OnlineSVC
-        With the settings of the model. It predicts as the model does, and works in scikit-learn's pipelines, scorers,
-        displays and inspection; `sklearn.frozen.FrozenEstimator` of it is not trained again. `fit` trains it
-        anew. An OnlineSVC goes on learning, from a copy of the model.
+        With the settings of the model. It predicts as the model does, and works in scikit-learn's pipelines,
+        scorers, displays and inspection; `sklearn.frozen.FrozenEstimator` of it is not trained again. `fit`
+        trains it anew. An OnlineSVC goes on learning, from a copy of the model.
 
     Examples
     --------

@@ -23,6 +23,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
+from textsvm.arrays import Arrays
 from textsvm.errors import InputError
 from textsvm.kernels import Spectrum
 from textsvm.kernels.base import is_number, is_whole
@@ -206,12 +207,12 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         texts, parts = as_texts(X), []
-        known = Documents.none(self.alphabet_)
+        alphabet = Documents.none(self.alphabet_)
         kernel = self.new_kernel()
         with self._at_work() as device:
             for first, last in _batches(texts):
                 step = part(of_stage(progress, "features"), first, last - first, max(1, len(texts)))
-                documents = self._source.encode(texts[first:last], known)
+                documents = self._source.encode(texts[first:last], alphabet)
                 parts.append(_twin(device).transform(kernel, self.columns_, documents, step))
                 _require_rest(parts, last, len(texts))
         return host.stacked(parts)
@@ -225,8 +226,8 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
         widths = np.diff(self.columns_.starts)
         texts, vocabulary = [np.empty(0, object)], self.columns_.learnt.vocabulary
         for codes, first in zip(names.pmer_codes(vocabulary), vocabulary.first[:-1], strict=True):
-            kept = np.flatnonzero(widths[first : first + len(codes)])
-            texts.append(names.pmer_texts(codes[kept], self.alphabet_))
+            columns = np.flatnonzero(widths[first : first + len(codes)])
+            texts.append(names.pmer_texts(codes[columns], self.alphabet_))
         pmers = np.concatenate(texts)
         if self.weight != "intersection":
             return pmers
@@ -275,7 +276,7 @@ def _batches(texts: list[str]) -> list[tuple[int, int]]:
 
 def _require_rest(parts: list[scipy.sparse.csr_matrix], done: int, n: int) -> None:
     """Raise InputError if memory will not suffice for the remaining rows, estimated from the rows done."""
-    entries = sum(each.nnz for each in parts)
+    entries = sum(matrix.nnz for matrix in parts)
     host.require_memory(host.ENTRY_BYTES * entries * (n - done) // max(done, 1), n)
 
 
@@ -290,7 +291,7 @@ _WHERE = ("device", "n_jobs")
 def write_features(
     path: str | os.PathLike[str],
     matrix: scipy.sparse.csr_matrix,
-    about: dict[str, NDArray[Any]],
+    about: Arrays,
     model: SpectrumFeatures | None = None,
 ) -> None:
     """Write a matrix of features, shape (n, number of columns), atomically.
@@ -337,10 +338,10 @@ def _read(file: Any) -> SpectrumFeatures:
     return _restored(model, {name: file[stored] for name, stored in arrays.items()})
 
 
-def _state(model: SpectrumFeatures) -> dict[str, NDArray[Any]]:
-    known = Documents.none(model.alphabet_)
+def _state(model: SpectrumFeatures) -> Arrays:
+    no_texts = Documents.none(model.alphabet_)
     source = _symbols(model)
-    _, symbols = source.state(Support(np.empty(0, np.int64), source.new_kernel(), known))
+    _, symbols = source.state(Support(np.empty(0, np.int64), source.new_kernel(), no_texts))
     about = {name: value for name, value in model.get_params().items() if name not in _WHERE}
     return {
         "about": np.array(json.dumps(about | {"version": _VERSION})),
@@ -350,18 +351,18 @@ def _state(model: SpectrumFeatures) -> dict[str, NDArray[Any]]:
     }
 
 
-def _restored(model: SpectrumFeatures, arrays: dict[str, NDArray[Any]]) -> SpectrumFeatures:
-    kept: Any = _symbols(model).restore(None, np.empty(0, np.int64), arrays)
+def _restored(model: SpectrumFeatures, arrays: Arrays) -> SpectrumFeatures:
+    symbols: Any = _symbols(model).restore(None, np.empty(0, np.int64), arrays)
     kernel: Any = model.new_kernel()
     p1, p2 = kernel.lengths
     learnt, widths = PmerWeights.from_state(arrays, p1, p2, is_weighted(kernel)), arrays["widths"]
     fits = widths.shape == learnt.df.shape and widths.dtype == np.int32
-    if not fits or len(kept.documents.alphabet) != learnt.vocabulary.n_symbols:
+    if not fits or len(symbols.documents.alphabet) != learnt.vocabulary.n_symbols:
         raise ValueError("its columns do not fit together")
     most = 1 if model.weight != "intersection" else (1 << 31) - 1
     if not 0 <= widths.min(initial=0) <= widths.max(initial=0) <= most:
         raise ValueError("columns of a substring are out of range")
-    model.columns_, model.alphabet_ = FeatureColumns.of(learnt, widths), kept.documents.alphabet
+    model.columns_, model.alphabet_ = FeatureColumns.of(learnt, widths), symbols.documents.alphabet
     return model
 
 

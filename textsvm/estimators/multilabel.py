@@ -121,7 +121,8 @@ class MultilabelSVC(ClassifierMixin, KernelEstimator):
         X, progress
             See `textsvm.SVC.fit`.
         y : sequence of n tuples, lists or sets of labels; or array or sparse matrix, shape (n, n_classes)
-            A matrix of 0 and 1, as from `sklearn.preprocessing.MultiLabelBinarizer`. A text may have no label.
+            A matrix of 0 and 1, as from `sklearn.preprocessing.MultiLabelBinarizer`. A text may have no
+            label.
         sample_weight : array-like, shape (n,), optional
             Factors of C, >= 0. Thresholds count every text once.
         """

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from textsvm.arrays import Floats
+from textsvm.arrays import AnyArray, Floats, Ints, Json
 from textsvm.estimators.base import warn_of_column
 from textsvm.model.settings import OnlineSettings
 from textsvm.model.trained import TrainedModel
@@ -31,8 +31,8 @@ class OnlineSVC(ClassifierMixin, BaseEstimator):
     is the cosine of the sets of p-mers of the UTF-8 bytes of two texts, which are not normalised. More than
     two classes have a machine each, against the rest; time and memory grow with their number.
 
-    `textsvm.save` writes the p-mers of all texts, so that ``as_estimator(load(path))`` goes on learning where it
-    stopped.
+    `textsvm.save` writes the p-mers of all texts, so that ``as_estimator(load(path))`` goes on learning where
+    it stopped.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ class OnlineSVC(ClassifierMixin, BaseEstimator):
         self.require_fitted()
         return self.learner_.decision_function(X)
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> AnyArray:
         """Predict the class of each text, shape (n,)."""
         decision = self.decision_function(X)
         return np.asarray(self.learner_.plain_rule.predictions(decision))
@@ -180,7 +180,7 @@ class OnlineSVC(ClassifierMixin, BaseEstimator):
         decision = self.decision_function(X)
         return self.learner_.rule.probabilities(decision)
 
-    def left_out(self) -> tuple[Floats, NDArray[np.int64]]:
+    def left_out(self) -> tuple[Floats, Ints]:
         """Estimated leave-one-out decision values of the known texts, and their class numbers, shape (n,).
 
         Texts that a machine has forgotten beyond `max_texts` are left out.
@@ -194,12 +194,12 @@ class OnlineSVC(ClassifierMixin, BaseEstimator):
         return self.learner_.model()
 
     @property
-    def info_(self) -> dict[str, Any]:
+    def info_(self) -> Json:
         """The `info` with which a loaded model was saved."""
         return self.learner_.info
 
     @property
-    def classes_(self) -> NDArray[Any]:
+    def classes_(self) -> AnyArray:
         """Sorted classes, shape (n_classes,)."""
         return self.learner_.known.classes
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, OutlierMixin, RegressorMixin
 
-from textsvm.arrays import Floats
+from textsvm.arrays import Floats, Ints
 from textsvm.estimators.base import KernelEstimator, model_attribute
 from textsvm.model.settings import (
     ClassifierSettings,
@@ -317,7 +316,7 @@ class SVR(RegressorMixin, KernelEstimator):
         """
         return self._fit(X, y, sample_weight, progress)
 
-    def predict(self, X: Any, progress: StageProgress | None = None) -> NDArray[np.float64]:
+    def predict(self, X: Any, progress: StageProgress | None = None) -> Floats:
         """Predict the number of each text, shape (n,)."""
         return self._trained(X).decision_function(X, progress)
 
@@ -412,7 +411,7 @@ class OneClassSVM(OutlierMixin, KernelEstimator):
         """
         return self._fit(X, None, sample_weight, progress)
 
-    def predict(self, X: Any) -> NDArray[np.int64]:
+    def predict(self, X: Any) -> Ints:
         """Predict +1 for texts inside and -1 for outliers, shape (n,)."""
         return super().predict(X)
 

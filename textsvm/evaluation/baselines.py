@@ -33,15 +33,17 @@ from textsvm.errors import InputError
 from textsvm.evaluation.comparison import Compared, judge_prediction
 from textsvm.kernels.spelling import parse
 from textsvm.model.settings import DEFAULT_KERNELS, ClassifierSettings, is_default
+from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import select_examples
 from textsvm.runtime.parallel import StageProgress, n_threads
+from textsvm.training import trainers
 
 CHARACTERS = "TF-IDF characters 1-5 + LinearSVC"
 WORDS = "TF-IDF characters + words, tuned C"
 _COLUMNS = "TF-IDF characters 1-5, scaled numbers + LinearSVC"
 _VECTORS = "scikit-learn SVC, rbf"
 _TUNED = ", tuned C"
-#: Returns a new classifier.
+#: Returns the settings of a classifier, or a new classifier of scikit-learn.
 Maker = Callable[[], Any]
 #: Rows to train on and rows to test on.
 Part = tuple[Sequence[int], Sequence[int]]
@@ -131,7 +133,7 @@ def _by_folds(model: BaseEstimator) -> GridSearchCV:
 
 
 def answer(model: Any, train: Any, labels: ArrayLike, test: Any) -> Answer:
-    """Train a classifier and predict the test part."""
+    """Train a classifier of scikit-learn, or by settings of this package, and predict the test part."""
     # Threads: LIBLINEAR releases the GIL, and worker processes would take seconds to start.
     with warnings.catch_warnings(), parallel_config(backend="threading"):
         # From the convergence of the baselines, and from rare classes in their folds.
@@ -139,7 +141,10 @@ def answer(model: Any, train: Any, labels: ArrayLike, test: Any) -> Answer:
         warnings.simplefilter("ignore", UserWarning)
         clock = time.perf_counter()
         try:
-            model.fit(train, labels)
+            if isinstance(model, ClassifierSettings):
+                fitted = trainers.train(model, train, labels)
+            else:
+                fitted = model.fit(train, labels)
         except InputError:
             raise
         except ValueError as error:
@@ -147,8 +152,8 @@ def answer(model: Any, train: Any, labels: ArrayLike, test: Any) -> Answer:
             message = " ".join(str(error).split())
             raise InputError(f"{name} cannot be trained on {np.size(labels)} documents: {message}") from error
         between = time.perf_counter()
-        predicted = np.asarray(model.predict(test))
-    return Answer(predicted, between - clock, time.perf_counter() - between, _chosen(model))
+        predicted = np.asarray(fitted.predict(test))
+    return Answer(predicted, between - clock, time.perf_counter() - between, _chosen(fitted))
 
 
 def _characters() -> TfidfVectorizer:
@@ -156,8 +161,10 @@ def _characters() -> TfidfVectorizer:
 
 
 def _chosen(model: Any) -> str:
+    if isinstance(model, TrainedModel):
+        return model.record.chosen
     last = model[-1] if isinstance(model, Pipeline) else model
-    return f"C={last.best_params_['C']:g}" if isinstance(last, GridSearchCV) else getattr(last, "chosen_", "")
+    return f"C={last.best_params_['C']:g}" if isinstance(last, GridSearchCV) else ""
 
 
 def candidates(device: str) -> dict[str, Maker]:
@@ -167,7 +174,7 @@ def candidates(device: str) -> dict[str, Maker]:
 
 
 def machine(name: str, device: str) -> ClassifierSettings:
-    """ClassifierSettings with the kernel "auto", "fast" or as spelled on the command line."""
+    """Settings with the kernel "auto", "fast" or as spelled on the command line."""
     return ClassifierSettings(name if is_default(name) else parse(name), device=device)
 
 
@@ -187,7 +194,7 @@ def compare(
     parts : sequence of (train, test)
         Indices; test parts are disjoint.
     ours : mapping of str to callable
-        Factories of classifiers, by name.
+        Factories of settings or of scikit-learn classifiers, by name.
     progress : StageProgress, optional
         The stage is "compare".
     """

@@ -213,7 +213,8 @@ def _sample(model: TrainedModel, n: int) -> tuple[Ints, Ints]:
 def decide_sample(
     settings: ClassifierSettings, model: TrainedModel, examples_of: Callable[[Ints], Any], labels: list[Any]
 ) -> tuple[Ints, Ints, Floats] | None:
-    """Train with kernel, C and loss of a model on a few of its texts: indices of these and of others, and the decision values of the others.
+    """Train with kernel, C and loss of a model on a few of its texts: indices of these and of others, and the
+    decision values of the others.
 
     None for a precomputed matrix, or if the sample is too small.
     """

@@ -176,7 +176,7 @@ def kmer_scores(
     assert kernel is not None
     letters = letters_of(trained, alphabet)
     _check_length(kernel, k, len(letters))
-    all_strands = all(getattr(leaf, "canonical", False) for leaf in kernel.structure.leaves)
+    all_strands = all(leaf.canonical for leaf in kernel.structure.leaves)
     both = pairs_of(letters) if all_strands else None
     digits = _digits(k, len(letters), both)
     kmers = np.array(list(letters))[digits].view(f"<U{k}").ravel()

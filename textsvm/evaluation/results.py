@@ -242,7 +242,20 @@ def evaluate(
         results = Results("regression", len(numbers), [], {}, [], [], all_rows, numbers, predicted, predicted,
                           grades=grades)  # fmt: skip
         return _with_metrics(results)
-    order = classes = np.asarray(classes)
+    return _evaluate_classes(truth, predicted, decision, np.asarray(classes), positive, probability, grades)
+
+
+def _evaluate_classes(
+    truth: Sequence[Any],
+    predicted: AnyArray,
+    decision: Floats,
+    classes: AnyArray,
+    positive: object,
+    probability: Floats | None,
+    grades: tuple[int, int] | None,
+) -> Results:
+    """Metrics of predictions of a single label per document, see `evaluate`."""
+    order = classes
     index, values, warnings = _judged_labels(truth, classes)
     predicted, decision = predicted[index], decision[index]
     if len(classes) == 2 and positive is not None and positive not in classes[1:].tolist():

@@ -18,11 +18,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Arrays, Bools, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import is_number
 
@@ -34,16 +33,14 @@ COVERAGES, REJECTED = (0.9, 0.95, 0.99), 0.05
 class Conformity:
     """Out-of-fold values of the training texts."""
 
-    own: NDArray[np.float64]  #: shape (n,): Probability of the true class, ascending within each class
+    own: Floats  #: shape (n,): Probability of the true class, ascending within each class
     #: shape (n_classes + 1,): Start of each class in `own`, and the end of the last.
-    starts: NDArray[np.int64]
+    starts: Ints
     #: shape (n,): Largest decision value of each text, ascending; with two classes its absolute value.
-    largest: NDArray[np.float64]
+    largest: Floats
 
     @classmethod
-    def of(
-        cls, probability: NDArray[np.float64], decision: NDArray[np.float64], codes: NDArray[np.int64]
-    ) -> Conformity:
+    def of(cls, probability: Floats, decision: Floats, codes: Ints) -> Conformity:
         """From out-of-fold probabilities and decision values, and true classes."""
         own = probability[np.arange(len(codes)), codes]
         counts = np.bincount(codes, minlength=probability.shape[1])
@@ -54,7 +51,7 @@ class Conformity:
         )
 
     @classmethod
-    def restore(cls, state: Mapping[str, NDArray[Any]], n_classes: int) -> Conformity:
+    def restore(cls, state: Mapping[str, AnyArray], n_classes: int) -> Conformity:
         """Restore from `state`; ValueError if it is not valid."""
         if set(state) != {"own", "starts", "largest"}:
             raise ValueError("its conformity has unknown entries")
@@ -70,13 +67,11 @@ class Conformity:
             raise ValueError("its conformity has values that fall")
         return cls(own, starts, values)
 
-    def state(self) -> dict[str, NDArray[Any]]:
+    def state(self) -> Arrays:
         """Arrays to save with a model."""
         return {"own": self.own, "starts": self.starts, "largest": self.largest}
 
-    def sets(
-        self, probability: NDArray[np.float64], coverage: float, per_class: bool = False
-    ) -> NDArray[np.bool_]:
+    def sets(self, probability: Floats, coverage: float, per_class: bool = False) -> Bools:
         """Classes in the prediction set of each text, bool array, shape (n, n_classes).
 
         `coverage` holds on average, or with `per_class` for each class; a class with few texts is then in
@@ -94,13 +89,13 @@ class Conformity:
         sets[np.arange(len(sets)), probability.argmax(axis=1)] = True
         return sets
 
-    def known(self, decision: NDArray[np.float64], rejected: float) -> NDArray[np.bool_]:
+    def known(self, decision: Floats, rejected: float) -> Bools:
         """Whether each text is like a known class, shape (n,); at most the share `rejected` is not."""
         require_share("rejected", rejected)
         return _p_values(self.largest, largest(decision)) > rejected
 
     def summary(
-        self, probability: NDArray[np.float64], decision: NDArray[np.float64], codes: NDArray[np.int64]
+        self, probability: Floats, decision: Floats, codes: Ints
     ) -> tuple[list[dict[str, float]], dict[str, float]]:
         """`Results.sets` and `Results.rejected` for texts with known classes."""
         rows = []
@@ -118,7 +113,7 @@ class Conformity:
         return rows, {"allowed": REJECTED, "unlike": float((~self.known(decision, REJECTED)).mean())}
 
 
-def largest(decision: NDArray[np.float64]) -> NDArray[np.float64]:
+def largest(decision: Floats) -> Floats:
     """Largest decision value of each text, shape (n,); small for a text unlike every class."""
     return np.abs(decision) if decision.ndim == 1 else decision.max(axis=1)
 
@@ -129,6 +124,6 @@ def require_share(name: str, value: object) -> None:
         raise InputError(f"{name}={value!r} must be a number above 0 and below 1")
 
 
-def _p_values(scores: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _p_values(scores: Floats, values: Floats) -> Floats:
     """Share of ascending scores that are at most each value, counting the text itself."""
     return (1 + np.searchsorted(scores, values, side="right")) / (len(scores) + 1)

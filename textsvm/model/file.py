@@ -165,8 +165,8 @@ def load(path: str | os.PathLike[str]) -> TrainedModel:
     Returns
     -------
     TrainedModel
-        It predicts as the estimator did. ``model.info`` is the `info` of `save`; `textsvm.as_estimator` makes an
-        estimator for scikit-learn's tools.
+        It predicts as the estimator did. ``model.info`` is the `info` of `save`; `textsvm.as_estimator` makes
+        an estimator for scikit-learn's tools.
 
     Raises
     ------
@@ -240,8 +240,8 @@ def _without_texts(model: TrainedModel) -> Support:
     support = model.reader.without_texts(model.support, model.predictor.dual_coef)
     if support.weights is not None and support.weights.left_out:
         warnings.warn(
-            f"{support.weights.left_out:,} support vectors have no feature, being shorter than p, and are left "
-            "out of a model without texts: texts equal to them get the biases alone",
+            f"{support.weights.left_out:,} support vectors have no feature, being shorter than p, and are "
+            "left out of a model without texts: texts equal to them get the biases alone",
             stacklevel=3,
         )
     return support
@@ -432,8 +432,8 @@ def _n_support(header: Json, classes: AnyArray | None, dual_coef: Floats) -> Int
     if header["format_version"] == 1:
         return np.array([(dual_coef < 0).sum(), (dual_coef > 0).sum()])
     n_support = np.array([as_count(count) for count in header["n_support"]], np.int64)
-    known = header["format_version"] == WITHOUT_TEXTS or n_support.sum() == dual_coef.shape[1]
-    if len(n_support) != (1 if classes is None else len(classes)) or not known:
+    counted = header["format_version"] == WITHOUT_TEXTS or n_support.sum() == dual_coef.shape[1]
+    if len(n_support) != (1 if classes is None else len(classes)) or not counted:
         raise InputError("its numbers of support vectors do not fit its classes and support vectors")
     return n_support
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Bools
 from textsvm.errors import InputError
 from textsvm.kernels.inputs import is_missing
 from textsvm.runtime.compiled import scipy
@@ -20,7 +20,7 @@ FORMS = ("tuples", "indicator", "sparse")
 _SETS = (tuple, list, set, frozenset, np.ndarray)
 
 
-def as_indicator(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.bool_], str]:
+def as_indicator(y: Any, n: int) -> tuple[AnyArray, Bools, str]:
     """Sorted classes (column numbers for a matrix), bool indicator matrix, and form of the labels."""
     classes, indicator, form = _read(y)
     if len(indicator) != n:
@@ -39,7 +39,7 @@ def as_indicator(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.bool_], str]:
     return classes, indicator, form
 
 
-def in_form(indicator: NDArray[np.bool_], classes: NDArray[Any], form: str) -> Any:
+def in_form(indicator: Bools, classes: AnyArray, form: str) -> Any:
     """Convert an indicator matrix to a form of labels: list of tuples, int64 array or CSR matrix."""
     if form == "tuples":
         return label_sets(indicator, classes)
@@ -49,13 +49,13 @@ def in_form(indicator: NDArray[np.bool_], classes: NDArray[Any], form: str) -> A
     return scipy.sparse.csr_matrix(indicator, dtype=np.int64)
 
 
-def label_sets(indicator: NDArray[np.bool_], classes: NDArray[Any]) -> list[tuple[Any, ...]]:
+def label_sets(indicator: Bools, classes: AnyArray) -> list[tuple[Any, ...]]:
     """The labels of each document, in the order of the classes."""
     names = classes.tolist()
     return [tuple(names[a] for a in np.flatnonzero(row)) for row in indicator]
 
 
-def _read(y: Any) -> tuple[NDArray[Any], NDArray[np.bool_], str]:
+def _read(y: Any) -> tuple[AnyArray, Bools, str]:
     if y is None:
         raise InputError("this estimator requires y to be passed, but the target y is None; give labels")
     if hasattr(y, "tocsr"):  # a sparse matrix
@@ -73,7 +73,7 @@ def _read(y: Any) -> tuple[NDArray[Any], NDArray[np.bool_], str]:
     return *_of_sets(list(y)), "tuples"
 
 
-def _as_bool(values: NDArray[Any]) -> NDArray[np.bool_]:
+def _as_bool(values: AnyArray) -> Bools:
     """Check the values of an indicator matrix."""
     if values.dtype.kind not in "biuf":
         raise InputError(
@@ -85,15 +85,15 @@ def _as_bool(values: NDArray[Any]) -> NDArray[np.bool_]:
     return values.astype(bool)
 
 
-def _of_sets(y: list[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    for i, each in enumerate(y):
-        if not isinstance(each, _SETS):
+def _of_sets(y: list[Any]) -> tuple[AnyArray, Bools]:
+    for i, labels_of_text in enumerate(y):
+        if not isinstance(labels_of_text, _SETS):
             raise InputError(
-                f"the labels of document {i} are {each!r} and no tuple, list or set of labels; SVC takes one "
-                "label a document"
+                f"the labels of document {i} are {labels_of_text!r} and no tuple, list or set of labels; SVC "
+                "takes one label a document"
             )
     _refuse_rows_of_a_matrix(y)
-    pairs = [(i, label) for i, each in enumerate(y) for label in each]
+    pairs = [(i, label) for i, labels_of_text in enumerate(y) for label in labels_of_text]
     for i, label in pairs:
         if is_missing(label):
             raise InputError(f"a label of document {i} is missing; remove it")
@@ -111,10 +111,10 @@ def _of_sets(y: list[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
 
 def _refuse_rows_of_a_matrix(y: list[Any]) -> None:
     """Refuse lists of 0 and 1 of equal length, which are probably rows of an indicator matrix."""
-    rows = bool(y) and all(isinstance(each, list | np.ndarray) for each in y)
-    if not rows or len(y[0]) < 2 or len({len(each) for each in y}) > 1:
+    rows = bool(y) and all(isinstance(row, list | np.ndarray) for row in y)
+    if not rows or len(y[0]) < 2 or len({len(row) for row in y}) > 1:
         return
-    if all(isinstance(value, int | np.integer) and value in (0, 1) for each in y for value in each):
+    if all(isinstance(value, int | np.integer) and value in (0, 1) for row in y for value in row):
         raise InputError(
             "lists of 0 and 1 may be labels or the rows of an indicator matrix; give the matrix as a NumPy "
             "array, or labels as tuples"

@@ -24,8 +24,8 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels import Gaussian, Linear, Polynomial, Sigmoid
 from textsvm.kernels.base import Kernel
@@ -141,7 +141,7 @@ def _read_header(name: str, lines: list[bytes]) -> tuple[Header, int]:
         if key in ("svm_type", "kernel_type"):
             header[key] = " ".join(values)
         elif key in _WHOLE or key in _REAL:
-            header[key] = [_number(each, key in _WHOLE, f"{where}: {key}") for each in values]
+            header[key] = [_number(value, key in _WHOLE, f"{where}: {key}") for value in values]
         elif key in _IGNORED:
             header[key] = None
         else:
@@ -223,31 +223,31 @@ def _kernel(name: str, header: Header) -> Kernel:
 
 def _read_vectors(
     name: str, lines: list[bytes], header: Header, first: int
-) -> tuple[scipy.sparse.csr_array, NDArray[np.float64]]:
+) -> tuple[scipy.sparse.csr_array, Floats]:
     """Support vectors, and their coefficients, shape (n_classes - 1, n_sv)."""
     total = _count(name, header, "total_sv")
-    each = header["nr_class"][0] - 1 if header["svm_type"] in _CLASSIFIERS else 1
+    n_values = header["nr_class"][0] - 1 if header["svm_type"] in _CLASSIFIERS else 1
     end = len(lines)
     while end > first and not lines[end - 1].strip():
         end -= 1
     if end - first != total:
         raise InputError(f"{name} has {end - first:,} support vectors and total_sv says {total:,}")
-    need, free = 8 * max(each, len(header["rho"])) * total, devices.free_memory(devices.select("cpu"))
+    need, free = 8 * max(n_values, len(header["rho"])) * total, devices.free_memory(devices.select("cpu"))
     if need > free:
         raise InputError(f"the coefficients of {name} take {need:,} bytes of memory and {free:,} are free")
-    coef = np.empty((each, total))
+    coef = np.empty((n_values, total))
     pairs = [b""] * first
     for i, line in enumerate(lines[first:end]):
-        tokens = line.split(None, each)
+        tokens = line.split(None, n_values)
         where = f"{name}, line {first + i + 1}"
-        if len(tokens) < each:
-            raise InputError(f"{where}: {len(tokens)} coefficients; there must be {each}")
-        for j, token in enumerate(tokens[:each]):
+        if len(tokens) < n_values:
+            raise InputError(f"{where}: {len(tokens)} coefficients; there must be {n_values}")
+        for j, token in enumerate(tokens[:n_values]):
             if not _is_finite(token):
                 shown = token[:40].decode("ascii", "replace")
                 raise InputError(f"{where}: the coefficient {shown!r} is not a finite number")
             coef[j, i] = float(token)
-        rest = tokens[each] if len(tokens) > each else b""
+        rest = tokens[n_values] if len(tokens) > n_values else b""
         # A label replaces the coefficients, padded so that messages name the columns of the file.
         pairs.append(b"0".ljust(len(line) - len(rest) - 1) + b" " + rest)
     if not total:
@@ -256,9 +256,7 @@ def _read_vectors(
     return scipy.sparse.csr_array(vectors), coef
 
 
-def _build(
-    header: Header, kernel: Kernel, vectors: scipy.sparse.csr_array, coef: NDArray[np.float64]
-) -> TrainedModel:
+def _build(header: Header, kernel: Kernel, vectors: scipy.sparse.csr_array, coef: Floats) -> TrainedModel:
     kind, rho = header["svm_type"], np.array(header["rho"])
     settings: Settings
     rule: Rule
@@ -280,9 +278,7 @@ def _build(
     return TrainedModel(settings.source, Expansion(support, dual_coef, intercept), rule, record)
 
 
-def _in_pairs(
-    header: Header, coef: NDArray[np.float64], rho: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _in_pairs(header: Header, coef: Floats, rho: Floats) -> tuple[Floats, Floats]:
     """Coefficients (n_machines, n_sv) and biases of the machines of pairs of ascending classes."""
     labels, n = header["label"], len(header["label"])
     rank = {label: place for place, label in enumerate(sorted(labels))}
@@ -359,7 +355,7 @@ def _require_libsvms(model: TrainedModel) -> None:
         )
 
 
-def _labels(classes: NDArray[Any]) -> list[int]:
+def _labels(classes: AnyArray) -> list[int]:
     """Classes as LIBSVM's labels, in descending order."""
     labels = []
     for label in classes.tolist()[::-1]:
@@ -370,7 +366,7 @@ def _labels(classes: NDArray[Any]) -> list[int]:
     return labels
 
 
-def _class_codes(model: TrainedModel) -> tuple[NDArray[np.int64] | None, NDArray[np.float64]]:
+def _class_codes(model: TrainedModel) -> tuple[Ints | None, Floats]:
     """Class of each support vector in LIBSVM's order, and the coefficients, shape (n_classes - 1, n_sv)."""
     dual_coef = model.predictor.dual_coef
     if model.classes is None:
@@ -391,7 +387,7 @@ def _class_codes(model: TrainedModel) -> tuple[NDArray[np.int64] | None, NDArray
     return code, coef
 
 
-def _header_lines(model: TrainedModel, counts: NDArray[np.int64] | None) -> list[str]:
+def _header_lines(model: TrainedModel, counts: Ints | None) -> list[str]:
     """The header, in LIBSVM's order."""
     kernel: Any = model.kernel
     intercept = model.predictor.intercept

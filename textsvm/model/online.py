@@ -232,9 +232,9 @@ def fit_scale(values: Floats, codes: Ints, n_classes: int) -> float:
     """The scale t of the softmax that maximises the likelihood of the classes, by bisection.
 
     `values` are leave-one-out decision values. Platt's targets (n + 1) / (n + classes) for a class of n texts
-    instead of 1 keep a training set without mistakes from making every text certain (Platt 1999; a single scale
-    as in Guo et al. 2017). The derivative of the negative logarithm of the likelihood, sum (p - y) f, rises
-    with t.
+    instead of 1 keep a training set without mistakes from making every text certain (Platt 1999; a single
+    scale as in Guo et al. 2017). The derivative of the negative logarithm of the likelihood, sum (p - y) f,
+    rises with t.
     """
     counts = np.bincount(codes, minlength=n_classes)
     if np.count_nonzero(counts) < 2:

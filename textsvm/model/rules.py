@@ -1,14 +1,14 @@
 """Decision rules of trained models: from the values of the machines to decision values and predictions.
 
-A positive value of a two-class machine means the second class. `ClassRule` has a machine for each class against
-the rest ("ovr", "crammer-singer"), or for each pair of classes ("ovo"), which vote. `CalibratedRule` adds
-probabilities: the decision value f of a class is mapped by one of
+A positive value of a two-class machine means the second class. `ClassRule` has a machine for each class
+against the rest ("ovr", "crammer-singer"), or for each pair of classes ("ovo"), which vote. `CalibratedRule`
+adds probabilities: the decision value f of a class is mapped by one of
 
     sigmoid    p = 1 / (1 + exp(a f + b))                  (Platt 1999)
     isotonic   p = a rising step line through (x, y)       (Zadrozny and Elkan 2002)
 
-and with more than two classes the probabilities are divided by their sum. `LabelRule` predicts a set of labels,
-`NumberRule` a number, `NoveltyRule` inside or outside.
+and with more than two classes the probabilities are divided by their sum. `LabelRule` predicts a set of
+labels, `NumberRule` a number, `NoveltyRule` inside or outside.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Settings of a training: kernel, learning problem, solver and device, without fitted state.
 
 Each estimator has a class of settings, a frozen dataclass with its parameters, which the command line
-shares. Settings say which learning problem targets state, and which rule turns decision values into predictions.
-Trainers (`textsvm.training.trainers`) take settings, examples and targets, and return a `TrainedModel`. Modules
-that only training needs are imported when it starts, as the command line checks settings before.
+shares. Settings say which learning problem targets state, and which rule turns decision values into
+predictions. Trainers (`textsvm.training.trainers`) take settings, examples and targets, and return a
+`TrainedModel`. Modules that only training needs are imported when it starts, as the command line checks
+settings before.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, fields
+from functools import cached_property
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -58,6 +60,13 @@ class NotConvergedWarning(UserWarning):
     """The solver stopped before it converged. Estimators warn with scikit-learn's ConvergenceWarning."""
 
 
+def copied(setting: Any) -> Any:
+    """Copy of a kernel or of class weights; other settings are not modified by anybody."""
+    if isinstance(setting, Kernel):
+        return setting.__sklearn_clone__()
+    return dict(setting) if isinstance(setting, Mapping) else setting
+
+
 def is_default(kernel: object) -> bool:
     """Whether the classifier chooses the kernel."""
     return isinstance(kernel, str) and kernel in DEFAULT_KERNELS
@@ -81,8 +90,8 @@ def check_jobs(n_jobs: Any) -> None:
 class Compute:
     """How a model is trained: from kernel values or features, and where the kernel matrix is kept.
 
-    Only `approximate` changes the model that is learnt. An estimator takes ``compute=Compute(...)``, or None for
-    the defaults; ``set_params(compute__memory="2GiB")`` sets a single parameter.
+    Only `approximate` changes the model that is learnt. An estimator takes ``compute=Compute(...)``, or None
+    for the defaults; ``set_params(compute__memory="2GiB")`` sets a single parameter.
 
     Parameters
     ----------
@@ -169,20 +178,22 @@ class Settings:
     _POSITIVE: ClassVar[tuple[str, ...]] = ("tol", "duality_gap")
 
     def as_dict(self) -> dict[str, Any]:
-        """Settings by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        """Copies of the settings by name."""
+        return {field.name: copied(getattr(self, field.name)) for field in fields(self)}
 
-    @property
+    # Computed once: a training asks for them at every step.
+
+    @cached_property
     def compute_options(self) -> Compute:
         """The setting `compute`, or its default."""
         return self.compute or Compute()
 
-    @property
+    @cached_property
     def text_form(self) -> TextForm:
         """How texts are normalised."""
         return TextForm(self.normalise, self.punctuation, self.max_length)
 
-    @property
+    @cached_property
     def source(self) -> Source:
         """Input type, chosen by the kernel."""
         return self.source_of(self.kernel)
@@ -360,6 +371,12 @@ class CalibrationSettings:
         """Raise InputError if a setting is out of range; the trainer calls it first."""
         if not isinstance(self.classifier, ClassifierSettings):
             raise InputError(f"estimator={self.classifier!r} is not an SVC")
+        self.classifier.check()
+        if self.classifier.scoring != "accuracy":
+            raise InputError(
+                f"scoring={self.classifier.scoring!r} has no effect on probabilities, and a calibrated model "
+                "predicts the likeliest class; leave scoring out"
+            )
         if self.method not in METHODS:
             raise InputError(f"method={self.method!r} is not one of {', '.join(METHODS)}")
         check_reject(self.reject)
@@ -418,9 +435,9 @@ class OnlineSettings:
 
 
 def settings_of(model: Any) -> Settings:
-    """The settings of an estimator, or settings themselves; InputError for other objects."""
+    """The settings of an estimator with targets, or settings themselves; InputError for other objects."""
     settings = getattr(model, "settings", model)
-    if not isinstance(settings, Settings):
+    if not isinstance(settings, Settings) or isinstance(settings, NoveltySettings):
         raise InputError(
             f"{type(model).__name__} is neither SVC nor SVR nor MultilabelSVC; nothing is compared with y"
         )

@@ -16,20 +16,19 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import Floats
+from textsvm.arrays import Floats, Json
 from textsvm.errors import InputError
-from textsvm.kernels.base import is_whole
+from textsvm.kernels.base import Kernel, is_whole
 from textsvm.kernels.contract import FeatureWeights
 from textsvm.kernels.spelling import spell
+from textsvm.model.rules import Rule
 from textsvm.runtime import device as devices
-
-if TYPE_CHECKING:
-    from textsvm.model.trained import TrainedModel
+from textsvm.sources.base import Expansion, Support
 
 #: Substrings that are candidates for merging, per listed feature.
 CANDIDATES = 20
@@ -61,44 +60,44 @@ class TopFeatures:
     kind: str  #: "substrings", "counted substrings", "words", "numbers", "patterns" or "training documents"
     features: list[Feature] = field(default_factory=list)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """JSON values."""
         features = [
-            {"text": each.text, "weight": each.weight, "merged": list(each.merged)} for each in self.features
+            {"text": feature.text, "weight": feature.weight, "merged": list(feature.merged)}
+            for feature in self.features
         ]
         return {"label": self.label, "kind": self.kind, "features": features}
 
 
-def feature_weights(model: TrainedModel) -> list[FeatureWeights]:
+def feature_weights(machines: Expansion) -> list[FeatureWeights]:
     """Weights of all features of a model, for each term of its kernel; empty if there is no list."""
-    support, coef = model.support, model.predictor.dual_coef
+    support, kernel = machines.support, machines.support.kernel
     weights = support.weights
     if weights is None:
-        if not has_feature_list(model):
+        if kernel is None or not has_feature_list(kernel):
             return []
-        assert support.kernel is not None
-        weights = support.kernel.features.weights(support.kernel.structure.read(support.documents), coef)
+        weights = kernel.features.weights(kernel.structure.read(support.documents), machines.dual_coef)
     tables: list[FeatureWeights] = weights.named(support.documents)
     return tables
 
 
-def has_feature_list(model: TrainedModel) -> bool:
-    """Whether the kernel of a model has a list of features with weights."""
-    kernel = model.kernel
-    return kernel is not None and kernel.features is not None and kernel.features.has_weights
+def has_feature_list(kernel: Kernel) -> bool:
+    """Whether a kernel has a list of features with weights."""
+    return kernel.features is not None and kernel.features.has_weights
 
 
-def coefficients(model: TrainedModel) -> tuple[NDArray[np.object_], NDArray[np.float64]]:
+def coefficients(machines: Expansion) -> tuple[NDArray[np.object_], Floats]:
     """Names of all features, and weights of shape (n_machines, n_features).
 
     Names of a sum of kernels begin with the kernel, as those of scikit-learn's FeatureUnion: "words:1__cash".
     Raises AttributeError if the kernel has no list of features.
     """
-    if model.kernel is None:
+    kernel = machines.support.kernel
+    if kernel is None:
         raise AttributeError("a model of a precomputed kernel matrix has no features")
-    tables = feature_weights(model)
+    tables = feature_weights(machines)
     if not tables:
-        raise AttributeError(f"the kernel {spell(model.kernel)} has no list of features with weights")
+        raise AttributeError(f"the kernel {spell(kernel)} has no list of features with weights")
     names = [
         table.names if len(tables) == 1 else f"{spell(table.kernel)}__" + table.names for table in tables
     ]
@@ -106,33 +105,34 @@ def coefficients(model: TrainedModel) -> tuple[NDArray[np.object_], NDArray[np.f
 
 
 def top_features(
-    model: TrainedModel, n: int = 30, labels: Collection[Any] | None = None
+    machines: Expansion, rule: Rule, n: int = 30, labels: Collection[Any] | None = None
 ) -> list[TopFeatures]:
-    """The `n` features with the largest weights for each class, or each of `labels`.
+    """The `n` features with the largest weights for each class, or each of `labels`, computed on the CPU.
 
     Raises InputError if `n` is below 1, or the model was trained on a kernel matrix.
     """
     if not is_whole(n) or n < 1:
         raise InputError(f"n must be a whole number of at least 1, got {n!r}")
-    if model.kernel is None:
+    if machines.support.kernel is None:
         raise InputError("a model of a precomputed kernel matrix has no texts, so it has no features")
-    tables = feature_weights(model)
-    text = _support_text(model) if any(table.kind.endswith("substrings") for table in tables) else ""
+    tables = feature_weights(machines)
+    text = _support_text(machines) if any(table.kind.endswith("substrings") for table in tables) else ""
     result = []
-    for mix, label in zip(*_class_mixes(model), strict=True):
+    for mix, label in zip(*_class_mixes(rule), strict=True):
         if labels is not None and label not in labels:
             continue
         if tables:
             result += [_heaviest(label, table, table.weights @ mix, n, text) for table in tables]
         else:
-            patterns = _by_attribution(model, label, mix, n)
-            result.append(patterns or _training_documents(model, label, mix, n))
+            coef = mix @ machines.dual_coef
+            patterns = _by_attribution(machines.support, label, coef, n)
+            result.append(patterns or _training_documents(machines.support.documents, label, coef, n))
     return result
 
 
-def _support_text(model: TrainedModel) -> str:
+def _support_text(machines: Expansion) -> str:
     """Normalised texts of the first support vectors (`MAX_SYMBOLS`); "" for a model saved without texts."""
-    support, texts, size = model.support.documents, [], 0
+    support, texts, size = machines.support.documents, [], 0
     for i in range(len(support)):
         texts.append(support.shown(i))
         size += len(texts[-1])
@@ -141,20 +141,18 @@ def _support_text(model: TrainedModel) -> str:
     return "\0".join(texts)
 
 
-def _class_mixes(model: TrainedModel) -> tuple[Floats, list[Any]]:
+def _class_mixes(rule: Rule) -> tuple[Floats, list[Any]]:
     """As `Rule.mixes`, with a value for each of two classes, and for each direction of a number."""
-    mixes, labels = model.rule.mixes()
+    mixes, labels = rule.mixes()
     if len(labels) > 1:
         return mixes, labels
     opposites = {None: ("a higher number", "a lower number"), "inside": ("inside", "outside")}
-    classes = model.classes
+    classes = rule.classes
     positive, negative = opposites[labels[0]] if classes is None else (labels[0], classes.tolist()[0])
     return np.stack([-mixes[0], mixes[0]]), [negative, positive]
 
 
-def _heaviest(
-    label: Any, table: FeatureWeights, weights: NDArray[np.float64], n: int, text: str
-) -> TopFeatures:
+def _heaviest(label: Any, table: FeatureWeights, weights: Floats, n: int, text: str) -> TopFeatures:
     """The heaviest features of a table for a class."""
     substrings = table.kind.endswith("substrings")
     order = np.argsort(-weights, kind="stable")[: CANDIDATES * max(n, 30) if substrings else n].tolist()
@@ -176,12 +174,12 @@ def merge(pairs: Sequence[tuple[str, float]], text: str = "", n: int | None = No
     for start, weight in pairs:
         if start not in rest:
             continue
-        whole, alike = start, [each for each, other in rest.items() if other >= SHARE * weight]
+        whole, alike = start, [part for part, other in rest.items() if other >= SHARE * weight]
         while longer := next(_extensions(whole, alike, text), None):
             whole = longer
-        parts = [each for each in rest if each in whole and (each == start or _means(each, whole, text))]
-        for each in parts:
-            del rest[each]
+        parts = [part for part in rest if part in whole and (part == start or _means(part, whole, text))]
+        for part in parts:
+            del rest[part]
         several = len(parts) > 1
         result.append(Feature(whole if several else start, weight, tuple(parts) if several else ()))
         if len(result) == n:
@@ -197,10 +195,10 @@ def _extensions(whole: str, others: Sequence[str], text: str) -> Iterator[str]:
         elif MIN_LENGTH <= len(other) <= len(whole) + 1:
             longer = [whole + other[-1]] if whole.endswith(other[:-1]) else []
             longer += [other[0] + whole] if whole.startswith(other[1:]) else []
-            longer = [each for each in longer if each in text]
+            longer = [string for string in longer if string in text]
         else:
             continue
-        yield from (each for each in longer if _means(whole, each, text))
+        yield from (string for string in longer if _means(whole, string, text))
 
 
 def _means(part: str, whole: str, text: str) -> bool:
@@ -208,20 +206,17 @@ def _means(part: str, whole: str, text: str) -> bool:
     return not text or text.count(part) <= 3 * text.count(whole)
 
 
-def _by_attribution(model: TrainedModel, label: Any, mix: NDArray[np.float64], n: int) -> TopFeatures | None:
+def _by_attribution(support: Support, label: Any, coef: Floats, n: int) -> TopFeatures | None:
     """Features by their contributions to the values of support vectors; None if the kernel names none."""
-    kernel, support = model.kernel, model.support.documents
+    kernel, documents = support.kernel, support.documents
     assert kernel is not None
-    if kernel.structure.reads_vectors or not len(support):
+    if kernel.structure.reads_vectors or not len(documents):
         return None
-    coef = mix @ model.predictor.dual_coef
     chosen = np.sort(np.argsort(-np.abs(coef), kind="stable")[:MAX_DOCUMENTS])
-    cpu = devices.select("cpu")
-    with model.at_work(cpu):
-        rows, documents = kernel.rows(support, cpu), support.take(chosen)
-        values = rows.cross(documents).astype(np.float64)
-        coefs = np.tile(coef, (len(chosen), 1))
-        parts = kernel.attribution.contributions(rows, documents, coefs, values)
+    rows, heavy = kernel.rows(documents, devices.select("cpu")), documents.take(chosen)
+    values = rows.cross(heavy).astype(np.float64)
+    coefs = np.tile(coef, (len(chosen), 1))
+    parts = kernel.attribution.contributions(rows, heavy, coefs, values)
     totals: dict[str, float] = defaultdict(float)
     for features in parts.features:
         for text, _, contribution in features:
@@ -232,9 +227,8 @@ def _by_attribution(model: TrainedModel, label: Any, mix: NDArray[np.float64], n
     return TopFeatures(label, "patterns", [Feature(*pair) for pair in heaviest if pair[1] > 0])
 
 
-def _training_documents(model: TrainedModel, label: Any, mix: NDArray[np.float64], n: int) -> TopFeatures:
+def _training_documents(documents: Any, label: Any, coef: Floats, n: int) -> TopFeatures:
     """The support vectors with the largest dual coefficients for a class."""
-    support, coef = model.support.documents, mix @ model.predictor.dual_coef
-    order = np.argsort(-coef, kind="stable")[:n].tolist() if len(support) else []
-    features = [Feature(support.shown(i), float(coef[i])) for i in order if coef[i] > 0]
+    order = np.argsort(-coef, kind="stable")[:n].tolist() if len(documents) else []
+    features = [Feature(documents.shown(i), float(coef[i])) for i in order if coef[i] > 0]
     return TopFeatures(label, "training documents", features)

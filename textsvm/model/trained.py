@@ -4,13 +4,14 @@
     -> rule -> decision values, labels, probabilities, sets of labels
 
 `TrainedModel` is immutable and threads may share it. `textsvm.load` returns it, trainers (`textsvm.training`)
-return it, and estimators hold one in `model_`. It has no training code, so that predicting a single text waits
-for neither scikit-learn nor Numba. `textsvm.as_estimator` makes an estimator of it for scikit-learn's tools.
+return it, and estimators hold one in `model_`. It has no training code, so that predicting a single text
+waits for neither scikit-learn nor Numba. `textsvm.as_estimator` makes an estimator of it for scikit-learn's
+tools.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -22,45 +23,26 @@ from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Predictor
 from textsvm.model.conformal import largest
-from textsvm.model.rules import CalibratedRule, NoveltyRule, Rule, ScaledRule
+from textsvm.model.rules import CalibratedRule, ClassRule, NoveltyRule, Rule, ScaledRule
+from textsvm.model.top_features import TopFeatures, top_features
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Lock, StageProgress, of_stage
-from textsvm.sources.base import Reader, Source, Support
+from textsvm.sources.base import Expansion, Reader, Source, Support
 
 if TYPE_CHECKING:
     from textsvm.kernels.nystroem import Approximation
     from textsvm.model.settings import OnlineSettings, Settings
-    from textsvm.model.top_features import TopFeatures
     from textsvm.solvers.solution import Solution
 
 
 @dataclass(frozen=True, eq=False)
-class Expansion:
-    """Machines f_k(x) = sum_i dual_coef[k, i] K(support_i, x) + intercept[k], or weights of features."""
-
-    support: Support
-    dual_coef: Floats  #: shape (n_machines, n_sv): sign_i alpha_i of each machine
-    intercept: Floats  #: shape (n_machines,): Biases
-
-    def prepare(self, reader: Reader, device: Device) -> Predictor:
-        """Prepare the machines, without their biases, for prediction on a device."""
-        assert isinstance(reader, Source)
-        return reader.predictor(self.support, self.dual_coef, device)
-
-    @property
-    def constant(self) -> bool:
-        """Whether the machines are their biases alone, without support vectors or weights."""
-        return not len(self.support.indices) and self.support.weights is None
-
-
-@dataclass(frozen=True)
 class Record:
     """How a model was trained."""
 
-    #: Settings of the training; of a model from a file those that it stores. Of a calibrated model those of its
-    #: classifier.
+    #: Settings of the training; of a model from a file those that it stores. Of a calibrated model those of
+    #: its classifier.
     settings: Settings | OnlineSettings
     #: Number of support vectors of each class, or of each machine (several labels).
     n_support: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -108,10 +90,10 @@ class TrainedModel:
 
     Examples
     --------
-    >>> from textsvm import SVC, Spectrum, load, save
+    >>> from textsvm import SVC, Spectrum, TrainedModel, load, save
     >>> save(SVC(Spectrum(3)).fit(["win cash now", "lunch at noon"], ["spam", "ham"]), "spam.textsvm")
-    >>> model = load("spam.textsvm")
-    >>> model.rule.classes.tolist(), model.predict(["cash"]).tolist()
+    >>> model: TrainedModel = load("spam.textsvm")
+    >>> model.classes.tolist(), model.predict(["cash"]).tolist()
     (['ham', 'spam'], ['spam'])
     """
 
@@ -184,12 +166,13 @@ class TrainedModel:
 
     def prepared(self) -> Predictor:
         """The machines prepared for prediction on `device`."""
-        with self._preparing:
-            if not self._prepared:
-                device = devices.select(self.device)
-                with self.at_work(device):
-                    self._prepared.append(self.predictor.prepare(self.reader, device))
-            return self._prepared[0]
+        if not self._prepared:
+            with self._preparing:
+                if not self._prepared:
+                    device = devices.select(self.device)
+                    with self.at_work(device):
+                        self._prepared.append(self.predictor.prepare(self.reader, device))
+        return self._prepared[0]
 
     @property
     def last_device(self) -> Device | None:
@@ -204,14 +187,18 @@ class TrainedModel:
     def machine_values(self, X: Any, progress: StageProgress | None = None) -> Floats:
         """Values of all machines, shape (n, n_machines); texts are compared with support vectors only."""
         support, intercept = self.predictor.support, self.predictor.intercept
-        given = self.reader.validate(X, support.n_features)
+        examples = self.reader.validate(X, support.n_features)
         if self.predictor.constant:
-            return np.tile(intercept, (len(given), 1))
+            return np.tile(intercept, (len(examples), 1))
         predictor = self.prepared()
         # Values that overflow are reported below, by document.
-        with self.at_work(predictor.device), np.errstate(over="ignore", invalid="ignore"):
-            examples = self.reader.encode_test(given, support)
-            values = predictor.values(examples, of_stage(progress, "predict")) + intercept
+        with (
+            parallel.limit(self.n_jobs),
+            devices.use(predictor.device),
+            np.errstate(over="ignore", invalid="ignore"),
+        ):
+            encoded = self.reader.encode_test(examples, support)
+            values = predictor.values(encoded, of_stage(progress, "predict")) + intercept
         for i in np.flatnonzero(~np.isfinite(values).all(axis=1))[:1]:
             raise InputError(
                 f"document {i + 1:,} of those given has no finite decision value: its numbers, or those of "
@@ -241,7 +228,10 @@ class TrainedModel:
         return self.rule.formed(self.rule.predictions(self.decision_function(X, progress)))
 
     def predict_proba(self, X: Any, progress: StageProgress | None = None) -> Floats:
-        """The probability of each class, shape (n, n_classes); rows sum to 1. InputError if not calibrated."""
+        """The probability of each class, shape (n, n_classes); rows sum to 1.
+
+        Raises InputError if the model has no probabilities.
+        """
         return self.with_probabilities().probabilities(self.decision_function(X, progress))
 
     def predict_set(self, X: Any, coverage: float = 0.95, per_class: bool = False) -> Bools:
@@ -278,7 +268,10 @@ class TrainedModel:
         """Similarity of each text to the known classes, or to the region of a one-class model, shape (n,).
 
         With classes it is the largest decision value, for novelty the decision value without the bias.
+        InputError for other models.
         """
+        if not isinstance(self.rule, ClassRule | NoveltyRule):
+            raise InputError(f"a model of {self.estimator_name} has no similarity to known classes")
         decision = self.decision_function(X)
         if isinstance(self.rule, NoveltyRule):
             return decision - float(self.predictor.intercept[0])
@@ -296,12 +289,14 @@ class TrainedModel:
             raise InputError(f"a model of {self.estimator_name} has no probabilities; train a CalibratedSVC")
         return self.rule
 
-    def top_features(self, n: int = 30) -> list[TopFeatures]:
+    def top_features(self, n: int = 30, labels: Collection[Any] | None = None) -> list[TopFeatures]:
         """The `n` features with the largest weights for each class.
 
         Parameters
         ----------
         n : int
+        labels : collection, optional
+            The classes to report; all by default.
 
         Returns
         -------
@@ -310,9 +305,8 @@ class TrainedModel:
             "training documents") and `features`, which have `text`, `weight` and `merged`. A sum of kernels
             has an element for each term.
         """
-        from textsvm.model.top_features import top_features
-
-        return top_features(self, n)
+        with self.at_work(devices.select("cpu")):
+            return top_features(self.predictor, self.rule, n, labels)
 
     def replaced(self, **facts: Any) -> TrainedModel:
         """The same model with other entries of its record."""

@@ -6,10 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from textsvm.arrays import Ints
+from textsvm.arrays import Floats32, Ints, Ints32
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.edit.kernel import EditDistance
@@ -28,8 +25,8 @@ class Neighbours:
     #: shape (m,): Numbers of the two texts.
     rows: Ints
     columns: Ints
-    values: NDArray[np.float32]  #: shape (m,): Normalised kernel values
-    distances: NDArray[np.int32] | None  #: shape (m,): Edit distances, where that is the kernel
+    values: Floats32  #: shape (m,): Normalised kernel values
+    distances: Ints32 | None  #: shape (m,): Edit distances, where that is the kernel
     shape: tuple[int, int]  #: Number of texts, and of texts that they were compared with
 
     def __len__(self) -> int:

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import Ints
+from textsvm.arrays import Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.gram.measure import allowed_bytes
 from textsvm.kernels.base import Kernel
@@ -76,7 +75,7 @@ class NearestSoFar:
         self._least = least
 
     @property
-    def bound(self) -> NDArray[np.float32]:
+    def bound(self) -> Floats32:
         """Least value that would enter, shape (n,)."""
         return np.maximum(self.values[:, -1], self._least)
 
@@ -148,7 +147,7 @@ def _length(block: slice) -> int:
     return int(block.stop - block.start)
 
 
-def _level(block: slice, value: np.float32) -> NDArray[np.float32]:
+def _level(block: slice, value: np.float32) -> Floats32:
     return np.full(_length(block), value, np.float32)
 
 

@@ -128,7 +128,7 @@ def leads(results: Results) -> Floats:
 def _machine_sums(decision: Floats) -> Floats:
     """Decision values of each class; for ovo the sums s of the machines without the votes.
 
-    The sums are recovered from the fractions s / (3 (|s| + 1)), see `textsvm.solvers.problems.class_scores`.
+    The sums are recovered from the fractions s / (3 (|s| + 1)), see `textsvm.model.rules.class_scores`.
     """
     k, votes = decision.shape[1], np.rint(decision)
     fraction = decision - votes

@@ -15,7 +15,7 @@ from textsvm.evaluation.results import Results, evaluate, evaluate_labels
 from textsvm.evaluation.slices import Slices
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.vectors import Vectors
-from textsvm.model.top_features import MAX_DOCUMENTS, TopFeatures, has_feature_list, top_features
+from textsvm.model.top_features import MAX_DOCUMENTS, TopFeatures, has_feature_list
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import select_examples
 from textsvm.runtime.parallel import Progress
@@ -130,13 +130,13 @@ def _features(model: TrainedModel, results: Results) -> list[TopFeatures]:
     labels = None
     if len(results.labels) > 2:
         labels = {results.labels[a] for a in worst_classes(results)[:MOST_CLASSES]}
-    if model.support.weights is None and not has_feature_list(model):
+    if model.support.weights is None and not has_feature_list(kernel):
         lengths = model.support.documents.lengths
         longest = np.sort(lengths)[-MAX_DOCUMENTS:]
         seconds = kernel.attribution.seconds(longest, lengths).sum() * len(labels or "ab")
         if seconds > EXPLAINING:
             return []
-    features = top_features(model, FEATURES, labels)
+    features = model.top_features(FEATURES, labels)
     return [top for top in features if top.features and top.kind != "training documents"]
 
 

@@ -12,19 +12,24 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import cache
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, ClassVar
+from weakref import WeakSet
 
 
 class Lock:
     """Reentrant lock that is free in a forked child: the thread that held it does not exist there."""
 
-    def __init__(self) -> None:
-        self._renew()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._renew)
+    _alive: ClassVar[WeakSet[Lock]] = WeakSet()
 
-    def _renew(self) -> None:
+    def __init__(self) -> None:
         self._lock = threading.RLock()
+        self._alive.add(self)
+
+    @classmethod
+    def renew_all(cls) -> None:
+        """Free all locks; called in a forked child."""
+        for lock in cls._alive:
+            lock._lock = threading.RLock()
 
     def __enter__(self) -> None:
         self._lock.acquire()
@@ -32,6 +37,9 @@ class Lock:
     def __exit__(self, *failed: Any) -> None:
         self._lock.release()
 
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=Lock.renew_all)
 
 #: Called with (work done, total work) in any unit; may raise to stop the work.
 Progress = Callable[[float, float], None]

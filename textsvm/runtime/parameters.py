@@ -27,6 +27,10 @@ def _defaults(kind: Any) -> dict[str, Any]:
     }
 
 
+#: Types of parameters that are not copied; bool is an int, and most NumPy floats are floats.
+_IMMUTABLE = (str, int, float, type(None))
+
+
 class Parameters:
     """scikit-learn's parameter interface without its `BaseEstimator`, whose import takes more than a second.
 
@@ -78,8 +82,12 @@ class Parameters:
 
     def __sklearn_clone__(self) -> Self:
         """An object with copies of the parameters and without anything learnt."""
+        values = {name: getattr(self, name) for name in defaults_of(type(self))}
         return type(self)(
-            **{name: self._copied(name, getattr(self, name)) for name in defaults_of(type(self))}
+            **{
+                name: value if isinstance(value, _IMMUTABLE) else self._copied(name, value)
+                for name, value in values.items()
+            }
         )
 
     def _copied(self, name: str, value: Any) -> Any:

@@ -21,8 +21,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.model.settings import ClassifierSettings, Fold, Settings, is_default, settings_of
 from textsvm.runtime import device as devices
@@ -51,11 +52,11 @@ class CrossValidation:
     pooled: dict[str, float]  #: The same metrics over all tested documents at once
     #: shape (n,) or (n, n_classes): Out-of-fold output of `decision_function` (regression: `predict`); the
     #: mean of several tests of a document, NaN without a test.
-    decision: NDArray[np.float64]
+    decision: Floats
     #: shape (n,) or (n, n_classes): Predictions from these values; None without a test. With several labels
     #: per document an indicator matrix by majority of the tests, with thresholds from the other folds.
-    predictions: NDArray[Any]
-    tested: NDArray[np.int64]  #: shape (n,): Number of tests of each document
+    predictions: AnyArray
+    tested: Ints  #: shape (n,): Number of tests of each document
     folds: list[Fold]
     #: Near-duplicates between the training and the test part of each fold; empty if they were kept together.
     leaks: list[Leak]
@@ -144,38 +145,50 @@ def cross_validate(
     1.0
     """
     settings = settings_of(model)
-    given, target, weight = read_training_data(settings, X, y, sample_weight, positive)
+    examples, target, weight = read_training_data(settings, X, y, sample_weight, positive)
     names = metric_names(target, metrics)
     splitting = Splitting(cv, groups, repeats, random_state, group_duplicates)
-    folds, leaks = splitting.folds(target), []
-    for train, _ in folds:
+    task = Task(target, weight, splitting.folds(target))
+    for train, _ in task.folds:
         problem_of(settings, target, train, weight)
+    return _test_folds(settings, examples, task, splitting, names, progress)
+
+
+def _test_folds(
+    settings: Settings,
+    examples: Any,
+    task: Task,
+    splitting: Splitting,
+    names: list[str],
+    progress: StageProgress | None,
+) -> CrossValidation:
+    """Cross-validate on validated examples; `splitting` draws other folds if near-duplicates are grouped."""
+    leaks: list[Leak] = []
     seconds = dict.fromkeys(("encode", "gram", "duplicates", "solve", "score"), 0.0)
     with settings.at_work(devices.select(settings.device)):
         clock = time.perf_counter()
         source = settings.source
-        examples = with_classes(source.encode(given, None, progress), target)
-        grams = FoldGrams(settings, examples, source.kernel_for(examples))
+        encoded = with_classes(source.encode(examples, None, progress), task.target)
+        grams = FoldGrams(settings, encoded, source.kernel_for(encoded))
         clock = lap(seconds, "encode", clock)
         whole = grams.near_duplicate_rows(progress)
         clock = lap(seconds, "gram", clock)
         step = of_stage(progress, "duplicates")
-        if group_duplicates is not None:
-            folds = splitting.with_duplicates(whole, step).folds(target)
+        if splitting.group_duplicates is not None:
+            task = replace(task, folds=splitting.with_duplicates(whole, step).folds(task.target))
         else:
-            leaks = report_leaks(whole, folds, step)
+            leaks = report_leaks(whole, task.folds, step)
         lap(seconds, "duplicates", clock)
-        task = Task(target, weight, folds)
         if isinstance(settings, ClassifierSettings) and is_default(settings.kernel):
             grams.release()
-            values, chosen = _choose_and_test(settings, given, task, seconds, progress)
+            values, chosen = _choose_and_test(settings, examples, task, seconds, progress)
             description = "of each fold its own, or none where features are enough"
             return _judged(
                 settings, task, values, names, leaks=leaks, gram=description, seconds=seconds, chosen=chosen
             )
         tested = train_and_test([settings], grams, task, seconds, progress)
-    warn_unfinished(settings, tested.machines[0], target)
-    description = grams.describe((whole or tested.last).gram.description, folds)
+    warn_unfinished(settings, tested.machines[0], task.target)
+    description = grams.describe((whole or tested.last).gram.description, task.folds)
     return _judged(settings, task, tested.values[0], names, leaks=leaks, gram=description, seconds=seconds)
 
 
@@ -185,7 +198,7 @@ def _choose_and_test(
     task: Task,
     seconds: dict[str, float],
     progress: StageProgress | None,
-) -> tuple[list[NDArray[np.float64]], list[str]]:
+) -> tuple[list[Floats], list[str]]:
     """Decision values of the test parts by models of the training parts, and their choices."""
     values, chosen, labels = [], [], labels_of(task.target)
     for number, (train, test) in enumerate(task.folds):
@@ -204,9 +217,9 @@ def _choose_and_test(
 
 
 def _judged(
-    settings: Settings, task: Task, values: list[NDArray[np.float64]], names: list[str], **known: Any
+    settings: Settings, task: Task, values: list[Floats], names: list[str], **facts: Any
 ) -> CrossValidation:
-    """Outcome from the decision values of the test parts."""
+    """Outcome from the decision values of the test parts; `facts` are its other fields."""
     clock, target = time.perf_counter(), task.target
     truth = labels_of(target)
     tests = [test for _, test in task.folds]
@@ -218,21 +231,20 @@ def _judged(
     shifted = fold_values(settings, values, task.folds, target)
     decision, tested = mean_values(shifted, task.folds, len(truth))
     if target.multilabel:
-        share, _ = mean_values([each.astype(float) for each in predicted], task.folds, len(truth))
+        share, _ = mean_values([labels.astype(float) for labels in predicted], task.folds, len(truth))
         predictions = share > 0.5
     else:
         predictions = rule_of(settings, target).predictions(decision)
         if (tested == 0).any():
             predictions = predictions.astype(object)
             predictions[tested == 0] = None
-    some = tested > 0
-    pooled = judge(settings, truth[some], decision[some], target, names, predictions[some])
+    rows = tested > 0
+    pooled = judge(settings, truth[rows], decision[rows], target, names, predictions[rows])
     mean, sd = mean_and_sd(table)
-    lap(known["seconds"], "score", clock)
-    return CrossValidation(table, mean, sd, pooled, decision, predictions, tested, list(task.folds), **known)
+    lap(facts["seconds"], "score", clock)
+    return CrossValidation(table, mean, sd, pooled, decision, predictions, tested, list(task.folds), **facts)
 
 
-Array = NDArray[np.float64]
 #: Shares of the training texts, besides all of them.
 SHARES = (0.1, 0.2, 0.4, 0.8)
 #: Grid of the exponent c, and number of resamples of the folds.
@@ -246,10 +258,10 @@ class LearningCurve:
     """Errors by the number of training texts."""
 
     metric: str  #: The error is the metric itself ("mae"), or 1 less the metric
-    n: Array  #: shape (n_points,): Number of training texts, mean over folds
+    n: Floats  #: shape (n_points,): Number of training texts, mean over folds
     #: shape (n_points,): Mean and sample standard deviation over folds.
-    error: Array
-    sd: Array
+    error: Floats
+    sd: Floats
     power_law: tuple[float, float, float]  #: a, b and c
     expected: float  #: Predicted error with twice as many training texts
     interval: tuple[float, float]  #: Of `expected`, 95 % over folds
@@ -263,7 +275,7 @@ class LearningCurve:
             return "yes"
         return "hardly" if high <= worth else "unclear"
 
-    def law(self, n: ArrayLike) -> Array:
+    def law(self, n: ArrayLike) -> Floats:
         """Fitted error with n training texts."""
         a, b, c = self.power_law
         return a + b * np.asarray(n, float) ** -c
@@ -312,12 +324,12 @@ def learning_curve(
     return fit_learning_curve(metric, sizes.mean(axis=0), values if metric == "mae" else 1 - values)
 
 
-def fit_learning_curve(metric: str, n: Array, errors: Array) -> LearningCurve:
+def fit_learning_curve(metric: str, n: Floats, errors: Floats) -> LearningCurve:
     """Fit a curve to the errors of each fold, (n_folds, n_points), for ascending numbers of texts."""
     mean = errors.mean(axis=0)
     law, random = _power_law(n, mean), np.random.default_rng(0)
     drawn = errors[random.integers(0, len(errors), (RESAMPLES, len(errors)))].mean(axis=1)
-    predicted = np.array([_at(_power_law(n, each), np.array([n[-1], 2 * n[-1]])) for each in drawn])
+    predicted = np.array([_at(_power_law(n, error), np.array([n[-1], 2 * n[-1]])) for error in drawn])
     now, twice = _at(law, np.array([n[-1], 2 * n[-1]]))
     low, high = np.percentile(predicted[:, 1], [2.5, 97.5])
     least, most = np.percentile(predicted[:, 0] - predicted[:, 1], [2.5, 97.5])
@@ -326,20 +338,18 @@ def fit_learning_curve(metric: str, n: Array, errors: Array) -> LearningCurve:
     return LearningCurve(metric, n, mean, sd, law, float(twice), (float(low), float(high)), gain)
 
 
-def _thinned(
-    train: NDArray[np.int64], strata: NDArray[Any], shares: Sequence[float], seed: int
-) -> list[NDArray[np.int64]]:
+def _thinned(train: Ints, strata: AnyArray, shares: Sequence[float], seed: int) -> list[Ints]:
     """Nested shares of a training part, class by class, with at least one document of each class."""
     random = np.random.default_rng(seed)
     mixed = random.permutation(train)
-    classes = [mixed[strata[mixed] == each] for each in np.unique(strata[train])]
+    classes = [mixed[strata[mixed] == name] for name in np.unique(strata[train])]
     return [
-        np.sort(np.concatenate([each[: max(1, round(share * len(each)))] for each in classes]))
+        np.sort(np.concatenate([rows[: max(1, round(share * len(rows)))] for rows in classes]))
         for share in shares
     ]
 
 
-def _power_law(n: Array, error: Array) -> tuple[float, float, float]:
+def _power_law(n: Floats, error: Floats) -> tuple[float, float, float]:
     """a, b and c that minimise the squares of relative residuals."""
     best = (np.inf, (float(error[-1]), 0.0, 1.0))
     weight = 1 / np.maximum(error, 1e-3 * max(float(error.max()), 1e-12))
@@ -350,6 +360,6 @@ def _power_law(n: Array, error: Array) -> tuple[float, float, float]:
     return best[1]
 
 
-def _at(law: tuple[float, float, float], n: Array) -> Array:
+def _at(law: tuple[float, float, float], n: Floats) -> Floats:
     a, b, c = law
     return a + b * n**-c

@@ -24,8 +24,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from textsvm.arrays import AnyArray, Bools, Floats, Ints
 from textsvm.choice.candidates import has_words
 from textsvm.errors import InputError
 from textsvm.gram.nearest import NeighbourTable, nearest
@@ -69,17 +70,17 @@ class Doubt:
 class Doubts:
     """Estimates for the labels of all texts."""
 
-    labels: NDArray[Any]  #: shape (n,): Given labels
-    suggested: NDArray[Any]  #: shape (n,): Likeliest labels
-    score: NDArray[np.float64]  #: shape (n,): Probability that the given label is wrong
+    labels: AnyArray  #: shape (n,): Given labels
+    suggested: AnyArray  #: shape (n,): Likeliest labels
+    score: Floats  #: shape (n,): Probability that the given label is wrong
     #: shape (n, n_classes): Probability of each class, without regard to the text's own label.
-    probability: NDArray[np.float64]
-    classes: NDArray[Any]  #: array, shape (n_classes,)
+    probability: Floats
+    classes: AnyArray  #: array, shape (n_classes,)
     nearest: NeighbourTable  #: The most similar texts of each text
     alike: float  #: Normalised kernel value from which two texts are near-copies
-    outlier: NDArray[np.bool_]  #: shape (n,): Whether no other text resembles it
+    outlier: Bools  #: shape (n,): Whether no other text resembles it
 
-    def order(self) -> NDArray[np.int64]:
+    def order(self) -> Ints:
         """Indices of all texts, the most doubtful label first."""
         return np.argsort(-self.score, kind="stable")
 
@@ -97,7 +98,7 @@ class Doubts:
         return [doubt for doubt in ordered if doubt.kinds]
 
     def _doubt(self, i: int, ids: Sequence[str] | None, at_least: float) -> Doubt:
-        label, suggested = (each[i : i + 1].tolist()[0] for each in (self.labels, self.suggested))
+        label, suggested = (values[i : i + 1].tolist()[0] for values in (self.labels, self.suggested))
         copy, kinds, reasons = self._copy(i), [], []
         if self.score[i] >= at_least and suggested != label:
             kinds.append("label")
@@ -134,7 +135,7 @@ class Doubts:
             return ""
         return f"{counts.max()} of its {len(near)} nearest texts are {labels[counts.argmax()]}"
 
-    def _near(self, i: int) -> NDArray[Any]:
+    def _near(self, i: int) -> AnyArray:
         return self.labels[self.nearest.index[i]]
 
     def _similarity(self, i: int) -> float:
@@ -187,10 +188,10 @@ def doubts(
     settings = ClassifierSettings() if model is None else getattr(model, "settings", model)
     if not isinstance(settings, ClassifierSettings):
         raise InputError(f"doubts needs an SVC, got {type(model).__name__}: it is about labels of classes")
-    given, target, _ = read_training_data(settings, texts, labels, None)
+    examples, target, _ = read_training_data(settings, texts, labels, None)
     folds = make_folds(cv, target, random_state=random_state)
     if is_default(settings.kernel):
-        settings = replace(settings, kernel=plain_kernel(given))
+        settings = replace(settings, kernel=plain_kernel(examples))
     leaves = () if isinstance(settings.kernel, str) else settings.new_kernel().structure.leaves
     if any(getattr(leaf, "odds", False) for leaf in leaves):
         raise InputError("the kernel learns from the labels in doubt; give a kernel without odds")
@@ -201,7 +202,7 @@ def doubts(
         values = fold_scores([settings], gram, target, folds, machines)[0]
         near = nearest(gram, max(m for m, _ in VOTES), of_stage(progress, "compare"))
         gram.release()
-    decision, _ = mean_values(values, folds, len(given))
+    decision, _ = mean_values(values, folds, len(examples))
     return _judged(target, np.nan_to_num(decision), near, prepared.kernel.nearest.alike)
 
 
@@ -212,12 +213,12 @@ def plain_kernel(texts: list[str]) -> Kernel:
     return Sum([characters, words]) if has_words(texts) else characters
 
 
-def _judged(target: Target, decision: NDArray[np.float64], near: NeighbourTable, alike: float) -> Doubts:
+def _judged(target: Target, decision: Floats, near: NeighbourTable, alike: float) -> Doubts:
     assert target.classes is not None
     codes, classes = target.values, target.classes
     if decision.ndim == 1:
         decision = np.stack([-decision, decision], axis=1) / 2
-    votes = [near.votes(codes, len(classes), *each) for each in VOTES]
+    votes = [near.votes(codes, len(classes), *count_and_power) for count_and_power in VOTES]
     features = np.stack([decision, *votes], axis=2)
     weights, biases = feature_weights(features, codes)
     p = scipy.special.softmax(features @ weights + biases, axis=1)
@@ -227,9 +228,7 @@ def _judged(target: Target, decision: NDArray[np.float64], near: NeighbourTable,
     )
 
 
-def feature_weights(
-    features: NDArray[np.float64], codes: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def feature_weights(features: Floats, codes: Ints) -> tuple[Floats, Floats]:
     """Weights >= 0 of features, shape (n, n_classes, n_features), and biases of classes.
 
     They maximise the likelihood of the given classes.
@@ -237,13 +236,13 @@ def feature_weights(
     (n, k, m), rows = features.shape, np.arange(len(codes))
     share = np.bincount(codes, minlength=k) / n
 
-    def loss(given: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        log_p = scipy.special.log_softmax(features @ given[:m] + given[m:], axis=1)
+    def loss(parameters: Floats) -> tuple[float, Floats]:
+        log_p = scipy.special.log_softmax(features @ parameters[:m] + parameters[m:], axis=1)
         p = np.exp(log_p)
         slope = np.einsum("nk,nkm->m", p, features) / n - features[rows, codes].mean(axis=0)
         # A weak prior: features that are never wrong would get infinite weights.
-        slope = np.concatenate([slope, p.mean(axis=0) - share]) + 2e-3 * given
-        return float(1e-3 * given @ given - log_p[rows, codes].mean()), slope
+        slope = np.concatenate([slope, p.mean(axis=0) - share]) + 2e-3 * parameters
+        return float(1e-3 * parameters @ parameters - log_p[rows, codes].mean()), slope
 
     start = np.concatenate([np.ones(m), np.zeros(k)])
     bounds = [(0, None)] * m + [(None, None)] * k
@@ -251,7 +250,7 @@ def feature_weights(
     return best[:m], best[m:]
 
 
-def outliers(similarity: NDArray[np.float64]) -> NDArray[np.bool_]:
+def outliers(similarity: Floats) -> Bools:
     """Whether each text resembles no other, by its nearest value, shape (n, 1) or (n, 0)."""
     if not similarity.size:
         return np.zeros(len(similarity), bool)

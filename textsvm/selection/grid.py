@@ -7,10 +7,9 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from sklearn.model_selection import ParameterGrid
 
+from textsvm.arrays import Ints
 from textsvm.errors import InputError
 from textsvm.gram.measure import allowed_bytes
 from textsvm.gram.plan import Case
@@ -68,10 +67,10 @@ def _with(settings: Settings, params: dict[str, Any]) -> Settings:
     if isinstance(kernel, str) and "kernel" not in params and nested:
         settings.source.require_tunable(params)
         kernel = settings.new_kernel()  # so that its parameters can be set
-    known = [name for name in TUNABLE if name in settings.as_dict()]
+    tunable = [name for name in TUNABLE if name in settings.as_dict()]
     for name in params:
-        if name.partition("__")[0] not in known or ("__" in name and not name.startswith("kernel__")):
-            raise InputError(f"{name!r} cannot be tuned; {', '.join(known)} and kernel__PARAMETER can")
+        if name.partition("__")[0] not in tunable or ("__" in name and not name.startswith("kernel__")):
+            raise InputError(f"{name!r} cannot be tuned; {', '.join(tunable)} and kernel__PARAMETER can")
     try:
         # Each point gets its own kernel: nested parameters must not change another point's.
         kernel = _own(kernel)
@@ -178,6 +177,6 @@ def simplicity(point: GridPoint) -> tuple[float, float]:
     return float(values["C"]), -float(values.get("epsilon", 0.0))
 
 
-def subset(shared: Sequence[SharedExamples], rows: NDArray[np.int64]) -> list[SharedExamples]:
+def subset(shared: Sequence[SharedExamples], rows: Ints) -> list[SharedExamples]:
     """The same kernels on some of the examples."""
     return [SharedExamples(group.examples.take(rows), group.kernels, group.members) for group in shared]

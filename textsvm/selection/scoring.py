@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -11,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from textsvm.arrays import AnyArray, Bools, Floats
 from textsvm.errors import InputError
 from textsvm.evaluation.metrics import as_grades, scores
-from textsvm.model.settings import Settings
+from textsvm.model.settings import Settings, warn_user
 from textsvm.solvers.problems import Machines
 from textsvm.training.problems import rule_of
 from textsvm.training.targets import Target, labels_of
@@ -26,13 +25,13 @@ def metric_names(target: Target, metrics: Iterable[str] | str | None) -> list[st
     truth, classes = labels_of(target), target.classes
     two = classes is not None and len(classes) == 2 and not target.multilabel
     shape = len(truth) if classes is None or two else (len(truth), len(classes))
-    known = scores(truth, truth, np.zeros(shape), classes, areas=False)
+    values = scores(truth, truth, np.zeros(shape), classes, areas=False)
     if metrics is None:
-        return list(known)
+        return list(values)
     names = [metrics] if isinstance(metrics, str) else list(metrics)
     for name in names:
-        if name not in known:
-            raise InputError(f"metric {name!r} is not one of {', '.join(known)}")
+        if name not in values:
+            raise InputError(f"metric {name!r} is not one of {', '.join(values)}")
     return names
 
 
@@ -79,4 +78,4 @@ def warn_unfinished(settings: Settings, machines: Sequence[Machines], target: Ta
     messages = [unfinished(settings, solved, target) for solved in machines]
     if stopped := [message for message in messages if message]:
         message = f"{len(stopped)} of {len(messages)} fits did not converge; the first: {stopped[0]}"
-        warnings.warn(message, ConvergenceWarning, stacklevel=3)
+        warn_user(message, ConvergenceWarning)

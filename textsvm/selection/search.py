@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import time
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,7 @@ import numpy as np
 
 from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.errors import InputError
-from textsvm.model.settings import Settings
+from textsvm.model.settings import Settings, warn_user
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import StageProgress, lap
@@ -66,7 +65,11 @@ class GridSearch:
         self.best_model: TrainedModel | None = None  #: Trained on all examples
 
     def split(self, splitting: Splitting, nested: int | None) -> None:
-        """Draw the folds, and check that every model can be trained on each."""
+        """Draw the folds, and check that every model can be trained on each.
+
+        `nested` is the number of outer folds.
+        """
+        self.splitting, self.n_outer = splitting, nested
         self.folds = splitting.folds(self.target)
         self.all_folds = list(self.folds)
         #: Names of the metrics computed on each fold.
@@ -205,10 +208,10 @@ class TrialFile:
         values = [search.target.values.tolist(), search.weight, folds, search.metric]
         self._of = joblib.hash([data, *values])
         self._head = json.dumps({_HEAD: 1, "of": self._of, "textsvm": __version__}) + "\n"
-        known = self._read()
+        results = self._read()
         for k, key in enumerate(self.keys):
-            if key is not None and key in known:
-                search.tried[k], search.seconds[k] = known[key]["folds"], known[key]["seconds"]
+            if key is not None and key in results:
+                search.tried[k], search.seconds[k] = results[key]["folds"], results[key]["seconds"]
 
     def _read(self) -> dict[str, dict[str, Any]]:
         """Lines by setting; damaged lines, such as a truncated last line, are ignored."""
@@ -221,10 +224,10 @@ class TrialFile:
         if first and first + "\n" != self._head:
             self._outdated = self._of_this_search(first)
             if self._outdated:
-                warnings.warn(
+                warn_user(
                     f"{self.path} has results of another version of textsvm than {__version__}; all settings "
                     "are tried again",
-                    stacklevel=5,
+                    UserWarning,
                 )
                 return {}
             raise InputError(

@@ -17,18 +17,18 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
-from textsvm.model.settings import Fold, settings_of
+from textsvm.model.settings import Fold, Settings, settings_of, warn_user
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress, StageProgress, lap, of_stage
@@ -162,26 +162,38 @@ def tune(
     >>> tune(SVC(), texts, ["fruit"] * 4 + ["ride"] * 4, grid, cv=4).best_params_
     {'C': 0.1, 'kernel': Spectrum(p=1)}
     """
-    started = time.perf_counter()
     if minutes is not None and not (is_number(minutes) and minutes > 0):
         raise InputError(f"minutes={minutes!r} must be a number above 0")
     settings = settings_of(model)
-    given, target, weight = read_training_data(settings, X, y, sample_weight, positive)
+    examples, target, weight = read_training_data(settings, X, y, sample_weight, positive)
     search = GridSearch(grid_points(settings, grid), target, weight, metric)
-    splitting = Splitting(cv, groups, repeats, random_state, group_duplicates)
-    search.split(splitting, nested)
+    search.split(Splitting(cv, groups, repeats, random_state, group_duplicates), nested)
+    leaks, seconds = _try_settings(settings, examples, search, minutes, resume, progress)
+    return _outcome(model, X, search, leaks, seconds)
+
+
+def _try_settings(
+    settings: Settings,
+    examples: Any,
+    search: GridSearch,
+    minutes: float | None,
+    resume: str | os.PathLike[str] | None,
+    progress: StageProgress | None,
+) -> tuple[list[Leak], dict[str, float]]:
+    """Try the settings of a search; returns near-duplicates across folds, and the times of the stages."""
+    started = time.perf_counter()
     seconds = dict.fromkeys(("estimate", "encode", "gram", "duplicates", "solve", "score"), 0.0)
     leaks: list[Leak] = []
     with settings.at_work(devices.select(settings.device)):
         clock = time.perf_counter()
-        shared = encode_all(settings, search.points, given, target, progress)
+        shared = encode_all(settings, search.points, examples, search.target, progress)
         clock = lap(seconds, "encode", clock)
         if minutes is not None:
-            task = Task(target, weight, search.all_folds)
+            task = Task(search.target, search.weight, search.all_folds)
             with here():
                 require_time(minutes, search.points, shared, task, search.names)
             clock = lap(seconds, "estimate", clock)
-        trials = None if resume is None else TrialFile(Path(resume), search, given)
+        trials = None if resume is None else TrialFile(Path(resume), search, examples)
         every, shared = shared, left(shared, search.tried, first=True)
         n_kernels = sum(len(group.kernels) for group in shared)
         if progress is not None:
@@ -190,7 +202,7 @@ def tune(
             if number == 0:
                 whole = grams.near_duplicate_rows(progress)
                 clock = lap(seconds, "gram", clock)
-                leaks = _handle_duplicates(search, splitting, nested, whole, of_stage(progress, "duplicates"))
+                leaks = _handle_duplicates(search, whole, of_stage(progress, "duplicates"))
                 clock = lap(seconds, "duplicates", clock)
             lap(seconds, "gram", clock)
             if not all(k in search.tried for k in members):
@@ -199,30 +211,23 @@ def tune(
                     trials.add(members)
             clock = time.perf_counter()
             if minutes is not None and clock - started > 60 * minutes and number + 1 < n_kernels:
-                warnings.warn(
-                    f"{minutes:g} minutes are over after {number + 1} of {n_kernels} kernels; "
-                    "the others are left out",
-                    stacklevel=2,
-                )
+                left_out = f"{minutes:g} minutes are over after {number + 1} of {n_kernels} kernels"
+                warn_user(f"{left_out}; the others are left out", UserWarning)
                 break
         best = search.choose(range(len(search.folds)))
         if search.best != best:  # its results are from the file: not fitted to all documents yet
             for members, grams in all_grams(settings, of_kernel(every, best)):
                 search.run(members, grams, seconds, None)
-    return _outcome(model, X, search, leaks, seconds)
+    return leaks, seconds
 
 
 def _handle_duplicates(
-    search: GridSearch,
-    splitting: Splitting,
-    nested: int | None,
-    whole: PreparedRows | None,
-    progress: Progress | None,
+    search: GridSearch, whole: PreparedRows | None, progress: Progress | None
 ) -> list[Leak]:
     """Keep near-duplicates together if requested, else warn about near-duplicates that folds separate."""
-    if splitting.group_duplicates is None:
-        return report_leaks(whole, search.folds, progress, stacklevel=4)
-    search.split(splitting.with_duplicates(whole, progress), nested)
+    if search.splitting.group_duplicates is None:
+        return report_leaks(whole, search.folds, progress)
+    search.split(search.splitting.with_duplicates(whole, progress), search.n_outer)
     return []
 
 
@@ -287,10 +292,10 @@ class WholeProgress:
 def _gram_seconds(kernel: Kernel, group: SharedExamples, folds: int) -> float:
     """Predicted seconds of the Gram of a kernel; of a kernel that learns, for every training part."""
     try:
-        each = kernel.cost.seconds(group.examples, group.examples) / 2
+        seconds = kernel.cost.seconds(group.examples, group.examples) / 2
     except AttributeError:  # a precomputed kernel matrix
         return 0.0
-    return each * (folds if kernel.structure.learns else 1)
+    return seconds * (folds if kernel.structure.learns else 1)
 
 
 #: Documents of the first sample, and most fits of each setting that are timed side by side.
@@ -339,9 +344,7 @@ def require_time(
     )
 
 
-def _time_for(
-    sizes: float | NDArray[np.float64], timed: Sequence[tuple[int, float, float]], part: int
-) -> float:
+def _time_for(sizes: float | Floats, timed: Sequence[tuple[int, float, float]], part: int) -> float:
     """Sum of a + b size^2; a is 0 with a single sample."""
     m, seconds = timed[-1][0], timed[-1][part]
     b = seconds / m**2
@@ -355,7 +358,7 @@ def _run(
     points: Sequence[GridPoint],
     shared: Sequence[SharedExamples],
     task: Task,
-    rows: NDArray[np.int64],
+    rows: Ints,
     names: Sequence[str],
 ) -> tuple[float, float, float]:
     """Seconds of the Grams of a sample, of fits to it (side by side) and of computing metrics once."""
@@ -382,7 +385,7 @@ def _run(
     return spent["gram"], spent["fits"], judging
 
 
-def _sample_order(target: Target, weight: NDArray[np.float64] | None) -> NDArray[np.int64]:
+def _sample_order(target: Target, weight: Floats | None) -> Ints:
     """Documents with a weight, shuffled, with a document of each class first."""
     order = np.random.default_rng(0).permutation(len(target.values))
     if weight is not None:

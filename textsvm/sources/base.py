@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from textsvm.kernels.contract import Predictor, Weights, strip_prefix
 from textsvm.kernels.resolve import approximated, as_kernel
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress
+from textsvm.text.documents import View
 
 #: Prefixes of the names of saved arrays: the learnt state of a kernel, and weights of features.
 _STATE, _WEIGHTS = "kernel.", "weights."
@@ -26,7 +28,7 @@ _STATE, _WEIGHTS = "kernel.", "weights."
 TOLERANCE = 1e-6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Support:
     """Support vectors and the fitted kernel, from which a model computes decision values."""
 
@@ -37,6 +39,11 @@ class Support:
     #: A weight for each feature in place of support vectors; `documents` are then empty and keep only the
     #: alphabets of the training texts.
     weights: Weights | None = None
+
+    @cached_property
+    def views(self) -> tuple[View, ...]:
+        """Views of the documents; empty with a precomputed kernel matrix."""
+        return () if self.kernel is None else self.kernel.structure.views
 
 
 class Reader(ABC):
@@ -72,12 +79,17 @@ class Source(Reader):
         """Raise InputError if a parameter is out of range."""
 
     @abstractmethod
-    def encode(self, given: Any, known: Any = None, progress: StageProgress | None = None) -> Any:
-        """Encode validated examples: texts over an alphabet of their own, or an extension of `known`'s."""
+    def encode(self, examples: Any, alphabets: Any = None, progress: StageProgress | None = None) -> Any:
+        """Encode validated examples: texts over their own alphabet, or an extension of that of `alphabets`.
 
-    def encode_for(self, sources: Sequence[Source], given: Any, progress: StageProgress | None = None) -> Any:
+        `alphabets` are encoded examples.
+        """
+
+    def encode_for(
+        self, sources: Sequence[Source], examples: Any, progress: StageProgress | None = None
+    ) -> Any:
         """Encode validated examples for the kernels of several sources with the same `form`."""
-        return self.encode(given, None, progress)
+        return self.encode(examples, None, progress)
 
     @abstractmethod
     def kernel_for(self, examples: Any) -> Kernel:
@@ -129,11 +141,16 @@ class KernelSource(Source):
         self.kernel, self._landmarks = kernel, landmarks
 
     def new_kernel(self) -> Kernel:
-        """A new kernel with the parameters of the given kernel."""
+        """A new kernel with the parameters of the source's."""
+        return as_kernel(self.kernel)
+
+    @cached_property
+    def unfitted(self) -> Kernel:
+        """A kernel with these parameters that is never fitted."""
         return as_kernel(self.kernel)
 
     def check(self) -> None:
-        self.new_kernel().check()
+        self.unfitted.check()
 
     def kernel_for(self, examples: Any) -> Kernel:
         return approximated(self.new_kernel(), self._landmarks, len(examples))
@@ -169,3 +186,22 @@ class KernelSource(Source):
             return replace(unfitted, weights=restored)
         kernel.structure.restore(strip_prefix(_STATE, arrays))
         return unfitted
+
+
+@dataclass(frozen=True, eq=False)
+class Expansion:
+    """Machines f_k(x) = sum_i dual_coef[k, i] K(support_i, x) + intercept[k], or weights of features."""
+
+    support: Support
+    dual_coef: Floats  #: shape (n_machines, n_sv): sign_i alpha_i of each machine
+    intercept: Floats  #: shape (n_machines,): Biases
+
+    def prepare(self, reader: Reader, device: Device) -> Predictor:
+        """Prepare the machines, without their biases, for prediction on a device."""
+        assert isinstance(reader, Source)
+        return reader.predictor(self.support, self.dual_coef, device)
+
+    @cached_property
+    def constant(self) -> bool:
+        """Whether the machines are their biases alone, without support vectors or weights."""
+        return not len(self.support.indices) and self.support.weights is None

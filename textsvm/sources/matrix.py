@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from textsvm.arrays import Array, Arrays, Floats, Ints
 from textsvm.errors import InputError
@@ -39,8 +38,10 @@ class MatrixSource(Source):
         values = X if devices.is_on_gpu(X) else as_rows(X)
         return values if n_features is None else check_block(values, n_features)
 
-    def encode(self, given: Any, known: Any = None, progress: StageProgress | None = None) -> GivenMatrix:
-        return GivenMatrix(given)
+    def encode(
+        self, examples: Any, alphabets: Any = None, progress: StageProgress | None = None
+    ) -> GivenMatrix:
+        return GivenMatrix(examples)
 
     def kernel_for(self, examples: GivenMatrix) -> Kernel:
         return GivenKernel()
@@ -89,7 +90,7 @@ class GivenMatrix:
         return int(self.values.shape[0])
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
+    def lengths(self) -> Ints:
         """Equal lengths, as kernel values cost no computation."""
         return np.ones(len(self), np.int64)
 
@@ -97,7 +98,7 @@ class GivenMatrix:
         """The matrix is its single view."""
         return self
 
-    def take(self, indices: NDArray[np.int64]) -> GivenMatrix:
+    def take(self, indices: Ints) -> GivenMatrix:
         """The matrix of the examples at `indices`."""
         return GivenMatrix(self.values[indices][:, indices])
 
@@ -118,12 +119,12 @@ class GivenKernel(Kernel):
 class GivenPredictor:
     """`Predictor` from kernel values with the training examples, given the support vectors' indices."""
 
-    def __init__(self, support: NDArray[np.int64], coef: NDArray[np.float64], device: Device) -> None:
+    def __init__(self, support: Ints, coef: Floats, device: Device) -> None:
         self.support, self.device = support, device
         self._xp = devices.array_module(device)
         self._coef = self._xp.asarray(coef)
 
-    def values(self, documents: Any, progress: Progress | None = None) -> NDArray[np.float64]:
+    def values(self, documents: Any, progress: Progress | None = None) -> Floats:
         """Values of the machines, shape (m, n_machines), from kernel values, shape (m, n)."""
         result = np.empty((len(documents), len(self._coef)))
         size = max(1, BLOCK_BYTES // (8 * len(self.support)))
@@ -145,7 +146,7 @@ class GivenRows:
     def diag(self) -> Any:
         return self._move(self._matrix.diagonal().copy())
 
-    def rows(self, indices: NDArray[np.int64]) -> Any:
+    def rows(self, indices: Ints) -> Any:
         return self._move(self._matrix[indices])
 
     def gram(self, progress: Progress | None = None) -> Any:

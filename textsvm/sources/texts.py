@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import Arrays, Ints
+from textsvm.arrays import AnyArray, Arrays, Ints
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel
@@ -18,14 +18,14 @@ from textsvm.kernels.inputs import TextForm, as_texts, encode_texts
 from textsvm.kernels.resolve import approximated
 from textsvm.kernels.spelling import spell
 from textsvm.kernels.user import KernelFunction
-from textsvm.runtime.parallel import StageProgress, of_stage
+from textsvm.runtime.parallel import Progress, StageProgress, of_stage
 from textsvm.sources.base import KernelSource, Source, Support
 from textsvm.text.documents import Documents, MultiView, View
 from textsvm.text.normal_form import NORMALISATIONS
 from textsvm.text.tokens import SINGLE
 
 
-def arrays_of(documents: Documents) -> dict[str, NDArray[Any]]:
+def arrays_of(documents: Documents) -> Arrays:
     """Arrays to save documents; tokens are concatenated in UTF-8."""
     arrays = {"codes": documents.codes, "offsets": documents.offsets}
     if not documents.of_tokens:
@@ -35,13 +35,13 @@ def arrays_of(documents: Documents) -> dict[str, NDArray[Any]]:
     return arrays | {"tokens": np.frombuffer(b"".join(tokens), np.uint8), "token_starts": starts}
 
 
-def documents_from(arrays: dict[str, NDArray[Any]], prefix: str, tokens: bool) -> Documents:
+def documents_from(arrays: Arrays, prefix: str, tokens: bool) -> Documents:
     """Documents from saved arrays; every code and offset is checked."""
     codes, offsets = arrays[prefix + "codes"], arrays[prefix + "offsets"]
     if codes.ndim != 1 or codes.dtype not in (np.uint8, np.uint16, np.uint32):
         raise InputError("its symbol codes are not a row of small unsigned integers")
     _check_offsets(offsets, len(codes), "document")
-    alphabet: NDArray[Any] = (
+    alphabet: AnyArray = (
         _token_alphabet(arrays[prefix + "tokens"], arrays[prefix + "token_starts"])
         if tokens
         else _character_alphabet(arrays[prefix + "alphabet"])
@@ -51,7 +51,7 @@ def documents_from(arrays: dict[str, NDArray[Any]], prefix: str, tokens: bool) -
     return Documents(codes, offsets, alphabet)
 
 
-def _character_alphabet(alphabet: NDArray[Any]) -> NDArray[np.uint32]:
+def _character_alphabet(alphabet: AnyArray) -> NDArray[np.uint32]:
     if alphabet.ndim != 1 or alphabet.dtype != np.uint32:
         raise InputError("its alphabet is not a row of code points")
     # `np.unique` would import numpy.ma, 25 ms of the start of a prediction.
@@ -61,7 +61,7 @@ def _character_alphabet(alphabet: NDArray[Any]) -> NDArray[np.uint32]:
     return alphabet
 
 
-def _token_alphabet(text: NDArray[Any], starts: NDArray[Any]) -> NDArray[np.object_]:
+def _token_alphabet(text: AnyArray, starts: AnyArray) -> NDArray[np.object_]:
     if text.ndim != 1 or text.dtype != np.uint8:
         raise InputError("its tokens are not a row of bytes")
     _check_offsets(starts, len(text), "token")
@@ -73,7 +73,7 @@ def _token_alphabet(text: NDArray[Any], starts: NDArray[Any]) -> NDArray[np.obje
     return np.array([None, *tokens], object)[1:]
 
 
-def _check_offsets(offsets: NDArray[Any], size: int, of: str) -> None:
+def _check_offsets(offsets: AnyArray, size: int, of: str) -> None:
     if offsets.ndim != 1 or offsets.dtype != np.int64 or len(offsets) < 1:
         raise InputError(f"its {of} offsets are not a row of 64-bit integers")
     if offsets[0] != 0 or offsets[-1] != size or (offsets[1:] < offsets[:-1]).any():
@@ -110,30 +110,34 @@ class TextSource(KernelSource):
     def validate(self, X: Any, n_features: int | None = None) -> Any:
         return as_texts(X)
 
-    def encode(self, given: Any, known: Any = None, progress: StageProgress | None = None) -> Any:
-        return self._encode_views(given, self.new_kernel().structure.views, known, progress)
+    def encode(self, examples: Any, alphabets: Any = None, progress: StageProgress | None = None) -> Any:
+        return self._encode_views(
+            examples, self.unfitted.structure.views, alphabets, of_stage(progress, "encode")
+        )
 
-    def encode_for(self, sources: Sequence[Source], given: Any, progress: StageProgress | None = None) -> Any:
-        kernels = [source.new_kernel() for source in sources if isinstance(source, TextSource)]
+    def encode_for(
+        self, sources: Sequence[Source], examples: Any, progress: StageProgress | None = None
+    ) -> Any:
+        kernels = [source.unfitted for source in sources if isinstance(source, TextSource)]
         views = tuple(dict.fromkeys(view for kernel in kernels for view in kernel.structure.views))
-        return self._encode_views(given, views, None, progress)
+        return self._encode_views(examples, views, None, of_stage(progress, "encode"))
 
     def encode_test(self, examples: Any, support: Support) -> Any:
-        assert support.kernel is not None
-        return self._encode_views(examples, support.kernel.structure.views, support.documents, None)
+        return self._encode_views(examples, support.views, support.documents, None)
 
     def _encode_views(
-        self, given: Any, views: Sequence[View], known: Any, progress: StageProgress | None
+        self, examples: Any, views: Sequence[View], alphabets: Any, progress: Progress | None
     ) -> Any:
         """Documents of a single view, or `MultiView` of several."""
-        return self._together(encode_texts(given, views, known, self._form, of_stage(progress, "encode")))
+        return self._together(encode_texts(examples, views, alphabets, self._form, progress))
 
     def _together(self, views: dict[View, Any]) -> Any:
         return MultiView(views) if len(views) > 1 else next(iter(views.values()))
 
     def kernel_for(self, examples: Any) -> Kernel:
         kernel = self.new_kernel()
-        for view in kernel.structure.views:
+        structure = kernel.structure
+        for view in structure.views:
             documents = examples.of(view)
             if isinstance(documents, Documents) and documents.of_tokens and not documents.lengths.any():
                 where = f" in column {view.column!r}" if view.column else ""
@@ -141,8 +145,9 @@ class TextSource(KernelSource):
                     f"no document has any token{where} (tokens={view.tokens!r}); take characters, or give "
                     "other documents"
                 )
-        for leaf in kernel.structure.leaves:
-            longest, least = int(leaf.structure.read(examples).lengths.max()), leaf.structure.min_length
+        for leaf in structure.leaves:
+            part = structure if leaf is kernel else leaf.structure
+            longest, least = int(part.read(examples).lengths.max()), part.min_length
             if longest < least:
                 which = "" if leaf is kernel else f" of its part {spell(leaf)}"
                 raise InputError(
@@ -160,7 +165,7 @@ class TextSource(KernelSource):
         return Support(indices, kernel, documents.take(indices))
 
     def require_weights(self) -> None:
-        kernel = self.new_kernel()
+        kernel = self.unfitted
         if kernel.features is None or not kernel.features.has_weights:
             whose = "support vectors'" if self._landmarks is None else "landmarks'"
             raise InputError(
@@ -182,7 +187,7 @@ class TextSource(KernelSource):
                 "where it is needed, or save the model of a precomputed kernel matrix"
             )
         _require_bounds(kernel, support.documents)
-        arrays: dict[str, NDArray[Any]] = {}
+        arrays: Arrays = {}
         for prefix, view in _prefixed(kernel.structure.views):
             arrays |= {prefix + name: array for name, array in self._pack(support.documents.of(view)).items()}
         return kernel.structure.as_dict(), arrays | self._learnt_state(support)
@@ -199,11 +204,11 @@ class TextSource(KernelSource):
         _require_bounds(kernel, support.documents)
         return self._restore_learnt(support, arrays)
 
-    def _pack(self, documents: Any) -> dict[str, NDArray[Any]]:
+    def _pack(self, documents: Any) -> Arrays:
         """Arrays to save documents of a single view."""
         return arrays_of(documents)
 
-    def _unpack(self, arrays: dict[str, NDArray[Any]], prefix: str, view: View, n: int) -> Any:
+    def _unpack(self, arrays: Arrays, prefix: str, view: View, n: int) -> Any:
         """n documents of a view from the arrays with this prefix."""
         return documents_from(arrays, prefix, tokens=view.tokens not in SINGLE)
 

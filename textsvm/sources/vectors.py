@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from textsvm.arrays import Array, Arrays, Ints
 from textsvm.errors import InputError
@@ -19,7 +18,7 @@ from textsvm.linalg.vectors import Vectors
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.device import Device
-from textsvm.runtime.parallel import StageProgress, of_stage
+from textsvm.runtime.parallel import Progress, StageProgress
 from textsvm.sources.base import KernelSource, Support
 from textsvm.sources.texts import TextSource
 from textsvm.text.documents import View
@@ -87,8 +86,8 @@ def as_rows(X: Any, vectors: bool = False) -> Array:
             raise InputError(f"X is not rows of numbers: {error}") from error
     if values.ndim != 2:
         raise InputError(
-            f"Expected 2D array, got {values.ndim}D array: X has the shape {values.shape}, and rows of numbers "
-            "are needed"
+            f"Expected 2D array, got {values.ndim}D array instead. Reshape your data: X has the shape "
+            f"{values.shape}, and rows of numbers are needed"
         )
     if 0 in values.shape:
         raise InputError(f"X has the shape {values.shape}; rows of numbers are needed")
@@ -160,7 +159,7 @@ class VectorSource(KernelSource):
         if devices.is_on_gpu(X):
             vectors = Vectors(_check_on_gpu(X))
         else:
-            require_numbers(X, self.new_kernel())
+            require_numbers(X, self.unfitted)
             values = as_rows(X, vectors=True)
             if scipy.sparse.issparse(values):
                 values = canonical(values)
@@ -168,12 +167,15 @@ class VectorSource(KernelSource):
             vectors = Vectors(values)
         if n_features not in (None, vectors.n_features):
             raise InputError(
-                f"X has {vectors.n_features} features, but the model is expecting {n_features} features as input"
+                f"X has {vectors.n_features} features, but the model is expecting {n_features} features as "
+                "input"
             )
         return vectors
 
-    def encode(self, given: Vectors, known: Any = None, progress: StageProgress | None = None) -> Vectors:
-        return given
+    def encode(
+        self, examples: Vectors, alphabets: Any = None, progress: StageProgress | None = None
+    ) -> Vectors:
+        return examples
 
     def memory(self, requested: int | str | None, n: int, device: Device) -> int | str | None:
         """Memory limit; by default a quarter of the free memory on a CPU.
@@ -192,7 +194,7 @@ class VectorSource(KernelSource):
         return Support(indices, kernel, examples.take(indices), examples.n_features)
 
     def require_weights(self) -> None:
-        kernel = self.new_kernel()
+        kernel = self.unfitted
         if kernel.features is None or not kernel.features.has_weights:
             raise InputError(
                 f"a model of {spell(kernel)} cannot do without its support vectors: linear kernels, and sums "
@@ -211,7 +213,7 @@ class VectorSource(KernelSource):
         return self._restore_learnt(Support(indices, self.new_kernel(), vectors, n_features), arrays)
 
 
-def pack(vectors: Vectors) -> dict[str, NDArray[Any]]:
+def pack(vectors: Vectors) -> Arrays:
     """Arrays to save vectors."""
     values = devices.to_host(vectors.values)
     if not vectors.sparse:
@@ -223,7 +225,7 @@ def pack(vectors: Vectors) -> dict[str, NDArray[Any]]:
     }
 
 
-def unpack(arrays: dict[str, NDArray[Any]], shape: tuple[int, int]) -> Vectors:
+def unpack(arrays: Arrays, shape: tuple[int, int]) -> Vectors:
     """Vectors from the arrays of `pack`; every number is checked."""
     data = arrays["values"] if "values" in arrays else arrays["data"]
     if data.dtype not in TYPES or not np.isfinite(data).all():
@@ -255,25 +257,24 @@ class ColumnSource(TextSource):
 
     def validate(self, X: Any, n_features: int | None = None) -> InputTable:
         table = InputTable.of(X)
-        for view in self.new_kernel().structure.views:
+        for view in self.unfitted.structure.views:
             read_view(table, view)
         return table
 
     def _encode_views(
-        self, given: Any, views: Sequence[View], known: Any, progress: StageProgress | None
+        self, examples: Any, views: Sequence[View], alphabets: Any, progress: Progress | None
     ) -> Any:
-        step = of_stage(progress, "encode")
-        return self._together(encode_table(InputTable.of(given), views, known, self._form, step))
+        return self._together(encode_table(InputTable.of(examples), views, alphabets, self._form, progress))
 
     def _together(self, views: dict[View, Any]) -> Any:
         return Table(views) if len(views) > 1 else next(iter(views.values()))
 
-    def _pack(self, documents: Any) -> dict[str, NDArray[Any]]:
+    def _pack(self, documents: Any) -> Arrays:
         if not isinstance(documents, Numbers):
             return super()._pack(documents)
         return pack(documents) | {"widths": np.array(documents.widths, np.int64)}
 
-    def _unpack(self, arrays: dict[str, NDArray[Any]], prefix: str, view: View, n: int) -> Any:
+    def _unpack(self, arrays: Arrays, prefix: str, view: View, n: int) -> Any:
         if not isinstance(view.column, tuple):
             return super()._unpack(arrays, prefix, view, n)
         arrays = strip_prefix(prefix, arrays)

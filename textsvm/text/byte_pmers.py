@@ -18,8 +18,9 @@ else:
 
     class _Lazy:
         def __getattr__(self, name: str) -> Any:
-            vars(self).update(vars(import_module("numpy")))
-            return vars(self)[name]
+            numpy = import_module("numpy")
+            vars(self).update(vars(numpy))
+            return getattr(numpy, name)
 
     np = _Lazy()
 

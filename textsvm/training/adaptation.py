@@ -1,10 +1,10 @@
 """Adaptation of a classifier to unlabelled texts by self-training.
 
-In each round a larger share of the unlabelled texts of each predicted class, those with the largest margins, joins
-the training texts under their predicted labels. The quotas by class keep a frequent class from taking the texts of
-the others. It pays if the unlabelled texts differ from the training texts, so that their margins are smaller than
-out-of-fold margins; if they differ too much, predicted labels are bad, and more of them make the model worse.
-reports/adapt.md has figures.
+In each round a larger share of the unlabelled texts of each predicted class, those with the largest margins,
+joins the training texts under their predicted labels. The quotas by class keep a frequent class from taking
+the texts of the others. It pays if the unlabelled texts differ from the training texts, so that their margins
+are smaller than out-of-fold margins; if they differ too much, predicted labels are bad, and more of them make
+the model worse. reports/adapt.md has figures.
 """
 
 from __future__ import annotations
@@ -74,15 +74,15 @@ def adapt(
     if settings.multiclass == "ovo":
         raise InputError(NEEDS_DECISION_VALUES.format("adapt"))
     source = settings.source
-    given, texts = source.validate(X), source.validate(unlabelled)
-    if not (isinstance(given, list) and isinstance(texts, list)):
+    examples, texts = source.validate(X), source.validate(unlabelled)
+    if not (isinstance(examples, list) and isinstance(texts, list)):
         raise InputError("adapt needs texts; it has no use for vectors, tables or a kernel matrix")
     if len(texts) < FEWEST:
         raise InputError(f"adapt needs {FEWEST} unlabelled texts or more, got {len(texts)}")
-    weight = checked_weights(settings, given, y, sample_weight, "adapt")
+    weight = checked_weights(settings, examples, y, sample_weight, "adapt")
     if model is None:
-        model = train_classifier(settings, given, y, sample_weight, progress)
-    held, target = out_of_fold(settings, model, given, y, sample_weight, progress)
+        model = train_classifier(settings, examples, y, sample_weight, progress)
+    held, target = out_of_fold(settings, model, examples, y, sample_weight, progress)
     assert model.classes is not None
     if target.classes is None or target.classes.tolist() != model.classes.tolist():
         raise InputError("the labels of X are not the classes of this model; give its training texts")
@@ -91,12 +91,12 @@ def adapt(
         decision = decision - offset_of_bias(choose_offsets(held, target), decision.ndim)
     ratio = float(np.median(margins(decision)) / max(np.nanmedian(margins(held)), 1e-12))
     adapted, result = MARGINS[0] <= ratio <= MARGINS[1], model
-    known = target.classes[target.values]
+    true_labels = target.classes[target.values]
     for number in range(1, TRAININGS + 1) if adapted else ():
         confident = most_confident(decision, number / (TRAININGS + 1))
-        labels = np.append(known, model.rule.predictions(decision[confident]))
+        labels = np.append(true_labels, model.rule.predictions(decision[confident]))
         weights = np.append(weight, np.full(len(confident), weight[weight > 0].mean()))
-        every = [*given, *(texts[i] for i in confident)]
+        every = [*examples, *(texts[i] for i in confident)]
         fixed = with_chosen(settings, model, ROUGHER * settings.tol)
         result = train_classifier(fixed, every, labels, weights, progress)
         result = result.replaced(chosen=model.record.chosen, settings=settings)

@@ -1,7 +1,7 @@
 """Trainer of classifiers: with kernel="auto" or "fast" it chooses kernel, C and loss.
 
-With scoring="f1_macro" the biases get offsets (`textsvm.training.thresholds`) from three-fold cross-validation. With
-the default kernels, near-copies of a text are in the same fold.
+With scoring="f1_macro" the biases get offsets (`textsvm.training.thresholds`) from three-fold
+cross-validation. With the default kernels, near-copies of a text are in the same fold.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _choose_and_train(
         lap(seconds, "choose", clock)
         problem = classification(settings, target, np.arange(len(texts)), weight, chosen.C)
         problem = replace(problem, loss=chosen.loss)
-        machines, gram = solve_problem(settings, chosen.kernel, documents, problem, seconds, progress)
+        machines, gram = solve_problem(settings, chosen.kernel, documents, problem, device, seconds, progress)
     model = assemble(
         settings, chosen.kernel, documents, target, machines,
         seconds=seconds, gram=gram, device=device, C=float(chosen.C), loss=chosen.loss,
@@ -238,13 +238,13 @@ def out_of_fold(
     from textsvm.training import fold_grams, folds
 
     fixed = with_chosen(settings, model, TOLERANCE)
-    given, target, weight = read_training_data(fixed, X, y, sample_weight)
-    rows = np.flatnonzero(np.ones(len(given)) if weight is None else weight)
-    groups = _near_copies(settings, given, target) if model.record.chosen else None
+    texts, target, weight = read_training_data(fixed, X, y, sample_weight)
+    rows = np.flatnonzero(np.ones(len(texts)) if weight is None else weight)
+    groups = _near_copies(settings, texts, target) if model.record.chosen else None
     groups = None if groups is None else groups[rows]
     parts = folds.Splitting(FOLDS, groups).quietly(Target(target.values[rows], target.classes))
     task = fold_grams.Task(target, weight, [(rows[train], rows[test]) for train, test in parts])
-    values = fold_grams.fit_with_folds(fixed, given, task, {}, progress)[1]
+    values = fold_grams.fit_with_folds(fixed, texts, task, {}, progress)[1]
     decision = out_of_fold_values(values, task.folds, target)
     if model.record.chosen:
         decision = decision + default_bias(fixed, target, weight)

@@ -98,7 +98,8 @@ class FoldGrams:
         if placed or self._terms is None or not self._terms.serves(kernel):
             read = kernel.structure.read(self.examples)
             kernel.fit(read if train is None else read.take(train))
-            return prepare_gram(self.settings, self.examples, kernel, progress)
+            device = devices.select(self.settings.device)
+            return prepare_gram(self.settings, self.examples, kernel, device, progress)
         clock = time.perf_counter()
         gram = self._terms.gram(kernel, train, of_stage(progress, "gram"))
         devices.synchronize(gram.device)
@@ -106,9 +107,9 @@ class FoldGrams:
 
     def _features(self, kernel: Kernel, train: Ints | None, reason: str) -> PreparedRows:
         """`_fit_and_build` with features, which are counted once for all folds."""
-        some = np.arange(len(self.examples)) if train is None else train
+        rows_learnt = np.arange(len(self.examples)) if train is None else train
         clock = time.perf_counter()
-        rows = kernel.features.counted_rows(self._counted, some, self._device)
+        rows = kernel.features.counted_rows(self._counted, rows_learnt, self._device)
         devices.synchronize(self._device)
         gram = FeatureProducts(rows, self._device, reason)
         return PreparedRows(self.examples, kernel, gram, {"gram": time.perf_counter() - clock})
@@ -208,12 +209,12 @@ def train_and_test(
     clock = time.perf_counter()
     for numbers, prepared, step in grams.of_folds(task.folds, progress):
         clock = lap(seconds, "gram", clock)
-        some, gram = [task.folds[i] for i in numbers], prepared.gram
-        solved = solve_folds(points, gram, task.target, some, task.weight, of_stage(step, "solve"))
+        folds, gram = [task.folds[i] for i in numbers], prepared.gram
+        solved = solve_folds(points, gram, task.target, folds, task.weight, of_stage(step, "solve"))
         clock = lap(seconds, "solve", clock)
-        tested = [at for at, (_, test) in enumerate(some) if len(test)]
+        tested = [at for at, (_, test) in enumerate(folds) if len(test)]
         scored = fold_scores(
-            points, gram, task.target, [some[at] for at in tested],
+            points, gram, task.target, [folds[at] for at in tested],
             [[of_model[at] for at in tested] for of_model in solved],
         )  # fmt: skip
         results.add(numbers, solved, scored)
@@ -222,7 +223,7 @@ def train_and_test(
 
 
 def fit_with_folds(
-    settings: Settings, given: Any, task: Task, seconds: dict[str, float], progress: StageProgress | None
+    settings: Settings, X: Any, task: Task, seconds: dict[str, float], progress: StageProgress | None
 ) -> tuple[TrainedModel | None, list[Floats]]:
     """Train on all examples, and return the model and the decision values of the test part of every fold.
 
@@ -231,8 +232,8 @@ def fit_with_folds(
     device = devices.select(settings.device)
     with settings.at_work(device):
         clock = time.perf_counter()
-        examples = with_classes(settings.source.encode(given, None, progress), task.target)
-        grams = grams_of(settings, examples, task)
+        encoded = with_classes(settings.source.encode(X, None, progress), task.target)
+        grams = grams_of(settings, encoded, task)
         lap(seconds, "encode", clock)
         results = train_and_test([settings], grams, task, seconds, progress)
     clock = time.perf_counter()
@@ -245,9 +246,9 @@ def fit_with_folds(
 
 def predicted_seconds(points: Sequence[Settings], grams: FoldGrams, task: Task) -> float:
     """Predicted seconds on a single core for a Gram of every part and all machines."""
-    each = grams.kernel.cost.seconds(grams.examples, grams.examples) / 2
+    gram_seconds = grams.kernel.cost.seconds(grams.examples, grams.examples) / 2
     solving = solving_seconds(points, task.target, task.folds)
-    return each * len(grams.sharing(task.folds)) + solving
+    return gram_seconds * len(grams.sharing(task.folds)) + solving
 
 
 class _ResultTable:
@@ -267,8 +268,8 @@ class _ResultTable:
         """Add machines of some folds, [settings][fold], and values of folds with a test part."""
         tested = [i for i in numbers if len(self.folds[i][1])]
         for k in self.points:
-            self.machines |= {(k, i): each for i, each in zip(numbers, machines[k], strict=True)}
-            self.values |= {(k, i): each for i, each in zip(tested, values[k], strict=True)}
+            self.machines |= {(k, i): result for i, result in zip(numbers, machines[k], strict=True)}
+            self.values |= {(k, i): result for i, result in zip(tested, values[k], strict=True)}
 
     def together(self, last: PreparedRows) -> FoldResults:
         everywhere = range(len(self.folds))
@@ -320,8 +321,8 @@ def _part(shared: _WorkerInput, numbers: list[int]) -> FoldResults:
     settings, task = shared.settings, shared.task
     with settings.at_work(devices.select(settings.device)), limit(1):
         grams = FoldGrams(settings, shared.examples, shared.kernel.__sklearn_clone__())
-        some = replace(task, folds=[task.folds[i] for i in numbers])
-        results = train_and_test(shared.points, grams, some, {})
+        part = replace(task, folds=[task.folds[i] for i in numbers])
+        results = train_and_test(shared.points, grams, part, {})
     return replace(results, last=replace(results.last, examples=None))
 
 

@@ -6,10 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from textsvm.arrays import Floats
+from textsvm.arrays import Floats, Floats32
 from textsvm.gram.base import DenseGram, FeatureProducts, Gram
 from textsvm.model.settings import Fold, Settings
 from textsvm.runtime import device as devices
@@ -94,7 +91,7 @@ def _by_workers(
     return [solved[number] for number in range(len(chains))]
 
 
-def _solve_chain(matrix: NDArray[np.float32], kind: str, problems: _Problems, chain: Chain) -> list[Machines]:
+def _solve_chain(matrix: Floats32, kind: str, problems: _Problems, chain: Chain) -> list[Machines]:
     """Task of a worker, on its first device of a kind."""
     device = devices.select(kind)
     with devices.use(device):

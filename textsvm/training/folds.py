@@ -19,10 +19,11 @@ from math import ceil
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from textsvm.arrays import AnyArray, Bools, Ints
 from textsvm.errors import InputError, RareClassWarning
-from textsvm.model.settings import Fold
+from textsvm.model.settings import Fold, warn_user
 from textsvm.runtime.parallel import Progress
 from textsvm.training.grams import PreparedRows
 from textsvm.training.leakage import (
@@ -84,7 +85,7 @@ class Splitting:
 
 
 def report_leaks(
-    prepared: PreparedRows | None, folds: Sequence[Fold], progress: Progress | None, stacklevel: int = 3
+    prepared: PreparedRows | None, folds: Sequence[Fold], progress: Progress | None
 ) -> list[Leak]:
     """Find near-duplicates across folds and warn about them; none without a Gram of texts."""
     if prepared is None:
@@ -92,7 +93,7 @@ def report_leaks(
     bound = prepared.kernel.nearest.alike
     leaks = find_leaks(prepared.gram, folds, bound, progress)
     if message := leakage_message(leaks, bound):
-        warnings.warn(message, LeakageWarning, stacklevel=stacklevel)
+        warn_user(message, LeakageWarning)
     return leaks
 
 
@@ -133,16 +134,16 @@ def make_folds(
     return folds
 
 
-def as_groups(groups: ArrayLike, n: int) -> NDArray[np.int64]:
+def as_groups(groups: ArrayLike, n: int) -> Ints:
     """Groups of n documents as numbers from 0; InputError unless there are n, none missing."""
-    given = np.asarray(groups)
-    if given.shape != (n,):
-        raise InputError(f"there are {n} documents and groups of shape {given.shape}; give one a document")
-    for i, group in enumerate(given.tolist()):
+    names = np.asarray(groups)
+    if names.shape != (n,):
+        raise InputError(f"there are {n} documents and groups of shape {names.shape}; give one a document")
+    for i, group in enumerate(names.tolist()):
         if group is None or group != group:
             raise InputError(f"the group of document {i} is missing; give it a group of its own")
     try:
-        return np.unique(given, return_inverse=True)[1].astype(np.int64)
+        return np.unique(names, return_inverse=True)[1].astype(np.int64)
     except TypeError as error:
         raise InputError("groups of different types cannot be sorted; use only strings or numbers") from error
 
@@ -171,9 +172,7 @@ def shuffle_split(
     return sorted(train), sorted(test)
 
 
-def _stratified_sizes(
-    sizes: NDArray[np.int64], total: int, random: np.random.RandomState
-) -> NDArray[np.int64]:
+def _stratified_sizes(sizes: Ints, total: int, random: np.random.RandomState) -> Ints:
     """Members of each class among `total` draws: proportional, ties of the remainders drawn at random."""
     exact = sizes / sizes.sum() * total
     drawn = np.floor(exact)
@@ -195,7 +194,7 @@ class NumberedFolds:
     classes could be tested.
     """
 
-    def __init__(self, k: int, target: Target, groups: NDArray[np.int64] | None) -> None:
+    def __init__(self, k: int, target: Target, groups: Ints | None) -> None:
         if k < 2:
             raise InputError(f"cv={k} folds are too few; there must be at least 2")
         self.requested, self.target, self.grouped = k, target, groups is not None
@@ -219,9 +218,7 @@ class NumberedFolds:
             self._fix_smallest_group(lost)
             self.k = self._most()
 
-    def _tests(
-        self, values: NDArray[Any], groups: NDArray[np.int64], seed: int | None
-    ) -> list[NDArray[np.int64]]:
+    def _tests(self, values: AnyArray, groups: Ints, seed: int | None) -> list[Ints]:
         """Ascending indices of each test part."""
         if self.grouped:
             from sklearn.model_selection import GroupKFold, StratifiedGroupKFold
@@ -253,9 +250,9 @@ class NumberedFolds:
             few = f"{self.k} folds are made and not {self.requested}: there are not enough documents for more"
             notes.insert(0, few)
         if notes := [note for note in notes if note]:
-            warnings.warn("; ".join(notes), RareClassWarning, stacklevel=3)
+            warn_user("; ".join(notes), RareClassWarning)
 
-    def _lone(self) -> tuple[NDArray[np.bool_], set[int]]:
+    def _lone(self) -> tuple[Bools, set[int]]:
         """Documents in the only group of a class, and the codes of these classes."""
         if self.classes is None:
             return np.zeros(len(self.groups), bool), set()
@@ -280,7 +277,7 @@ class NumberedFolds:
             raise InputError(f"no class has documents in two {unit}s that could be tested in turn")
         return min(self.requested, possible)
 
-    def _refusal(self, tested: NDArray[np.int64]) -> str:
+    def _refusal(self, tested: Ints) -> str:
         sizes, classes = self._sizes(), self.classes
         assert classes is not None
         smallest = int(np.where(tested > 0, len(self.groups) + 1, sizes).argmin())
@@ -304,7 +301,7 @@ class NumberedFolds:
         self.rare.add(label)
         self.fixed |= self.groups == min(np.unique(groups), key=lambda group: sizes[group])
 
-    def _sizes(self, rows: Any = slice(None)) -> NDArray[np.int64]:
+    def _sizes(self, rows: Any = slice(None)) -> Ints:
         """Number of documents of each class, among some or all."""
         assert self.classes is not None
         return np.bincount(self.target.values[rows], minlength=len(self.classes))
@@ -344,7 +341,7 @@ def quoted_names(labels: Sequence[Any]) -> str:
     return ", ".join(f"'{label}'" for label in labels[:NAMED]) + more
 
 
-def _split(splitter: Any, target: Target, groups: NDArray[np.int64] | None) -> list[Fold]:
+def _split(splitter: Any, target: Target, groups: Ints | None) -> list[Fold]:
     """Folds of a splitter or a list of pairs."""
     n = len(target.values)
     if hasattr(splitter, "split") and not isinstance(splitter, str):
@@ -366,9 +363,9 @@ def _split(splitter: Any, target: Target, groups: NDArray[np.int64] | None) -> l
     return folds
 
 
-def _rows(given: ArrayLike, number: int, n: int) -> NDArray[np.int64]:
+def _rows(part: ArrayLike, number: int, n: int) -> Ints:
     """Check the indices of a part of a fold."""
-    rows = np.asarray(given)
+    rows = np.asarray(part)
     if rows.dtype == bool and rows.shape == (n,):
         rows = np.flatnonzero(rows)
     if rows.ndim != 1 or len(rows) == 0 or rows.dtype.kind not in "iu":
@@ -378,7 +375,7 @@ def _rows(given: ArrayLike, number: int, n: int) -> NDArray[np.int64]:
     return rows.astype(np.int64)
 
 
-def _check_fold(number: int, train: NDArray[np.int64], test: NDArray[np.int64], target: Target) -> None:
+def _check_fold(number: int, train: Ints, test: Ints, target: Target) -> None:
     if both := len(np.intersect1d(train, test)):
         raise InputError(f"fold {number} tests on {_count(both, 'document')} that it is trained on")
     if target.classes is None or target.multilabel:

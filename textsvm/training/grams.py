@@ -20,7 +20,7 @@ from textsvm.kernels.base import Kernel
 from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.vectors import Vectors
-from textsvm.model.settings import Settings
+from textsvm.model.settings import ClassifierSettings, Settings
 from textsvm.runtime import device as devices
 from textsvm.runtime import memory as scratch
 from textsvm.runtime.device import Device
@@ -29,6 +29,7 @@ from textsvm.solvers import newton
 from textsvm.solvers.problems import Classification, Labelling, Machines, OneClass, Problem, Regression
 from textsvm.solvers.solution import Stopping
 from textsvm.solvers.solve import solve
+from textsvm.sources.base import KernelSource
 from textsvm.text.documents import Documents, MultiView
 
 #: Predicted solver time on a CPU relative to a classifier of texts, which coordinate descent solves. Up
@@ -100,9 +101,9 @@ def features_of(
     if obstacle:
         return FeatureCase(obstacle=obstacle)
     terms = [(term.features, term.structure.read(documents)) for _, term in kernel.structure.terms]
-    each = [int(features.occurrences(read.lengths).sum()) for features, read in terms]
-    occurrences = sum(each)
-    shared = sum(number * features.density for number, (features, _) in zip(each, terms, strict=True))
+    of_terms = [int(features.occurrences(read.lengths).sum()) for features, read in terms]
+    occurrences = sum(of_terms)
+    shared = sum(number * features.density for number, (features, _) in zip(of_terms, terms, strict=True))
     parts = [0]
     if device.kind == "cpu" and MOST_BYTES * occurrences > memory:
         leaves = [(leaf.features, leaf.structure.read(documents)) for leaf in kernel.structure.leaves]
@@ -131,7 +132,7 @@ def why_no_features(
     if device.kind == "cuda" and (kernel.features.host_only or _reads_numbers(kernel)):
         kind = "gapped k-mers" if kernel.features.host_only else "vectors"
         return f"machines of {kind} are trained from kernel values on a card; {instead}"
-    with_bias = getattr(settings, "multiclass", None) != "crammer-singer"
+    with_bias = not isinstance(settings, ClassifierSettings) or settings.multiclass != "crammer-singer"
     if not (with_bias if problem is None else newton.can_solve(problem)):
         return f"machines of crammer-singer are trained from kernel values; {instead}, or ovr or ovo"
     return ""
@@ -156,6 +157,7 @@ def solve_problem(
     kernel: Kernel,
     documents: Any,
     problem: Problem,
+    device: Device,
     seconds: dict[str, float],
     progress: StageProgress | None,
 ) -> tuple[Machines, str]:
@@ -164,7 +166,6 @@ def solve_problem(
     The wall time of each stage is added to `seconds`. The second value describes the origin of the rows or
     features.
     """
-    device = devices.select(settings.device)
     plan = plan_training(settings, kernel, documents, problem, device)
     clock = time.perf_counter()
     with scratch.on_disk(plan is not None and plan.tier == "disk"):
@@ -175,7 +176,7 @@ def solve_problem(
         else:
             kernel.fit(kernel.structure.read(documents), device)
             seconds["encode"] += time.perf_counter() - clock
-            prepared = prepare_gram(settings, documents, kernel, progress)
+            prepared = prepare_gram(settings, documents, kernel, device, progress)
         seconds.update(prepared.seconds)
         clock = time.perf_counter()
         stopping = Stopping(settings.solver_tol, settings.max_iter, settings.duality_gap)
@@ -188,10 +189,13 @@ def solve_problem(
 
 
 def prepare_gram(
-    settings: Settings, examples: Any, kernel: Kernel, progress: StageProgress | None = None
+    settings: Settings,
+    examples: Any,
+    kernel: Kernel,
+    device: Device,
+    progress: StageProgress | None = None,
 ) -> PreparedRows:
     """Build the Gram matrix of encoded examples; `kernel` is fitted to all or some; inside `at_work`."""
-    device = devices.select(settings.device)
     clock = time.perf_counter()
     if progress is not None:
         # Preparation, and compilation at first use, come before any work is counted.
@@ -274,8 +278,10 @@ def _no_stored_matrix(settings: Settings) -> str:
     """Why the rows of a machine cannot be stored and identified again; empty if they can."""
     if trouble := _no_matrix(settings):
         return trouble
-    kernel = settings.new_kernel()
-    if not kernel.structure.comparable or any(callable(view.tokens) for view in kernel.structure.views):
+    source = settings.source
+    assert isinstance(source, KernelSource)
+    structure = source.unfitted.structure
+    if not structure.comparable or any(callable(view.tokens) for view in structure.views):
         return "a function has no parameters that identify a stored kernel matrix"
     return ""
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.gram.nearest import most_similar, similar_pairs
@@ -43,9 +43,9 @@ class LeakageWarning(UserWarning):
 class Leak:
     """Near-duplicates across the training and test part of a fold."""
 
-    test: NDArray[np.int64]  #: shape (n_leaks,): Test documents with a near-duplicate in the training part
-    train: NDArray[np.int64]  #: shape (n_leaks,): Their nearest training documents
-    value: NDArray[np.float64]  #: shape (n_leaks,): Normalised kernel value of the two
+    test: Ints  #: shape (n_leaks,): Test documents with a near-duplicate in the training part
+    train: Ints  #: shape (n_leaks,): Their nearest training documents
+    value: Floats  #: shape (n_leaks,): Normalised kernel value of the two
     share: float  #: Share of the fold's test documents
 
     def as_dict(self) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def check_bound(bound: object) -> None:
         raise InputError(f"the bound of near-duplicates must be above 0 and at most 1, got {bound!r}")
 
 
-def near_duplicates(gram: Gram, bound: float = BOUND, progress: Progress | None = None) -> NDArray[np.int64]:
+def near_duplicates(gram: Gram, bound: float = BOUND, progress: Progress | None = None) -> Ints:
     """Group of each document, shape (n,), from 0: near-duplicates are connected directly or through others.
 
     `bound` is the least normalised kernel value of near-duplicates, above 0 and at most 1.
@@ -106,7 +106,8 @@ def held_out_leak(
 ) -> Leak:
     """Held-out documents with a near-duplicate among the training documents of a model.
 
-    `model` is a `TrainedModel` or a fitted estimator. The default bound is the kernel's. In the result `test` are indices of `held`, and `train` of `training`.
+    `model` is a `TrainedModel` or a fitted estimator. The default bound is the kernel's. In the result `test`
+    are indices of `held`, and `train` of `training`.
     """
     trained = as_model(model)
     assert trained.kernel is not None
@@ -140,14 +141,14 @@ def leakage_message(
     )
 
 
-def merge_groups(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
+def merge_groups(first: Ints, second: Ints) -> Ints:
     """The finest groups that contain both groupings, shape (n,)."""
     everyone = np.arange(len(first))
     _, leader = np.unique(second, return_index=True)
     return _join(first, everyone, leader[np.unique(second, return_inverse=True)[1]])
 
 
-def groups_of(n: int, pairs: Iterable[tuple[NDArray[np.int64], NDArray[np.int64]]]) -> NDArray[np.int64]:
+def groups_of(n: int, pairs: Iterable[tuple[Ints, Ints]]) -> Ints:
     """Number the groups of n texts that pairs connect, directly or through others, shape (n,)."""
     groups = np.arange(n)
     for first, second in pairs:
@@ -156,9 +157,7 @@ def groups_of(n: int, pairs: Iterable[tuple[NDArray[np.int64], NDArray[np.int64]
     return groups
 
 
-def _join(
-    groups: NDArray[np.int64], first: NDArray[np.int64], second: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _join(groups: Ints, first: Ints, second: Ints) -> Ints:
     """Groups joined by the pairs (first[i], second[i])."""
     n = len(groups)
     _, leader, number = np.unique(groups, return_index=True, return_inverse=True)

@@ -1,4 +1,5 @@
-"""Trainer of several labels per document: a machine for each label on a shared Gram, and out-of-fold thresholds.
+"""Trainer of several labels per document: a machine for each label on a shared Gram, and out-of-fold
+thresholds.
 
 As with calibration, all folds and the fit to all documents are solved side by side on the same Gram.
 """
@@ -29,12 +30,12 @@ def train_multilabel(
     """Train a machine for each label; folds share the Gram of all texts, unless the kernel learns (idf)."""
     if settings.thresholds == "zero":
         return train_machines(settings, X, y, sample_weight, progress)
-    given, target, weight = read_training_data(settings, X, y, sample_weight)
+    examples, target, weight = read_training_data(settings, X, y, sample_weight)
     parts = folds.make_folds(settings.cv, target, random_state=settings.random_state)
     everyone = np.arange(len(target.values))
     task = fold_grams.Task(target, weight, [*parts, (everyone, np.empty(0, np.int64))])
     seconds = dict.fromkeys(("encode", "gram", "solve", "score"), 0.0)
-    model, values = fold_grams.fit_with_folds(settings, given, task, seconds, progress)
+    model, values = fold_grams.fit_with_folds(settings, examples, task, seconds, progress)
     assert model is not None
     clock = time.perf_counter()
     model = with_offsets(model, learnt_offsets(settings, values, parts, target))

@@ -1,4 +1,4 @@
-"""Trainer of online classifiers: exact machines that learn and unlearn single texts (`textsvm.solvers.online`)."""
+"""Trainer of online classifiers, whose exact machines (`textsvm.solvers.online`) learn and unlearn texts."""
 
 from __future__ import annotations
 
@@ -102,40 +102,40 @@ class OnlineLearner:
         """Learn these texts in addition to the known texts."""
         texts = _texts(X)
         if self.texts is None:
-            known = as_classes(y, len(texts))[0] if classes is None else np.unique(np.asarray(classes))
-            codes = as_known(y, len(texts), known)
-            self._begin(known)
+            names = as_classes(y, len(texts))[0] if classes is None else np.unique(np.asarray(classes))
+            codes = as_known(y, len(texts), names)
+            self._begin(names)
         else:
             codes = as_known(y, len(texts), self.texts.classes)
         self._learn(texts, codes)
 
     def add_classes(self, classes: ArrayLike) -> None:
         """Add classes; the known texts are learnt again and count against each new class."""
-        known = self.known
-        every = np.union1d(known.classes, np.asarray(classes))
-        if len(every) == len(known.classes):
+        store = self.known
+        every = np.union1d(store.classes, np.asarray(classes))
+        if len(every) == len(store.classes):
             return
-        place = np.searchsorted(every, known.classes).tolist()
-        rows = {name: known.keys_of(name) for name in known.codes}
-        known.codes = {name: place[code] for name, code in known.codes.items()}
-        known.classes, known.machines = every, self._new_machines(every)
+        place = np.searchsorted(every, store.classes).tolist()
+        rows = {name: store.keys_of(name) for name in store.codes}
+        store.codes = {name: place[code] for name, code in store.codes.items()}
+        store.classes, store.machines = every, self._new_machines(every)
         for name, keys in rows.items():
-            known.add(name, keys, known.codes[name])
+            store.add(name, keys, store.codes[name])
         self._settle()
 
     def unlearn(self, X: Any) -> None:
         """Forget these texts, as if they had not been learnt; of equal texts the copy learnt last."""
-        known, names = self.known, list[Hashable]()
+        store, removed = self.known, list[Hashable]()
         for i, text in enumerate(as_texts(X)):
-            copies = [name for name in known.copies.get(digest_of(text), []) if name not in names]
+            copies = [name for name in store.copies.get(digest_of(text), []) if name not in removed]
             if not copies:
                 raise InputError(f"document {i} was not learnt, or was forgotten beyond max_texts")
-            names.append(copies[-1])
-        for name in names:
-            for machine in known.machines:
+            removed.append(copies[-1])
+        for name in removed:
+            for machine in store.machines:
                 if name in machine:
                     machine.remove(name)
-            known.forget(name)
+            store.forget(name)
         self._settle()
 
     def left_out(self) -> tuple[Floats, Ints]:
@@ -151,11 +151,11 @@ class OnlineLearner:
         self.texts, self.info = OnlineTexts(classes, self._new_machines(classes)), {}
 
     def _learn(self, texts: Sequence[str], codes: Ints) -> None:
-        known = self.known
+        store = self.known
         for text, code in zip(texts, codes.tolist(), strict=True):
-            known.note(known.n_seen, digest_of(text), code)
-            known.add(known.n_seen, self.reader.features(text)[0], code)
-            known.n_seen += 1
+            store.note(store.n_seen, digest_of(text), code)
+            store.add(store.n_seen, self.reader.features(text)[0], code)
+            store.n_seen += 1
         self._settle()
 
     def _settle(self) -> None:

@@ -49,8 +49,8 @@ def problem_of(
 ) -> Problem:
     """The learning problem of the rows `index`; InputError if there is nothing to learn from them.
 
-    `target` and `sample_weight`, shape (n,), are of all n examples; class weights count these rows only. Labels
-    that none or all of the rows have are left out.
+    `target` and `sample_weight`, shape (n,), are of all n examples; class weights count these rows only.
+    Labels that none or all of the rows have are left out.
     """
     if isinstance(settings, ClassifierSettings):
         return classification(settings, target, index, sample_weight)

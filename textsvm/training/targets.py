@@ -7,21 +7,22 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import is_number as is_number
 from textsvm.kernels.inputs import is_missing
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Target:
     """Checked targets of all examples."""
 
     #: int64 codes of the classes, shape (n,), for a classifier; float64, shape (n,), for regression; bool
     #: indicator matrix, shape (n, n_classes), if documents may have several labels.
-    values: NDArray[Any]
-    classes: NDArray[Any] | None  #: shape (n_classes,): Sorted classes; None for regression
+    values: AnyArray
+    classes: AnyArray | None  #: shape (n_classes,): Sorted classes; None for regression
     form: str | None = None  #: Form of several labels per document, see `textsvm.model.labels`
     positive: Any = None  #: Positive class of two, for metrics; default the second class
 
@@ -31,7 +32,7 @@ class Target:
         return self.values.ndim == 2
 
 
-def as_classes(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+def as_classes(y: Any, n: int) -> tuple[AnyArray, Ints]:
     """Sorted classes of the labels of n documents, and the code of each document's class."""
     labels = _column_of(y, n, "label")
     if labels.dtype.kind == "f":
@@ -53,7 +54,7 @@ def as_classes(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
     return classes, codes.astype(np.int64)
 
 
-def as_known(y: Any, n: int, classes: NDArray[Any]) -> NDArray[np.int64]:
+def as_known(y: Any, n: int, classes: AnyArray) -> Ints:
     """Codes of the labels of n documents among known classes, which are sorted."""
     numbers = {name: number for number, name in enumerate(classes.tolist())}
     labels = _column_of(y, n, "label").tolist()
@@ -64,26 +65,26 @@ def as_known(y: Any, n: int, classes: NDArray[Any]) -> NDArray[np.int64]:
     return np.array([numbers[label] for label in labels], np.int64)
 
 
-def check_order(given: Any, target: Target) -> None:
+def check_order(examples: Any, target: Target) -> None:
     """Raise InputError if the labels are long and nearly all different, and the texts few and short."""
-    n, classes = len(given), target.classes
+    n, classes = len(examples), target.classes
     if classes is None or target.multilabel or 10 * len(classes) < 9 * n:
         return
-    if n < 4 or not isinstance(given, list) or not isinstance(classes[0], str):
+    if n < 4 or not isinstance(examples, list) or not isinstance(classes[0], str):
         return
-    texts = set(given)
+    texts = set(examples)
     if 2 * len(texts) <= n and 2 * max(map(len, texts)) < sum(map(len, classes)) / len(classes):
         raise InputError(
-            f"the {n} texts have only {len(texts)} different values (such as {given[0]!r}), and nearly every "
-            "label is different and long: texts and labels are probably swapped, as fit(texts, labels)"
+            f"the {n} texts have only {len(texts)} different values (such as {examples[0]!r}), and nearly "
+            "every label is different and long: texts and labels are probably swapped, as fit(texts, labels)"
         )
 
 
-def as_numbers(y: Any, n: int) -> NDArray[np.float64]:
+def as_numbers(y: Any, n: int) -> Floats:
     """Check the numeric targets of n documents."""
-    given = _column_of(y, n, "target")
+    values = _column_of(y, n, "target")
     try:
-        numbers = given.astype(np.float64)
+        numbers = values.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"the targets are not numbers ({' '.join(str(error).split())})") from error
     for i in np.flatnonzero(~np.isfinite(numbers))[:1]:
@@ -95,12 +96,12 @@ def as_numbers(y: Any, n: int) -> NDArray[np.float64]:
     return numbers
 
 
-def as_weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64] | None:
+def as_weights(sample_weight: ArrayLike | None, n: int) -> Floats | None:
     """Check the weights of n documents; a number is the weight of all, None stays None."""
     if sample_weight is None:
         return None
     try:
-        weight: NDArray[np.float64] = np.asarray(sample_weight, np.float64)
+        weight: Floats = np.asarray(sample_weight, np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"sample_weight is not numbers ({' '.join(str(error).split())})") from error
     if weight.ndim == 0:
@@ -119,7 +120,7 @@ def as_weights(sample_weight: ArrayLike | None, n: int) -> NDArray[np.float64] |
     return weight
 
 
-def weights_of(index: NDArray[np.int64], sample_weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
+def weights_of(index: Ints, sample_weight: Floats | None) -> Floats:
     """Weights of the examples `index`, 1 each by default; InputError if all are 0."""
     weight = np.ones(len(index)) if sample_weight is None else sample_weight[index]
     if not weight.any():
@@ -127,9 +128,7 @@ def weights_of(index: NDArray[np.int64], sample_weight: NDArray[np.float64] | No
     return weight
 
 
-def class_factors(
-    class_weight: object, classes: NDArray[Any], totals: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def class_factors(class_weight: object, classes: AnyArray, totals: Floats) -> Floats:
     """Factor of C for each class, shape (n_classes,), given the sum of sample weights of each class.
 
     "balanced" gives every class the same total weight and keeps the sum over all classes; classes that a dict
@@ -151,11 +150,12 @@ def has_several(y: Any) -> bool:
     if isinstance(y, str) or not (isinstance(y, Sequence) or str(getattr(y, "dtype", "")) == "object"):
         return False
     return any(
-        isinstance(each, set | frozenset) or (isinstance(each, tuple | list) and len(each) != 1) for each in y
+        isinstance(labels, set | frozenset) or (isinstance(labels, tuple | list) and len(labels) != 1)
+        for labels in y
     )
 
 
-def _column_of(y: Any, n: int, what: str) -> NDArray[Any]:
+def _column_of(y: Any, n: int, what: str) -> AnyArray:
     """Check labels or targets, and return them as an array, shape (n,)."""
     if y is None:
         raise InputError(f"this estimator requires y to be passed, but the target y is None; give {what}s")
@@ -180,7 +180,7 @@ def _column_of(y: Any, n: int, what: str) -> NDArray[Any]:
     return values
 
 
-def _missing(values: NDArray[Any]) -> NDArray[np.int64]:
+def _missing(values: AnyArray) -> Ints:
     """Indices of missing values."""
     if values.dtype.kind == "O":
         return np.flatnonzero([is_missing(value) for value in values.tolist()])
@@ -204,7 +204,7 @@ def with_positive(target: Target, positive: Any) -> Target:
     return replace(target, positive=positive)
 
 
-def labels_of(target: Target) -> NDArray[Any]:
+def labels_of(target: Target) -> AnyArray:
     """Targets as given: labels or numbers, shape (n,); the indicator matrix for several labels."""
     plain = target.classes is None or target.multilabel
     return target.values if plain else target.classes[target.values]  # type: ignore[index]

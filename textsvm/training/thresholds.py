@@ -1,9 +1,9 @@
 """Thresholds of labels and offsets of classes, chosen from out-of-fold decision values.
 
 Thresholds of labels. A document has every label whose decision value is above the label's threshold. With the
-threshold 0, rare labels are hardly ever predicted, so thresholds are chosen from out-of-fold decision values. SCut
-(Yang 2001) takes for each label the threshold with the best F1 on out-of-fold values; it overfits labels with few
-documents. Two remedies of Yang (2001) and Fan and Lin (2007):
+threshold 0, rare labels are hardly ever predicted, so thresholds are chosen from out-of-fold decision values.
+SCut (Yang 2001) takes for each label the threshold with the best F1 on out-of-fold values; it overfits labels
+with few documents. Two remedies of Yang (2001) and Fan and Lin (2007):
 
     fbr    if the best F1 is under 0.3, the threshold is the largest value: the label is hardly ever predicted
     mean   of the thresholds from five subsets, each without a fifth of the documents
@@ -20,9 +20,9 @@ four fifths of the out-of-fold values and F1 on the last fifth, four times, in p
     SCut, drawn to the common threshold, by 5 documents     90.2       57.9
     SCut, fbr 0.3, mean (taken)                             90.2       59.3
 
-Offsets for macro-F1: a constant for the bias of each class. Coordinate ascent maximises macro-F1 + 0.5 accuracy of
-out-of-fold values; a step is accepted if it gains more than 0.5/sqrt(n). Offsets are the mean of five searches,
-each without a fifth of the documents. reports/default_study.md has figures.
+Offsets for macro-F1: a constant for the bias of each class. Coordinate ascent maximises macro-F1 + 0.5
+accuracy of out-of-fold values; a step is accepted if it gains more than 0.5/sqrt(n). Offsets are the mean of
+five searches, each without a fifth of the documents. reports/default_study.md has figures.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def _subsets(n: int) -> list[Ints]:
 
 def _best(values: Floats, truth: Bools) -> float:
     """Threshold with the best F1, halfway between two values; the largest value if that F1 is low."""
-    known = ~np.isnan(values)
-    values, truth = values[known], truth[known]
+    defined = ~np.isnan(values)
+    values, truth = values[defined], truth[defined]
     if not len(values):
         return 0.0
     order = np.argsort(-values, kind="stable")
@@ -109,8 +109,8 @@ def choose_offsets(decision: Floats, target: Target) -> Floats:
     """Offset of each class, shape (n_classes,), from out-of-fold values; NaN, without a test, is ignored."""
     assert target.classes is not None
     columns = np.column_stack([-decision / 2, decision / 2]) if decision.ndim == 1 else decision
-    known = ~np.isnan(columns).any(axis=1)
-    columns, truth = columns[known], target.values[known]
+    tested = ~np.isnan(columns).any(axis=1)
+    columns, truth = columns[tested], target.values[tested]
     unit, n_classes = float(columns.std()), len(target.classes)
     searches = [_ascend(columns[rows], truth[rows], n_classes, unit) for rows in _subsets(len(truth))]
     return np.mean(searches, axis=0)

@@ -50,32 +50,32 @@ def train_machines(
     settings: Settings, X: Any, y: Any, sample_weight: ArrayLike | None, progress: StageProgress | None
 ) -> TrainedModel:
     """Train on examples with a named kernel, without folds."""
-    given, target, weight = read_training_data(settings, X, y, sample_weight)
-    problem = problem_of(settings, target, np.arange(len(given)), weight)
+    examples, target, weight = read_training_data(settings, X, y, sample_weight)
+    problem = problem_of(settings, target, np.arange(len(examples)), weight)
     device = devices.select(settings.device)
     with settings.at_work(device):
         clock = time.perf_counter()
         source = settings.source
-        examples = source.encode(given, None, progress)
-        kernel = source.kernel_for(examples)
-        examples = with_classes(examples, target)
+        encoded = source.encode(examples, None, progress)
+        kernel = source.kernel_for(encoded)
+        encoded = with_classes(encoded, target)
         seconds = {"encode": time.perf_counter() - clock}
-        machines, gram = solve_problem(settings, kernel, examples, problem, seconds, progress)
-    return assemble(settings, kernel, examples, target, machines, seconds=seconds, gram=gram, device=device)
+        machines, gram = solve_problem(settings, kernel, encoded, problem, device, seconds, progress)
+    return assemble(settings, kernel, encoded, target, machines, seconds=seconds, gram=gram, device=device)
 
 
 def prepare(settings: Settings, X: Any, progress: StageProgress | None = None) -> PreparedRows:
     """Encode training examples, fit the kernel to them and build their Gram matrix."""
     settings.check()
     source = settings.source
-    given, device = source.validate(X), devices.select(settings.device)
+    examples, device = source.validate(X), devices.select(settings.device)
     with settings.at_work(device):
         clock = time.perf_counter()
-        examples = source.encode(given, None, progress)
-        kernel = source.kernel_for(examples)
-        kernel.fit(kernel.structure.read(examples), device)
+        encoded = source.encode(examples, None, progress)
+        kernel = source.kernel_for(encoded)
+        kernel.fit(kernel.structure.read(encoded), device)
         encoded = {"encode": time.perf_counter() - clock}
-        prepared = prepare_gram(settings, examples, kernel, progress)
+        prepared = prepare_gram(settings, encoded, kernel, device, progress)
     return replace(prepared, seconds=encoded | prepared.seconds)
 
 

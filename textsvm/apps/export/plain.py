@@ -53,7 +53,7 @@ class PlainModel:
     terms: Sequence[FeatureTerm | PairTerm]
     biases: Floats  #: shape (n_machines,): Added to the values of the machines
     #: Decision values from values of machines: "identity"; "difference" of the second and the first; "ovo",
-    #: votes of machines for pairs of classes, see `textsvm.machines.classifier.class_scores`.
+    #: votes of machines for pairs of classes, see `textsvm.model.rules.class_scores`.
     combine: str
     classes: list[Any] | None  #: Labels as JSON values
     #: shape (n_classes,): A text gets label k if its value is above thresholds[k].

@@ -1,0 +1,66 @@
+"""Estimators hold a trained model: changes of an estimator after `fit` do not reach the model."""
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from textsvm import SVC, SVR, MultilabelSVC, OneClassSVM, Spectrum, as_estimator
+from textsvm.errors import InputError
+from textsvm.training.trainers import train
+
+TEXTS = ["win cash now", "cheap cash prize", "win a prize", "lunch at noon", "see you at noon", "the agenda"]
+LABELS = ["spam"] * 3 + ["ham"] * 3
+
+
+def test_settings_of_a_model_are_those_of_its_training():
+    kernel, weights = Spectrum(2), {"spam": 2.0, "ham": 1.0}
+    svc = SVC(kernel, class_weight=weights, device="cpu").fit(TEXTS, LABELS)
+    before = svc.model_.decision_function(TEXTS)
+    svc.set_params(kernel__p=3)
+    weights["spam"] = 7.0
+    settings = svc.model_.record.settings
+    assert (settings.kernel.p, settings.class_weight) == (2, {"spam": 2.0, "ham": 1.0})
+    assert svc.settings.kernel.p == 3
+    again = train(settings, TEXTS, LABELS)
+    np.testing.assert_array_equal(again.decision_function(TEXTS), before)
+
+
+def test_an_estimator_of_a_model_has_parameters_of_its_own():
+    model = SVC(Spectrum(2), class_weight={"spam": 2.0}, device="cpu").fit(TEXTS, LABELS).model_
+    estimator = as_estimator(model)
+    estimator.set_params(kernel__p=4)
+    estimator.class_weight["spam"] = 9.0
+    assert (model.record.settings.kernel.p, model.record.settings.class_weight) == (2, {"spam": 2.0})
+
+
+@pytest.mark.parametrize("name", ["dual_coef_", "intercept_", "support_", "n_support_", "classes_"])
+def test_fitted_arrays_are_read_only(name):
+    svc = SVC(Spectrum(2), device="cpu").fit(TEXTS, LABELS)
+    with pytest.raises(ValueError, match="read-only"):
+        getattr(svc, name)[..., 0] = 0
+
+
+@pytest.mark.parametrize("n_jobs", [0, "x", 1.5])
+def test_the_number_of_threads_is_checked_after_training_too(n_jobs):
+    svc = SVC(Spectrum(2), device="cpu").fit(TEXTS, LABELS).set_params(n_jobs=n_jobs)
+    with pytest.raises(InputError, match="n_jobs"):
+        svc.predict(TEXTS)
+
+
+def test_models_without_classes_have_no_similarity_to_classes():
+    regression = SVR(Spectrum(2), device="cpu").fit(TEXTS, range(6)).model_
+    labels = MultilabelSVC(Spectrum(2), cv=2, device="cpu").fit(TEXTS, [[label] for label in LABELS]).model_
+    for model in (regression, labels):
+        with pytest.raises(InputError, match="no similarity"):
+            model.score_samples(TEXTS)
+    novelty = OneClassSVM(Spectrum(2), device="cpu").fit(TEXTS)
+    np.testing.assert_array_equal(novelty.model_.score_samples(TEXTS), novelty.score_samples(TEXTS))
+
+
+def test_records_compare_by_identity():
+    record = SVC(Spectrum(2), device="cpu").fit(TEXTS, LABELS).model_.record
+    assert record != copy.copy(record)
+    assert record != replace(record)
+    assert len({record, record}) == 1
