@@ -140,9 +140,7 @@ def test_thresholds_come_from_values_of_machines_that_never_saw_the_document(ker
 def test_in_cross_validation_thresholds_never_see_a_document_of_the_fold(monkeypatch):
     matrix, indicator = matrix_of()
     seen = []
-    monkeypatch.setattr(
-        problems, "choose_thresholds", lambda d, t: seen.append(d) or choose_thresholds(d, t)
-    )
+    monkeypatch.setattr(problems, "choose_thresholds", lambda d, t: seen.append(d) or choose_thresholds(d, t))
     found = cross_validate(on_matrix(), matrix, indicator, cv=4)
     assert len(seen) == 4
     for (_, test), values in zip(found.folds, seen, strict=True):
@@ -543,9 +541,10 @@ def test_usage_and_bad_input_are_one_sentence(tables, tmp_path):
 def test_documents_without_a_label_are_counted_in_a_note(name, tmp_path):
     texts = [f"{('banana', 'kitten', 'monday')[i % 3]} {i}" for i in range(30)]
     labels = [[], ["a"], ["a", "b"]] * 10
-    rows = [json.dumps({"text": text, "labels": of_text}) for text, of_text in zip(texts, labels, strict=True)]
+    pairs = list(zip(texts, labels, strict=True))
+    rows = [json.dumps({"text": text, "labels": of_text}) for text, of_text in pairs]
     (tmp_path / "b.jsonl").write_text("\n".join(rows))
-    rows = [f"{text},{';'.join(of_text)}" for text, of_text in zip(texts, labels, strict=True)]
+    rows = [f"{text},{';'.join(of_text)}" for text, of_text in pairs]
     (tmp_path / "c.csv").write_text("\n".join(["text,label", *rows]))
     made = run("train", tmp_path / name, "--multilabel", "-o", tmp_path / "m")
     assert made.returncode == 0, made.stderr.decode()
