@@ -66,7 +66,8 @@ def demo(
     device = model.device_in_use.description
     console.line(
         f"Ham or spam? {len(training)} generated short messages to learn from, {len(test)} others to judge "
-        f"on.\n{model.record.chosen}.\nTrained in {seconds:.1f} s on {device}: {right} of {len(test)} right ({100 * right / len(test):.1f} %); always {MOST!r}: "
+        f"on.\n{model.record.chosen}.\nTrained in {seconds:.1f} s on {device}: {right} of {len(test)} right "
+        f"({100 * right / len(test):.1f} %); always {MOST!r}: "
         f"{100 * labels.count(MOST) / len(test):.1f} %.\n\nWhy is this message spam?\n"
     )
     explained = explanation.explain(model, [MESSAGE], positive="spam")[0]

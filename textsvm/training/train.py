@@ -74,9 +74,9 @@ def prepare(settings: Settings, X: Any, progress: StageProgress | None = None) -
         encoded = source.encode(examples, None, progress)
         kernel = source.kernel_for(encoded)
         kernel.fit(kernel.structure.read(encoded), device)
-        encoded = {"encode": time.perf_counter() - clock}
+        seconds = {"encode": time.perf_counter() - clock}
         prepared = prepare_gram(settings, encoded, kernel, device, progress)
-    return replace(prepared, seconds=encoded | prepared.seconds)
+    return replace(prepared, seconds=seconds | prepared.seconds)
 
 
 def assemble(
