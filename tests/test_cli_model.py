@@ -34,7 +34,7 @@ def test_what_is_in_a_model(path):
     assert found["kernel"]["p"] == 2
     content = path.read_bytes()
     outer = json.loads(content[8 : 8 + struct.unpack("<Q", content[:8])[0]])
-    assert {each["name"] for each in found["arrays"]} == set(outer) - {"__metadata__"}
+    assert [each["name"] for each in found["arrays"]] == sorted(set(outer) - {"__metadata__"})
     data = len(content) - 8 - struct.unpack("<Q", content[:8])[0]
     assert sum(each["bytes"] for each in found["arrays"]) == data
 

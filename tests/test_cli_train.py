@@ -530,6 +530,8 @@ def test_of_two_classes_each_keeps_its_name(spam):
 def test_rest_is_what_was_asked_for_or_more_than_one_class(tmp_path):
     for corpus, options in ((sample("mail"), ["--negative", "rest"]), (sample("questions"), [])):
         positive = "spam" if options else "when"
-        said = report("train", corpus, "--positive", positive, *options, "--kernel", "fast", "-o", tmp_path / "m")
+        said = report(
+            "train", corpus, "--positive", positive, *options, "--kernel", "fast", "-o", tmp_path / "m"
+        )
         assert [each["class"] for each in said["classes"]] == ["rest", positive]
         assert load(tmp_path / "m").model_.info["negative"] == "rest"

@@ -76,8 +76,8 @@ def test_promises_a_warning_only_where_the_page_has_one(tmp_path):
         (Spectrum(4), {}, False),
     ):
         model = SVC(kernel, **CPU).fit([f"{text} or not" for text in TEXTS], LABELS)
-        model.model_.info = {"drift": drift}
-        export(model, tmp_path / "page.html", force=True)
+        trained = model.model_.replaced(info={"drift": drift})
+        export(trained, tmp_path / "page.html", force=True)
         assert (warning in (tmp_path / "page.html").read_text("utf-8")) == warns
 
 

@@ -55,7 +55,7 @@ def test_evaluation_of_the_whole_model_is_predict(kernel):
     texts = [*DNA[:5], "acgu", "rac"] if dna else [text for text in HOSTILE if len(text.split()) > 3]
     plain = plain_model(machine)
     values = small.Sample(plain, encoded(machine, texts)).values(packed_tables(plain))
-    scores = machine.scores(values, len(machine.classes_))
+    scores = machine.model_.rule.scores(values)
     assert close(scores, machine.decision_function(texts))
 
 

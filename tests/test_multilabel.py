@@ -140,9 +140,7 @@ def test_thresholds_come_from_values_of_machines_that_never_saw_the_document(ker
 def test_in_cross_validation_thresholds_never_see_a_document_of_the_fold(monkeypatch):
     matrix, indicator = matrix_of()
     seen = []
-    monkeypatch.setattr(
-        problems, "choose_thresholds", lambda d, t: seen.append(d) or choose_thresholds(d, t)
-    )
+    monkeypatch.setattr(problems, "choose_thresholds", lambda d, t: seen.append(d) or choose_thresholds(d, t))
     found = cross_validate(on_matrix(), matrix, indicator, cv=4)
     assert len(seen) == 4
     for (_, test), values in zip(found.folds, seen, strict=True):
@@ -534,13 +532,24 @@ def test_usage_and_bad_input_are_one_sentence(tables, tmp_path):
     for option in (["--one-class", "pet"], ["--calibrate", "sigmoid"], ["--multiclass", "ovr"]):
         fails("train", tables / "a.csv", *out, "--multilabel", *option, code=2)
     (tmp_path / "b.jsonl").write_text(
-        '{"id": "x1", "text": "banana", "labels": ["a"]}\n{"id": "x2", "text": "kitten", "labels": []}\n'
+        '{"id": "x1", "text": "banana", "labels": []}\n{"id": "x2", "text": "kitten", "labels": []}\n'
     )
-    assert "document x2 of" in fails("train", tmp_path / "b.jsonl", *out, "--multilabel")
-    (tmp_path / "c.csv").write_text("id,text,label\nq1,banana,a;b\nq2,kitten,\n")
-    said = fails("train", tmp_path / "c.csv", *out, "--multilabel")
-    assert "document q2 of" in said
-    assert "has no label" in said
+    assert "no document has a label" in fails("train", tmp_path / "b.jsonl", *out, "--multilabel")
+
+
+@pytest.mark.parametrize("name", ["b.jsonl", "c.csv"])
+def test_documents_without_a_label_are_counted_in_a_note(name, tmp_path):
+    texts = [f"{('banana', 'kitten', 'monday')[i % 3]} {i}" for i in range(30)]
+    labels = [[], ["a"], ["a", "b"]] * 10
+    pairs = list(zip(texts, labels, strict=True))
+    rows = [json.dumps({"text": text, "labels": of_text}) for text, of_text in pairs]
+    (tmp_path / "b.jsonl").write_text("\n".join(rows))
+    rows = [f"{text},{';'.join(of_text)}" for text, of_text in pairs]
+    (tmp_path / "c.csv").write_text("\n".join(["text,label", *rows]))
+    made = run("train", tmp_path / name, "--multilabel", "-o", tmp_path / "m")
+    assert made.returncode == 0, made.stderr.decode()
+    assert b"note: 10 of 30 documents have no label\n" in made.stderr
+    assert load(tmp_path / "m").predict(["banana 0", "kitten 1", "monday 2"]) == [(), ("a",), ("a", "b")]
 
 
 def test_stories_without_a_topic_are_left_out_and_told(tmp_path):

@@ -210,14 +210,17 @@ def _with_label_tuples(console: Console, corpus: Corpus) -> Corpus:
     labels = [(label,) if isinstance(label, str) else label for label in corpus.labels]
     corpus = replace(corpus, labels=labels)
     labelled = [i for i, names in enumerate(labels) if names]
-    if corpus.format != "reuters" or len(labelled) == len(corpus):
-        return corpus
-    console.say(f"note: {len(corpus) - len(labelled):,} stories without a topic are left out")
-    return corpus.subset(labelled)
+    unlabelled = len(corpus) - len(labelled)
+    if corpus.format == "reuters" and unlabelled:
+        console.say(f"note: {unlabelled:,} stories without a topic are left out")
+        return corpus.subset(labelled)
+    if unlabelled:
+        console.say(f"note: {unlabelled:,} of {len(corpus):,} documents have no label")
+    return corpus
 
 
 def targets(corpus: Corpus, several: bool = False) -> list[Any]:
-    """Numbers or labels of the documents; with `several`, non-empty tuples of labels."""
+    """Numbers or labels of the documents; with `several`, tuples of labels."""
     if corpus.targets is not None:
         return corpus.targets
     if corpus.labels is None:
@@ -231,10 +234,6 @@ def targets(corpus: Corpus, several: bool = False) -> list[Any]:
             remedy = "give them in a separate file, --labels FILE"
         raise InputError(f"{corpus.source} has no labels; {remedy}{_columns_in(corpus)}")
     if several:
-        for identifier, names in zip(corpus.ids, corpus.labels, strict=True):
-            if not names:
-                where = f"document {identifier} of {corpus.source}"
-                raise InputError(f"{where} has no label; add one or remove it")
         return list(corpus.labels)
     labels = [label for label in corpus.labels if isinstance(label, str)]
     if len(labels) < len(corpus):

@@ -63,10 +63,11 @@ def demo(
     labels = [str(label) for label in test.labels or []]
     console.say_device(model.device_in_use)
     right = sum(map(str.__eq__, model.predict(test.texts).tolist(), labels))
+    device = model.device_in_use.description
     console.line(
         f"Ham or spam? {len(training)} generated short messages to learn from, {len(test)} others to judge "
-        f"on.\n{model.record.chosen}.\nTrained in {seconds:.1f} s on {model.device_in_use.description}: {right} of "
-        f"{len(test)} right ({100 * right / len(test):.1f} %); always {MOST!r}: "
+        f"on.\n{model.record.chosen}.\nTrained in {seconds:.1f} s on {device}: {right} of {len(test)} right "
+        f"({100 * right / len(test):.1f} %); always {MOST!r}: "
         f"{100 * labels.count(MOST) / len(test):.1f} %.\n\nWhy is this message spam?\n"
     )
     explained = explanation.explain(model, [MESSAGE], positive="spam")[0]

@@ -1,7 +1,7 @@
 """Models of commands: their files, the facts of their training, and the kernel that fits a corpus.
 
-If no kernel is named, vectors get a Gaussian kernel, and columns the sum of the fast kernel on each text column
-and a Gaussian kernel on the numbers.
+If no kernel is named, vectors get a Gaussian kernel, and columns the sum of the fast kernel on each text
+column and a Gaussian kernel on the numbers.
 """
 
 from __future__ import annotations

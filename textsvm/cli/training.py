@@ -132,7 +132,7 @@ def fit(
     predictions = estimate_quality(settings, model, training, with_folds=test is None)
     facts = drift.record(
         model, len(training), lambda index: training.subset(index.tolist()).examples,
-        predictions.decision if predictions is not None and isinstance(settings, ClassifierSettings) else None,
+        predictions.decision if predictions and isinstance(settings, ClassifierSettings) else None,
     )  # fmt: skip
     judged = None
     if test is not None:

@@ -212,7 +212,7 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         "texts": any(name.endswith("offsets") and len(array) > 1 for name, array in arrays.items()),
         "arrays": [
             {"name": name, "dtype": str(array.dtype), "shape": list(array.shape), "bytes": array.nbytes}
-            for name, array in arrays.items()
+            for name, array in sorted(arrays.items())
         ],
         "info": header["info"],
     }

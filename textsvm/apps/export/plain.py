@@ -118,8 +118,8 @@ def plain_model(model: Any, n_top: int = 20) -> PlainModel:
     model = trained_model(model)
     rule, settings, intercept = model.rule, model.record.settings, model.predictor.intercept
     assert isinstance(settings, Settings)
-    assert model.kernel is not None
     task, terms = TASK_OF[rule.estimator], _terms(model)
+    assert model.kernel is not None
     combine = "identity"
     if task == "classes" and len(rule.classes) == len(intercept) == 2:
         combine = "difference"
