@@ -23,7 +23,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 import textsvm
-from textsvm import Compute
+from textsvm import Compute, as_estimator
 from textsvm.errors import InputError
 from textsvm.model.file import load, sealed
 from textsvm.model.trained import as_model
@@ -48,7 +48,7 @@ SPARSE = csr_matrix(ROWS * (np.abs(ROWS) > 0.4))
 
 def load_as_estimator(path: Path) -> Any:
     """The model of a file, held by an estimator."""
-    return textsvm.as_estimator(load(path))
+    return as_estimator(load(path))
 
 
 #: Ways of loading.
