@@ -55,9 +55,7 @@ WORDS = ("what", "one", "those", "made", "found")
 #: Words that are no names of variables, parameters or fields: they do not say what the value is.
 PARTICIPLES = ("each", "given", "kept", "known", "some", "made", "found")
 #: Applications: parts of the package on top of its public names, with their commands.
-APPLICATIONS = re.compile(
-    r"textsvm\.(apps|mail|labelling|service|exporting|integrations|cli\.(mail|label|serve))(\.|$)"
-)
+APPLICATIONS = re.compile(r"textsvm\.apps(\.|$)")
 #: Files of the package that are no Python: C, JavaScript, and the pages around them.
 SHIPPED = {".c", ".h", ".mjs", ".js", ".ts", ".css", ".html"}
 #: Methods that change a dictionary, a list or a set.
@@ -475,10 +473,10 @@ def moves_of(call: Callable[[], object]) -> tuple[int, int]:
 
     def profile(frame: Any, event: str, argument: Any) -> None:
         code = frame.f_code
-        compiled = frame.f_back is None  # Numba reports the call of a compiled function in a frame of its own
-        if event == "call" and code.co_filename.startswith(folder):
-            if not compiled and not code.co_name.startswith("<"):
-                calls.append(code.co_filename)
+        # Numba reports the call of a compiled function in a frame without a caller.
+        ours = code.co_filename.startswith(folder) and frame.f_back is not None
+        if event == "call" and ours and not code.co_name.startswith("<"):
+            calls.append(code.co_filename)
 
     sys.setprofile(profile)
     call()

@@ -144,7 +144,7 @@ def _subset(target: Ints, most: int) -> Ints:
 def near_copies(documents: Documents | MultiView, seconds: float) -> Ints | None:
     """The group of each text; near-copies have the same.
 
-    None if there are too many texts, comparing is predicted to take too long, or one group has more than a
+    None if there are too many texts, comparing is predicted to take too long, or a group has more than a
     sixth of the texts.
     """
     if len(documents) > MOST_COMPARED:

@@ -114,7 +114,7 @@ class CalibratedSVC(ClassifierMixin, KernelEstimator):
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, progress: StageProgress | None = None
     ) -> Self:
-        """Train on texts; all folds and the final machines share one Gram, unless the kernel learns (idf).
+        """Train on texts; all folds and the final machines share a Gram, unless the kernel learns (idf).
 
         Parameters
         ----------

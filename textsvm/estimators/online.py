@@ -52,7 +52,7 @@ class OnlineSVC(ClassifierMixin, BaseEstimator):
     ----------
     classes_ : array, shape (n_classes,)
     machines_ : list of textsvm.solvers.online.OnlineMachine
-        One machine for two classes, else a machine for each class: the texts, numbered in order of arrival,
+        A machine for two classes, else a machine for each class: the texts, numbered in order of arrival,
         with their dual variables, and the bias. With two classes also `machine_`.
     model_ : TrainedModel
         The model at present; later lessons do not change it.
@@ -205,7 +205,7 @@ class OnlineSVC(ClassifierMixin, BaseEstimator):
 
     @property
     def machines_(self) -> list[OnlineMachine]:
-        """One machine for two classes, else a machine for each class."""
+        """A machine for two classes, else a machine for each class."""
         return self.learner_.known.machines
 
     @property

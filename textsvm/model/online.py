@@ -171,7 +171,7 @@ def digest_of(text: str) -> bytes:
 
 
 def new_machines(n_classes: int, settings: OnlineSettings) -> list[OnlineMachine]:
-    """One machine for two classes, else a machine for each class."""
+    """A machine for two classes, else a machine for each class."""
     n = 1 if n_classes == 2 else n_classes
     return [OnlineMachine(settings.C, settings.tol, settings.max_texts) for _ in range(n)]
 

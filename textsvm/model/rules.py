@@ -2,7 +2,7 @@
 
 A positive value of a two-class machine means the second class. `ClassRule` has a machine for each class
 against the rest ("ovr", "crammer-singer"), or for each pair of classes ("ovo"), which vote. `CalibratedRule`
-adds probabilities: the decision value f of a class is mapped by one of
+adds probabilities: the decision value f of a class is mapped by either of
 
     sigmoid    p = 1 / (1 + exp(a f + b))                  (Platt 1999)
     isotonic   p = a rising step line through (x, y)       (Zadrozny and Elkan 2002)
@@ -150,7 +150,7 @@ def _class_mix(strategy: str, a: int, n_classes: int) -> Floats:
 
 
 def offset_of_bias(offsets: Floats, ndim: int) -> Any:
-    """Offsets of biases or decision values from those of classes: a number if two classes have one value."""
+    """Offsets of biases or decision values from those of classes: a number if two classes share a value."""
     return offsets if ndim > 1 else offsets[1] - offsets[0]
 
 

@@ -54,7 +54,7 @@ class Feature:
 
 @dataclass(frozen=True)
 class TopFeatures:
-    """The heaviest features of a class, or of one side of a regression."""
+    """The heaviest features of a class, or of a direction of a regression."""
 
     label: Any  #: "a higher number", "a lower number" for regression; "inside", "outside" for one class
     kind: str  #: "substrings", "counted substrings", "words", "numbers", "patterns" or "training documents"

@@ -49,13 +49,13 @@ StageProgress = Callable[[str, float, float], None]
 _limit: ContextVar[int | None] = ContextVar("textsvm_threads", default=None)
 
 
-class _Worker(threading.local):
+class _ThreadState(threading.local):
     """Whether this thread works on a piece of `run`."""
 
     busy = False
 
 
-_worker = _Worker()
+_worker = _ThreadState()
 
 
 @cache

@@ -339,7 +339,7 @@ def fit_learning_curve(metric: str, n: Floats, errors: Floats) -> LearningCurve:
 
 
 def _thinned(train: Ints, strata: AnyArray, shares: Sequence[float], seed: int) -> list[Ints]:
-    """Nested shares of a training part, class by class, with at least one document of each class."""
+    """Nested shares of a training part, class by class, with a document of each class at least."""
     random = np.random.default_rng(seed)
     mixed = random.permutation(train)
     classes = [mixed[strata[mixed] == name] for name in np.unique(strata[train])]

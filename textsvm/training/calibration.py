@@ -42,7 +42,7 @@ def train_calibrated(
     sample_weight: ArrayLike | None = None,
     progress: StageProgress | None = None,
 ) -> TrainedModel:
-    """Train a classifier; all folds and the final machines share one Gram, unless the kernel learns (idf).
+    """Train a classifier; all folds and the final machines share a Gram, unless the kernel learns (idf).
 
     Weights count in the machines and in the calibration.
     """

@@ -252,7 +252,7 @@ def out_of_fold(
 
 
 def _near_copies(settings: ClassifierSettings, texts: Any, target: Target) -> Ints | None:
-    """The group of each text, which is in one fold; None without near-copies."""
+    """The group of each text, all of which is in the same fold; None without near-copies."""
     from textsvm.choice.choose import near_copies
 
     groups = near_copies(encode_for(settings, Candidate(plain=1.0), texts, target, None), COMPARISON)

@@ -53,7 +53,7 @@ class PreparedRows:
 
     @property
     def description(self) -> str:
-        """Origin of the rows, and the approximation of the kernel if there is one."""
+        """Origin of the rows, and of an approximated kernel the approximation."""
         approximation = self.kernel.structure.approximation
         parts = [] if approximation is None else [approximation.description]
         return "; ".join([*parts, self.gram.description])

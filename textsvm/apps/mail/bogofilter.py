@@ -276,7 +276,7 @@ def _classify_message(
     return kind, output
 
 
-def marked_parts(values: LineValues, settings: Settings, reasons: list[str]) -> list[bytes | memoryview]:
+def marked_parts(values: LineValues, settings: Configuration, reasons: list[str]) -> list[bytes | memoryview]:
     """Pieces of the message with the decision in a field of its header, and the subject tag."""
     message = values.message
     data, name = message.data, re.escape(settings.spam_header_name.encode())
@@ -366,7 +366,7 @@ class LineValues:
 
 
 @dataclass(frozen=True)
-class Settings:
+class Configuration:
     """Settings of configuration files and options."""
 
     header_format: str = "%h: %c, tests=bogofilter, spamicity=%p, version=%v"
@@ -459,7 +459,7 @@ class Settings:
         cutoffs = f"ham_cutoff  = {self.ham_cutoff:.6f}\nspam_cutoff = {self.spam_cutoff:.6f}\n\n"
         return cutoffs + "".join(f"{key:17} = {value}\n" for key, value in settings.items())
 
-    def with_key(self, key: str, value: str) -> Settings:
+    def with_key(self, key: str, value: str) -> Configuration:
         """The settings with another key."""
         key = key.strip().lower().replace("-", "_")
         value = "" if value == "''" else value
@@ -538,7 +538,7 @@ class BogofilterArguments:
     flags: Counter[str] = field(default_factory=Counter)
     values: dict[str, str] = field(default_factory=dict)  #: The other options
     objects: list[str] = field(default_factory=list)  #: Files and folders of -B
-    settings: Settings = Settings()
+    settings: Configuration = Configuration()
 
     @property
     def registers(self) -> str:
@@ -579,8 +579,8 @@ def parse_arguments(arguments: list[str]) -> BogofilterArguments:
     return parsed
 
 
-def _settings(parsed: BogofilterArguments, keys: list[tuple[str, str]]) -> Settings:
-    settings = Settings(folder=os.environ.get("BOGOFILTER_DIR") or None)
+def _settings(parsed: BogofilterArguments, keys: list[tuple[str, str]]) -> Configuration:
+    settings = Configuration(folder=os.environ.get("BOGOFILTER_DIR") or None)
     file_name = parsed.values.get("c")
     if file_name is not None:
         settings = _read_configuration(settings, Path(file_name))
@@ -612,7 +612,7 @@ def _settings(parsed: BogofilterArguments, keys: list[tuple[str, str]]) -> Setti
     )
 
 
-def _read_configuration(settings: Settings, file: Path) -> Settings:
+def _read_configuration(settings: Configuration, file: Path) -> Configuration:
     text = file_bytes(file).decode("utf-8", "surrogateescape")
     for number, line in enumerate(text.splitlines(), 1):
         line = line.partition(" #")[0].partition("\t#")[0].strip()
