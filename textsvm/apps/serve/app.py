@@ -316,11 +316,18 @@ def _quoted(value: str) -> str:
 
 
 def metrics_text(values: Iterable[tuple[str, str, float]]) -> str:
-    """Prometheus' text format, from names, labels and values; the values of a name are together."""
+    """Prometheus' text format, from names, labels and values; the values of a name are together.
+
+    A histogram begins with its buckets.
+    """
     lines, kinds = dict[str, list[str]](), dict[str, str]()
     for name, labels, value in values:
         family = name.removesuffix("_bucket").removesuffix("_sum").removesuffix("_count")
-        kinds[family] = "counter" if name.endswith("_total") else "gauge" if family == name else "histogram"
+        if name == f"{family}_bucket" or kinds.get(family) == "histogram":
+            kinds[family] = "histogram"
+        else:
+            family = name
+            kinds[family] = "counter" if name.endswith("_total") else "gauge"
         braced = f"{{{labels}}}" if labels else ""
         lines.setdefault(family, []).append(f"textsvm_{name}{braced} {value}")
     return "".join(
