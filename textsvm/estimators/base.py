@@ -57,7 +57,7 @@ class KernelEstimator(BaseEstimator):
     __metadata_request__fit: ClassVar[dict[str, str]] = {"progress": UNUSED}
     __metadata_request__decision_function: ClassVar[dict[str, str]] = {"progress": UNUSED}
     _settings: ClassVar[type[Settings]]
-    #: Estimator with probabilities, or the values of this estimator, for the error of `predict_proba`.
+    #: End of the error message of `predict_proba`: the alternative.
     _instead: ClassVar[str] = ""
 
     model_: TrainedModel
@@ -78,7 +78,7 @@ class KernelEstimator(BaseEstimator):
 
     @property
     def settings(self) -> Any:
-        """Settings of the training, as trainers take them; later changes of the parameters do not reach them."""
+        """Copies of the parameters, as trainers take them."""
         return self._settings(**{name: copied(value) for name, value in self.get_params(deep=False).items()})
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:

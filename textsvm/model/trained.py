@@ -3,7 +3,7 @@
     texts, columns, vectors -> reader -> encoded examples -> predictor -> values of the machines
     -> rule -> decision values, labels, probabilities, sets of labels
 
-`TrainedModel` is immutable and threads may share it. `textsvm.load` returns it, trainers (`textsvm.training`)
+Threads may share a `TrainedModel`: no method changes it, and callers must not modify its arrays. `textsvm.load` returns it, trainers (`textsvm.training`)
 return it, and estimators hold one in `model_`. It has no training code, so that predicting a single text
 waits for neither scikit-learn nor Numba. `textsvm.as_estimator` makes an estimator of it for scikit-learn's
 tools.
@@ -214,8 +214,7 @@ class TrainedModel:
         Returns
         -------
         float64 array
-            Two classes, shape (n,): signed distance to the boundary in units of the margin; positive is the
-            second class. More, shape (n, n_classes): values of the classes, of which the largest wins.
+            Two classes, shape (n,): positive is the second class, and support vectors on the margin have -1 or 1. More, shape (n, n_classes): values of the classes, of which the largest wins.
             Regression, shape (n,): the predicted number. Novelty, shape (n,): negative outside.
         """
         return self.rule.scores(self.machine_values(X, progress))
