@@ -74,20 +74,21 @@ def prepare(settings: Settings, X: Any, progress: StageProgress | None = None) -
         encoded = source.encode(examples, None, progress)
         kernel = source.kernel_for(encoded)
         kernel.fit(kernel.structure.read(encoded), device)
-        encoded = {"encode": time.perf_counter() - clock}
+        seconds = {"encode": time.perf_counter() - clock}
         prepared = prepare_gram(settings, encoded, kernel, device, progress)
-    return replace(prepared, seconds=encoded | prepared.seconds)
+    return replace(prepared, seconds=seconds | prepared.seconds)
 
 
 def assemble(
     settings: Settings, kernel: Kernel, examples: Any, target: Target, machines: Machines, **facts: Any
 ) -> TrainedModel:
     """The model of solved machines; `facts` are entries of its record."""
-    approximation = kernel.structure.approximation
-    kernel, index, every = kernel.structure.condense(machines.index, machines.coef)
+    structure = kernel.structure
+    approximation = structure.approximation
+    kernel, index, every = structure.condense(machines.index, machines.coef)
     used = np.flatnonzero((every != 0).any(axis=0))
     support, coef = index[used], np.ascontiguousarray(every[:, used])
-    source = settings.source_of(None if settings.kernel == "precomputed" else kernel)
+    source = settings.source.of_kernel(kernel)
     rule = rule_of(settings, target)
     for a in np.flatnonzero(np.isnan(machines.bias))[:1]:
         assert target.classes is not None
