@@ -48,7 +48,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     "pairs of duplicated places, same shape": (65, 150),
     # Of the running package. A fit makes settings, a reader, a rule and a trained model, each in its module.
     "files entered by a fit": (47, 30),
-    "moves of a fit": (317, 200),
+    "moves of a fit": (309, 200),
     "files entered by a prediction": (18, 10),
     "moves of a prediction": (87, 35),
     "base classes of SVC": (7, 10),

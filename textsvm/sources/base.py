@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -91,6 +92,10 @@ class Source(Reader):
         """Encode validated examples for the kernels of several sources with the same `form`."""
         return self.encode(examples, None, progress)
 
+    def of_kernel(self, kernel: Kernel) -> Source:
+        """The source with another kernel of the same input."""
+        return self
+
     @abstractmethod
     def kernel_for(self, examples: Any) -> Kernel:
         """A new kernel for these examples; InputError if it finds no feature in any of them."""
@@ -148,6 +153,12 @@ class KernelSource(Source):
     def unfitted(self) -> Kernel:
         """A kernel with these parameters that is never fitted."""
         return as_kernel(self.kernel)
+
+    def of_kernel(self, kernel: Kernel) -> Source:
+        source = copy(self)
+        vars(source).pop("unfitted", None)
+        source.kernel = kernel
+        return source
 
     def check(self) -> None:
         self.unfitted.check()

@@ -83,11 +83,12 @@ def assemble(
     settings: Settings, kernel: Kernel, examples: Any, target: Target, machines: Machines, **facts: Any
 ) -> TrainedModel:
     """The model of solved machines; `facts` are entries of its record."""
-    approximation = kernel.structure.approximation
-    kernel, index, every = kernel.structure.condense(machines.index, machines.coef)
+    structure = kernel.structure
+    approximation = structure.approximation
+    kernel, index, every = structure.condense(machines.index, machines.coef)
     used = np.flatnonzero((every != 0).any(axis=0))
     support, coef = index[used], np.ascontiguousarray(every[:, used])
-    source = settings.source_of(None if settings.kernel == "precomputed" else kernel)
+    source = settings.source.of_kernel(kernel)
     rule = rule_of(settings, target)
     for a in np.flatnonzero(np.isnan(machines.bias))[:1]:
         assert target.classes is not None
