@@ -48,8 +48,8 @@ class SVC(ClassifierMixin, KernelEstimator):
         More than two classes: a machine for each class against the rest, a machine for each pair, or a
         machine for each class, solved together.
     time_budget : float, optional
-        Seconds for trials of other weights and values of C of "auto" by cross-validation, as predicted from
-        counts of operations; None for no trials. There are none either if 600 texts would take longer.
+        With kernel="auto": predicted seconds, from counts of operations, for trials of other weights and
+        values of C by cross-validation. None: no trials. A trial on 600 texts must fit, else there are none.
     loss : {"hinge", "squared_hinge"}, optional
         Loss function. None is "hinge", and the loss of the default with "auto" and "fast". "squared_hinge" is
         linear beyond a slack of 10; it needs a kernel with features, or a kernel matrix that fits in memory.
@@ -210,24 +210,24 @@ class SVC(ClassifierMixin, KernelEstimator):
         sample_weight: ArrayLike | None = None,
         progress: StageProgress | None = None,
     ) -> Self:
-        """Adapt to the texts to be classified by self-training, if a gate expects a gain.
+        """Adapt to the texts to be classified by self-training, if their margins let expect a gain.
 
-        The gate compares the median margin of the unlabelled texts with that of held-out training texts: it
-        accepts a ratio of 0.7 to 0.95. The gate takes two to three times the time of `fit`, adaptation about
-        five times more. Both are deterministic.
+        The median margin of the unlabelled texts is divided by that of held-out training texts. The
+        classifier is adapted only if this ratio is between 0.7 and 0.95. The test takes two to three times
+        the time of `fit`, adaptation about five times more. Both are deterministic.
 
         Parameters
         ----------
         X, y, sample_weight, progress
-            The training texts, see `fit`. A fitted model is not trained on them again before the gate.
+            The training texts, see `fit`. A fitted model is not trained on them again before the test.
         unlabelled : 50 texts or more
             The texts to be classified, or others of their kind.
 
         Returns
         -------
         SVC
-            A new fitted classifier; if the gate refuses, with the predictions of this one. Its attribute
-            ``adaptation_`` has the gate's figures and decision, ``str(adaptation_)`` is a sentence.
+            A new fitted classifier; without adaptation it has the predictions of this one. Its attribute
+            ``adaptation_`` has the figures and the decision of the test, ``str(adaptation_)`` is a sentence.
         """
         from textsvm.training.adaptation import adapt
 

@@ -5,7 +5,7 @@ against the rest ("ovr", "crammer-singer"), or for each pair of classes ("ovo"),
 adds probabilities: the decision value f of a class is mapped by either of
 
     sigmoid    p = 1 / (1 + exp(a f + b))                  (Platt 1999)
-    isotonic   p = a rising step line through (x, y)       (Zadrozny and Elkan 2002)
+    isotonic   p = interpolation of increasing points (x, y)   (Zadrozny and Elkan 2002)
 
 and with more than two classes the probabilities are divided by their sum. `LabelRule` predicts a set of
 labels, `NumberRule` a number, `NoveltyRule` inside or outside.
@@ -168,9 +168,9 @@ class CalibratedRule(ClassRule):
     """A class for each text, with probabilities, prediction sets and a reject option."""
 
     method: str = "sigmoid"
-    #: Arrays of the maps: "a" and "b" of the sigmoids, float64, shape (n_maps,); or points "x" and "y" of the
-    #: step lines, float64, and "starts", the start of each line and the end of the last, int64, shape
-    #: (n_maps + 1,). There is a map for each class, or a single map for two classes.
+    #: Arrays of the maps: "a" and "b" of the sigmoids, float64, shape (n_maps,); or the points "x" and "y"
+    #: of the isotonic maps, float64, and "starts", the first point of each map and the number of points,
+    #: int64, shape (n_maps + 1,). There is a map for each class, or a single map for two classes.
     maps: Mapping[str, AnyArray] = None  # type: ignore[assignment]
     conformity: Conformity | None = None  #: None if an older version saved the model
     #: Two thresholds of the probability of the second class, or the least probability of a predicted class.

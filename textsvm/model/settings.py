@@ -1,8 +1,8 @@
 """Settings of a training: kernel, learning problem, solver and device, without fitted state.
 
 Each estimator has a class of settings, a frozen dataclass with its parameters, which the command line
-shares. Settings say which learning problem targets state, and which rule turns decision values into
-predictions. Trainers (`textsvm.training.trainers`) take settings, examples and targets, and return a
+shares. `textsvm/training/problems.py` derives the learning problem and the decision rule from settings and
+targets. Trainers (`textsvm.training.trainers`) take settings, examples and targets, and return a
 `TrainedModel`. Modules that only training needs are imported when it starts, as the command line checks
 settings before.
 """

@@ -3,10 +3,10 @@
     texts, columns, vectors -> reader -> encoded examples -> predictor -> values of the machines
     -> rule -> decision values, labels, probabilities, sets of labels
 
-Threads may share a `TrainedModel`: no method changes it, and callers must not modify its arrays. `textsvm.load` returns it, trainers (`textsvm.training`)
-return it, and estimators hold one in `model_`. It has no training code, so that predicting a single text
-waits for neither scikit-learn nor Numba. `textsvm.as_estimator` makes an estimator of it for scikit-learn's
-tools.
+Threads may share a `TrainedModel`: no method changes it, and callers must not modify its arrays.
+`textsvm.load` and trainers (`textsvm.training`) return it, and estimators hold one in `model_`. It has no
+training code, so that predicting a single text waits for neither scikit-learn nor Numba.
+`textsvm.as_estimator` makes an estimator of it for scikit-learn's tools.
 """
 
 from __future__ import annotations
@@ -214,8 +214,9 @@ class TrainedModel:
         Returns
         -------
         float64 array
-            Two classes, shape (n,): positive is the second class, and support vectors on the margin have -1 or 1. More, shape (n, n_classes): values of the classes, of which the largest wins.
-            Regression, shape (n,): the predicted number. Novelty, shape (n,): negative outside.
+            Two classes, shape (n,): positive is the second class, and support vectors on the margin have -1
+            or 1. More, shape (n, n_classes): values of the classes, of which the largest wins. Regression,
+            shape (n,): the predicted number. Novelty, shape (n,): negative outside.
         """
         return self.rule.scores(self.machine_values(X, progress))
 

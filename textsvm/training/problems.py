@@ -1,4 +1,4 @@
-"""From settings and targets to learning problems, decision rules, and offsets that folds have taught.
+"""From settings and targets to learning problems, decision rules, and offsets estimated by cross-validation.
 
 Offsets of classes (scoring="f1_macro") and thresholds of labels are chosen from out-of-fold decision values
 (`textsvm.training.thresholds`).
