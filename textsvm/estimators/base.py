@@ -26,7 +26,7 @@ from textsvm.model.trained import TrainedModel
 from textsvm.runtime.device import is_on_gpu
 from textsvm.runtime.parallel import StageProgress
 from textsvm.runtime.parameters import Parameters
-from textsvm.sources.matrix import check_block
+from textsvm.sources.matrix import MatrixSource, check_block
 from textsvm.training.trainers import train
 
 if TYPE_CHECKING:
@@ -97,17 +97,19 @@ class KernelEstimator(BaseEstimator):
         check_is_fitted(self)
 
     def _fit(self, X: Any, y: Any, sample_weight: ArrayLike | None, progress: StageProgress | None) -> Self:
-        self._check_rows(X)
+        if get_tags(self).input_tags.pairwise:
+            self._check_matrix(X)
         warn_of_column(y)
         return self._hold(train(self.settings, X, y, sample_weight, progress), X)
 
-    def _check_rows(self, X: Any, finite: bool = False) -> None:
+    def _check_matrix(self, X: Any, finite: bool = False) -> None:
         """scikit-learn's check of a precomputed kernel matrix; with `finite` also of its values."""
-        if get_tags(self).input_tags.pairwise and not is_on_gpu(X):
-            with _as_input_error():
-                values = check_array(X, ensure_all_finite=False, estimator=self)
-            if finite:
-                check_block(values, values.shape[1])
+        if is_on_gpu(X):
+            return
+        with _as_input_error():
+            values = check_array(X, ensure_all_finite=False, estimator=self)
+        if finite:
+            check_block(values, values.shape[1])
 
     def _hold(self, model: TrainedModel, X: Any) -> Self:
         """Hold a trained model, and the number and names of the columns of its examples."""
@@ -128,7 +130,8 @@ class KernelEstimator(BaseEstimator):
     def _trained(self, X: Any) -> TrainedModel:
         """The trained model on the present device, after a check of the columns of X."""
         self.require_fitted()
-        self._check_rows(X, finite=True)
+        if isinstance(self.model_.reader, MatrixSource):
+            self._check_matrix(X, finite=True)
         if "n_features_in_" in vars(self):
             with _as_input_error():
                 validate_data(self, X, reset=False, skip_check_array=True)
