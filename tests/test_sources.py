@@ -189,7 +189,6 @@ def test_an_estimator_without_memory_for_it_uses_a_given_matrix_where_it_is():
     assert prepare(model.settings, K).gram.matrix is K
     with pytest.raises(InputError, match="two rows"):
         prepare(SVC(Spectrum(p=2), compute=Compute(memory=100), device="cpu").settings, TEXTS)
-        prepare(SVC(Spectrum(p=2), compute=Compute(memory=100), device="cpu").settings, TEXTS)
 
 
 def symmetric(n=1100):
