@@ -14,19 +14,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
-from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from textsvm.arrays import AnyArray, Floats
 from textsvm.errors import InputError
-from textsvm.model.settings import Compute, Settings, check_jobs, copied, warn_user
+from textsvm.kernels.base import Kernel
+from textsvm.model.settings import CalibrationSettings, Compute, Settings, check_jobs, copied, warn_user
 from textsvm.model.top_features import TopFeatures, coefficients
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime.device import is_on_gpu
 from textsvm.runtime.parallel import StageProgress
 from textsvm.runtime.parameters import Parameters
 from textsvm.sources.matrix import MatrixSource, check_block
+from textsvm.sources.vectors import VectorSource, require_numbers
 from textsvm.training.trainers import train
 
 if TYPE_CHECKING:
@@ -97,19 +98,23 @@ class KernelEstimator(BaseEstimator):
         check_is_fitted(self)
 
     def _fit(self, X: Any, y: Any, sample_weight: ArrayLike | None, progress: StageProgress | None) -> Self:
-        if get_tags(self).input_tags.pairwise:
-            self._check_matrix(X)
+        settings = self.settings
+        source = (settings.classifier if isinstance(settings, CalibrationSettings) else settings).source
+        if isinstance(source, MatrixSource | VectorSource):
+            self._check_rows(X, source.unfitted if isinstance(source, VectorSource) else None)
         warn_of_column(y)
-        return self._hold(train(self.settings, X, y, sample_weight, progress), X)
+        return self._hold(train(settings, X, y, sample_weight, progress), X)
 
-    def _check_matrix(self, X: Any, finite: bool = False) -> None:
-        """scikit-learn's check of a precomputed kernel matrix; with `finite` also of its values."""
+    def _check_rows(self, X: Any, kernel: Kernel | None) -> Any:
+        """scikit-learn's check of vectors for a kernel, or of a precomputed kernel matrix."""
         if is_on_gpu(X):
-            return
+            return X
+        if kernel is not None:
+            require_numbers(X, kernel)
         with _as_input_error():
-            values = check_array(X, ensure_all_finite=False, estimator=self)
-        if finite:
-            check_block(values, values.shape[1])
+            return check_array(
+                X, accept_sparse=kernel is not None and "csr", ensure_all_finite=False, estimator=self
+            )
 
     def _hold(self, model: TrainedModel, X: Any) -> Self:
         """Hold a trained model, and the number and names of the columns of its examples."""
@@ -130,8 +135,10 @@ class KernelEstimator(BaseEstimator):
     def _trained(self, X: Any) -> TrainedModel:
         """The trained model on the present device, after a check of the columns of X."""
         self.require_fitted()
-        if isinstance(self.model_.reader, MatrixSource):
-            self._check_matrix(X, finite=True)
+        if isinstance(self.model_.reader, MatrixSource | VectorSource):
+            values = self._check_rows(X, self.model_.kernel)
+            if self.model_.kernel is None:
+                check_block(values, values.shape[1])
         if "n_features_in_" in vars(self):
             with _as_input_error():
                 validate_data(self, X, reset=False, skip_check_array=True)
