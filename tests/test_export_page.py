@@ -76,7 +76,7 @@ def test_promises_a_warning_only_where_the_page_has_one(tmp_path):
         (Spectrum(4), {}, False),
     ):
         model = SVC(kernel, **CPU).fit([f"{text} or not" for text in TEXTS], LABELS)
-        trained = model.model_.replaced(info={"drift": drift})
+        trained = model.model_.with_record(info={"drift": drift})
         export(trained, tmp_path / "page.html", force=True)
         assert (warning in (tmp_path / "page.html").read_text("utf-8")) == warns
 

@@ -75,8 +75,8 @@ class Spelt:
         validate_data(self, X, reset=True)
         return super()._fit(X, *arguments)
 
-    def _hold(self, model, X):
-        super()._hold(model, X)
+    def _set_model(self, model, X):
+        super()._set_model(model, X)
         validate_data(self, X, reset=True)
         return self
 

@@ -126,7 +126,7 @@ def adapt(
             settings, fitted, training.examples, truth, documents, training.weights, console.stage
         )
     adaptation = adapted.record.adaptation
-    adapted = adapted.replaced(info={**fitted.info, "adaptation": asdict(adaptation)})
+    adapted = adapted.with_record(info={**fitted.info, "adaptation": asdict(adaptation)})
     console.say(f"gate: {adaptation}")
     if target is not None:
         with target.place() as path:

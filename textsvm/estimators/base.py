@@ -59,7 +59,7 @@ class KernelEstimator(BaseEstimator):
     __metadata_request__decision_function: ClassVar[dict[str, str]] = {"progress": UNUSED}
     _settings: ClassVar[type[Settings]]
     #: End of the error message of `predict_proba`: the alternative.
-    _instead: ClassVar[str] = ""
+    _alternative: ClassVar[str] = ""
 
     model_: TrainedModel
     kernel_ = model_attribute("kernel")
@@ -103,7 +103,7 @@ class KernelEstimator(BaseEstimator):
         if isinstance(source, MatrixSource | VectorSource):
             self._check_rows(X, source.unfitted if isinstance(source, VectorSource) else None)
         warn_of_column(y)
-        return self._hold(train(settings, X, y, sample_weight, progress), X)
+        return self._set_model(train(settings, X, y, sample_weight, progress), X)
 
     def _check_rows(self, X: Any, kernel: Kernel | None) -> Any:
         """scikit-learn's check of vectors for a kernel, or of a precomputed kernel matrix."""
@@ -116,7 +116,7 @@ class KernelEstimator(BaseEstimator):
                 X, accept_sparse=kernel is not None and "csr", ensure_all_finite=False, estimator=self
             )
 
-    def _hold(self, model: TrainedModel, X: Any) -> Self:
+    def _set_model(self, model: TrainedModel, X: Any) -> Self:
         """Hold a trained model, and the number and names of the columns of its examples."""
         for name in {"n_features_in_", "feature_names_in_"} & set(vars(self)):
             delattr(self, name)
@@ -128,11 +128,11 @@ class KernelEstimator(BaseEstimator):
             warn_user(model.record.unfinished, ConvergenceWarning)
         return self
 
-    def holding(self, model: TrainedModel, X: Any) -> Self:
+    def with_model(self, model: TrainedModel, X: Any) -> Self:
         """An estimator of the same class with a model that was trained on X, and the model's settings."""
-        return type(self)(**model.record.settings.as_dict())._hold(model, X)
+        return type(self)(**model.record.settings.as_dict())._set_model(model, X)
 
-    def _trained(self, X: Any) -> TrainedModel:
+    def _model_for(self, X: Any) -> TrainedModel:
         """The trained model on the present device, after a check of the columns of X."""
         self.require_fitted()
         if isinstance(self.model_.reader, MatrixSource | VectorSource):
@@ -142,29 +142,29 @@ class KernelEstimator(BaseEstimator):
         if "n_features_in_" in vars(self):
             with _as_input_error():
                 validate_data(self, X, reset=False, skip_check_array=True)
-        settings = self._running()
+        settings = self._device_and_jobs()
         if (self.model_.device, self.model_.n_jobs) != settings:
             check_jobs(self.n_jobs)
             self.model_ = self.model_.on(*settings)
         return self.model_
 
-    def _running(self) -> tuple[str, int | None]:
+    def _device_and_jobs(self) -> tuple[str, int | None]:
         """Device and number of threads."""
         return self.device, self.n_jobs
 
     def decision_function(self, X: Any, progress: StageProgress | None = None) -> Floats:
         """Decision values of examples, see `textsvm.model.trained.TrainedModel.decision_function`."""
-        return self._trained(X).decision_function(X, progress)
+        return self._model_for(X).decision_function(X, progress)
 
     def predict(self, X: Any) -> AnyArray:
         """Predict the class of each text, shape (n,)."""
-        predictions: AnyArray = self._trained(X).predict(X)
+        predictions: AnyArray = self._model_for(X).predict(X)
         return predictions
 
     @property
     def predict_proba(self) -> Any:
         """Not available: AttributeError names an alternative."""
-        raise AttributeError(f"{type(self).__name__} has no probabilities; {self._instead}")
+        raise AttributeError(f"{type(self).__name__} has no probabilities; {self._alternative}")
 
     @property
     def coef_(self) -> Floats:

@@ -123,16 +123,16 @@ class CalibratedSVC(ClassifierMixin, KernelEstimator):
         """
         return self._fit(X, y, sample_weight, progress)
 
-    def holding(self, model: TrainedModel, X: Any) -> Self:
+    def with_model(self, model: TrainedModel, X: Any) -> Self:
         raise NotImplementedError("a CalibratedSVC is not tuned; tune its estimator")
 
-    def _running(self) -> tuple[str, int | None]:
+    def _device_and_jobs(self) -> tuple[str, int | None]:
         classifier = self._classifier()
         return classifier.device, classifier.n_jobs
 
     def predict_proba(self, X: Any, progress: StageProgress | None = None) -> Floats:
         """The probability of each class, shape (n, n_classes); rows sum to 1."""
-        return self._trained(X).predict_proba(X, progress)
+        return self._model_for(X).predict_proba(X, progress)
 
     def predict(self, X: Any) -> AnyArray:
         """Predict the most probable class of each text, shape (n,); "unsure" for rejected texts."""
@@ -140,15 +140,15 @@ class CalibratedSVC(ClassifierMixin, KernelEstimator):
 
     def predict_set(self, X: Any, coverage: float = 0.95, per_class: bool = False) -> Bools:
         """Prediction sets, see `textsvm.model.trained.TrainedModel.predict_set`."""
-        return self._trained(X).predict_set(X, coverage, per_class)
+        return self._model_for(X).predict_set(X, coverage, per_class)
 
     def score_samples(self, X: Any) -> Floats:
         """Similarity of each text to the known classes, shape (n,): its largest decision value."""
-        return self._trained(X).score_samples(X)
+        return self._model_for(X).score_samples(X)
 
     def predict_known(self, X: Any, rejected: float = 0.05) -> Bools:
         """Whether each text is like a known class, see `textsvm.model.trained.TrainedModel.predict_known`."""
-        return self._trained(X).predict_known(X, rejected)
+        return self._model_for(X).predict_known(X, rejected)
 
     def __sklearn_tags__(self) -> Any:
         tags = super(KernelEstimator, self).__sklearn_tags__()

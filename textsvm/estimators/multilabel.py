@@ -69,7 +69,7 @@ class MultilabelSVC(ClassifierMixin, KernelEstimator):
     """
 
     _settings = MultilabelSettings
-    _instead = (
+    _alternative = (
         "decision_function has a value for each label, and scikit-learn's OneVsRestClassifier("
         "CalibratedSVC(SVC())), fitted to an indicator matrix, has a probability for each label"
     )
@@ -126,11 +126,11 @@ class MultilabelSVC(ClassifierMixin, KernelEstimator):
         sample_weight : array-like, shape (n,), optional
             Factors of C, >= 0. Thresholds count every text once.
         """
-        return self._hold(train(self.settings, X, y, sample_weight, progress), X)
+        return self._set_model(train(self.settings, X, y, sample_weight, progress), X)
 
     def predict(self, X: Any) -> Any:
         """Predict the labels of each text, in the form of the training labels: tuples, array or matrix."""
-        return self._trained(X).predict(X)
+        return self._model_for(X).predict(X)
 
     def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Subset accuracy, the share of texts with all labels correct; `y` in the form of `fit`."""

@@ -134,7 +134,7 @@ class SVC(ClassifierMixin, KernelEstimator):
     """
 
     _settings = ClassifierSettings
-    _instead = (
+    _alternative = (
         "CalibratedSVC(SVC()) has: it trains the same kernel, and learns probabilities from out-of-fold "
         "decision values"
     )
@@ -232,7 +232,7 @@ class SVC(ClassifierMixin, KernelEstimator):
         from textsvm.training.adaptation import adapt
 
         model = self.model_ if self.__sklearn_is_fitted__() else None
-        return self.holding(adapt(self.settings, model, X, y, unlabelled, sample_weight, progress), X)
+        return self.with_model(adapt(self.settings, model, X, y, unlabelled, sample_weight, progress), X)
 
 
 class SVR(RegressorMixin, KernelEstimator):
@@ -269,7 +269,7 @@ class SVR(RegressorMixin, KernelEstimator):
     """
 
     _settings = RegressionSettings
-    _instead = "it predicts numbers, not classes"
+    _alternative = "it predicts numbers, not classes"
 
     def __init__(
         self,
@@ -318,7 +318,7 @@ class SVR(RegressorMixin, KernelEstimator):
 
     def predict(self, X: Any, progress: StageProgress | None = None) -> Floats:
         """Predict the number of each text, shape (n,)."""
-        return self._trained(X).decision_function(X, progress)
+        return self._model_for(X).decision_function(X, progress)
 
     @property
     def decision_function(self) -> Any:
@@ -360,7 +360,7 @@ class OneClassSVM(OutlierMixin, KernelEstimator):
     """
 
     _settings = NoveltySettings
-    _instead = (
+    _alternative = (
         "score_samples ranks texts by their similarity to the training texts, and with labelled texts of "
         "other classes CalibratedSVC(SVC()) has probabilities"
     )
@@ -417,7 +417,7 @@ class OneClassSVM(OutlierMixin, KernelEstimator):
 
     def score_samples(self, X: Any) -> Floats:
         """`decision_function` without the offset, shape (n,)."""
-        return self._trained(X).score_samples(X)
+        return self._model_for(X).score_samples(X)
 
     @property
     def offset_(self) -> float:

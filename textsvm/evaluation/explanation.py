@@ -295,7 +295,7 @@ def _merged(substrings: Sequence[Substring], text: str) -> list[Substring]:
 def _machines_explained(rule: Rule, machines: Floats, positive: Any) -> tuple[Floats, list[Json]]:
     """Weights of the machines in each explained value, (n, n_machines), and fields of its `Explanation`."""
     n, against = len(machines), None
-    machine_weights, towards = rule.mixes(positive)
+    machine_weights, towards = rule.machine_weights(positive)
     side = np.zeros(n, np.int64)
     if isinstance(rule, LabelRule):
         predictions: list[Any] = label_sets(rule.predictions(machines), rule.classes)

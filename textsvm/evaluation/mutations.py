@@ -124,7 +124,7 @@ def mutation_scores(
     letters = letters_of(trained, alphabet)
     documents = trained.encode(valid)
     read_texts = [documents.shown(i) for i in range(len(documents))]
-    mixes, towards = trained.rule.mixes(positive)
+    mixes, towards = trained.rule.machine_weights(positive)
     values = trained.machine_values(read_texts) @ mixes.T
     scores = [np.zeros((len(towards), len(text), len(letters))) for text in read_texts]
     total, done = sum(len(letters) - (letter in letters) for text in read_texts for letter in text), 0
@@ -180,7 +180,7 @@ def kmer_scores(
     both = pairs_of(letters) if all_strands else None
     digits = _digits(k, len(letters), both)
     kmers = np.array(list(letters))[digits].view(f"<U{k}").ravel()
-    mixes, towards = trained.rule.mixes(positive)
+    mixes, towards = trained.rule.machine_weights(positive)
     scores, size = np.empty((len(kmers), len(towards))), max(1, BATCH // k)
     for start in range(0, len(kmers), size):
         batch = slice(start, start + size)

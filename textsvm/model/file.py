@@ -224,7 +224,7 @@ def _build_checked(path: str | os.PathLike[str], content: Content) -> TrainedMod
     try:
         if not isinstance(header["info"], dict):
             raise InputError("its information is not an object")
-        return _build(header, arrays).replaced(digest=digest, without_digest=digest is None)
+        return _build(header, arrays).with_record(digest=digest, without_digest=digest is None)
     except InputError as error:
         raise InputError(f"{path} is not a usable model: {one_line(error)}") from error
     except KeyError as error:

@@ -52,7 +52,7 @@ class Rule(ABC):
     def predictions(self, scores: Floats) -> AnyArray:
         """Predictions from decision values; of several labels an indicator matrix, shape (n, n_classes)."""
 
-    def formed(self, predictions: AnyArray) -> Any:
+    def to_target_type(self, predictions: AnyArray) -> Any:
         """Predictions in the form in which targets were given for training."""
         return predictions
 
@@ -60,14 +60,14 @@ class Rule(ABC):
         """A name for each machine, for messages."""
         return [""] * self.n_machines
 
-    def mixes(self, positive: object = None) -> tuple[Floats, list[Any]]:
+    def machine_weights(self, positive: object = None) -> tuple[Floats, list[Any]]:
         """Weights of the machines in each decision value, (n_values, n_machines), and labels of the values.
 
         Two classes have a single value, for the class `positive` (None: the second class).
         """
         return np.ones((1, 1)), [None]
 
-    def shifted(self, offsets: Floats | None) -> Rule:
+    def with_offsets(self, offsets: Floats | None) -> Rule:
         """The rule with another offset or threshold for each class, for rules that learn these from folds."""
         return self
 
@@ -100,7 +100,7 @@ class ClassRule(Rule):
 
     def predictions(self, scores: Floats) -> AnyArray:
         if self.offsets is not None:
-            scores = scores + offset_of_bias(self.offsets, scores.ndim)
+            scores = scores + added_bias(self.offsets, scores.ndim)
         return self.classes[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
     def machine_names(self) -> list[str]:
@@ -108,14 +108,14 @@ class ClassRule(Rule):
             return [f"{a!s} against {b!s}" for a, b in combinations(self.classes, 2)]
         return [f"{a!s} against the rest" for a in self.classes]
 
-    def mixes(self, positive: object = None) -> tuple[Floats, list[Any]]:
+    def machine_weights(self, positive: object = None) -> tuple[Floats, list[Any]]:
         labels, n = self.classes.tolist(), len(self.classes)
         if n > 2:
             return np.stack([_class_mix(self.strategy, a, n) for a in range(n)]), labels
         mix = np.array([[-1.0, 1.0]]) if self.n_machines == 2 else np.ones((1, 1))
         return (-mix, labels[:1]) if positive is not None and positive == labels[0] else (mix, labels[1:])
 
-    def shifted(self, offsets: Floats | None) -> ClassRule:
+    def with_offsets(self, offsets: Floats | None) -> ClassRule:
         return replace(self, offsets=offsets)
 
 
@@ -149,7 +149,7 @@ def _class_mix(strategy: str, a: int, n_classes: int) -> Floats:
     return unit if strategy == "ovr" else (unit - (1 - unit) / (n_classes - 1))
 
 
-def offset_of_bias(offsets: Floats, ndim: int) -> Any:
+def added_bias(offsets: Floats, ndim: int) -> Any:
     """Offsets of biases or decision values from those of classes: a number if two classes share a value."""
     return offsets if ndim > 1 else offsets[1] - offsets[0]
 
@@ -224,7 +224,12 @@ def check_reject(reject: object, classes: AnyArray | None = None) -> None:
     if reject is None:
         return
     bounds = np.atleast_1d(np.asarray(reject, object))
-    if not all(map(is_number, bounds)) or bounds.ndim > 1 or len(bounds) > 2 or not rising([0, *bounds, 1]):
+    if (
+        not all(map(is_number, bounds))
+        or bounds.ndim > 1
+        or len(bounds) > 2
+        or not non_decreasing([0, *bounds, 1])
+    ):
         raise InputError(f"reject={reject!r} is neither a probability nor two, (low, high), from 0 to 1")
     if classes is None:
         return
@@ -253,15 +258,15 @@ def checked_maps(state: Mapping[str, AnyArray], n_classes: int) -> Arrays:
         x, y, starts = arrays["x"], arrays["y"], arrays["starts"]
         if len(starts) != n_maps + 1 or starts[0] != 0 or starts[-1] != len(x) or len(x) != len(y):
             raise ValueError("its calibration does not fit its classes")
-        if (starts[1:] <= starts[:-1]).any() or not rising([0, *np.sort(y), 1]):
+        if (starts[1:] <= starts[:-1]).any() or not non_decreasing([0, *np.sort(y), 1]):
             raise ValueError("its calibration has a map without points, or one that leaves 0..1")
         for first, last in pairwise(starts):
-            if not rising(x[first:last]) or not rising(y[first:last]):
+            if not non_decreasing(x[first:last]) or not non_decreasing(y[first:last]):
                 raise ValueError("its calibration has a map that falls")
     return arrays
 
 
-def rising(values: Any) -> bool:
+def non_decreasing(values: Any) -> bool:
     """Whether values never fall."""
     return bool(np.all(np.diff(np.asarray(values, float)) >= 0))
 
@@ -297,16 +302,16 @@ class LabelRule(Rule):
         """Indicator matrix of predicted labels, shape (n, n_labels); False without a machine (NaN)."""
         return scores > (0.0 if self.thresholds is None else self.thresholds)
 
-    def formed(self, predictions: AnyArray) -> Any:
+    def to_target_type(self, predictions: AnyArray) -> Any:
         return in_form(predictions, self.classes, self.form)
 
     def machine_names(self) -> list[str]:
         return [f"{a!s} against the rest" for a in self.classes]
 
-    def mixes(self, positive: object = None) -> tuple[Floats, list[Any]]:
+    def machine_weights(self, positive: object = None) -> tuple[Floats, list[Any]]:
         return np.eye(len(self.classes)), self.classes.tolist()
 
-    def shifted(self, offsets: Floats | None) -> LabelRule:
+    def with_offsets(self, offsets: Floats | None) -> LabelRule:
         return replace(self, thresholds=offsets)
 
     def check(self) -> None:
@@ -337,7 +342,7 @@ class NoveltyRule(Rule):
     def predictions(self, scores: Floats) -> Ints:
         return np.where(scores >= 0, 1, -1)
 
-    def mixes(self, positive: object = None) -> tuple[Floats, list[Any]]:
+    def machine_weights(self, positive: object = None) -> tuple[Floats, list[Any]]:
         return np.ones((1, 1)), ["inside"]
 
 

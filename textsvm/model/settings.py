@@ -49,7 +49,7 @@ THRESHOLDS = ("cv", "zero")
 METHODS = ("sigmoid", "isotonic")
 #: Factor of `tol` for kernel="auto" and "fast": training takes a third of the time, and decision values
 #: change by at most 0.01.
-ROUGHER = 20.0
+DEFAULT_KERNEL_TOL = 20.0
 NEEDS_DECISION_VALUES = (
     '{} needs decision values of classes, and multiclass="ovo" has votes; take "ovr" or "crammer-singer"'
 )
@@ -284,7 +284,7 @@ class ClassifierSettings(Settings):
 
     @property
     def solver_tol(self) -> float:
-        return ROUGHER * self.tol if is_default(self.kernel) else self.tol
+        return DEFAULT_KERNEL_TOL * self.tol if is_default(self.kernel) else self.tol
 
     def check(self) -> None:
         super().check()

@@ -142,8 +142,8 @@ def _support_text(machines: Expansion) -> str:
 
 
 def _class_mixes(rule: Rule) -> tuple[Floats, list[Any]]:
-    """As `Rule.mixes`, with a value for each of two classes, and for each direction of a number."""
-    mixes, labels = rule.mixes()
+    """As `Rule.machine_weights`, with a value for each of two classes, and for each direction of a number."""
+    mixes, labels = rule.machine_weights()
     if len(labels) > 1:
         return mixes, labels
     opposites = {None: ("a higher number", "a lower number"), "inside": ("inside", "outside")}

@@ -225,7 +225,7 @@ class TrainedModel:
 
         A calibrated model with a reject option predicts "unsure" for rejected examples.
         """
-        return self.rule.formed(self.rule.predictions(self.decision_function(X, progress)))
+        return self.rule.to_target_type(self.rule.predictions(self.decision_function(X, progress)))
 
     def predict_proba(self, X: Any, progress: StageProgress | None = None) -> Floats:
         """The probability of each class, shape (n, n_classes); rows sum to 1.
@@ -308,7 +308,7 @@ class TrainedModel:
         with self.at_work(devices.select("cpu")):
             return top_features(self.predictor, self.rule, n, labels)
 
-    def replaced(self, **facts: Any) -> TrainedModel:
+    def with_record(self, **facts: Any) -> TrainedModel:
         """The same model with other entries of its record."""
         return replace(self, record=replace(self.record, **facts))
 

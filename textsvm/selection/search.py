@@ -31,7 +31,7 @@ from textsvm.training.fold_grams import FoldGrams, Task, train_and_test
 from textsvm.training.fold_solver import paths_along_c, solve_folds
 from textsvm.training.folds import Splitting, as_groups
 from textsvm.training.grams import PreparedRows
-from textsvm.training.problems import fold_predictions, learnt_offsets, problem_of, rule_of
+from textsvm.training.problems import fit_offsets, fold_predictions, problem_of, rule_of
 from textsvm.training.targets import Target, labels_of
 from textsvm.training.train import assemble_prepared, with_offsets
 from textsvm.version import __version__
@@ -130,7 +130,7 @@ class GridSearch:
             whole = grams.whole(progress)
             clock = lap(seconds, "gram", clock)
             own, values = self.points[best].settings, tested.values[members.index(best)]
-            offsets = learnt_offsets(own, values[: len(self.folds)], self.folds, self.target)
+            offsets = fit_offsets(own, values[: len(self.folds)], self.folds, self.target)
             self.best_model = with_offsets(self.refit(own, whole), offsets)
             lap(seconds, "solve", clock)
 
@@ -141,8 +141,8 @@ class GridSearch:
         for inside, outer in self.inner:
             folds, inner_values = [self.all_folds[k] for k in inside], [values[k] for k in inside]
             predictions += fold_predictions(settings, inner_values, folds, self.target)
-            offsets = learnt_offsets(settings, inner_values, folds, self.target)
-            rule = rule_of(settings, self.target).shifted(offsets)
+            offsets = fit_offsets(settings, inner_values, folds, self.target)
+            rule = rule_of(settings, self.target).with_offsets(offsets)
             predictions.append(rule.predictions(values[outer]))
         return predictions
 

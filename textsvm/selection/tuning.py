@@ -245,7 +245,7 @@ def _outcome(model: Any, X: Any, search: GridSearch, leaks: list[Leak], seconds:
         best_params_=best.params,
         best_score=next(row["mean"] for row in table if row["params"] is best.params),
         best_model=search.best_model,
-        best_estimator=None if model is settings_of(model) else model.holding(search.best_model, X),
+        best_estimator=None if model is settings_of(model) else model.with_model(search.best_model, X),
         metric=search.metric,
         table=table,
         untried=[point.params for k, point in enumerate(search.points) if k not in search.tried],

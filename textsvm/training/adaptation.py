@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 
 from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
-from textsvm.model.rules import margins, offset_of_bias
-from textsvm.model.settings import NEEDS_DECISION_VALUES, ROUGHER, ClassifierSettings
+from textsvm.model.rules import added_bias, margins
+from textsvm.model.settings import DEFAULT_KERNEL_TOL, NEEDS_DECISION_VALUES, ClassifierSettings
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime.parallel import StageProgress
 from textsvm.training.classifier import (
@@ -27,7 +27,7 @@ from textsvm.training.classifier import (
     out_of_fold,
     train_classifier,
     with_chosen,
-    with_learnt_offsets,
+    with_fitted_offsets,
 )
 from textsvm.training.problems import as_target
 from textsvm.training.thresholds import choose_offsets
@@ -88,7 +88,7 @@ def adapt(
         raise InputError("the labels of X are not the classes of this model; give its training texts")
     decision, confident = model.decision_function(texts), np.empty(0, np.int64)
     if settings.scoring != "accuracy":  # out-of-fold values have no offsets
-        decision = decision - offset_of_bias(choose_offsets(held, target), decision.ndim)
+        decision = decision - added_bias(choose_offsets(held, target), decision.ndim)
     ratio = float(np.median(margins(decision)) / max(np.nanmedian(margins(held)), 1e-12))
     adapted, result = MARGINS[0] <= ratio <= MARGINS[1], model
     true_labels = target.classes[target.values]
@@ -97,16 +97,16 @@ def adapt(
         labels = np.append(true_labels, model.rule.predictions(decision[confident]))
         weights = np.append(weight, np.full(len(confident), weight[weight > 0].mean()))
         every = [*examples, *(texts[i] for i in confident)]
-        fixed = with_chosen(settings, model, ROUGHER * settings.tol)
+        fixed = with_chosen(settings, model, DEFAULT_KERNEL_TOL * settings.tol)
         result = train_classifier(fixed, every, labels, weights, progress)
-        result = result.replaced(chosen=model.record.chosen, settings=settings)
+        result = result.with_record(chosen=model.record.chosen, settings=settings)
         if model.record.chosen:
             bias = default_bias(settings, as_target(settings, labels, len(every)), weights)
             result = with_bias(result, bias)
         decision = result.decision_function(texts)
     if adapted and settings.scoring != "accuracy":
-        result = with_learnt_offsets(settings, result, every, labels, weights, progress)
-    return result.replaced(adaptation=Adaptation(adapted, ratio, len(texts), len(confident)))
+        result = with_fitted_offsets(settings, result, every, labels, weights, progress)
+    return result.with_record(adaptation=Adaptation(adapted, ratio, len(texts), len(confident)))
 
 
 def most_confident(decision: Floats, share: float) -> Ints:

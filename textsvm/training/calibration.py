@@ -71,7 +71,7 @@ def train_calibrated(
     probability = rule.probabilities(decision)
     rule = replace(rule, conformity=Conformity.of(probability, decision, codes))
     seconds["calibrate"] = seconds.pop("score") + time.perf_counter() - clock
-    model = model.replaced(
+    model = model.with_record(
         chosen="" if chosen is None else chosen.description,
         n_trials=0 if chosen is None else chosen.n_trials,
         held_out_accuracy=float(np.average(probability.argmax(axis=1) == codes, weights=tested_weight)),

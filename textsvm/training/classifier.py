@@ -25,7 +25,7 @@ from textsvm.runtime.parallel import StageProgress, lap
 from textsvm.sources.texts import TextSource
 from textsvm.text.documents import Documents, MultiView
 from textsvm.training.grams import can_square_hinge, solve_problem
-from textsvm.training.problems import classification, learnt_offsets
+from textsvm.training.problems import classification, fit_offsets
 from textsvm.training.targets import Target, with_classes
 from textsvm.training.thresholds import out_of_fold_values
 from textsvm.training.train import assemble, read_training_data, train_machines, with_bias, with_offsets
@@ -70,9 +70,9 @@ def train_classifier(
     if settings.scoring == "accuracy":
         return model
     clock, seconds = time.perf_counter(), dict(model.record.seconds)
-    model = with_learnt_offsets(settings, model, X, y, sample_weight, progress)
+    model = with_fitted_offsets(settings, model, X, y, sample_weight, progress)
     lap(seconds, "offsets", clock)
-    return model.replaced(seconds=seconds)
+    return model.with_record(seconds=seconds)
 
 
 def _choose_and_train(
@@ -212,7 +212,7 @@ def with_chosen(settings: ClassifierSettings, model: TrainedModel, tol: float) -
     return replace(fixed, kernel=kernel.__sklearn_clone__(), C=record.C, loss=record.loss, tol=tol)
 
 
-def with_learnt_offsets(
+def with_fitted_offsets(
     settings: ClassifierSettings,
     model: TrainedModel,
     X: Any,
@@ -223,7 +223,7 @@ def with_learnt_offsets(
     """The model with offsets for macro-F1 from out-of-fold values."""
     decision, target = out_of_fold(settings, model, X, y, sample_weight, progress)
     everyone = (np.empty(0, np.int64), np.arange(len(target.values)))
-    return with_offsets(model, learnt_offsets(settings, [decision], [everyone], target))
+    return with_offsets(model, fit_offsets(settings, [decision], [everyone], target))
 
 
 def out_of_fold(

@@ -16,7 +16,7 @@ from textsvm.model.settings import MultilabelSettings
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime.parallel import StageProgress
 from textsvm.training import fold_grams, folds
-from textsvm.training.problems import learnt_offsets
+from textsvm.training.problems import fit_offsets
 from textsvm.training.train import read_training_data, train_machines, with_offsets
 
 
@@ -38,6 +38,6 @@ def train_multilabel(
     model, values = fold_grams.fit_with_folds(settings, examples, task, seconds, progress)
     assert model is not None
     clock = time.perf_counter()
-    model = with_offsets(model, learnt_offsets(settings, values, parts, target))
+    model = with_offsets(model, fit_offsets(settings, values, parts, target))
     seconds["thresholds"] = seconds.pop("score") + time.perf_counter() - clock
-    return model.replaced(seconds=seconds)
+    return model.with_record(seconds=seconds)

@@ -14,7 +14,7 @@ import numpy as np
 from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.model.labels import as_indicator
-from textsvm.model.rules import ClassRule, LabelRule, NoveltyRule, NumberRule, Rule, offset_of_bias
+from textsvm.model.rules import ClassRule, LabelRule, NoveltyRule, NumberRule, Rule, added_bias
 from textsvm.model.settings import (
     ClassifierSettings,
     Fold,
@@ -107,7 +107,7 @@ def count_support(settings: Settings, target: Target, support: Ints, coef: Float
     return np.bincount(target.values[support], minlength=len(target.classes)).astype(np.int64)
 
 
-def learnt_offsets(
+def fit_offsets(
     settings: Settings, values: Sequence[Floats], folds: Sequence[Fold], target: Target
 ) -> Floats | None:
     """Offsets of classes or thresholds of labels, from decision values of test parts; None if not learnt."""
@@ -144,7 +144,7 @@ def fold_values(
     for scores, (_, test) in zip(values, folds, strict=True):
         others = decision.copy()
         others[test] = np.nan
-        shifted.append(scores + offset_of_bias(choose_offsets(others, target), scores.ndim))
+        shifted.append(scores + added_bias(choose_offsets(others, target), scores.ndim))
     return shifted
 
 

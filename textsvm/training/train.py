@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from textsvm.arrays import Floats
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
-from textsvm.model.rules import ClassRule, offset_of_bias
+from textsvm.model.rules import ClassRule, added_bias
 from textsvm.model.settings import Settings
 from textsvm.model.trained import Expansion, Record, TrainedModel
 from textsvm.runtime import device as devices
@@ -149,5 +149,5 @@ def with_offsets(model: TrainedModel, offsets: Floats | None) -> TrainedModel:
     if offsets is None:
         return model
     if isinstance(model.rule, ClassRule):
-        return with_bias(model, offset_of_bias(offsets, 1 + (len(model.predictor.intercept) > 1)))
-    return replace(model, rule=model.rule.shifted(offsets))
+        return with_bias(model, added_bias(offsets, 1 + (len(model.predictor.intercept) > 1)))
+    return replace(model, rule=model.rule.with_offsets(offsets))
