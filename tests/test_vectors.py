@@ -548,7 +548,7 @@ BAD = {
     "complex": (problem()[0] + 1j, "Complex data not supported"),
     "one row": (np.zeros(150), "Reshape your data"),
     "a list of numbers": ([1.0] * 150, "Reshape your data"),
-    "three dimensions": (np.zeros((150, 2, 2)), "got 3D array"),
+    "three dimensions": (np.zeros((150, 2, 2)), "dim 3"),
     "texts": (_texts(), "X is of texts.*take one of texts, such as Spectrum"),
     "an array of texts": (np.array(_texts()), "X is of texts"),
     "a column of a frame": (pd.Series(_texts()), "X is of texts"),

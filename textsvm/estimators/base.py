@@ -27,7 +27,7 @@ from textsvm.runtime.device import is_on_gpu
 from textsvm.runtime.parallel import StageProgress
 from textsvm.runtime.parameters import Parameters
 from textsvm.sources.matrix import MatrixSource, check_block
-from textsvm.sources.vectors import VectorSource, require_numbers
+from textsvm.sources.vectors import TYPES, VectorSource, require_numbers
 from textsvm.training.trainers import train
 
 if TYPE_CHECKING:
@@ -112,9 +112,9 @@ class KernelEstimator(BaseEstimator):
         if kernel is not None:
             require_numbers(X, kernel)
         with _as_input_error():
-            return check_array(
-                X, accept_sparse=kernel is not None and "csr", ensure_all_finite=False, estimator=self
-            )
+            if kernel is None:
+                return check_array(X, ensure_all_finite=False, estimator=self)
+            return check_array(X, accept_sparse="csr", dtype=TYPES, ensure_all_finite=False, estimator=self)
 
     def _set_model(self, model: TrainedModel, X: Any) -> Self:
         """Hold a trained model, and the number and names of the columns of its examples."""
