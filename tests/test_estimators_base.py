@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from textsvm import SVC, SVR, MultilabelSVC, OneClassSVM, Spectrum, as_estimator
+from textsvm import SVC, SVR, CalibratedSVC, MultilabelSVC, OneClassSVM, Spectrum, as_estimator
 from textsvm.errors import InputError
 from textsvm.training.trainers import train
 
@@ -47,6 +47,10 @@ def test_the_number_of_threads_is_checked_after_training_too(n_jobs):
     svc = SVC(Spectrum(2), device="cpu").fit(TEXTS, LABELS).set_params(n_jobs=n_jobs)
     with pytest.raises(InputError, match="n_jobs"):
         svc.predict(TEXTS)
+    calibrated = CalibratedSVC(SVC(Spectrum(2), device="cpu"), cv=2).fit(TEXTS, LABELS)
+    calibrated.set_params(estimator__n_jobs=n_jobs)
+    with pytest.raises(InputError, match="n_jobs"):
+        calibrated.predict(TEXTS)
 
 
 def test_models_without_classes_have_no_similarity_to_classes():

@@ -28,7 +28,7 @@ from textsvm.runtime.parallel import StageProgress
 from textsvm.runtime.parameters import Parameters
 from textsvm.sources.matrix import MatrixSource, check_block
 from textsvm.sources.vectors import TYPES, VectorSource, require_numbers
-from textsvm.training.trainers import train
+from textsvm.training.trainers import check, train
 
 if TYPE_CHECKING:
     from typing import Self
@@ -101,6 +101,7 @@ class KernelEstimator(BaseEstimator):
         settings = self.settings
         source = (settings.classifier if isinstance(settings, CalibrationSettings) else settings).source
         if isinstance(source, MatrixSource | VectorSource):
+            check(settings)
             self._check_rows(X, source.unfitted if isinstance(source, VectorSource) else None)
         warn_of_column(y)
         return self._set_model(train(settings, X, y, sample_weight, progress), X)
@@ -144,7 +145,7 @@ class KernelEstimator(BaseEstimator):
                 validate_data(self, X, reset=False, skip_check_array=True)
         settings = self._device_and_jobs()
         if (self.model_.device, self.model_.n_jobs) != settings:
-            check_jobs(self.n_jobs)
+            check_jobs(settings[1])
             self.model_ = self.model_.on(*settings)
         return self.model_
 

@@ -255,8 +255,7 @@ def _machine_form(model: TrainedModel, support: Support) -> tuple[Json, Arrays]:
     if support.weights is None:
         arrays |= {"support": support.indices, **pack_coef(model.predictor.dual_coef)}
     rule, record = model.rule, model.record
-    name = ClassRule.estimator if isinstance(rule, ClassRule) else rule.estimator
-    settings = record.settings.as_dict()
+    name, settings = record.settings.estimator, record.settings.as_dict()
     parameters = {parameter: settings[parameter] for parameter in _PARAMETERS[name]}
     if record.C is not None and "C" in parameters:
         parameters["C"] = record.C  # of a kernel that was chosen

@@ -31,7 +31,7 @@ from textsvm.kernels import Gaussian, Linear, Polynomial, Sigmoid
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.vectors import Vectors
-from textsvm.model.rules import CalibratedRule, ClassRule, NoveltyRule, NumberRule, Rule
+from textsvm.model.rules import ClassRule, NoveltyRule, NumberRule, Rule
 from textsvm.model.settings import ClassifierSettings, NoveltySettings, RegressionSettings, Settings
 from textsvm.model.trained import Expansion, Record, TrainedModel, as_model
 from textsvm.readers.files import File
@@ -345,7 +345,7 @@ def require_libsvms(kernel: Any) -> None:
 def _require_libsvms(model: TrainedModel) -> None:
     """Raise InputError if LIBSVM does not support the model."""
     rule = model.rule
-    if isinstance(rule, CalibratedRule) or not isinstance(rule, ClassRule | NumberRule | NoveltyRule):
+    if type(rule) not in (ClassRule, NumberRule, NoveltyRule):
         raise InputError(f"LIBSVM has no {model.estimator_name}; it has SVC, SVR and OneClassSVM")
     require_libsvms(model.kernel)
     if isinstance(rule, ClassRule) and not rule.in_pairs:
