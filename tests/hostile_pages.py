@@ -206,7 +206,9 @@ def binary(n: int) -> Report:
 def calibrated() -> Report:
     texts, labels = corpus((ALL[0], ALL[1]))
     model = CalibratedSVC(SVC(Spectrum(3), device="cpu"), cv=3).fit(texts[:40], labels[:40])
-    return make_report(model, judge(model, texts[40:], labels[40:]), texts[40:], ALL[:20], title=ALL[2])
+    return make_report(
+        model.model_, judge(model, texts[40:], labels[40:]), texts[40:], ALL[:20], title=ALL[2]
+    )
 
 
 @cache

@@ -4,6 +4,7 @@ Needs Playwright and a Chromium, as tests/test_report_browser.py.
 """
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -132,8 +133,8 @@ def test_page_shows_the_likeliest_classes_of_an_unsure_text(tmp_path, visit):  #
 def test_page_explains_the_label_with_the_largest_margin(tmp_path, visit):  # noqa: F811
     model = MultilabelSVC(Spectrum((1, 3)))
     made(model, [("a", "b"), ("b",), ("a",)] * 8, tmp_path)
-    model.thresholds_ = np.array([-50.0, 0.0])
-    export(model, tmp_path / "page.html", force=True)
+    rule = replace(model.model_.rule, thresholds=np.array([-50.0, 0.0]))
+    export(replace(model.model_, rule=rule), tmp_path / "page.html", force=True)
     page = visit(tmp_path / "page.html")
     page.locator("#text").fill("see you at home")
     page.wait_for_function("document.querySelector('#answer strong')")

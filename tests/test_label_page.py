@@ -953,7 +953,7 @@ def answer_all(folder):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_kill_loses_no_answer(tmp_path, seed):
-    code = "import sys, test_labelling_page as t; t.answer_all(sys.argv[1])"
+    code = "import sys, test_label_page as t; t.answer_all(sys.argv[1])"
     process = subprocess.Popen(
         [sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])},

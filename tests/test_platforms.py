@@ -45,7 +45,7 @@ for each in pkgutil.walk_packages(textsvm.__path__, "textsvm."):
                 raise
 texts, labels = ["free money now", "see you monday"] * 4, ["spam", "ham"] * 4
 textsvm.save(textsvm.SVC(textsvm.Spectrum(3)).fit(texts, labels), sys.argv[1])
-assert list(load(sys.argv[1]).predict(texts)) == labels
+assert list(textsvm.load(sys.argv[1]).predict(texts)) == labels
 from textsvm.runtime.memory import free
 assert free() > 0
 from textsvm.apps.mail import client

@@ -73,7 +73,7 @@ def reports(tmp_path_factory):
     found = {
         "binary": made(title="A filter"),
         "hostile": made(title=HOSTILE, hostile=range(20)),
-        "calibrated": make_report(calibrated, results, texts[40:], names),
+        "calibrated": make_report(calibrated.model_, results, texts[40:], names),
         "three": made(("a", "b", "c")),
         "twenty": of_classes(20),
         "right": of_classes(20, wrong=1000),

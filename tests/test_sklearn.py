@@ -80,10 +80,10 @@ class Spelt:
         validate_data(self, X, reset=True)
         return self
 
-    def _trained(self, X):
+    def _model_for(self, X):
         self.require_fitted()
         validate_data(self, X, reset=False)
-        return super()._trained(X)
+        return super()._model_for(X)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -38,7 +38,7 @@ for command in json.loads(sys.argv[1]):
 reading = True
 import textsvm
 from textsvm.estimators.features import read_features
-load("with"), load("without"), textsvm.read_gram("gram.npy"), read_features("features.npz")
+textsvm.load("with"), textsvm.load("without"), textsvm.read_gram("gram.npy"), read_features("features.npz")
 sys.exit("; ".join(seen) or None)
 """
 SPECTRUM = "--kernel spectrum:3 --quiet"

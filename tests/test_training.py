@@ -270,7 +270,9 @@ def spied(function, calls):
 
 @pytest.mark.slow
 def test_the_command_line_has_it(tmp_path):
-    options = ["train", sample("mail"), "--kernel", "spectrum:3", "-o", tmp_path / "m", "--force"]
+    mail = ["train", sample("mail"), "-o", tmp_path / "m", "--force"]
+    spectrum = ["--kernel", "spectrum:3"]
+    options = [*mail, *spectrum]
     by_features = report(*options, "--solver", "features")
     assert by_features["kernel_matrix"].startswith("none, ")
     assert "features" in by_features["seconds"]
@@ -278,11 +280,17 @@ def test_the_command_line_has_it(tmp_path):
     assert by_gram["kernel_matrix"].startswith("whole")
     assert by_features["objective"] == pytest.approx(by_gram["objective"], rel=1e-3)
     for wrong, said in (
-        (["--solver", "x"], "for '--solver': 'x' is not one of 'auto', 'gram', 'features'."),
-        (["--solver", "features", "--multiclass", "crammer-singer"], "crammer-singer"),
+        (
+            ["--kernel", "spectrum:3", "--solver", "x"],
+            "for '--solver': 'x' is not one of 'auto', 'gram', 'features'.",
+        ),
+        (
+            ["--kernel", "spectrum:3", "--solver", "features", "--multiclass", "crammer-singer"],
+            "crammer-singer",
+        ),
         (["--solver", "features", "--kernel", "gap:2"], "no list of features"),
     ):
-        assert said in fails(*options, *wrong, code=2)
+        assert said in fails(*mail, *wrong, code=2)
     gapped = ["--kernel", "bounded-gap:3"]
     small = ["train", sample("mail"), *gapped, "-o", tmp_path / "m", "--force", "--memory", "9kB"]
     assert "need about" in fails(*small, "--solver", "features")

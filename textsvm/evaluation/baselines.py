@@ -33,7 +33,7 @@ from textsvm.errors import InputError
 from textsvm.evaluation.comparison import Compared, judge_prediction
 from textsvm.kernels.spelling import parse
 from textsvm.model.settings import DEFAULT_KERNELS, ClassifierSettings, is_default
-from textsvm.model.trained import TrainedModel
+from textsvm.model.trained import as_model, is_ours
 from textsvm.readers.corpus import select_examples
 from textsvm.runtime.parallel import StageProgress, n_threads
 from textsvm.training import trainers
@@ -161,8 +161,8 @@ def _characters() -> TfidfVectorizer:
 
 
 def _chosen(model: Any) -> str:
-    if isinstance(model, TrainedModel):
-        return model.record.chosen
+    if is_ours(model):
+        return as_model(model).record.chosen
     last = model[-1] if isinstance(model, Pipeline) else model
     return f"C={last.best_params_['C']:g}" if isinstance(last, GridSearchCV) else ""
 
