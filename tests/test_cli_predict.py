@@ -15,10 +15,12 @@ from command import fails, report, run
 from loading import load
 
 import textsvm
+from textsvm import SVC, CalibratedSVC, Spectrum
 from textsvm.cli.console import Console
 from textsvm.cli.model_files import Abilities, Training
-from textsvm.cli.predictions import Printer
+from textsvm.cli.predictions import Printer, with_unsure
 from textsvm.cli.task_options import AdaptOptions, CalibratedOptions, OutputForm
+from textsvm.errors import InputError
 from textsvm.readers import sample
 from textsvm.readers import stream as reader_stream
 from textsvm.readers.corpus import Document, build_corpus
@@ -314,3 +316,11 @@ def test_few_texts_are_decided_without_numba(tmp_path):
     result = subprocess.run([sys.executable, "-c", seen], input=b"a good day", capture_output=True)
     assert result.stderr == b"0 []\n"
     assert json.loads(result.stdout)["label"]
+
+
+def test_unsure_is_refused_if_a_class_has_this_name():
+    texts = ["win cash now", "cheap cash", "win a prize", "lunch at noon", "see you at noon", "agenda"]
+    labels = ["unsure"] * 3 + ["ham"] * 3
+    model = CalibratedSVC(SVC(Spectrum(2), device="cpu"), cv=2).fit(texts, labels).model_
+    with pytest.raises(InputError, match="a class is named 'unsure'"):
+        with_unsure(model, [0.8], Training.of(model))
