@@ -8,6 +8,8 @@ import pytest
 
 from textsvm import SVC, SVR, CalibratedSVC, MultilabelSVC, OneClassSVM, Spectrum, as_estimator
 from textsvm.errors import InputError
+from textsvm.estimators import base
+from textsvm.sources import matrix as matrix_source
 from textsvm.training.trainers import train
 
 TEXTS = ["win cash now", "cheap cash prize", "win a prize", "lunch at noon", "see you at noon", "the agenda"]
@@ -25,6 +27,29 @@ def test_settings_of_a_model_are_those_of_its_training():
     assert svc.settings.kernel.p == 3
     again = train(settings, TEXTS, LABELS)
     np.testing.assert_array_equal(again.decision_function(TEXTS), before)
+
+
+def test_settings_of_a_calibrated_model_are_those_of_its_training():
+    kernel, weights, reject = Spectrum(2), {"spam": 2.0}, [0.4, 0.6]
+    svc = CalibratedSVC(SVC(kernel, class_weight=weights, device="cpu"), cv=2, reject=reject)
+    model = svc.fit(TEXTS, LABELS).model_
+    before = model.predict(TEXTS)
+    svc.set_params(estimator__kernel__p=3)
+    weights["spam"], reject[:] = 7.0, [0.0, 1.0]
+    settings = model.record.settings
+    assert (settings.kernel.p, settings.class_weight, model.rule.reject) == (2, {"spam": 2.0}, [0.4, 0.6])
+    np.testing.assert_array_equal(model.predict(TEXTS), before)
+
+
+def test_a_kernel_matrix_is_checked_once(monkeypatch):
+    matrix = Spectrum(2)(TEXTS)
+    svc = SVC("precomputed", device="cpu").fit(matrix, LABELS)
+    checks = []
+    check = matrix_source.check_block
+    monkeypatch.setattr(matrix_source, "check_block", lambda *given: checks.append(1) or check(*given))
+    monkeypatch.setattr(base, "check_block", matrix_source.check_block)
+    svc.predict(matrix)
+    assert len(checks) == 1
 
 
 def test_an_estimator_of_a_model_has_parameters_of_its_own():

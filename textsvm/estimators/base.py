@@ -138,8 +138,9 @@ class KernelEstimator(BaseEstimator):
         self.require_fitted()
         if isinstance(self.model_.reader, MatrixSource | VectorSource):
             values = self._check_rows(X, self.model_.kernel)
-            if self.model_.kernel is None:
-                check_block(values, values.shape[1])
+            columns = self.model_.support.n_features
+            if self.model_.kernel is None and values.ndim == 2 and values.shape[1] != columns:
+                check_block(values, values.shape[1])  # a missing value is reported before the columns
         if "n_features_in_" in vars(self):
             with _as_input_error():
                 validate_data(self, X, reset=False, skip_check_array=True)

@@ -15,7 +15,7 @@ from textsvm.errors import InputError
 from textsvm.estimators.base import KernelEstimator, model_attribute
 from textsvm.estimators.svm import SVC
 from textsvm.model.rules import CalibratedRule, ClassRule
-from textsvm.model.settings import CalibrationSettings
+from textsvm.model.settings import CalibrationSettings, copied
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime.parallel import StageProgress
 
@@ -47,10 +47,10 @@ class CalibratedSVC(ClassifierMixin, KernelEstimator):
     ----------
     classes_ : array, shape (n_classes,)
     estimator_ : SVC
-        Fitted to all documents. Its fitted attributes (`support_`, `solutions_`, `seconds_`, ...) are also
-        attributes of this object.
+        Fitted to all documents, without calibration; made anew at each access. Its fitted attributes
+        (`support_`, `solutions_`, `seconds_`, ...) are also attributes of this object.
     calibration_ : dict of arrays
-        Maps to probabilities, in the form of `calibration_state`.
+        Maps to probabilities, see `textsvm.model.rules.CalibratedRule`.
     conformity_ : Conformity, optional
         Out-of-fold values for `predict_set` and `predict_known`; None if an older version saved the model.
 
@@ -91,9 +91,8 @@ class CalibratedSVC(ClassifierMixin, KernelEstimator):
     @property
     def settings(self) -> CalibrationSettings:
         """Settings of the training, as trainers take them."""
-        return CalibrationSettings(
-            self._classifier().settings, self.method, self.cv, self.reject, self.random_state
-        )
+        classifier = self._classifier().settings
+        return CalibrationSettings(classifier, self.method, self.cv, copied(self.reject), self.random_state)
 
     @property
     def estimator_(self) -> SVC:

@@ -61,9 +61,11 @@ class NotConvergedWarning(UserWarning):
 
 
 def copied(setting: Any) -> Any:
-    """Copy of a kernel or of class weights; other settings are not modified by anybody."""
+    """Copy of a kernel, of class weights or of a list; other settings are not modified by anybody."""
     if isinstance(setting, Kernel):
         return setting.__sklearn_clone__()
+    if isinstance(setting, list):
+        return list(setting)
     return dict(setting) if isinstance(setting, Mapping) else setting
 
 

@@ -58,7 +58,7 @@ class PlainModel:
     classes: list[Any] | None  #: Labels as JSON values
     #: shape (n_classes,): A text gets label k if its value is above thresholds[k].
     thresholds: Floats | None
-    calibration: Arrays | None  #: See `CalibratedClassifier.calibration_state`
+    calibration: Arrays | None  #: See `CalibratedRule.maps`
     reject: tuple[float, ...]  #: Bounds of probabilities of rejected texts: none, one or two
     conformity: Conformity | None  #: For prediction sets
     kernel: str  #: Kernel in its short form
