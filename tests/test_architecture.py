@@ -17,7 +17,7 @@ from textsvm.cli import COMMANDS
 LIMITS: dict[str, tuple[float, float]] = {
     # Trained models and trainers replaced estimators that were both. Types and documentation of each step are
     # lines that the estimators did not have.
-    "lines of textsvm/": (69_179, 62_000),
+    "lines of textsvm/": (69_171, 62_000),
     "lines of the applications": (11_296, 10_500),
     "lines of C, JavaScript, HTML and CSS": (2_934, 2_700),
     # Kernels of several families, aliases of arrays and the version have modules of their own.

@@ -113,12 +113,7 @@ class _DecisionValues(ClassifierMixin, BaseEstimator):
         return self.classes_[(X[:, 0] > 0).astype(int)]
 
 
-def fit_maps(
-    method: str,
-    decision: Floats,
-    codes: Ints,
-    weight: Floats | None,
-) -> Arrays:
+def fit_maps(method: str, decision: Floats, codes: Ints, weight: Floats | None) -> Arrays:
     """Calibrate decision values; maps in the form of `CalibratedRule.maps`."""
     maps = [_fit_map(method, *fitted) for fitted in _one_against_the_rest(decision, codes, weight)]
     if method == "sigmoid":

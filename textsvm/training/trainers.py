@@ -6,12 +6,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from textsvm.model.settings import (
-    CalibrationSettings,
-    ClassifierSettings,
-    MultilabelSettings,
-    Settings,
-)
+from textsvm.model.settings import CalibrationSettings, ClassifierSettings, MultilabelSettings, Settings
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime.parallel import StageProgress
 
