@@ -160,11 +160,13 @@ def test_columns_are_never_replaced(header, added, place, tmp_path):
     rows, said = table(place, tmp_path, f"{header}\n{line}\n".encode())
     assert rows[0] == [*header.split(","), *added]
     assert rows[1][:-2] == line.split(",")
-    assert f"the new ones are {', '.join(added)}" in said
+    assert f"the new columns are {', '.join(added)}" in said
 
 
 def test_a_table_without_a_header_gets_none(place, tmp_path):
-    (tmp_path / "t.csv").write_text("".join(f"{text} {i},{label}\n" for i in range(6) for text, label in ROWS))
+    (tmp_path / "t.csv").write_text(
+        "".join(f"{text} {i},{label}\n" for i in range(6) for text, label in ROWS)
+    )
     columns = ["--text", "1", "--label", "2", "--kernel", "spectrum:2"]
     report("train", "t.csv", *columns, "-o", "p", cwd=tmp_path)
     rows, said = table(place, tmp_path, b"lunch,a\nwin cash,b\n", "--text", "1", model=tmp_path / "p")

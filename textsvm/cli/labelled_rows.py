@@ -79,9 +79,7 @@ class LabelledRows:
             names.append(name if name not in taken else next(new for new in free if new not in taken))
         self._names = names
         if names != list(self.added):
-            self.console.say(
-                f"note: the table has columns of these names; the new ones are {', '.join(names)}"
-            )
+            self.console.say(f"note: some names are in the table; the new columns are {', '.join(names)}")
         if form and form.format == self.format:
             self._keep(form)
         if form and not form.headed:

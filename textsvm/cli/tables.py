@@ -125,8 +125,8 @@ def fill(sheet: Any, row: int, column: int, value: object) -> None:
     text = "" if number else ILLEGAL_CHARACTERS_RE.sub("\ufffd", _cell(value))
     if row > 1 << 20 or column > 1 << 14 or len(text) > _MOST_SYMBOLS:
         raise InputError(
-            f"row {row} does not fit into Excel: 1,048,576 rows, 16,384 columns and {_MOST_SYMBOLS:,} symbols "
-            "in a cell are the most; name a .csv file"
+            f"row {row} does not fit into Excel: 1,048,576 rows, 16,384 columns and {_MOST_SYMBOLS:,} symbols"
+            " in a cell are the most; name a .csv file"
         )
     cell = sheet.cell(row, column, value if number else text)
     if not number:
