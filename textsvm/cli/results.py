@@ -171,6 +171,7 @@ def summary_of_folds(result: CrossValidation, corpus: Corpus, settings: Settings
     values = result.as_dict()
     return {
         "n": len(corpus),
+        "reading": corpus.reading,
         "kernel": to_json(settings.kernel),
         "kernel_spelled": spelled(settings),
         "chosen": values["chosen"],
