@@ -30,8 +30,11 @@ _CONTROL = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1a\x1b\b")) + b"\x7f"
 _WINDOWS_1252 = [bytes([b]).decode("cp1252", "ignore") or chr(b) for b in range(256)]
 
 
-def _as_windows_1252(error: UnicodeError) -> tuple[str, int]:
-    assert isinstance(error, UnicodeDecodeError)
+def _as_windows_1252(error: UnicodeError) -> tuple[str | bytes, int]:
+    if isinstance(error, UnicodeEncodeError) and max(error.object[error.start : error.end]) < "\xa0":
+        return error.object[error.start : error.end].encode("latin-1"), error.end
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
     return "".join(_WINDOWS_1252[byte] for byte in error.object[error.start : error.end]), error.end
 
 

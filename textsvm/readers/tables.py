@@ -150,10 +150,11 @@ def read_tables(
             if problem := _problem(row, roles["text"], strict):
                 if options.keep_invalid and not options.skip_invalid:
                     name = row.get(roles["id"][0]) if roles["id"] and isinstance(row, Mapping) else None
-                    cells = row if options.keep_rows and isinstance(row, Mapping) else None
+                    cells = row.row or dict.fromkeys(table.names) if isinstance(row, InvalidRow) else row
                     yield Document(
-                        _string(name) or identifier, "", problem=f"{row_name}: {problem}", row=cells
-                    )
+                        _string(name) or identifier, "", problem=f"{row_name}: {problem}",
+                        row=cells if options.keep_rows else None,
+                    )  # fmt: skip
                 elif isinstance(row, InvalidRow) and row.ragged and not options.skip_invalid:
                     ragged.append(line)
                 elif options.require_text and not options.skip_invalid and not _is_blank(row):
@@ -189,15 +190,48 @@ def _is_blank(row: Row | InvalidRow) -> bool:
 
 
 @dataclass(frozen=True)
+class TableForm:
+    """Form of a table of CSV, TSV or a spreadsheet, for output that keeps it."""
+
+    file: File
+    names: Sequence[str]
+    header_line: int  #: 0 without a header
+    header: str  #: Text of the header of CSV and TSV
+    format: str = "excel"  #: "csv", "tsv" or "excel"
+    delimiter: str = ""  #: Of CSV and TSV
+    sheet: str = ""
+    first: tuple[int, int] = (0, 0)  #: Row and column of the first cell of the sheet, from 0
+
+    @property
+    def headed(self) -> bool:
+        return self.header_line > 0
+
+
+class Cells(list[str]):
+    """Cells of a row, and its text in CSV and TSV with the end of the line and empty lines before it."""
+
+    raw = ""
+
+
+class SourceRow(dict[str, Any]):
+    """Cells of a row by name, the form of its table, the number of its line, and its text (`Cells.raw`)."""
+
+    def __init__(self, cells: Cells, form: TableForm, line: int) -> None:
+        super().__init__(zip(form.names, cells, strict=False))
+        self.form, self.line, self.raw, self.fields = form, line, cells.raw, cells
+
+
+@dataclass(frozen=True)
 class InvalidRow:
     """A row that cannot be split into fields."""
 
     reason: str
     ragged: bool = False  #: Whether it has too few or too many fields
+    row: SourceRow | None = None
 
 
 #: Number of a row, the line on which it begins (spreadsheets, Parquet and JSON: the number), and its cells.
-CellRow = tuple[int, int, list[str]]
+CellRow = tuple[int, int, Cells]
 #: The same with its fields by name.
 NamedRow = tuple[int, int, Row | InvalidRow]
 
@@ -392,16 +426,25 @@ def _named_columns(
 
 def _read_csv(file: File, header: bool, problems: Problems) -> TableRows:
     delimiter = _delimiter(file)
-    return replace(_table(file, _csv_rows(file, delimiter, problems), header), separator=delimiter)
+    return _table(file, _csv_rows(file, delimiter, problems), header, format="csv", delimiter=delimiter)
 
 
 def _read_tsv(file: File, header: bool, problems: Problems) -> TableRows:
-    lines = (line.removesuffix("\n").removesuffix("\r") for line in iterate_lines(file, problems))
-    rows = ((n, n, line.split("\t")) for n, line in enumerate(lines, 1) if line.strip("\r"))
-    return replace(_table(file, rows, header), separator="\t")
+    return _table(file, _tsv_rows(file, problems), header, format="tsv", delimiter="\t")
 
 
-def _table(file: File, rows: Iterator[CellRow], header: bool, unit: str = "line") -> TableRows:
+def _tsv_rows(file: File, problems: Problems) -> Iterator[CellRow]:
+    raw = ""
+    for number, line in enumerate(iterate_lines(file, problems), 1):
+        raw += line
+        if line.strip("\r\n"):
+            cells = Cells(line.removesuffix("\n").removesuffix("\r").split("\t"))
+            cells.raw, raw = raw, ""
+            yield number, number, cells
+
+
+def _table(file: File, rows: Iterator[CellRow], header: bool, unit: str = "line", **form: Any) -> TableRows:
+    """A table of rows of cells; `form` are attributes of its `TableForm`."""
     _require_content(file)
     start = next(rows)
     first = [cell.strip() for cell in start[2]]
@@ -417,15 +460,19 @@ def _table(file: File, rows: Iterator[CellRow], header: bool, unit: str = "line"
     if not headed and len(names) > 1:
         lookahead = list(islice(rows, _LOOKED_AT if file.lookahead_rows is None else file.lookahead_rows))
     rest = chain([] if headed else [start], lookahead, rows)
+    source = TableForm(file, names, start[1] if headed else 0, start[2].raw if headed else "", **form)
 
     def named_rows() -> Iterator[NamedRow]:
-        for number, line, row in rest:
-            if len(row) == len(names):
-                yield number, line, dict(zip(names, row, strict=True))
+        for number, line, cells in rest:
+            row = SourceRow(cells, source, line)
+            if len(cells) == len(names):
+                yield number, line, row
             else:
-                yield number, line, InvalidRow(f"it has {len(row)} fields and not {len(names)}", ragged=True)
+                reason = f"it has {len(cells)} fields and not {len(names)}"
+                yield number, line, InvalidRow(reason, ragged=True, row=row)
 
-    return TableRows(names, headed, named_rows(), unit, first, repeated, lookahead)
+    separator = form.get("delimiter")
+    return TableRows(names, headed, named_rows(), unit, first, repeated, lookahead, separator=separator)
 
 
 def _require_content(file: File) -> None:
@@ -497,8 +544,10 @@ def _read_excel(file: File, header: bool, problems: Problems) -> TableRows:
         raise InputError(f"{file.name} is a spreadsheet without any cells")
     if len(filled) > 1:
         problems.append((file.name, f"only the sheet {filled[0]!r} of {len(filled)} is read"))
-    rows = ([_cell(value) for value in row] for row in sheets[filled[0]])
-    table = _table(file, ((n, n, row) for n, row in enumerate(rows, 1) if any(row)), header, "row")
+    rows = (Cells(map(_cell, row)) for row in sheets[filled[0]])
+    numbered = ((n, n, row) for n, row in enumerate(rows, 1) if any(row))
+    first = book.get_sheet_by_name(filled[0]).start
+    table = _table(file, numbered, header, "row", sheet=filled[0], first=first or (0, 0))
     others = ", ".join(map(repr, filled[1:11]))
     sheet = f" (sheet {filled[0]!r}; the others, {others}, are not read: save one as CSV)" if others else ""
     return replace(table, sheet=sheet)
@@ -592,12 +641,21 @@ class _Lines:
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines, self.count, self.last, self.ended = iter(lines), 0, "", False
+        self._read: list[str] = []  #: Lines since the last row
 
     def __iter__(self) -> Iterator[str]:
         for line in self._lines:
             self.last, self.count = line, self.count + 1
+            self._read.append(line)
             yield line
         self.ended = True
+
+    def cells(self, fields: list[str]) -> Cells:
+        """The fields of the row whose lines were read last."""
+        row = Cells(fields)
+        row.raw = self._read[0] if len(self._read) == 1 else "".join(self._read)
+        self._read.clear()
+        return row
 
 
 def _csv_rows(file: File, delimiter: str, problems: Problems) -> Iterator[CellRow]:
@@ -614,7 +672,7 @@ def _csv_rows(file: File, delimiter: str, problems: Problems) -> Iterator[CellRo
                 for row in csv.reader(lines, delimiter=delimiter, strict=True):
                     number += 1
                     if row:
-                        yield number, start, row
+                        yield number, start, lines.cells(row)
                     start = lines.count + 1
             except csv.Error as error:
                 fields: list[str] = []
@@ -631,7 +689,7 @@ def _csv_rows(file: File, delimiter: str, problems: Problems) -> Iterator[CellRo
                     place, damaged = f"{file.name}, line {start}", True
                     problems.append((place, "a quote inside a quoted field is not doubled"))
                 number += 1
-                yield number, start, fields
+                yield number, start, lines.cells(fields)
 
 
 def _delimiter(file: File) -> str:
