@@ -845,6 +845,17 @@ MISTAKES = [
     Mistake(
         "neighbours without a number or threshold", "neighbours reviews.csv --kernel nothing", "nothing", 2
     ),
+    Mistake("map without an output", "map reviews.csv", r"-o FILE.*\.html or \.svg", 2),
+    Mistake("map as a picture that is not drawn", "map reviews.csv -o m.png", r"m\.png.*\.html or \.svg", 2),
+    Mistake("map to stdout", "map reviews.csv -o -", r"\.html or \.svg", 2),
+    Mistake("map over an unrelated file", "map reviews.csv -o m.html", "--force", 2, {"m.html": b"notes"}),
+    Mistake(
+        "map of a single text", "map t.csv -o m.html", "two or more", files={"t.csv": b"text,label\nhi,a\n"}
+    ),
+    Mistake(
+        "map by a kernel that needs classes", "map reviews.csv --kernel spectrum:2,odds -o m.svg", "odds"
+    ),
+    Mistake("map by the kernel auto", "map reviews.csv --kernel auto -o m.svg", "auto", 2),
     Mistake("tune a value that is no number", "tune reviews.csv -C 1,x", "x", 2),
     Mistake(
         "two columns of one name",

@@ -57,14 +57,12 @@ def read(
     """
     learning = learning or LearningOptions()
     learning.check(reading)
-    detected: dict[str, set[str | None]] = {}
     with console.progress():
         settings: dict[str, Any] = {
             **columns(reading, kernel), "label": reading.label,
             "id": reading.id, "target": learning.regress, "weight": learning.weights, "group": groups,
             "headers": reading.headers, "label_separator": learning.separator,
             "skip_invalid": reading.skip_invalid, "recorded": recorded or {},
-            "detected": detected,
             "require_text": learning.require_text and reading.vectors is None,
             "progress": console.progress_of("read"),
         }  # fmt: skip
@@ -78,9 +76,8 @@ def read(
         numbers = learning.regress is not None
         corpus = _with_files(corpus, reading.vectors, reading.labels, numbers).select(reading.part)
     if learning.regress is not None or reading.labels is not None:
-        detected.pop("label", None)
-    names = {role: name for role, (name, *others) in detected.items() if name and not others}
-    corpus = replace(corpus, detected=names)
+        corpus.detected.pop("label", None)
+    console.say(corpus.reading_line)
     if reading.positive is not None:
         corpus = corpus.reduce_labels(reading.positive, reading.negative or corpus.opposite(reading.positive))
     if learning.multilabel:
@@ -104,7 +101,8 @@ def read_unlabelled(
         names, progress = columns(table, kernel), console.progress_of("read")
         names |= {"id": table.id, "skip_invalid": table.skip_invalid}
         corpus = read_documents(paths, table.format, **names, progress=progress, **settings)
-        return _with_files(corpus, table.vectors)
+    console.say(corpus.reading_line)
+    return _with_files(corpus, table.vectors)
 
 
 def corrected(corpus: Corpus, path: Path) -> tuple[Corpus, Counter[str]]:
@@ -453,6 +451,7 @@ def describe(corpus: Corpus) -> Json:
     return {
         "source": corpus.source,
         "format": corpus.format,
+        "reading": corpus.reading,
         "n": len(corpus),
         "parts": dict(Counter(part or "none" for part in corpus.part)),
         "labels": dict(label_counts(corpus).most_common()),

@@ -88,7 +88,8 @@ class Printer:
             self._console.say_waiting(lines or table.format or "one document")
         settings |= {"id": table.id, "skip_invalid": table.skip_invalid}
         settings |= corpora.columns(table, self._kernel)
-        return incoming_documents(files, table.format, **settings, keep_invalid=True, failed=self._fail)
+        settings |= {"keep_invalid": True, "failed": self._fail, "say": self._console.say}
+        return incoming_documents(files, table.format, **settings)
 
     def _fail(self, error: InputError) -> None:
         self.failures += 1

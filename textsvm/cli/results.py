@@ -75,7 +75,7 @@ def write_report(console: Console, file: ReportFile, report: Report) -> None:
     if file.report is not None:
         write(report, file.report)
         console.say(f"report: {file.report}")
-    write_charts(console, file.figures, lambda: html.render(report))
+    write_charts(console, file.figures, lambda: html.charts(report))
 
 
 def write_charts(console: Console, folder: Path | None, page: Callable[[], str]) -> None:
@@ -171,6 +171,7 @@ def summary_of_folds(result: CrossValidation, corpus: Corpus, settings: Settings
     values = result.as_dict()
     return {
         "n": len(corpus),
+        "reading": corpus.reading,
         "kernel": to_json(settings.kernel),
         "kernel_spelled": spelled(settings),
         "chosen": values["chosen"],

@@ -46,6 +46,18 @@ def byte_order_mark(head: bytes) -> tuple[bytes, str]:
     return next(((mark, charset) for mark, charset in _BOMS if head.startswith(mark)), (b"", "utf-8"))
 
 
+def encoding_of(head: bytes) -> str:
+    """Name of the encoding with which `decode` reads data that begin so."""
+    mark, charset = byte_order_mark(head)
+    if mark:
+        return "UTF-8 with BOM" if charset == "utf-8" else charset.upper()
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)  # the last character may be cut off
+    except UnicodeDecodeError:
+        return "Windows-1252"
+    return "UTF-8"
+
+
 def decode(data: bytes) -> tuple[str, str | None]:
     """Decode text without a declared charset; return it and a description of undecodable bytes, or None.
 

@@ -13,9 +13,9 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
-from textsvm.readers.charsets import decode, is_binary
+from textsvm.readers.charsets import decode, encoding_of, is_binary
 from textsvm.readers.corpus import Document, ReadOptions, refused_rows
-from textsvm.readers.files import File, Problems, iterate_lines, stem, with_progress
+from textsvm.readers.files import HEAD, File, Problems, iterate_lines, stem, with_progress
 from textsvm.runtime.parallel import Progress
 
 PART = re.compile(
@@ -50,6 +50,7 @@ def read_folders(
             problems.append((file.name, "left out: it is binary"))
         else:
             text, problem = decode(data)
+            options.decide(encoding=encoding_of(data[:HEAD]))
             if problem:
                 problems.append((file.name, problem))
             names = map(stem, reversed(folder.parts))
@@ -92,6 +93,7 @@ def read_lines(
     strict = options.keep_invalid or options.require_text or options.skip_invalid
     for file, report in with_progress(files, progress):
         part, unlabelled = part_of(file.name), not options.labelled and not is_lines(decode(file.head)[0])
+        options.decide(encoding=encoding_of(file.head))
         without_text, number = list[int](), 0
         for number, line in enumerate(iterate_lines(file, problems), 1):
             line = line.removesuffix("\n").removesuffix("\r")

@@ -159,7 +159,7 @@ def read_documents(
             corpus.ids = [f"{path}:{identifier}" for identifier in corpus.ids]
         corpora.append(corpus)
     formats = ", ".join(dict.fromkeys(corpus.format for corpus in corpora))
-    return concatenate_corpora(corpora, ", ".join(map(str, names)), formats)
+    return settings.interpreted(concatenate_corpora(corpora, ", ".join(map(str, names)), formats))
 
 
 def as_paths(path: str | Path | Sequence[str | Path]) -> list[Path]:
@@ -175,13 +175,14 @@ def _parse(inputs: InputFiles, options: ReadOptions, progress: Progress | None) 
     format = detect_format(inputs, options)
     if format in VECTOR_FORMATS:
         corpus = read_vector_files(inputs, format, options.target)
-        return corpus if options.labelled else replace(corpus, labels=None)
+        return options.interpreted(corpus if options.labelled else replace(corpus, labels=None))
     documents = list(iterate_documents(inputs, format, options, progress))
     if not documents:
         raise no_document_error(inputs.source, format, inputs.problems)
     if options.target and all(document.target is None for document in documents):
         raise InputError(f"no document of {inputs.source} has a number in column {options.target!r}")
-    return build_corpus(documents, inputs.source, format, inputs.problems, labelled=options.labelled)
+    corpus = build_corpus(documents, inputs.source, format, inputs.problems, labelled=options.labelled)
+    return options.interpreted(corpus)
 
 
 def no_document_error(source: str, format: str, problems: Sequence[tuple[str, str]]) -> InputError:

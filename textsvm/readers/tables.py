@@ -33,7 +33,7 @@ from typing import Any
 
 from textsvm.arrays import Json
 from textsvm.errors import InputError
-from textsvm.readers.charsets import decode, is_binary
+from textsvm.readers.charsets import decode, encoding_of, is_binary
 from textsvm.readers.corpus import Document, Label, ReadOptions, Row, refused_rows
 from textsvm.readers.files import (
     HEAD,
@@ -132,11 +132,12 @@ def read_tables(
     """
     for file, report in with_progress(files, progress):
         format = options.format or file_format(file, options) or "csv"
+        encoding = None if format in ("excel", "parquet") else encoding_of(file.head)
         table = _READERS[format](file, options.need_header, problems)
         roles, part = _roles(table, options, f"{file.name}{table.sheet}"), part_of(file.name)
-        for role in (name for name in ("text", "label") if name not in options.named):
-            name = roles[role][0] if table.headed and len(roles[role]) == 1 else None
-            options.detected.setdefault(role, set()).add(name)
+        header = table.headed if table.first else None
+        read = {role: tuple(names) for role, names in roles.items() if role != "label" or options.labelled}
+        options.decide(**read, separator=table.separator, header=header, encoding=encoding)
         ragged, without_text, total = list[int](), list[int](), 0
         strict = not roles["numbers"] and (
             options.keep_invalid or options.require_text or options.skip_invalid
@@ -335,6 +336,7 @@ class TableRows:
     repeated: Collection[str] = ()  #: Names of several columns
     lookahead: Sequence[CellRow] = ()  #: The next rows of a table without a header
     sheet: str = ""  #: Description of the sheet for messages, if the file has several
+    separator: str | None = None  #: Of CSV and TSV
 
     def recurs(self, index: int) -> bool:
         """Whether a cell of the first row occurs again in its column, as labels do and names do not."""
@@ -469,7 +471,8 @@ def _table(file: File, rows: Iterator[CellRow], header: bool, unit: str = "line"
                 reason = f"it has {len(cells)} fields and not {len(names)}"
                 yield number, line, InvalidRow(reason, ragged=True, row=row)
 
-    return TableRows(names, headed, named_rows(), unit, first, repeated, lookahead)
+    separator = form.get("delimiter")
+    return TableRows(names, headed, named_rows(), unit, first, repeated, lookahead, separator=separator)
 
 
 def _require_content(file: File) -> None:

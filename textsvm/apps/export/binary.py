@@ -18,11 +18,13 @@ from textsvm.errors import InputError
 from textsvm.kernels.contract import FeatureTable, FeatureTerm, PairTerm
 from textsvm.runtime.plain_json import to_json
 from textsvm.text.documents import View
+from textsvm.text.normal_form import COMPOSED
 
 Hashes = NDArray[np.uint32]
 #: First bytes of the file.
 MAGIC = b"TEXTSVM\0"
-VERSION = 3
+#: Version 4 has classes of ignorable code points, for the form "unicode".
+VERSION = 4
 #: Bytes of the unit of offsets.
 UNIT = 8
 #: Largest number of symbols of a text without a limit.
@@ -37,7 +39,8 @@ SEEDS = (0x9E3779B9, 0x7F4A7C15)
 STEPS = (0x85EBCA6B, 0xC2B2AE35)
 TASKS = ("classes", "labels", "number", "novelty")
 COMBINATIONS = ("identity", "difference", "ovo")
-NORMAL_FORMS = ("none", "unicode", "paper")
+#: "unicode" and "nfkc" differ in the Unicode tables.
+NORMAL_FORMS = {"none": 0, "unicode": 1, "nfkc": 1, "paper": 2}
 TOKENS = ("characters", "words", "whitespace", "blosum62")
 COUNTS = ("count", "presence", "log", "intersection", "edit", "gap")
 #: Codes of the types of weights and factors; 0 is no array.
@@ -196,11 +199,11 @@ def write(plain: PlainModel, tables: Sequence[Sequence[PackedTable]]) -> bytes:
     out, header = _Writer(), np.zeros(HEADER_WORDS, np.uint32)
     views = list(dict.fromkeys(term.view for term in plain.terms))
     header[:2] = np.frombuffer(MAGIC, np.uint32)
-    header[2] = VERSION
+    header[2] = VERSION - (plain.text.normalise != "unicode")
     header[4:6] = TASKS.index(plain.task), COMBINATIONS.index(plain.combine)
     header[6:9] = plain.n_machines, plain.n_decisions, len(plain.classes or ())
     header[9] = NONE if plain.text.max_length is None else min(plain.text.max_length, NONE - 1)
-    header[27:29] = NORMAL_FORMS.index(plain.text.normalise), plain.text.punctuation
+    header[27:29] = NORMAL_FORMS[plain.text.normalise], plain.text.punctuation
     view_words = [[view.keep_case, TOKENS.index(view.tokens)] for view in views]
     header[10:12] = len(views), out.words(view_words, VIEW_WORDS)
     terms = [_term_words(out, views, *pair) for pair in zip(plain.terms, tables, strict=True)]
@@ -327,11 +330,11 @@ def name_of(label: Any) -> str:
 
 def _add_unicode(out: _Writer, plain: PlainModel, tokens: Sequence[str]) -> int:
     """Unicode tables as far as the views need them; returns 0 if they need none."""
-    normalises = plain.text.normalise == "unicode"
+    form = plain.text.normalise if plain.text.normalise in COMPOSED else "none"
     words = any(name in ("words", "whitespace") for name in tokens)
-    if not (normalises or words or (plain.text.normalise == "none" and not plain.text.punctuation)):
+    if not (form != "none" or words or (plain.text.normalise == "none" and not plain.text.punctuation)):
         return 0
-    tables, (numbers, blocks) = character_tables(normalises), _two_stages(normalises)
+    tables, (numbers, blocks) = character_tables(form), _two_stages(form)
     record = [
         len(numbers),
         out.add(numbers),
@@ -346,13 +349,13 @@ def _add_unicode(out: _Writer, plain: PlainModel, tokens: Sequence[str]) -> int:
     return out.words([[*record, len(tables.pairs), out.add(tables.pairs)]], 16)
 
 
-@lru_cache(maxsize=2)
-def _two_stages(normalises: bool) -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
+@lru_cache(maxsize=3)
+def _two_stages(form: str) -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
     """Number of each block of code points, up to the last with a property; and the different blocks.
 
     A block is a row of classes and then orders.
     """
-    tables = character_tables(normalises)
+    tables = character_tables(form)
     rows = np.concatenate([tables.classes.reshape(-1, BLOCK), tables.orders.reshape(-1, BLOCK)], axis=1)
     blocks, numbers = np.unique(rows, axis=0, return_inverse=True)
     last = int(np.flatnonzero(rows.any(axis=1))[-1])

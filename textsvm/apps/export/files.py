@@ -203,7 +203,7 @@ def json_of(plain: PlainModel) -> bytes:
     """The model as JSON, see docs/export_format.md."""
     values = {
         "format": "textsvm model",
-        "version": 1,
+        "version": 2,
         **plain.about,
         "text": vars(plain.text),
         "combine": plain.combine,

@@ -25,6 +25,8 @@ from textsvm.apps.export.binary import cumulated, name_of
 from textsvm.apps.export.characters import (
     CHANGES_FOLDED,
     HANGUL,
+    IGNORED,
+    KEEPS,
     PUNCT,
     SPACE,
     WORD,
@@ -39,6 +41,7 @@ from textsvm.kernels.contract import FeatureTable, FeatureTerm
 from textsvm.kernels.inputs import TextForm
 from textsvm.runtime.plain_json import to_json
 from textsvm.text.documents import View
+from textsvm.text.normal_form import COMPOSED, JOINERS, ZWSP
 
 #: Name of a value, or a constant.
 Input = str | int | float | AnyArray | Sequence[Any]
@@ -176,9 +179,9 @@ class Characters:
     def __init__(self, plain: PlainModel) -> None:
         self.form, form = plain.text, plain.text.normalise
         self.views = list(dict.fromkeys(term.view for term in plain.terms))
-        tables = character_tables(True)
+        tables = self.tables = character_tables(form if form in COMPOSED else "nfkc")
         words = any(view.tokens != "characters" for view in self.views)
-        bits = SPACE | PUNCT | (WORD if words else 0)
+        bits = SPACE | PUNCT | (WORD if words else 0) | IGNORED | KEEPS
         changed = {*np.flatnonzero(tables.classes & CHANGES_FOLDED).tolist(), *tables.decompositions, *HANGUL}
         used = [np.flatnonzero((tables.classes & bits) | tables.orders), [*range(128), *_symbols_of(plain)]]
         images = {c: (image(chr(c), form, True), image(chr(c), form, False)) for c in sorted(changed)}
@@ -205,7 +208,7 @@ class Characters:
 
     def composites(self) -> dict[int, int]:
         """Number of the composite of each pair of characters."""
-        pairs = (map(chr, row) for row in (*character_tables(True).pairs.tolist(), *hangul_pairs()))
+        pairs = (map(chr, row) for row in (*self.tables.pairs.tolist(), *hangul_pairs()))
         return {self.number[a] * BASE + self.number[b]: self.number[c] for a, b, c in pairs}
 
 
@@ -273,15 +276,15 @@ def _normalised(g: Graph, table: Characters, ids: str, text: str, keep_case: boo
         ids, text = _mapped(g, table, ids, text, int(not keep_case))
         # Other characters than those of the table are spaces.
         ids = g.Where(g.Less(ids, table.size), ids, space)
-    elif form.normalise == "unicode":
+    elif form.normalise in COMPOSED:
+        if form.normalise == "unicode":
+            ids, text = _without_ignorable(g, table, ids, text)
         ids, text = g.loop(1 if keep_case else 2, [ids, text], partial(_compatible, table))
-    bits = SPACE * (form.normalise == "unicode") | PUNCT * (
-        not form.punctuation and form.normalise != "paper"
-    )
+    bits = SPACE * (form.normalise in COMPOSED) | PUNCT * (not form.punctuation and form.normalise != "paper")
     if bits:
         ids = g.Where(table.of_class(g, ids, bits), space, ids)
     if form.normalise != "none":
-        ids, text = _single_spaces(g, ids, text, space, form.normalise == "unicode")
+        ids, text = _single_spaces(g, ids, text, space, form.normalise in COMPOSED)
     return (ids, text) if form.max_length is None else _cut(g, ids, text, form)
 
 
@@ -300,6 +303,26 @@ def _before(g: Graph, values: str, first: int) -> str:
 def _begins(g: Graph, text: str) -> str:
     """Whether each character is the first of its text."""
     return str(g.Not(g.Equal(text, _before(g, text, -1))))
+
+
+def _without_ignorable(g: Graph, table: Characters, ids: str, text: str) -> tuple[str, str]:
+    """Remove ignorable characters; the first joiner behind a letter that keeps joiners stays."""
+    bits = table.classes & (IGNORED | KEEPS)
+    ignored = _entry(g, ids, bits == IGNORED)
+    is_letter = g.Not(g.Or(ignored, g.Greater(table.order(g, ids), 0)))
+    number = g.CumSum(g.Cast(is_letter, to=INT64), 0)
+    letter = g.Gather(g.Concat(g.where(is_letter), [0], axis=0), g.Max(g.Sub(number, 1), 0))
+    same = g.And(g.Greater(number, 0), g.Equal(g.Gather(text, letter), text))
+    letter = g.Gather(ids, letter)
+    keeps, spaced = _entry(g, letter, bits >= KEEPS), _entry(g, letter, bits == (IGNORED | KEEPS))
+    joiner, zwsp = (_entry(g, ids, np.isin(table.points, [*map(ord, each)])) for each in (JOINERS, ZWSP))
+    joins = g.And(g.And(ignored, same), g.Or(g.And(keeps, joiner), g.And(spaced, zwsp)))
+    place = g.where(joins)
+    owner = g.Gather(number, place)
+    [place] = g.select(g.Not(g.Equal(owner, _before(g, owner, -1))), place)
+    first = g.Cast(g.total(place, g.filled(place, 1), g.Size(ids)), to=BOOL)
+    ids, text = g.select(g.Or(g.Not(ignored), first), ids, text)
+    return ids, text
 
 
 def _compatible(table: Characters, g: Graph, step: str, ids: str, text: str) -> tuple[str, list[str]]:

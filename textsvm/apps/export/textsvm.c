@@ -21,7 +21,7 @@ typedef uint64_t u64;
 
 /* ---- The file ------------------------------------------------------------------------------------- */
 
-#define VERSION 3u
+#define VERSION 4u
 #define CHECKSUM 36u /* first of its two words in the header */
 #define NONE 0xFFFFFFFFu
 #define HEADER_WORDS 64
@@ -38,7 +38,7 @@ enum { COUNT_PLAIN, COUNT_PRESENCE, COUNT_LOG, COUNT_INTERSECTION, PAIRS_EDIT, P
 enum { TYPE_NONE, TYPE_F32, TYPE_F64, TYPE_I16, TYPE_I8, TYPE_IN_ROW };
 enum { CALIBRATION_NONE, CALIBRATION_SIGMOID, CALIBRATION_ISOTONIC };
 /* Flags of code points. */
-enum { SPACE = 1, PUNCT = 2, WORD = 4, JOINS = 8, CHANGES = 16, CHANGES_FOLDED = 32 };
+enum { SPACE = 1, PUNCT = 2, WORD = 4, JOINS = 8, CHANGES = 16, CHANGES_FOLDED = 32, IGNORED = 64, KEEPS = 128 };
 
 typedef struct {
     u32 p, span, n_patterns, n_buckets, n_strings, n_repeats, tag_bits, factor_type, weight_type, times, contiguous, stride;
@@ -346,7 +346,7 @@ static int read_model(textsvm *m, const void *data, size_t bytes) {
     if (!data || (uintptr_t)data % 8 || bytes < 4 * HEADER_WORDS || memcmp(data, "TEXTSVM", 8))
         return 0;
     m->w = w, m->units = w[3];
-    if (w[2] != VERSION || 8 * m->units > bytes)
+    if ((w[2] != VERSION && w[2] != VERSION - 1) || 8 * m->units > bytes)
         return 0;
     m->n_machines = w[6], m->n_decisions = w[7], m->n_classes = w[8];
     if (!m->n_machines || !m->n_decisions || m->n_machines > 1u << 24 || m->n_classes > 1u << 24)
@@ -665,11 +665,30 @@ static size_t decompose(const textsvm *m, const u32 *in, size_t n, u32 *out, siz
     return k;
 }
 
+/* A piece without ignorable code points; the first joiner behind a letter that keeps joiners stays. */
+static size_t without_ignorable(const textsvm *m, const u32 *in, size_t n, u32 *out) {
+    u32 before = 0;
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++) {
+        u32 point = in[i], flags = flags_of(m, point);
+        if ((flags & (IGNORED | KEEPS)) != IGNORED)
+            before = order_of(m, point) ? before : flags;
+        else if ((before & KEEPS) && (point == 0x180E || point - 0x200C < 2 || (point == 0x200B && (before & IGNORED))))
+            before = 0;
+        else
+            continue;
+        out[k++] = point;
+    }
+    return k;
+}
+
 /* NFKC of a piece of a text, then NFKC of its folded case unless `keep_case`; returns its length, NONE for
  * no room. */
 static size_t normalise_piece(textsvm *m, const u32 *in, size_t n, int keep_case, u32 **out) {
-    size_t room = m->max_symbols + 32, k = decompose(m, in, n, m->piece, room), folded = 0;
+    size_t room = m->max_symbols + 32, k, folded = 0;
     u32 *points = m->piece;
+    n = without_ignorable(m, in, n, m->piece2);
+    k = decompose(m, m->piece2, n, m->piece, room);
     if (k == NONE)
         return NONE;
     reorder(m, points, k, m->piece2);
@@ -741,10 +760,10 @@ static int put_unicode(textsvm *m, writer *to, const u32 *in, size_t n, int keep
         u32 point = in[i], flags = flags_of(m, point);
         size_t end = i + 1;
         to->first = i, to->end = end;
-        if (!(end < n && in[end] >= 0x300 && (flags_of(m, in[end]) & JOINS)) && !(flags & (JOINS | changes))) {
+        if (!(end < n && in[end] >= 0xAD && (flags_of(m, in[end]) & JOINS)) && !(flags & (JOINS | changes))) {
             if (!put(to, point, flags))
                 return 0;
-        } else if (point - 'A' < 26u && !(end < n && in[end] >= 0x300)) {
+        } else if (point - 'A' < 26u && !(end < n && in[end] >= 0xAD)) {
             if (!put(to, point + 32, WORD))
                 return 0;
         } else {

@@ -223,6 +223,7 @@ def _read(console: Console, paths: list[Path], reading: TextReading, labelling: 
     filled = [i for i, text in enumerate(corpus.texts) if text.strip()]
     if not filled:
         raise WrongUsage(f"{corpus.source} holds no texts")
+    console.say(corpus.reading_line)
     corpora.say_problems(console, corpus)
     return corpus if len(filled) == len(corpus) else corpus.subset(filled)  # `train` refuses empty documents
 
