@@ -43,7 +43,7 @@ Duplicates = Enum("Duplicates", {"keep": "keep", "drop": "drop"})
 MANY = 22
 KERNEL_PANEL = "Kernel"
 RARE = {
-    "negative", "part", "numbers", "vectors", "labels", "id", "headers", "skip_invalid", "weights",
+    "negative", "part", "join", "numbers", "vectors", "labels", "id", "headers", "skip_invalid", "weights",
     "label_separator", "duplicates", "normalise", "drop_punctuation", "max_length", "epsilon", "multiclass",
     "tol", "duality_gap", "max_iter", "memory", "approximate", "store", "tier", "workers", "budget",
     "one_class", "nu", "solver", "seed", "without_texts", "libsvm", "repeats", "group_duplicates",
@@ -73,7 +73,8 @@ Format = Annotated[
 Text = Annotated[
     list[str] | None,
     option(
-        "Tables: text column, by name or by number from 1. Repeat it to compare several columns one by one.",
+        "Tables: text column, by name or by number from 1. Repeat it to compare several columns, one by one "
+        "or joined with --join.",
         metavar="COLUMN",
         panel="Reading",
     ),
@@ -120,6 +121,7 @@ class TableOptions:
 
     format: Format = None
     text: Text = None
+    join: bool = _reading("Tables: join the columns of --text to one text.", default=False)
     numbers: str | None = _reading(
         "Tables: numeric columns beside the texts, such as hour,size.", metavar="COLUMNS"
     )
@@ -128,6 +130,15 @@ class TableOptions:
     )
     id: Id = None
     skip_invalid: SkipInvalid = False
+
+    @property
+    def texts(self) -> list[str] | None:
+        """The columns of --text, joined by commas with --join; raises WrongUsage."""
+        if not self.join:
+            return self.text
+        if self.numbers is not None or len(names := self.text or []) + names[:1].count(",") < 2:
+            raise WrongUsage("--join makes one text of several columns: give two --text, and no --numbers")
+        return [",".join(names)]
 
 
 @dataclass(frozen=True)
@@ -146,7 +157,7 @@ class ReadingOptions(TableOptions):
     def as_dict(self) -> dict[str, Any]:
         """Settings that are saved with a model."""
         names = ("numbers", "label", "id", "headers")
-        text = self.text[0] if self.text and len(self.text) == 1 else self.text
+        text = self.texts[0] if self.texts and len(self.texts) == 1 else self.texts
         return {"text": text, **{name: getattr(self, name) for name in names}}
 
 
