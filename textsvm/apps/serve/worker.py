@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from textsvm import load
 from textsvm.apps.serve import CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, PROGRESS_NUMBER, frames
@@ -53,6 +53,8 @@ CHARACTERS = ["e\u0301" + "".join(map(chr, range(0x4E00, 0x4F40))) + " ready" * 
 #: For models of DNA or proteins, which refuse other letters.
 SEQUENCES = ["acgt", "gattaca", *("acgt" * 400 + "ga" * n for n in range(20))]
 
+#: A text, or a row of a table.
+Example: TypeAlias = str | dict[str, Any]
 #: Number of the request, status, body.
 Answer: TypeAlias = tuple[int, int, bytes]
 #: Classes, predictions, decision values and probabilities.
@@ -74,9 +76,13 @@ class ServedModel:
     def __init__(self, name: str, path: str) -> None:
         self.name, self.model = name, load(path).on("cpu")
         kernel, info, rule = self.model.kernel, self.model.info, self.model.rule
-        if kernel is None or not kernel.structure.reads_texts:
+        if kernel is None or kernel.structure.reads_vectors:
             raise InputError(f"{path} is not a model of texts, which `textsvm serve` needs")
         self.kernel = spell(kernel)
+        columns = [view.column for view in kernel.structure.views if view.column is not None]
+        #: Columns of a model of a table, and whether they hold texts.
+        self.columns = {name: True for name in columns if isinstance(name, str)}
+        self.columns |= {part: False for name in columns if isinstance(name, tuple) for part in name}
         self.classes: AnyArray | None = rule.classes
         self.digest = self.model.record.digest
         self.calibrated = self.model.probabilistic
@@ -88,18 +94,39 @@ class ServedModel:
         self.room, self._next_drift = 1 << 12, 0.0
         for texts in (PREPARING, SEQUENCES):
             with suppress(InputError):  # the model refuses these letters
-                self.predict(texts[:2])
-                self.predict(texts)
-                Drift(self.model, None).add_texts(texts[:2])
-                self.predict(CHARACTERS)
+                self.predict(self.examples_of(texts[:2]))
+                self.predict(self.examples_of(texts))
+                Drift(self.model, None).add_texts(self.examples_of(texts[:2]))
+                self.predict(self.examples_of(CHARACTERS))
                 break
         self.drift = Drift(self.model, info.get("drift"))
 
-    def predict(self, texts: list[str]) -> Predictions:
+    def examples_of(self, texts: list[str]) -> list[Any]:
+        """Examples with a text in each column of texts, and 0 elsewhere."""
+        if not self.columns:
+            return texts
+        return [{name: text if kind else 0 for name, kind in self.columns.items()} for text in texts]
+
+    def read(self, texts: Any) -> list[Example]:
+        """Texts of a request, or rows with the columns of the model; raises Refusal."""
+        if not isinstance(texts, list) or not all(map(self._is_example, texts)):
+            names = f"an object with the columns {', '.join(self.columns)}", "such objects"
+            kind, kinds = names if self.columns else ("a string", "strings")
+            raise Refusal(400, f'"text" must be {kind}, and "texts" a list of {kinds}')
+        return [{name: text[name] for name in self.columns} for text in texts] if self.columns else texts
+
+    def _is_example(self, text: Any) -> bool:
+        if not self.columns:
+            return isinstance(text, str)
+        return isinstance(text, dict) and all(
+            name in text and isinstance(text[name], str) == kind for name, kind in self.columns.items()
+        )
+
+    def predict(self, texts: list[Example]) -> Predictions:
         """Classes, predictions, decision values and probabilities."""
         return judge.predict(self.model, texts, [], self.positive, None)
 
-    def count(self, texts: list[str], predictions: Predictions, seconds: float) -> None:
+    def count(self, texts: list[Example], predictions: Predictions, seconds: float) -> None:
         """Count predictions and signs of drift, and fit the size of calls to the seconds of this one."""
         classes, predicted, decision, _ = predictions
         self.counts["texts"] += len(texts)
@@ -110,7 +137,7 @@ class ServedModel:
         if (now := time.monotonic()) > self._next_drift:
             self._next_drift = now + DRIFT_SECONDS
             self.counts["foreign_texts"] += len(self.drift.add_texts(texts[:DRIFT_TEXTS]))
-        symbols = sum(map(len, texts))
+        symbols = sum(map(_size, texts))
         if seconds > 2 * GOAL:
             self.room = max(1, int(symbols * GOAL / seconds))
         elif seconds < GOAL and 2 * symbols > self.room:
@@ -122,6 +149,7 @@ class ServedModel:
         return {
             "name": self.name, "estimator": self.model.estimator_name, "kernel": self.kernel,
             "classes": None if self.classes is None else list(map(str, self.classes)),
+            **({"columns": list(self.columns)} if self.columns else {}),
             "probabilities": self.calibrated, "digest": self.digest,
             "training": self.drift.expected, "labels": self.labels, "counts": {**self.counts, **drift},
         }  # fmt: skip
@@ -133,7 +161,7 @@ class TextRequest:
 
     number: int
     model: ServedModel
-    all_texts: list[str]
+    all_texts: list[Example]
     single: bool
     top: int | None
     probabilities: bool
@@ -141,7 +169,7 @@ class TextRequest:
     rows: list[Json] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.texts = list(filter(str.strip, self.all_texts))  #: Texts to predict: empty texts have no label
+        self.texts = [text for text in self.all_texts if not _is_empty(text)]  #: Empty texts have no label
 
     def add(self, predictions: Predictions, part: slice) -> None:
         """Add the rows of a part of the texts of a call."""
@@ -157,7 +185,7 @@ class TextRequest:
     def answer(self) -> Answer:
         """Answer with all rows, also of empty texts."""
         predicted, empty = iter(self.rows), self.model.row_of_empty_text
-        rows = [next(predicted) if text.strip() else empty for text in self.all_texts]
+        rows = [empty if _is_empty(text) else next(predicted) for text in self.all_texts]
         value = rows[0] if self.single else {"predictions": rows}
         return self.number, 200, json.dumps(value).encode()
 
@@ -235,22 +263,28 @@ class Worker:
             raise Refusal(400, f"the body is not UTF-8 from byte {error.start} on") from None
         except (ValueError, RecursionError) as error:
             raise Refusal(400, f"the body is not JSON: {one_line(str(error), 100)}") from None
+        if isinstance(request, dict):
+            with suppress(Refusal):  # a row alone
+                if (
+                    columns := self._model(request.get("model")).columns
+                ) and request.keys() >= columns.keys():
+                    row = {name: request.pop(name) for name in columns}
+                    request["text"] = row
         if not isinstance(request, dict) or ("text" in request) == ("texts" in request):
             raise Refusal(400, 'give an object with either "text" or "texts", as in {"text": "win cash"}')
         if unknown := sorted(request.keys() - OPTIONS):
             raise Refusal(400, f"there is no option {unknown[0]!r}; there are {', '.join(sorted(OPTIONS))}")
-        single, texts = "text" in request, [request["text"]] if "text" in request else request["texts"]
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise Refusal(400, '"text" must be a string, and "texts" a list of strings')
+        model, single = self._model(request.get("model")), "text" in request
+        texts = model.read([request["text"]] if single else request["texts"])
         if len(texts) > self.max_texts:
             raise Refusal(
                 413, f"{len(texts):,} texts are more than {self.max_texts:,}; send several requests"
             )
-        if (longest := max(map(len, texts), default=0)) > self.max_characters:
+        if (longest := max(map(_size, texts), default=0)) > self.max_characters:
             raise Refusal(
                 413, f"a text has {longest:,} characters, and at most {self.max_characters:,} may be sent"
             )
-        model, top = self._model(request.get("model")), request.get("top")
+        top = request.get("top")
         if top is not None and not (type(top) is int and top > 0 and model.has_labels):
             raise Refusal(400, '"top" must be a whole number above 0, and the model must have labels')
         probabilities = request.get("probabilities", model.calibrated)
@@ -271,7 +305,7 @@ class Worker:
 
     def _call(self) -> Sequence[Answer]:
         """Predict texts of requests for the same model; answers of complete requests."""
-        parts, texts = list[tuple[TextRequest, slice]](), list[str]()
+        parts, texts = list[tuple[TextRequest, slice]](), list[Example]()
         self._in_turn = not self._in_turn
         waiting = sorted(self.jobs, key=lambda job: job.taken) if self._in_turn else self.jobs
         model = waiting[0].model
@@ -279,10 +313,10 @@ class Worker:
         for job, most in [(job, TURN) for job in jobs if self._in_turn] + [(job, MOST_TEXTS) for job in jobs]:
             begin = len(texts)
             for text in job.texts[job.taken : job.taken + most]:
-                if texts and (len(text) > room or len(texts) == MOST_TEXTS):
+                if texts and (_size(text) > room or len(texts) == MOST_TEXTS):
                     break
                 texts.append(text)
-                room -= len(text)
+                room -= _size(text)
             job.taken += len(texts) - begin
             if len(texts) > begin:
                 parts.append((job, slice(begin, len(texts))))
@@ -291,7 +325,7 @@ class Worker:
         return list(answers.values())
 
     def _answers(
-        self, model: ServedModel, parts: list[tuple[TextRequest, slice]], texts: list[str]
+        self, model: ServedModel, parts: list[tuple[TextRequest, slice]], texts: list[Example]
     ) -> dict[int, Answer]:
         """Predict parts of requests together, and each alone if that fails; answers of complete requests."""
         answers, clock, processor = dict[int, Answer](), time.perf_counter(), time.process_time()
@@ -312,6 +346,17 @@ class Worker:
             if len(job.rows) == len(job.texts):
                 answers[job.number] = job.answer()
         return answers
+
+
+def _size(text: Example) -> int:
+    """Number of symbols."""
+    return len(text) if isinstance(text, str) else sum(len(x) for x in text.values() if isinstance(x, str))
+
+
+def _is_empty(text: Example) -> bool:
+    """Whether a text, or all texts of a row, are empty; rows of numbers alone are not."""
+    texts = [text] if isinstance(text, str) else [x for x in text.values() if isinstance(x, str)]
+    return bool(texts) and not any(map(str.strip, texts))
 
 
 def _refusal(error: Exception) -> Refusal:
