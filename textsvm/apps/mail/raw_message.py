@@ -17,21 +17,19 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from textsvm.errors import InputError
+from textsvm.readers.mail_header import MAX_HEADER, header_start
 from textsvm.version import __version__
 
 if TYPE_CHECKING:  # importing it takes NumPy
     from textsvm.apps.mail.decision import Decision
 
-MAX_HEADER = 1 << 20
 #: Version in Bogofilter's header field.
 VERSION = f"textsvm-{__version__}"
 #: Bytes of the body that are hashed at a time.
 _CHUNK = 1 << 20
 _EMPTY = re.compile(rb"\n\r?\n")
-_FROM_LINE = re.compile(rb">?From (?![ \t]*:)[^\n]{0,2000}\n?")
 # Bounded repetitions: a line of 100 MB is scanned once.
 _FIELD = re.compile(rb"[!-9;-~]{1,200}:")
-_LOOSE_FIELD = re.compile(rb"[!-9;-~]{1,200}[ \t]{0,20}:")
 _NO_FIELD = re.compile(rb"\n(?![!-9;-~]{1,200}:|[ \t])")
 _BARE_CR = re.compile(rb"\r(?!\n)")
 _NEXT_FIELD = re.compile(rb"\n(?![ \t])")
@@ -62,11 +60,8 @@ class RawMessage:
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        from_line = _FROM_LINE.match(data)
-        #: Offset of the first field, after the "From " line of an mbox.
-        self.start = from_line.end() if from_line else 0
-        #: Whether the message begins with a field; blanks before its colon are allowed.
-        self.has_header = _LOOSE_FIELD.match(data, self.start) is not None
+        #: Offset of the first field, after the "From " line of an mbox; and whether there is a header.
+        self.start, self.has_header = header_start(data)
         #: Offset of the empty line that ends the header, or the end of the data.
         self.end = self._header_end() if self.has_header else self.start
         #: End of the run of well-formed fields from `start`; every mail reader still sees a header here.
