@@ -60,6 +60,8 @@ class ReadKeywords(TypedDict, total=False):
     numbers: str | Sequence[str] | None
     label_separator: str | None
     split: str
+    level: int | None
+    header: bool | None
     headers: bool
     skip_invalid: bool
     recorded: Mapping[str, str]
@@ -79,6 +81,8 @@ class ReadOptions:
     numbers: str | Sequence[str] | None = None
     label_separator: str | None = None
     split: str = "modapte"
+    level: int | None = None  #: Of the folders that are classes, from 1; None: detect it
+    header: bool | None = None  #: Whether the first row of a table is a header; None: detect it
     headers: bool = False
     skip_invalid: bool = False  #: Leave out rows without a text, or with too few or too many fields
     labelled: bool = True  #: Else labels are ignored, and a line or file without a label is a text
@@ -144,10 +148,19 @@ class ReadOptions:
         return not isinstance(columns.get("text", ""), str) or "numbers" in columns
 
     @property
-    def need_header(self) -> bool:
-        """Whether a column is given by a name, not a number."""
-        names = ",".join(name if isinstance(name, str) else ",".join(name) for name in self.columns.values())
-        return any(not name.strip().isdecimal() for name in names.split(",") if name)
+    def need_header(self) -> bool | None:
+        """Whether the first row is a header; None if no option says so, and no column is given by a name."""
+        if self.header is not None:
+            return self.header
+        optional = {"id"} if self.labelled else {"id", "label"}
+        names = self.names_of(self.columns.keys() - (optional - self.named.keys()))
+        return True if any(not name.isdecimal() for name in names) else None
+
+    def names_of(self, roles: Iterable[str]) -> set[str]:
+        """The named or recorded columns of roles."""
+        columns = [self.columns[role] for role in roles]
+        names = ",".join(column if isinstance(column, str) else ",".join(column) for column in columns)
+        return {name.strip() for name in names.split(",")} - {""}
 
     @property
     def of_a_table(self) -> bool:

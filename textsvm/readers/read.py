@@ -102,6 +102,11 @@ def read_corpus(
         skip_invalid : bool
             Tables, lines: leave out rows without a text, and rows with too few or too many fields, which
             are an error otherwise.
+        level : int
+            Folders: level of the folders that are the classes, 1 for the outermost. `group="folder"` makes a
+            group of the files of each folder in a class, such as the chapters of a book.
+        header : bool
+            Tables: whether the first row is a header; by default it is detected, or refused.
         split : {"modapte", "lewis"}
             The split of Reuters-21578 that defines the parts.
         headers : bool
@@ -201,6 +206,8 @@ def detect_format(inputs: InputFiles, options: ReadOptions) -> str:
         raise InputError(f"{inputs.source} is empty: there is no document in it{column_note}")
     format = options.format or _detect(inputs, options)
     if column == options.target and format in VECTOR_FORMATS:
+        return format
+    if column == options.group == "folder" and format == "folders":
         return format
     if format in SEQUENCES and not (options.text or options.numbers):
         return format

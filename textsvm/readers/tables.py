@@ -65,8 +65,6 @@ _ALL_USUAL = frozenset(name for names in _USUAL.values() for name in names)
 _MISSING = ("", "NaN", "nan")
 #: Rows in which the first label of a table without a header must occur again.
 _LOOKED_AT = 1000
-#: Rows after which a label that has not occurred again may be the name of a column.
-_ENOUGH = 10
 _SUFFIXES = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -133,7 +131,7 @@ def read_tables(
     for file, report in with_progress(files, progress):
         format = options.format or file_format(file, options) or "csv"
         encoding = None if format in ("excel", "parquet") else encoding_of(file.head)
-        table = _READERS[format](file, options.need_header, problems)
+        table = _READERS[format](file, options, problems)
         roles, part = _roles(table, options, f"{file.name}{table.sheet}"), part_of(file.name)
         header = table.headed if table.first else None
         read = {role: tuple(names) for role, names in roles.items() if role != "label" or options.labelled}
@@ -294,6 +292,14 @@ def parse_number(value: Any, name: str, needed: bool) -> float | None:
     return number
 
 
+def is_number(text: str) -> bool:
+    """Whether a cell or a label is a finite number."""
+    try:
+        return isfinite(float(text))
+    except ValueError:
+        return False
+
+
 def parse_weight(weight: float | None, place: str) -> float | None:
     """The weight of a document; raise InputError if it is negative."""
     if weight is not None and weight < 0:
@@ -344,15 +350,27 @@ class TableRows:
             row[index].strip() == self.first[index] for _, _, row in self.lookahead if len(row) > index
         )
 
+    @property
+    def begins_with_data(self) -> bool:
+        """Whether cells of the first row occur again, or are numbers as all below, and none contradicts."""
+        rows, shows = [row for _, _, row in self.lookahead if len(row) == len(self.first)], False
+        for cell, column in zip(self.first, zip(*rows, strict=True), strict=False):
+            numbers, number = sum(map(is_number, column)), is_number(cell)
+            if numbers == (0 if number else len(column)):
+                return False
+            shows = shows or number or cell in map(str.strip, column)
+        return shows
+
 
 def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[str]]:
     """The columns of each role: text, label, id, part, ..."""
     names, columns = table.names, options.columns
-    if not table.headed and not columns and not (len(names) > 1 and table.recurs(0)):
+    of_data = table.begins_with_data and (bool(columns) or table.recurs(0))
+    if not table.headed and options.header is None and not of_data:
         raise InputError(
-            f"{file}: is its first line a header? No name in it is known: {', '.join(table.first[:20])}; "
-            "name the column of the text with --text, of the labels with --label, by number without a header"
-            f"{_separator_remedy(table)}"
+            f"{file}: is its first line a header? It has {', '.join(map(repr, table.first[:20]))}; add --header "
+            "or --no-header (header=), and name the columns of texts and labels with --text and "
+            f"--label, by number without a header{_separator_remedy(table)}"
         )
     lowered = {name.strip().lower(): name for name in reversed(names)} if table.headed else {}
     roles = {
@@ -372,12 +390,6 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
     for first_role, other in pairs:
         if both := set(roles[first_role]) & set(roles[other]):
             raise InputError(f"{file}: the column {min(both)!r} is named twice: --{first_role} and --{other}")
-    labels = [names.index(name) for name in roles["label"] if not table.headed and options.labelled]
-    if any(len(table.lookahead) >= _ENOUGH and not table.recurs(index) for index in labels):
-        raise InputError(
-            f"{file}: is its first line a header? The label {table.first[labels[0]]!r} occurs in no other "
-            "row; name columns by their names if there is a header"
-        )
     if not roles["text"] and not roles["numbers"]:
         available = ", ".join(names[:20])
         raise InputError(f"{file}: which column is the text? Name it (--text, text=): {available}")
@@ -421,16 +433,16 @@ def _named_columns(
     return columns
 
 
-# Formats. `header`: the first row is a header; otherwise it is a header if a cell is a usual name.
+# Formats. Without options, the first row is a header if a cell is a usual or a recorded name.
 
 
-def _read_csv(file: File, header: bool, problems: Problems) -> TableRows:
+def _read_csv(file: File, options: ReadOptions, problems: Problems) -> TableRows:
     delimiter = _delimiter(file)
-    return _table(file, _csv_rows(file, delimiter, problems), header, format="csv", delimiter=delimiter)
+    return _table(file, _csv_rows(file, delimiter, problems), options, format="csv", delimiter=delimiter)
 
 
-def _read_tsv(file: File, header: bool, problems: Problems) -> TableRows:
-    return _table(file, _tsv_rows(file, problems), header, format="tsv", delimiter="\t")
+def _read_tsv(file: File, options: ReadOptions, problems: Problems) -> TableRows:
+    return _table(file, _tsv_rows(file, problems), options, format="tsv", delimiter="\t")
 
 
 def _tsv_rows(file: File, problems: Problems) -> Iterator[CellRow]:
@@ -443,12 +455,17 @@ def _tsv_rows(file: File, problems: Problems) -> Iterator[CellRow]:
             yield number, number, cells
 
 
-def _table(file: File, rows: Iterator[CellRow], header: bool, unit: str = "line", **form: Any) -> TableRows:
+def _table(
+    file: File, rows: Iterator[CellRow], options: ReadOptions, unit: str = "line", **form: Any
+) -> TableRows:
     """A table of rows of cells; `form` are attributes of its `TableForm`."""
     _require_content(file)
     start = next(rows)
     first = [cell.strip() for cell in start[2]]
-    headed = header or any(cell.lower() in _ALL_USUAL for cell in first)
+    headed = options.need_header
+    if headed is None:
+        recorded = {name for name in options.names_of(options.columns) if not name.isdecimal()}
+        headed = any(cell.lower() in _ALL_USUAL or cell in recorded for cell in first)
     names = list(first) if headed else [str(i + 1) for i in range(len(first))]
     repeated = {name for name, count in Counter(names).items() if name and count > 1}
     unique = set[str]()
@@ -457,7 +474,7 @@ def _table(file: File, rows: Iterator[CellRow], header: bool, unit: str = "line"
             names[i] = str(i + 1)
         unique.add(names[i])
     lookahead: list[CellRow] = []
-    if not headed and len(names) > 1:
+    if not headed:
         lookahead = list(islice(rows, _LOOKED_AT if file.lookahead_rows is None else file.lookahead_rows))
     rest = chain([] if headed else [start], lookahead, rows)
     source = TableForm(file, names, start[1] if headed else 0, start[2].raw if headed else "", **form)
@@ -481,7 +498,7 @@ def _require_content(file: File) -> None:
         raise InputError(f"{file.name} is empty")
 
 
-def _read_jsonl(file: File, header: bool, problems: Problems) -> TableRows:
+def _read_jsonl(file: File, options: ReadOptions, problems: Problems) -> TableRows:
     """JSON Lines: one object per line; columns are the keys of the first `lookahead_rows` objects."""
     rows = _objects(file, problems)
     objects: list[Row] = []
@@ -513,7 +530,7 @@ def _as_object(row: object) -> Json | InvalidRow:
     return row if isinstance(row, dict) else InvalidRow("it is not a JSON object")
 
 
-def _read_json(file: File, header: bool, problems: Problems) -> TableRows:
+def _read_json(file: File, options: ReadOptions, problems: Problems) -> TableRows:
     """JSON: an array of objects."""
     try:
         rows = json.loads("".join(iterate_lines(file, problems)))
@@ -525,7 +542,7 @@ def _read_json(file: File, header: bool, problems: Problems) -> TableRows:
     return TableRows(names, True, ((n, n, _as_object(row)) for n, row in enumerate(rows, 1)), "row")
 
 
-def _read_excel(file: File, header: bool, problems: Problems) -> TableRows:
+def _read_excel(file: File, options: ReadOptions, problems: Problems) -> TableRows:
     """The first sheet of a spreadsheet that is not empty, with python-calamine, which is not a dependency."""
     try:
         from python_calamine import CalamineError, CalamineWorkbook
@@ -547,7 +564,7 @@ def _read_excel(file: File, header: bool, problems: Problems) -> TableRows:
     rows = (Cells(map(_cell, row)) for row in sheets[filled[0]])
     numbered = ((n, n, row) for n, row in enumerate(rows, 1) if any(row))
     first = book.get_sheet_by_name(filled[0]).start
-    table = _table(file, numbered, header, "row", sheet=filled[0], first=first or (0, 0))
+    table = _table(file, numbered, options, "row", sheet=filled[0], first=first or (0, 0))
     others = ", ".join(map(repr, filled[1:11]))
     sheet = f" (sheet {filled[0]!r}; the others, {others}, are not read: save one as CSV)" if others else ""
     return replace(table, sheet=sheet)
@@ -560,7 +577,7 @@ def _cell(value: object) -> str:
     return value.isoformat() if isinstance(value, date | time) else str(value)
 
 
-def _read_parquet(file: File, header: bool, problems: Problems) -> TableRows:
+def _read_parquet(file: File, options: ReadOptions, problems: Problems) -> TableRows:
     """Parquet, with PyArrow, which is not a dependency."""
     try:
         import pyarrow  # type: ignore[import-not-found, unused-ignore]
@@ -626,7 +643,7 @@ def _parquet_values(file: File, name: str, column: Any) -> list[Any]:
     return values
 
 
-_READERS: dict[str, Callable[[File, bool, Problems], TableRows]] = {
+_READERS: dict[str, Callable[[File, ReadOptions, Problems], TableRows]] = {
     "csv": _read_csv,
     "tsv": _read_tsv,
     "jsonl": _read_jsonl,
