@@ -63,7 +63,7 @@ def doubts(
 
     Each label is compared with out-of-fold predictions and with the labels of the most similar texts.
     """
-    from textsvm.cli import corpora, estimators, model_files
+    from textsvm.cli import corpora, estimators, model_files, splits
     from textsvm.reporting.pages import Review, review_page
     from textsvm.runtime.device import select
     from textsvm.selection.doubts import doubts as find_doubts
@@ -90,6 +90,7 @@ def doubts(
         console.say(f"report: {listing.report}")
     output.write_lines(_line(doubt, documents) for doubt in ranked)
     console.say_device(select(tested.device))
+    splits.say_copies(console, result.copies)
     doubtful = sum("label" in doubt.kinds for doubt in ranked)
     console.say(
         f"note: {doubtful:,} of {len(documents):,} labels are doubtful; {len(ranked):,} texts are listed"

@@ -157,6 +157,7 @@ def tune(
                 **splits.fold_arguments(console, folds, documents),
             )  # fmt: skip
         console.say_device(result.best_model.device_in_use)
+        splits.say_copies(console, result.copies)
         if picture is not None:
             search_results.draw_heatmap(picture.path, result)
         seconds = {"read": read, **result.seconds, "total": time.perf_counter() - started}

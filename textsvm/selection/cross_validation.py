@@ -31,9 +31,10 @@ from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import StageProgress, lap, of_stage
 from textsvm.runtime.plain_json import to_json
 from textsvm.selection.scoring import judge, mean_and_sd, metric_names, warn_unfinished
+from textsvm.sources.copies import copy_groups
 from textsvm.training.classifier import train_classifier
 from textsvm.training.fold_grams import FoldGrams, Task, of_all, train_and_test
-from textsvm.training.folds import Splitting, report_leaks
+from textsvm.training.folds import Splitting, n_together, report_leaks
 from textsvm.training.leakage import Leak, LeakageWarning
 from textsvm.training.problems import fold_predictions, fold_values, problem_of, rule_of
 from textsvm.training.targets import labels_of, with_classes
@@ -65,6 +66,9 @@ class CrossValidation:
     seconds: dict[str, float]
     #: Choice of ``SVC("auto")`` on the training part of each fold; empty for other models.
     chosen: list[str] = field(default_factory=list)
+    #: Number of copies of other documents (equal but for case, spaces and punctuation) that are in one part
+    #: with them; 0 if the folds separate some.
+    copies: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values; NaN is None."""
@@ -96,7 +100,8 @@ def cross_validate(
     The kernel matrix of all documents is computed once, unless the kernel learns from documents (idf
     weights): then the kernel is fitted to the training part of each fold, with a matrix for each.
     ``SVC("auto")`` chooses kernel and C on the training part of each fold, without a shared matrix;
-    near-duplicates are then detected with the kernel of ``SVC("fast")``.
+    near-duplicates are then detected with the kernel of ``SVC("fast")``. Copies, texts that are equal but for
+    case, spaces and punctuation, are in the same part of every fold.
 
     Parameters
     ----------
@@ -147,11 +152,13 @@ def cross_validate(
     settings = settings_of(model)
     examples, target, weight = read_training_data(settings, X, y, sample_weight, positive)
     names = metric_names(target, metrics)
-    splitting = Splitting(cv, groups, repeats, random_state, group_duplicates)
+    copies = copy_groups(examples, settings.source)
+    splitting = Splitting(cv, groups, repeats, random_state, group_duplicates, copies)
     task = Task(target, weight, splitting.folds(target))
     for train, _ in task.folds:
         problem_of(settings, target, train, weight)
-    return _test_folds(settings, examples, task, splitting, names, progress)
+    result = _test_folds(settings, examples, task, splitting, names, progress)
+    return replace(result, copies=n_together(copies, result.folds))
 
 
 def _test_folds(

@@ -36,8 +36,9 @@ from textsvm.model.settings import ClassifierSettings, is_default
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import StageProgress, of_stage
+from textsvm.sources.copies import copy_groups
 from textsvm.training.fold_solver import fold_scores, solve_folds
-from textsvm.training.folds import make_folds
+from textsvm.training.folds import make_folds, n_together
 from textsvm.training.targets import Target
 from textsvm.training.thresholds import mean_values
 from textsvm.training.train import prepare, read_training_data
@@ -79,6 +80,7 @@ class Doubts:
     nearest: NeighbourTable  #: The most similar texts of each text
     alike: float  #: Normalised kernel value from which two texts are near-copies
     outlier: Bools  #: shape (n,): Whether no other text resembles it
+    copies: int = 0  #: As in `textsvm.selection.cross_validation.CrossValidation`
 
     def order(self) -> Ints:
         """Indices of all texts, the most doubtful label first."""
@@ -189,7 +191,8 @@ def doubts(
     if not isinstance(settings, ClassifierSettings):
         raise InputError(f"doubts needs an SVC, got {type(model).__name__}: it is about labels of classes")
     examples, target, _ = read_training_data(settings, texts, labels, None)
-    folds = make_folds(cv, target, random_state=random_state)
+    copies = copy_groups(examples, settings.source)
+    folds = make_folds(cv, target, random_state=random_state, copies=copies)
     if is_default(settings.kernel):
         settings = replace(settings, kernel=plain_kernel(examples))
     leaves = () if isinstance(settings.kernel, str) else settings.new_kernel().structure.leaves
@@ -203,7 +206,8 @@ def doubts(
         near = nearest(gram, max(m for m, _ in VOTES), of_stage(progress, "compare"))
         gram.release()
     decision, _ = mean_values(values, folds, len(examples))
-    return _judged(target, np.nan_to_num(decision), near, prepared.kernel.nearest.alike)
+    result = _judged(target, np.nan_to_num(decision), near, prepared.kernel.nearest.alike, copies)
+    return replace(result, copies=n_together(copies, folds))
 
 
 def plain_kernel(texts: list[str]) -> Kernel:
@@ -213,12 +217,16 @@ def plain_kernel(texts: list[str]) -> Kernel:
     return Sum([characters, words]) if has_words(texts) else characters
 
 
-def _judged(target: Target, decision: Floats, near: NeighbourTable, alike: float) -> Doubts:
+def _judged(
+    target: Target, decision: Floats, near: NeighbourTable, alike: float, copies: Ints | None
+) -> Doubts:
     assert target.classes is not None
     codes, classes = target.values, target.classes
     if decision.ndim == 1:
         decision = np.stack([-decision, decision], axis=1) / 2
-    votes = [near.votes(codes, len(classes), *count_and_power) for count_and_power in VOTES]
+    # A copy of a text says nothing new about its label.
+    voters = near if copies is None else near.without(copies)
+    votes = [voters.votes(codes, len(classes), *count_and_power) for count_and_power in VOTES]
     features = np.stack([decision, *votes], axis=2)
     weights, biases = feature_weights(features, codes)
     p = scipy.special.softmax(features @ weights + biases, axis=1)

@@ -89,8 +89,9 @@ class GridSearch:
         """Add an outer fold, and the folds inside its training part."""
         target, groups = self.target, splitting.groups
         of_train = None if groups is None else as_groups(groups, len(target.values))[train]
+        copies = None if splitting.copies is None else splitting.copies[train]
         try:
-            inside = replace(splitting, groups=of_train, group_duplicates=None).quietly(
+            inside = replace(splitting, groups=of_train, group_duplicates=None, copies=copies).quietly(
                 replace(target, values=target.values[train])
             )
         except InputError as error:

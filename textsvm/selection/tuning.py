@@ -37,13 +37,15 @@ from textsvm.runtime.workers import here
 from textsvm.selection.grid import GridPoint, SharedExamples, all_grams, encode_all, grid_points, subset
 from textsvm.selection.scoring import judge, mean_and_sd, warn_unfinished
 from textsvm.selection.search import GridSearch, TrialFile, left, of_kernel
+from textsvm.sources.copies import copy_groups
 from textsvm.training.fold_grams import Task, of_all
 from textsvm.training.fold_solver import fold_scores, solve_folds, solving_seconds
-from textsvm.training.folds import Splitting, report_leaks
+from textsvm.training.folds import Splitting, n_together, report_leaks
 from textsvm.training.grams import PreparedRows, without_store
 from textsvm.training.leakage import Leak
 from textsvm.training.targets import Target, is_number, labels_of
 from textsvm.training.train import read_training_data
+from textsvm.training.trainers import with_digests
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ class Tuning:
     #: Near-duplicates across folds, see `textsvm.selection.cross_validation.CrossValidation`.
     leaks: list[Leak]
     seconds: dict[str, float]  #: Wall time of "estimate", "encode", "gram", "duplicates", "solve" and "score"
+    copies: int = 0  #: As in `textsvm.selection.cross_validation.CrossValidation`
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values; NaN is None, a kernel is its name and parameters."""
@@ -88,6 +91,7 @@ class Tuning:
                 "untried": self.untried,
                 "nested": None if self.nested is None else vars(self.nested),
                 "leaks": [leak.as_dict() for leak in self.leaks],
+                "copies": self.copies,
                 "seconds": self.seconds,
             }
         )
@@ -167,7 +171,8 @@ def tune(
     settings = settings_of(model)
     examples, target, weight = read_training_data(settings, X, y, sample_weight, positive)
     search = GridSearch(grid_points(settings, grid), target, weight, metric)
-    search.split(Splitting(cv, groups, repeats, random_state, group_duplicates), nested)
+    copies = copy_groups(examples, settings.source)
+    search.split(Splitting(cv, groups, repeats, random_state, group_duplicates, copies), nested)
     leaks, seconds = _try_settings(settings, examples, search, minutes, resume, progress)
     return _outcome(model, X, search, leaks, seconds)
 
@@ -240,12 +245,12 @@ def _outcome(model: Any, X: Any, search: GridSearch, leaks: list[Leak], seconds:
     if search.inner:
         params, judged = search.nested()
         nested = Nested(params, judged, *mean_and_sd(judged))
-    table = search.table()
+    table, best_model = search.table(), with_digests(search.best_model, X)
     return Tuning(
         best_params_=best.params,
         best_score=next(row["mean"] for row in table if row["params"] is best.params),
-        best_model=search.best_model,
-        best_estimator=None if model is settings_of(model) else model.with_model(search.best_model, X),
+        best_model=best_model,
+        best_estimator=None if model is settings_of(model) else model.with_model(best_model, X),
         metric=search.metric,
         table=table,
         untried=[point.params for k, point in enumerate(search.points) if k not in search.tried],
@@ -253,6 +258,7 @@ def _outcome(model: Any, X: Any, search: GridSearch, leaks: list[Leak], seconds:
         folds=search.folds,
         leaks=leaks,
         seconds=seconds,
+        copies=n_together(search.splitting.copies, search.folds),
     )
 
 

@@ -26,6 +26,7 @@ from textsvm.model.rules import CalibratedRule, ClassRule, check_reject, margins
 from textsvm.model.settings import CalibrationSettings, is_default
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime.parallel import StageProgress, lap
+from textsvm.sources.copies import copy_groups, n_separated
 from textsvm.training import fold_grams
 from textsvm.training.classifier import ChosenKernel, choose_kernel
 from textsvm.training.folds import make_folds
@@ -49,7 +50,8 @@ def train_calibrated(
     settings.check()
     classifier = settings.classifier
     examples, target, weight = read_training_data(classifier, X, y, sample_weight)
-    task, tested = _task(settings, target, weight)
+    copies = copy_groups(examples, classifier.source)
+    task, tested = _task(settings, target, weight, copies)
     seconds = dict.fromkeys(("encode", "gram", "solve", "score"), 0.0)
     chosen: ChosenKernel | None = None
     if is_default(classifier.kernel):
@@ -71,10 +73,13 @@ def train_calibrated(
     probability = rule.probabilities(decision)
     rule = replace(rule, conformity=Conformity.of(probability, decision, codes))
     seconds["calibrate"] = seconds.pop("score") + time.perf_counter() - clock
+    # Not by the probabilities: their maps are fitted to these values.
+    right = model.rule.predictions(decision) == model.rule.classes[codes]
+    accuracy = float(np.average(right, weights=tested_weight))
     model = model.with_record(
         chosen="" if chosen is None else chosen.description,
         n_trials=0 if chosen is None else chosen.n_trials,
-        held_out_accuracy=float(np.average(probability.argmax(axis=1) == codes, weights=tested_weight)),
+        held_out_accuracy=None if n_separated(copies, task.folds) else accuracy,
         margin=float(np.median(margins(decision))),
         seconds=seconds,
     )
@@ -82,12 +87,12 @@ def train_calibrated(
 
 
 def _task(
-    settings: CalibrationSettings, target: Target, weight: Floats | None
+    settings: CalibrationSettings, target: Target, weight: Floats | None, copies: Ints | None
 ) -> tuple[fold_grams.Task, Ints]:
     """Folds, the last with all documents and no test part; and the documents that are tested."""
     assert target.classes is not None
     check_reject(settings.reject, target.classes)
-    folds = make_folds(settings.cv, target, random_state=settings.random_state)
+    folds = make_folds(settings.cv, target, random_state=settings.random_state, copies=copies)
     tested = np.unique(np.concatenate([test for _, test in folds]))
     missing = np.setdiff1d(np.arange(len(target.classes)), target.values[tested])
     if len(missing) and not isinstance(settings.cv, int | np.integer):

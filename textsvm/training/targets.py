@@ -14,6 +14,9 @@ from textsvm.errors import InputError
 from textsvm.kernels.base import is_number as is_number
 from textsvm.kernels.inputs import is_missing
 
+#: Number of seeds of NumPy's `RandomState`.
+SEEDS = 1 << 32
+
 
 @dataclass(frozen=True, eq=False)
 class Target:
@@ -215,3 +218,12 @@ def with_classes(examples: Any, target: Target | None) -> Any:
     if target is None or target.classes is None or target.multilabel:
         return examples
     return examples.with_classes(target.values) if hasattr(examples, "with_classes") else examples
+
+
+def check_seed(random_state: Any) -> int:
+    """A seed; InputError if it is none."""
+    if not is_integer(random_state) or not 0 <= random_state < SEEDS:
+        raise InputError(
+            f"random_state={random_state!r} must be a whole number from 0 to {SEEDS - 1}, or None"
+        )
+    return int(random_state)
