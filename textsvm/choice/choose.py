@@ -68,27 +68,25 @@ class Choice:
     accuracy: float | None = None
 
 
-@dataclass(frozen=True)
-class Examples:
-    """Training examples."""
-
-    documents: Documents | MultiView  #: With the views of the default's kernel
-    target: Ints  #: shape (n,): Classes, from 0
-    weight: Floats  #: shape (n,): Factors of C
-    copies: Ints | None = None  #: shape (n,): Groups of copies
-
-
 def choose(
-    default: Candidate, examples: Examples, C: float, seconds: float, progress: StageProgress | None = None
+    default: Candidate,
+    documents: Documents | MultiView,
+    copies: Ints | None,
+    weight: Floats,
+    C: float,
+    seconds: float,
+    progress: StageProgress | None = None,
 ) -> Choice:
     """Choose a kernel and C by cross-validation.
 
-    `C` multiplies the values of C of the candidates. `seconds`, at least `MIN_SECONDS`, bounds the predicted
-    time of the trials; if it is too short for `FEWEST` texts, the default is chosen without trials. If folds
-    that keep copies together are impossible, the choice has no accuracy.
+    `documents` have the views of the default's kernel and classes, `copies` are groups of copies, and
+    `weight` factors of C. `C` multiplies the values of C of the candidates. `seconds`, at least
+    `MIN_SECONDS`, bounds the predicted time of the trials; if it is too short for `FEWEST` texts, the default
+    is chosen without trials. If folds that keep copies together are impossible, the choice has no accuracy.
     """
-    documents, target, weight = examples.documents, examples.target, examples.weight
     characters = default.characters(documents)
+    assert characters.classes is not None
+    target = characters.classes
     if np.bincount(target).max() < 2:  # no tested text would have its class in the training part
         return Choice(default.kernel(), default.C * C, default.description(C), [])
     n_classes = int(target.max()) + 1
@@ -99,7 +97,7 @@ def choose(
     if needed > max(seconds, MIN_SECONDS):
         return Choice(default.kernel(), default.C * C, _without_trials(default, C, len(rows), needed), [])
     sample = documents.take(rows).with_classes(target[rows])
-    copies = None if examples.copies is None else examples.copies[rows]
+    copies = None if copies is None else copies[rows]
     fold = _folds(target[rows], joined(near_copies(sample, seconds), copies))
     honest = copies is None or _can_test(target[rows], fold)
     if not honest:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
+from dataclasses import replace
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from textsvm.arrays import Ints, Json
+from textsvm.arrays import Bools, Ints, Json
 from textsvm.cli.console import Console
 from textsvm.cli.corpora import targets
 from textsvm.cli.options import HOLDOUT, FoldOptions
@@ -17,7 +18,7 @@ from textsvm.errors import InputError
 from textsvm.model.settings import ClassifierSettings
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus
-from textsvm.sources.copies import copy_groups, groups_of, n_copies, n_separated
+from textsvm.sources.copies import copy_groups, groups_of, n_copies, n_separated, text_digests
 from textsvm.training.folds import make_folds, n_together, quoted_names, shuffle_split
 from textsvm.training.leakage import BOUND, LeakageWarning, held_out_leak, leakage_message
 from textsvm.training.problems import as_target
@@ -47,15 +48,17 @@ def comparison_parts(
 ) -> tuple[list[Part], str]:
     """Training and test parts of a comparison, and a description of them."""
     if cv is not None:
-        copies, target = copy_groups(corpus.examples), as_target(ClassifierSettings(), labels, len(labels))
-        folds = make_folds(cv, target, random_state=seed, copies=copies)
-        say_copies(console, n_together(copies, folds))
+        target = replace(
+            as_target(ClassifierSettings(), labels, len(labels)), digests=text_digests(corpus.examples)
+        )
+        folds = make_folds(cv, target, random_state=seed)
+        say_copies(console, n_together(target.copies, folds))
         return [(train.tolist(), test.tolist()) for train, test in folds], f"in {len(folds)} folds"
     if holdout is None and {"train", "test"} <= set(corpus.part):
         train, test = (
             [i for i, part in enumerate(corpus.part) if part == name] for name in ("train", "test")
         )
-        if n := n_separated(copy_groups(corpus.examples), [(np.array(train), np.array(test))]):
+        if n := n_separated(copies_of(corpus), [(np.array(train), np.array(test))]):
             console.warn(f"{n:,} test documents have a copy in the training part, which flatters the result")
         return [(train, test)], f"of the test part, {len(train):,} to learn from"
     training, test_part = hold_out(console, corpus, HOLDOUT if holdout is None else holdout, seed)
@@ -65,58 +68,64 @@ def comparison_parts(
     return [(train, test)], f"held out, {len(train):,} to learn from"
 
 
-def say_copies(console: Console, n: int) -> None:
-    """Report copies that were kept on one side of every split."""
-    if n:
-        are = "copies are" if n > 1 else "copy is"
-        console.say(
-            f"note: {n:,} {are} kept in one part with the texts that equal them but for case, spaces and "
-            "punctuation"
-        )
-
-
 def hold_out(
     console: Console, corpus: Corpus, share: float | None, seed: int
 ) -> tuple[Corpus, Corpus | None]:
     """Split a corpus into a training and a test part, stratified if each document has a single label.
 
-    Copies are in one part if that is possible; otherwise the evaluation warns of them.
+    Copies of a text follow it, unless there are too few different texts.
     """
     if share is None:
         return corpus, None
-    everyone, copies = np.arange(len(corpus)), copy_groups(corpus.examples)
+    copies = copies_of(corpus)
+    groups = np.arange(len(corpus)) if copies is None else copies
     try:
-        parts = _split(corpus, share, seed, everyone if copies is None else copies)
+        held = _held_out(console, corpus, groups, share, seed)
     except InputError:
         if copies is None:
             raise
-        copies, parts = None, _split(corpus, share, seed, everyone)
-    train, test, lone = parts
-    if lone:
-        names = quoted_names(lone)
-        unit = "document" if copies is None else "text"
-        classes = f"class {names} has 1 {unit}: it is"
-        if len(lone) > 1:
-            classes = f"classes {names} have 1 {unit} each: they are"
-        console.say(f"note: {classes} trained on and never held out")
+        copies, held = None, _held_out(console, corpus, np.arange(len(corpus)), share, seed)
     say_copies(console, n_copies(copies))
-    return corpus.subset(train), corpus.subset(test)
+    return corpus.subset(np.flatnonzero(~held)), corpus.subset(np.flatnonzero(held))
 
 
-def _split(corpus: Corpus, share: float, seed: int, groups: Ints) -> tuple[list[int], list[int], list[str]]:
-    """Rows of the training and the test part, and classes in a single group, which is never held out."""
+def copies_of(corpus: Corpus) -> Ints | None:
+    """Group of each document, equal for copies; None without copies."""
+    return copy_groups(text_digests(corpus.examples))
+
+
+def say_copies(console: Console, n: int) -> None:
+    """Report copies that were kept on one side of every split."""
+    if n:
+        copies = f"{n:,} copies (texts equal to another" if n > 1 else "1 copy (a text equal to another"
+        console.say(
+            f"note: {copies} but for case, spaces and punctuation) kept in one part with the original"
+        )
+
+
+def _held_out(console: Console, corpus: Corpus, groups: Ints, share: float, seed: int) -> Bools:
+    """Whether each document is in the test part, as the first document of its group is drawn."""
+    first = np.sort(np.unique(groups, return_index=True)[1])
+    corpus = corpus.subset(first)
     several = any(isinstance(label_or_labels, tuple) for label_or_labels in corpus.labels or ())
-    labels = [] if several or corpus.labels is None else targets(corpus)
-    counts = Counter(label for label, _ in set(zip(labels, groups.tolist(), strict=bool(labels))))
-    lone = {label for label in labels if counts[label] == 1}
-    fixed = {group for label, group in zip(labels, groups.tolist(), strict=bool(labels)) if label in lone}
-    rows = np.flatnonzero(~np.isin(groups, list(fixed)))
-    firsts = rows[np.unique(groups[rows], return_index=True)[1]]
-    _require_enough(share, len(firsts), len({labels[i] for i in firsts.tolist()}) if labels else 1)
-    strata = [labels[i] for i in rows.tolist()] if labels else None
-    copies = None if len(firsts) == len(rows) else groups[rows]
-    test = rows[shuffle_split(len(rows), share, seed, strata, copies)[1]].tolist()
-    return np.setdiff1d(np.arange(len(corpus)), test).tolist(), test, sorted(map(str, lone))
+    lone: set[int] = set()
+    if corpus.labels is not None and not several:
+        labels = targets(corpus)
+        counts = Counter(labels)
+        lone = {i for i, label in enumerate(labels) if counts[label] == 1}
+    if lone:
+        names = quoted_names(sorted(str(labels[i]) for i in lone))
+        classes = f"class {names} has 1 document: it is"
+        if len(lone) > 1:
+            classes = f"classes {names} have 1 document each: they are"
+        console.say(f"note: {classes} trained on and never held out")
+    candidates = [i for i in range(len(corpus)) if i not in lone]
+    stratify: list[Any] | None = (
+        None if several or corpus.labels is None else [corpus.labels[i] for i in candidates]
+    )
+    _require_enough(share, len(candidates), len(set(stratify or [0])))
+    test = shuffle_split(len(candidates), share, seed, stratify or None)[1]
+    return np.isin(groups, groups[first[[candidates[i] for i in test]]])
 
 
 def _require_enough(share: float, n: int, classes: int) -> None:

@@ -40,7 +40,7 @@ from textsvm.model.settings import (
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus
 from textsvm.runtime import device as devices
-from textsvm.sources.copies import copy_groups, n_copies, n_separated
+from textsvm.sources.copies import n_copies, n_separated
 from textsvm.training.fold_grams import Task, grams_of, predicted_seconds, train_and_test
 from textsvm.training.folds import Splitting
 from textsvm.training.problems import fold_predictions
@@ -152,7 +152,7 @@ def summarise(console: Console, outcome: Outcome, of_labelling: bool) -> tuple[J
         summary["holdout"] = outcome.results.as_dict() | {"near_duplicates": near}
     verdict = _verdict_of(outcome)
     if verdict is not None:
-        distinct = 1 - n_copies(copy_groups(training.examples)) / len(training)
+        distinct = 1 - n_copies(splits.copies_of(training)) / len(training)
         verdict = replace(verdict, distinct=distinct)
     if verdict is not None and of_labelling:
         where = f"{verdict.where} of texts chosen by `textsvm label`, difficult ones first"
@@ -252,7 +252,7 @@ def _verdict_of(outcome: Outcome) -> Verdict | None:
     accuracy, n_trials = record.held_out_accuracy, record.n_trials  # of a choice or a calibration
     if accuracy:
         where = "cross-validation" + f", best of {n_trials} kernels and values of C" * (n_trials > 1)
-        where += _kept_together(n_copies(copy_groups(outcome.training.examples)))
+        where += _kept_together(n_copies(splits.copies_of(outcome.training)))
         return _verdict({"accuracy": accuracy}, truth, truth, where)
     if predictions is None or (predictions.part and len(predictions.indices) < ENOUGH):
         return None
@@ -298,9 +298,8 @@ def _cross_validated(settings: Settings, model: TrainedModel, training: Corpus) 
         examples, target, weight = read_training_data(
             settings, training.examples, corpora.truth(training), training.weights
         )
-        copies = copy_groups(examples, settings.source)
-        folds = Splitting(FOLDS, training.groups, 1, 0, None, copies).quietly(target)
-        if n_separated(copies, folds):
+        folds = Splitting(FOLDS, training.groups, 1, 0, None).quietly(target)
+        if n_separated(target.copies, folds):
             return None
         with settings.at_work(devices.select(settings.device)):
             task = Task(target, weight, folds)
@@ -315,7 +314,7 @@ def _cross_validated(settings: Settings, model: TrainedModel, training: Corpus) 
         return None
     predicted = fold_predictions(settings, values, folds, target)
     indices = np.concatenate([test for _, test in folds])
-    where = f"{len(folds)}-fold cross-validation" + _kept_together(n_copies(copies))
+    where = f"{len(folds)}-fold cross-validation" + _kept_together(n_copies(target.copies))
     return TestPredictions(indices, np.concatenate(values), np.concatenate(predicted), where)
 
 

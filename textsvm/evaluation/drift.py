@@ -27,7 +27,7 @@ from textsvm.model.rules import ScaledRule, margins
 from textsvm.model.settings import ClassifierSettings, is_default
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime.parallel import one_blas_thread
-from textsvm.sources.copies import copy_groups
+from textsvm.sources.copies import copy_groups, text_digests
 from textsvm.text.documents import Documents, MultiView
 
 #: Length of the p-mers.
@@ -231,7 +231,7 @@ def decide_sample(
             warnings.simplefilter("ignore")
             from textsvm.training.classifier import train_classifier
 
-            copies = copy_groups(examples_of(np.concatenate([train, test])))
+            copies = copy_groups(text_digests(examples_of(np.concatenate([train, test]))))
             if copies is not None:
                 test = test[~np.isin(copies[len(train) :], copies[: len(train)])]
                 if not len(test):

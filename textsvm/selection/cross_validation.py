@@ -31,7 +31,6 @@ from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import StageProgress, lap, of_stage
 from textsvm.runtime.plain_json import to_json
 from textsvm.selection.scoring import judge, mean_and_sd, metric_names, warn_unfinished
-from textsvm.sources.copies import copy_groups
 from textsvm.training.classifier import train_classifier
 from textsvm.training.fold_grams import FoldGrams, Task, of_all, train_and_test
 from textsvm.training.folds import Splitting, n_together, report_leaks
@@ -152,13 +151,12 @@ def cross_validate(
     settings = settings_of(model)
     examples, target, weight = read_training_data(settings, X, y, sample_weight, positive)
     names = metric_names(target, metrics)
-    copies = copy_groups(examples, settings.source)
-    splitting = Splitting(cv, groups, repeats, random_state, group_duplicates, copies)
+    splitting = Splitting(cv, groups, repeats, random_state, group_duplicates)
     task = Task(target, weight, splitting.folds(target))
     for train, _ in task.folds:
         problem_of(settings, target, train, weight)
     result = _test_folds(settings, examples, task, splitting, names, progress)
-    return replace(result, copies=n_together(copies, result.folds))
+    return replace(result, copies=n_together(target.copies, result.folds))
 
 
 def _test_folds(
@@ -188,7 +186,7 @@ def _test_folds(
         lap(seconds, "duplicates", clock)
         if isinstance(settings, ClassifierSettings) and is_default(settings.kernel):
             grams.release()
-            values, chosen = _choose_and_test(settings, examples, task, seconds, progress)
+            values, chosen = choose_and_test(settings, examples, task, seconds, progress)
             description = "of each fold its own, or none where features are enough"
             return _judged(
                 settings, task, values, names, leaks=leaks, gram=description, seconds=seconds, chosen=chosen
@@ -199,7 +197,7 @@ def _test_folds(
     return _judged(settings, task, tested.values[0], names, leaks=leaks, gram=description, seconds=seconds)
 
 
-def _choose_and_test(
+def choose_and_test(
     settings: ClassifierSettings,
     texts: list[str],
     task: Task,

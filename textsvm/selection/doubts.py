@@ -36,7 +36,6 @@ from textsvm.model.settings import ClassifierSettings, is_default
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import StageProgress, of_stage
-from textsvm.sources.copies import copy_groups
 from textsvm.training.fold_solver import fold_scores, solve_folds
 from textsvm.training.folds import make_folds, n_together
 from textsvm.training.targets import Target
@@ -191,8 +190,7 @@ def doubts(
     if not isinstance(settings, ClassifierSettings):
         raise InputError(f"doubts needs an SVC, got {type(model).__name__}: it is about labels of classes")
     examples, target, _ = read_training_data(settings, texts, labels, None)
-    copies = copy_groups(examples, settings.source)
-    folds = make_folds(cv, target, random_state=random_state, copies=copies)
+    folds = make_folds(cv, target, random_state=random_state)
     if is_default(settings.kernel):
         settings = replace(settings, kernel=plain_kernel(examples))
     leaves = () if isinstance(settings.kernel, str) else settings.new_kernel().structure.leaves
@@ -206,8 +204,8 @@ def doubts(
         near = nearest(gram, max(m for m, _ in VOTES), of_stage(progress, "compare"))
         gram.release()
     decision, _ = mean_values(values, folds, len(examples))
-    result = _judged(target, np.nan_to_num(decision), near, prepared.kernel.nearest.alike, copies)
-    return replace(result, copies=n_together(copies, folds))
+    result = _judged(target, np.nan_to_num(decision), near, prepared.kernel.nearest.alike)
+    return replace(result, copies=n_together(target.copies, folds))
 
 
 def plain_kernel(texts: list[str]) -> Kernel:
@@ -217,15 +215,13 @@ def plain_kernel(texts: list[str]) -> Kernel:
     return Sum([characters, words]) if has_words(texts) else characters
 
 
-def _judged(
-    target: Target, decision: Floats, near: NeighbourTable, alike: float, copies: Ints | None
-) -> Doubts:
+def _judged(target: Target, decision: Floats, near: NeighbourTable, alike: float) -> Doubts:
     assert target.classes is not None
     codes, classes = target.values, target.classes
     if decision.ndim == 1:
         decision = np.stack([-decision, decision], axis=1) / 2
     # A copy of a text says nothing new about its label.
-    voters = near if copies is None else near.without(copies)
+    voters = near if target.copies is None else near.without(target.copies)
     votes = [voters.votes(codes, len(classes), *count_and_power) for count_and_power in VOTES]
     features = np.stack([decision, *votes], axis=2)
     weights, biases = feature_weights(features, codes)

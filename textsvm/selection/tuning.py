@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike
 from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
-from textsvm.model.settings import Fold, Settings, settings_of, warn_user
+from textsvm.model.settings import Fold, Settings, is_default, settings_of, warn_user
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress, StageProgress, lap, of_stage
@@ -37,7 +37,6 @@ from textsvm.runtime.workers import here
 from textsvm.selection.grid import GridPoint, SharedExamples, all_grams, encode_all, grid_points, subset
 from textsvm.selection.scoring import judge, mean_and_sd, warn_unfinished
 from textsvm.selection.search import GridSearch, TrialFile, left, of_kernel
-from textsvm.sources.copies import copy_groups
 from textsvm.training.fold_grams import Task, of_all
 from textsvm.training.fold_solver import fold_scores, solve_folds, solving_seconds
 from textsvm.training.folds import Splitting, n_together, report_leaks
@@ -45,7 +44,6 @@ from textsvm.training.grams import PreparedRows, without_store
 from textsvm.training.leakage import Leak
 from textsvm.training.targets import Target, is_number, labels_of
 from textsvm.training.train import read_training_data
-from textsvm.training.trainers import with_digests
 
 
 @dataclass(frozen=True)
@@ -121,13 +119,16 @@ def tune(
     Parameters
     ----------
     model : SVC, MultilabelSVC or SVR
-        If neither the model nor the grid names a kernel, the kernel of ``SVC("fast")`` is tuned.
+        If neither the model nor the grid names a kernel, ``Spectrum((1, 5), "log", idf=True)`` is tuned, and
+        named in `best_params_`.
     X : n texts or vectors, or a kernel matrix with ``kernel="precomputed"``
     y : array-like, shape (n,)
         Labels or numbers; several labels per document as `MultilabelSVC.fit` takes them.
     grid : dict of lists, or several
         As for scikit-learn's `ParameterGrid`: ``{"kernel__p": [3, 4, 5], "C": [1, 10]}``, or
-        ``{"kernel": [GapWeighted(p=4), Spectrum(p=5)], "C": [1, 10]}``.
+        ``{"kernel": [GapWeighted(p=4), Spectrum(p=5)], "C": [1, 10]}``. The kernel "auto" is the default of
+        `SVC`, which chooses a kernel on each training part. It wins unless another setting is better by more
+        than a standard error.
     metric : str, optional
         Name of a metric; default accuracy for a classifier, micro_f1 for several labels per document, r2 for
         a regressor.
@@ -171,8 +172,7 @@ def tune(
     settings = settings_of(model)
     examples, target, weight = read_training_data(settings, X, y, sample_weight, positive)
     search = GridSearch(grid_points(settings, grid), target, weight, metric)
-    copies = copy_groups(examples, settings.source)
-    search.split(Splitting(cv, groups, repeats, random_state, group_duplicates, copies), nested)
+    search.split(Splitting(cv, groups, repeats, random_state, group_duplicates), nested)
     leaks, seconds = _try_settings(settings, examples, search, minutes, resume, progress)
     return _outcome(model, X, search, leaks, seconds)
 
@@ -219,6 +219,9 @@ def _try_settings(
                 left_out = f"{minutes:g} minutes are over after {number + 1} of {n_kernels} kernels"
                 warn_user(f"{left_out}; the others are left out", UserWarning)
                 break
+        else:
+            for k in (k for k, point in enumerate(search.points) if is_default(point.settings.kernel)):
+                search.try_default(k, examples, seconds)
         best = search.choose(range(len(search.folds)))
         if search.best != best:  # its results are from the file: not fitted to all documents yet
             for members, grams in all_grams(settings, of_kernel(every, best)):
@@ -240,17 +243,18 @@ def _outcome(model: Any, X: Any, search: GridSearch, leaks: list[Leak], seconds:
     assert search.best is not None
     assert search.best_model is not None
     best = search.points[search.best]
-    warn_unfinished(best.settings, search.best_machines, search.target)
+    if search.best_machines:
+        warn_unfinished(best.settings, search.best_machines, search.target)
     nested = None
     if search.inner:
         params, judged = search.nested()
         nested = Nested(params, judged, *mean_and_sd(judged))
-    table, best_model = search.table(), with_digests(search.best_model, X)
+    table = search.table()
     return Tuning(
         best_params_=best.params,
         best_score=next(row["mean"] for row in table if row["params"] is best.params),
-        best_model=best_model,
-        best_estimator=None if model is settings_of(model) else model.with_model(best_model, X),
+        best_model=search.best_model,
+        best_estimator=None if model is settings_of(model) else model.with_model(search.best_model, X),
         metric=search.metric,
         table=table,
         untried=[point.params for k, point in enumerate(search.points) if k not in search.tried],
@@ -258,7 +262,7 @@ def _outcome(model: Any, X: Any, search: GridSearch, leaks: list[Leak], seconds:
         folds=search.folds,
         leaks=leaks,
         seconds=seconds,
-        copies=n_together(search.splitting.copies, search.folds),
+        copies=n_together(search.target.copies, search.folds),
     )
 
 

@@ -71,16 +71,10 @@ def _digests(columns: list[Sequence[str]]) -> Iterator[bytes]:
         yield blake2b(b"\0".join(map(_letters, texts)), digest_size=8).digest()
 
 
-def sample_digests(examples: Any, source: Source) -> NDArray[np.uint64] | None:
-    """The `MOST_DIGESTS` smallest digests of the texts of examples, ascending; None without texts."""
-    digests = text_digests(examples, source)
-    return None if digests is None else np.unique(digests)[:MOST_DIGESTS]
-
-
 def share_in(sample: NDArray[np.uint64], examples: Any, source: Source) -> float:
-    """Share of examples with a text that is in the training texts, given their `sample_digests`.
+    """Share of examples with a text that is in the training texts, of which `sample` are digests.
 
-    If these are only the smallest, the share is that among the examples with as small digests.
+    If these are the `MOST_DIGESTS` smallest, the share is that among the examples with as small digests.
     """
     digests = text_digests(examples, source)
     if digests is None or not len(sample):
@@ -90,9 +84,8 @@ def share_in(sample: NDArray[np.uint64], examples: Any, source: Source) -> float
     return float(np.isin(digests, sample).mean()) if len(digests) else 0.0
 
 
-def copy_groups(examples: Any, source: Source | None = None) -> Ints | None:
-    """The group of each example, shape (n,), equal for copies; None without copies. See `text_digests`."""
-    digests = text_digests(examples, source)
+def copy_groups(digests: NDArray[np.uint64] | None) -> Ints | None:
+    """The group of each example, shape (n,), equal for copies; None without copies."""
     if digests is None:
         return None
     distinct, groups = np.unique(digests, return_inverse=True)

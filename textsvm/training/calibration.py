@@ -26,7 +26,7 @@ from textsvm.model.rules import CalibratedRule, ClassRule, check_reject, margins
 from textsvm.model.settings import CalibrationSettings, is_default
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime.parallel import StageProgress, lap
-from textsvm.sources.copies import copy_groups, n_separated
+from textsvm.sources.copies import n_separated
 from textsvm.training import fold_grams
 from textsvm.training.classifier import ChosenKernel, choose_kernel
 from textsvm.training.folds import make_folds
@@ -50,8 +50,7 @@ def train_calibrated(
     settings.check()
     classifier = settings.classifier
     examples, target, weight = read_training_data(classifier, X, y, sample_weight)
-    copies = copy_groups(examples, classifier.source)
-    task, tested = _task(settings, target, weight, copies)
+    task, tested = _task(settings, target, weight)
     seconds = dict.fromkeys(("encode", "gram", "solve", "score"), 0.0)
     chosen: ChosenKernel | None = None
     if is_default(classifier.kernel):
@@ -79,7 +78,7 @@ def train_calibrated(
     model = model.with_record(
         chosen="" if chosen is None else chosen.description,
         n_trials=0 if chosen is None else chosen.n_trials,
-        held_out_accuracy=None if n_separated(copies, task.folds) else accuracy,
+        held_out_accuracy=None if n_separated(target.copies, task.folds) else accuracy,
         margin=float(np.median(margins(decision))),
         seconds=seconds,
     )
@@ -87,12 +86,12 @@ def train_calibrated(
 
 
 def _task(
-    settings: CalibrationSettings, target: Target, weight: Floats | None, copies: Ints | None
+    settings: CalibrationSettings, target: Target, weight: Floats | None
 ) -> tuple[fold_grams.Task, Ints]:
     """Folds, the last with all documents and no test part; and the documents that are tested."""
     assert target.classes is not None
     check_reject(settings.reject, target.classes)
-    folds = make_folds(settings.cv, target, random_state=settings.random_state, copies=copies)
+    folds = make_folds(settings.cv, target, random_state=settings.random_state)
     tested = np.unique(np.concatenate([test for _, test in folds]))
     missing = np.setdiff1d(np.arange(len(target.classes)), target.values[tested])
     if len(missing) and not isinstance(settings.cv, int | np.integer):

@@ -22,7 +22,6 @@ from textsvm.model.settings import ClassifierSettings, is_default
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, lap
-from textsvm.sources.copies import copy_groups
 from textsvm.sources.texts import TextSource
 from textsvm.text.documents import Documents, MultiView
 from textsvm.training.grams import can_square_hinge, solve_problem
@@ -90,8 +89,7 @@ def _choose_and_train(
         default = _default(settings, texts)
         documents = encode_for(settings, default, texts, target, progress)
         clock = lap(seconds, "encode", clock)
-        copies = copy_groups(texts)
-        chosen = _choice(settings, default, documents, target, weight, copies, progress)
+        chosen = _choice(settings, default, documents, target, weight, progress)
         lap(seconds, "choose", clock)
         problem = classification(settings, target, np.arange(len(texts)), weight, chosen.C)
         problem = replace(problem, loss=chosen.loss)
@@ -115,7 +113,7 @@ def choose_kernel(
     default = _default(settings, texts)
     with settings.at_work(devices.select(settings.device)):
         documents = encode_for(settings, default, texts, target, progress)
-        return _choice(settings, default, documents, target, weight, copy_groups(texts), progress)
+        return _choice(settings, default, documents, target, weight, progress)
 
 
 def _default(settings: ClassifierSettings, texts: list[str]) -> Candidate:
@@ -144,7 +142,6 @@ def _choice(
     documents: Documents | MultiView,
     target: Target,
     weight: Floats | None,
-    copies: Ints | None,
     progress: StageProgress | None,
 ) -> ChosenKernel:
     """Kernel, C and loss of the default, or chosen by trials within `time_budget`.
@@ -163,10 +160,9 @@ def _choice(
     C, budget = settings.C, settings.time_budget
     if settings.kernel == "fast" or budget is None:
         return ChosenKernel(default.kernel(), default.C * C, default.loss, default.description(C))
-    from textsvm.choice.choose import Examples, choose
+    from textsvm.choice.choose import choose
 
-    examples = Examples(documents, target.values, problem.weight, copies)
-    choice = choose(default, examples, float(C), budget, progress)
+    choice = choose(default, documents, target.copies, problem.weight, float(C), budget, progress)
     return ChosenKernel(
         choice.kernel, choice.C, default.loss, choice.description, choice.accuracy, len(choice.trials)
     )
@@ -245,11 +241,8 @@ def out_of_fold(
     texts, target, weight = read_training_data(fixed, X, y, sample_weight)
     rows = np.flatnonzero(np.ones(len(texts)) if weight is None else weight)
     groups = _near_copies(settings, texts, target) if model.record.chosen else None
-    groups, copies = (
-        None if numbers is None else numbers[rows] for numbers in (groups, copy_groups(texts, fixed.source))
-    )
-    splitting = folds.Splitting(FOLDS, groups, copies=copies)
-    parts = splitting.quietly(Target(target.values[rows], target.classes))
+    groups = None if groups is None else groups[rows]
+    parts = folds.Splitting(FOLDS, groups).quietly(target.take(rows))
     task = fold_grams.Task(target, weight, [(rows[train], rows[test]) for train, test in parts])
     values = fold_grams.fit_with_folds(fixed, texts, task, {}, progress)[1]
     decision = out_of_fold_values(values, task.folds, target)

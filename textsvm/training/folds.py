@@ -53,7 +53,6 @@ class Splitting:
     repeats: int = 1
     random_state: int | None = 0
     group_duplicates: float | None = None
-    copies: Ints | None = None  #: Groups of copies, see `textsvm.sources.copies.copy_groups`
 
     def require_number(self, message: str) -> None:
         """Raise InputError if `cv` is a list of folds, which cannot be drawn again."""
@@ -63,7 +62,7 @@ class Splitting:
     def folds(self, target: Target) -> list[Fold]:
         """Folds without regard to near-duplicates, which need a Gram."""
         if self.group_duplicates is None:
-            return make_folds(self.cv, target, self.groups, self.repeats, self.random_state, self.copies)
+            return make_folds(self.cv, target, self.groups, self.repeats, self.random_state)
         check_bound(self.group_duplicates)
         self.require_number("near-duplicates cannot be kept together in given folds; give a number of folds")
         return replace(self, group_duplicates=None).quietly(target)
@@ -86,8 +85,6 @@ class Splitting:
         groups = near_duplicates(prepared.gram, self.group_duplicates, progress)
         if self.groups is not None:
             groups = merge_groups(as_groups(self.groups, prepared.gram.n), groups)
-        if self.copies is not None:
-            groups = merge_groups(groups, self.copies)
         return replace(self, groups=groups, group_duplicates=None)
 
 
@@ -110,15 +107,14 @@ def make_folds(
     groups: ArrayLike | None = None,
     repeats: int = 1,
     random_state: int | None = 0,
-    copies: Ints | None = None,
 ) -> list[Fold]:
     """Split documents into training and test parts, as `textsvm.cross_validate` documents; int64 indices.
 
     A number of folds means shuffled folds, stratified by class (not for regression and several labels per
-    document). Documents of the same group are never on both sides of a fold, nor are `copies` if that is
+    document). Documents of the same group are never on both sides of a fold, nor are copies if that is
     possible.
     """
-    n = len(target.values)
+    n, copies = len(target.values), target.copies
     numbers = None if groups is None else as_groups(groups, n)
     if not is_integer(repeats) or repeats < 1:
         raise InputError(f"repeats={repeats!r} must be a whole number of at least 1")
@@ -178,19 +174,13 @@ def as_groups(groups: ArrayLike, n: int) -> Ints:
 
 
 def shuffle_split(
-    n: int, share: float, seed: int, labels: Sequence[Any] | None = None, copies: Ints | None = None
+    n: int, share: float, seed: int, labels: Sequence[Any] | None = None
 ) -> tuple[list[int], list[int]]:
     """Draw a test part of a share of n documents; ascending indices of the training and the test part.
 
     Equal to scikit-learn's `train_test_split`. With labels it is stratified, and both parts need room for a
-    document of each class. The first of `copies` are split, and the others follow them.
+    document of each class.
     """
-    if copies is not None:
-        first, group = np.unique(copies, return_index=True, return_inverse=True)[1:]
-        of_first = None if labels is None else [labels[i] for i in first.tolist()]
-        test = shuffle_split(len(first), share, seed, of_first)[1]
-        held = np.isin(group, test)
-        return np.flatnonzero(~held).tolist(), np.flatnonzero(held).tolist()
     random, n_test = np.random.RandomState(seed), ceil(share * n)
     if labels is None:
         order = random.permutation(n)

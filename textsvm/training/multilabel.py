@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike
 from textsvm.model.settings import MultilabelSettings
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime.parallel import StageProgress
-from textsvm.sources.copies import copy_groups
 from textsvm.training import fold_grams, folds
 from textsvm.training.problems import fit_offsets
 from textsvm.training.train import read_training_data, train_machines, with_offsets
@@ -32,8 +31,7 @@ def train_multilabel(
     if settings.thresholds == "zero":
         return train_machines(settings, X, y, sample_weight, progress)
     examples, target, weight = read_training_data(settings, X, y, sample_weight)
-    copies = copy_groups(examples, settings.source)
-    parts = folds.make_folds(settings.cv, target, random_state=settings.random_state, copies=copies)
+    parts = folds.make_folds(settings.cv, target, random_state=settings.random_state)
     everyone = np.arange(len(target.values))
     task = fold_grams.Task(target, weight, [*parts, (everyone, np.empty(0, np.int64))])
     seconds = dict.fromkeys(("encode", "gram", "solve", "score"), 0.0)

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import is_number as is_number
 from textsvm.kernels.inputs import is_missing
+from textsvm.sources.copies import copy_groups
 
 #: Number of seeds of NumPy's `RandomState`.
 SEEDS = 1 << 32
@@ -28,6 +29,18 @@ class Target:
     classes: AnyArray | None  #: shape (n_classes,): Sorted classes; None for regression
     form: str | None = None  #: Form of several labels per document, see `textsvm.model.labels`
     positive: Any = None  #: Positive class of two, for metrics; default the second class
+    #: Digests of the texts, see `textsvm.sources.copies`; None without texts.
+    digests: NDArray[np.uint64] | None = None
+
+    @property
+    def copies(self) -> Ints | None:
+        """Group of each example, equal for copies; None without copies."""
+        return copy_groups(self.digests)
+
+    def take(self, rows: Ints) -> Target:
+        """Targets of some of the examples, with the same classes."""
+        digests = None if self.digests is None else self.digests[rows]
+        return replace(self, values=self.values[rows], digests=digests)
 
     @property
     def multilabel(self) -> bool:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 from numpy.typing import ArrayLike
 
-from textsvm.kernels.inputs import as_texts
 from textsvm.model.settings import CalibrationSettings, ClassifierSettings, MultilabelSettings, Settings
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime.parallel import StageProgress
-from textsvm.sources.copies import sample_digests
-from textsvm.sources.texts import TextSource
 
 
 def train(
@@ -38,26 +34,21 @@ def train(
     InputError
         If a setting, an example or a target is invalid.
     """
-    trainer: Callable[..., TrainedModel]
     if isinstance(settings, CalibrationSettings):
-        from textsvm.training.calibration import train_calibrated as trainer
-    elif isinstance(settings, ClassifierSettings):
-        from textsvm.training.classifier import train_classifier as trainer
-    elif isinstance(settings, MultilabelSettings):
-        from textsvm.training.multilabel import train_multilabel as trainer
-    else:
-        from textsvm.training.train import train_machines as trainer
-    if isinstance(X, Iterator):
-        X = as_texts(X)
-    return with_digests(trainer(settings, X, y, sample_weight, progress), X)
+        from textsvm.training.calibration import train_calibrated
 
+        return train_calibrated(settings, X, y, sample_weight, progress)
+    if isinstance(settings, ClassifierSettings):
+        from textsvm.training.classifier import train_classifier
 
-def with_digests(model: TrainedModel, X: Any) -> TrainedModel:
-    """The model with digests of its training texts."""
-    source = model.reader
-    if not isinstance(source, TextSource):
-        return model
-    return model.with_record(texts=sample_digests(source.validate(X), source))
+        return train_classifier(settings, X, y, sample_weight, progress)
+    if isinstance(settings, MultilabelSettings):
+        from textsvm.training.multilabel import train_multilabel
+
+        return train_multilabel(settings, X, y, sample_weight, progress)
+    from textsvm.training.train import train_machines
+
+    return train_machines(settings, X, y, sample_weight, progress)
 
 
 def check(settings: Settings | CalibrationSettings) -> None:
