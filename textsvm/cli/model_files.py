@@ -16,7 +16,7 @@ import numpy as np
 
 from textsvm.arrays import Json
 from textsvm.cli import corpora
-from textsvm.cli.console import Console
+from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.corpora import KernelOrName
 from textsvm.cli.kernels import KernelOptions
 from textsvm.cli.options import LearningOptions, ReadingOptions
@@ -268,12 +268,21 @@ def settle(console: Console, settings: Settings, is_named: bool, corpus: Corpus)
 
 def settle_grid(
     options: KernelOptions, settings: Settings, grid: dict[str, list[Any]], corpus: Corpus
-) -> Settings:
-    """`settle` for `tune`; for vectors without a named kernel the grid has several values of gamma."""
+) -> tuple[Settings, list[dict[str, list[Any]]]]:
+    """`settle` for `tune`: settings, and the grid, with the default of classifiers.
+
+    For vectors without a named kernel the grid has several values of gamma.
+    """
     if _kind_of(corpus) == "vectors" and not options.named:
         grid["kernel"] = options.grid(tuning=True, default="gaussian")
     grid["kernel"] = [kernel_for(kernel, corpus) or kernel for kernel in grid["kernel"]]
-    return replace(settings, kernel=grid["kernel"][0])
+    is_tried = isinstance(settings, ClassifierSettings) and _kind_of(corpus) == "texts"
+    if options.kernel and options.tries_default and not is_tried:
+        raise WrongUsage("--kernel auto is only for classifiers of texts; name another kernel")
+    default: list[dict[str, list[Any]]] = [{"kernel": ["auto"], "C": [1.0]}] * (
+        is_tried and options.tries_default
+    )
+    return replace(settings, kernel=grid["kernel"][0]), [grid, *default]
 
 
 def kernel_for(kernel: KernelOrName, corpus: Corpus) -> Kernel | None:
