@@ -60,6 +60,9 @@ class ReadKeywords(TypedDict, total=False):
     numbers: str | Sequence[str] | None
     label_separator: str | None
     split: str
+    sheet: str | None
+    encoding: str | None
+    annotators: str
     headers: bool
     skip_invalid: bool
     recorded: Mapping[str, str]
@@ -80,6 +83,9 @@ class ReadOptions:
     numbers: str | Sequence[str] | None = None
     label_separator: str | None = None
     split: str = "modapte"
+    sheet: str | None = None  #: Of a spreadsheet, by name or number from 1
+    encoding: str | None = None  #: Charset of texts and tables; None: detect it
+    annotators: str = "majority"  #: Answers of annotators: "all", "majority", or the name of an annotator
     headers: bool = False
     skip_invalid: bool = False  #: Leave out rows without a text, or with too few or too many fields
     labelled: bool = True  #: Else labels are ignored, and a line or file without a label is a text

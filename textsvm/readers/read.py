@@ -66,7 +66,7 @@ def read_corpus(
     max_bytes: int = MAX_BYTES,
     **options: Unpack[ReadKeywords],
 ) -> Corpus:
-    """Read a corpus: a file, a folder or an archive (.tar, .zip, compressed by gzip, bzip2 or xz).
+    """Read a corpus: a file, a folder or an archive (.tar, .zip, compressed by gzip, bzip2, xz or Zstandard).
 
     It may hold texts, or vectors: LIBSVM's format, .npy, .npz.
 
@@ -197,6 +197,8 @@ def detect_format(inputs: InputFiles, options: ReadOptions) -> str:
     column = options.only_of_tables
     if not any(file.size for file in inputs.files):
         column_note = f" ({column!r} is read as the name of a column, not as a text)" if column else ""
+        if inputs.problems:
+            raise no_document_error(inputs.source, options.format or "a corpus", inputs.problems)
         raise InputError(f"{inputs.source} is empty: there is no document in it{column_note}")
     format = options.format or _detect(inputs, options)
     if column == options.target and format in VECTOR_FORMATS:
@@ -217,10 +219,13 @@ def iterate_documents(
     """The documents of files of a format."""
     files = inputs.files
     if format not in _MIXED:
-        for file in files:
-            if format != "tables" and is_binary(file.head) and file_format(file, options) is None:
+        binary = [] if format == "tables" else [file for file in files if _is_of_no_use(file, options)]
+        for file in binary:
+            if inputs.single or file.name in inputs.named or len(binary) == len(files):
                 raise InputError(f"{file.name} is binary data and cannot be read as {format}")
-        files = _content(files)
+            inputs.problems.append((file.name, "left out: it is binary"))
+        names = {file.name for file in binary}
+        files = _content([file for file in files if file.name not in names])
     if format == "tables":
         files = _tables(files, inputs, options)
     options = replace(options, format=None if format == "tables" else format)
@@ -237,6 +242,11 @@ def _tables(files: Sequence[File], inputs: InputFiles, options: ReadOptions) -> 
         names = ", ".join(file.name for file in others[:5]) + (", ..." if len(others) > 5 else "")
         inputs.problems.append((names, "left out, because the other files are tables"))
     return [file for file in files if file_format(file, options)]
+
+
+def _is_of_no_use(file: File, options: ReadOptions) -> bool:
+    """Whether a file is binary and no table."""
+    return is_binary(file.head) and file_format(file, options) is None
 
 
 def _has_table_name(file: File) -> bool:
@@ -283,6 +293,8 @@ def _content_format(inputs: InputFiles, files: Sequence[File], options: ReadOpti
                 place = f"{file.name} in {inputs.source}"
                 raise InputError(f"{place} is an archive in an archive, which is not read; unpack it first")
         raise InputError(f"{inputs.source} is binary data, not text, mail, a table or an archive of them")
+    sample = [file for file in sample if not _is_of_no_use(file, options)]
+    kinds = {file_format(file, options) for file in sample}
     heads = [(file.name, decode(file.head)[0]) for file in sample]
     records = [sequence_format(name, head) for name, head in heads]
     if sum(kind is not None for kind in records) > 0.5 * len(records):

@@ -33,6 +33,7 @@ from textsvm.readers.files import (
     read_files,
     read_stream,
     walk,
+    without_backups,
 )
 from textsvm.readers.read import VECTOR_FORMATS, as_paths, detect_format, iterate_documents, no_document_error
 from textsvm.readers.tables import header_format, table_format
@@ -121,8 +122,8 @@ def stream_corpus(
 ) -> CorpusStream:
     """Read a corpus document by document; only a row of a table or a file of a folder is in memory.
 
-    Tables, lines and sequences (.csv, .tsv, .jsonl, label TAB text, FASTA, FASTQ; compressed by gzip, bzip2
-    or xz) and folders are streamed. Archives (.tar, .zip), mail, Reuters and Parquet are read into
+    Tables, lines and sequences (.csv, .tsv, .jsonl, label TAB text, FASTA, FASTQ; compressed by gzip, bzip2,
+    xz or Zstandard) and folders are streamed. Archives (.tar, .zip), mail, Reuters and Parquet are read into
     memory first. Columns of JSON Lines are taken from the first 1,000 rows.
 
     Parameters
@@ -177,13 +178,13 @@ def files_on_disk(path: Path) -> InputFiles | None:
         mode = path.stat().st_mode
         if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
             return None
-        paths = list(walk(path)) if stat.S_ISDIR(mode) else [(path, path.name)]
+        inputs = InputFiles(str(path), [], stat.S_ISREG(mode))
+        paths = [(path, path.name)] if inputs.single else without_backups(walk(path), inputs.problems)
         files = [FileOnDisk(name, file) for file, name in paths]
     except OSError:
         return None
-    if any(file.is_archive for file in files):
-        return None
-    return InputFiles(str(path), list[Any](files), stat.S_ISREG(mode))
+    inputs.files = list[Any](files)
+    return None if any(file.is_archive for file in files) else inputs
 
 
 # Documents as they arrive
