@@ -24,6 +24,7 @@ from textsvm.model.settings import (
     warn_user,
 )
 from textsvm.model.trained import TrainedModel
+from textsvm.readers.annotations import MAJORITY
 from textsvm.readers.corpus import Corpus, concatenate_corpora
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.training import adaptation as self_training
@@ -62,6 +63,8 @@ def _recorded(fitted: TrainedModel) -> _Recorded:
             format=facts.get("format"), text=[text] if isinstance(text, str) else text,
             numbers=named.get("numbers"), label=named.get("label"), id=named.get("id"),
             headers=named.get("headers") is True, skip_invalid=facts.get("skip_invalid") is True,
+            sheet=named.get("sheet"), encoding=named.get("encoding"),
+            annotators=named.get("annotators", MAJORITY),
         )  # fmt: skip
         learning = LearningOptions(
             regress=training.regress, weights=facts.get("weights"), multilabel=separator is not None,

@@ -20,10 +20,20 @@ from textsvm.text.stored import StoredTexts
 Label = str | tuple[str, ...]
 #: Cells of a row of a table, by the names of the columns.
 Row = Mapping[str, Any]
+#: Usual names of the columns of tables, by their role.
+USUAL = {
+    "text": ("text", "body", "content", "message", "document", "review", "essay", "sentence", "comment",
+             "tweet"),
+    "label": ("label", "class", "category", "target", "topic", "sentiment", "labels", "@@class@@"),
+    "id": ("id", "doc_id", "document_id", "essay_id", "newid", "uid"),
+    "part": ("part", "split"),
+}  # fmt: skip
 #: Formats of sequences.
 SEQUENCES = ("fasta", "fastq")
 #: Name of the column of vectors beside texts.
 VECTORS = "vectors"
+#: Role of the first index of LIBSVM's format, "0" or "1", among recorded and detected columns.
+FIRST_INDEX = "first_index"
 #: Attributes of a corpus with a value for each document.
 _LISTS = ("texts", "labels", "part", "targets", "weights", "groups", "vectors")
 
@@ -106,10 +116,10 @@ class ReadOptions:
     @property
     def columns(self) -> dict[str, str | Sequence[str]]:
         """The named columns, and the recorded columns where none is named, by their role."""
+        without = {FIRST_INDEX}
         if self.text is not None or self.numbers is not None:
-            others = {role: name for role, name in self.recorded.items() if role not in ("text", "numbers")}
-            return {**others, **self.named}
-        return {**self.recorded, **self.named}
+            without |= {"text", "numbers"}
+        return {**{role: name for role, name in self.recorded.items() if role not in without}, **self.named}
 
     @property
     def label_column(self) -> str | None:

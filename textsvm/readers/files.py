@@ -28,7 +28,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, ClassVar, cast
 
 from textsvm.errors import InputError
-from textsvm.readers.charsets import byte_order_mark, decode
+from textsvm.readers.charsets import NOT_UTF_8, byte_order_mark, decode, decode_named, is_binary
 from textsvm.runtime.parallel import Progress
 
 Problems = list[tuple[str, str]]
@@ -43,6 +43,8 @@ ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 #: Files of Microsoft Office up to 2003.
 OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _SPREADSHEET = "a spreadsheet"
+#: Beginnings of Arrow's files, of Feather's first version, and of Arrow's streams.
+ARROW = (b"ARROW1", b"FEA1", b"\xff\xff\xff\xff")
 #: Members, or beginnings of the member "mimetype", by which ZIP archives of office documents are recognised.
 _OFFICE_MEMBERS = {
     "xl/workbook.xml": _SPREADSHEET,
@@ -281,13 +283,24 @@ def _lines_on_disk(file: FileOnDisk, problems: Problems, newline: str) -> Iterat
             except UnicodeDecodeError:
                 line = raw.decode("utf-8", "textsvm-windows-1252")
                 if not reported:  # the first of a file
-                    problem = f"line {number}: bytes that are not UTF-8 were read as Windows-1252"
-                    problems.append((file.name, problem))
+                    problems.append((file.name, f"line {number}: {NOT_UTF_8}"))
                 reported = True
             if newline or "\r" not in line.removesuffix("\n").removesuffix("\r"):
                 yield line
             else:
                 yield from io.StringIO(line, newline="")
+
+
+def transcoded(files: Sequence[Any], encoding: str) -> list[Any]:
+    """The files in memory, with their texts as UTF-8; binary files stay as they are."""
+    result = []
+    for file in files:
+        with file.open() as stream:
+            data = stream.read()
+        if not is_binary(data) or encoding.lower().startswith("utf"):
+            data = decode_named(data, encoding, file.name).encode()
+        result.append(File(file.name, data))
+    return result
 
 
 def with_progress(
@@ -519,17 +532,17 @@ def _add(inputs: InputFiles, packed: IO[bytes], name: str, path: str, budget: _B
             raise InputError(f"{path} is a {kind} archive, which is not read; repack it as .tar.xz or .zip")
     opener = next((opener for start, opener in OPENERS.items() if magic.startswith(start)), None)
     try:
-        kind = _office_kind(packed, path, budget.packed) if magic.startswith(ZIP) else _SPREADSHEET
-        if kind is None:
+        office = _office_kind(packed, path, budget.packed) if magic.startswith(ZIP) else _SPREADSHEET
+        if office is None:
             _add_zip(inputs, packed, name, path, budget)
-        elif kind != _SPREADSHEET and name:  # a file of a folder
-            inputs.problems.append((name, f"left out: it is {kind}"))
-        elif kind != _SPREADSHEET:
+        elif office != _SPREADSHEET and name:  # a file of a folder
+            inputs.problems.append((name, f"left out: it is {office}"))
+        elif office != _SPREADSHEET:
             raise InputError(
-                f"{path} is {kind}, which is not read; save texts as .txt in a folder for each class, and "
+                f"{path} is {office}, which is not read; save texts as .txt in a folder for each class, and "
                 "tables as .xlsx or .csv"
             )
-        if kind != _SPREADSHEET:
+        if office != _SPREADSHEET:
             return False
         stream = _BudgetedStream(opener(packed) if opener else packed, budget, packed)
         if is_tar(stream.peek(512)):

@@ -26,9 +26,19 @@ from textsvm.readers.files import (
     is_tar,
     read_files,
     read_stream,
+    transcoded,
 )
 from textsvm.readers.mail import is_mail, read_mail
-from textsvm.readers.plain_text import is_lines, parent_folders, read_folders, read_lines
+from textsvm.readers.plain_text import (
+    is_conll,
+    is_lines,
+    is_mallet,
+    parent_folders,
+    read_conll,
+    read_folders,
+    read_lines,
+    read_mallet,
+)
 from textsvm.readers.reuters import is_reuters, read_reuters
 from textsvm.readers.sequences import read_sequences, sequence_format
 from textsvm.readers.tables import SUFFIXES, file_format, read_tables
@@ -42,12 +52,18 @@ if TYPE_CHECKING:
     from textsvm.readers.corpus import ReadKeywords
 
 VECTOR_FORMATS = ("libsvm", "npy", "npz")
-TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "excel")
-FORMATS = ("reuters", "mail", *TABLES, "folders", "lines", *SEQUENCES, *VECTOR_FORMATS)
+TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "arrow", "excel", "arff")
+FORMATS = ("reuters", "mail", *TABLES, "folders", "lines", "mallet", "conll", *SEQUENCES, *VECTOR_FORMATS)
 #: Readers of the formats that are not tables. "text" is a single document without a label.
 _READERS = {
     **{"reuters": read_reuters, "mail": read_mail, "folders": read_folders, "text": read_folders},
-    **{"lines": read_lines, "fasta": read_sequences, "fastq": read_sequences},
+    **{
+        "lines": read_lines,
+        "mallet": read_mallet,
+        "conll": read_conll,
+        "fasta": read_sequences,
+        "fastq": read_sequences,
+    },
 }
 #: Formats whose readers handle files of other formats themselves.
 _MIXED = ("reuters", "mail", "folders", "text")
@@ -88,7 +104,7 @@ def read_corpus(
 
         text, label, id : str
             Tables: columns, by name or by number from 1; several columns of text with commas. A list of
-            columns of text keeps them apart (`Corpus.columns`).
+            columns of text keeps them apart (`Corpus.columns`). Several columns of labels hold 0 and 1.
         target, weight, group : str
             Tables: columns of the numbers to be predicted (they replace the labels), of the weights of
             documents, and of the names of groups. FASTA and FASTQ: like `label`, a name in the headers,
@@ -106,6 +122,14 @@ def read_corpus(
             The split of Reuters-21578 that defines the parts.
         headers : bool
             Mail: all header lines count as text, not the subject alone.
+        sheet : str
+            Spreadsheets: name of the sheet, or number from 1; by default the first that is not empty.
+        encoding : str
+            Charset of texts and tables, such as "cp1251"; by default that of a byte order mark, UTF-8, or
+            Windows-1252 for bytes that are not UTF-8.
+        annotators : str
+            Exports of annotation tools: "majority" (the label of most annotators), "all" (a document for each
+            answer), or the name of an annotator.
 
     Raises
     ------
@@ -174,7 +198,7 @@ def as_paths(path: str | Path | Sequence[str | Path]) -> list[Path]:
 def _parse(inputs: InputFiles, options: ReadOptions, progress: Progress | None) -> Corpus:
     format = detect_format(inputs, options)
     if format in VECTOR_FORMATS:
-        corpus = read_vector_files(inputs, format, options.target)
+        corpus = read_vector_files(inputs, format, options)
         return corpus if options.labelled else replace(corpus, labels=None)
     documents = list(iterate_documents(inputs, format, options, progress))
     if not documents:
@@ -200,7 +224,15 @@ def detect_format(inputs: InputFiles, options: ReadOptions) -> str:
         if inputs.problems:
             raise no_document_error(inputs.source, options.format or "a corpus", inputs.problems)
         raise InputError(f"{inputs.source} is empty: there is no document in it{column_note}")
+    if options.encoding:
+        inputs.files = transcoded(inputs.files, options.encoding)
     format = options.format or _detect(inputs, options)
+    if options.encoding and format in ("mail", "reuters"):
+        raise InputError(
+            f"{inputs.source} is read as {format}, which names its charsets; leave out --encoding"
+        )
+    if options.sheet and format not in ("excel", "tables"):
+        raise InputError(f"{inputs.source} is read as {format}, which has no sheets; leave out --sheet")
     if column == options.target and format in VECTOR_FORMATS:
         return format
     if format in SEQUENCES and not (options.text or options.numbers):
@@ -299,14 +331,17 @@ def _content_format(inputs: InputFiles, files: Sequence[File], options: ReadOpti
     records = [sequence_format(name, head) for name, head in heads]
     if sum(kind is not None for kind in records) > 0.5 * len(records):
         return "fastq" if records.count("fastq") > records.count("fasta") else "fasta"
+    if all(is_conll(head) for _, head in heads) and kinds <= {None, "tsv"}:
+        return "conll"
     if None not in kinds:
         return kinds.pop() or "" if len(kinds) == 1 else "tables"
     if kind := vector_format(inputs, content):
         return kind
     if options.of_a_table and not options.labelled and inputs.single:  # a stream has no name with .csv
         return "tsv" if "\t" in heads[0][1].partition("\n")[0] else "csv"
-    if all(is_lines(head) for _, head in heads):
-        return "lines"
+    for format, recognises in (("lines", is_lines), ("mallet", is_mallet)):
+        if all(recognises(head) for _, head in heads):
+            return format
     if not inputs.single:
         return "folders"
     if not options.labelled:

@@ -21,6 +21,7 @@ from textsvm.errors import InputError
 from textsvm.readers.charsets import byte_order_mark
 from textsvm.readers.corpus import SEQUENCES, Corpus, Document, ReadOptions, build_corpus, printable_id
 from textsvm.readers.files import (
+    ARROW,
     HEAD,
     OFFICE,
     OPENERS,
@@ -58,7 +59,7 @@ MAX_SYMBOLS = 1 << 26
 _ROW_FORMATS = ("csv", "tsv", "jsonl", "lines")
 #: Item of the queue: a document, a problem, vectors, or an exception of the reading thread.
 _Item = Document | tuple[str, str] | Corpus | BaseException
-_MAGIC = (*OPENERS, *UNSUPPORTED, *ZIP, OFFICE, b"PAR1")
+_MAGIC = (*OPENERS, *UNSUPPORTED, *ZIP, OFFICE, *ARROW, b"PAR1")
 
 
 # Corpora
@@ -93,7 +94,7 @@ class CorpusStream:
     def stored(self) -> Corpus:
         """The corpus as `read_corpus` returns it, with its texts in a temporary file."""
         if self.format in VECTOR_FORMATS:
-            return read_vector_files(self._files, self.format, self._options.target).select(self._part)
+            return read_vector_files(self._files, self.format, self._options).select(self._part)
         corpus = build_corpus(
             self._documents(), self.source, self.format, self.problems,
             labelled=self._options.labelled, stored=True,
@@ -157,7 +158,7 @@ def stream_corpus(
     settings, paths = ReadOptions(format, **options), as_paths(path)
     inputs = combine_files([files_on_disk(file) or read_files(file) for file in paths], paths)
     format = detect_format(inputs, settings)
-    if format not in STREAMED:
+    if format not in STREAMED and settings.encoding is None:
         inputs = combine_files([read_files(file) for file in paths], paths)
     return CorpusStream(format, inputs, settings, part, progress)
 
@@ -296,7 +297,7 @@ class _IncomingDocuments:
         if format not in STREAMED and any(isinstance(file, FileOnDisk) for file in inputs.files):
             inputs = read_files(path)
         if format in VECTOR_FORMATS:
-            corpus = replace(read_vector_files(inputs, format), labels=None)
+            corpus = replace(read_vector_files(inputs, format, self._options), labels=None)
             yield replace(corpus, ids=[f"{path}:{name}" for name in corpus.ids]) if self.several else corpus
             return
         empty = True

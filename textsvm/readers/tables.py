@@ -32,11 +32,12 @@ from math import isfinite
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from textsvm.arrays import Json
 from textsvm.errors import InputError
+from textsvm.readers.annotations import MAJORITY, decided, tool_of
 from textsvm.readers.charsets import decode, is_binary
-from textsvm.readers.corpus import Document, Label, ReadOptions, Row, refused_rows
+from textsvm.readers.corpus import USUAL, Document, Label, ReadOptions, Row, refused_rows
 from textsvm.readers.files import (
+    ARROW,
     HEAD,
     MAX_LINE,
     OFFICE,
@@ -71,15 +72,8 @@ _LIST = re.compile(
 _BARE_LIST = re.compile(r"""[\[{]([^\[\]{}"']*)[\]}]""")
 #: Rows of Parquet that are read at a time.
 _BATCH = 1 << 12
-_USUAL = {
-    "text": ("text", "body", "content", "message", "document", "review", "essay", "sentence", "comment",
-             "tweet"),
-    "label": ("label", "class", "category", "target", "topic", "sentiment", "labels", "@@class@@"),
-    "id": ("id", "doc_id", "document_id", "essay_id", "newid", "uid"),
-    "part": ("part", "split"),
-}  # fmt: skip
-_ROLES = (*_USUAL, "target", "weight", "group", "numbers")
-_ALL_USUAL = frozenset(name for names in _USUAL.values() for name in names)
+_ROLES = (*USUAL, "target", "weight", "group", "numbers")
+_ALL_USUAL = frozenset(name for names in USUAL.values() for name in names)
 #: Cells without a label; pandas and others write the last two.
 _MISSING = ("", "NaN", "nan")
 #: Rows in which the first label of a table without a header must occur again.
@@ -95,6 +89,8 @@ _SUFFIXES = {
     ".ndjson": "jsonl",
     ".parquet": "parquet",
     ".arff": "arff",
+    ".arrow": "arrow",
+    ".feather": "arrow",
 }
 #: Endings of the names of tables.
 SUFFIXES = (*_SUFFIXES, ".xlsx", ".xlsb", ".xls", ".ods")
@@ -109,8 +105,8 @@ def file_format(file: File, options: ReadOptions) -> str | None:
     parts = _SPREADSHEET if zipped else _WORKBOOK if head.startswith(OFFICE) else ()
     if any(part in file.data for part in parts):
         return "excel"
-    if head.startswith(b"PAR1") or is_binary(head):
-        return "parquet" if head.startswith(b"PAR1") else None
+    if head.startswith((b"PAR1", *ARROW)) or is_binary(head):
+        return "parquet" if head.startswith(b"PAR1") else "arrow" if head.startswith(ARROW) else None
     text = decode(head)[0]
     return table_format(file.name, text) or header_format(text, options)
 
@@ -119,15 +115,19 @@ def table_format(name: str, head: str) -> str | None:
     """The table format of a file: JSON and ARFF by the content, others by the name; None for no table."""
     if _SEP.match(head):
         return "csv"
+    if re.match(r"\s*\[\s*\{", head):
+        return "json"
     if re.match(r"(?:\s*%.*\n)*\s*@relation\s", head, re.IGNORECASE):
         return "arff"
     first = head.lstrip().split("\n", 1)[0]
     if first.startswith("{"):
         try:
-            if isinstance(json.loads(first), dict):
-                return "jsonl"
+            if isinstance(row := json.loads(first), dict):
+                frame = first.strip() == head.strip() and not tool_of(row, ReadOptions())
+                return "json" if frame and all(isinstance(v, dict | list) for v in row.values()) else "jsonl"
         except (ValueError, RecursionError):
-            pass
+            if len(first) == len(head) and re.match(r'\{\s*"[^"]*":\s*[\[{]', first):  # a long line
+                return "json"
     return _SUFFIXES.get(PurePosixPath(name).suffix.lower())
 
 
@@ -146,7 +146,7 @@ def header_format(head: str, options: ReadOptions) -> str | None:
     for delimiter in quoted[1] if quoted else _DELIMITERS:  # columns may be words of a text; a table has rows
         cells = {cell.strip().strip('"') for cell in line.split(delimiter)}
         full = options.text is not None or '"' in row or row.count(delimiter) >= line.count(delimiter)
-        usual = all({*map(str.lower, cells)} & {*_USUAL[role]} for role in ("text", "label"))
+        usual = all({*map(str.lower, cells)} & {*USUAL[role]} for role in ("text", "label"))
         if full and len(cells) > 1 and (cells >= columns if columns else usual and row):
             return "tsv" if delimiter == "\t" else "csv"
     return None
@@ -163,7 +163,8 @@ def read_tables(
     """
     for file, report in with_progress(files, progress):
         format = options.format or file_format(file, options) or "csv"
-        table = _READERS[format](file, options, problems)
+        table, notes = _READERS[format](file, options, problems), list[str]()
+        table = _with_answers(table, options, notes, file.name)
         roles, part = _roles(table, options, f"{file.name}{table.sheet}"), part_of(file.name)
         for role in (name for name in ("text", "label") if name not in options.named):
             name = roles[role][0] if table.headed and len(roles[role]) == 1 else None
@@ -211,11 +212,28 @@ def read_tables(
                 yield document if separator is None else split_labels(document, separator)
             if number % PROGRESS_STEP == 0:
                 report()
+        problems += [(file.name, note) for note in notes]
         if ragged:
             reason = "a text with the delimiter in it needs quotes"
             raise refused_rows(file.name, table.unit, ragged, total, "too few or too many fields", reason)
         if without_text:
             raise refused_rows(file.name, table.unit, without_text, total, "no text", reason)
+
+
+def _with_answers(table: TableRows, options: ReadOptions, notes: list[str], file: str) -> TableRows:
+    """The table with a column of labels if it is an export of an annotation tool."""
+    rows = iter(table.rows)
+    ahead: list[Any] = list(islice(rows, 1))
+    tool = tool_of(ahead[0][2], options) if ahead and isinstance(ahead[0][2], Mapping) else None
+    table = replace(table, rows=chain(ahead, rows))
+    if tool is None:
+        if options.annotators != MAJORITY:
+            raise InputError(f"--annotators {options.annotators}: {file} names no annotators of its labels")
+        return table
+    rows = decided(table.rows, tool, options, notes)
+    ahead = list(islice(rows, 1))
+    names = [*(ahead[0][2] if ahead else ()), *table.names]
+    return replace(table, names=list(dict.fromkeys(names)), headed=True, rows=chain(ahead, rows))
 
 
 def _is_blank(row: Row | InvalidRow) -> bool:
@@ -382,7 +400,7 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
         )
     lowered = {name.strip().lower(): name for name in reversed(names)} if table.headed else {}
     roles = {
-        role: [lowered[usual] for usual in _USUAL.get(role, ()) if usual in lowered][:1] for role in _ROLES
+        role: [lowered[usual] for usual in USUAL.get(role, ()) if usual in lowered][:1] for role in _ROLES
     }
     if not table.headed and columns.keys().isdisjoint({"label", "text", "target"}) and len(names) > 1:
         roles["label"] = names[:1]
@@ -609,13 +627,15 @@ def _require_content(file: File) -> None:
 
 
 def _read_jsonl(file: File, options: ReadOptions, problems: Problems) -> TableRows:
-    """JSON Lines: one object per line; columns are the keys of the first `lookahead_rows` objects."""
-    rows = _objects(file, problems)
+    """JSON Lines: an object or array per line; columns are the keys of the first `lookahead_rows` objects."""
+    rows = _json_lines(file, problems)
     objects: list[Row] = []
     lookahead = []
     for row in rows:
         lookahead.append(row)
-        if not isinstance(row[2], InvalidRow):
+        if isinstance(row[2], list) and not objects and all(isinstance(cell, str) for cell in row[2]):
+            return _of_arrays(file, chain(lookahead, rows), options, problems, "line")
+        if isinstance(row[2], dict):
             objects.append(row[2])
             if len(objects) == file.lookahead_rows:
                 break
@@ -623,33 +643,67 @@ def _read_jsonl(file: File, options: ReadOptions, problems: Problems) -> TableRo
         _require_content(file)
         raise InputError(f"{file.name} holds no JSON object; JSON Lines has one on every line")
     names = list(dict.fromkeys(name for row in objects for name in row))
-    return TableRows(names, True, chain(lookahead, rows), "line")
+    return TableRows(names, True, map(_as_object, chain(lookahead, rows)), "line")
 
 
-def _objects(file: File, problems: Problems) -> Iterator[NamedRow]:
+def _json_lines(file: File, problems: Problems) -> Iterator[tuple[int, int, Any]]:
     for number, line in enumerate(iterate_lines(file, problems), 1):
         if line.strip():
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError):
                 row = None
-            yield number, number, _as_object(row)
+            yield number, number, row
 
 
-def _as_object(row: object) -> Json | InvalidRow:
-    return row if isinstance(row, dict) else InvalidRow("it is not a JSON object")
+def _as_object(row: tuple[int, int, Any]) -> NamedRow:
+    return (*row[:2], row[2] if isinstance(row[2], dict) else InvalidRow("it is not a JSON object"))
+
+
+def _of_arrays(
+    file: File, rows: Iterable[tuple[int, int, Any]], options: ReadOptions, problems: Problems, unit: str
+) -> TableRows:
+    """A table of JSON arrays."""
+    cells = (
+        (n, line, [_string(value) or "" for value in (row if isinstance(row, list) else ())])
+        for n, line, row in rows
+    )
+    return _table(file, cells, options.need_header, problems, unit)
 
 
 def _read_json(file: File, options: ReadOptions, problems: Problems) -> TableRows:
-    """JSON: an array of objects."""
+    """JSON: an array of objects or arrays, or a data frame."""
     try:
-        rows = json.loads("".join(iterate_lines(file, problems)))
+        value = json.loads("".join(iterate_lines(file, problems)))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{file.name} cannot be read as JSON: {error}") from error
-    if not isinstance(rows, list):
+    records = value if isinstance(value, list) else _records(value, options)
+    if records is None:
         raise InputError(f"{file.name} must hold an array of objects, one object per document")
-    names = list(dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row))
-    return TableRows(names, True, ((n, n, _as_object(row)) for n, row in enumerate(rows, 1)), "row")
+    rows = [(n, n, row) for n, row in enumerate(records, 1)]
+    if rows and isinstance(rows[0][2], list):
+        return _of_arrays(file, rows, options, problems, "row")
+    names = list(dict.fromkeys(name for row in records if isinstance(row, dict) for name in row))
+    return TableRows(names, True, map(_as_object, rows), "row")
+
+
+def _records(value: Any, options: ReadOptions) -> list[Any] | None:
+    """The rows of a data frame as pandas writes it (split, table, columns, index), or of the only array."""
+    members = list(value.values()) if isinstance(value, dict) else []
+    if members and isinstance(names := value.get("columns"), list) and isinstance(value.get("data"), list):
+        return [dict(zip(names, row, strict=False)) for row in value["data"]]
+    arrays = [rows for rows in members if isinstance(rows, list) and rows and isinstance(rows[0], dict)]
+    if len(arrays) == 1:
+        return arrays[0]
+    if members and all(isinstance(column, list) for column in members):
+        return [dict(zip(value, row, strict=True)) for row in zip(*members, strict=False)]
+    if not members or not all(isinstance(column, dict) for column in members):
+        return None
+    index = dict.fromkeys(name for column in members for name in column)
+    usual = _ALL_USUAL | {name for name in options.columns.values() if isinstance(name, str)}
+    if not usual.isdisjoint(value) or (usual.isdisjoint(index) and len(value) <= len(index)):
+        return [{name: column.get(row) for name, column in value.items()} for row in index]
+    return members
 
 
 def _read_excel(file: File, options: ReadOptions, problems: Problems) -> TableRows:
@@ -692,23 +746,75 @@ def _cell(value: object) -> str:
     return value.isoformat() if isinstance(value, date | time) else str(value)
 
 
-def _read_parquet(file: File, options: ReadOptions, problems: Problems) -> TableRows:
-    """Parquet, with PyArrow, which is not a dependency."""
+def _read_arrow(file: File, options: ReadOptions, problems: Problems) -> TableRows:
+    """Parquet, Arrow's files and streams, and Feather, with PyArrow, which is not a dependency."""
     try:
         import pyarrow  # type: ignore[import-not-found, unused-ignore]
-        from pyarrow import parquet
+        from pyarrow import feather, ipc, parquet
     except ImportError as error:
-        raise InputError(f"{file.name} is Parquet, which needs PyArrow: pip install pyarrow") from error
+        raise InputError(
+            f"{file.name} is Parquet or Arrow, which needs PyArrow: pip install pyarrow"
+        ) from error
     try:
-        table = _parquet_table(file, pyarrow, parquet)
+        if file.head.startswith(b"PAR1"):
+            table = _parquet_table(file, pyarrow, parquet)
+        elif file.head.startswith(b"FEA1"):
+            table = feather.read_table(io.BytesIO(file.data))
+        else:
+            table = _arrow_table(file, pyarrow, ipc)
         names = table.column_names
     except InputError:
         raise
     except (pyarrow.ArrowException, OSError, ValueError, TypeError, OverflowError, MemoryError) as error:
-        raise InputError(f"{file.name} cannot be read as Parquet: {error}") from error
+        raise InputError(f"{file.name} cannot be read as Parquet or Arrow: {error}") from error
+    if len(set(names)) < len(names):
+        raise InputError(f"{file.name} cannot be read as Parquet or Arrow: two columns have one name")
     columns = [_parquet_values(file, name, table.column(i)) for i, name in enumerate(names)]
+    classes = _class_names(table.schema.metadata or {})
+    for i, name in enumerate(names):
+        if name in classes and name != options.target:
+            columns[i] = [_class_of(file, name, value, classes[name]) for value in columns[i]]
     values = enumerate(zip(*columns, strict=True), 1)
     return TableRows(names, True, ((n, n, dict(zip(names, row, strict=True))) for n, row in values), "row")
+
+
+def _class_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
+    """Names of the classes of columns of numbers in the metadata of Hugging Face's datasets."""
+
+    def names(feature: Any) -> Any:
+        feature = feature[0] if isinstance(feature, list) and feature else feature
+        return feature.get("names") or names(feature.get("feature")) if isinstance(feature, dict) else None
+
+    try:
+        features = json.loads(metadata.get(b"huggingface", b"{}")).get("info", {}).get("features", {})
+        return {
+            name: list(map(str, found)) for name, feature in features.items() if (found := names(feature))
+        }
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def _class_of(file: File, name: str, value: Any, names: list[str]) -> Any:
+    """The name of a class, or of a list of classes; a missing class is -1."""
+    if isinstance(value, list):
+        return [_class_of(file, name, item, names) for item in value]
+    if value is None or value == -1:
+        return None
+    if not isinstance(value, int) or not 0 <= value < len(names):
+        raise InputError(f"{file.name}: {name!r} is {value!r}, and its {len(names)} classes count from 0")
+    return names[value]
+
+
+def _arrow_table(file: File, pyarrow: Any, ipc: Any) -> Any:
+    """The table of a file or stream of Arrow, in batches whose size is bounded."""
+    data, batches, unpacked = io.BytesIO(file.data), [], 0
+    of_file = file.head.startswith(b"ARROW1")
+    stored = ipc.open_file(data) if of_file else ipc.open_stream(data)
+    for batch in map(stored.get_batch, range(stored.num_record_batches)) if of_file else stored:
+        unpacked += batch.nbytes
+        check_expansion(file.name, unpacked, file.size)
+        batches.append(batch)
+    return pyarrow.Table.from_batches(batches, stored.schema)
 
 
 def _parquet_table(file: File, pyarrow: Any, parquet: Any) -> Any:
@@ -717,8 +823,6 @@ def _parquet_table(file: File, pyarrow: Any, parquet: Any) -> Any:
     groups = [stored.metadata.row_group(i) for i in range(stored.metadata.num_row_groups)]
     check_expansion(file.name, sum(max(0, group.total_byte_size) for group in groups), file.size)
     schema = stored.schema_arrow
-    if len(set(schema.names)) < len(schema.names):
-        raise InputError(f"{file.name} cannot be read as Parquet: two columns have one name")
     # Repeated values are stored once until the size of all values is known.
     kinds = pyarrow.types
     texts = [column.name for column in schema if kinds.is_string(column.type) or kinds.is_binary(column.type)]
@@ -765,7 +869,8 @@ _READERS: dict[str, Callable[[File, ReadOptions, Problems], TableRows]] = {
     "jsonl": _read_jsonl,
     "json": _read_json,
     "excel": _read_excel,
-    "parquet": _read_parquet,
+    "parquet": _read_arrow,
+    "arrow": _read_arrow,
 }
 
 

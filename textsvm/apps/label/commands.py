@@ -99,12 +99,14 @@ class TextReading:
     label: str | None = option_field("--import, --export, --second-opinion: label column.", metavar="COLUMN")
     id: options.Id = None
     skip_invalid: options.SkipInvalid = False
+    sheet: options.Sheet = None
+    encoding: options.Encoding = None
 
     def as_dict(self, several: bool) -> Json:
         """Arguments of the readers."""
         return {
             "text": self.text, "label": self.label, "id": self.id, "skip_invalid": self.skip_invalid,
-            "label_separator": ";" if several else None,
+            "label_separator": ";" if several else None, "sheet": self.sheet, "encoding": self.encoding,
         }  # fmt: skip
 
 
