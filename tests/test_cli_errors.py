@@ -482,6 +482,27 @@ MISTAKES = [
         files={"place/good/1.txt": b"fine", "place/bad/1.txt": b"poor"},
     ),
     Mistake("column options on lines", f"train reviews.txt --text text {TRAIN}", "reviews\\.txt.*column"),
+    Mistake(
+        "a category with a capital",
+        "mail learn --as Newsletter --store s",
+        "lower-case.*'Newsletter'",
+        code=3,
+    ),
+    Mistake(
+        "a category with a blank", "mail learn --as 'two words' --store s", "lower-case.*'two words'", code=3
+    ),
+    Mistake("a category with a colon", "mail relearn --as a:b --store s", "lower-case.*'a:b'", code=3),
+    Mistake("a category named unsure", "mail learn --as unsure --store s", "is not unsure", code=3),
+    Mistake("a category of 41 letters", f"mail learn --as {'x' * 41} --store s", "up to 40", code=3),
+    Mistake(
+        "a category that is not there", "mail unlearn --category bills --store s", "no mail store", code=3
+    ),
+    Mistake(
+        "a category and files",
+        "mail unlearn --category bills --store s one.eml",
+        "goes with no FILES",
+        code=3,
+    ),
     Mistake("column options on mail", f"train {SAMPLES}/mail.tar.gz --label text {TRAIN}", "mail.*column"),
     Mistake(
         "no label column", f"train said.csv --text utterance {TRAIN}", "its columns are: id, utterance, mood"

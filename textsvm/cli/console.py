@@ -189,8 +189,8 @@ class Console:
         """Print Python warnings of the block to stderr; `command` is named before the options they advise."""
 
         def show(message: Warning | str, *where: object, **more: object) -> None:
-            kind = "note" if isinstance(message, RareClassWarning) else "warning"
-            self.say(f"{kind}: {message}".replace("group_duplicates", f"{command}--group-duplicates"))
+            advice = str(message).replace("group_duplicates", f"{command}--group-duplicates")
+            self.say(f"note: {advice}") if isinstance(message, RareClassWarning) else self.warn(advice)
 
         with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)  # convergence, leakage

@@ -104,6 +104,7 @@ def cv(
         console.say(f"note: fold {number}: {choice}")
     console.say_device(select(tested.device))
     console.say(f"kernel matrix: {result.gram}")
+    splits.say_copies(console, result.copies)
     seconds = {"read": read, **result.seconds, "total": time.perf_counter() - started}
     length_alone = results.length_alone_on_folds(documents, result)
     if extra.file.requested:

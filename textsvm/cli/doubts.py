@@ -69,7 +69,7 @@ def doubts(
 
     Each label is compared with out-of-fold predictions and with the labels of the most similar texts.
     """
-    from textsvm.cli import corpora, estimators, model_files
+    from textsvm.cli import corpora, estimators, model_files, splits
     from textsvm.reporting.pages import Review, review_page
     from textsvm.runtime.device import select
     from textsvm.selection.doubts import doubts as find_doubts
@@ -96,6 +96,7 @@ def doubts(
         console.say(f"report: {listing.report}")
     write_rows(output, _COLUMNS, (_row(doubt, documents) for doubt in ranked))
     console.say_device(select(tested.device))
+    splits.say_copies(console, result.copies)
     doubtful = sum("label" in doubt.kinds for doubt in ranked)
     console.say(
         f"note: {doubtful:,} of {len(documents):,} labels are doubtful; {len(ranked):,} texts are listed"

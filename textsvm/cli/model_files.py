@@ -16,7 +16,7 @@ import numpy as np
 
 from textsvm.arrays import Json
 from textsvm.cli import corpora
-from textsvm.cli.console import Console
+from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.corpora import KernelOrName
 from textsvm.cli.kernels import KernelOptions
 from textsvm.cli.options import LearningOptions, ReadingOptions
@@ -28,7 +28,7 @@ from textsvm.model.file import load, save
 from textsvm.model.rules import CalibratedRule, ClassRule, LabelRule, NumberRule
 from textsvm.model.settings import CalibrationSettings, ClassifierSettings, Settings
 from textsvm.model.trained import TrainedModel
-from textsvm.readers.corpus import VECTORS, Corpus
+from textsvm.readers.corpus import FIRST_INDEX, VECTORS, Corpus
 from textsvm.runtime.compiled import scipy
 from textsvm.training.trainers import check
 
@@ -82,7 +82,8 @@ class Training:
         strings = {name: value for name in names if isinstance(value := info.get(name), str)}
         reading = reading if isinstance(reading, dict) else {}
         detected = value if isinstance(value := reading.get("detected"), dict) else {}
-        named = {role: reading.get(role) or detected.get(role) for role in ("text", "label", "id")}
+        roles = ("text", "label", "id", FIRST_INDEX)
+        named = {role: reading.get(role) or detected.get(role) for role in roles}
         columns = {role: column for role, column in named.items() if isinstance(column, str)}
         return cls(**strings, headers=reading.get("headers") is True, columns=columns)
 
@@ -268,12 +269,21 @@ def settle(console: Console, settings: Settings, is_named: bool, corpus: Corpus)
 
 def settle_grid(
     options: KernelOptions, settings: Settings, grid: dict[str, list[Any]], corpus: Corpus
-) -> Settings:
-    """`settle` for `tune`; for vectors without a named kernel the grid has several values of gamma."""
+) -> tuple[Settings, list[dict[str, list[Any]]]]:
+    """`settle` for `tune`: settings, and the grid, with the default of classifiers.
+
+    For vectors without a named kernel the grid has several values of gamma.
+    """
     if _kind_of(corpus) == "vectors" and not options.named:
         grid["kernel"] = options.grid(tuning=True, default="gaussian")
     grid["kernel"] = [kernel_for(kernel, corpus) or kernel for kernel in grid["kernel"]]
-    return replace(settings, kernel=grid["kernel"][0])
+    is_tried = isinstance(settings, ClassifierSettings) and _kind_of(corpus) == "texts"
+    if options.kernel and options.tries_default and not is_tried:
+        raise WrongUsage("--kernel auto is only for classifiers of texts; name another kernel")
+    default: list[dict[str, list[Any]]] = [{"kernel": ["auto"], "C": [1.0]}] * (
+        is_tried and options.tries_default
+    )
+    return replace(settings, kernel=grid["kernel"][0]), [grid, *default]
 
 
 def kernel_for(kernel: KernelOrName, corpus: Corpus) -> Kernel | None:

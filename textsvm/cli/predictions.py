@@ -29,6 +29,8 @@ from textsvm.readers.stream import incoming_documents
 if TYPE_CHECKING:
     from textsvm.cli.task_options import CalibratedOptions, OutputForm
 
+#: Fewest documents of which training documents are reported.
+FEW = 5
 #: Cells of a row of the input table, by column.
 Cells = Mapping[str, Any]
 
@@ -74,6 +76,7 @@ class Printer:
         self._without_text = 0  #: Number of rows without a text
         self._first_reason = ""  #: Of the first of these rows
         self._warned = False
+        self._predicted, self._seen = 0, 0.0  #: Number of documents, and of training documents among them
 
     def incoming(self, files: list[str], table: TableOptions) -> Iterable[Corpus]:
         """The documents of files as they arrive; vectors are read as a whole."""
@@ -86,7 +89,7 @@ class Printer:
         if "-" in files:
             lines = "one text per line" if table.format == "lines" else None
             self._console.say_waiting(lines or table.format or "one document")
-        settings |= {"id": table.id, "skip_invalid": table.skip_invalid}
+        settings |= {"id": table.id, "skip_invalid": table.skip_invalid, "header": table.header}
         settings |= corpora.columns(table, self._kernel)
         settings |= {"keep_invalid": True, "failed": self._fail, "say": self._console.say}
         return incoming_documents(files, table.format, **settings)
@@ -126,6 +129,8 @@ class Printer:
     def _rows(self, documents: Corpus) -> Iterator[Json]:
         """Printed values of each document, without its id."""
         self.model, examples = examples_for(self.model, documents)
+        self._predicted += len(documents)
+        self._seen += len(documents) * judge.share_of_training(self.model, examples)
         self._warn_of_foreign(documents, self._drift.add_texts(examples, self._form.drift))
         with self._console.progress(beside_stdout=True):
             classes, predicted, decision, probability = judge.predict(
@@ -163,6 +168,8 @@ class Printer:
 
     def report(self) -> None:
         """Report the drift, columns that the table has no place for, and rows without a text."""
+        if self._predicted >= FEW and self._seen > judge.SEEN * self._predicted:
+            self._console.warn(judge.KNOWN.format(self._seen / self._predicted))
         if self._form.drift:
             _report_drift(self._console, self._drift)
         if self._table is not None and self._table.lost:

@@ -100,7 +100,7 @@ def show_comparisons(console: Console, slices: Slices | None, beside: SideBySide
 def show_results(console: Console, title: str, results: Results, n_given: int | None = None) -> None:
     """Print metrics, classes and confusion matrix as tables; of `n_given` documents some may be left out."""
     for warning in results.warnings:
-        console.say(f"warning: {warning}")
+        console.warn(warning)
     positive = f", positive is {results.labels[1]}" if results.task == "binary" else ""
     of_all = f" of {n_given:,}" if n_given not in (None, results.n) else ""
     if not results.intervals and results.task != "regression":
@@ -185,6 +185,7 @@ def summary_of_folds(result: CrossValidation, corpus: Corpus, settings: Settings
         "sd": values["sd"],
         "pooled": values["pooled"],
         "near_duplicates": leaks_by_id(values["leaks"], corpus),
+        "copies": result.copies,
         "kernel_matrix": result.gram,
     }
 

@@ -95,16 +95,23 @@ class TextReading:
     """Reading of the texts."""
 
     format: options.Format = None
-    text: str | None = option_field("Tables: text column, by name or by number from 1.", metavar="COLUMN")
+    text: list[str] | None = option_field(
+        "Tables: text column, by name or number from 1. Repeat it to join several columns.",
+        metavar="COLUMN",
+    )
     label: str | None = option_field("--import, --export, --second-opinion: label column.", metavar="COLUMN")
     id: options.Id = None
     skip_invalid: options.SkipInvalid = False
+    header: options.Header = None
+    sheet: options.Sheet = None
+    encoding: options.Encoding = None
 
     def as_dict(self, several: bool) -> Json:
         """Arguments of the readers."""
         return {
-            "text": self.text, "label": self.label, "id": self.id, "skip_invalid": self.skip_invalid,
-            "label_separator": ";" if several else None,
+            "text": ",".join(self.text or ()) or None, "label": self.label, "id": self.id,
+            "skip_invalid": self.skip_invalid, "header": self.header,
+            "label_separator": ";" if several else None, "sheet": self.sheet, "encoding": self.encoding,
         }  # fmt: skip
 
 
