@@ -352,6 +352,16 @@ def test_documents_and_json(place, tmp_path):
     assert row.keys() == {"id", "label", "decision"}
 
 
+def test_several_tables_without_headers(place, tmp_path):
+    """Rows with another separator are written as cells."""
+    (tmp_path / "a.csv").write_text("lunch;a\nwin;b\n")
+    (tmp_path / "b.csv").write_text('"lunch; noon",a\nwin,b\n')
+    options = ["--text", "1", "--no-header", "-o", "out.csv"]
+    assert run("predict", place / "m", "a.csv", "b.csv", *options, cwd=tmp_path).returncode == 0
+    lines = (tmp_path / "out.csv").read_text().splitlines()
+    assert [line.rsplit(";", 2)[0] for line in lines] == ["lunch;a", "win;b", '"lunch; noon";a', "win;b"]
+
+
 def test_several_tables(place, tmp_path):
     """Of the same form: as they are, also if the first does not end with its last line; else as cells."""
     (tmp_path / "a.csv").write_text("nr;body\n1;'win cash'")

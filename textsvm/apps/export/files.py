@@ -343,14 +343,8 @@ def page_of(
     examples = _example(plain) if examples is None else examples
     data += json_element("facts", {**plain.about["training"], "example": list(examples)})
     script = (source_of("textsvm.mjs") + source_of("page.js")).decode().replace("\nexport ", "\n")
-    fits = 0 < len(names) <= MOST_TITLE
-    return html_page(
-        title or (f"Which is it: {names}?" if fits else "Try the model"),
-        _LEADS[plain.task].format(names),
-        body,
-        data,
-        script=script,
-    ).encode()
+    title = title or (f"Which is it: {names}?" if 0 < len(names) <= MOST_TITLE else "Try the model")
+    return html_page(title, _LEADS[plain.task].format(names), body, data, script=script).encode()
 
 
 def _example(plain: PlainModel) -> list[str]:
