@@ -10,13 +10,13 @@ import asyncio
 import json
 import sys
 import time
-import traceback
 import zlib
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -96,7 +96,14 @@ class _Link(asyncio.SubprocessProtocol):
         future = asyncio.get_running_loop().create_future()
         self.waiting[self._number] = future, float("inf") if kind == LOAD else time.monotonic()
         self._stdin.write(FRAME.pack(len(body), self._number, kind) + body)
+        future.add_done_callback(partial(self._give_up, self._number))
         return future
+
+    def _give_up(self, number: int, future: asyncio.Future[tuple[int, bytes]]) -> None:
+        """Cancel a request whose client has gone."""
+        if future.cancelled() and number in self.waiting:
+            del self.waiting[number]
+            self._stdin.write(FRAME.pack(0, number, CANCEL))
 
     def refuse_late(self, timeout: float) -> None:
         """Refuse requests that have waited for `timeout` seconds; kill a worker that has not responded."""
@@ -220,18 +227,12 @@ class Service:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         clock, predicts, kind = time.perf_counter(), scope["path"] == "/predict", _JSON
-        try:
-            if predicts:
-                answer = await self._predict(scope, receive)
-                if answer is None:
-                    return
-                status, body = answer
-            else:
-                status, body, kind = await self._page(scope["method"], scope["path"])
-        except Exception as error:
-            traceback.print_exception(error)
-            status, body = 500, _error("the request failed; stderr of the server has the error")
-        if predicts:
+        if not predicts:
+            status, body, kind = await self._page(scope["method"], scope["path"])
+        elif (answer := await self._predict(scope, receive)) is None:
+            return
+        else:
+            status, body = answer
             self._answers[status] += 1
             seconds = time.perf_counter() - clock
             self._latencies[bisect_left(BOUNDS, seconds)] += 1
