@@ -135,7 +135,7 @@ class _Connection(HttpToolsProtocol):
         self._framing = 0  # bytes of the current request that are not body
         self._part = "none"  # part of the current request: none, header or body
         self._ending = False  # whether the connection ends with the answers to complete requests
-        self.task: asyncio.Task[None] | None = None  # of the application
+        self.running: tuple[Any, asyncio.Task[None]] | None = None  # cycle and task of the application
         self._enter("idle")
 
     def _enter(self, state: str) -> None:
@@ -158,8 +158,10 @@ class _Connection(HttpToolsProtocol):
         self.turns.oldest_first.pop(self, None)
         self.turns.unread.pop(self, None)
         super().connection_lost(exc)
-        if self.task is not None:
-            self.task.cancel()
+        if self.running is not None:  # with requests behind it, its cycle is not the current one
+            cycle, task = self.running
+            cycle.disconnected = True
+            task.cancel()
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
@@ -233,9 +235,9 @@ class _Connection(HttpToolsProtocol):
             self._refuse_framing()
         if self.parser.should_upgrade() or self.transport.is_closing():
             return
-        self.scope["extensions"] = {"textsvm.connection": self}  # type: ignore[dict-item]
         self._part, self.requests = "body", self.requests + 1
         super().on_headers_complete()
+        self.scope["extensions"] = {"textsvm": (self, self.cycle)}  # type: ignore[dict-item]
 
     def on_body(self, body: bytes) -> None:
         if self._part == "body":
@@ -330,15 +332,18 @@ class _Connection(HttpToolsProtocol):
 
 async def _answer(app: Any, scope: Any, receive: Any, send: Any) -> None:
     """Run the application in a task that is canceled if the connection is lost; print unexpected errors."""
-    connection = scope.pop("extensions")["textsvm.connection"]
-    connection.task = asyncio.current_task()
+    connection, cycle = scope.pop("extensions")["textsvm"]
+    if connection.transport.is_closing():
+        cycle.disconnected = True
+        return
+    connection.running = cycle, asyncio.current_task()
     try:
         await app(scope, receive, send)
     except Exception as error:
         traceback.print_exception(error)
         raise
     finally:
-        connection.task = None
+        connection.running = None
 
 
 class _GracefulServer(uvicorn.Server if uvicorn else object):  # type: ignore[misc]
@@ -415,7 +420,7 @@ def run(
         limits = replace(limits, connections=max(1, min(limits.connections, soft - _OTHER_FILES)))
     connection: Any = partial(_Connection, limits, _Turns())
     config = uvicorn.Config(
-        partial(_answer, app), interface="asgi3", http=connection, ws="none", lifespan="off", log_config=None,
+        partial(_answer, app), interface="asgi3", proxy_headers=False, http=connection, ws="none", lifespan="off", log_config=None,
         log_level="critical", access_log=False, server_header=False, date_header=False,
         timeout_keep_alive=int(limits.idle) + 1, timeout_notify=1, backlog=_BACKLOG,
         timeout_graceful_shutdown=int(limits.stopping),

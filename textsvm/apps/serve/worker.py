@@ -211,12 +211,13 @@ class Lane:
         """Predict texts of requests for the same model; answers of complete requests."""
         parts, texts, symbols = list[tuple[TextRequest, slice]](), list[str](), 0
         self._in_turn = not self._in_turn
-        waiting = sorted(self.jobs, key=lambda job: job.taken)
-        if not waiting:  # canceled
+        jobs = list(self.jobs)
+        if not jobs:  # canceled
             return []
-        model = (waiting if self._in_turn else self.jobs)[0].model
+        waiting = sorted(jobs, key=lambda job: job.taken)
+        model = (waiting if self._in_turn else jobs)[0].model
         turns = [(job, TURN) for job in waiting if job.model is model]
-        rest = [(job, MOST_TEXTS) for job in self.jobs if job.model is model]
+        rest = [(job, MOST_TEXTS) for job in jobs if job.model is model]
         new = [(job, TURN) for job, _ in turns if not job.taken]
         for group, share in ((turns, 1.0), (rest, 1.0)) if self._in_turn else ((new, 0.5), (rest, 1.0)):
             for job, most in group:
@@ -289,7 +290,8 @@ class Worker:
         threading.Thread(target=self._run_long, daemon=True).start()
         received = bytearray()
         while True:
-            while not self.short.jobs or _has_input():
+            until = time.perf_counter() + GOAL / 2
+            while not self.short.jobs or (_has_input() and time.perf_counter() < until):
                 if not (data := os.read(0, 1 << 20)):
                     return
                 received += data
