@@ -301,6 +301,8 @@ def server(command: list[str], stream: str, start: str) -> Iterator[tuple[subpro
             line = next((line for line in getattr(process, stream) if line.startswith(start)), "")
             if not line:
                 raise InputError("the server did not start")
+            # a full pipe would stop the server
+            threading.Thread(target=list, args=[getattr(process, stream)], daemon=True).start()
             yield process, line.split()[-1]
         finally:
             process.terminate()

@@ -235,8 +235,8 @@ class _Connection(HttpToolsProtocol):
             self._refuse_framing()
         if self.parser.should_upgrade() or self.transport.is_closing():
             return
-        self._part, self.requests = "body", self.requests + 1
         super().on_headers_complete()
+        self._part, self.requests = "body", self.requests + 1
         self.scope["extensions"] = {"textsvm": (self, self.cycle)}  # type: ignore[dict-item]
 
     def on_body(self, body: bytes) -> None:

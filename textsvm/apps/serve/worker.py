@@ -96,6 +96,11 @@ class ServedModel:
         self.calibrated = self.model.probabilistic
         self.has_labels = not isinstance(rule, NumberRule)
         self.positive = positive if isinstance(positive := info.get("positive"), str) else None
+        if rule.classes is None and self.has_labels and self.positive is None:
+            raise InputError(
+                f"{path} is a one-class model without the name of its class; "
+                'save it with info={"positive": NAME}'
+            )
         self.row_of_empty_text = judge.row_without_text(self.model, "the text is empty")
         self.counts = Counter({"texts": 0, "low_margins": 0, "foreign_texts": 0})
         self.labels: Counter[str] = Counter()
