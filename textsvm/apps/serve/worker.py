@@ -104,6 +104,11 @@ class ServedModel:
         self.calibrated = self.model.probabilistic
         self.has_labels = not isinstance(rule, NumberRule)
         self.positive = positive if isinstance(positive := info.get("positive"), str) else None
+        if rule.classes is None and self.has_labels and self.positive is None:
+            raise InputError(
+                f"{path} is a one-class model without the name of its class; "
+                'save it with info={"positive": NAME}'
+            )
         self.row_of_empty_text = judge.row_without_text(self.model, "the text is empty")
         self.counts = Counter({"texts": 0, "low_margins": 0, "foreign_texts": 0})
         self.labels: Counter[str] = Counter()
@@ -246,12 +251,13 @@ class Lane:
         """Predict texts of requests for the same model; answers of complete requests."""
         parts, texts, symbols = list[tuple[TextRequest, slice]](), list[Example](), 0
         self._in_turn = not self._in_turn
-        waiting = sorted(self.jobs, key=lambda job: job.taken)
-        if not waiting:  # canceled
+        jobs = list(self.jobs)
+        if not jobs:  # canceled
             return []
-        model = (waiting if self._in_turn else self.jobs)[0].model
+        waiting = sorted(jobs, key=lambda job: job.taken)
+        model = (waiting if self._in_turn else jobs)[0].model
         turns = [(job, TURN) for job in waiting if job.model is model]
-        rest = [(job, MOST_TEXTS) for job in self.jobs if job.model is model]
+        rest = [(job, MOST_TEXTS) for job in jobs if job.model is model]
         new = [(job, TURN) for job, _ in turns if not job.taken]
         for group, share in ((turns, 1.0), (rest, 1.0)) if self._in_turn else ((new, 0.5), (rest, 1.0)):
             for job, most in group:
@@ -324,7 +330,8 @@ class Worker:
         threading.Thread(target=self._run_long, daemon=True).start()
         received = bytearray()
         while True:
-            while not self.short.jobs or _has_input():
+            until = time.perf_counter() + GOAL / 2
+            while not self.short.jobs or (_has_input() and time.perf_counter() < until):
                 if not (data := os.read(0, 1 << 20)):
                     return
                 received += data
