@@ -114,7 +114,7 @@ def test_errors(tmp_path):
 def test_title_and_lead_fit_a_phone(tmp_path):
     """Few short names are the title; the lead names as many classes as fit, and counts the others."""
     for labels, title, lead in (
-        (LABELS, "Which is it: ham, spam?", "between ham, spam."),
+        (LABELS, "ham or spam?", "between ham, spam."),
         (["a" * 100, *LABELS[1:]], "Try the model", " … and 2 others."),
         ([f"class {i % 24:02}" for i in range(24)], "Try the model", "class 07 and 16 others."),
     ):

@@ -309,7 +309,7 @@ def _table_json(table: FeatureTable, symbols: list[str]) -> Json:
 #: Bytes of a model in a page of less than 2 MB.
 PAGE_BYTES = 1_350_000
 #: Symbols of the names of classes in the lead and, if there are not more, in the title.
-MOST_SHOWN, MOST_TITLE = 80, 24
+MOST_SHOWN, MOST_TITLE = 80, 20
 #: Classes whose heaviest features are listed.
 MOST_CLASSES = 12
 #: Features of each kind that are listed.
@@ -343,7 +343,8 @@ def page_of(
     examples = _example(plain) if examples is None else examples
     data += json_element("facts", {**plain.about["training"], "example": list(examples)})
     script = (source_of("textsvm.mjs") + source_of("page.js")).decode().replace("\nexport ", "\n")
-    title = title or (f"Which is it: {names}?" if 0 < len(names) <= MOST_TITLE else "Try the model")
+    question = f"{' or '.join(classes)}?"
+    title = title or (question if classes and len(question) <= MOST_TITLE else "Try the model")
     return html_page(title, _LEADS[plain.task].format(names), body, data, script=script).encode()
 
 
