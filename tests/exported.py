@@ -90,6 +90,16 @@ class CModel:
         )
         return code, values
 
+    def decide_columns(self, texts: list[str]) -> np.ndarray:
+        contents, values = [text.encode("utf-8", "replace") for text in texts], np.empty(self.n_decisions)
+        sizes = (ctypes.c_size_t * len(contents))(*map(len, contents))
+        code = library().textsvm_decide_columns(
+            self.handle, (ctypes.c_char_p * len(contents))(*contents), sizes,
+            values.ctypes.data_as(ctypes.c_void_p),
+        )  # fmt: skip
+        assert code == 0
+        return values
+
     def decide(self, content: bytes | str) -> np.ndarray:
         content = content.encode() if isinstance(content, str) else content
         code, values = self.try_decide(content)

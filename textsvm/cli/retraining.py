@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 Predictions: TypeAlias = "AnyArray | list[Any]"
 #: Keys of the report on the prediction of a document.
 COLUMNS = ("id", "label", "before", "after")
+#: Options of the reader that may differ between old and new documents.
+_COLUMNS = ("text", "label", "header")
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class _Recorded:
 
     def with_columns(self, columns: Json, of_numbers: bool) -> _Recorded:
         """With columns that are named; `of_numbers`: the label is the number of a regression."""
-        named, learning = dict(columns), self.learning
+        named, learning = {name: columns[name] for name in _COLUMNS if name in columns}, self.learning
         if of_numbers:
             learning = replace(learning, regress=named.pop("label", learning.regress))
             if learning.regress is None:
@@ -71,6 +73,8 @@ def _recorded(fitted: TrainedModel) -> _Recorded:
         reading = ReadingOptions(
             format=facts.get("format"), text=[text] if isinstance(text, str) else text,
             numbers=named.get("numbers"), label=named.get("label"), id=named.get("id"),
+            header=header if isinstance(header := named.get("header"), bool) else None,
+            level=level if isinstance(level := named.get("level"), int) else None,
             headers=named.get("headers") is True, skip_invalid=facts.get("skip_invalid") is True,
         )  # fmt: skip
         learning = LearningOptions(
@@ -100,8 +104,8 @@ def update(
 ) -> Json:
     """Train a model on its old and on new documents, save it, and report the changes."""
     recorded = _recorded(fitted)
-    columns: Json = {"text": options.text, "label": options.label}
-    columns = {name: column for name, column in columns.items() if column}
+    columns: Json = {"text": options.text or None, "label": options.label, "header": options.header}
+    columns = {name: column for name, column in columns.items() if column is not None}
     if fitted.estimator_name == model_files.ONE_CLASS and recorded.training.positive is None:
         raise InputError(
             f"{model} was saved in Python and does not record the label of its class; train it again with "

@@ -33,7 +33,7 @@ from typing import Any
 
 from textsvm.arrays import Json
 from textsvm.errors import InputError
-from textsvm.readers.charsets import decode, is_binary
+from textsvm.readers.charsets import decode, encoding_of, is_binary
 from textsvm.readers.corpus import Document, Label, ReadOptions, Row, refused_rows
 from textsvm.readers.files import (
     HEAD,
@@ -65,8 +65,6 @@ _ALL_USUAL = frozenset(name for names in _USUAL.values() for name in names)
 _MISSING = ("", "NaN", "nan")
 #: Rows in which the first label of a table without a header must occur again.
 _LOOKED_AT = 1000
-#: Rows after which a label that has not occurred again may be the name of a column.
-_ENOUGH = 10
 _SUFFIXES = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -132,11 +130,12 @@ def read_tables(
     """
     for file, report in with_progress(files, progress):
         format = options.format or file_format(file, options) or "csv"
-        table = _READERS[format](file, options.need_header, problems)
+        encoding = None if format in ("excel", "parquet") else encoding_of(file.head)
+        table = _READERS[format](file, options, problems)
         roles, part = _roles(table, options, f"{file.name}{table.sheet}"), part_of(file.name)
-        for role in (name for name in ("text", "label") if name not in options.named):
-            name = roles[role][0] if table.headed and len(roles[role]) == 1 else None
-            options.detected.setdefault(role, set()).add(name)
+        header = table.headed if table.first else None
+        read = {role: tuple(names) for role, names in roles.items() if role != "label" or options.labelled}
+        options.decide(**read, separator=table.separator, header=header, encoding=encoding)
         ragged, without_text, total = list[int](), list[int](), 0
         strict = not roles["numbers"] and (
             options.keep_invalid or options.require_text or options.skip_invalid
@@ -149,10 +148,11 @@ def read_tables(
             if problem := _problem(row, roles["text"], strict):
                 if options.keep_invalid and not options.skip_invalid:
                     name = row.get(roles["id"][0]) if roles["id"] and isinstance(row, Mapping) else None
-                    cells = row if options.keep_rows and isinstance(row, Mapping) else None
+                    cells = row.row or dict.fromkeys(table.names) if isinstance(row, InvalidRow) else row
                     yield Document(
-                        _string(name) or identifier, "", problem=f"{row_name}: {problem}", row=cells
-                    )
+                        _string(name) or identifier, "", problem=f"{row_name}: {problem}",
+                        row=cells if options.keep_rows else None,
+                    )  # fmt: skip
                 elif isinstance(row, InvalidRow) and row.ragged and not options.skip_invalid:
                     ragged.append(line)
                 elif options.require_text and not options.skip_invalid and not _is_blank(row):
@@ -188,15 +188,48 @@ def _is_blank(row: Row | InvalidRow) -> bool:
 
 
 @dataclass(frozen=True)
+class TableForm:
+    """Form of a table of CSV, TSV or a spreadsheet, for output that keeps it."""
+
+    file: File
+    names: Sequence[str]
+    header_line: int  #: 0 without a header
+    header: str  #: Text of the header of CSV and TSV
+    format: str = "excel"  #: "csv", "tsv" or "excel"
+    delimiter: str = ""  #: Of CSV and TSV
+    sheet: str = ""
+    first: tuple[int, int] = (0, 0)  #: Row and column of the first cell of the sheet, from 0
+
+    @property
+    def headed(self) -> bool:
+        return self.header_line > 0
+
+
+class Cells(list[str]):
+    """Cells of a row, and its text in CSV and TSV with the end of the line and empty lines before it."""
+
+    raw = ""
+
+
+class SourceRow(dict[str, Any]):
+    """Cells of a row by name, the form of its table, the number of its line, and its text (`Cells.raw`)."""
+
+    def __init__(self, cells: Cells, form: TableForm, line: int) -> None:
+        super().__init__(zip(form.names, cells, strict=False))
+        self.form, self.line, self.raw, self.fields = form, line, cells.raw, cells
+
+
+@dataclass(frozen=True)
 class InvalidRow:
     """A row that cannot be split into fields."""
 
     reason: str
     ragged: bool = False  #: Whether it has too few or too many fields
+    row: SourceRow | None = None
 
 
 #: Number of a row, the line on which it begins (spreadsheets, Parquet and JSON: the number), and its cells.
-CellRow = tuple[int, int, list[str]]
+CellRow = tuple[int, int, Cells]
 #: The same with its fields by name.
 NamedRow = tuple[int, int, Row | InvalidRow]
 
@@ -259,6 +292,14 @@ def parse_number(value: Any, name: str, needed: bool) -> float | None:
     return number
 
 
+def is_number(text: str) -> bool:
+    """Whether a cell or a label is a finite number."""
+    try:
+        return isfinite(float(text))
+    except ValueError:
+        return False
+
+
 def parse_weight(weight: float | None, place: str) -> float | None:
     """The weight of a document; raise InputError if it is negative."""
     if weight is not None and weight < 0:
@@ -301,6 +342,7 @@ class TableRows:
     repeated: Collection[str] = ()  #: Names of several columns
     lookahead: Sequence[CellRow] = ()  #: The next rows of a table without a header
     sheet: str = ""  #: Description of the sheet for messages, if the file has several
+    separator: str | None = None  #: Of CSV and TSV
 
     def recurs(self, index: int) -> bool:
         """Whether a cell of the first row occurs again in its column, as labels do and names do not."""
@@ -308,15 +350,27 @@ class TableRows:
             row[index].strip() == self.first[index] for _, _, row in self.lookahead if len(row) > index
         )
 
+    @property
+    def begins_with_data(self) -> bool:
+        """Whether cells of the first row occur again, or are numbers as all below, and none contradicts."""
+        rows, shows = [row for _, _, row in self.lookahead if len(row) == len(self.first)], False
+        for cell, column in zip(self.first, zip(*rows, strict=True), strict=False):
+            numbers, number = sum(map(is_number, column)), is_number(cell)
+            if numbers == (0 if number else len(column)):
+                return False
+            shows = shows or number or cell in map(str.strip, column)
+        return shows
+
 
 def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[str]]:
     """The columns of each role: text, label, id, part, ..."""
     names, columns = table.names, options.columns
-    if not table.headed and not columns and not (len(names) > 1 and table.recurs(0)):
+    of_data = table.begins_with_data and (bool(columns) or table.recurs(0))
+    if not table.headed and options.header is None and not of_data:
         raise InputError(
-            f"{file}: is its first line a header? No name in it is known: {', '.join(table.first[:20])}; "
-            "name the column of the text with --text, of the labels with --label, by number without a header"
-            f"{_separator_remedy(table)}"
+            f"{file}: is its first line a header? It has {', '.join(map(repr, table.first[:20]))}; add --header "
+            "or --no-header (header=), and name the columns of texts and labels with --text and "
+            f"--label, by number without a header{_separator_remedy(table)}"
         )
     lowered = {name.strip().lower(): name for name in reversed(names)} if table.headed else {}
     roles = {
@@ -336,12 +390,6 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
     for first_role, other in pairs:
         if both := set(roles[first_role]) & set(roles[other]):
             raise InputError(f"{file}: the column {min(both)!r} is named twice: --{first_role} and --{other}")
-    labels = [names.index(name) for name in roles["label"] if not table.headed and options.labelled]
-    if any(len(table.lookahead) >= _ENOUGH and not table.recurs(index) for index in labels):
-        raise InputError(
-            f"{file}: is its first line a header? The label {table.first[labels[0]]!r} occurs in no other "
-            "row; name columns by their names if there is a header"
-        )
     if not roles["text"] and not roles["numbers"]:
         available = ", ".join(names[:20])
         raise InputError(f"{file}: which column is the text? Name it (--text, text=): {available}")
@@ -385,24 +433,39 @@ def _named_columns(
     return columns
 
 
-# Formats. `header`: the first row is a header; otherwise it is a header if a cell is a usual name.
+# Formats. Without options, the first row is a header if a cell is a usual or a recorded name.
 
 
-def _read_csv(file: File, header: bool, problems: Problems) -> TableRows:
-    return _table(file, _csv_rows(file, _delimiter(file), problems), header)
+def _read_csv(file: File, options: ReadOptions, problems: Problems) -> TableRows:
+    delimiter = _delimiter(file)
+    return _table(file, _csv_rows(file, delimiter, problems), options, format="csv", delimiter=delimiter)
 
 
-def _read_tsv(file: File, header: bool, problems: Problems) -> TableRows:
-    lines = (line.removesuffix("\n").removesuffix("\r") for line in iterate_lines(file, problems))
-    rows = ((n, n, line.split("\t")) for n, line in enumerate(lines, 1) if line.strip("\r"))
-    return _table(file, rows, header)
+def _read_tsv(file: File, options: ReadOptions, problems: Problems) -> TableRows:
+    return _table(file, _tsv_rows(file, problems), options, format="tsv", delimiter="\t")
 
 
-def _table(file: File, rows: Iterator[CellRow], header: bool, unit: str = "line") -> TableRows:
+def _tsv_rows(file: File, problems: Problems) -> Iterator[CellRow]:
+    raw = ""
+    for number, line in enumerate(iterate_lines(file, problems), 1):
+        raw += line
+        if line.strip("\r\n"):
+            cells = Cells(line.removesuffix("\n").removesuffix("\r").split("\t"))
+            cells.raw, raw = raw, ""
+            yield number, number, cells
+
+
+def _table(
+    file: File, rows: Iterator[CellRow], options: ReadOptions, unit: str = "line", **form: Any
+) -> TableRows:
+    """A table of rows of cells; `form` are attributes of its `TableForm`."""
     _require_content(file)
     start = next(rows)
     first = [cell.strip() for cell in start[2]]
-    headed = header or any(cell.lower() in _ALL_USUAL for cell in first)
+    headed = options.need_header
+    if headed is None:
+        recorded = {name for name in options.names_of(options.columns) if not name.isdecimal()}
+        headed = any(cell.lower() in _ALL_USUAL or cell in recorded for cell in first)
     names = list(first) if headed else [str(i + 1) for i in range(len(first))]
     repeated = {name for name, count in Counter(names).items() if name and count > 1}
     unique = set[str]()
@@ -411,18 +474,22 @@ def _table(file: File, rows: Iterator[CellRow], header: bool, unit: str = "line"
             names[i] = str(i + 1)
         unique.add(names[i])
     lookahead: list[CellRow] = []
-    if not headed and len(names) > 1:
+    if not headed:
         lookahead = list(islice(rows, _LOOKED_AT if file.lookahead_rows is None else file.lookahead_rows))
     rest = chain([] if headed else [start], lookahead, rows)
+    source = TableForm(file, names, start[1] if headed else 0, start[2].raw if headed else "", **form)
 
     def named_rows() -> Iterator[NamedRow]:
-        for number, line, row in rest:
-            if len(row) == len(names):
-                yield number, line, dict(zip(names, row, strict=True))
+        for number, line, cells in rest:
+            row = SourceRow(cells, source, line)
+            if len(cells) == len(names):
+                yield number, line, row
             else:
-                yield number, line, InvalidRow(f"it has {len(row)} fields and not {len(names)}", ragged=True)
+                reason = f"it has {len(cells)} fields and not {len(names)}"
+                yield number, line, InvalidRow(reason, ragged=True, row=row)
 
-    return TableRows(names, headed, named_rows(), unit, first, repeated, lookahead)
+    separator = form.get("delimiter")
+    return TableRows(names, headed, named_rows(), unit, first, repeated, lookahead, separator=separator)
 
 
 def _require_content(file: File) -> None:
@@ -431,7 +498,7 @@ def _require_content(file: File) -> None:
         raise InputError(f"{file.name} is empty")
 
 
-def _read_jsonl(file: File, header: bool, problems: Problems) -> TableRows:
+def _read_jsonl(file: File, options: ReadOptions, problems: Problems) -> TableRows:
     """JSON Lines: one object per line; columns are the keys of the first `lookahead_rows` objects."""
     rows = _objects(file, problems)
     objects: list[Row] = []
@@ -463,7 +530,7 @@ def _as_object(row: object) -> Json | InvalidRow:
     return row if isinstance(row, dict) else InvalidRow("it is not a JSON object")
 
 
-def _read_json(file: File, header: bool, problems: Problems) -> TableRows:
+def _read_json(file: File, options: ReadOptions, problems: Problems) -> TableRows:
     """JSON: an array of objects."""
     try:
         rows = json.loads("".join(iterate_lines(file, problems)))
@@ -475,7 +542,7 @@ def _read_json(file: File, header: bool, problems: Problems) -> TableRows:
     return TableRows(names, True, ((n, n, _as_object(row)) for n, row in enumerate(rows, 1)), "row")
 
 
-def _read_excel(file: File, header: bool, problems: Problems) -> TableRows:
+def _read_excel(file: File, options: ReadOptions, problems: Problems) -> TableRows:
     """The first sheet of a spreadsheet that is not empty, with python-calamine, which is not a dependency."""
     try:
         from python_calamine import CalamineError, CalamineWorkbook
@@ -494,8 +561,10 @@ def _read_excel(file: File, header: bool, problems: Problems) -> TableRows:
         raise InputError(f"{file.name} is a spreadsheet without any cells")
     if len(filled) > 1:
         problems.append((file.name, f"only the sheet {filled[0]!r} of {len(filled)} is read"))
-    rows = ([_cell(value) for value in row] for row in sheets[filled[0]])
-    table = _table(file, ((n, n, row) for n, row in enumerate(rows, 1) if any(row)), header, "row")
+    rows = (Cells(map(_cell, row)) for row in sheets[filled[0]])
+    numbered = ((n, n, row) for n, row in enumerate(rows, 1) if any(row))
+    first = book.get_sheet_by_name(filled[0]).start
+    table = _table(file, numbered, options, "row", sheet=filled[0], first=first or (0, 0))
     others = ", ".join(map(repr, filled[1:11]))
     sheet = f" (sheet {filled[0]!r}; the others, {others}, are not read: save one as CSV)" if others else ""
     return replace(table, sheet=sheet)
@@ -508,7 +577,7 @@ def _cell(value: object) -> str:
     return value.isoformat() if isinstance(value, date | time) else str(value)
 
 
-def _read_parquet(file: File, header: bool, problems: Problems) -> TableRows:
+def _read_parquet(file: File, options: ReadOptions, problems: Problems) -> TableRows:
     """Parquet, with PyArrow, which is not a dependency."""
     try:
         import pyarrow  # type: ignore[import-not-found, unused-ignore]
@@ -574,7 +643,7 @@ def _parquet_values(file: File, name: str, column: Any) -> list[Any]:
     return values
 
 
-_READERS: dict[str, Callable[[File, bool, Problems], TableRows]] = {
+_READERS: dict[str, Callable[[File, ReadOptions, Problems], TableRows]] = {
     "csv": _read_csv,
     "tsv": _read_tsv,
     "jsonl": _read_jsonl,
@@ -589,12 +658,21 @@ class _Lines:
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines, self.count, self.last, self.ended = iter(lines), 0, "", False
+        self._read: list[str] = []  #: Lines since the last row
 
     def __iter__(self) -> Iterator[str]:
         for line in self._lines:
             self.last, self.count = line, self.count + 1
+            self._read.append(line)
             yield line
         self.ended = True
+
+    def cells(self, fields: list[str]) -> Cells:
+        """The fields of the row whose lines were read last."""
+        row = Cells(fields)
+        row.raw = self._read[0] if len(self._read) == 1 else "".join(self._read)
+        self._read.clear()
+        return row
 
 
 def _csv_rows(file: File, delimiter: str, problems: Problems) -> Iterator[CellRow]:
@@ -611,7 +689,7 @@ def _csv_rows(file: File, delimiter: str, problems: Problems) -> Iterator[CellRo
                 for row in csv.reader(lines, delimiter=delimiter, strict=True):
                     number += 1
                     if row:
-                        yield number, start, row
+                        yield number, start, lines.cells(row)
                     start = lines.count + 1
             except csv.Error as error:
                 fields: list[str] = []
@@ -628,7 +706,7 @@ def _csv_rows(file: File, delimiter: str, problems: Problems) -> Iterator[CellRo
                     place, damaged = f"{file.name}, line {start}", True
                     problems.append((place, "a quote inside a quoted field is not doubled"))
                 number += 1
-                yield number, start, fields
+                yield number, start, lines.cells(fields)
 
 
 def _delimiter(file: File) -> str:

@@ -33,6 +33,8 @@ NONE = 0xFFFFFFFF
 HEADER_WORDS, VIEW_WORDS, TERM_WORDS, TABLE_WORDS, PAIRS_WORDS = 64, 8, 16, 32, 16
 #: First of the two words of the checksum in the header.
 CHECKSUM = 36
+#: Word of the header with the number of columns.
+COLUMNS = 38
 #: Start values of the two hashes of a string of symbols.
 SEEDS = (0x9E3779B9, 0x7F4A7C15)
 #: Multipliers of the two hashes.
@@ -198,13 +200,15 @@ def write(plain: PlainModel, tables: Sequence[Sequence[PackedTable]]) -> bytes:
     """The model file of a plain model with the packed tables of each term."""
     out, header = _Writer(), np.zeros(HEADER_WORDS, np.uint32)
     views = list(dict.fromkeys(term.view for term in plain.terms))
+    columns: list[Any] = plain.columns or [None]
     header[:2] = np.frombuffer(MAGIC, np.uint32)
-    header[2] = VERSION - (plain.text.normalise != "unicode")
+    header[2] = VERSION - (plain.text.normalise != "unicode" and len(columns) < 2)
     header[4:6] = TASKS.index(plain.task), COMBINATIONS.index(plain.combine)
     header[6:9] = plain.n_machines, plain.n_decisions, len(plain.classes or ())
     header[9] = NONE if plain.text.max_length is None else min(plain.text.max_length, NONE - 1)
     header[27:29] = NORMAL_FORMS[plain.text.normalise], plain.text.punctuation
-    view_words = [[view.keep_case, TOKENS.index(view.tokens)] for view in views]
+    view_words = [[view.keep_case, TOKENS.index(view.tokens), columns.index(view.column)] for view in views]
+    header[COLUMNS] = len(columns) if len(columns) > 1 else 0
     header[10:12] = len(views), out.words(view_words, VIEW_WORDS)
     terms = [_term_words(out, views, *pair) for pair in zip(plain.terms, tables, strict=True)]
     header[12:14] = len(terms), out.words(terms, TERM_WORDS)

@@ -227,6 +227,7 @@ def _term_json(term: FeatureTerm | PairTerm) -> Json:
     ]
     common = {
         "kernel": term.kernel,
+        "column": term.view.column,
         "tokens": term.view.tokens,
         "keep_case": term.view.keep_case,
         "normalised": term.normalised,

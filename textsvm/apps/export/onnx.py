@@ -12,6 +12,7 @@ than in Python.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -236,10 +237,20 @@ class Symbols:
     number: dict[str, int]  #: Number of each symbol of the model
 
 
-def read(g: Graph, texts: str, plain: PlainModel) -> dict[View, Symbols]:
-    """The symbols of a batch of texts for each view of a model."""
-    table = Characters(plain)
-    n_texts = g.Size(texts)
+def read(g: Graph, inputs: dict[str | None, str], plain: PlainModel) -> dict[View, Symbols]:
+    """The symbols of a batch of texts, the inputs by column, for each view of a model."""
+    table, symbols = Characters(plain), dict[View, Symbols]()
+    for column, texts in inputs.items():
+        views = [view for view in table.views if view.column == column]
+        symbols |= _symbols(g, texts, table, views, plain)
+    return symbols
+
+
+def _symbols(
+    g: Graph, texts: str, table: Characters, views: Sequence[Any], plain: PlainModel
+) -> dict[View, Symbols]:
+    """The symbols of a batch of texts for views of a column."""
+    n_texts, symbols = g.Size(texts), dict[View, Symbols]()
     options = {"mark": 0, "mincharnum": 1, "pad_value": "", "separators": [""]}
     chars = g.Tokenizer(texts, domain="com.microsoft", **options)
     numbers = [*range(table.size), PADDING]
@@ -250,9 +261,8 @@ def read(g: Graph, texts: str, plain: PlainModel) -> dict[View, Symbols]:
     _, _, local, _ = g.Unique(g.GatherND(chars, pairs), outputs=4)
     ids = g.GatherND(ids, pairs)
     ids = g.Where(g.Less(ids, 0), g.Add(local, table.size), ids)
-    cased = {case: _normalised(g, table, ids, text, case) for case in {v.keep_case for v in table.views}}
-    symbols = {}
-    for view in table.views:
+    cased = {case: _normalised(g, table, ids, text, case) for case in {v.keep_case for v in views}}
+    for view in views:
         ids, text = cased[view.keep_case]
         if view.tokens == "characters":
             symbols[view] = Symbols(ids, text, *_spans(g, text, n_texts), table.number)
@@ -456,6 +466,8 @@ def _ranks(g: Graph, ids: str, starts: str, ends: str) -> str:
 #: Versions of the operators and of the format, which onnxruntime 1.15 and later read.
 OPSETS = {"": 18, "ai.onnx.ml": 3, "com.microsoft": 1}
 IR_VERSION = 9
+#: Names of outputs.
+OUTPUTS = ("label", "labels", "decision", "probabilities")
 #: Largest file: protobuf's limit.
 MOST_BYTES = (1 << 31) - 1
 TOO_LARGE = "the model takes more than 2 GiB, the limit of ONNX files; take another format"
@@ -474,6 +486,12 @@ class Level:
     n_nodes: int
 
 
+def _input_name(column: str | None) -> str:
+    """Name of the input for a column, which no other value of the graph has."""
+    other = column is not None and (column in OUTPUTS or re.fullmatch(r"v\d+", column))
+    return "texts" if column is None else f"text_{column}" if other else column
+
+
 def onnx_of(plain: PlainModel) -> bytes:
     """The model as ONNX; InputError if it cannot be expressed."""
     if plain.has_pairs:
@@ -488,7 +506,9 @@ def onnx_of(plain: PlainModel) -> bytes:
     if 8 * sum(table.weights.size + table.codes.size for table in tables) > MOST_BYTES:
         raise InputError(TOO_LARGE)
     g = Graph()
-    symbols, size = read(g, "texts", plain), g.Size("texts")
+    columns: list[str | None] = [*plain.columns]
+    inputs = {column: _input_name(column) for column in columns or [None]}
+    symbols, size = read(g, inputs, plain), g.Size(next(iter(inputs.values())))
     zeros = g.Expand(0.0, g.Concat(g.Reshape(size, [1]), [plain.n_machines], axis=0))
     values = g.Add(zeros, plain.biases)
     for term in plain.feature_terms:
@@ -498,8 +518,8 @@ def onnx_of(plain: PlainModel) -> bytes:
         helper.make_tensor_value_info(g.named(value, name), kind, ["n"] if name == "label" else ["n", None])
         for name, (value, kind) in outputs.items()
     ]
-    texts = helper.make_tensor_value_info("texts", STRING, ["n"])
-    graph = helper.make_graph(g.nodes, "textsvm", [texts], infos, [*g.constants.values()])
+    texts = [helper.make_tensor_value_info(name, STRING, ["n"]) for name in inputs.values()]
+    graph = helper.make_graph(g.nodes, "textsvm", texts, infos, [*g.constants.values()])
     opsets = [helper.make_opsetid(*pair) for pair in OPSETS.items()]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="textsvm")
     helper.set_model_props(model, {"textsvm": json.dumps(to_json(plain.about))})

@@ -22,6 +22,7 @@ typedef uint64_t u64;
 /* ---- The file ------------------------------------------------------------------------------------- */
 
 #define VERSION 4u
+#define COLUMNS 38u  /* number of columns; 0 for texts, or a single column */
 #define CHECKSUM 36u /* first of its two words in the header */
 #define NONE 0xFFFFFFFFu
 #define HEADER_WORDS 64
@@ -48,7 +49,7 @@ typedef struct {
 } table;
 
 typedef struct {
-    u32 keep_case, tokens;
+    u32 keep_case, tokens, column;
 } view;
 
 typedef struct { /* support vectors of a kernel that compares texts with each of them */
@@ -187,7 +188,7 @@ static pairs pairs_of(const textsvm *m, const term *t) {
 static view view_of(const textsvm *m, u32 number) {
     const u32 *w = (const u32 *)at(m, m->w[11]) + (size_t)VIEW_WORDS * number;
     view v;
-    v.keep_case = w[0], v.tokens = w[1];
+    v.keep_case = w[0], v.tokens = w[1], v.column = w[2];
     return v;
 }
 
@@ -250,7 +251,7 @@ static int check_terms(const textsvm *m) {
     if (w[27] > FORM_PAPER || !inside(m, w[11], 4 * (u64)VIEW_WORDS * w[10]) || !inside(m, w[13], 4 * (u64)TERM_WORDS * w[12]))
         return 0;
     for (u32 i = 0; i < w[10]; i++)
-        if (view_of(m, i).tokens > TOKENS_PROTEIN)
+        if (view_of(m, i).tokens > TOKENS_PROTEIN || view_of(m, i).column >= textsvm_columns(m))
             return 0;
     for (u32 i = 0; i < w[12]; i++) {
         const u32 *t = (const u32 *)at(m, w[13]) + (size_t)TERM_WORDS * i;
@@ -346,7 +347,7 @@ static int read_model(textsvm *m, const void *data, size_t bytes) {
     if (!data || (uintptr_t)data % 8 || bytes < 4 * HEADER_WORDS || memcmp(data, "TEXTSVM", 8))
         return 0;
     m->w = w, m->units = w[3];
-    if ((w[2] != VERSION && w[2] != VERSION - 1) || 8 * m->units > bytes)
+    if ((w[2] != VERSION && w[2] != VERSION - 1) || 8 * m->units > bytes || w[COLUMNS] > w[10])
         return 0;
     m->n_machines = w[6], m->n_decisions = w[7], m->n_classes = w[8];
     if (!m->n_machines || !m->n_decisions || m->n_machines > 1u << 24 || m->n_classes > 1u << 24)
@@ -505,7 +506,8 @@ textsvm *textsvm_global(void) { return global; }
 /* ---- Text ----------------------------------------------------------------------------------------- */
 
 /* Decode UTF-8 to at most `most` code points; returns their number, or NONE if there are more. */
-static size_t decode(const unsigned char *s, size_t n, u32 *out, size_t most) {
+static size_t decode(const char *utf8, size_t n, u32 *out, size_t most) {
+    const unsigned char *s = (const unsigned char *)utf8;
     size_t i = 0, k = 0;
     while (i < n) {
         unsigned char b = s[i++];
@@ -1379,6 +1381,7 @@ static int add_pairs(textsvm *m, const term *t, size_t n) {
 
 /* ---- Decisions ------------------------------------------------------------------------------------ */
 
+size_t textsvm_columns(const textsvm *m) { return m->w[COLUMNS] ? m->w[COLUMNS] : 1; }
 size_t textsvm_decisions(const textsvm *m) { return m->n_decisions; }
 size_t textsvm_classes(const textsvm *m) { return m->n_classes; }
 int textsvm_task(const textsvm *m) { return (int)m->w[4]; }
@@ -1410,23 +1413,34 @@ static void votes(const textsvm *m, const double *values, double *decision) {
         decision[a] += sums[a] / (3 * (fabs(sums[a]) + 1));
 }
 
-typedef struct { /* a text in m->points, as the terms before have read it */
+typedef struct { /* texts of the columns, and a column in m->points, as the terms before have read it */
+    const char *const *texts;
+    const size_t *sizes;
+    size_t (*decode)(const char *, size_t, u32 *, size_t);
     size_t points, symbols, tokens;
     u32 hashed; /* view of the symbols whose hashes s1 and s2 hold; NONE for no view */
     int normalised;
-    view of;
+    view of; /* its column is NONE before the first term */
 } reading;
 
-static reading reading_of(size_t points) {
+static reading reading_of(const char *const *texts, const size_t *sizes,
+                          size_t (*decoder)(const char *, size_t, u32 *, size_t)) {
     reading r;
-    r.points = points, r.symbols = r.tokens = 0, r.hashed = NONE, r.normalised = 0;
-    r.of.keep_case = r.of.tokens = 0;
+    r.texts = texts, r.sizes = sizes, r.decode = decoder;
+    r.points = r.symbols = r.tokens = 0, r.hashed = NONE, r.normalised = 0;
+    r.of.keep_case = r.of.tokens = 0, r.of.column = NONE;
     return r;
 }
 
 /* Symbols of the text as a term reads them into m->symbols, their hashes into s1 and s2; returns an error code. */
 static int read_symbols(textsvm *m, const term *t, reading *r) {
     view v = view_of(m, t->view);
+    if (v.column != r->of.column) {
+        r->points = r->decode(r->texts[v.column], r->sizes[v.column], m->points, m->max_symbols);
+        r->hashed = NONE, r->normalised = 0, r->of.column = v.column;
+    }
+    if (r->points == NONE)
+        return TEXTSVM_TOO_LONG;
     if (t->view != r->hashed) {
         if (!r->normalised || v.keep_case != r->of.keep_case || v.tokens == TOKENS_PROTEIN ||
             r->of.tokens == TOKENS_PROTEIN)
@@ -1453,11 +1467,7 @@ static int read_symbols(textsvm *m, const term *t, reading *r) {
 
 #define OVERFLOWS 7 /* of a gap-weighted kernel; TEXTSVM_TOO_LONG for callers */
 
-/* Decision values of the text in m->points, NONE of them if they are too many. */
-static int decide_points(textsvm *m, size_t points, double *decision) {
-    reading r = reading_of(points);
-    if (points == NONE)
-        return TEXTSVM_TOO_LONG;
+static int decide_reading(textsvm *m, reading r, double *decision) {
     for (u32 k = 0; k < m->n_machines; k++)
         m->sums[k] = 0;
     for (u32 i = 0; i < m->w[12]; i++) {
@@ -1481,9 +1491,13 @@ static int decide_points(textsvm *m, size_t points, double *decision) {
     return TEXTSVM_OK;
 }
 
-int textsvm_decide_with(textsvm *m, const char *utf8, size_t n, double *decision) {
-    int code = decide_points(m, decode((const unsigned char *)utf8, n, m->points, m->max_symbols), decision);
+int textsvm_decide_columns(textsvm *m, const char *const *utf8, const size_t *n, double *decision) {
+    int code = decide_reading(m, reading_of(utf8, n, decode), decision);
     return code == OVERFLOWS ? TEXTSVM_TOO_LONG : code;
+}
+
+int textsvm_decide_with(textsvm *m, const char *utf8, size_t n, double *decision) {
+    return textsvm_columns(m) > 1 ? TEXTSVM_BAD_ARGUMENT : textsvm_decide_columns(m, &utf8, &n, decision);
 }
 
 /* Number of n ascending values that are at most `value`. */
