@@ -38,6 +38,14 @@ class RareClassWarning(UserWarning):
     """Some classes have fewer documents than there are folds."""
 
 
+def check_label(label: object, place: str) -> None:
+    """InputError for a label with half a surrogate pair, which no UTF-8 file holds, or an infinite number."""
+    if isinstance(label, float) and abs(label) == float("inf"):
+        raise InputError(f"{place} is {label}, which is not a finite number; write a text instead")
+    if isinstance(label, str) and any("\ud800" <= letter <= "\udfff" for letter in label):
+        raise InputError(f"{place} is {ascii(label)[:80]}, with half a surrogate pair; write another text")
+
+
 def printable(text: str) -> str:
     """Replace characters that UTF-8 or HTML cannot hold, or that control a terminal, by U+FFFD.
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from textsvm.arrays import AnyArray, Bools
-from textsvm.errors import InputError
+from textsvm.errors import InputError, check_label
 from textsvm.kernels.inputs import is_missing
 from textsvm.runtime.compiled import scipy
 
@@ -23,6 +23,7 @@ _SETS = (tuple, list, set, frozenset, np.ndarray)
 def as_indicator(y: Any, n: int) -> tuple[AnyArray, Bools, str]:
     """Sorted classes (column numbers for a matrix), bool indicator matrix, and form of the labels."""
     classes, indicator, form = _read(y)
+    check_names(classes)
     if len(indicator) != n:
         raise InputError(f"there are {n} documents and labels of {len(indicator)}; give each its labels")
     if n < 2:
@@ -37,6 +38,12 @@ def as_indicator(y: Any, n: int) -> tuple[AnyArray, Bools, str]:
             f"every document has the label {classes[a]!s}, so there is nothing to tell it from{column}"
         )
     return classes, indicator, form
+
+
+def check_names(classes: AnyArray) -> None:
+    """InputError for a label that no file holds."""
+    for label in classes.tolist():
+        check_label(label, "a label")
 
 
 def in_form(indicator: Bools, classes: AnyArray, form: str) -> Any:
