@@ -25,7 +25,8 @@ KIND = {"multilabel": False}
 TEXTS = {"a": "win cash", "b": "lunch ü", "c": "noon\nat"}
 STEPS = [
     ("labels", ["spam", "ham"]), ("a", "spam"), ("b", "ham"), ("a", "ham"),
-    ("labels", ["spam", "ham", "müll"]), ("c", "müll"), ("b", None), ("withdraw", "a"), ("b", "spam"), ("withdraw", "c"),
+    ("labels", ["spam", "ham", "müll"]), ("c", "müll"), ("b", None),
+    ("withdraw", "a"), ("b", "spam"), ("withdraw", "c"),
 ]  # fmt: skip
 
 
