@@ -52,7 +52,7 @@ COMMANDS = {
     "export, page": "export model --force -o out.html",
     "export, C": "export model --to c --force -o out",
     "label --export": "label corpus.tsv --export out.jsonl",
-    "explain": "explain model few.tsv --mutations out.csv",
+    "explain": "explain model few.tsv --mutations out.tsv",
 }
 #: What takes a while, with the signals that end it; `long.jsonl` is there.
 LONG = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 #: Maximum number of characters of a message.
 MAX_MESSAGE = 300
@@ -38,20 +39,23 @@ class RareClassWarning(UserWarning):
     """Some classes have fewer documents than there are folds."""
 
 
-def check_label(label: object, place: str) -> None:
-    """InputError for a label with half a surrogate pair, which no UTF-8 file holds, or an infinite number."""
-    if isinstance(label, float) and abs(label) == float("inf"):
-        raise InputError(f"{place} is {label}, which is not a finite number; write a text instead")
-    if isinstance(label, str) and any("\ud800" <= letter <= "\udfff" for letter in label):
-        raise InputError(f"{place} is {ascii(label)[:80]}, with half a surrogate pair; write another text")
-
-
 def printable(text: str) -> str:
     """Replace characters that UTF-8 or HTML cannot hold, or that control a terminal, by U+FFFD.
 
     Lines that end with CR LF end with LF instead.
     """
     return _UNSHOWABLE.sub("\ufffd", text.replace("\r\n", "\n").removesuffix("\r"))
+
+
+def check_labels(labels: Iterable[object], place: str = "") -> None:
+    """InputError for an infinite label, and for one with a lone surrogate, which no UTF-8 file can hold."""
+    for label in labels:
+        if isinstance(label, float) and abs(label) == float("inf"):
+            raise InputError(f"{place}the label is {label}, which is not a finite number; write a text")
+        if isinstance(label, str) and label.encode("utf-8", "replace").decode() != label:
+            raise InputError(
+                f"{place}the label {label!r} has a lone surrogate, which is no character; correct it"
+            )
 
 
 def one_line(text: str, most: int = MAX_MESSAGE) -> str:

@@ -28,7 +28,7 @@ from textsvm.model.file import load, save
 from textsvm.model.rules import CalibratedRule, ClassRule, LabelRule, NumberRule
 from textsvm.model.settings import CalibrationSettings, ClassifierSettings, Settings
 from textsvm.model.trained import TrainedModel
-from textsvm.readers.corpus import VECTORS, Corpus
+from textsvm.readers.corpus import FIRST_INDEX, VECTORS, Corpus
 from textsvm.runtime.compiled import scipy
 from textsvm.training.trainers import check
 
@@ -84,7 +84,8 @@ class Training:
             strings.setdefault("label_separator", ";")  # saved in Python
         reading = reading if isinstance(reading, dict) else {}
         detected = value if isinstance(value := reading.get("detected"), dict) else {}
-        named = {role: reading.get(role) or detected.get(role) for role in ("text", "label", "id")}
+        roles = ("text", "label", "id", FIRST_INDEX)
+        named = {role: reading.get(role) or detected.get(role) for role in roles}
         columns = {role: column for role, column in named.items() if isinstance(column, str)}
         return cls(**strings, headers=reading.get("headers") is True, columns=columns)
 

@@ -44,10 +44,10 @@ MANY = 22
 KERNEL_PANEL = "Kernel"
 RARE = {
     "negative", "part", "join", "numbers", "vectors", "labels", "id", "header", "headers", "level",
-    "skip_invalid", "weights", "label_separator", "duplicates", "normalise", "drop_punctuation", "max_length", "epsilon",
-    "multiclass", "tol", "duality_gap", "max_iter", "memory", "approximate", "store", "tier", "workers",
-    "budget", "one_class", "nu", "solver", "seed", "without_texts", "libsvm", "repeats", "group_duplicates",
-    "corrections", "scoring",
+    "skip_invalid", "weights", "label_separator", "duplicates", "normalise", "drop_punctuation",
+    "max_length", "epsilon", "multiclass", "tol", "duality_gap", "max_iter", "memory", "approximate",
+    "store", "tier", "workers", "budget", "one_class", "nu", "solver", "seed", "without_texts", "libsvm",
+    "repeats", "group_duplicates", "corrections", "scoring", "sheet", "encoding", "annotators",
 }  # fmt: skip
 #: Default share of test documents in `compare`.
 HOLDOUT = 0.25
@@ -64,9 +64,9 @@ DocumentPaths = Annotated[
 Format = Annotated[
     str | None,
     option(
-        "Input format: reuters (ModApte split), reuters-lewis (Lewis' split), mail, csv, tsv, jsonl, "
-        "parquet, folders, lines, fasta, fastq; for vectors libsvm, npy, npz (default: detected from the "
-        "content).",
+        "Input format: reuters (ModApte split), reuters-lewis (Lewis' split), mail, csv, tsv, jsonl, json, "
+        "parquet, arrow, excel, arff, folders, lines, mallet, conll, fasta, fastq; for vectors libsvm, npy, "
+        "npz (default: detected from the content).",
         panel="Reading",
     ),
 ]
@@ -91,6 +91,19 @@ SkipInvalid = Annotated[
 Header = Annotated[
     bool | None,
     option("Tables: the first row is a header, or data.", "--header/--no-header", panel="Reading"),
+]
+Sheet = Annotated[
+    str | None,
+    option(
+        "Spreadsheets: sheet, by name or by number from 1 (default: the first with cells).", panel="Reading"
+    ),
+]
+Encoding = Annotated[
+    str | None,
+    option(
+        "Charset of texts and tables, such as cp1251 (default: UTF-8, or Windows-1252 for other bytes).",
+        panel="Reading",
+    ),
 ]
 Regress = Annotated[
     str | None,
@@ -135,6 +148,8 @@ class TableOptions:
     id: Id = None
     skip_invalid: SkipInvalid = False
     header: Header = None
+    sheet: Sheet = None
+    encoding: Encoding = None
 
     @property
     def texts(self) -> list[str] | None:
@@ -152,17 +167,25 @@ class ReadingOptions(TableOptions):
 
     positive: str | None = _labels("Positive class.")
     negative: str | None = _labels("Negative class, or rest (default: all other labels).")
-    label: str | None = _reading("Tables: label column.")
+    label: str | None = _reading(
+        "Tables: label column; with --multilabel also a column of 0 and 1 for each label, as in toxic,threat."
+    )
     labels: Path | None = _reading(
         "Labels for vectors without labels: a text file, one per line, or .npy.", metavar="FILE"
     )
     level: int | None = _reading("Folders in folders: level of the classes, 1 is the outermost.", min=1)
     part: str | None = _reading("Use only this part of the corpus: train or test.")
     headers: bool = _reading("Mail: use all headers, not only the subject.", default=False)
+    annotators: str = _labels(
+        "Exports of annotation tools: labels of the majority of annotators, of all (a document for each "
+        "answer), or of the one with this name.",
+        metavar="majority|all|NAME",
+        default="majority",
+    )
 
     def as_dict(self) -> dict[str, Any]:
         """Settings that are saved with a model."""
-        names = ("numbers", "label", "id", "header", "headers", "level")
+        names = ("numbers", "label", "id", "header", "headers", "level", "sheet", "encoding", "annotators")
         text = self.texts[0] if self.texts and len(self.texts) == 1 else self.texts
         return {"text": text, **{name: getattr(self, name) for name in names}}
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from textsvm.arrays import AnyArray, Bools
-from textsvm.errors import InputError, check_label
+from textsvm.errors import InputError, check_labels
 from textsvm.kernels.inputs import is_missing
 from textsvm.runtime.compiled import scipy
 
@@ -23,7 +23,6 @@ _SETS = (tuple, list, set, frozenset, np.ndarray)
 def as_indicator(y: Any, n: int) -> tuple[AnyArray, Bools, str]:
     """Sorted classes (column numbers for a matrix), bool indicator matrix, and form of the labels."""
     classes, indicator, form = _read(y)
-    check_names(classes)
     if len(indicator) != n:
         raise InputError(f"there are {n} documents and labels of {len(indicator)}; give each its labels")
     if n < 2:
@@ -38,12 +37,6 @@ def as_indicator(y: Any, n: int) -> tuple[AnyArray, Bools, str]:
             f"every document has the label {classes[a]!s}, so there is nothing to tell it from{column}"
         )
     return classes, indicator, form
-
-
-def check_names(classes: AnyArray) -> None:
-    """InputError for a label that no file holds."""
-    for label in classes.tolist():
-        check_label(label, "a label")
 
 
 def in_form(indicator: Bools, classes: AnyArray, form: str) -> Any:
@@ -105,6 +98,7 @@ def _of_sets(y: list[Any]) -> tuple[AnyArray, Bools]:
         if is_missing(label):
             raise InputError(f"a label of document {i} is missing; remove it")
     labels = [label for _, label in pairs]
+    check_labels(labels)
     if len({isinstance(label, str) for label in labels}) > 1:
         raise InputError("labels of different types cannot be sorted; use only strings or only numbers")
     try:

@@ -13,17 +13,27 @@ from typing import Any, NamedTuple, TypedDict, cast
 import numpy as np
 
 from textsvm.arrays import Array, Json
-from textsvm.errors import InputError
+from textsvm.errors import InputError, check_labels
 from textsvm.runtime.compiled import scipy
 from textsvm.text.stored import StoredTexts
 
 Label = str | tuple[str, ...]
 #: Cells of a row of a table, by the names of the columns.
 Row = Mapping[str, Any]
+#: Usual names of the columns of tables, by their role.
+USUAL = {
+    "text": ("text", "body", "content", "message", "document", "review", "essay", "sentence", "comment",
+             "tweet"),
+    "label": ("label", "class", "category", "target", "topic", "sentiment", "labels", "@@class@@"),
+    "id": ("id", "doc_id", "document_id", "essay_id", "newid", "uid"),
+    "part": ("part", "split"),
+}  # fmt: skip
 #: Formats of sequences.
 SEQUENCES = ("fasta", "fastq")
 #: Name of the column of vectors beside texts.
 VECTORS = "vectors"
+#: Role of the first index of LIBSVM's format, "0" or "1", among recorded and detected columns.
+FIRST_INDEX = "first_index"
 #: Attributes of a corpus with a value for each document.
 _LISTS = ("texts", "labels", "part", "targets", "weights", "groups", "vectors")
 
@@ -62,6 +72,9 @@ class ReadKeywords(TypedDict, total=False):
     split: str
     level: int | None
     header: bool | None
+    sheet: str | None
+    encoding: str | None
+    annotators: str
     headers: bool
     skip_invalid: bool
     recorded: Mapping[str, str]
@@ -83,6 +96,9 @@ class ReadOptions:
     split: str = "modapte"
     level: int | None = None  #: Of the folders that are classes, from 1; None: detect it
     header: bool | None = None  #: Whether the first row of a table is a header; None: detect it
+    sheet: str | None = None  #: Of a spreadsheet, by name or number from 1
+    encoding: str | None = None  #: Charset of texts and tables; None: detect it
+    annotators: str = "majority"  #: Answers of annotators: "all", "majority", or the name of an annotator
     headers: bool = False
     skip_invalid: bool = False  #: Leave out rows without a text, or with too few or too many fields
     labelled: bool = True  #: Else labels are ignored, and a line or file without a label is a text
@@ -119,6 +135,8 @@ class ReadOptions:
             columns = facts.get(role)
             if headed and role not in self.named and isinstance(columns, tuple) and len(columns) == 1:
                 detected[role] = columns[0]
+        if isinstance(index := facts.get(FIRST_INDEX), str):
+            detected[FIRST_INDEX] = index
         return replace(corpus, reading=facts, detected=detected)
 
     @property
@@ -130,10 +148,10 @@ class ReadOptions:
     @property
     def columns(self) -> dict[str, str | Sequence[str]]:
         """The named columns, and the recorded columns where none is named, by their role."""
+        without = {FIRST_INDEX}
         if self.text is not None or self.numbers is not None:
-            others = {role: name for role, name in self.recorded.items() if role not in ("text", "numbers")}
-            return {**others, **self.named}
-        return {**self.recorded, **self.named}
+            without |= {"text", "numbers"}
+        return {**{role: name for role, name in self.recorded.items() if role not in without}, **self.named}
 
     @property
     def label_column(self) -> str | None:
@@ -405,7 +423,7 @@ def reading_line(reading: Json) -> str:
         if name == "label" and classes:
             fact += f" ({len(classes):,})"
         if name not in ("source", "format", "documents", "classes"):
-            facts.append(fact if name == "encoding" else f"{name} {fact}")
+            facts.append(fact if name == "encoding" else f"{name.replace('_', ' ')} {fact}")
     if classes and "label" not in reading:
         facts.append(f"{len(classes):,} classes ({', '.join(classes[:5])}{', ...' * (len(classes) > 5)})")
     return f"read {reading['source']}{count}; {', '.join(facts)}".removesuffix("; ")
@@ -484,6 +502,8 @@ def build_corpus(
         rows, texts = [rows[i] for i in indices], take(texts, indices) if len(texts) else texts
         columns = columns and {name: take(column, indices) for name, column in columns.items()}
     labels: list[Label] = [document.label for document in rows if document.label is not None]
+    if any_label:
+        check_labels({name for label in labels for name in ((label,) if isinstance(label, str) else label)})
     if any(isinstance(label, tuple) for label in labels):
         labels = [(label,) if isinstance(label, str) else label for label in labels]
     return Corpus(

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 #: `relevance` is that of --relevant.
 STRATEGIES = ("mixture", "random", "margin", "entropy", "change", "diverse", "density")
-LABELS = Kind("labels of textsvm label", rb'\{"id": [^\n]*"chosen": ', to_stdout=False)
+LABELS = Kind("labels of textsvm label", rb'\{"id": [^\n]*"chosen": ', ".jsonl", to_stdout=False)
 #: Files of --export, by their beginning.
-EXPORT = Kind("labelled texts", rb'id,label,part,text\n|\{"(id|text)": |\[\s*\{\s*"data": ', ".jsonl")
+EXPORT = Kind("labelled texts", rb'id,label,part,text\n|\{"(id|text)": |\[\s*\{\s*"data": ')
 
 
 @dataclass(frozen=True)
@@ -103,13 +103,15 @@ class TextReading:
     id: options.Id = None
     skip_invalid: options.SkipInvalid = False
     header: options.Header = None
+    sheet: options.Sheet = None
+    encoding: options.Encoding = None
 
     def as_dict(self, several: bool) -> Json:
         """Arguments of the readers."""
         return {
             "text": ",".join(self.text or ()) or None, "label": self.label, "id": self.id,
             "skip_invalid": self.skip_invalid, "header": self.header,
-            "label_separator": ";" if several else None,
+            "label_separator": ";" if several else None, "sheet": self.sheet, "encoding": self.encoding,
         }  # fmt: skip
 
 

@@ -11,10 +11,6 @@ earlier versions or edited by hand, are accepted if their values are possible.
 The file of labels follows from the journal: a new answer is appended, a changed answer writes the file anew.
 
 Labelled texts of other programs are Label Studio's JSON, Prodigy's and doccano's JSON Lines, CSV.
-
-`read_labelled` recognises the format by the content: an array of tasks is Label Studio's, lines with "answer"
-are Prodigy's, and everything else is read as a corpus with labels. Texts without an accepted annotation are
-left out.
 """
 
 from __future__ import annotations
@@ -24,7 +20,7 @@ import io
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
@@ -339,21 +335,8 @@ class LabelledText:
 
 
 def read_labelled(path: Path, **options: Any) -> list[LabelledText]:
-    """Read labelled texts; InputError if there are none, or if it is unclear which field is the text.
-
-    `options` are those of `read_corpus`. In an export of Label Studio, `text` names the field of the text and
-    `label` the control (the tag Choices) of the label, where there are several.
-    """
-    rows = _objects(path)
-    if rows and all(isinstance(row.get("data"), dict) for row in rows):
-        names = options.get("text"), options.get("label")
-        texts = [text for row in rows for text in _of_task(row, *names)]
-    elif rows and all("answer" in row for row in rows):
-        texts = [text for row in rows for text in _of_prodigy(row)]
-    else:
-        texts = labelled_of(read_corpus(path, **options))
-    if not texts:
-        raise InputError(f"{path} has no labelled text; a Label Studio export needs annotations with choices")
+    """Read labelled texts, also exports of other programs; `options` are those of `read_corpus`."""
+    texts = labelled_of(read_corpus(path, **options))
     if any(len(text.labels) != 1 for text in texts):
         return texts
     return [replace(text, label=text.labels[0]) for text in texts]  # lists of a single label
@@ -368,67 +351,6 @@ def labelled_of(corpus: Corpus) -> list[LabelledText]:
         LabelledText(identifier, text, label if isinstance(label, str) else list(label), part)
         for identifier, text, label, part in rows
     ]
-
-
-def _objects(path: Path) -> list[Json]:
-    """Objects of JSON or JSON Lines; an empty list if the file holds something else."""
-    try:
-        text = path.read_text("utf-8-sig") if path.is_file() else ""
-        if text.lstrip()[:1] not in ("[", "{"):
-            return []
-        array = text.lstrip().startswith("[")
-        rows = json.loads(text) if array else [json.loads(line) for line in text.split("\n") if line.strip()]
-    except (OSError, ValueError, RecursionError):
-        return []
-    return rows if all(isinstance(row, dict) for row in rows) else []
-
-
-def _of_task(task: Json, field: str | None, control: str | None) -> Iterator[LabelledText]:
-    """Text of a task of Label Studio with the choices of its first annotation that has some."""
-    data, annotations = task["data"], task.get("annotations") or task.get("completions") or []
-    identifier = str(data.get("id", task.get("id", "")))
-    for annotation in annotations:
-        cancelled = annotation.get("was_cancelled")
-        if not cancelled and (choices := _choices(annotation.get("result", []), control, identifier)):
-            if text := _text_of_task(data, field, identifier):
-                yield LabelledText(identifier, text, choices, data.get("part"))
-            return
-
-
-def _text_of_task(data: Json, field: str | None, identifier: str) -> str:
-    """The named field of a task, the field "text", or the only field with a string."""
-    fields = [name for name, value in data.items() if isinstance(value, str) and name not in ("id", "part")]
-    field = "text" if field is None and "text" in fields else field
-    if field is None and len(fields) == 1:
-        return str(data[fields[0]])
-    if field not in fields:
-        raise InputError(
-            f"the task {identifier!r} of Label Studio has the fields {', '.join(fields) or 'of no text'}; "
-            "name the field of the text with --text"
-        )
-    return str(data[field])
-
-
-def _choices(results: list[Json], control: str | None, identifier: str) -> list[str]:
-    """Choices of a control of Label Studio, or of the only one."""
-    choices: dict[str, list[str]] = {}
-    for result in results:
-        if names := [str(name) for name in result.get("value", {}).get("choices", ())]:
-            choices.setdefault(str(result.get("from_name", "")), []).extend(names)
-    if control is None and len(choices) > 1:
-        raise InputError(
-            f"the task {identifier!r} of Label Studio has choices of {' and '.join(choices)}; name one of "
-            "them with --label"
-        )
-    return next(iter(choices.values()), []) if control is None else choices.get(control, [])
-
-
-def _of_prodigy(row: Json) -> Iterator[LabelledText]:
-    """Text of an accepted example of Prodigy, with its chosen options or its label."""
-    text, meta = row.get("text"), row["meta"] if isinstance(row.get("meta"), dict) else {}
-    labels = [str(label) for label in row.get("accept") or [row.get("label")] if label]
-    if row["answer"] == "accept" and isinstance(text, str) and labels:
-        yield LabelledText(str(meta.get("id", row.get("_task_hash", ""))), text, labels, meta.get("part"))
 
 
 def content_of(texts: Sequence[LabelledText], format: str) -> str:
