@@ -171,6 +171,12 @@ TAR = io.BytesIO()
 with tarfile.open(fileobj=TAR, mode="w:gz"):
     pass
 
+#: Files whose second label is to be filled in, by suffix.
+ODD_LABELS = {
+    "jsonl": b'{"text": "fine", "label": "good"}\n{"text": "poor", "label": %b}\n',
+    "json": b'[{"text": "fine", "label": "good"}, {"text": "poor", "label": %b}]',
+}
+
 MISTAKES = [
     # Paths
     Mistake("missing corpus", f"train none.csv {TRAIN}", "none\\.csv is not there"),
@@ -527,6 +533,22 @@ MISTAKES = [
     ),
     Mistake("same column twice", f"train reviews.csv --text text --label text {TRAIN}", "text"),
     # Labels
+    *(
+        Mistake(
+            f"{label} as a label",
+            f"train t.{suffix} {options} {TRAIN}",
+            rf"t\.{suffix}, (line|row) 2: the label .*{trouble}",
+            files={f"t.{suffix}": ODD_LABELS[suffix] % label.encode()},
+        )
+        for label, trouble, options in (
+            ("Infinity", "not a finite number", ""),
+            ("-1e400", "not a finite number", ""),
+            ('["a", Infinity]', "not a finite number", "--multilabel"),
+            (r'"\udc80"', "lone surrogate", ""),
+            (r'["a", "\ud83d"]', "lone surrogate", "--multilabel"),
+        )
+        for suffix in ODD_LABELS
+    ),
     Mistake("continuous numbers as labels", f"train stars.csv --label stars {TRAIN}", "--regress"),
     Mistake(
         "continuous numbers in cross-validation",
