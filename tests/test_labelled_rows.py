@@ -25,7 +25,7 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """Models of texts by column names: of two and three classes, calibrated, of several labels, of numbers."""
+    """Models of texts by column names: of two and three classes, calibrated, multilabel, of numbers."""
     folder = tmp_path_factory.mktemp("labelled")
     rows = [(f"{text} {i}", label) for i in range(6) for text, label in ROWS]
     lines = [json.dumps({"body": text, "kind": label}) for text, label in rows]
