@@ -26,7 +26,8 @@ from textsvm.readers.plain_text import part_of
 from textsvm.runtime.parallel import Progress
 
 _FROM_LINE = re.compile(
-    rb"(?:\A(?:\xef\xbb\xbf|\s){0,9}|(?<=\n\n)|(?<=\n\r\n))From ([^\n]{1,300})\n(?=([!-9;-~]+[ \t]*:|>From )?)"
+    rb"(?:\A(?:\xef\xbb\xbf|\s){0,9}|(?<=\n\n)|(?<=\n\r\n))From ([^\n]{1,300})\n"
+    rb"(?=([!-9;-~]+[ \t]*:|>From )?)"
 )
 _FIELDS = re.compile(rb"(?:(?:[!-9;-~]+[ \t]*:|[ \t]+[^\s])[^\r\n]*\r?\n?)*")
 _TRANSPORT = re.compile(rb"^(?:received|return-path|message-id|mime-version|delivered-to):", re.I | re.M)
