@@ -26,6 +26,7 @@ from textsvm.evaluation.results import draws
 from textsvm.readers import sample
 from textsvm.readers.files import read_files
 from textsvm.readers.mail import is_mail, message_text
+from textsvm.readers.mail_header import repaired
 from textsvm.readers.mime import decoded_header
 
 NOTE = """\

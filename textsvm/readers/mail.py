@@ -20,7 +20,7 @@ from pathlib import PurePosixPath
 from textsvm.readers.charsets import decode_declared
 from textsvm.readers.corpus import Document, ReadOptions
 from textsvm.readers.files import File, Problems, stem, with_progress
-from textsvm.readers.mail_header import KNOWN, emlx_message, header_start, unwrapped
+from textsvm.readers.mail_header import KNOWN, OUTLOOK, emlx_message, header_start, is_outlook, unwrapped
 from textsvm.readers.mime import PARSER_ERRORS, MimePart, decoded_header, html_text, is_html, parse_message
 from textsvm.readers.plain_text import part_of
 from textsvm.runtime.parallel import Progress
@@ -89,6 +89,9 @@ def read_mail(
         if not is_mail(file.data) and _NOT_MAIL.fullmatch(path.name):
             continue
         if _folder(file) == "tmp" and path.parent.parent in maildirs:  # not delivered yet
+            continue
+        if is_outlook(file.name, file.data):
+            problems.append((file.name, OUTLOOK))
             continue
         label, part = _label(file, several), part_of(str(path.parent))
         for identifier, data in split_messages(file.name, file.data):

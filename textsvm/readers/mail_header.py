@@ -10,6 +10,8 @@ from mmap import mmap
 
 from textsvm.readers.charsets import byte_order_mark
 
+#: What is wrong with a file of Outlook, and what to do.
+OUTLOOK = "is a message of Outlook (.msg), which is not read; save it as .eml, or convert it with msgconvert"
 #: Bytes of a header; the rest is body.
 MAX_HEADER = 1 << 20
 #: Bytes in which the first fields are looked for.
@@ -22,7 +24,7 @@ _FROM_LINE = re.compile(rb">?From (?![ \t]*:)[^\n]{0,2000}\n?")
 _EMLX = re.compile(rb"\s{0,80}(\d{1,10})[ \t]{0,80}\r?\n")
 _LINE_END = re.compile(rb"\r?\n|\r")
 _EMPTY_LINE = re.compile(rb"(?:\A|\r?\n|\r(?!\n))(?:\r?\n|\r)")
-_NAME = re.compile(rb"[!-9;-~\x80-\xff]{1,998}[ \t]{0,998}:")
+_NAME = re.compile(rb"(?!\xef\xbb\xbf)[!-9;-~\x80-\xff]{1,998}[ \t]{0,998}:")
 #: Fields by whose names a header is recognised.
 KNOWN = re.compile(
     rb"^(?:from|to|subject|date|received|return-path|message-id|mime-version|delivered-to|reply-to|sender|"
@@ -71,6 +73,17 @@ def header_start(data: bytes | mmap) -> tuple[int, bool]:
     return begin if has_header else start, has_header
 
 
+def is_outlook(name: str, data: bytes) -> bool:
+    """Whether a file is a message of Outlook, by its name or its streams."""
+    is_office = data[:8] == b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+    return is_office and (name.lower().endswith(".msg") or "__substg1.0_".encode("utf-16-le") in data)
+
+
+def is_continued(before: bytes, line: bytes) -> bool:
+    """Whether a line that is not indented continues the field before it."""
+    return _CONTINUATION.match(line) is not None or before.rstrip().endswith((b";", b","))
+
+
 def emlx_message(data: bytes | mmap) -> bytes | mmap:
     """The message in a file of Apple Mail (its number of bytes, itself, a property list); other data."""
     count = _EMLX.match(data, 0, 256)
@@ -87,10 +100,11 @@ def unwrapped(data: bytes) -> bytes:
     mark, charset = byte_order_mark(data[:4])
     if mark and charset != "utf-8":
         data = data[len(mark) :].decode(charset, "replace").encode()
-    if b"\n" not in data:
-        data = data.replace(b"\r", b"\n")
-    elif data[:_MAX_START].replace(b"\r\n", b"\n").partition(b"\n\n")[0].count(b"\r\n") > 1:
+    head = data[:_MAX_START].replace(b"\r\n", b"\n")
+    if head.partition(b"\n\n")[0].count(b"\r\n") > 1:
         data = data.replace(b"\r\r\n", b"\r\n")
+    elif head.count(b"\r") > head.count(b"\n"):
+        data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     return emlx_message(data)[:]
 
 
@@ -138,7 +152,7 @@ def _fields(lines: list[bytes], known: re.Pattern[bytes]) -> tuple[list[list[byt
         elif _NAME.match(line):
             fields.append([line])
             ignored = False
-        elif fields and (_CONTINUATION.match(line) or fields[-1][-1].rstrip().endswith((b";", b","))):
+        elif fields and is_continued(fields[-1][-1], line):
             fields[-1].append(b" " + line)
         elif number > last or line.startswith(b"--"):  # a boundary
             return fields, lines[number:]
