@@ -47,10 +47,14 @@ _USABLE = re.compile(
     re.I,
 )
 _ENCODING = re.compile(rb"7bit|8bit|binary|base64|quotedprintable|x?uuencode|x?uue")
+BASE64 = re.compile(rb"[A-Za-z0-9+/\r\n]+={0,2}\s*")
+# A soft break, or the code of a blank, an equal sign or a byte that is not ASCII.
+_QUOTED = re.compile(rb"=(?:\r?\n|20|3D|[89A-F][0-9A-F])")
 _TYPE = re.compile(
     rb"[\w.+-]+/[\w.+-]+(?:\s*;\s*[\w*.-]+\s*=\s*(?:\"(?:[^\"\\]|\\.)*\"|[^\s;\"(]+))*\s*;?", re.DOTALL
 )
-_LOOSE_TYPE = re.compile(rb"([\w.+-]+)\s*/\s*([\w.+-]+)|\b(?:(html)|multipart)\b", re.IGNORECASE)
+_LOOSE_TYPE = re.compile(rb"([\w.+-]+)\s*/\s*([\w.+-]+)|\b(html|text|multipart)\b", re.IGNORECASE)
+_FULL_TYPES = {b"html": b"text/html", b"text": b"text/plain", b"multipart": b"multipart/mixed"}
 _PARAMETER = re.compile(rb"([\w*.-]+\s*=\s*)(\"[^\"]*\"|[\"']?([^\s;\"]+))")
 _QUOTED_OR_COMMENT = re.compile(
     rb"(\"(?:[^\"\\]|\\.)*\")|(?<![\w=])\([^()]*\)|\([^()]*\)(?=\s*(?:;|$))", re.DOTALL
@@ -123,8 +127,10 @@ def repaired_header(data: bytes, known: re.Pattern[bytes] = KNOWN_OF_PART) -> by
     fields, others = _fields(
         [line.replace(b"\0", b"").removeprefix(b"\xef\xbb\xbf") for line in lines], known
     )
+    body = b"\n".join(others) + data[end:] if others or not empty else data[empty.end() :]
     unique: dict[object, bytes] = {}
-    for number, field in enumerate(map(_field, fields)):
+    for number, lines_of_field in enumerate(fields):
+        field = _field(lines_of_field, body)
         name = field.partition(b":")[0].lower()
         key = name if name in _ONCE else number
         if key not in unique or not _USABLE.match(unique[key]):
@@ -133,7 +139,6 @@ def repaired_header(data: bytes, known: re.Pattern[bytes] = KNOWN_OF_PART) -> by
     well_formed = header == b"\n".join(lines) and data.count(b"\r", 0, end) == data.count(b"\r\n", 0, end)
     if well_formed and (empty or end == len(data)):
         return data
-    body = b"\n".join(others) + data[end:] if others or not empty else data[empty.end() :]
     return header + (b"\n\n" if header else b"\n") + body
 
 
@@ -161,18 +166,27 @@ def _fields(lines: list[bytes], known: re.Pattern[bytes]) -> tuple[list[list[byt
     return fields, []
 
 
-def _field(lines: list[bytes]) -> bytes:
+def _field(lines: list[bytes], body: bytes) -> bytes:
     """A field; encoding and type without comments, with separators and without other words."""
     name, _, value = b"\n".join(lines).partition(b":")
     name, plain = name.rstrip(), value.strip()
     if name.lower() == b"content-transfer-encoding":
         encoding = _ENCODING.match(re.sub(rb"\([^()]*\)|[^a-z0-9]", b"", plain.lower()))
-        word = encoding[0].replace(b"dp", b"d-p").replace(b"xu", b"x-u") if encoding else plain.lower()
-        value = value if word == plain.lower() else b" " + word
+        word = (
+            encoding[0].replace(b"dp", b"d-p").replace(b"xu", b"x-u") if encoding else _evident_encoding(body)
+        )
+        value = value if word in (b"", plain.lower()) else b" " + word
     elif name.lower() == b"content-type" and len(plain) <= _MAX_VALUE and not _TYPE.fullmatch(plain):
         plain = _QUOTED_OR_COMMENT.sub(lambda match: match[1] or b" ", plain)
         if kind := _LOOSE_TYPE.search(plain.partition(b";")[0]):
-            words = [kind[1] + b"/" + kind[2] if kind[1] else b"text/html" if kind[3] else b"multipart/mixed"]
+            words = [kind[1] + b"/" + kind[2] if kind[1] else _FULL_TYPES[kind[3].lower()]]
             words += [match[1] + (match[3] or match[2]) for match in _PARAMETER.finditer(plain, kind.end())]
             value = b" " + b"; ".join(words)
     return name + b":" + value
+
+
+def _evident_encoding(body: bytes) -> bytes:
+    """The transfer encoding of a body, of which the header names none that is known; empty if it has none."""
+    if len(body) >= 40 and BASE64.fullmatch(body):
+        return b"base64"
+    return b"quoted-printable" if _QUOTED.search(body) else b""

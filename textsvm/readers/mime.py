@@ -17,7 +17,7 @@ from itertools import dropwhile, takewhile, zip_longest
 from typing import cast
 
 from textsvm.readers.charsets import decode_declared
-from textsvm.readers.mail_header import repaired, repaired_header
+from textsvm.readers.mail_header import BASE64, repaired, repaired_header
 
 # A question mark, and a missing end: mail programs read such words too.
 _ENCODED_WORD = re.compile(
@@ -36,10 +36,7 @@ _EMPTY_LINE = re.compile(rb"(?:\A|(?<=\n))\r?\n")
 _FIELD_END = re.compile(rb"\r?\n(?![ \t])")
 _LAST_LINE_END = re.compile(rb"(?:\r\n|\r|\n)\Z")
 _BOUNDARY_LINE = re.compile(rb"^--([^\r\n]{1,200}?)[ \t]*\r?\n(?=content-[a-z-]{1,40}[ \t]*:)", re.I | re.M)
-# A soft break, or the code of a blank, an equal sign or a byte that is not ASCII.
-_QUOTED = re.compile(rb"=(?:\r?\n|20|3D|[89A-F][0-9A-F])")
 _PADDED_BREAK = re.compile(rb"=[ \t]+(?=\r?\n)")
-_BASE64 = re.compile(rb"[A-Za-z0-9+/\r\n]+={0,2}\s*")
 _AFTER_PADDING = re.compile(rb"(?<==)\s*(?=[A-Za-z0-9+/])")
 _WIDE = re.compile("utf-?(?:16|32)|ucs")
 _CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f\x7f]")
@@ -81,23 +78,20 @@ class MimePart(Message):
             self.set_raw(name, value.strip())
 
     def content(self) -> bytes:
-        """The body without its transfer encoding; if that is unknown or wrong, as the content shows."""
+        """The body without its transfer encoding; base64 that is plainly none stays as it is."""
         code, raw = str(self.get("content-transfer-encoding", "")).lower(), self.body
         if "uu" in code:
             self.set_payload(raw.decode("ascii", "surrogateescape"))
             return cast("bytes", self.get_payload(decode=True))
-        if code not in ("", "7bit", "8bit", "binary", "base64", "quoted-printable"):
-            is_base64 = len(raw) >= 40 and _BASE64.fullmatch(raw)
-            code = "base64" if is_base64 else "quoted-printable" if _QUOTED.search(raw) else ""
         if code == "quoted-printable":
             return quopri.decodestring(_PADDED_BREAK.sub(b"=", raw))
         return self._base64_content(raw) if code == "base64" else raw
 
     def _base64_content(self, raw: bytes) -> bytes:
         first, *others = _AFTER_PADDING.split(raw)
-        decoded = b"".join(map(lenient_base64, (first, *takewhile(_BASE64.fullmatch, others))))
+        decoded = b"".join(map(lenient_base64, (first, *takewhile(BASE64.fullmatch, others))))
         letters = raw.translate(None, b"\r\n")
-        if len(letters) % 4 or not _BASE64.fullmatch(letters):
+        if len(letters) % 4 or not BASE64.fullmatch(letters):
             self.damage.append("base64 with other characters in it, or of a wrong length")
             is_text = self.get_content_maintype() == "text" and not _WIDE.match(
                 self.get_content_charset() or ""
