@@ -36,7 +36,7 @@ INNER = (
     + b"\r\n--in ner\r\n" + HTML_PART + b"\r\n--in ner--\r\n"
 )  # fmt: skip
 FORWARDED = b"Content-Type: message/rfc822\r\n\r\n" + HEAD.replace(b"Pen", b"Ink") + WORDS_PART
-#: The clean mails: a page in base64, a text in quoted-printable, a plain text, one in 8 bits, a tree of parts.
+#: A page in base64, a text in quoted-printable, plain texts in 7 and in 8 bits, a tree of parts.
 CLEAN = {
     "page": HEAD + HTML_PART,
     "text": HEAD + WORDS_PART,
@@ -253,8 +253,8 @@ FORMS = {
     "encoded word without padding": (EVERY, swap(b"I=?=", b"I?=")),
     "encoded word without an end": (EVERY, swap(b"I=?=", b"I=")),
     "encoded word with a letter too many": (EVERY, swap(b"I=?=", b"I=A?=")),
-    "encoded word in two": (EVERY, swap(b"YXAgb2Z", b"YXAg?=\r\n =?utf-8?b?b2Z")),
-    "encoded word that is not indented": (EVERY, swap(b"YXAgb2Z", b"YXAg?=\r\n=?utf-8?b?b2Z")),
+    "encoded word in two": (EVERY, header(swap(b"YXAgb2Z", b"YXAg?=\r\n =?utf-8?b?b2Z"))),
+    "encoded word that is not indented": (EVERY, header(swap(b"YXAgb2Z", b"YXAg?=\r\n=?utf-8?b?b2Z"))),
 }  # fmt: skip
 
 

@@ -37,6 +37,7 @@ _CONTINUATION = re.compile(
     rb"(?:charset|boundary|(?:file)?name|format|delsp|type|report-type|protocol|micalg)[*\d]{0,9}[ \t]*=|=\?",
     re.IGNORECASE,
 )
+_CTE = b"content-transfer-encoding"
 _ONCE = frozenset(
     b"from sender reply-to message-id subject date mime-version content-type content-transfer-encoding "
     b"content-disposition".split()
@@ -127,18 +128,19 @@ def repaired_header(data: bytes, known: re.Pattern[bytes] = KNOWN_OF_PART) -> by
     fields, others = _fields(
         [line.replace(b"\0", b"").removeprefix(b"\xef\xbb\xbf") for line in lines], known
     )
-    body = b"\n".join(others) + data[end:] if others or not empty else data[empty.end() :]
     unique: dict[object, bytes] = {}
-    for number, lines_of_field in enumerate(fields):
-        field = _field(lines_of_field, body)
+    for number, field in enumerate(map(_field, fields)):
         name = field.partition(b":")[0].lower()
         key = name if name in _ONCE else number
         if key not in unique or not _USABLE.match(unique[key]):
             unique[key] = field
+    if _CTE in unique and not _USABLE.match(unique[_CTE]):
+        unique[_CTE] = unique[_CTE].partition(b":")[0] + b":" + _evident_encoding(unique[_CTE], data[end:])
     header = b"\n".join(unique.values())
     well_formed = header == b"\n".join(lines) and data.count(b"\r", 0, end) == data.count(b"\r\n", 0, end)
     if well_formed and (empty or end == len(data)):
         return data
+    body = b"\n".join(others) + data[end:] if others or not empty else data[empty.end() :]
     return header + (b"\n\n" if header else b"\n") + body
 
 
@@ -166,16 +168,14 @@ def _fields(lines: list[bytes], known: re.Pattern[bytes]) -> tuple[list[list[byt
     return fields, []
 
 
-def _field(lines: list[bytes], body: bytes) -> bytes:
+def _field(lines: list[bytes]) -> bytes:
     """A field; encoding and type without comments, with separators and without other words."""
     name, _, value = b"\n".join(lines).partition(b":")
     name, plain = name.rstrip(), value.strip()
-    if name.lower() == b"content-transfer-encoding":
+    if name.lower() == _CTE:
         encoding = _ENCODING.match(re.sub(rb"\([^()]*\)|[^a-z0-9]", b"", plain.lower()))
-        word = (
-            encoding[0].replace(b"dp", b"d-p").replace(b"xu", b"x-u") if encoding else _evident_encoding(body)
-        )
-        value = value if word in (b"", plain.lower()) else b" " + word
+        word = encoding[0].replace(b"dp", b"d-p").replace(b"xu", b"x-u") if encoding else plain.lower()
+        value = value if word == plain.lower() else b" " + word
     elif name.lower() == b"content-type" and len(plain) <= _MAX_VALUE and not _TYPE.fullmatch(plain):
         plain = _QUOTED_OR_COMMENT.sub(lambda match: match[1] or b" ", plain)
         if kind := _LOOSE_TYPE.search(plain.partition(b";")[0]):
@@ -185,8 +185,8 @@ def _field(lines: list[bytes], body: bytes) -> bytes:
     return name + b":" + value
 
 
-def _evident_encoding(body: bytes) -> bytes:
-    """The transfer encoding of a body, of which the header names none that is known; empty if it has none."""
+def _evident_encoding(field: bytes, body: bytes) -> bytes:
+    """The value of a field that names no known transfer encoding: that of the body if it has one."""
     if len(body) >= 40 and BASE64.fullmatch(body):
-        return b"base64"
-    return b"quoted-printable" if _QUOTED.search(body) else b""
+        return b" base64"
+    return b" quoted-printable" if _QUOTED.search(body) else field.partition(b":")[2]
