@@ -153,7 +153,7 @@ FORMS = {
     "continuation that is not indented": (TYPED, match(rb"; (charset|boundary)", rb";\r\n\1")),
     "continuation without a separator": (HTML, match(rb"; (charset|boundary)", rb"\r\n\1")),
     "empty continuation": (EVERY, put(b"MIME-Version", b" \r\n")),
-    "value that is not ASCII": (EVERY, swap(b"From: Shop", "From: Shop\u200b".encode())),
+    "value that is not ASCII": (EVERY, swap(b"<1a@", b"<1a\xe9@")),
     "very long line": (EVERY, header(put(b"MIME-Version", b"no colon " * 20_000 + b"\r\n"))),
     "very long name": (EVERY, header(put(b"MIME-Version", b"X-" + b"a" * 200_000 + b"\r\n"))),
     # Ends of lines.
@@ -193,7 +193,6 @@ FORMS = {
     "unknown encoding": (CODED, match(ENCODING, _CTE + rb"x-unknown\r\n")),
     "plain text called base64": (("plain",), swap(b"Content-Type", _CTE + b"base64\r\nContent-Type")),
     "8 bits called 7 bits": (("eight",), swap(b"8bit", b"7bit")),
-    "8 bits called nothing": (("eight",), swap(_CTE + b"8bit\r\n", b"")),
     "encoding of a plain text that nobody knows": (
         ("plain",), swap(b"Content-Type", _CTE + b"x-foo\r\nContent-Type"),
     ),

@@ -31,6 +31,7 @@ _FROM_LINE = re.compile(
 )
 _FIELDS = re.compile(rb"(?:(?:[!-9;-~]+[ \t]*:|[ \t]+[^\s])[^\r\n]*\r?\n?)*")
 _TRANSPORT = re.compile(rb"^(?:received|return-path|message-id|mime-version|delivered-to):", re.I | re.M)
+_INDENTED = re.compile(rb"^[ \t]+[^\s]", re.MULTILINE)
 _ASCTIME = re.compile(rb"\w{3} \w{3} [ \d]\d \d\d:\d\d")
 _FROM_DATE = re.compile(rb"\d\d:\d\d.*\d{4}")
 _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
@@ -45,7 +46,7 @@ def is_mail(data: bytes) -> bool:
     head = unwrapped(data[:8192])
     start, has_header = header_start(head)
     run = _FIELDS.match(head, start)
-    if run and run[0]:
+    if run and run[0] and not _INDENTED.search(head, 0, start):
         return KNOWN.search(run[0]) is not None
     return has_header and _TRANSPORT.search(head, start) is not None  # a text may begin with To, From, Date
 

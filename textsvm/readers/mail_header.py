@@ -52,11 +52,12 @@ BASE64 = re.compile(rb"[A-Za-z0-9+/\r\n]+={0,2}\s*")
 # A soft break, or the code of a blank, an equal sign or a byte that is not ASCII.
 _QUOTED = re.compile(rb"=(?:\r?\n|20|3D|[89A-F][0-9A-F])")
 _TYPE = re.compile(
-    rb"[\w.+-]+/[\w.+-]+(?:\s*;\s*[\w*.-]+\s*=\s*(?:\"(?:[^\"\\]|\\.)*\"|[^\s;\"(]+))*\s*;?", re.DOTALL
+    rb"[\w.+-]+/[\w.+-]+(?:\s*;\s*[\w*.-]+\s*=\s*(?:\"(?:[^\"\\]|\\.)*\"|[^\s;\"('][^\s;\"(]*))*\s*;?",
+    re.DOTALL,
 )
 _LOOSE_TYPE = re.compile(rb"([\w.+-]+)\s*/\s*([\w.+-]+)|\b(html|text|multipart)\b", re.IGNORECASE)
 _FULL_TYPES = {b"html": b"text/html", b"text": b"text/plain", b"multipart": b"multipart/mixed"}
-_PARAMETER = re.compile(rb"([\w*.-]+\s*=\s*)(\"[^\"]*\"|[\"']?([^\s;\"]+))")
+_PARAMETER = re.compile(rb"([\w*.-]+\s*=\s*)(?:(\"[^\"]*\")|'([^';]*)'?|\"?([^\s;\"]+))")
 _QUOTED_OR_COMMENT = re.compile(
     rb"(\"(?:[^\"\\]|\\.)*\")|(?<![\w=])\([^()]*\)|\([^()]*\)(?=\s*(?:;|$))", re.DOTALL
 )
@@ -72,9 +73,12 @@ def header_start(data: bytes | mmap) -> tuple[int, bool]:
     prelude = _PRELUDE.match(data, count.end() if count else 0)
     begin = prelude.end() if prelude else 0
     head = _LINE_END.sub(b"\n", data[begin : begin + _MAX_START]).partition(b"\n\n")[0]
-    known = len(KNOWN.findall(head))
+    known = KNOWN.findall(head)
+    is_field, indented = _NAME.match(head) is not None, data[begin - 1 : begin] in (b" ", b"\t")
     # A text may hold a line like "Subject: x": after a first line that is no field there must be two.
-    has_header = known > 1 or (known == 1 and _NAME.match(head) is not None)
+    has_header = len(known) > (0 if is_field or indented else 1)
+    if has_header and indented and not is_field:
+        begin = data.find(known[0], begin)  # a line that continues nothing would continue our field
     return begin if has_header else start, has_header
 
 
@@ -180,7 +184,9 @@ def _field(lines: list[bytes]) -> bytes:
         plain = _QUOTED_OR_COMMENT.sub(lambda match: match[1] or b" ", plain)
         if kind := _LOOSE_TYPE.search(plain.partition(b";")[0]):
             words = [kind[1] + b"/" + kind[2] if kind[1] else _FULL_TYPES[kind[3].lower()]]
-            words += [match[1] + (match[3] or match[2]) for match in _PARAMETER.finditer(plain, kind.end())]
+            words += [
+                b"".join(filter(None, match.groups())) for match in _PARAMETER.finditer(plain, kind.end())
+            ]
             value = b" " + b"; ".join(words)
     return name + b":" + value
 

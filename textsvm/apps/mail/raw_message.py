@@ -155,9 +155,10 @@ class RawMessage:
         data, sha, end = self.data, hashlib.sha256(), _text_end(self.data)
         for name, value in self.sent_fields:
             sha.update(name.lower() + b":" + value + b"\n")
-        if not self.has_header and self.end < end and not data.startswith((b"\n", b"\r\n"), self.end):
-            sha.update(b"\n")  # the empty line that `marked` adds
+        # `marked` adds an empty line.
+        added = not self.has_header and self.end < end and not data.startswith((b"\n", b"\r\n"), self.end)
         for chunk in _chunks(data, self.end, end):
+            chunk, added = b"\n" * added + chunk, False
             for change in (b"\r\n", b"\n"), (b"\n>From ", b"\nFrom "), (b"\n>>From ", b"\nFrom "):
                 chunk = chunk.replace(*change)
             sha.update(chunk)
@@ -276,7 +277,7 @@ def _block(message: RawMessage, place: int, lines: list[str], at_end: bool) -> b
     before, after = data[max(0, place - 2) : place], data[fields_end : fields_end + 2]
     end = line_end(message, place)
     block = b"".join(line.encode("utf-8", "surrogateescape") + end for line in lines)
-    if before and not before.endswith(b"\n"):
+    if before and not before.endswith(b"\n") and not (message.has_header and place == message.start):
         block = end + block
     headless = not message.has_header and after[:1] != b"\n" and after != b"\r\n"
     return block + end * (headless or (at_end and fields_end == len(data)))
