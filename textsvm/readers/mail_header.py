@@ -48,7 +48,7 @@ _USABLE = re.compile(
     re.I,
 )
 _ENCODING = re.compile(rb"7bit|8bit|binary|base64|quotedprintable|x?uuencode|x?uue")
-BASE64 = re.compile(rb"[A-Za-z0-9+/\r\n]+={0,2}\s*")
+BASE64 = re.compile(rb"[A-Za-z0-9+/\r\n]++={0,2}\s*+")
 # A soft break, or the code of a blank, an equal sign or a byte that is not ASCII.
 _QUOTED = re.compile(rb"=(?:\r?\n|20|3D|[89A-F][0-9A-F])")
 _TYPE = re.compile(
@@ -82,10 +82,11 @@ def header_start(data: bytes | mmap) -> tuple[int, bool]:
     return begin if has_header else start, has_header
 
 
-def is_outlook(name: str, data: bytes) -> bool:
+def is_outlook(name: str, data: bytes | mmap) -> bool:
     """Whether a file is a message of Outlook, by its name or its streams."""
-    is_office = data[:8] == b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-    return is_office and (name.lower().endswith(".msg") or "__substg1.0_".encode("utf-16-le") in data)
+    if data[:8] != b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1":
+        return False
+    return name.lower().endswith(".msg") or data.find("__substg1.0_".encode("utf-16-le")) > 0
 
 
 def is_continued(before: bytes, line: bytes) -> bool:
@@ -129,9 +130,8 @@ def repaired_header(data: bytes, known: re.Pattern[bytes] = KNOWN_OF_PART) -> by
     empty = _EMPTY_LINE.search(data, 0, MAX_HEADER)
     end = empty.start() if empty else min(len(data), MAX_HEADER)
     lines = [line for line in _LINE_END.split(data[:end]) if line]
-    fields, others = _fields(
-        [line.replace(b"\0", b"").removeprefix(b"\xef\xbb\xbf") for line in lines], known
-    )
+    clean = [line.replace(b"\0", b"").removeprefix(b"\xef\xbb\xbf") for line in lines]
+    fields, others = _fields(clean, known)
     unique: dict[object, bytes] = {}
     for number, field in enumerate(map(_field, fields)):
         name = field.partition(b":")[0].lower()
@@ -184,9 +184,8 @@ def _field(lines: list[bytes]) -> bytes:
         plain = _QUOTED_OR_COMMENT.sub(lambda match: match[1] or b" ", plain)
         if kind := _LOOSE_TYPE.search(plain.partition(b";")[0]):
             words = [kind[1] + b"/" + kind[2] if kind[1] else _FULL_TYPES[kind[3].lower()]]
-            words += [
-                b"".join(filter(None, match.groups())) for match in _PARAMETER.finditer(plain, kind.end())
-            ]
+            parameters = _PARAMETER.finditer(plain, kind.end())
+            words += [b"".join(filter(None, match.groups())) for match in parameters]
             value = b" " + b"; ".join(words)
     return name + b":" + value
 

@@ -28,7 +28,6 @@ from textsvm.apps.mail.lessons import KINDS, Lesson, value_runs
 from textsvm.apps.mail.message import read_message
 from textsvm.arrays import Json
 from textsvm.errors import InputError
-from textsvm.readers.files import HEAD
 from textsvm.readers.mail import split_messages
 from textsvm.readers.mail_header import OUTLOOK, is_outlook
 
@@ -47,7 +46,7 @@ def raw_messages(path: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
                     yield str(file), stream.read()
                     continue
                 with mmap(stream.fileno(), 0, access=ACCESS_READ) as data:
-                    if is_outlook(str(file), data[:HEAD]):
+                    if is_outlook(str(file), data):
                         raise InputError(f"{file} {OUTLOOK}")
                     yield from split_messages(str(file), data)
     except OSError as error:
