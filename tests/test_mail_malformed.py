@@ -5,7 +5,6 @@ import re
 import socket
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 from growth import assert_at_most_linear
@@ -15,6 +14,7 @@ from mail_servers import process
 from malformed_mails import CLEAN, FORMS, FROM, HEAD, emlx, variants
 
 from textsvm.apps.mail import client, spamd
+from textsvm.apps.mail.decision import Decision
 from textsvm.apps.mail.filter import Filter
 from textsvm.apps.mail.mailboxes import raw_messages
 from textsvm.apps.mail.message import read_message
@@ -27,7 +27,7 @@ from textsvm.readers.mail_header import repaired
 from textsvm.readers.mime import lenient_base64, parse_message
 from textsvm.readers.read import read_corpus, read_documents
 
-SPAM = SimpleNamespace(kind="spam", score=0.9989183, value=2.0)
+SPAM = Decision("spam", 0.9989183, 2.0)
 VARIANTS = {name: (clean, mail) for name, clean, mail in variants()}
 #: Not even our field is ASCII there; they come from files, not by SMTP.
 WIDE = re.compile("UTF-(?:16|32)")

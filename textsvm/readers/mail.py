@@ -6,7 +6,8 @@ encodings and charsets decoded and HTML reduced to the displayed text. Other par
 damage is reported.
 
 Labels come from folders: "ham" or "spam" if a folder or archive is named so (`easy_ham_2`,
-`20030228_spam.tar.bz2`), else the folder of the message, or the name of its mbox.
+`20030228_spam.tar.bz2`), else the folder of the message, or the name of its mbox. If folders lie in folders,
+`level` is that of the classes.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from pathlib import PurePosixPath
 
 from textsvm.readers.charsets import decode_declared
 from textsvm.readers.corpus import Document, ReadOptions
-from textsvm.readers.files import File, Problems, stem, with_progress
+from textsvm.readers.files import File, Problems, with_progress
 from textsvm.readers.mail_header import KNOWN, OUTLOOK, emlx_message, header_start, is_outlook, unwrapped
 from textsvm.readers.mime import PARSER_ERRORS, MimePart, decoded_header, html_text, is_html, parse_message
-from textsvm.readers.plain_text import part_of
+from textsvm.readers.plain_text import class_folders, class_level, part_of
 from textsvm.runtime.parallel import Progress
 
 _FROM_LINE = re.compile(
@@ -83,7 +84,10 @@ def read_mail(
     files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None = None
 ) -> Iterator[Document]:
     """The messages of files, each a raw message or an mbox; `problems` gets damaged messages."""
-    several = len(files) > 1
+    paths = {file.name: _folders(file) for file in files}
+    classes = {name: _class_of(path) for name, path in paths.items() if options.level is None}
+    others = [path for name, path in paths.items() if not classes.get(name)]
+    level = class_level(others, options) if len(files) > 1 else 0
     maildirs = {PurePosixPath(file.name).parent.parent for file in files if _folder(file) in ("cur", "new")}
     for file, _ in with_progress(files, progress):
         path = PurePosixPath(file.name)
@@ -94,7 +98,8 @@ def read_mail(
         if is_outlook(file.name, file.data):
             problems.append((file.name, OUTLOOK))
             continue
-        label, part = _label(file, several), part_of(str(path.parent))
+        folder = paths[file.name][level - 1 : level] if level else ()
+        label, part = classes.get(file.name) or next(iter(folder), None), part_of(str(path.parent))
         for identifier, data in split_messages(file.name, file.data):
             text, damage = message_text(data, headers=options.headers)
             problems += [(identifier, problem) for problem in damage]
@@ -127,18 +132,21 @@ def _folder(file: File) -> str:
     return PurePosixPath(file.name).parent.name
 
 
-def _label(file: File, several: bool) -> str | None:
-    """Ham or spam by the innermost such name, else the folder or mbox; None for a single file."""
+def _folders(file: File) -> tuple[str, ...]:
+    """Names of the folders of a file, and of the file if it is an mbox."""
     path = PurePosixPath(file.name)
-    names = path.parts if is_mbox(file.data) or path.suffix.lower() in (".mbox", ".mbx") else path.parts[:-1]
-    candidates = [stem(name) for name in reversed(names) if name not in ("cur", "new")]
-    for candidate in candidates:
-        words = {word.lower() for word in _CLASS.findall(candidate)}
+    is_box = is_mbox(file.data) or path.suffix.lower() in (".mbox", ".mbx")
+    names = class_folders(path if is_box else path.parent)
+    return tuple(name.lstrip(".") for name in names if name not in ("cur", "new"))
+
+
+def _class_of(path: Sequence[str]) -> str | None:
+    """Ham or spam by the innermost such name, else None."""
+    for name in reversed(path):
+        words = {word.lower() for word in _CLASS.findall(name)}
         if len(words) == 1:
             return words.pop()
-    if not several or not candidates:
-        return None
-    return candidates[0].lstrip(".")
+    return None
 
 
 def _text_parts(message: MimePart) -> Iterator[tuple[bytes, str, str | None]]:
