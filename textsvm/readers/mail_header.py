@@ -91,7 +91,7 @@ def is_outlook(name: str, data: bytes | mmap) -> bool:
 
 def is_continued(before: bytes, line: bytes) -> bool:
     """Whether a line that is not indented continues the field before it."""
-    return _CONTINUATION.match(line) is not None or before.rstrip().endswith((b";", b","))
+    return _CONTINUATION.match(line) is not None or before[-99:].rstrip().endswith((b";", b","))
 
 
 def emlx_message(data: bytes | mmap) -> bytes | mmap:

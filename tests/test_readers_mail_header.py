@@ -288,7 +288,7 @@ HOSTILE = {
     "parameters": b'; a="b', "boundaries": b"--\n", "digits": b"1", "names": b"a", "words": b"=?u?q?",
     "longer words": b"=?u?q?a=", "slashes": b"a/",
 }  # fmt: skip
-PLACES = (b"", HEAD, HEAD + b"Content-Type: ", HEAD + b"Content-Transfer-Encoding: ", HEAD + b"\r\n")
+PLACES = (b"", HEAD, HEAD + b"Content-Type: ", HEAD + b"X-A: " + b" " * 100_000 + b"\n")
 
 
 @pytest.mark.slow
@@ -304,7 +304,7 @@ def test_hostile_headers_take_linear_time(piece, place):
         RawMessage(mail)
         message_text(mail)
 
-    assert_at_most_linear(work, M // 64, times=64 if piece == b"\0" else 8)
+    assert_at_most_linear(work, M // 8)  # both exceed the limit of a header
 
 
 @pytest.mark.slow
