@@ -25,6 +25,7 @@ from textsvm import SVC, cross_validate
 from textsvm.errors import InputError
 
 SAMPLES = ROOT / "corpora" / "samples"
+OUTLOOK = {"msg/a.msg": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600)}
 WORDS = {
     "good": ["fine", "great", "lovely", "superb", "happy", "quick", "friendly", "warm", "best", "perfect"],
     "bad": ["poor", "awful", "broken", "late", "rude", "slow", "cold", "worst", "dirty", "refund"],
@@ -508,6 +509,14 @@ MISTAKES = [
         "mail unlearn --category bills --store s one.eml",
         "goes with no FILES",
         code=3,
+    ),
+    Mistake("a message of Outlook", "train msg -o m", r"a\.msg.*Outlook.*\.eml.*msgconvert", files=OUTLOOK),
+    Mistake(
+        "learning a message of Outlook",
+        "mail learn --as ham --store s msg/a.msg",
+        r"a\.msg.*Outlook",
+        code=3,
+        files=OUTLOOK,
     ),
     Mistake("column options on mail", f"train {SAMPLES}/mail.tar.gz --label text {TRAIN}", "mail.*column"),
     Mistake(
