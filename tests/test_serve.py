@@ -26,6 +26,7 @@ from command import fails, run
 pytest.importorskip("uvicorn")
 pytest.importorskip("httptools")
 
+import textsvm
 from benchmarks import attacks
 from textsvm import (
     SVC,
@@ -34,6 +35,7 @@ from textsvm import (
     GappedKmers,
     Gaussian,
     MultilabelSVC,
+    On,
     OneClassSVM,
     Spectrum,
     save,
@@ -210,6 +212,80 @@ def test_empty_texts_get_no_label(name, field, server, models, tmp_path):
     assert answer == {"predictions": expected}
     assert server.predict(model=name, text="") == (200, {field: None, "reason": "the text is empty"})
     assert server.metrics()["textsvm_texts_total", f'model="{name}"'] == before + 2
+
+
+ROWS = [{"title": text[:20], "body": text[20:], "n": len(text) % 7} for text in TEXTS]
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """A server of models of columns of texts, with numbers, and of one called as a name of requests."""
+    folder = tmp_path_factory.mktemp("tables")
+    kernel = On("title", Spectrum(2)) + On("body", Spectrum(3))
+    save(SVC(kernel).fit(ROWS, LABELS), folder / "two.textsvm")
+    save(SVC(kernel + On("n", Gaussian())).fit(ROWS, LABELS), folder / "n.textsvm")
+    rows = [{"text": row["title"], "body": row["body"]} for row in ROWS]
+    save(SVC(On("text", Spectrum(2)) + On("body", Spectrum(3))).fit(rows, LABELS), folder / "named.textsvm")
+    with serving(*sorted(folder.glob("*.textsvm"))) as started:
+        yield SimpleNamespace(predict=started.predict, ask=started.ask, folder=folder)
+
+
+@pytest.mark.parametrize("name", ["two", "n"])
+def test_rows_of_columns(name, tables):
+    """As "text", in "texts", or as the body itself; other columns are ignored."""
+    model = textsvm.load(tables.folder / f"{name}.textsvm")
+    rows = [{**row, "other": [1]} for row in ROWS[100:120]]
+    values, labels = model.decision_function(rows), model.predict(rows)
+    status, answer = tables.predict(model=name, texts=rows)
+    assert status == 200
+    assert [row["label"] for row in answer["predictions"]] == labels.tolist()
+    assert [row["decision"] for row in answer["predictions"]] == pytest.approx(values)
+    _, single = tables.predict(model=name, text=rows[3])
+    assert single["label"] == labels[3]
+    assert single["decision"] == pytest.approx(values[3])
+
+
+def test_a_row_alone(tables):
+    row = {"title": "win cash", "body": "now"}
+    assert tables.predict(model="two", **row) == tables.predict(model="two", text=row)
+    row = {"text": "win cash", "body": "now"}
+    assert tables.predict(model="named", **row) == tables.predict(model="named", text=row)
+    assert tables.predict(model="named", text=row)[0] == 200
+
+
+def test_rows_without_texts_get_no_label(tables):
+    rows = [{"title": "", "body": " "}, {"title": "", "body": "now"}]
+    _, answer = tables.predict(model="two", texts=rows)
+    assert answer["predictions"][0] == {"label": None, "reason": "the text is empty"}
+    assert answer["predictions"][1]["label"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        ({"model": "two", "text": "win cash"}, "an object with the columns title, body"),
+        ({"model": "two", "text": {"title": "win"}}, "an object with the columns title, body"),
+        ({"model": "two", "text": {"title": "win", "body": 1}}, "an object with the columns title, body"),
+        ({"model": "two", "texts": {"title": "win", "body": "x"}}, 'a list of such objects'),
+        ({"model": "two", "texts": ["win"]}, "a list of such objects"),
+        ({"model": "two", "title": "win"}, 'either "text" or "texts"'),
+        ({"model": "two", "title": "win", "body": "x", "extra": 1}, "no option 'extra'"),
+        ({"model": "n", "text": {"title": "win", "body": "x"}}, "the columns title, body, n"),
+        ({"model": "n", "text": {"title": "win", "body": "x", "n": "1"}}, "the columns title, body, n"),
+        ({"model": "n", "text": {"title": "win", "body": "x", "n": None}}, "missing"),
+    ],
+)  # fmt: skip
+def test_wrong_rows_get_a_sentence(request_, words, tables):
+    status, answer = tables.predict(**request_)
+    assert status == 400
+    assert words in answer["error"]
+
+
+def test_columns_are_listed(tables):
+    _, _, answer = tables.ask("GET", "/models")
+    assert {model["name"]: model["columns"] for model in json.loads(answer)["models"]} == {
+        "two": ["title", "body"], "n": ["title", "body", "n"], "named": ["text", "body"],
+    }  # fmt: skip
 
 
 def test_odd_texts_are_answered(server):

@@ -4,7 +4,7 @@ JSON Lines serve to move lessons to another computer, to back them up and to ins
 an object with
 
     digest   hexadecimal
-    kind     "spam" or "ham"
+    kind     "spam", "ham" or a category; a message may be in a line of either sort
     learnt   seconds since 1970
     subject, sender
     message  the raw message, a character for each of its bytes (ISO 8859-1)
@@ -23,12 +23,14 @@ from pathlib import Path
 
 import numpy as np
 
+from textsvm.apps.mail.client import is_category
 from textsvm.apps.mail.features import features
 from textsvm.apps.mail.lessons import KINDS, Lesson, value_runs
 from textsvm.apps.mail.message import read_message
 from textsvm.arrays import Json
 from textsvm.errors import InputError
 from textsvm.readers.mail import split_messages
+from textsvm.readers.mail_header import OUTLOOK, is_outlook
 
 _DIGEST = re.compile(r"[0-9a-f]{16,128}")
 
@@ -45,6 +47,8 @@ def raw_messages(path: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
                     yield str(file), stream.read()
                     continue
                 with mmap(stream.fileno(), 0, access=ACCESS_READ) as data:
+                    if is_outlook(str(file), data):
+                        raise InputError(f"{file} {OUTLOOK}")
                     yield from split_messages(str(file), data)
     except OSError as error:
         raise InputError(f"cannot read {error.filename or path}: {error.strerror}") from error
@@ -101,7 +105,7 @@ def parse_lessons(lines: Iterable[str | bytes], name: str) -> Iterator[Lesson]:
 
 def _lesson(row: Json) -> Lesson:
     digest, kind, learnt = row["digest"], row["kind"], float(row["learnt"])
-    if kind not in KINDS or not _DIGEST.fullmatch(digest) or not math.isfinite(learnt):
+    if not (kind in KINDS or is_category(kind)) or not _DIGEST.fullmatch(digest) or not math.isfinite(learnt):
         raise ValueError("digest, kind or time is invalid")
     names = str(row.get("subject", "")), str(row.get("sender", ""))
     if "message" in row:
