@@ -24,9 +24,9 @@ from textsvm.apps.mail.decision import (
     Decision,
     DecisionModel,
     PlattSigmoid,
+    calibrate,
     check_features,
     decide_from_file,
-    fit_sigmoid,
     kind_of,
     new_machine,
     read_calibration,
@@ -383,7 +383,7 @@ class Filter:
         alphas = cast(dict[str, float], machine.alphas)
         self.lessons.set_alphas({name: a for name, a in alphas.items() if self._alphas.get(name, 0.0) != a})
         self._alphas = alphas
-        self._calibration = fit_sigmoid(*machine.left_out())
+        self._calibration = calibrate(machine)
         self.lessons.set_meta("calibration", [self._calibration.slope, self._calibration.offset])
         self.lessons.set_meta("features", self.lessons.meta("features", FEATURES[2]))
         self.lessons.set_meta("generation", self.lessons.generation + 1)
