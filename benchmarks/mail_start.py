@@ -9,7 +9,7 @@ the filter itself on the first mails; "fit alone" is the calibration without its
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +110,10 @@ def figures(filter: Machine | Contender, stream: Sequence[Mail], delay: int) -> 
 )
 def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
     """Run the filters on the streams."""
-    makers = {"textsvm": Machine, "textsvm, fit alone": lambda: Machine(centred=False)}
+    makers: dict[str, Callable[[], Machine | Contender]] = {
+        "textsvm": Machine,
+        "textsvm, fit alone": lambda: Machine(centred=False),
+    }
     makers |= {name: make for name, make in contenders().items() if name == "bogofilter"}
     ratios: dict[tuple[str, int, str], list[float]] = {}
     for index in options.streams:
