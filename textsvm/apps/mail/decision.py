@@ -14,10 +14,10 @@ grows as n^0.6, to `LAST`, and the prior counts less. After many spams and few h
 those of new spams of a balanced filter. The prior then expects new spams at a larger v, so that the spam
 threshold lies above the values of these hams. A fit of negative slope is replaced by a flat sigmoid.
 
-The slope is that of the fit, and the offset puts P = .5 at the centre of the decision values of both kinds
-(`_centre`), which is also the zero of the decision function f(x) = <w, x> - centre. While few lessons are
-known all values lean towards the kind of most of them; without the centre, values and scores of mails that
-come at different times are not comparable. Measurements: reports/mail_start.md.
+P = .5, and the zero of the decision function, is at the centre of the values of both kinds (`_centre`), or
+where the fit puts it if that is higher: the centre calls no more mail spam. While few lessons are known all
+values lean towards the kind of most of them; without the centre, values and scores of mails that come at
+different times are not comparable. Measurements: reports/mail_start.md.
 
 A learnt message keeps its kind: its score is raised to .99 (spam) or lowered to .45 (ham).
 """
@@ -119,9 +119,11 @@ def new_machine() -> OnlineMachine:
 
 
 def calibrate(machine: OnlineMachine) -> PlattSigmoid:
-    """The sigmoid of a machine: the slope of the fit, centred between both kinds."""
-    slope, _ = fit_sigmoid(*machine.left_out())
-    return PlattSigmoid(slope, -slope * _centre(*machine.left_out(CENTRE_SHARE)))
+    """The sigmoid of a machine: that of the fit, moved up to the centre between both kinds."""
+    slope, offset = fit_sigmoid(*machine.left_out())
+    values, spam = machine.left_out(CENTRE_SHARE)
+    centred = -slope * _centre(values, spam)
+    return PlattSigmoid(slope, min(offset, centred) if spam.any() and not spam.all() else centred)
 
 
 def _centre(values: Floats, spam: Bools) -> float:
