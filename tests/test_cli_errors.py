@@ -25,6 +25,7 @@ from textsvm import SVC, cross_validate
 from textsvm.errors import InputError
 
 SAMPLES = ROOT / "corpora" / "samples"
+OUTLOOK = {"msg/a.msg": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600)}
 WORDS = {
     "good": ["fine", "great", "lovely", "superb", "happy", "quick", "friendly", "warm", "best", "perfect"],
     "bad": ["poor", "awful", "broken", "late", "rude", "slow", "cold", "worst", "dirty", "refund"],
@@ -170,6 +171,12 @@ HOLES = table([(a, ("", "  ")[i] if i < 2 else b) for i, (a, b) in enumerate(ROW
 TAR = io.BytesIO()
 with tarfile.open(fileobj=TAR, mode="w:gz"):
     pass
+
+#: Files whose second label is to be filled in, by suffix.
+ODD_LABELS = {
+    "jsonl": b'{"text": "fine", "label": "good"}\n{"text": "poor", "label": %b}\n',
+    "json": b'[{"text": "fine", "label": "good"}, {"text": "poor", "label": %b}]',
+}
 
 MISTAKES = [
     # Paths
@@ -503,6 +510,14 @@ MISTAKES = [
         "goes with no FILES",
         code=3,
     ),
+    Mistake("a message of Outlook", "train msg -o m", r"a\.msg.*Outlook.*\.eml.*msgconvert", files=OUTLOOK),
+    Mistake(
+        "learning a message of Outlook",
+        "mail learn --as ham --store s msg/a.msg",
+        r"a\.msg.*Outlook",
+        code=3,
+        files=OUTLOOK,
+    ),
     Mistake("column options on mail", f"train {SAMPLES}/mail.tar.gz --label text {TRAIN}", "mail.*column"),
     Mistake(
         "no label column", f"train said.csv --text utterance {TRAIN}", "its columns are: id, utterance, mood"
@@ -527,6 +542,22 @@ MISTAKES = [
     ),
     Mistake("same column twice", f"train reviews.csv --text text --label text {TRAIN}", "text"),
     # Labels
+    *(
+        Mistake(
+            f"{label} as a label",
+            f"train t.{suffix} {options} {TRAIN}",
+            rf"t\.{suffix}, (line|row) 2: the label .*{trouble}",
+            files={f"t.{suffix}": ODD_LABELS[suffix] % label.encode()},
+        )
+        for label, trouble, options in (
+            ("Infinity", "not a finite number", ""),
+            ("-1e400", "not a finite number", ""),
+            ('["a", Infinity]', "not a finite number", "--multilabel"),
+            (r'"\udc80"', "lone surrogate", ""),
+            (r'["a", "\ud83d"]', "lone surrogate", "--multilabel"),
+        )
+        for suffix in ODD_LABELS
+    ),
     Mistake("continuous numbers as labels", f"train stars.csv --label stars {TRAIN}", "--regress"),
     Mistake(
         "continuous numbers in cross-validation",
@@ -746,6 +777,94 @@ MISTAKES = [
     Mistake(
         "predictions over another table", "predict m.textsvm reviews.csv -o said.csv", "said\\.csv.*force", 2
     ),
+    *(
+        Mistake(f"an output {name}", command, says, 2)
+        for name, command, says in (
+            (
+                "without a suffix",
+                "predict m.textsvm reviews.csv -o out",
+                "suffix decides the format.*\\.csv, \\.tsv",
+            ),
+            ("of text", "predict m.textsvm reviews.csv -o out.txt", "suffix decides the format"),
+            ("of old Excel", "predict m.textsvm reviews.csv -o out.xls", "suffix decides the format"),
+            (
+                "of Excel with macros",
+                "predict m.textsvm reviews.csv -o out.xlsm",
+                "suffix decides the format",
+            ),
+            (
+                "that is compressed",
+                "predict m.textsvm reviews.csv -o out.csv.gz",
+                "suffix decides the format",
+            ),
+            ("of a misspelt suffix", "predict m.textsvm reviews.csv -o out.cvs", "suffix decides the format"),
+            (
+                "of two formats",
+                "predict m.textsvm reviews.csv -o o.csv --output-format tsv",
+                "do not go together",
+            ),
+            ("of an unknown format", "predict m.textsvm reviews.csv --output-format excel", "output-format"),
+            ("of classes in JSON", "predict m.textsvm reviews.csv -o o.json --all-classes", "is for tables"),
+            ("of doubts as text", "doubts reviews.csv --folds 2 -o out.txt", "suffix decides the format"),
+            ("of neighbours as text", "neighbours reviews.csv -k 1 -o out.txt", "suffix decides the format"),
+            ("of folds as text", "cv reviews.csv --predictions out.txt", "suffix decides the format"),
+            ("of features as CSV", "explain m.textsvm --top 3 -o out.csv", "name a \\.tsv file"),
+            (
+                "of features in JSON as TSV",
+                "explain m.textsvm --top 3 --json -o o.tsv",
+                "name a \\.jsonl file",
+            ),
+            ("of mutations as CSV", "explain dna.textsvm dna.fa --mutations o.csv", "name a \\.tsv file"),
+            ("of k-mers as JSON", "explain dna.textsvm --kmers 2 -o o.json", "name a \\.tsv file"),
+            ("of names as CSV", "features reviews.csv -o x.npz --names o.csv", "name a \\.jsonl file"),
+            ("of labels as CSV", "label said.csv --text utterance -o labels.csv", "name a \\.jsonl file"),
+        )
+    ),
+    *(
+        Mistake(f"columns joined {name}", command, says, 2)
+        for name, command, says in (
+            ("of one", "cv said.csv --text utterance --label mood --join", "give two --text"),
+            ("of none", "cv said.csv --label mood --join", "give two --text"),
+            ("with numbers", "cv said.csv --text id --text utterance --numbers id --join", "no --numbers"),
+            ("to classify", "predict said.textsvm said.csv --text utterance --join", "give two --text"),
+        )
+    ),
+    Mistake(
+        "joined columns that are not there",
+        "predict said.textsvm said.csv --text utterance --text body --join",
+        "no column 'body'",
+    ),
+    Mistake("examples of a C program", "export m.textsvm --to c -o out --example x", "are for pages"),
+    Mistake("a title of a model file", "export m.textsvm -o out.bin --title x", "are for pages"),
+    Mistake(
+        "two examples for a field",
+        "export m.textsvm -o o.html --example a --example b",
+        "1 fields.*2 examples",
+    ),
+    Mistake(
+        "a table of labels twice",
+        "predict m.textsvm t.csv --output-format csv",
+        "predicted_label_2",
+        0,
+        {"t.csv": b"label,predicted_label,text\ngood,bad,fine\n"},
+        rows=2,
+    ),
+    Mistake(
+        "a table without a header",
+        "predict m.textsvm t.csv --no-header --text 1 --output-format csv",
+        "no header.*label and confidence",
+        0,
+        {"t.csv": b"fine,1\npoor,2\n"},
+        rows=2,
+    ),
+    Mistake(
+        "a row that is too long",
+        "predict m.textsvm t.csv --output-format csv",
+        "line 2.*3 fields and not 2",
+        1,
+        {"t.csv": b"text,n\nfine,1,2\npoor,2\n"},
+        rows=3,
+    ),
     Mistake("one of two files is missing", "predict m.textsvm reviews.csv none.csv", "none\\.csv", rows=40),
     Mistake(
         "one of two files has other columns",
@@ -866,6 +985,17 @@ MISTAKES = [
     Mistake(
         "neighbours without a number or threshold", "neighbours reviews.csv --kernel nothing", "nothing", 2
     ),
+    Mistake("map without an output", "map reviews.csv", r"-o FILE.*\.html or \.svg", 2),
+    Mistake("map as a picture that is not drawn", "map reviews.csv -o m.png", r"m\.png.*\.html or \.svg", 2),
+    Mistake("map to stdout", "map reviews.csv -o -", r"\.html or \.svg", 2),
+    Mistake("map over an unrelated file", "map reviews.csv -o m.html", "--force", 2, {"m.html": b"notes"}),
+    Mistake(
+        "map of a single text", "map t.csv -o m.html", "two or more", files={"t.csv": b"text,label\nhi,a\n"}
+    ),
+    Mistake(
+        "map by a kernel that needs classes", "map reviews.csv --kernel spectrum:2,odds -o m.svg", "odds"
+    ),
+    Mistake("map by the kernel auto", "map reviews.csv --kernel auto -o m.svg", "auto", 2),
     Mistake("tune a value that is no number", "tune reviews.csv -C 1,x", "x", 2),
     Mistake(
         "two columns of one name",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command import run
-from exported import close, panel_rows
+from exported import close, ignorable_texts, panel_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_export import DNA, HOSTILE, KERNELS, PLAIN, PROTEINS, default_model, training, without_strings
@@ -75,6 +75,21 @@ def test_normal_forms(form, punctuation):
     kernel = Sum([Spectrum((1, 3), keep_case=True), Spectrum((1, 3)), Spectrum(1, tokens="words")])
     options = {"normalise": form, "punctuation": punctuation, "max_length": 40}
     check(textsvm.SVC(kernel, **options).fit(*training(PLAIN)), HOSTILE + PLAIN)
+
+
+@pytest.mark.parametrize("form", ["unicode", pytest.param("nfkc", marks=pytest.mark.slow)])
+def test_ignorable_code_points(form):
+    texts = ignorable_texts(1000)
+    kernel = Sum([Spectrum((1, 3), keep_case=True), Spectrum((1, 3)), Spectrum(1, tokens="words")])
+    model = textsvm.SVC(kernel, normalise=form).fit(texts[:300], ["abc"[i % 3] for i in range(300)])
+    check(model, texts)
+
+
+def test_names_of_classes_are_kept():
+    names = ["\ufeffspam", "spam", "a\0b", "a", "\u00e9", "e\u0301", "x" * 5000, "\u2028\n\t", "\"'\\"]
+    texts = [f"text {'abcdefghijklm'[i % len(names)] * 4}" for i in range(2 * len(names))]
+    results = check(textsvm.SVC(Spectrum((1, 3))).fit(texts, names * 2), texts)
+    assert sorted({*results["label"].tolist()}) == sorted(names)
 
 
 @lru_cache

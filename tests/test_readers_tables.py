@@ -51,6 +51,22 @@ def test_columns_by_name_and_number(write):
     assert read_corpus(write("z.csv", "text,text,\nx,y,z\n"), text="1,2,3").texts == ["x\ny\nz"]
 
 
+@pytest.mark.parametrize(
+    ("value", "label"),
+    [("NaN", None), ("-0.0", "0.0"), ("1e400", ...), ("12345678901234567890", "12345678901234567890")],
+)
+def test_numbers_of_json_as_labels(write, value, label):
+    rows = f'{{"text": "a", "label": "x"}}\n{{"text": "b", "label": {value}}}\n'
+    if label is ...:
+        with pytest.raises(
+            InputError, match=r"x\.jsonl, line 2: the label is inf, which is not a finite number"
+        ):
+            read_corpus(write("x.jsonl", rows))
+        return
+    corpus = read_corpus(write("x.jsonl", rows))
+    assert corpus.labels == ["x"] + [label] * (label is not None)
+
+
 def test_tsv_does_not_honour_quotes(write):
     data = 'essay_id\tessay\tscore\r\n1\t"opened and never closed\t3\r\n2\tplain\t4\r\n'
     corpus = read_corpus(write("x.tsv", data), label="score")
@@ -70,7 +86,11 @@ def test_an_unknown_header_is_no_document(write):
         with pytest.raises(InputError, match=r"is its first line a header.*remark.*--text"):
             read(path)
         assert read(path, text="remark").texts[0] == "one"
-        assert read(path, text="2" if labelled else "1").texts[0] == "remark"
+        number = "2" if labelled else "1"
+        with pytest.raises(InputError, match=r"is its first line a header.*--header or --no-header"):
+            read(path, text=number)
+        assert read(path, text=number, header=True).texts[0] == "one"
+        assert read(path, text=number, header=False).texts[0] == "remark"
 
 
 def test_rows_of_the_wrong_length_are_an_error(write):
@@ -121,7 +141,7 @@ def test_spreadsheets(write, tmp_path):
     assert (corpus.format, corpus.ids) == ("excel", ["1", "2.5", "3"])
     assert corpus.texts == ["win cash", "lunch", ""]
     assert corpus.labels == ["spam", "ham", "ham"]
-    assert corpus.problems == [("x.xlsx", "only the sheet 'Sheet' of 2 is read")]
+    assert corpus.problems == [("x.xlsx", "the sheet 'Sheet' is read; --sheet reads another: 'notes'")]
     assert read_corpus(tmp_path / "x.xlsx", text="label", label="id").texts == ["spam", "ham", "ham"]
     with pytest.raises(
         InputError, match=r"x\.xlsx \(sheet 'Sheet'; the others, .*, are not read.* no column 'none'"
