@@ -35,15 +35,17 @@ class Kind:
     to_stdout: bool = True  #: Whether it may go to stdout
 
 
+#: Of formats that have no sign of the program that wrote a file: a file is replaced only with --force.
+_NEVER, _OURS = rb"(?!)", "certainly a file that textsvm wrote"
 MODEL = Kind("a textsvm model", rb'.{8}\{.*"textsvm":')
-NPY = Kind("a NumPy array", rb"\x93NUMPY", ".npy")
-NPZ = Kind("a NumPy .npz file", rb"PK\x03\x04.{26}[\w.]+\.npy", ".npz")
-NAMES = Kind("names as JSON Lines", rb'"[^\n]*"\n', ".jsonl")
-LIBSVM = Kind("a kernel matrix in LIBSVM's format", rb"\s*[-+.\deE]+ 0:\d")
-VECTORS = Kind("vectors in LIBSVM's format", rb"[-+.\deE,]+( [1-9]\d*:[-+.\deE]+)*\n", ".libsvm")
+NPY, NPZ = Kind(_OURS, _NEVER, ".npy"), Kind(_OURS, _NEVER, ".npz")
+NAMES, VECTORS = Kind(_OURS, _NEVER, ".jsonl"), Kind(_OURS, _NEVER, ".libsvm")
+LIBSVM = Kind(_OURS, _NEVER)
 LIBSVM_MODEL = Kind("a model of LIBSVM's", rb"svm_type \w+\r?\nkernel_type ", ".model")
 SEARCH = Kind("a table of textsvm tune", rb'\{"textsvm tune": ', to_stdout=False)
-PREDICTIONS = Kind("predictions as JSON Lines", rb'\{"id": ', ".jsonl")
+PREDICTIONS = Kind(
+    "predictions as JSON Lines", rb'\{"id": [^\n]*"(decision|predicted|top|reason|value)": ', ".jsonl"
+)
 NEIGHBOURS = Kind("neighbours as JSON Lines", rb'\{"id": [^\n]*"neighbour": ', ".jsonl")
 DOUBTS = Kind("doubtful labels as JSON Lines", rb'\{"id": [^\n]*"suggested": ', ".jsonl")
 REPORTS = {
