@@ -38,9 +38,14 @@ class Kind:
 #: Of formats that have no sign of the program that wrote a file: a file is replaced only with --force.
 _NEVER, _OURS = rb"(?!)", "certainly a file that textsvm wrote"
 MODEL = Kind("a textsvm model", rb'.{8}\{.*"textsvm":')
-NPY, NPZ = Kind(_OURS, _NEVER, ".npy"), Kind(_OURS, _NEVER, ".npz")
+NPY = Kind(
+    "a kernel matrix",
+    rb"\x93NUMPY.{4}\{'descr': '<f4', 'fortran_order': False, 'shape': \((\d+), \1\)",
+    ".npy",
+)
+NPZ = Kind("a matrix of textsvm", rb"PK\x03\x04.{26}format\.npy", ".npz")
 NAMES, VECTORS = Kind(_OURS, _NEVER, ".jsonl"), Kind(_OURS, _NEVER, ".libsvm")
-LIBSVM = Kind(_OURS, _NEVER)
+LIBSVM = Kind("a kernel matrix in LIBSVM's format", rb"\s*[-+.\deE]+ 0:\d")
 LIBSVM_MODEL = Kind("a model of LIBSVM's", rb"svm_type \w+\r?\nkernel_type ", ".model")
 SEARCH = Kind("a table of textsvm tune", rb'\{"textsvm tune": ', to_stdout=False)
 PREDICTIONS = Kind(
