@@ -75,6 +75,11 @@ ENDINGS = {
     "features": ".npz",
     "evaluate": ".html",
     "compare": ".html",
+    "neighbours": ".jsonl",
+    "cv": ".jsonl",
+    "doubts": ".jsonl",
+    "mutations": ".tsv",
+    "names": ".jsonl",
 }
 
 

@@ -95,9 +95,9 @@ class KernelOptions:
             if field_name != "kernel" and field_name not in parameters:
                 raise WrongUsage(f"--{name} is not an option of the {' or '.join(names or ['fast'])} kernel")
 
-    def single(self) -> Kernel:
-        """Single kernel that the options describe."""
-        kernels = self.grid()
+    def single(self, default: str = "spectrum") -> Kernel:
+        """Single kernel that the options describe; `default` is the kernel if none is named."""
+        kernels = self.grid(default=default)
         if len(kernels) > 1:
             raise WrongUsage(f"--kernel names {len(kernels)} kernels; `textsvm tune` tries them all")
         return kernels[0]

@@ -22,14 +22,13 @@ from textsvm.cli.kernels import KernelOptions
 from textsvm.cli.options import LearningOptions, ReadingOptions
 from textsvm.cli.output import Output
 from textsvm.errors import InputError
-from textsvm.kernels import Gaussian, Kernel, On, Sum, spelling
-from textsvm.kernels.resolve import structure_of
-from textsvm.kernels.spectrum.kernel import fixed_default
+from textsvm.kernels import Gaussian, Kernel, spelling
+from textsvm.kernels.resolve import structure_of, sum_on_columns
 from textsvm.model.file import load, save
 from textsvm.model.rules import CalibratedRule, ClassRule, LabelRule, NumberRule
 from textsvm.model.settings import CalibrationSettings, ClassifierSettings, Settings
 from textsvm.model.trained import TrainedModel
-from textsvm.readers.corpus import VECTORS, Corpus
+from textsvm.readers.corpus import FIRST_INDEX, VECTORS, Corpus
 from textsvm.runtime.compiled import scipy
 from textsvm.training.trainers import check
 
@@ -88,7 +87,8 @@ class Training:
         strings = {name: value for name in names if isinstance(value := info.get(name), str)}
         reading = reading if isinstance(reading, dict) else {}
         detected = value if isinstance(value := reading.get("detected"), dict) else {}
-        named = {role: reading.get(role) or detected.get(role) for role in ("text", "label", "id")}
+        roles = ("text", "label", "id", FIRST_INDEX)
+        named = {role: reading.get(role) or detected.get(role) for role in roles}
         columns = {role: column for role, column in named.items() if isinstance(column, str)}
         return cls(**strings, headers=reading.get("headers") is True, columns=columns)
 
@@ -306,22 +306,14 @@ def kernel_for(kernel: KernelOrName, corpus: Corpus) -> Kernel | None:
 def _sum_on_columns(kernel: KernelOrName, examples: dict[str, Any]) -> Kernel:
     """Sum of a text kernel on each text column and a vector kernel on all numbers and on the vectors.
 
-    `kernel` replaces the default for its kind of column: the fast kernel for texts, Gaussian for vectors.
+    `kernel` replaces the default for its kind of column.
     """
-    of_numbers: Kernel = Gaussian()
-    of_texts: Kernel = fixed_default()
-    if isinstance(kernel, Kernel) and _reads(kernel) == "vectors":
-        of_numbers = kernel
-    elif isinstance(kernel, Kernel) and _reads(kernel) == "texts":
-        of_texts = kernel
     numbers = [
         name for name, values in examples.items() if isinstance(values, np.ndarray) and name != VECTORS
     ]
     texts = [name for name in examples if name not in numbers and name != VECTORS]
-    parts = [On(name, of_texts) for name in texts]
-    parts += [On(numbers if len(numbers) > 1 else numbers[0], of_numbers)] if numbers else []
-    parts += [On(VECTORS, of_numbers)] if VECTORS in examples else []
-    return parts[0] if len(parts) == 1 else Sum(parts)
+    of = {_reads(kernel): kernel} if isinstance(kernel, Kernel) else {}
+    return sum_on_columns(texts, [numbers, [VECTORS] * (VECTORS in examples)], of)
 
 
 def _reads(kernel: KernelOrName) -> str:

@@ -22,6 +22,12 @@ STDOUT = Path("-")
 #: Bytes of an existing file that are matched against its kind.
 _HEAD = 65_536
 
+#: Formats of tables by the suffix of the file.
+TABLES = {
+    ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json",
+    ".xlsx": "xlsx", ".parquet": "parquet",
+}  # fmt: skip
+
 Force = Annotated[bool, option("Replace an existing file of another kind.", "--force")]
 
 
@@ -31,8 +37,9 @@ class Kind:
 
     name: str  #: Name with its article, for messages
     beginning: bytes  #: bytes: Regular expression that matches the beginning of every such file
-    suffix: str = ""  #: Suffix of the temporary file if the output goes to stdout
+    suffix: str = ""  #: Suffix, also of the temporary file if the output goes to stdout
     to_stdout: bool = True  #: Whether it may go to stdout
+    format: str = ""  #: Of tables, see `textsvm.cli.tables`
 
 
 #: Of formats that have no sign of the program that wrote a file: a file is replaced only with --force.
@@ -47,12 +54,10 @@ NPZ = Kind("a matrix of textsvm", rb"PK\x03\x04.{26}format\.npy", ".npz")
 NAMES, VECTORS = Kind(_OURS, _NEVER, ".jsonl"), Kind(_OURS, _NEVER, ".libsvm")
 LIBSVM = Kind("a kernel matrix in LIBSVM's format", rb"\s*[-+.\deE]+ 0:\d")
 LIBSVM_MODEL = Kind("a model of LIBSVM's", rb"svm_type \w+\r?\nkernel_type ", ".model")
+PREDICTIONS = Kind("predictions", rb'\{"id": [^\n]*"(decision|predicted|top|reason|value)": ')
+NEIGHBOURS = Kind("neighbours", rb'\{"id": [^\n]*"neighbour": ')
+DOUBTS = Kind("doubtful labels", rb'\{"id": [^\n]*"suggested": ')
 SEARCH = Kind("a table of textsvm tune", rb'\{"textsvm tune": ', to_stdout=False)
-PREDICTIONS = Kind(
-    "predictions as JSON Lines", rb'\{"id": [^\n]*"(decision|predicted|top|reason|value)": ', ".jsonl"
-)
-NEIGHBOURS = Kind("neighbours as JSON Lines", rb'\{"id": [^\n]*"neighbour": ', ".jsonl")
-DOUBTS = Kind("doubtful labels as JSON Lines", rb'\{"id": [^\n]*"suggested": ', ".jsonl")
 REPORTS = {
     ".html": Kind("a textsvm report", rb"<!doctype html>.{0,400}script-src 'sha256-", to_stdout=False),
     ".md": Kind("a textsvm report", rb"# [^\n]*\n\n[\d,]+ documents\.", to_stdout=False),
@@ -90,6 +95,9 @@ class Output:
                     "name a file"
                 )
             return self
+        written, named = (TABLES.get(x.lower()) for x in (self.kind.suffix, self.path.suffix))
+        if written and named and named != written:
+            raise WrongUsage(f"{self.option} {self.path} is {self.kind.name}; name a {self.kind.suffix} file")
         with wrong_usage(f"{self.option}: "):
             target = target_of(self.path)
         if not target.parent.is_dir():

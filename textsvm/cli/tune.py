@@ -175,7 +175,7 @@ def tune(
                 output, result.best_model, documents, reading, learning, {"tuning": report}
             )
     if printing.json:
-        console.print_json(report)
+        console.print_json({**report, "reading": documents.reading})
     else:
         search_results.show_search(console, result, documents, report)
 

@@ -66,6 +66,8 @@ from textsvm.sources.copies import MOST_DIGESTS
 from textsvm.version import __version__
 
 FORMAT_VERSION, WITHOUT_TEXTS = 2, 3
+#: Normal forms in files: "unicode" is that of earlier versions, which removes no ignorable code points.
+_FORMS = {"unicode": "unicode 2", "nfkc": "unicode"}
 _SHARED = ("normalise", "punctuation", "max_length", "tol", "duality_gap", "max_iter")
 #: Saved parameters of each estimator.
 _PARAMETERS = {
@@ -261,6 +263,7 @@ def _machine_form(model: TrainedModel, support: Support) -> tuple[Json, Arrays]:
         arrays[_TEXTS] = record.texts
     name, settings = record.settings.estimator, record.settings.as_dict()
     parameters = {parameter: settings[parameter] for parameter in _PARAMETERS[name]}
+    parameters["normalise"] = _FORMS.get(parameters["normalise"], parameters["normalise"])
     if record.C is not None and "C" in parameters:
         parameters["C"] = record.C  # of a kernel that was chosen
     if record.loss != "hinge":
@@ -412,6 +415,8 @@ def _given(header: Json) -> tuple[str, Json, Any]:
     if header["format_version"] == 1:
         names = tuple(parameter for parameter in names if parameter not in ("multiclass", "class_weight"))
     parameters = {parameter: values[parameter] for parameter in names}
+    forms = {name: form for form, name in _FORMS.items()}
+    parameters["normalise"] = forms.get(values["normalise"], values["normalise"])
     if _SCORING in values:
         parameters[_SCORING] = values[_SCORING]
     if name == "SVC":

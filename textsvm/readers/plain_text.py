@@ -1,28 +1,39 @@
 """Readers of plain text: a folder for each class, or a document a line with its label first.
 
 Folders: each file is a document, its label the folder it lies in. `train/pos/1.txt` is a document of part
-"train" with the label "pos"; the label is the innermost folder that is not the name of a part. Files that lie
-beside folders of documents (a README) are left out. Without folders, the documents have no labels.
+"train" with the label "pos"; names of parts are no labels. If folders lie in folders, `level` is that of the
+classes, unless the outer levels have a single folder. Files beside the folders of classes (a README) are left
+out. Without folders, the documents have no labels.
 
-Lines: `label TAB text`, or fastText's `__label__a __label__b text`.
+Lines: `label TAB text`, or fastText's text with `__label__a` anywhere. MALLET's lines have a name, a label
+and a text. CoNLL's files have a token per line; a sentence is a document if a comment names its label.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
 from pathlib import PurePosixPath
 
-from textsvm.readers.charsets import decode, is_binary
+from textsvm.errors import InputError
+from textsvm.readers.charsets import decode, encoding_of, is_binary
 from textsvm.readers.corpus import Document, ReadOptions, refused_rows
-from textsvm.readers.files import File, Problems, iterate_lines, stem, with_progress
+from textsvm.readers.files import HEAD, File, Problems, iterate_lines, stem, with_progress
 from textsvm.runtime.parallel import Progress
 
 PART = re.compile(
     r"(?<![a-z])(train|test|dev|valid|val|validation|development)(?:ing)?(?![a-z])", re.IGNORECASE
 )
 _PARTS = {"valid": "dev", "val": "dev", "validation": "dev", "development": "dev"}
-_FASTTEXT = re.compile(r"((?:__label__\S+\s+)*__label__\S+)(?:\s+|$)")
+_FASTTEXT = re.compile(r"(?<!\S)__label__(\S+)\s*")
+_MALLET = re.compile(r"(\S+)[\s,]+([^\s,]+)[\s,]+(\S.*)")
+#: Comment of CoNLL: a key with its value; keys of labels; tags of tokens.
+_COMMENT = re.compile(r"#\s*(\w+)\s*[:=]\s*(.*)")
+_LABEL_KEYS = ("label", "class", "category", "intent", "sentiment", "topic", "genre")
+_TAG = re.compile(r"O|[BIESLU]-\S+")
+#: Share of the lines of fastText that have labels.
+_MARKED = 0.1
 _MAX_LABEL = 100
 #: Lines or rows between progress reports.
 PROGRESS_STEP = 1024
@@ -41,22 +52,49 @@ def read_folders(
     files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None = None
 ) -> Iterator[Document]:
     """Documents of a folder for each class; `problems` gets files that are damaged or left out."""
-    parents = parent_folders(files)
+    paths = {file.name: class_folders(PurePosixPath(file.name).parent) for file in files}
+    level = class_level(paths.values(), options)
     for number, file in enumerate(files, 1):
-        folder = PurePosixPath(file.name).parent
-        if folder in parents:
+        path = paths[file.name]
+        if len(path) < level:
             problems.append((file.name, "left out: it lies beside the class folders, not in one"))
         elif is_binary(data := file.data):
             problems.append((file.name, "left out: it is binary"))
         else:
             text, problem = decode(data)
+            options.decide(encoding=encoding_of(data[:HEAD]))
             if problem:
                 problems.append((file.name, problem))
-            names = map(stem, reversed(folder.parts))
-            label = next((name for name in names if not PART.fullmatch(name)), None)
-            yield Document(file.name, text, label, part_of(str(folder)))
+            if options.group and len(path) <= level:
+                raise InputError(f"--groups folder: {file.name} is not in a folder below that of its class")
+            label, part = path[level - 1] if level else None, part_of(str(PurePosixPath(file.name).parent))
+            group = "/".join(path[: level + 1]) if options.group else None
+            yield Document(file.name, text, label, part, group=group)
         if progress is not None and (number % 256 == 0 or number == len(files)):
             progress(number, len(files))
+
+
+def class_folders(folder: PurePosixPath) -> tuple[str, ...]:
+    """Names of the folders of a path that may be classes, the outermost first."""
+    return tuple(name for name in map(stem, folder.parts) if not PART.fullmatch(name))
+
+
+def class_level(paths: Collection[tuple[str, ...]], options: ReadOptions) -> int:
+    """The level of the folders that are the classes, 0 for none; InputError if several levels may be."""
+    folders, level = {path for path in paths if path}, options.level
+    if not options.labelled or not folders:
+        return 0
+    deepest = max(map(len, folders))
+    outer = sum(len({path[: k + 1] for path in folders}) == 1 for k in range(deepest))  # levels of one folder
+    if level is None and deepest > outer + 1:
+        names = [sorted({path[k] for path in folders if len(path) > k}) for k in range(deepest)]
+        levels = (f"--level {k} ({', '.join(names[k - 1][:5])})" for k in range(outer + 1, deepest + 1))
+        raise InputError(f"folders lie in folders; which are the classes: {' or '.join(levels)}?")
+    level = deepest if level is None else level
+    if not 1 <= level <= deepest:
+        raise InputError(f"--level {level}: the folders of the documents have the levels 1 to {deepest}")
+    options.decide(level=level if deepest > 1 else None)
+    return level
 
 
 def parent_folders(files: Sequence[File]) -> set[PurePosixPath]:
@@ -76,9 +114,86 @@ def is_lines(head: str) -> bool:
     lines = lines[:-1] or lines
     if not lines:
         return False
-    if all(line.startswith("__label__") for line in lines):
-        return True
-    return all(line.count("\t") == 1 and 0 < line.index("\t") <= _MAX_LABEL for line in lines)
+    return is_fasttext(head) or all(
+        line.count("\t") == 1 and 0 < line.index("\t") <= _MAX_LABEL for line in lines
+    )
+
+
+def _head_lines(head: str) -> list[str]:
+    """The lines with a text; the last may be cut off, and is left out if there are others."""
+    lines = [line for line in head.split("\n") if line.strip()]
+    return lines[:-1] or lines
+
+
+def is_fasttext(head: str) -> bool:
+    """Whether a share of the lines has a label of fastText."""
+    lines = _head_lines(head)
+    return sum(_FASTTEXT.search(line) is not None for line in lines) > _MARKED * len(lines)
+
+
+def is_mallet(head: str) -> bool:
+    """Whether all lines begin with a name that occurs once, and a label that recurs."""
+    rows = [_MALLET.fullmatch(line.strip()) for line in _head_lines(head)]
+    names, labels = ({row and row[i] for row in rows} for i in (1, 2))
+    return len(names) == len(rows) > 5 and None not in names and 1 < len(labels) <= len(rows) / 3
+
+
+def is_conll(head: str) -> bool:
+    """Whether the lines are tokens with tags, in columns, and sentences end with an empty line."""
+    lines = [line for line in head.strip().split("\n") if not line.startswith(("#", "-DOCSTART-"))]
+    rows = [_columns_of(line) for line in lines[:-1] if line.strip()]
+    tabs = all("\t" in line for line in lines if line.strip()) and not any(
+        " " in cell for row in rows for cell in row
+    )
+    tags = sum(_TAG.fullmatch(row[-1].strip()) is not None for row in rows) > 0.9 * len(rows)
+    in_columns = len(rows) > 2 and len({len(row) for row in rows}) == 1 and len(rows[0]) > 1
+    return in_columns and (tabs or tags) and not all(map(str.strip, lines))
+
+
+def _columns_of(line: str) -> list[str]:
+    return line.strip().split("\t") if "\t" in line else line.split()
+
+
+def read_conll(
+    files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None = None
+) -> Iterator[Document]:
+    """Sentences with the label that a comment names, as in `# intent: book_flight`."""
+    labelled = False
+    for file, report in with_progress(files, progress):
+        facts, tokens, sentences = dict[str, str](), list[str](), 0
+        for line in chain(iterate_lines(file, problems), [""]):
+            if match := _COMMENT.match(line):
+                facts[match[1].lower()] = match[2].strip()
+            elif line.strip() and not line.startswith(("#", "-DOCSTART-")):
+                row = _columns_of(line)
+                tokens += row[:1] if not row[0][0].isdigit() or len(row) < 3 else row[1:2]
+            elif tokens and not line.strip():
+                sentences += 1
+                report()
+                label = next((facts[key] for key in _LABEL_KEYS if key in facts), None)
+                labelled = labelled or label is not None
+                name = f"{file.name}:{sentences}" if len(files) > 1 else str(sentences)
+                yield Document(name, facts.get("text", " ".join(tokens)), label, part_of(file.name))
+                facts, tokens = {}, []
+    if options.labelled and not labelled:
+        raise InputError(
+            f"{files[0].name} has a tag for each token (CoNLL) and no labels of texts; write a label, a TAB "
+            "and a text on each line"
+        )
+
+
+def read_mallet(
+    files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None = None
+) -> Iterator[Document]:
+    """Documents of MALLET: a name, a label and a text on each line."""
+    for file, report in with_progress(files, progress):
+        problems.append((file.name, "each line is read as a name, a label and a text (MALLET)"))
+        for number, line in enumerate(iterate_lines(file, problems), 1):
+            if match := _MALLET.fullmatch(line.strip()):
+                yield Document(match[1], match[3], match[2], part_of(file.name))
+            elif line.strip():
+                problems.append((f"{file.name}, line {number}", "left out: it has no name, label and text"))
+        report()
 
 
 def read_lines(
@@ -91,8 +206,10 @@ def read_lines(
     """
     strict = options.keep_invalid or options.require_text or options.skip_invalid
     for file, report in with_progress(files, progress):
-        part, unlabelled = part_of(file.name), not options.labelled and not is_lines(decode(file.head)[0])
-        without_text, number = list[int](), 0
+        part, head = part_of(file.name), decode(file.head)[0]
+        marked, unlabelled = is_fasttext(head), not options.labelled and not is_lines(head)
+        options.decide(encoding=encoding_of(file.head))
+        without_text, number, without_label = list[int](), 0, 0
         for number, line in enumerate(iterate_lines(file, problems), 1):
             line = line.removesuffix("\n").removesuffix("\r")
             if number % PROGRESS_STEP == 0:
@@ -103,17 +220,19 @@ def read_lines(
                     yield Document(identifier, "", problem=f"line {number}: it is empty")
                 continue
             first, tab, rest = line.partition("\t")
-            fasttext = None if unlabelled else _FASTTEXT.match(line)
-            if unlabelled:
+            fasttext = [] if unlabelled else _FASTTEXT.findall(line)
+            if marked and not fasttext and options.labelled:
+                without_label += 1
+                continue
+            if unlabelled or (marked and not fasttext):
                 document = Document(identifier, line, None, part)
             elif fasttext:
-                labels = tuple(label.removeprefix("__label__") for label in fasttext[1].split())
-                label = labels[0] if len(labels) == 1 else labels
-                document = Document(identifier, line[fasttext.end() :], label, part)
+                label = fasttext[0] if len(fasttext) == 1 else tuple(dict.fromkeys(fasttext))
+                document = Document(identifier, _FASTTEXT.sub("", line).rstrip(), label, part)
             else:
                 document = Document(identifier, rest, first.strip(), part)
             problem = "" if document.text.strip() or not strict else "its text is empty"
-            if not (unlabelled or fasttext or (tab and first.strip())):
+            if not (unlabelled or marked or fasttext or (tab and first.strip())):
                 problem = "it is not a label, a TAB and a text"
             if not problem:
                 yield document
@@ -124,5 +243,7 @@ def read_lines(
                 reason = problem
             else:
                 problems.append((f"{file.name}, line {number}", f"left out: {problem}"))
+        if without_label:
+            problems.append((file.name, f"lines without a __label__, which are left out: {without_label:,}"))
         if without_text:
             raise refused_rows(file.name, "line", without_text, number, "no text", reason)

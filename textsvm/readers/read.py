@@ -27,9 +27,19 @@ from textsvm.readers.files import (
     is_tar,
     read_files,
     read_stream,
+    transcoded,
 )
 from textsvm.readers.mail import is_mail, read_mail
-from textsvm.readers.plain_text import is_lines, parent_folders, read_folders, read_lines
+from textsvm.readers.plain_text import (
+    is_conll,
+    is_lines,
+    is_mallet,
+    parent_folders,
+    read_conll,
+    read_folders,
+    read_lines,
+    read_mallet,
+)
 from textsvm.readers.reuters import is_reuters, read_reuters
 from textsvm.readers.sequences import read_sequences, sequence_format
 from textsvm.readers.tables import SUFFIXES, file_format, read_tables
@@ -43,12 +53,18 @@ if TYPE_CHECKING:
     from textsvm.readers.corpus import ReadKeywords
 
 VECTOR_FORMATS = ("libsvm", "npy", "npz")
-TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "excel")
-FORMATS = ("reuters", "mail", *TABLES, "folders", "lines", *SEQUENCES, *VECTOR_FORMATS)
+TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "arrow", "excel", "arff")
+FORMATS = ("reuters", "mail", *TABLES, "folders", "lines", "mallet", "conll", *SEQUENCES, *VECTOR_FORMATS)
 #: Readers of the formats that are not tables. "text" is a single document without a label.
 _READERS = {
     **{"reuters": read_reuters, "mail": read_mail, "folders": read_folders, "text": read_folders},
-    **{"lines": read_lines, "fasta": read_sequences, "fastq": read_sequences},
+    **{
+        "lines": read_lines,
+        "mallet": read_mallet,
+        "conll": read_conll,
+        "fasta": read_sequences,
+        "fastq": read_sequences,
+    },
 }
 #: Formats whose readers handle files of other formats themselves.
 _MIXED = ("reuters", "mail", "folders", "text")
@@ -67,7 +83,7 @@ def read_corpus(
     max_bytes: int = MAX_BYTES,
     **options: Unpack[ReadKeywords],
 ) -> Corpus:
-    """Read a corpus: a file, a folder or an archive (.tar, .zip, compressed by gzip, bzip2 or xz).
+    """Read a corpus: a file, a folder or an archive (.tar, .zip, compressed by gzip, bzip2, xz or Zstandard).
 
     It may hold texts, or vectors: LIBSVM's format, .npy, .npz.
 
@@ -89,7 +105,7 @@ def read_corpus(
 
         text, label, id : str
             Tables: columns, by name or by number from 1; several columns of text with commas. A list of
-            columns of text keeps them apart (`Corpus.columns`).
+            columns of text keeps them apart (`Corpus.columns`). Several columns of labels hold 0 and 1.
         target, weight, group : str
             Tables: columns of the numbers to be predicted (they replace the labels), of the weights of
             documents, and of the names of groups. FASTA and FASTQ: like `label`, a name in the headers,
@@ -103,10 +119,23 @@ def read_corpus(
         skip_invalid : bool
             Tables, lines: leave out rows without a text, and rows with too few or too many fields, which
             are an error otherwise.
+        level : int
+            Folders: level of the folders that are the classes, 1 for the outermost. `group="folder"` makes a
+            group of the files of each folder in a class, such as the chapters of a book.
+        header : bool
+            Tables: whether the first row is a header; by default it is detected, or refused.
         split : {"modapte", "lewis"}
             The split of Reuters-21578 that defines the parts.
         headers : bool
             Mail: all header lines count as text, not the subject alone.
+        sheet : str
+            Spreadsheets: name of the sheet, or number from 1; by default the first that is not empty.
+        encoding : str
+            Charset of texts and tables, such as "cp1251"; by default that of a byte order mark, UTF-8, or
+            Windows-1252 for bytes that are not UTF-8.
+        annotators : str
+            Exports of annotation tools: "majority" (the label of most annotators), "all" (a document for each
+            answer), or the name of an annotator.
 
     Raises
     ------
@@ -160,7 +189,7 @@ def read_documents(
             corpus.ids = [f"{path}:{identifier}" for identifier in corpus.ids]
         corpora.append(corpus)
     formats = ", ".join(dict.fromkeys(corpus.format for corpus in corpora))
-    return concatenate_corpora(corpora, ", ".join(map(str, names)), formats)
+    return settings.interpreted(concatenate_corpora(corpora, ", ".join(map(str, names)), formats))
 
 
 def _names(path: object) -> list[str | Path]:
@@ -188,14 +217,15 @@ def as_paths(path: str | Path | Sequence[str | Path]) -> list[Path]:
 def _parse(inputs: InputFiles, options: ReadOptions, progress: Progress | None) -> Corpus:
     format = detect_format(inputs, options)
     if format in VECTOR_FORMATS:
-        corpus = read_vector_files(inputs, format, options.target)
-        return corpus if options.labelled else replace(corpus, labels=None)
+        corpus = read_vector_files(inputs, format, options)
+        return options.interpreted(corpus if options.labelled else replace(corpus, labels=None))
     documents = list(iterate_documents(inputs, format, options, progress))
     if not documents:
         raise no_document_error(inputs.source, format, inputs.problems)
     if options.target and all(document.target is None for document in documents):
         raise InputError(f"no document of {inputs.source} has a number in column {options.target!r}")
-    return build_corpus(documents, inputs.source, format, inputs.problems, labelled=options.labelled)
+    corpus = build_corpus(documents, inputs.source, format, inputs.problems, labelled=options.labelled)
+    return options.interpreted(corpus)
 
 
 def no_document_error(source: str, format: str, problems: Sequence[tuple[str, str]]) -> InputError:
@@ -211,9 +241,21 @@ def detect_format(inputs: InputFiles, options: ReadOptions) -> str:
     column = options.only_of_tables
     if not any(file.size for file in inputs.files):
         column_note = f" ({column!r} is read as the name of a column, not as a text)" if column else ""
+        if inputs.problems:
+            raise no_document_error(inputs.source, options.format or "a corpus", inputs.problems)
         raise InputError(f"{inputs.source} is empty: there is no document in it{column_note}")
+    if options.encoding:
+        inputs.files = transcoded(inputs.files, options.encoding)
     format = options.format or _detect(inputs, options)
+    if options.encoding and format in ("mail", "reuters"):
+        raise InputError(
+            f"{inputs.source} is read as {format}, which names its charsets; leave out --encoding"
+        )
+    if options.sheet and format not in ("excel", "tables"):
+        raise InputError(f"{inputs.source} is read as {format}, which has no sheets; leave out --sheet")
     if column == options.target and format in VECTOR_FORMATS:
+        return format
+    if column == options.group == "folder" and format == "folders":
         return format
     if format in SEQUENCES and not (options.text or options.numbers):
         return format
@@ -231,10 +273,13 @@ def iterate_documents(
     """The documents of files of a format."""
     files = inputs.files
     if format not in _MIXED:
-        for file in files:
-            if format != "tables" and is_binary(file.head) and file_format(file, options) is None:
+        binary = [] if format == "tables" else [file for file in files if _is_of_no_use(file, options)]
+        for file in binary:
+            if inputs.single or file.name in inputs.named or len(binary) == len(files):
                 raise InputError(f"{file.name} is binary data and cannot be read as {format}")
-        files = _content(files)
+            inputs.problems.append((file.name, "left out: it is binary"))
+        names = {file.name for file in binary}
+        files = _content([file for file in files if file.name not in names])
     if format == "tables":
         files = _tables(files, inputs, options)
     options = replace(options, format=None if format == "tables" else format)
@@ -251,6 +296,11 @@ def _tables(files: Sequence[File], inputs: InputFiles, options: ReadOptions) -> 
         names = ", ".join(file.name for file in others[:5]) + (", ..." if len(others) > 5 else "")
         inputs.problems.append((names, "left out, because the other files are tables"))
     return [file for file in files if file_format(file, options)]
+
+
+def _is_of_no_use(file: File, options: ReadOptions) -> bool:
+    """Whether a file is binary and no table."""
+    return is_binary(file.head) and file_format(file, options) is None
 
 
 def _has_table_name(file: File) -> bool:
@@ -297,18 +347,23 @@ def _content_format(inputs: InputFiles, files: Sequence[File], options: ReadOpti
                 place = f"{file.name} in {inputs.source}"
                 raise InputError(f"{place} is an archive in an archive, which is not read; unpack it first")
         raise InputError(f"{inputs.source} is binary data, not text, mail, a table or an archive of them")
+    sample = [file for file in sample if not _is_of_no_use(file, options)]
+    kinds = {file_format(file, options) for file in sample}
     heads = [(file.name, decode(file.head)[0]) for file in sample]
     records = [sequence_format(name, head) for name, head in heads]
     if sum(kind is not None for kind in records) > 0.5 * len(records):
         return "fastq" if records.count("fastq") > records.count("fasta") else "fasta"
+    if all(is_conll(head) for _, head in heads) and kinds <= {None, "tsv"}:
+        return "conll"
     if None not in kinds:
         return kinds.pop() or "" if len(kinds) == 1 else "tables"
     if kind := vector_format(inputs, content):
         return kind
     if options.of_a_table and not options.labelled and inputs.single:  # a stream has no name with .csv
         return "tsv" if "\t" in heads[0][1].partition("\n")[0] else "csv"
-    if all(is_lines(head) for _, head in heads):
-        return "lines"
+    for format, recognises in (("lines", is_lines), ("mallet", is_mallet)):
+        if all(recognises(head) for _, head in heads):
+            return format
     if not inputs.single:
         return "folders"
     if not options.labelled:

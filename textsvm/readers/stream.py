@@ -21,6 +21,7 @@ from textsvm.errors import InputError
 from textsvm.readers.charsets import byte_order_mark
 from textsvm.readers.corpus import SEQUENCES, Corpus, Document, ReadOptions, build_corpus, printable_id
 from textsvm.readers.files import (
+    ARROW,
     HEAD,
     OFFICE,
     OPENERS,
@@ -33,6 +34,7 @@ from textsvm.readers.files import (
     read_files,
     read_stream,
     walk,
+    without_backups,
 )
 from textsvm.readers.read import VECTOR_FORMATS, as_paths, detect_format, iterate_documents, no_document_error
 from textsvm.readers.tables import header_format, table_format
@@ -55,9 +57,9 @@ MAX_DOCUMENTS = 8192
 #: Maximum symbols of the documents that are read ahead.
 MAX_SYMBOLS = 1 << 26
 _ROW_FORMATS = ("csv", "tsv", "jsonl", "lines")
-#: Item of the queue: a document, a problem, vectors, or an exception of the reading thread.
-_Item = Document | tuple[str, str] | Corpus | BaseException
-_MAGIC = (*OPENERS, *UNSUPPORTED, *ZIP, OFFICE, b"PAR1")
+#: Item of the queue: a document, a problem, vectors, a message, or an exception of the reading thread.
+_Item = Document | tuple[str, str] | Corpus | str | BaseException
+_MAGIC = (*OPENERS, *UNSUPPORTED, *ZIP, OFFICE, *ARROW, b"PAR1")
 
 
 # Corpora
@@ -92,12 +94,13 @@ class CorpusStream:
     def stored(self) -> Corpus:
         """The corpus as `read_corpus` returns it, with its texts in a temporary file."""
         if self.format in VECTOR_FORMATS:
-            return read_vector_files(self._files, self.format, self._options.target).select(self._part)
+            vectors = read_vector_files(self._files, self.format, self._options)
+            return self._options.interpreted(vectors).select(self._part)
         corpus = build_corpus(
             self._documents(), self.source, self.format, self.problems,
             labelled=self._options.labelled, stored=True,
         )  # fmt: skip
-        return corpus.select(self._part)
+        return self._options.interpreted(corpus).select(self._part)
 
     def _documents(self) -> Iterator[Document]:
         if self.format in VECTOR_FORMATS:
@@ -121,8 +124,8 @@ def stream_corpus(
 ) -> CorpusStream:
     """Read a corpus document by document; only a row of a table or a file of a folder is in memory.
 
-    Tables, lines and sequences (.csv, .tsv, .jsonl, label TAB text, FASTA, FASTQ; compressed by gzip, bzip2
-    or xz) and folders are streamed. Archives (.tar, .zip), mail, Reuters and Parquet are read into
+    Tables, lines and sequences (.csv, .tsv, .jsonl, label TAB text, FASTA, FASTQ; compressed by gzip, bzip2,
+    xz or Zstandard) and folders are streamed. Archives (.tar, .zip), mail, Reuters and Parquet are read into
     memory first. Columns of JSON Lines are taken from the first 1,000 rows.
 
     Parameters
@@ -156,7 +159,7 @@ def stream_corpus(
     settings, paths = ReadOptions(format, **options), as_paths(path)
     inputs = combine_files([files_on_disk(file) or read_files(file) for file in paths], paths)
     format = detect_format(inputs, settings)
-    if format not in STREAMED:
+    if format not in STREAMED and settings.encoding is None:
         inputs = combine_files([read_files(file) for file in paths], paths)
     return CorpusStream(format, inputs, settings, part, progress)
 
@@ -177,13 +180,13 @@ def files_on_disk(path: Path) -> InputFiles | None:
         mode = path.stat().st_mode
         if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
             return None
-        paths = list(walk(path)) if stat.S_ISDIR(mode) else [(path, path.name)]
+        inputs = InputFiles(str(path), [], stat.S_ISREG(mode))
+        paths = [(path, path.name)] if inputs.single else without_backups(walk(path), inputs.problems)
         files = [FileOnDisk(name, file) for file, name in paths]
     except OSError:
         return None
-    if any(file.is_archive for file in files):
-        return None
-    return InputFiles(str(path), list[Any](files), stat.S_ISREG(mode))
+    inputs.files = list[Any](files)
+    return None if any(file.is_archive for file in files) else inputs
 
 
 # Documents as they arrive
@@ -192,7 +195,7 @@ def files_on_disk(path: Path) -> InputFiles | None:
 class StreamFile:
     """A stream of rows as a file that is read once; `first` is its first line, or the part that was read."""
 
-    size, position, lookahead_rows = 1, 0, 1
+    size, position, lookahead_rows, charset = 1, 0, 1, None
 
     def __init__(self, name: str, first: bytes, stream: IO[bytes]) -> None:
         self.name, self._first, self._stream = name, first, stream
@@ -251,8 +254,9 @@ def standard_input() -> IO[bytes]:
 
 
 def incoming_documents(
-    paths: Iterable[str], format: str | None = None, *, failed: Callable[[InputError], None], **options: Any
-) -> Iterator[Corpus]:
+    paths: Iterable[str], format: str | None = None, *, failed: Callable[[InputError], None],
+    say: Callable[[str], None] = lambda line: None, **options: Any,
+) -> Iterator[Corpus]:  # fmt: skip
     """Documents to classify, in batches as they arrive; labels are ignored.
 
     Parameters
@@ -261,12 +265,16 @@ def incoming_documents(
         As in `read_documents`. Ids are the same, but repeated ids are not numbered.
     failed : callable
         Called with the InputError of each unreadable path if there are several; the others are read.
+    say : callable
+        Called with the `Corpus.reading_line` of each path, after a stream of rows has begun or at its end.
     """
     incoming = _IncomingDocuments(list(paths), ReadOptions(format, labelled=False, **options))
     ahead = _ReadAhead()
     Thread(target=ahead.run, args=(incoming.items(),), daemon=True).start()
     for item in ahead.batches():
-        if not isinstance(item, InputError):
+        if isinstance(item, str):
+            say(item)
+        elif isinstance(item, Corpus):
             yield item
         elif incoming.several:
             failed(item)
@@ -290,20 +298,24 @@ class _IncomingDocuments:
                 yield error if isinstance(error, InputError) else InputError(f"{path}: {error.strerror}")
 
     def _items_of(self, path: str) -> Iterator[_Item]:
+        self._options = replace(self._options, decisions={})
         inputs = self._open(path)
         format = detect_format(inputs, self._options)
         if format not in STREAMED and any(isinstance(file, FileOnDisk) for file in inputs.files):
             inputs = read_files(path)
         if format in VECTOR_FORMATS:
-            corpus = replace(read_vector_files(inputs, format), labels=None)
+            corpus = replace(read_vector_files(inputs, format, self._options), labels=None)
+            yield self._options.reading_line(path, format, len(corpus))
             yield replace(corpus, ids=[f"{path}:{name}" for name in corpus.ids]) if self.several else corpus
             return
-        empty = True
+        number, endless = 0, any(isinstance(file, StreamFile) for file in inputs.files)
         documents = iterate_documents(inputs, format, self._options)
         if format in SEQUENCES:  # their letters are checked, so the corpus keeps the format
             sequences = [record._replace(id=self._id(path, record, inputs)) for record in documents]
             if sequences:
-                yield build_corpus(sequences, inputs.source, format, inputs.problems, labelled=False)
+                corpus = build_corpus(sequences, inputs.source, format, inputs.problems, labelled=False)
+                yield self._options.reading_line(path, format, len(corpus))
+                yield corpus
                 return
         for document in documents:
             yield from _drained(inputs.problems)
@@ -312,10 +324,14 @@ class _IncomingDocuments:
                 problem = f"it is read as one document of {lines:,} lines; --format lines reads one per line"
                 yield name, problem
             yield document._replace(id=name)
-            empty = False
-        if empty:
+            number += 1
+            if number == 1 and endless:
+                yield self._options.reading_line(inputs.source, format)
+        if not number:
             raise no_document_error(inputs.source, format, inputs.problems)
         yield from _drained(inputs.problems)
+        if not endless:
+            yield self._options.reading_line(inputs.source, format, number)
 
     def _open(self, path: str) -> InputFiles:
         if path == "-":
@@ -371,8 +387,8 @@ class _ReadAhead:
             self._changed.notify_all()
         return items
 
-    def batches(self) -> Iterator[Corpus | InputError]:
-        """Corpora of the documents with their problems, and errors."""
+    def batches(self) -> Iterator[Corpus | InputError | str]:
+        """Corpora of the documents with their problems, messages and errors."""
         while items := self._get():
             documents: list[Document] = []
             problems: Problems = []

@@ -23,7 +23,7 @@ from textsvm.model.settings import ClassifierSettings, Settings, is_default, war
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import StageProgress, lap
-from textsvm.runtime.plain_json import to_json
+from textsvm.runtime.plain_json import checked_line, read_line, to_json
 from textsvm.selection.cross_validation import choose_and_test
 from textsvm.selection.grid import GridPoint, SharedExamples, simplicity
 from textsvm.selection.scoring import AREAS, judge, mean_and_sd, metric_names
@@ -235,7 +235,7 @@ class TrialFile:
         folds = [(train.tolist(), test.tolist()) for train, test in search.all_folds]
         values = [search.target.values.tolist(), search.weight, folds, search.metric]
         self._of = joblib.hash([data, *values])
-        self._head = json.dumps({_HEAD: 1, "of": self._of, "textsvm": __version__}) + "\n"
+        self._head = json.dumps({_HEAD: 2, "of": self._of, "textsvm": __version__}) + "\n"
         results = self._read()
         for k, key in enumerate(self.keys):
             if key is not None and key in results:
@@ -265,8 +265,8 @@ class TrialFile:
         rows = {}
         for line in rest.splitlines():
             try:
-                row = json.loads(line)
-                if self._fits(row["folds"], row["seconds"]):
+                row, has_digest = read_line(line.encode())
+                if has_digest and self._fits(row["folds"], row["seconds"]):
                     rows[row["setting"]] = row
             except (ValueError, KeyError, TypeError, RecursionError):
                 continue
@@ -296,7 +296,7 @@ class TrialFile:
             for k in members
             if self.keys[k] is not None
         ]
-        text = "".join(json.dumps(_plain(line)) + "\n" for line in lines)
+        text = "".join(checked_line(_plain(line)) for line in lines)
         try:
             self._append(text) if self._has_begun() else self._begin(text)
         except OSError as error:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 #: `relevance` is that of --relevant.
 STRATEGIES = ("mixture", "random", "margin", "entropy", "change", "diverse", "density")
-LABELS = Kind("labels of textsvm label", rb'\{"id": [^\n]*"chosen": ', to_stdout=False)
+LABELS = Kind("labels of textsvm label", rb'\{"id": [^\n]*"chosen": ', ".jsonl", to_stdout=False)
 #: Files of --export, by their beginning.
-EXPORT = Kind("labelled texts", rb'id,label,part,text\n|\{"(id|text)": |\[\s*\{\s*"data": ', ".jsonl")
+EXPORT = Kind("labelled texts", rb'id,label,part,text\n|\{"(id|text)": |\[\s*\{\s*"data": ')
 
 
 @dataclass(frozen=True)
@@ -95,16 +95,23 @@ class TextReading:
     """Reading of the texts."""
 
     format: options.Format = None
-    text: str | None = option_field("Tables: text column, by name or by number from 1.", metavar="COLUMN")
+    text: list[str] | None = option_field(
+        "Tables: text column, by name or number from 1. Repeat it to join several columns.",
+        metavar="COLUMN",
+    )
     label: str | None = option_field("--import, --export, --second-opinion: label column.", metavar="COLUMN")
     id: options.Id = None
     skip_invalid: options.SkipInvalid = False
+    header: options.Header = None
+    sheet: options.Sheet = None
+    encoding: options.Encoding = None
 
     def as_dict(self, several: bool) -> Json:
         """Arguments of the readers."""
         return {
-            "text": self.text, "label": self.label, "id": self.id, "skip_invalid": self.skip_invalid,
-            "label_separator": ";" if several else None,
+            "text": ",".join(self.text or ()) or None, "label": self.label, "id": self.id,
+            "skip_invalid": self.skip_invalid, "header": self.header,
+            "label_separator": ";" if several else None, "sheet": self.sheet, "encoding": self.encoding,
         }  # fmt: skip
 
 
@@ -223,6 +230,7 @@ def _read(console: Console, paths: list[Path], reading: TextReading, labelling: 
     filled = [i for i, text in enumerate(corpus.texts) if text.strip()]
     if not filled:
         raise WrongUsage(f"{corpus.source} holds no texts")
+    console.say(corpus.reading_line)
     corpora.say_problems(console, corpus)
     return corpus if len(filled) == len(corpus) else corpus.subset(filled)  # `train` refuses empty documents
 
