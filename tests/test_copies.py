@@ -300,7 +300,7 @@ def test_a_file_without_digests_and_one_with_wrong_ones(tmp_path):
     model = SVC(Spectrum(2)).fit(texts, labels).model_
     save(model.with_record(texts=None), tmp_path / "old")
     assert load(tmp_path / "old").record.texts is None
-    assert "support vectors of the model" in data_warnings(load(tmp_path / "old"), texts)[0]
+    assert data_warnings(load(tmp_path / "old"), texts) == []
     for wrong in (np.ones(3), np.ones((2, 2), np.uint64)):
         save(model.with_record(texts=wrong), tmp_path / "bad")
         with pytest.raises(ValueError, match="digests of training texts"):

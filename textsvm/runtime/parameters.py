@@ -31,13 +31,10 @@ def _defaults(kind: Any) -> dict[str, Any]:
 #: Parameters of other libraries' estimators, and the way here.
 ELSEWHERE = {
     "probability": "for probabilities of classes use CalibratedSVC(SVC(...))",
-    "random_state": "leave it out, nothing is drawn at random",
-    "seed": "leave it out, nothing is drawn at random",
+    **dict.fromkeys(("random_state", "seed"), "leave it out, nothing is drawn at random"),
     **dict.fromkeys(("gamma", "degree", "coef0"), "it belongs to a kernel, as in kernel=Gaussian(gamma=0.1)"),
-    **dict.fromkeys(("cache_size", "shrinking"), "compute=Compute(memory=...) bounds the memory"),
-    **dict.fromkeys(
-        ("decision_function_shape", "multi_class", "break_ties"), 'use multiclass="ovr" or "ovo"'
-    ),
+    "cache_size": "compute=Compute(memory=...) bounds the memory",
+    "decision_function_shape": 'use multiclass="ovr" or "ovo"',
     **dict.fromkeys(("analyzer", "ngram_range"), 'use kernel=Spectrum((1, 5)), or tokens="words" for words'),
 }
 
