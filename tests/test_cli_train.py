@@ -435,6 +435,44 @@ def test_the_last_line_tells_how_good_the_model_is(options, words, tmp_path):
     assert "support vectors" not in shown
 
 
+def test_the_constant_answer_may_be_several_labels(tmp_path):
+    """Noise is no better than the best constant set of labels, by micro F1."""
+    rows = [
+        f"number {i * 7919 % 101} and {i * 104729 % 97},{'pqr'[i % 3]};{'pqr'[i * 31 % 7 % 3]}\n"
+        for i in range(60)
+    ]
+    (tmp_path / "x.csv").write_text("text,label\n" + "".join(rows))
+    line, _ = last_line(tmp_path / "x.csv", "--multilabel", path=tmp_path)
+    assert re.search(r"always '.', '.', '.': [67]", line)
+    assert "this is no better" in line
+
+
+@pytest.mark.parametrize(
+    ("n", "rare", "options", "advice"),
+    [
+        (200, 3, "--kernel spectrum:3", "next: `textsvm explain MODEL"),
+        (200, 3, "", "next: `textsvm explain MODEL"),
+        (60, 30, "--kernel fast", "next: `textsvm explain MODEL"),
+    ],
+)
+def test_a_model_without_mistakes_is_not_called_no_better(n, rare, options, advice, tmp_path):
+    rows = [
+        f"{'win cash now' if i < rare else 'lunch at noon'} {i} {i * 7919 % 101},{int(i < rare)}\n"
+        for i in range(n)
+    ]
+    (tmp_path / "x.csv").write_text("text,label\n" + "".join(rows))
+    line, _ = last_line(tmp_path / "x.csv", *options.split(), path=tmp_path)
+    assert line.startswith("100.0 % right")
+    assert advice in line
+
+
+def test_an_accuracy_says_little_if_nearly_all_labels_are_equal(tmp_path):
+    rows = [f"number {i * 7919 % 101} and {i * 104729 % 97},{int(i % 25 == 0)}\n" for i in range(150)]
+    (tmp_path / "x.csv").write_text("text,label\n" + "".join(rows))
+    line, _ = last_line(tmp_path / "x.csv", "--kernel", "spectrum:2", path=tmp_path)
+    assert "next: `textsvm cv` shows macro F1, for nearly all labels are '0'" in line
+
+
 def test_a_model_that_learnt_nothing_is_no_better_than_a_constant(tmp_path):
     rows = [f"number {i * 7919 % 101} and {i * 104729 % 97},{i * 31 % 7 % 2}\n" for i in range(60)]
     (tmp_path / "x.csv").write_text("text,label\n" + "".join(rows))

@@ -334,10 +334,16 @@ def _verdict(
     sets, judged_sets = (
         [labels if isinstance(labels, tuple) else (labels,) for labels in part] for part in (truth, judged)
     )
-    label, _ = Counter(label for labels in sets for label in labels).most_common(1)[0]
-    hits = sum(label in labels for labels in judged_sets)
-    constant = 2 * hits / (n + sum(map(len, judged_sets)))
-    return Verdict(metrics[metric], constant, repr(printable(str(label))), n, where, part, metric)
+    ranked = Counter(label for labels in sets for label in labels).most_common()
+    total, best = sum(count for _, count in ranked), 1
+    if metric == "micro_f1":  # several labels may be better than the commonest
+        sums = np.cumsum([count for _, count in ranked])
+        best = 1 + int((sums / (len(sets) * np.arange(1, len(ranked) + 1) + total)).argmax())
+    always = {label for label, _ in ranked[:best]}
+    hits = sum(len(always.intersection(labels)) for labels in judged_sets)
+    constant = 2 * hits / (n * best + sum(map(len, judged_sets)))
+    answer = ", ".join(repr(printable(str(label))) for label, _ in ranked[:best])
+    return Verdict(metrics[metric], constant, answer, n, where, part, metric)
 
 
 def _next_step(settings: AnySettings, verdict: Verdict) -> str:
