@@ -54,7 +54,8 @@ def model_attribute(path: str) -> Any:
 class KernelEstimator(BaseEstimator):
     """A scikit-learn estimator that holds a trained model in `model_`."""
 
-    __new__ = checked_new
+    if not TYPE_CHECKING:  # type checkers read the constructor
+        __new__ = checked_new
 
     # A meta-estimator must not route `progress`.
     __metadata_request__fit: ClassVar[dict[str, str]] = {"progress": UNUSED}

@@ -60,7 +60,8 @@ _IMMUTABLE = (str, int, float, type(None))
 class NamedParameters:
     """Base of classes whose constructor names an unknown parameter and the remedy."""
 
-    __new__ = checked_new
+    if not TYPE_CHECKING:  # type checkers read the constructor
+        __new__ = checked_new
 
 
 class Parameters(NamedParameters):
