@@ -18,11 +18,30 @@ import zipfile
 from dataclasses import dataclass, field
 
 import numpy as np
+import pandas as pd
 import pytest
 from command import ROOT, run
+from sklearn.model_selection import cross_val_score
+from typer.main import get_command
 
-from textsvm import SVC, cross_validate
+from textsvm import (
+    SVC,
+    SVR,
+    CalibratedSVC,
+    GapWeighted,
+    MultilabelSVC,
+    OneClassSVM,
+    OnlineSVC,
+    Spectrum,
+    SpectrumFeatures,
+    cross_validate,
+    doubts,
+    read_corpus,
+    tune,
+)
+from textsvm.cli import app_of
 from textsvm.errors import InputError
+from textsvm.readers.read import read_documents
 
 SAMPLES = ROOT / "corpora" / "samples"
 OUTLOOK = {"msg/a.msg": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600)}
@@ -1260,6 +1279,87 @@ def test_swapped_texts_and_labels(model):
         model.fit(labels, documents)
     with pytest.raises(InputError, match="swapped"):
         cross_validate(model, labels, documents, cv=2)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "parameter", "remedy"),
+    [
+        (SVC, "probability", "CalibratedSVC"),
+        (SVC, "random_state", "leave it out"),
+        (SVC, "c", "did you mean C"),
+        (SVC, "kernal", "did you mean kernel"),
+        (SVC, "gamma", "kernel=Gaussian"),
+        (SVC, "verbose", "it has C, "),
+        (SVR, "eps", "it has C, "),
+        (SVR, "Epsilon", "did you mean epsilon"),
+        (OneClassSVM, "NU", "did you mean nu"),
+        (MultilabelSVC, "treshold", "did you mean thresholds"),
+        (CalibratedSVC, "methods", "did you mean method"),
+        (OnlineSVC, "maxtexts", "did you mean max_texts"),
+        (SpectrumFeatures, "analyzer", "Spectrum"),
+        (Spectrum, "P", "did you mean p"),
+        (GapWeighted, "decai", "did you mean decay"),
+    ],
+)
+def test_an_unknown_parameter_is_refused_with_the_remedy(estimator, parameter, remedy):
+    with pytest.raises(TypeError, match=f"^{estimator.__name__} has no parameter '{parameter}'; .*{remedy}"):
+        estimator(**{parameter: 1})
+    estimator()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [pd.DataFrame({"text": ["a"]}), [{"text": "a"}], {"text": ["a"]}, np.array(["a"]), 5, None, [1, 2]],
+    ids=lambda each: type(each).__name__,
+)
+@pytest.mark.parametrize("read", [read_corpus, read_documents])
+def test_data_in_memory_are_no_path(read, data):
+    with pytest.raises(InputError, match=r"expected a path, got .*; fit takes texts and labels in memory"):
+        read(data)
+
+
+@pytest.mark.parametrize("seed", [-1, 99999999999, 1.5, "x", True])
+@pytest.mark.parametrize("call", [cross_validate, tune, doubts, CalibratedSVC, MultilabelSVC])
+def test_a_seed_out_of_range(call, seed):
+    labels, documents = map(list, zip(*ROWS, strict=True))
+    expected = pytest.raises(InputError, match=r"random_state=.* must be a whole number from 0 to 4294967295")
+    if call in (CalibratedSVC, MultilabelSVC):
+        labels = [(label,) for label in labels] if call is MultilabelSVC else labels
+        with expected:
+            call(random_state=seed).fit(documents, labels)
+        return
+    grid = [{"C": [1]}] if call is tune else []
+    with expected:
+        call(SVC("spectrum:2"), documents, labels, *grid, random_state=seed)
+
+
+def test_a_class_weight_of_a_class_that_a_fold_lacks():
+    """As in scikit-learn, a dict may name other classes if it names all that there are."""
+    labels, documents = map(list, zip(*ROWS, strict=True))
+    weight = {"good": 1, "bad": 2, "rare": 5}
+    scores = cross_val_score(
+        SVC("spectrum:2", class_weight=weight), [*documents, "x y"], [*labels, "rare"], cv=2
+    )
+    assert (scores > 0.5).all()
+    with pytest.raises(InputError, match="class_weight names 'godo'"):
+        SVC("spectrum:2", class_weight={"godo": 2}).fit(documents, labels)
+
+
+@pytest.mark.parametrize("command", [["-h"], ["cv", "-h"], ["mail", "learn", "-h"], ["model", "-h"]])
+def test_short_help_is_the_help(command):
+    assert run(*command).stdout == run(*command[:-1], "--help").stdout != b""
+    assert run("-V").stdout == run("--version").stdout
+
+
+@pytest.mark.parametrize("columns", ["30", "40", "59", "80"])
+@pytest.mark.parametrize(
+    ("command", "option"), [("cv", "--learning-curve"), ("tune", "--multiclass"), ("compare", "--holdout")]
+)
+def test_help_cuts_no_name_of_an_option(command, option, columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", columns)
+    with pytest.raises(SystemExit):
+        get_command(app_of([command]))([command, "--help"])
+    assert option in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv"])
