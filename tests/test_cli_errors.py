@@ -18,11 +18,30 @@ import zipfile
 from dataclasses import dataclass, field
 
 import numpy as np
+import pandas as pd
 import pytest
 from command import ROOT, run
+from sklearn.model_selection import cross_val_score
+from typer.main import get_command
 
-from textsvm import SVC, cross_validate
+from textsvm import (
+    SVC,
+    SVR,
+    CalibratedSVC,
+    GapWeighted,
+    MultilabelSVC,
+    OneClassSVM,
+    OnlineSVC,
+    Spectrum,
+    SpectrumFeatures,
+    cross_validate,
+    doubts,
+    read_corpus,
+    tune,
+)
+from textsvm.cli import app_of
 from textsvm.errors import InputError
+from textsvm.readers.read import read_documents
 
 SAMPLES = ROOT / "corpora" / "samples"
 OUTLOOK = {"msg/a.msg": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600)}
@@ -99,6 +118,7 @@ FILES = {
     "classes.txt": b"0\n1\n" * 20,
     "two.npy": array(np.ones((4, 2))),
     "two.libsvm": b"".join(b"%d 1:%d 2:%d\n" % (i % 2, 1 + i % 2 * 5, i % 7) for i in range(40)),
+    "topics.csv": table([(f"{a};{b.split()[1]}", b) for a, b in ROWS], ("label", "text")),
     "empty.csv": b"",
     "blank.csv": b"\n\n\n",
 }
@@ -109,6 +129,7 @@ MODELS = {
     "stars": "train stars.csv --regress stars --kernel spectrum:1-3",
     "sure": "train reviews.csv --kernel spectrum:1-3 --calibrate sigmoid",
     "dna": "train dna.fa --kernel gkm:l=6,k=4,canonical",
+    "topics": "train topics.csv --multilabel --kernel spectrum:1-3",
     "vectors": "train two.libsvm",
     "wide": "train wide.npy --labels classes.txt",
 }
@@ -145,6 +166,47 @@ def left_out(title, name, content, other="n.md", text=b"A note\n", model="said")
     return Mistake(title, f"predict {model}.textsvm t", f"{re.escape(other)}: left out", 0, files, rows=40)
 
 
+def repeated(times=4, changed=str):
+    """Texts with random labels, several times, `changed` the second time and later."""
+    rng = random.Random(5)
+    rows = [
+        ("".join(rng.choices("xy", k=1)), f"{text} {i} {text}") for i, (_, text) in enumerate(texts(60, 1))
+    ]
+    return table([(a, changed(b) if k else b) for k in range(times) for a, b in rows], ("label", "text"))
+
+
+#: Changes of a text that keep it a copy.
+CHANGES = {
+    "equal": str,
+    "in capitals": str.upper,
+    "with other spaces": lambda text: f"  {text.replace(' ', '   ')}\t",
+    "with punctuation": lambda text: f"\u00ab{text.replace(' ', ', ')}!\u00bb",
+    "with another number": lambda text: re.sub(r"\d+", "7", text),
+}
+ESTIMATES = {
+    "train": "train t.csv --kernel spectrum:2 -o m --json",
+    "train --holdout": "train t.csv --kernel spectrum:2 -o m --holdout 0.3 --json",
+    "cv": "cv t.csv --kernel spectrum:2 --json",
+    "tune": "tune t.csv --kernel spectrum:2 -C 1 --json",
+    "compare --cv": "compare t.csv --kernel spectrum:2 --cv 3 --json",
+}
+#: Commands with a seed, an output, ... and a corpus
+SEEDED = {
+    "cv": "cv reviews.csv",
+    "tune": "tune reviews.csv",
+    "compare": "compare reviews.csv",
+    "doubts": "doubts reviews.csv",
+    "train": "train reviews.csv --holdout 0.2 -o new.textsvm",
+    "label": "label reviews.csv -o l.jsonl",
+}
+#: Files of a user that a command must not replace without --force.
+PRECIOUS = {
+    "mine.npy": array(np.ones((3, 2), np.float32)),
+    "mine.npz": zipped(**{"a_DOT_npy": array(np.ones(3))}),
+    "mine.libsvm": b"1 1:2 2:0.5\n0 2:1\n",
+    "mine.txt": b'"Hello"\n"World"\n',
+    "mine.jsonl": b'{"id": 1, "label": "good", "text": "a fine day"}\n',
+}
 TRAIN = "--kernel spectrum:1-3 -o new.textsvm"
 TABS = table(ROWS, ("label", "text"), "\t")
 XLSX = zipped(
@@ -261,6 +323,149 @@ MISTAKES = [
     ),
     Mistake("an unknown command", "trian reviews.csv", "(No such command|unknown).*trian", 2),
     Mistake("an unknown option", f"train reviews.csv --kernle x {TRAIN}", "--kernle", 2),
+    *(
+        Mistake(f"a misspelt option of {command}", f"{command} {rest}", f"see textsvm {command} --help", code)
+        for command, rest, code in [
+            ("cv", "reviews.csv --fold 3", 2),
+            ("train", "reviews.csv --kernle x", 2),
+            ("evaluate", "m.textsvm reviews.csv --besides m.textsvm", 2),
+            ("gram", "reviews.csv --out x.npy", 2),
+            ("predict", "m.textsvm reviews.csv --jsonl", 2),
+            ("model", "m.textsvm --show", 2),
+            ("mail learn", "--like spam x", 3),
+        ]
+    ),
+    # Numbers
+    *(
+        Mistake(f"{command} with seed {seed}", f"{SEEDED[command]} --seed {seed}", "--seed", 2)
+        for command, seed in [
+            *((command, "-1") for command in SEEDED),
+            *((command, "99999999999") for command in SEEDED),
+            ("cv", "4294967296"),
+            ("tune", "1.5"),
+            ("compare", "x"),
+            ("doubts", "1e3"),
+            ("train", "0x10"),
+        ]
+    ),
+    *(
+        Mistake(f"a decimal comma in {options}", f"{command} {options}", "decimals have a point", 2)
+        for command, options in [
+            ("train reviews.csv -o new.textsvm", "-C 0,5"),
+            ("train reviews.csv -o new.textsvm", "-C 1,5"),
+            ("cv reviews.csv", "-C 0,25"),
+            ("tune reviews.csv", "-C 0,5"),
+            ("tune reviews.csv", "-C '1;5'"),
+            ("tune stars.csv --regress stars", "--epsilon 0,1"),
+            ("cv stars.csv --regress stars", "--epsilon 0,1"),
+            ("train reviews.csv -o new.textsvm", "--holdout 0,2"),
+            ("cv reviews.csv", "--tol 0,001"),
+            ("tune reviews.csv", "--minutes 0,5"),
+            ("doubts reviews.csv", "--at-least 0,5"),
+            ("tune reviews.csv --kernel gap", "--decay 0,5"),
+            ("cv reviews.csv", "--kernel gap:decay=0,5"),
+            ("predict sure.textsvm reviews.csv", "--unsure 0,9"),
+            ("compare reviews.csv", "--holdout 0,3"),
+        ]
+    ),
+    # Models of different kinds
+    *(
+        Mistake(
+            f"{model} beside {other}", f"evaluate {model}.textsvm {corpus} --beside {other}.textsvm", words
+        )
+        for model, other, corpus, words in [
+            ("m", "stars", "reviews.csv", "stars.textsvm predicts numbers, and m.textsvm labels"),
+            ("stars", "m", "stars.csv", "m.textsvm predicts labels, and stars.textsvm numbers"),
+            ("m", "topics", "reviews.csv", "topics.textsvm predicts several labels, and m.textsvm labels"),
+            (
+                "topics",
+                "sure",
+                "topics.csv",
+                "sure.textsvm predicts labels, and topics.textsvm several labels",
+            ),
+            ("topics", "stars", "topics.csv", "stars.textsvm predicts numbers, and topics.textsvm several"),
+            ("stars", "topics", "stars.csv", "topics.textsvm predicts several labels, and stars.textsvm num"),
+        ]
+    ),
+    Mistake("features of a model of vectors", "explain vectors.textsvm --top 3", "vectors has no texts"),
+    Mistake(
+        "the default of classifiers for numbers",
+        "tune stars.csv --regress stars --kernel auto",
+        "--kernel auto is only for classifiers of texts",
+        2,
+    ),
+    Mistake(
+        "the default of texts for vectors", "tune two.libsvm --kernel auto", "only for classifiers of t", 2
+    ),
+    # Files of the user
+    *(
+        Mistake(f"{command} onto {name}", f"{command} {name}", f"{name} is there and is not", 2, PRECIOUS)
+        for command, name in [
+            ("gram reviews.csv -o", "mine.npy"),
+            ("gram reviews.csv -o", "mine.libsvm"),
+            ("gram reviews.csv -o", "mine.txt"),
+            ("features reviews.csv -o", "mine.npz"),
+            ("features reviews.csv -o", "mine.libsvm"),
+            ("features reviews.csv -o x.npz --names", "mine.txt"),
+            ("predict m.textsvm reviews.csv -o", "mine.jsonl"),
+            ("cv reviews.csv --predictions", "mine.jsonl"),
+            ("train reviews.csv -o", "mine.npz"),
+            ("doubts reviews.csv -o", "mine.jsonl"),
+            ("neighbours reviews.csv -o", "mine.jsonl"),
+        ]
+    ),
+    # Estimates
+    *(
+        Mistake(
+            f"{name} of texts {how}",
+            ESTIMATES[name],
+            "note: 180 copies .* kept in one part with the original",
+            0,
+            {"t.csv": repeated(4, CHANGES[how])},
+            rows=1,
+        )
+        for name, how in [
+            *(("cv", how) for how in CHANGES),
+            ("tune", "with punctuation"),
+            ("compare --cv", "in capitals"),
+            ("train --holdout", "with another number"),
+        ]
+    ),
+    Mistake(
+        "copies in the test part of a corpus",
+        "compare t.csv --kernel spectrum:2 --json",
+        "warning: 60 test documents have a copy in the training part",
+        0,
+        {
+            "t.csv": table(
+                [(*row, part) for part in ("train", "test") for row in texts(60)], ("label", "text", "part")
+            )
+        },
+        rows=1,
+    ),
+    Mistake(
+        "two texts, each many times",
+        "cv t.csv --kernel spectrum:2 --json",
+        "warning: the folds do not keep copies together: 20 of 20 documents are tested by machines",
+        0,
+        {"t.csv": table([("x", "a text"), ("y", "something else")] * 10, ("label", "text"))},
+        rows=1,
+    ),
+    *(
+        Mistake(
+            f"training documents, {options}",
+            f"{command} reviews.csv {options}",
+            "warning: 100.0% of these documents were in the training",
+            0,
+            rows=rows,
+        )
+        for command, options, rows in [
+            ("predict m.textsvm", "", 40),
+            ("predict m.textsvm", "-q", 40),
+            ("predict sure.textsvm", "-q --proba", 40),
+            ("predict topics.textsvm", "--quiet", 40),
+        ]
+    ),
     # Spreadsheets and documents
     Mistake(
         "a damaged Excel file",
@@ -1080,6 +1285,87 @@ def test_swapped_texts_and_labels(model):
         model.fit(labels, documents)
     with pytest.raises(InputError, match="swapped"):
         cross_validate(model, labels, documents, cv=2)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "parameter", "remedy"),
+    [
+        (SVC, "probability", "CalibratedSVC"),
+        (SVC, "random_state", "leave it out"),
+        (SVC, "c", "did you mean C"),
+        (SVC, "kernl", "did you mean kernel"),
+        (SVC, "gamma", "kernel=Gaussian"),
+        (SVC, "verbose", "it has C, "),
+        (SVR, "eps", "it has C, "),
+        (SVR, "Epsilon", "did you mean epsilon"),
+        (OneClassSVM, "NU", "did you mean nu"),
+        (MultilabelSVC, "thresholt", "did you mean thresholds"),
+        (CalibratedSVC, "methods", "did you mean method"),
+        (OnlineSVC, "maxtexts", "did you mean max_texts"),
+        (SpectrumFeatures, "analyzer", "Spectrum"),
+        (Spectrum, "P", "did you mean p"),
+        (GapWeighted, "decai", "did you mean decay"),
+    ],
+)
+def test_an_unknown_parameter_is_refused_with_the_remedy(estimator, parameter, remedy):
+    with pytest.raises(TypeError, match=f"^{estimator.__name__} has no parameter '{parameter}'; .*{remedy}"):
+        estimator(**{parameter: 1})
+    estimator()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [pd.DataFrame({"text": ["a"]}), [{"text": "a"}], {"text": ["a"]}, np.array(["a"]), 5, None, [1, 2]],
+    ids=lambda each: type(each).__name__,
+)
+@pytest.mark.parametrize("read", [read_corpus, read_documents])
+def test_data_in_memory_are_no_path(read, data):
+    with pytest.raises(InputError, match=r"expected a path, got .*; fit takes texts and labels in memory"):
+        read(data)
+
+
+@pytest.mark.parametrize("seed", [-1, 99999999999, 1.5, "x", True])
+@pytest.mark.parametrize("call", [cross_validate, tune, doubts, CalibratedSVC, MultilabelSVC])
+def test_a_seed_out_of_range(call, seed):
+    labels, documents = map(list, zip(*ROWS, strict=True))
+    expected = pytest.raises(InputError, match=r"random_state=.* must be a whole number from 0 to 4294967295")
+    if call in (CalibratedSVC, MultilabelSVC):
+        labels = [(label,) for label in labels] if call is MultilabelSVC else labels
+        with expected:
+            call(random_state=seed).fit(documents, labels)
+        return
+    grid = [{"C": [1]}] if call is tune else []
+    with expected:
+        call(SVC("spectrum:2"), documents, labels, *grid, random_state=seed)
+
+
+def test_a_class_weight_of_a_class_that_a_fold_lacks():
+    """As in scikit-learn, a dict may name other classes if it names all that there are."""
+    labels, documents = map(list, zip(*ROWS, strict=True))
+    weight = {"good": 1, "bad": 2, "rare": 5}
+    scores = cross_val_score(
+        SVC("spectrum:2", class_weight=weight), [*documents, "x y"], [*labels, "rare"], cv=2
+    )
+    assert (scores > 0.5).all()
+    with pytest.raises(InputError, match="class_weight names 'godo'"):
+        SVC("spectrum:2", class_weight={"godo": 2}).fit(documents, labels)
+
+
+@pytest.mark.parametrize("command", [["-h"], ["cv", "-h"], ["mail", "learn", "-h"], ["model", "-h"]])
+def test_short_help_is_the_help(command):
+    assert run(*command).stdout == run(*command[:-1], "--help").stdout != b""
+    assert run("-V").stdout == run("--version").stdout
+
+
+@pytest.mark.parametrize("columns", ["30", "40", "59", "80"])
+@pytest.mark.parametrize(
+    ("command", "option"), [("cv", "--learning-curve"), ("tune", "--multiclass"), ("compare", "--holdout")]
+)
+def test_help_cuts_no_name_of_an_option(command, option, columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", columns)
+    with pytest.raises(SystemExit):
+        get_command(app_of([command]))([command, "--help"])
+    assert option in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv"])

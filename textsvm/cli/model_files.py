@@ -50,6 +50,11 @@ class Abilities:
     adapts: bool
     multilabel: bool
 
+    @property
+    def predicts(self) -> str:
+        """Kind of the predictions."""
+        return "several labels" if self.multilabel else "labels" if self.decisions else "numbers"
+
     @classmethod
     def of(cls, model: TrainedModel) -> Abilities:
         rule = model.rule

@@ -6,6 +6,7 @@ unknown format is refused with the advice to name the format.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -174,7 +175,7 @@ def read_documents(
     is a single document. The id of a single document is its path; if several paths hold several documents
     each, the path comes before the id.
     """
-    names = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    names = _names(paths)
     settings, corpora = ReadOptions(format, labelled=False, **options), []
     for number, path in enumerate(names):
         share = part_of(progress, number, 1, len(names))
@@ -192,9 +193,22 @@ def read_documents(
     return settings.interpreted(concatenate_corpora(corpora, ", ".join(map(str, names)), formats))
 
 
+def _names(path: object) -> list[str | Path]:
+    """Path or paths as a list; InputError for data in memory."""
+    several = isinstance(path, Sequence | Iterator) and not isinstance(path, str)
+    names: list[str | Path] = list(path) if several else [path]  # type: ignore[call-overload,list-item]
+    for name in names:
+        if not isinstance(name, str | os.PathLike):
+            raise InputError(
+                f"expected a path, got {type(name).__name__}; fit takes texts and labels in memory, as in "
+                "SVC().fit(table['text'], table['label'])"
+            )
+    return names
+
+
 def as_paths(path: str | Path | Sequence[str | Path]) -> list[Path]:
-    """Paths as a list; InputError for standard input."""
-    paths = [Path(path)] if isinstance(path, str | Path) else [Path(name) for name in path]
+    """Paths as a list; InputError for standard input, and for data in memory."""
+    paths = [Path(name) for name in _names(path)]
     for file in paths:
         if str(file) == "-" and not file.exists():
             raise InputError("a corpus cannot be read from standard input; write it to a file and name that")

@@ -63,7 +63,7 @@ def export(
 
     Models of texts with the kernels spectrum, words, gapped and bounded-gap, with edit and gap if they have
     at most 4,000 support vectors, and with sums of these, as the default. Decision values and labels are
-    those of `predict`. docs/tasks/export.md shows how to use the files.
+    those of `predict`. The files begin with comments that show how to use them.
 
     textsvm export spam.textsvm --to c -o spam-in-c
 
