@@ -16,6 +16,7 @@ import pytest
 
 from textsvm import SVC, InputError, Spectrum, cli, read_corpus, stream_corpus
 from textsvm.readers import sample, stream
+from textsvm.readers.charsets import NOT_UTF_8
 from textsvm.readers.corpus import Document, build_corpus
 from textsvm.readers.files import File, FileOnDisk, iterate_lines
 from textsvm.readers.stream import CorpusStream
@@ -104,7 +105,7 @@ def test_a_line_that_is_no_text_is_named_once(tmp_path):
     found = stream_corpus(tmp_path / "t.csv")
     for _ in range(2):
         assert [each.text for each in found] == ["one", "café", "été"]
-        assert found.problems == [("t.csv", "line 3: bytes that are not UTF-8 were read as Windows-1252")]
+        assert found.problems == [("t.csv", f"line 3: {NOT_UTF_8}")]
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,7 @@ def decided(
     if options.annotators not in (ALL, MAJORITY, *names):
         choices = ", ".join(sorted(names - {""}))
         raise InputError(f"--annotators {options.annotators} is not one of {ALL}, {MAJORITY}, {choices}")
+    notes += [_STATED[tool]] if tool in _STATED else []
     notes += _notes(units, verdicts)
 
 
@@ -119,7 +120,7 @@ def _labels_of(
         return [labels if several else labels[0] for labels in chosen if labels or several]
     votes = Counter[str]()
     for answer in answers:
-        for label in set(answer.labels):
+        for label in dict.fromkeys(answer.labels):
             votes[label] += {ACCEPTED: 1, REJECTED: -1}.get(answer.verdict, 0)
     n, most = len(by_name), max(votes.values(), default=0)
     if not votes:
@@ -140,8 +141,8 @@ def _notes(units: list[list[tuple[str, ...]]], verdicts: Counter[str]) -> Iterat
         )
     if several := sum(len(unit) > 1 for unit in units):
         yield (
-            f"{several:,} texts have several annotators: {verdicts['disputed']:,} not unanimous, of which "
-            f"{verdicts['tied']:,} have a tie and lose these labels (--annotators); Krippendorff's alpha is "
+            f"texts with several annotators: {several:,}; not unanimous: {verdicts['disputed']:,}; left out "
+            f"for a tie: {verdicts['tied']:,} (see --annotators); Krippendorff's alpha: "
             f"{krippendorff_alpha(units):.3f}"
         )
 
@@ -269,4 +270,9 @@ def _table(row: Json, options: ReadOptions) -> Task | None:
     return Task({name: value for name, value in row.items() if name != label}, [answer], row.get(text))
 
 
+#: Notes on what is read, for tools that leave a choice.
+_STATED = {
+    _chat: "the last message of the user is the text, and the answer after it the label",
+    _spacy: "the cats of at least 0.5 are the labels",
+}
 _TOOLS = (_prodigy, _label_studio, _argilla, _doccano, _spacy, _chat, _table)

@@ -23,7 +23,7 @@ Row = Mapping[str, Any]
 #: Usual names of the columns of tables, by their role.
 USUAL = {
     "text": ("text", "body", "content", "message", "document", "review", "essay", "sentence", "comment",
-             "tweet"),
+             "tweet", "comment_text"),
     "label": ("label", "class", "category", "target", "topic", "sentiment", "labels", "@@class@@"),
     "id": ("id", "doc_id", "document_id", "essay_id", "newid", "uid"),
     "part": ("part", "split"),

@@ -26,7 +26,7 @@ PART = re.compile(
 )
 _PARTS = {"valid": "dev", "val": "dev", "validation": "dev", "development": "dev"}
 _FASTTEXT = re.compile(r"(?<!\S)__label__(\S+)\s*")
-_MALLET = re.compile(r"(\S+)[\s,]+([^\s,]+)[\s,]+(\S.*)")
+_MALLET = re.compile(r"([^\s,]+)[\s,]+([^\s,]+)[\s,]+(\S.*)")
 #: Comment of CoNLL: a key with its value; keys of labels; tags of tokens.
 _COMMENT = re.compile(r"#\s*(\w+)\s*[:=]\s*(.*)")
 _LABEL_KEYS = ("label", "class", "category", "intent", "sentiment", "topic", "genre")
@@ -149,8 +149,8 @@ def read_conll(
                 facts, tokens = {}, []
     if options.labelled and not labelled:
         raise InputError(
-            f"{files[0].name} has a tag for each token (CoNLL) and no labels of texts; write a label, a TAB "
-            "and a text on each line"
+            f"{files[0].name} has a tag for each token (CoNLL) and no labels of texts; a comment can name "
+            "the label of a sentence (# label = NAME), and --format reads the file in another way"
         )
 
 

@@ -67,9 +67,9 @@ _ARFF_CELL = re.compile(r"""\s*('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^,'"]*)\s*,
 _ITEM = r"""(?:u?'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[-+]?\d+(?:\.\d+)?)"""
 _LIST = re.compile(
     rf"""(?:(?:c|list|array|set|frozenset|tuple)\([\[({{]?|[\[({{]|\{{"choices":\s*\[)\s*"""
-    rf"""(?:{_ITEM}(?:(?:\s*,\s*|\s+){_ITEM})*,?)?\s*[\])}}]{{1,2}}"""
+    rf"""(?:{_ITEM}(?:(?:\s*,\s*|\s+){_ITEM})*,?)?\s*[\])}}]{{0,2}}(?:,\s*dtype=\w+)?[\])}}]|character\(0\)"""
 )
-_BARE_LIST = re.compile(r"""[\[{]([^\[\]{}"']*)[\]}]""")
+_BARE_LIST = re.compile(r"""[\[{]((?:"[^"]*"|[^\[\]{}"'])*)[\]}]""")
 #: Rows of Parquet that are read at a time.
 _BATCH = 1 << 12
 _ROLES = (*USUAL, "target", "weight", "group", "numbers")
@@ -123,8 +123,11 @@ def table_format(name: str, head: str) -> str | None:
     if first.startswith("{"):
         try:
             if isinstance(row := json.loads(first), dict):
-                frame = first.strip() == head.strip() and not tool_of(row, ReadOptions())
-                return "json" if frame and all(isinstance(v, dict | list) for v in row.values()) else "jsonl"
+                lone = first.strip() == head.strip() and not any(
+                    isinstance(row.get(n), str) for n in USUAL["text"]
+                )
+                frame = lone and not tool_of(row, ReadOptions()) and _records(row, ReadOptions()) is not None
+                return "json" if frame else "jsonl"
         except (ValueError, RecursionError):
             if len(first) == len(head) and re.match(r'\{\s*"[^"]*":\s*[\[{]', first):  # a long line
                 return "json"
@@ -140,7 +143,8 @@ def header_format(head: str, options: ReadOptions) -> str | None:
     columns = {name.strip() for name in (text.split(",") if isinstance(text, str) else text or ())}
     if any(name.isdecimal() for name in columns):
         return None
-    line, _, rest = _COMMENTS.sub("", head.lstrip(), 1).partition("\n")
+    above = _COMMENTS.match(head)
+    line, _, rest = head[above.end() if above else 0 :].partition("\n")
     row = rest.lstrip("\r\n").partition("\n")[0]
     quoted = _QUOTED.match(f"{line}\n")
     for delimiter in quoted[1] if quoted else _DELIMITERS:  # columns may be words of a text; a table has rows
@@ -207,7 +211,7 @@ def read_tables(
                 names = labels_in(label, separator is not None) if isinstance(label, str) else None
                 if names is not None and not listed:
                     listed = str(label)
-                    problems.append((place, f"{listed[:60]} is read as a list of labels, as all such cells"))
+                    problems.append((place, f"cells such as {listed[:60]} are read as lists of labels"))
                 document = document if names is None else document._replace(label=names)
                 yield document if separator is None else split_labels(document, separator)
             if number % PROGRESS_STEP == 0:
@@ -303,12 +307,15 @@ def _marked_labels(row: Row, names: Sequence[str], place: str) -> tuple[str, ...
 
 def labels_in(cell: str, bare: bool) -> tuple[str, ...] | None:
     """The labels of a cell that is a list of Python, R or JSON, else None; `bare` labels need no quotes."""
-    if bare and (match := _BARE_LIST.fullmatch(cell)):
-        return tuple(filter(None, map(str.strip, match[1].split(","))))
-    if not _LIST.fullmatch(cell) or (cell.startswith("(") and "'" not in cell and '"' not in cell):
+    if _LIST.fullmatch(cell) and not re.fullmatch(r"\([\d.]+\)", cell):
+        items = re.findall(_ITEM, re.sub(r'^\{"choices":|character\(0\)', "", cell))
+    elif bare and (match := _BARE_LIST.fullmatch(cell)):
+        items = [item for item in map(str.strip, re.findall(r'"[^"]*"|[^,"]+', match[1])) if item]
+    else:
         return None
-    items = re.findall(_ITEM, cell.removeprefix('{"choices":'))
-    return tuple(_unquoted(item.removeprefix("u")) for item in items)
+    return tuple(
+        _unquoted(item.removeprefix("u") if item.startswith(("u'", 'u"')) else item) for item in items
+    )
 
 
 def _unquoted(cell: str) -> str:
