@@ -74,7 +74,7 @@ def fails(*arguments, code=1, run=run, **options):
     assert result.returncode == code, message
     assert result.stdout == b""
     assert "Traceback" not in message
-    lines = [line for line in message.splitlines() if not line.startswith("note:")]
+    lines = [line for line in message.splitlines() if not line.startswith(("note:", "read "))]
     assert len(lines) == 1, message
     assert lines[0].startswith(f"{options.get('program', 'textsvm')}: ")
     return lines[0]

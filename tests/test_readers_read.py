@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import io
+import json
 import lzma
 import os
 import tarfile
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from textsvm.errors import InputError
 from textsvm.readers import sample
 from textsvm.readers.read import read_corpus, read_documents
+from textsvm.readers.stream import stream_corpus
 
 
 def test_formats_are_told_from_the_content(write):
@@ -24,6 +26,46 @@ def test_formats_are_told_from_the_content(write):
         assert read_corpus(write("noname", pack(b"a\tb c\nd\te f\n"))).format == "lines"
         assert read_corpus(write("noname", pack(b"Subject: x\nTo: y\n\nz"))).format == "mail"
     assert read_corpus(write("x.txt", "text,label\na,b\n"), "csv").labels == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "options", "line"),
+    [
+        (
+            "t.csv",
+            b"\xef\xbb\xbfBetreff;Brief;Art\na;b;x\nc;d;y\n",
+            {"text": "Betreff,Brief", "label": "Art"},
+            "2 rows; text Betreff + Brief, label Art (2), separator ;, header yes, UTF-8 with BOM",
+        ),
+        (
+            "t.tsv",
+            "a\tgrün\na\tb\n".encode("cp1252"),
+            {},
+            "2 rows; text 2, label 1 (1), separator TAB, header no, Windows-1252",
+        ),
+        ("t.jsonl", b'{"body": "a", "class": "b"}\n', {}, "1 row; jsonl, text body, label class (1), UTF-8"),
+        ("t.txt", b"a\tb c\nd\te f\n", {}, "2 texts, one per line; UTF-8, 2 classes (a, d)"),
+        ("t.eml", b"Subject: x\nTo: y\n\nz", {}, "1 message"),
+        ("t.fa", b">a\nACGT\n>b\nACG\n", {}, "2 sequences"),
+        ("t.svm", b"1 1:2\n2 1:3\n", {}, "2 vectors; 2 classes (1, 2)"),
+    ],
+)  # fmt: skip
+def test_decisions_of_a_reader_are_in_the_corpus(name, data, options, line, write):
+    path = write(name, data)
+    for corpus in (read_corpus(path, **options), stream_corpus(path, **options).stored()):
+        assert corpus.reading_line == f"read {path}: {line}"
+        assert corpus.subset([0]).reading == corpus.reading
+        assert json.dumps(corpus.reading)
+
+
+def test_decisions_that_differ_between_files(tmp_path):
+    (tmp_path / "a.csv").write_text("text,label\na,x\n")
+    (tmp_path / "b.csv").write_text("label;text;id\nx;b;1\n", encoding="utf-16")
+    corpus = read_corpus(tmp_path)
+    assert corpus.reading["separator"] == [",", ";"]
+    assert corpus.reading["text"] == ("text",)
+    assert corpus.reading_line.endswith("separator , or ;, header yes, UTF-8 or UTF-16-LE, id id")
+    assert corpus.detected == {"text": "text", "label": "label"}
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,11 @@ def test_an_unknown_header_is_no_document(write):
         with pytest.raises(InputError, match=r"is its first line a header.*remark.*--text"):
             read(path)
         assert read(path, text="remark").texts[0] == "one"
-        assert read(path, text="2" if labelled else "1").texts[0] == "remark"
+        number = "2" if labelled else "1"
+        with pytest.raises(InputError, match=r"is its first line a header.*--header or --no-header"):
+            read(path, text=number)
+        assert read(path, text=number, header=True).texts[0] == "one"
+        assert read(path, text=number, header=False).texts[0] == "remark"
 
 
 def test_rows_of_the_wrong_length_are_an_error(write):

@@ -104,9 +104,8 @@ def compare(
     results.write_charts(console, judging.figures, lambda: comparison_page(title, lead, compared))
     if printing.json:
         lines = [entry.as_dict() for entry in compared]
-        console.print_json(
-            {"corpus": documents.source, "how": how, "device": used.description, "classifiers": lines}
-        )
+        facts = {"corpus": documents.source, "reading": documents.reading, "how": how}
+        console.print_json({**facts, "device": used.description, "classifiers": lines})
     else:
         _show(console, f"{corpora.names_of(corpus)}: {lead}", compared)
 

@@ -7,7 +7,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import isfinite
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -23,6 +22,7 @@ from textsvm.kernels.user import KernelFunction
 from textsvm.readers.corpus import VECTORS, Corpus
 from textsvm.readers.read import TABLES, read_corpus, read_documents
 from textsvm.readers.stream import incoming_documents, is_large, stream_corpus
+from textsvm.readers.tables import is_number
 from textsvm.readers.vectors import read_labels, read_vectors
 from textsvm.runtime.compiled import scipy
 from textsvm.text.documents import encode
@@ -57,15 +57,13 @@ def read(
     """
     learning = learning or LearningOptions()
     learning.check(reading)
-    detected: dict[str, set[str | None]] = {}
     with console.progress():
         settings: dict[str, Any] = {
             **columns(reading, kernel), "label": reading.label,
             "id": reading.id, "target": learning.regress, "weight": learning.weights, "group": groups,
-            "headers": reading.headers, "label_separator": learning.separator,
-            "annotators": reading.annotators,
+            "headers": reading.headers, "header": reading.header, "level": reading.level,
+            "label_separator": learning.separator, "annotators": reading.annotators,
             "skip_invalid": reading.skip_invalid, "recorded": recorded or {},
-            "detected": detected,
             "require_text": learning.require_text and reading.vectors is None,
             "progress": console.progress_of("read"),
         }  # fmt: skip
@@ -79,9 +77,8 @@ def read(
         numbers = learning.regress is not None
         corpus = _with_files(corpus, reading.vectors, reading.labels, numbers).select(reading.part)
     if learning.regress is not None or reading.labels is not None:
-        detected.pop("label", None)
-    names = {role: name for role, (name, *others) in detected.items() if name and not others}
-    corpus = replace(corpus, detected=names)
+        corpus.detected.pop("label", None)
+    console.say(corpus.reading_line)
     if reading.positive is not None:
         corpus = corpus.reduce_labels(reading.positive, reading.negative or corpus.opposite(reading.positive))
     if learning.multilabel:
@@ -105,9 +102,10 @@ def read_unlabelled(
     """Read documents without labels."""
     with console.progress():
         names, progress = columns(table, kernel), console.progress_of("read")
-        names |= {"id": table.id, "skip_invalid": table.skip_invalid}
+        names |= {"id": table.id, "skip_invalid": table.skip_invalid, "header": table.header}
         corpus = read_documents(paths, table.format, **names, progress=progress, **settings)
-        return _with_files(corpus, table.vectors)
+    console.say(corpus.reading_line)
+    return _with_files(corpus, table.vectors)
 
 
 def corrected(corpus: Corpus, path: Path) -> tuple[Corpus, Counter[str]]:
@@ -282,9 +280,9 @@ def columns(table: TableOptions, kernel: KernelOrName = None) -> dict[str, Any]:
     on_columns = kernel is not None and structure_of(kernel).reads_tables
     if isinstance(kernel, Kernel) and table.text is None and table.numbers is None and on_columns:
         return _columns_of(kernel, table.vectors is not None) | files
-    text: list[str] | str | None = table.text
-    if table.text and not (len(table.text) > 1 or table.vectors or on_columns):
-        text = table.text[0]
+    text: list[str] | str | None = table.texts
+    if text and (table.join or not (len(text) > 1 or table.vectors or on_columns)):
+        text = text[0]
     return {"text": text, "numbers": table.numbers, **files}
 
 
@@ -351,7 +349,7 @@ def check_classes(corpus: Corpus, column: str | None) -> None:
     """Raise InputError if the labels look like numbers, ids or texts: most of them occur once."""
     counts = label_counts(corpus)
     single = [label for label, count in counts.items() if count == 1]
-    numbers = all(map(_is_number, counts))
+    numbers = all(map(is_number, counts))
     if len(counts) > 2 and (
         2 * len(single) > len(corpus) or (numbers and len(single) > max(10, len(counts) / 2))
     ):
@@ -363,13 +361,6 @@ def check_classes(corpus: Corpus, column: str | None) -> None:
             f"{len(single):,} of the {len(counts):,} labels of {corpus.source} occur once (such as "
             f"{printable(single[0][:40])}), so {named} holds no classes; {remedy}"
         )
-
-
-def _is_number(label: str) -> bool:
-    try:
-        return isfinite(float(label))
-    except ValueError:
-        return False
 
 
 def say_problems(console: Console, corpus: Corpus) -> None:
@@ -436,7 +427,7 @@ def say_lone_classes(console: Console, counts: Mapping[str, int]) -> None:
             f"note: {len(lone):,} of the {len(counts):,} classes have a single document, from which nothing "
             "can be learnt; check the label column (--label), or predict numbers with --regress"
         )
-    elif len(counts) > 2 and all(map(_is_number, counts)) and not all(float(x).is_integer() for x in counts):
+    elif len(counts) > 2 and all(map(is_number, counts)) and not all(float(x).is_integer() for x in counts):
         console.say(
             "note: the classes are numbers with a fraction and are learnt as names without order; --regress "
             "COLUMN predicts numbers"
@@ -457,6 +448,7 @@ def describe(corpus: Corpus) -> Json:
     return {
         "source": corpus.source,
         "format": corpus.format,
+        "reading": corpus.reading,
         "n": len(corpus),
         "parts": dict(Counter(part or "none" for part in corpus.part)),
         "labels": dict(label_counts(corpus).most_common()),

@@ -126,12 +126,12 @@ def evaluate(
     left_out = len(documents) - judged.n
     if printing.json:
         more: Json = {"slices": by_value and by_value.as_dict(), "left_out": left_out}
-        more["beside"] = beside and beside.as_dict()
+        more |= {"beside": beside and beside.as_dict(), "reading": documents.reading}
         console.print_json(judged.as_dict() | {name: value for name, value in more.items() if value})
     else:
         results.show_results(console, f"{model} on {documents.source}", judged, len(documents))
         results.show_comparisons(console, by_value, beside)
     if left_out:
-        if printing.json or printing.quiet:  # otherwise a warning beside the figures
+        if printing.json:  # otherwise a warning beside the figures
             print_error(judged.warnings[0])
         raise typer.Exit(1)

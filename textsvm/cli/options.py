@@ -43,11 +43,11 @@ Duplicates = Enum("Duplicates", {"keep": "keep", "drop": "drop"})
 MANY = 22
 KERNEL_PANEL = "Kernel"
 RARE = {
-    "negative", "part", "numbers", "vectors", "labels", "id", "headers", "skip_invalid", "weights",
-    "label_separator", "duplicates", "normalise", "drop_punctuation", "max_length", "epsilon", "multiclass",
-    "tol", "duality_gap", "max_iter", "memory", "approximate", "store", "tier", "workers", "budget",
-    "one_class", "nu", "solver", "seed", "without_texts", "libsvm", "repeats", "group_duplicates",
-    "corrections", "scoring", "sheet", "encoding", "annotators",
+    "negative", "part", "join", "numbers", "vectors", "labels", "id", "header", "headers", "level",
+    "skip_invalid", "weights", "label_separator", "duplicates", "normalise", "drop_punctuation", "max_length",
+    "epsilon", "multiclass", "tol", "duality_gap", "max_iter", "memory", "approximate", "store", "tier",
+    "workers", "budget", "one_class", "nu", "solver", "seed", "without_texts", "libsvm", "repeats",
+    "group_duplicates", "corrections", "scoring", "sheet", "encoding", "annotators",
 }  # fmt: skip
 #: Default share of test documents in `compare`.
 HOLDOUT = 0.25
@@ -73,7 +73,8 @@ Format = Annotated[
 Text = Annotated[
     list[str] | None,
     option(
-        "Tables: text column, by name or by number from 1. Repeat it to compare several columns one by one.",
+        "Tables: text column, by name or by number from 1. Repeat it to compare several columns, one by one "
+        "or joined with --join.",
         metavar="COLUMN",
         panel="Reading",
     ),
@@ -99,6 +100,10 @@ Encoding = Annotated[
         "Charset of texts and tables, such as cp1251 (default: UTF-8, or Windows-1252 for other bytes).",
         panel="Reading",
     ),
+]
+Header = Annotated[
+    bool | None,
+    option("Tables: the first row is a header, or data.", "--header/--no-header", panel="Reading"),
 ]
 Regress = Annotated[
     str | None,
@@ -133,6 +138,7 @@ class TableOptions:
 
     format: Format = None
     text: Text = None
+    join: bool = _reading("Tables: join the columns of --text to one text.", default=False)
     numbers: str | None = _reading(
         "Tables: numeric columns beside the texts, such as hour,size.", metavar="COLUMNS"
     )
@@ -143,6 +149,16 @@ class TableOptions:
     skip_invalid: SkipInvalid = False
     sheet: Sheet = None
     encoding: Encoding = None
+    header: Header = None
+
+    @property
+    def texts(self) -> list[str] | None:
+        """The columns of --text, joined by commas with --join; raises WrongUsage."""
+        if not self.join:
+            return self.text
+        if self.numbers is not None or len(names := self.text or []) + names[:1].count(",") < 2:
+            raise WrongUsage("--join makes one text of several columns: give two --text, and no --numbers")
+        return [",".join(names)]
 
 
 @dataclass(frozen=True)
@@ -157,6 +173,7 @@ class ReadingOptions(TableOptions):
     labels: Path | None = _reading(
         "Labels for vectors without labels: a text file, one per line, or .npy.", metavar="FILE"
     )
+    level: int | None = _reading("Folders in folders: level of the classes, 1 is the outermost.", min=1)
     part: str | None = _reading("Use only this part of the corpus: train or test.")
     headers: bool = _reading("Mail: use all headers, not only the subject.", default=False)
     annotators: str = _labels(
@@ -168,8 +185,8 @@ class ReadingOptions(TableOptions):
 
     def as_dict(self) -> dict[str, Any]:
         """Settings that are saved with a model."""
-        names = ("numbers", "label", "id", "headers", "sheet", "encoding", "annotators")
-        text = self.text[0] if self.text and len(self.text) == 1 else self.text
+        names = ("numbers", "label", "id", "header", "headers", "level", "sheet", "encoding", "annotators")
+        text = self.texts[0] if self.texts and len(self.texts) == 1 else self.texts
         return {"text": text, **{name: getattr(self, name) for name in names}}
 
 
@@ -229,7 +246,8 @@ class FoldOptions:
     folds: int = _folds("Number of folds.", default=5)
     repeats: int = _folds("Number of repetitions with new folds.", default=1)
     groups: str | None = _folds(
-        "Tables: keep documents with equal values in this column in one fold.", metavar="COLUMN"
+        "Keep documents with equal values in this column, or the files of a folder (`folder`), in one fold.",
+        metavar="COLUMN",
     )
     group_duplicates: bool = _folds("Keep near-duplicates in one fold.", default=False)
     seed: int = _folds("Random seed.", default=0)

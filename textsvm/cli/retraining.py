@@ -62,6 +62,8 @@ def _recorded(fitted: TrainedModel) -> _Recorded:
         reading = ReadingOptions(
             format=facts.get("format"), text=[text] if isinstance(text, str) else text,
             numbers=named.get("numbers"), label=named.get("label"), id=named.get("id"),
+            header=header if isinstance(header := named.get("header"), bool) else None,
+            level=level if isinstance(level := named.get("level"), int) else None,
             headers=named.get("headers") is True, skip_invalid=facts.get("skip_invalid") is True,
             sheet=named.get("sheet"), encoding=named.get("encoding"),
             annotators=named.get("annotators", MAJORITY),
@@ -93,8 +95,8 @@ def update(
 ) -> Json:
     """Train a model on its old and on new documents, save it, and report the changes."""
     recorded = _recorded(fitted)
-    columns: Json = {"text": options.text, "label": options.label}
-    columns = {name: column for name, column in columns.items() if column}
+    columns: Json = {"text": options.text or None, "label": options.label, "header": options.header}
+    columns = {name: column for name, column in columns.items() if column is not None}
     with_columns = replace(recorded, reading=replace(recorded.reading, **columns))
     fresh = _as_trained(_read(console, new, with_columns, fitted, "new"), fitted, recorded.training)
     if fitted.estimator_name == model_files.ONLINE:
@@ -273,9 +275,8 @@ def _read_old(console: Console, fitted: TrainedModel, old: list[Json], recorded:
         added = entry.get("new") is True
         columns, paths = _object(entry, "columns"), list(map(Path, entry["paths"]))
         reading = replace(recorded.reading, part=entry.get("part"))
-        reading = replace(
-            reading, text=columns.get("text", reading.text), label=columns.get("label", reading.label)
-        )
+        names = ("text", "label", "header")
+        reading = replace(reading, **{name: columns.get(name, vars(reading)[name]) for name in names})
         if not added and not one_class:
             reading = replace(reading, positive=training.positive, negative=training.negative)
         correct = bool(corrections) and not added

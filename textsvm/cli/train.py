@@ -91,7 +91,7 @@ def train(
     console.say(f"model {file.output}: {shown}{', no training text in it' * file.without_texts}")
     saved = {"model": str(file.output), "bytes": size, "texts": not file.without_texts}
     seconds = {"read": read, **model.record.seconds, "total": time.perf_counter() - started}
-    report = {**saved, **summary, "seconds": seconds}
+    report = {**saved, **summary, "seconds": seconds, "reading": documents.reading}
     if printing.json:
         console.print_json(report)
         return

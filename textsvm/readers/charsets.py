@@ -34,8 +34,11 @@ _CONTROL = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1a\x1b\b")) + b"\x7f"
 _WINDOWS_1252 = [bytes([b]).decode("cp1252", "ignore") or chr(b) for b in range(256)]
 
 
-def _as_windows_1252(error: UnicodeError) -> tuple[str, int]:
-    assert isinstance(error, UnicodeDecodeError)
+def _as_windows_1252(error: UnicodeError) -> tuple[str | bytes, int]:
+    if isinstance(error, UnicodeEncodeError) and max(error.object[error.start : error.end]) < "\xa0":
+        return error.object[error.start : error.end].encode("latin-1"), error.end
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
     return "".join(_WINDOWS_1252[byte] for byte in error.object[error.start : error.end]), error.end
 
 
@@ -45,6 +48,18 @@ codecs.register_error("textsvm-windows-1252", _as_windows_1252)
 def byte_order_mark(head: bytes) -> tuple[bytes, str]:
     """The byte order mark at the beginning of data (may be empty), and the charset."""
     return next(((mark, charset) for mark, charset in _BOMS if head.startswith(mark)), (b"", "utf-8"))
+
+
+def encoding_of(head: bytes) -> str:
+    """Name of the encoding with which `decode` reads data that begin so."""
+    mark, charset = byte_order_mark(head)
+    if mark:
+        return "UTF-8 with BOM" if charset == "utf-8" else charset.upper()
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)  # the last character may be cut off
+    except UnicodeDecodeError:
+        return "Windows-1252"
+    return "UTF-8"
 
 
 def decode(data: bytes) -> tuple[str, str | None]:

@@ -70,13 +70,14 @@ class ReadKeywords(TypedDict, total=False):
     numbers: str | Sequence[str] | None
     label_separator: str | None
     split: str
+    level: int | None
+    header: bool | None
     sheet: str | None
     encoding: str | None
     annotators: str
     headers: bool
     skip_invalid: bool
     recorded: Mapping[str, str]
-    detected: dict[str, set[str | None]]
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,8 @@ class ReadOptions:
     numbers: str | Sequence[str] | None = None
     label_separator: str | None = None
     split: str = "modapte"
+    level: int | None = None  #: Of the folders that are classes, from 1; None: detect it
+    header: bool | None = None  #: Whether the first row of a table is a header; None: detect it
     sheet: str | None = None  #: Of a spreadsheet, by name or number from 1
     encoding: str | None = None  #: Charset of texts and tables; None: detect it
     annotators: str = "majority"  #: Answers of annotators: "all", "majority", or the name of an annotator
@@ -104,8 +107,38 @@ class ReadOptions:
     keep_rows: bool = False  #: Keep all cells of the rows of tables
     #: Columns of tables by their role, for roles without a named column: those that a model was trained on.
     recorded: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
-    #: Gets the columns of texts and labels that are not named, by their role; None for a table without names.
-    detected: dict[str, set[str | None]] = field(default_factory=dict)
+    #: Gets the decisions of the readers, in the order of files: the keys of `Corpus.reading`.
+    decisions: dict[str, list[Any]] = field(default_factory=dict)
+
+    def decide(self, **decisions: Any) -> None:
+        """Record decisions about a file, columns as tuples; None and an empty tuple are none."""
+        for name, value in decisions.items():
+            value = self.encoding or value if name == "encoding" else value
+            if value not in (*self.decisions.get(name, ()), None, ()):
+                self.decisions.setdefault(name, []).append(value)
+
+    def reading(self, source: str, format: str, documents: int | None) -> Json:
+        """The decisions so far, as in `Corpus.reading`."""
+        facts = {name: values[0] if len(values) == 1 else values for name, values in self.decisions.items()}
+        return {"source": source, "format": format, "documents": documents, **facts}
+
+    def reading_line(self, source: str, format: str, documents: int | None = None) -> str:
+        """The decisions so far, as in `Corpus.reading_line`."""
+        return reading_line(self.reading(source, format, documents))
+
+    def interpreted(self, corpus: Corpus) -> Corpus:
+        """The corpus with the decisions of its readers."""
+        facts, labels = self.reading(corpus.source, corpus.format, len(corpus)), corpus.labels or ()
+        names = {name for label in labels for name in ([label] if isinstance(label, str) else label)}
+        facts |= {"classes": sorted(names)} if names else {}
+        headed, detected = facts.get("header", True) is True, dict[str, str]()
+        for role in ("text", "label"):
+            columns = facts.get(role)
+            if headed and role not in self.named and isinstance(columns, tuple) and len(columns) == 1:
+                detected[role] = columns[0]
+        if isinstance(first := facts.get(FIRST_INDEX), str):
+            detected[FIRST_INDEX] = first
+        return replace(corpus, reading=facts, detected=detected)
 
     @property
     def named(self) -> dict[str, str | Sequence[str]]:
@@ -134,10 +167,19 @@ class ReadOptions:
         return not isinstance(columns.get("text", ""), str) or "numbers" in columns
 
     @property
-    def need_header(self) -> bool:
-        """Whether a column is given by a name, not a number."""
-        names = ",".join(name if isinstance(name, str) else ",".join(name) for name in self.columns.values())
-        return any(not name.strip().isdecimal() for name in names.split(",") if name)
+    def need_header(self) -> bool | None:
+        """Whether the first row is a header; None if no option says so, and no column is given by a name."""
+        if self.header is not None:
+            return self.header
+        optional = {"id"} if self.labelled else {"id", "label"}
+        names = self.names_of(self.columns.keys() - (optional - self.named.keys()))
+        return True if any(not name.isdecimal() for name in names) else None
+
+    def names_of(self, roles: Iterable[str]) -> set[str]:
+        """The named or recorded columns of roles."""
+        columns = [self.columns[role] for role in roles]
+        names = ",".join(column if isinstance(column, str) else ",".join(column) for column in columns)
+        return {name.strip() for name in names.split(",")} - {""}
 
     @property
     def of_a_table(self) -> bool:
@@ -190,6 +232,10 @@ class Corpus:
         New labels of corrected documents (None: left out), by digest of the text and label, in their order.
     detected : dict of str to str
         Columns that were not named, of texts and labels, by their role: "text" and "label".
+    reading : dict
+        Decisions of the reader: format, number of documents, classes, and where they apply the columns of
+        each role, separator, header (bool), encoding and level of the folders of classes. A list of values
+        if files differ. `reading_line` has them in one line.
 
     Examples
     --------
@@ -215,6 +261,7 @@ class Corpus:
     rows: list[Row | None] | None = None
     corrections: dict[str, list[str | None]] = field(default_factory=dict)
     detected: dict[str, str] = field(default_factory=dict)
+    reading: Json = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -228,6 +275,11 @@ class Corpus:
             return self.texts
         columns = {"text": self.texts} if self.columns is None else self.columns
         return columns if self.vectors is None else {**columns, VECTORS: self.vectors}
+
+    @property
+    def reading_line(self) -> str:
+        """What the reader decided, in one line."""
+        return reading_line(self.reading)
 
     @property
     def of_sequences(self) -> bool:
@@ -351,6 +403,37 @@ class Corpus:
         )
         parts += [] if self.vectors is None else [self.vectors]
         return map(_digest, *map(_encoded_values, parts))
+
+
+#: Noun for the documents of a format, and their unit; the documents of tables are rows.
+_NOUNS = {
+    **dict.fromkeys(("folders", "file", "text"), ("text", ", one per file")),
+    "lines": ("text", ", one per line"), "mail": ("message", ""), "reuters": ("document", ""),
+    **dict.fromkeys(SEQUENCES, ("sequence", "")), **dict.fromkeys(("libsvm", "npy", "npz"), ("vector", "")),
+}  # fmt: skip
+
+
+def reading_line(reading: Json) -> str:
+    """Decisions of a reader (`Corpus.reading`) in one line."""
+    noun, unit = _NOUNS.get(reading["format"], ("row", ""))
+    count = "" if (n := reading["documents"]) is None else f": {n:,} {noun}{'s' * (n != 1)}{unit}"
+    classes: list[str] = reading.get("classes", [])
+    facts = [] if reading["format"] in ("csv", "tsv", *_NOUNS) else [reading["format"]]
+    for name, value in reading.items():
+        fact = " or ".join(map(_decision, value if isinstance(value, list) else [value]))
+        if name == "label" and classes:
+            fact += f" ({len(classes):,})"
+        if name not in ("source", "format", "documents", "classes"):
+            facts.append(fact if name == "encoding" else f"{name} {fact}")
+    if classes and "label" not in reading:
+        facts.append(f"{len(classes):,} classes ({', '.join(classes[:5])}{', ...' * (len(classes) > 5)})")
+    return f"read {reading['source']}{count}; {', '.join(facts)}".removesuffix("; ")
+
+
+def _decision(value: tuple[str, ...] | str | bool) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return " + ".join(value) if isinstance(value, tuple) else str(value).replace("\t", "TAB")
 
 
 def take(values: Any, indices: Sequence[int]) -> Any:

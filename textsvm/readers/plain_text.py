@@ -1,8 +1,9 @@
 """Readers of plain text: a folder for each class, or a document a line with its label first.
 
 Folders: each file is a document, its label the folder it lies in. `train/pos/1.txt` is a document of part
-"train" with the label "pos"; the label is the innermost folder that is not the name of a part. Files that lie
-beside folders of documents (a README) are left out. Without folders, the documents have no labels.
+"train" with the label "pos"; names of parts are no labels. If folders lie in folders, `level` is that of the
+classes, unless the outer levels have a single folder. Files beside the folders of classes (a README) are left
+out. Without folders, the documents have no labels.
 
 Lines: `label TAB text`, or fastText's text with `__label__a` anywhere. MALLET's lines have a name, a label
 and a text. CoNLL's files have a token per line; a sentence is a document if a comment names its label.
@@ -11,14 +12,14 @@ and a text. CoNLL's files have a token per line; a sentence is a document if a c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from pathlib import PurePosixPath
 
 from textsvm.errors import InputError
-from textsvm.readers.charsets import decode, is_binary
+from textsvm.readers.charsets import decode, encoding_of, is_binary
 from textsvm.readers.corpus import Document, ReadOptions, refused_rows
-from textsvm.readers.files import File, Problems, iterate_lines, stem, with_progress
+from textsvm.readers.files import HEAD, File, Problems, iterate_lines, stem, with_progress
 from textsvm.runtime.parallel import Progress
 
 PART = re.compile(
@@ -51,22 +52,49 @@ def read_folders(
     files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None = None
 ) -> Iterator[Document]:
     """Documents of a folder for each class; `problems` gets files that are damaged or left out."""
-    parents = parent_folders(files)
+    paths = {file.name: class_folders(PurePosixPath(file.name).parent) for file in files}
+    level = class_level(paths.values(), options)
     for number, file in enumerate(files, 1):
-        folder = PurePosixPath(file.name).parent
-        if folder in parents:
+        path = paths[file.name]
+        if len(path) < level:
             problems.append((file.name, "left out: it lies beside the class folders, not in one"))
         elif is_binary(data := file.data):
             problems.append((file.name, "left out: it is binary"))
         else:
             text, problem = decode(data)
+            options.decide(encoding=encoding_of(data[:HEAD]))
             if problem:
                 problems.append((file.name, problem))
-            names = map(stem, reversed(folder.parts))
-            label = next((name for name in names if not PART.fullmatch(name)), None)
-            yield Document(file.name, text, label, part_of(str(folder)))
+            if options.group and len(path) <= level:
+                raise InputError(f"--groups folder: {file.name} is not in a folder below that of its class")
+            label, part = path[level - 1] if level else None, part_of(str(PurePosixPath(file.name).parent))
+            group = "/".join(path[: level + 1]) if options.group else None
+            yield Document(file.name, text, label, part, group=group)
         if progress is not None and (number % 256 == 0 or number == len(files)):
             progress(number, len(files))
+
+
+def class_folders(folder: PurePosixPath) -> tuple[str, ...]:
+    """Names of the folders of a path that may be classes, the outermost first."""
+    return tuple(name for name in map(stem, folder.parts) if not PART.fullmatch(name))
+
+
+def class_level(paths: Collection[tuple[str, ...]], options: ReadOptions) -> int:
+    """The level of the folders that are the classes, 0 for none; InputError if several levels may be."""
+    folders, level = {path for path in paths if path}, options.level
+    if not options.labelled or not folders:
+        return 0
+    deepest = max(map(len, folders))
+    outer = sum(len({path[: k + 1] for path in folders}) == 1 for k in range(deepest))  # levels of one folder
+    if level is None and deepest > outer + 1:
+        names = [sorted({path[k] for path in folders if len(path) > k}) for k in range(deepest)]
+        levels = (f"--level {k} ({', '.join(names[k - 1][:5])})" for k in range(outer + 1, deepest + 1))
+        raise InputError(f"folders lie in folders; which are the classes: {' or '.join(levels)}?")
+    level = deepest if level is None else level
+    if not 1 <= level <= deepest:
+        raise InputError(f"--level {level}: the folders of the documents have the levels 1 to {deepest}")
+    options.decide(level=level if deepest > 1 else None)
+    return level
 
 
 def parent_folders(files: Sequence[File]) -> set[PurePosixPath]:
@@ -180,6 +208,7 @@ def read_lines(
     for file, report in with_progress(files, progress):
         part, head = part_of(file.name), decode(file.head)[0]
         marked, unlabelled = is_fasttext(head), not options.labelled and not is_lines(head)
+        options.decide(encoding=encoding_of(file.head))
         without_text, number, without_label = list[int](), 0, 0
         for number, line in enumerate(iterate_lines(file, problems), 1):
             line = line.removesuffix("\n").removesuffix("\r")

@@ -118,6 +118,11 @@ def read_corpus(
         skip_invalid : bool
             Tables, lines: leave out rows without a text, and rows with too few or too many fields, which
             are an error otherwise.
+        level : int
+            Folders: level of the folders that are the classes, 1 for the outermost. `group="folder"` makes a
+            group of the files of each folder in a class, such as the chapters of a book.
+        header : bool
+            Tables: whether the first row is a header; by default it is detected, or refused.
         split : {"modapte", "lewis"}
             The split of Reuters-21578 that defines the parts.
         headers : bool
@@ -183,7 +188,7 @@ def read_documents(
             corpus.ids = [f"{path}:{identifier}" for identifier in corpus.ids]
         corpora.append(corpus)
     formats = ", ".join(dict.fromkeys(corpus.format for corpus in corpora))
-    return concatenate_corpora(corpora, ", ".join(map(str, names)), formats)
+    return settings.interpreted(concatenate_corpora(corpora, ", ".join(map(str, names)), formats))
 
 
 def as_paths(path: str | Path | Sequence[str | Path]) -> list[Path]:
@@ -199,13 +204,14 @@ def _parse(inputs: InputFiles, options: ReadOptions, progress: Progress | None) 
     format = detect_format(inputs, options)
     if format in VECTOR_FORMATS:
         corpus = read_vector_files(inputs, format, options)
-        return corpus if options.labelled else replace(corpus, labels=None)
+        return options.interpreted(corpus if options.labelled else replace(corpus, labels=None))
     documents = list(iterate_documents(inputs, format, options, progress))
     if not documents:
         raise no_document_error(inputs.source, format, inputs.problems)
     if options.target and all(document.target is None for document in documents):
         raise InputError(f"no document of {inputs.source} has a number in column {options.target!r}")
-    return build_corpus(documents, inputs.source, format, inputs.problems, labelled=options.labelled)
+    corpus = build_corpus(documents, inputs.source, format, inputs.problems, labelled=options.labelled)
+    return options.interpreted(corpus)
 
 
 def no_document_error(source: str, format: str, problems: Sequence[tuple[str, str]]) -> InputError:
@@ -234,6 +240,8 @@ def detect_format(inputs: InputFiles, options: ReadOptions) -> str:
     if options.sheet and format not in ("excel", "tables"):
         raise InputError(f"{inputs.source} is read as {format}, which has no sheets; leave out --sheet")
     if column == options.target and format in VECTOR_FORMATS:
+        return format
+    if column == options.group == "folder" and format == "folders":
         return format
     if format in SEQUENCES and not (options.text or options.numbers):
         return format

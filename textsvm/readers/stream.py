@@ -57,8 +57,8 @@ MAX_DOCUMENTS = 8192
 #: Maximum symbols of the documents that are read ahead.
 MAX_SYMBOLS = 1 << 26
 _ROW_FORMATS = ("csv", "tsv", "jsonl", "lines")
-#: Item of the queue: a document, a problem, vectors, or an exception of the reading thread.
-_Item = Document | tuple[str, str] | Corpus | BaseException
+#: Item of the queue: a document, a problem, vectors, a message, or an exception of the reading thread.
+_Item = Document | tuple[str, str] | Corpus | str | BaseException
 _MAGIC = (*OPENERS, *UNSUPPORTED, *ZIP, OFFICE, *ARROW, b"PAR1")
 
 
@@ -94,12 +94,13 @@ class CorpusStream:
     def stored(self) -> Corpus:
         """The corpus as `read_corpus` returns it, with its texts in a temporary file."""
         if self.format in VECTOR_FORMATS:
-            return read_vector_files(self._files, self.format, self._options).select(self._part)
+            vectors = read_vector_files(self._files, self.format, self._options)
+            return self._options.interpreted(vectors).select(self._part)
         corpus = build_corpus(
             self._documents(), self.source, self.format, self.problems,
             labelled=self._options.labelled, stored=True,
         )  # fmt: skip
-        return corpus.select(self._part)
+        return self._options.interpreted(corpus).select(self._part)
 
     def _documents(self) -> Iterator[Document]:
         if self.format in VECTOR_FORMATS:
@@ -253,8 +254,9 @@ def standard_input() -> IO[bytes]:
 
 
 def incoming_documents(
-    paths: Iterable[str], format: str | None = None, *, failed: Callable[[InputError], None], **options: Any
-) -> Iterator[Corpus]:
+    paths: Iterable[str], format: str | None = None, *, failed: Callable[[InputError], None],
+    say: Callable[[str], None] = lambda line: None, **options: Any,
+) -> Iterator[Corpus]:  # fmt: skip
     """Documents to classify, in batches as they arrive; labels are ignored.
 
     Parameters
@@ -263,12 +265,16 @@ def incoming_documents(
         As in `read_documents`. Ids are the same, but repeated ids are not numbered.
     failed : callable
         Called with the InputError of each unreadable path if there are several; the others are read.
+    say : callable
+        Called with the `Corpus.reading_line` of each path, after a stream of rows has begun or at its end.
     """
     incoming = _IncomingDocuments(list(paths), ReadOptions(format, labelled=False, **options))
     ahead = _ReadAhead()
     Thread(target=ahead.run, args=(incoming.items(),), daemon=True).start()
     for item in ahead.batches():
-        if not isinstance(item, InputError):
+        if isinstance(item, str):
+            say(item)
+        elif isinstance(item, Corpus):
             yield item
         elif incoming.several:
             failed(item)
@@ -292,20 +298,24 @@ class _IncomingDocuments:
                 yield error if isinstance(error, InputError) else InputError(f"{path}: {error.strerror}")
 
     def _items_of(self, path: str) -> Iterator[_Item]:
+        self._options = replace(self._options, decisions={})
         inputs = self._open(path)
         format = detect_format(inputs, self._options)
         if format not in STREAMED and any(isinstance(file, FileOnDisk) for file in inputs.files):
             inputs = read_files(path)
         if format in VECTOR_FORMATS:
             corpus = replace(read_vector_files(inputs, format, self._options), labels=None)
+            yield self._options.reading_line(path, format, len(corpus))
             yield replace(corpus, ids=[f"{path}:{name}" for name in corpus.ids]) if self.several else corpus
             return
-        empty = True
+        number, endless = 0, any(isinstance(file, StreamFile) for file in inputs.files)
         documents = iterate_documents(inputs, format, self._options)
         if format in SEQUENCES:  # their letters are checked, so the corpus keeps the format
             sequences = [record._replace(id=self._id(path, record, inputs)) for record in documents]
             if sequences:
-                yield build_corpus(sequences, inputs.source, format, inputs.problems, labelled=False)
+                corpus = build_corpus(sequences, inputs.source, format, inputs.problems, labelled=False)
+                yield self._options.reading_line(path, format, len(corpus))
+                yield corpus
                 return
         for document in documents:
             yield from _drained(inputs.problems)
@@ -314,10 +324,14 @@ class _IncomingDocuments:
                 problem = f"it is read as one document of {lines:,} lines; --format lines reads one per line"
                 yield name, problem
             yield document._replace(id=name)
-            empty = False
-        if empty:
+            number += 1
+            if number == 1 and endless:
+                yield self._options.reading_line(inputs.source, format)
+        if not number:
             raise no_document_error(inputs.source, format, inputs.problems)
         yield from _drained(inputs.problems)
+        if not endless:
+            yield self._options.reading_line(inputs.source, format, number)
 
     def _open(self, path: str) -> InputFiles:
         if path == "-":
@@ -373,8 +387,8 @@ class _ReadAhead:
             self._changed.notify_all()
         return items
 
-    def batches(self) -> Iterator[Corpus | InputError]:
-        """Corpora of the documents with their problems, and errors."""
+    def batches(self) -> Iterator[Corpus | InputError | str]:
+        """Corpora of the documents with their problems, messages and errors."""
         while items := self._get():
             documents: list[Document] = []
             problems: Problems = []

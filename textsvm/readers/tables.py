@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 
 from textsvm.errors import InputError
 from textsvm.readers.annotations import MAJORITY, decided, tool_of
-from textsvm.readers.charsets import decode, is_binary
+from textsvm.readers.charsets import decode, encoding_of, is_binary
 from textsvm.readers.corpus import USUAL, Document, Label, ReadOptions, Row, refused_rows
 from textsvm.readers.files import (
     ARROW,
@@ -76,10 +76,10 @@ _ROLES = (*USUAL, "target", "weight", "group", "numbers")
 _ALL_USUAL = frozenset(name for names in USUAL.values() for name in names)
 #: Cells without a label; pandas and others write the last two.
 _MISSING = ("", "NaN", "nan")
+#: Rows that show whether rows begin with their names.
+_PEEKED = 10
 #: Rows in which the first label of a table without a header must occur again.
 _LOOKED_AT = 1000
-#: Rows after which a label that has not occurred again may be the name of a column.
-_ENOUGH = 10
 _SUFFIXES = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -167,12 +167,13 @@ def read_tables(
     """
     for file, report in with_progress(files, progress):
         format = options.format or file_format(file, options) or "csv"
+        encoding = None if format in ("excel", "parquet", "arrow") else encoding_of(file.head)
         table, notes = _READERS[format](file, options, problems), list[str]()
         table = _with_answers(table, options, notes, file.name)
         roles, part = _roles(table, options, f"{file.name}{table.sheet}"), part_of(file.name)
-        for role in (name for name in ("text", "label") if name not in options.named):
-            name = roles[role][0] if table.headed and len(roles[role]) == 1 else None
-            options.detected.setdefault(role, set()).add(name)
+        header = table.headed if table.first else None
+        read = {role: tuple(names) for role, names in roles.items() if role != "label" or options.labelled}
+        options.decide(**read, separator=table.separator, header=header, encoding=encoding)
         ragged, without_text, total, listed = list[int](), list[int](), 0, ""
         strict = not roles["numbers"] and (
             options.keep_invalid or options.require_text or options.skip_invalid
@@ -185,10 +186,11 @@ def read_tables(
             if problem := _problem(row, roles["text"], strict):
                 if options.keep_invalid and not options.skip_invalid:
                     name = row.get(roles["id"][0]) if roles["id"] and isinstance(row, Mapping) else None
-                    cells = row if options.keep_rows and isinstance(row, Mapping) else None
+                    cells = row.row or dict.fromkeys(table.names) if isinstance(row, InvalidRow) else row
                     yield Document(
-                        _string(name) or identifier, "", problem=f"{row_name}: {problem}", row=cells
-                    )
+                        _string(name) or identifier, "", problem=f"{row_name}: {problem}",
+                        row=cells if options.keep_rows else None,
+                    )  # fmt: skip
                 elif isinstance(row, InvalidRow) and row.ragged and not options.skip_invalid:
                     ragged.append(line)
                 elif options.require_text and not options.skip_invalid and not _is_blank(row):
@@ -230,8 +232,8 @@ def _with_answers(table: TableRows, options: ReadOptions, notes: list[str], file
     ahead: list[Any] = list(islice(rows, 1))
     tool = tool_of(ahead[0][2], options) if ahead and isinstance(ahead[0][2], Mapping) else None
     table = replace(table, rows=chain(ahead, rows))
-    if tool is None:
-        if options.annotators != MAJORITY:
+    if tool is None or (table.first and not options.labelled):
+        if options.annotators != MAJORITY and options.labelled:
             raise InputError(f"--annotators {options.annotators}: {file} names no annotators of its labels")
         return table
     rows = decided(table.rows, tool, options, notes)
@@ -246,15 +248,48 @@ def _is_blank(row: Row | InvalidRow) -> bool:
 
 
 @dataclass(frozen=True)
+class TableForm:
+    """Form of a table of CSV, TSV or a spreadsheet, for output that keeps it."""
+
+    file: File
+    names: Sequence[str]
+    header_line: int  #: 0 without a header
+    header: str  #: Text of the header of CSV and TSV
+    format: str = "excel"  #: "csv", "tsv" or "excel"
+    delimiter: str = ""  #: Of CSV and TSV
+    sheet: str = ""
+    first: tuple[int, int] = (0, 0)  #: Row and column of the first cell of the sheet, from 0
+
+    @property
+    def headed(self) -> bool:
+        return self.header_line > 0
+
+
+class Cells(list[str]):
+    """Cells of a row, and its text in CSV and TSV with the end of the line and empty lines before it."""
+
+    raw = ""
+
+
+class SourceRow(dict[str, Any]):
+    """Cells of a row by name, the form of its table, the number of its line, and its text (`Cells.raw`)."""
+
+    def __init__(self, cells: Cells, form: TableForm, line: int) -> None:
+        super().__init__(zip(form.names, cells, strict=False))
+        self.form, self.line, self.raw, self.fields = form, line, cells.raw, cells
+
+
+@dataclass(frozen=True)
 class InvalidRow:
     """A row that cannot be split into fields."""
 
     reason: str
     ragged: bool = False  #: Whether it has too few or too many fields
+    row: SourceRow | None = None
 
 
 #: Number of a row, the line on which it begins (spreadsheets, Parquet and JSON: the number), and its cells.
-CellRow = tuple[int, int, list[str]]
+CellRow = tuple[int, int, Cells]
 #: The same with its fields by name.
 NamedRow = tuple[int, int, Row | InvalidRow]
 
@@ -346,6 +381,14 @@ def parse_number(value: Any, name: str, needed: bool) -> float | None:
     return number
 
 
+def is_number(text: str) -> bool:
+    """Whether a cell or a label is a finite number."""
+    try:
+        return isfinite(float(text))
+    except ValueError:
+        return False
+
+
 def parse_weight(weight: float | None, place: str) -> float | None:
     """The weight of a document; raise InputError if it is negative."""
     if weight is not None and weight < 0:
@@ -388,6 +431,7 @@ class TableRows:
     repeated: Collection[str] = ()  #: Names of several columns
     lookahead: Sequence[CellRow] = ()  #: The next rows of a table without a header
     sheet: str = ""  #: Description of the sheet for messages, if the file has several
+    separator: str | None = None  #: Of CSV and TSV
 
     def recurs(self, index: int) -> bool:
         """Whether a cell of the first row occurs again in its column, as labels do and names do not."""
@@ -395,15 +439,27 @@ class TableRows:
             row[index].strip() == self.first[index] for _, _, row in self.lookahead if len(row) > index
         )
 
+    @property
+    def begins_with_data(self) -> bool:
+        """Whether cells of the first row occur again, or are numbers as all below, and none contradicts."""
+        rows, shows = [row for _, _, row in self.lookahead if len(row) == len(self.first)], False
+        for cell, column in zip(self.first, zip(*rows, strict=True), strict=False):
+            numbers, number = sum(map(is_number, column)), is_number(cell)
+            if numbers == (0 if number else len(column)):
+                return False
+            shows = shows or number or cell in map(str.strip, column)
+        return shows
+
 
 def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[str]]:
     """The columns of each role: text, label, id, part, ..."""
     names, columns = table.names, options.columns
-    if not table.headed and not columns and not (len(names) > 1 and table.recurs(0)):
+    of_data = table.begins_with_data and (bool(columns) or table.recurs(0))
+    if not table.headed and options.header is None and not of_data:
         raise InputError(
-            f"{file}: is its first line a header? No name in it is known: {', '.join(table.first[:20])}; "
-            "name the column of the text with --text, of the labels with --label, by number without a header"
-            f"{_separator_remedy(table)}"
+            f"{file}: is its first line a header? It has {', '.join(map(repr, table.first[:20]))}; add --header "
+            "or --no-header (header=), and name the columns of texts and labels with --text and "
+            f"--label, by number without a header{_separator_remedy(table)}"
         )
     lowered = {name.strip().lower(): name for name in reversed(names)} if table.headed else {}
     roles = {
@@ -423,12 +479,6 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
     for first_role, other in pairs:
         if both := set(roles[first_role]) & set(roles[other]):
             raise InputError(f"{file}: the column {min(both)!r} is named twice: --{first_role} and --{other}")
-    labels = [names.index(name) for name in roles["label"] if not table.headed and options.labelled]
-    if any(len(table.lookahead) >= _ENOUGH and not table.recurs(index) for index in labels):
-        raise InputError(
-            f"{file}: is its first line a header? The label {table.first[labels[0]]!r} occurs in no other "
-            "row; name columns by their names if there is a header"
-        )
     if not roles["text"] and not roles["numbers"]:
         available = ", ".join(names[:20])
         raise InputError(f"{file}: which column is the text? Name it (--text, text=): {available}")
@@ -472,7 +522,7 @@ def _named_columns(
     return columns
 
 
-# Formats. The first row is a header if a column has a name; otherwise if a cell is a usual name.
+# Formats. Without options, the first row is a header if a cell is a usual or a recorded name.
 
 
 class _Layout(NamedTuple):
@@ -542,29 +592,43 @@ def _read_csv(
     file: File, options: ReadOptions, problems: Problems, layout: _Layout | None = None
 ) -> TableRows:
     layout = _stated(layout or _layout(file, options, _DELIMITERS), file, problems)
-    return _table(file, _csv_rows(file, layout, problems), options.need_header, problems)
+    rows = _csv_rows(file, layout, problems)
+    return _table(file, rows, options, problems, format="csv", delimiter=layout.delimiter)
 
 
 def _read_tsv(file: File, options: ReadOptions, problems: Problems) -> TableRows:
     layout = _layout(file, options, "\t")
     if layout.quoted or layout.delimiter != "\t":
         return _read_csv(file, options, problems, layout)
-    skipped = _stated(layout._replace(escaped=False), file, problems).skipped
-    lines = (line.removesuffix("\n").removesuffix("\r") for line in iterate_lines(file, problems))
-    rows = ((n, n, line.split("\t")) for n, line in enumerate(lines, 1) if line.strip("\r") and n > skipped)
-    return _table(file, rows, options.need_header, problems)
+    rows = _tsv_rows(file, _stated(layout._replace(escaped=False), file, problems).skipped, problems)
+    return _table(file, rows, options, problems, format="tsv", delimiter="\t")
+
+
+def _tsv_rows(file: File, skipped: int, problems: Problems) -> Iterator[CellRow]:
+    raw = ""
+    for number, line in enumerate(iterate_lines(file, problems), 1):
+        raw += line
+        if line.strip("\r\n") and number > skipped:
+            cells = Cells(line.removesuffix("\n").removesuffix("\r").split("\t"))
+            cells.raw, raw = raw, ""
+            yield number, number, cells
 
 
 def _table(
-    file: File, rows: Iterator[CellRow], header: bool, problems: Problems, unit: str = "line"
-) -> TableRows:
+    file: File, rows: Iterator[CellRow], options: ReadOptions, problems: Problems, unit: str = "line",
+    **form: Any,
+) -> TableRows:  # fmt: skip
+    """A table of rows of cells; `form` are attributes of its `TableForm`."""
     _require_content(file)
     start = next(rows)
     first = [cell.strip() for cell in start[2]]
     first = [bare if (bare := cell.lstrip("# ")).lower() in _ALL_USUAL else cell for cell in first]
-    headed = header or any(cell.lower() in _ALL_USUAL for cell in first)
+    headed = options.need_header
+    if headed is None:
+        recorded = {name for name in options.names_of(options.columns) if not name.isdecimal()}
+        headed = any(cell.lower() in _ALL_USUAL or cell in recorded for cell in first)
     if headed:
-        peeked = list(islice(rows, min(_ENOUGH, file.lookahead_rows or _ENOUGH)))
+        peeked = list(islice(rows, min(_PEEKED, file.lookahead_rows or _PEEKED)))
         rows = chain(peeked, rows)
         if _have_names([row for _, _, row in peeked], len(first)):
             first.insert(0, "row.names")
@@ -579,18 +643,22 @@ def _table(
             names[i] = str(i + 1)
         unique.add(names[i])
     lookahead: list[CellRow] = []
-    if not headed and len(names) > 1:
+    if not headed:
         lookahead = list(islice(rows, _LOOKED_AT if file.lookahead_rows is None else file.lookahead_rows))
     rest = chain([] if headed else [start], lookahead, rows)
+    source = TableForm(file, names, start[1] if headed else 0, start[2].raw if headed else "", **form)
 
     def named_rows() -> Iterator[NamedRow]:
-        for number, line, row in rest:
-            if len(row) == len(names):
-                yield number, line, dict(zip(names, row, strict=True))
+        for number, line, cells in rest:
+            row = SourceRow(cells, source, line)
+            if len(cells) == len(names):
+                yield number, line, row
             else:
-                yield number, line, InvalidRow(f"it has {len(row)} fields and not {len(names)}", ragged=True)
+                reason = f"it has {len(cells)} fields and not {len(names)}"
+                yield number, line, InvalidRow(reason, ragged=True, row=row)
 
-    return TableRows(names, headed, named_rows(), unit, first, repeated, lookahead)
+    separator = form.get("delimiter")
+    return TableRows(names, headed, named_rows(), unit, first, repeated, lookahead, separator=separator)
 
 
 def _have_names(rows: Sequence[list[str]], width: int) -> bool:
@@ -613,10 +681,11 @@ def _read_arff(file: File, options: ReadOptions, problems: Problems) -> TableRow
         if line.strip().lower() == "@data":
             break
     rows = ((n, n, _arff_row(file, n, line)) for n, line in lines if line.strip() and line.lstrip()[0] != "%")
-    return _table(file, chain([(0, 0, names)], rows), True, problems)
+    cells = chain([(0, 0, Cells(names))], rows)
+    return _table(file, cells, replace(options, header=True), problems, format="csv", delimiter=",")
 
 
-def _arff_row(file: File, number: int, line: str) -> list[str]:
+def _arff_row(file: File, number: int, line: str) -> Cells:
     cells = list(_ARFF_CELL.finditer(f"{line.strip()},"))
     if line.lstrip().startswith("{") or sum(len(cell[0]) for cell in cells) <= len(line.strip()):
         raise InputError(
@@ -624,7 +693,7 @@ def _arff_row(file: File, number: int, line: str) -> list[str]:
             "save it as CSV"
         )
     texts = (cell[1].strip() for cell in cells)
-    return ["" if text == "?" else _unquoted(text) for text in texts]
+    return Cells("" if text == "?" else _unquoted(text) for text in texts)
 
 
 def _require_content(file: File) -> None:
@@ -672,10 +741,10 @@ def _of_arrays(
 ) -> TableRows:
     """A table of JSON arrays."""
     cells = (
-        (n, line, [_string(value) or "" for value in (row if isinstance(row, list) else ())])
+        (n, line, Cells(_string(value) or "" for value in (row if isinstance(row, list) else ())))
         for n, line, row in rows
     )
-    return _table(file, cells, options.need_header, problems, unit)
+    return _table(file, cells, options, problems, unit, format="csv", delimiter=",")
 
 
 def _read_json(file: File, options: ReadOptions, problems: Problems) -> TableRows:
@@ -734,15 +803,15 @@ def _read_excel(file: File, options: ReadOptions, problems: Problems) -> TableRo
     number = int(wanted) if wanted.isdecimal() and wanted not in sheets else 0
     sheet = list(sheets)[number - 1] if 1 <= number <= len(sheets) else wanted
     if not sheets.get(sheet):
-        raise InputError(
-            f"{file.name} has no cells in a sheet {wanted!r}; its sheets are: {', '.join(sheets)}"
-        )
+        names = ", ".join(sheets)
+        raise InputError(f"{file.name} has no cells in a sheet {wanted!r}; its sheets are: {names}")
     others = ", ".join(repr(name) for name in filled if name != sheet)
     if others and options.sheet is None:
         problems.append((file.name, f"the sheet {sheet!r} is read; --sheet reads another: {others}"))
-    rows = ([_cell(value) for value in row] for row in sheets[sheet])
-    cells = ((n, n, row) for n, row in enumerate(rows, 1) if any(row))
-    table = _table(file, cells, options.need_header, problems, "row")
+    rows = (Cells(map(_cell, row)) for row in sheets[sheet])
+    numbered = ((n, n, row) for n, row in enumerate(rows, 1) if any(row))
+    first = book.get_sheet_by_name(sheet).start or (0, 0)
+    table = _table(file, numbered, options, problems, "row", sheet=sheet, first=first)
     return replace(table, sheet=f" (sheet {sheet!r}; others, for --sheet: {others})" if others else "")
 
 
@@ -886,12 +955,21 @@ class _Lines:
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines, self.count, self.last, self.ended = iter(lines), 0, "", False
+        self._read: list[str] = []  #: Lines since the last row
 
     def __iter__(self) -> Iterator[str]:
         for line in self._lines:
             self.last, self.count = line, self.count + 1
+            self._read.append(line)
             yield line
         self.ended = True
+
+    def cells(self, fields: list[str]) -> Cells:
+        """The fields of the row whose lines were read last."""
+        row = Cells(fields)
+        row.raw = self._read[0] if len(self._read) == 1 else "".join(self._read)
+        self._read.clear()
+        return row
 
 
 def _csv_rows(file: File, layout: _Layout, problems: Problems) -> Iterator[CellRow]:
@@ -910,7 +988,7 @@ def _csv_rows(file: File, layout: _Layout, problems: Problems) -> Iterator[CellR
                 for row in csv.reader(lines, delimiter=delimiter, strict=True):
                     number += 1
                     if row:
-                        yield number, start, row
+                        yield number, start, lines.cells(row)
                     start = lines.count + 1
             except csv.Error as error:
                 fields: list[str] = []
@@ -928,7 +1006,7 @@ def _csv_rows(file: File, layout: _Layout, problems: Problems) -> Iterator[CellR
                     place, damaged = f"{file.name}, line {start}", True
                     problems.append((place, "a quote inside a quoted field is not doubled"))
                 number += 1
-                yield number, start, fields
+                yield number, start, lines.cells(fields)
 
 
 def _delimiter(head: str, delimiters: str) -> str:

@@ -59,7 +59,7 @@ def read_vector_files(inputs: InputFiles, format: str, options: ReadOptions | No
             first = "0"
             inputs.problems.append((inputs.source, "an index is 0, so indices count from 0"))
         if options:
-            options.detected.setdefault(FIRST_INDEX, set()).add("0" if first == "0" else "1")
+            options.decide(**{FIRST_INDEX: "0" if first == "0" else "1"})
         corpora = [_of_libsvm(file, inputs, target, first == "0") for file in files]
     elif format == "npz":
         corpora = [_of_arrays(inputs, target)]

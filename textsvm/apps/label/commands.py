@@ -95,17 +95,22 @@ class TextReading:
     """Reading of the texts."""
 
     format: options.Format = None
-    text: str | None = option_field("Tables: text column, by name or by number from 1.", metavar="COLUMN")
+    text: list[str] | None = option_field(
+        "Tables: text column, by name or number from 1. Repeat it to join several columns.",
+        metavar="COLUMN",
+    )
     label: str | None = option_field("--import, --export, --second-opinion: label column.", metavar="COLUMN")
     id: options.Id = None
     skip_invalid: options.SkipInvalid = False
     sheet: options.Sheet = None
     encoding: options.Encoding = None
+    header: options.Header = None
 
     def as_dict(self, several: bool) -> Json:
         """Arguments of the readers."""
         return {
-            "text": self.text, "label": self.label, "id": self.id, "skip_invalid": self.skip_invalid,
+            "text": ",".join(self.text or ()) or None, "label": self.label, "id": self.id,
+            "skip_invalid": self.skip_invalid, "header": self.header,
             "label_separator": ";" if several else None, "sheet": self.sheet, "encoding": self.encoding,
         }  # fmt: skip
 
@@ -225,6 +230,7 @@ def _read(console: Console, paths: list[Path], reading: TextReading, labelling: 
     filled = [i for i, text in enumerate(corpus.texts) if text.strip()]
     if not filled:
         raise WrongUsage(f"{corpus.source} holds no texts")
+    console.say(corpus.reading_line)
     corpora.say_problems(console, corpus)
     return corpus if len(filled) == len(corpus) else corpus.subset(filled)  # `train` refuses empty documents
 
