@@ -105,10 +105,9 @@ def test_indices_from_0(write):
     path = write("zero.svm", "1 0:2 2:1\n0 1:3 # 0:\n")
     vectors, _ = read_libsvm(path, zero_based=True)
     assert vectors.toarray().tolist() == [[2, 0, 1], [0, 3, 0]]
-    detected = {}
-    corpus = read_corpus(path, detected=detected)
+    corpus = read_corpus(path)
     assert (corpus.vectors != vectors).nnz == 0
-    assert detected == {"first_index": {"0"}}
+    assert (corpus.detected, corpus.reading["first_index"]) == ({"first_index": "0"}, "0")
     assert "an index is 0, so indices count from 0" in corpus.problems[0][1]
     other = write("other.svm", "1 1:2\n")  # the whole corpus decides, or the training of the model
     assert read_corpus([path, other]).vectors.toarray().tolist() == [[2, 0, 1], [0, 3, 0], [0, 2, 0]]
