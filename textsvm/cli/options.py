@@ -44,10 +44,10 @@ MANY = 22
 KERNEL_PANEL = "Kernel"
 RARE = {
     "negative", "part", "join", "numbers", "vectors", "labels", "id", "header", "headers", "level",
-    "skip_invalid", "weights", "label_separator", "duplicates", "normalise", "drop_punctuation", "max_length",
-    "epsilon", "multiclass", "tol", "duality_gap", "max_iter", "memory", "approximate", "store", "tier",
-    "workers", "budget", "one_class", "nu", "solver", "seed", "without_texts", "libsvm", "repeats",
-    "group_duplicates", "corrections", "scoring", "sheet", "encoding", "annotators",
+    "skip_invalid", "weights", "label_separator", "duplicates", "normalise", "drop_punctuation",
+    "max_length", "epsilon", "multiclass", "tol", "duality_gap", "max_iter", "memory", "approximate",
+    "store", "tier", "workers", "budget", "one_class", "nu", "solver", "seed", "without_texts", "libsvm",
+    "repeats", "group_duplicates", "corrections", "scoring", "sheet", "encoding", "annotators",
 }  # fmt: skip
 #: Default share of test documents in `compare`.
 HOLDOUT = 0.25
@@ -88,6 +88,10 @@ SkipInvalid = Annotated[
         panel="Reading",
     ),
 ]
+Header = Annotated[
+    bool | None,
+    option("Tables: the first row is a header, or data.", "--header/--no-header", panel="Reading"),
+]
 Sheet = Annotated[
     str | None,
     option(
@@ -100,10 +104,6 @@ Encoding = Annotated[
         "Charset of texts and tables, such as cp1251 (default: UTF-8, or Windows-1252 for other bytes).",
         panel="Reading",
     ),
-]
-Header = Annotated[
-    bool | None,
-    option("Tables: the first row is a header, or data.", "--header/--no-header", panel="Reading"),
 ]
 Regress = Annotated[
     str | None,
@@ -147,9 +147,9 @@ class TableOptions:
     )
     id: Id = None
     skip_invalid: SkipInvalid = False
+    header: Header = None
     sheet: Sheet = None
     encoding: Encoding = None
-    header: Header = None
 
     @property
     def texts(self) -> list[str] | None:

@@ -136,8 +136,8 @@ class ReadOptions:
             columns = facts.get(role)
             if headed and role not in self.named and isinstance(columns, tuple) and len(columns) == 1:
                 detected[role] = columns[0]
-        if isinstance(first := facts.get(FIRST_INDEX), str):
-            detected[FIRST_INDEX] = first
+        if isinstance(index := facts.get(FIRST_INDEX), str):
+            detected[FIRST_INDEX] = index
         return replace(corpus, reading=facts, detected=detected)
 
     @property
@@ -424,7 +424,7 @@ def reading_line(reading: Json) -> str:
         if name == "label" and classes:
             fact += f" ({len(classes):,})"
         if name not in ("source", "format", "documents", "classes"):
-            facts.append(fact if name == "encoding" else f"{name} {fact}")
+            facts.append(fact if name == "encoding" else f"{name.replace('_', ' ')} {fact}")
     if classes and "label" not in reading:
         facts.append(f"{len(classes):,} classes ({', '.join(classes[:5])}{', ...' * (len(classes) > 5)})")
     return f"read {reading['source']}{count}; {', '.join(facts)}".removesuffix("; ")

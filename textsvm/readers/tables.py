@@ -76,8 +76,8 @@ _ROLES = (*USUAL, "target", "weight", "group", "numbers")
 _ALL_USUAL = frozenset(name for names in USUAL.values() for name in names)
 #: Cells without a label; pandas and others write the last two.
 _MISSING = ("", "NaN", "nan")
-#: Rows that show whether rows begin with their names.
-_PEEKED = 10
+#: Rows of a table that show whether each begins with the name of the row.
+_ENOUGH = 10
 #: Rows in which the first label of a table without a header must occur again.
 _LOOKED_AT = 1000
 _SUFFIXES = {
@@ -600,15 +600,15 @@ def _read_tsv(file: File, options: ReadOptions, problems: Problems) -> TableRows
     layout = _layout(file, options, "\t")
     if layout.quoted or layout.delimiter != "\t":
         return _read_csv(file, options, problems, layout)
-    rows = _tsv_rows(file, _stated(layout._replace(escaped=False), file, problems).skipped, problems)
-    return _table(file, rows, options, problems, format="tsv", delimiter="\t")
+    skipped = _stated(layout._replace(escaped=False), file, problems).skipped
+    return _table(file, _tsv_rows(file, skipped, problems), options, problems, format="tsv", delimiter="\t")
 
 
 def _tsv_rows(file: File, skipped: int, problems: Problems) -> Iterator[CellRow]:
     raw = ""
     for number, line in enumerate(iterate_lines(file, problems), 1):
         raw += line
-        if line.strip("\r\n") and number > skipped:
+        if number > skipped and line.strip("\r\n"):
             cells = Cells(line.removesuffix("\n").removesuffix("\r").split("\t"))
             cells.raw, raw = raw, ""
             yield number, number, cells
@@ -628,7 +628,7 @@ def _table(
         recorded = {name for name in options.names_of(options.columns) if not name.isdecimal()}
         headed = any(cell.lower() in _ALL_USUAL or cell in recorded for cell in first)
     if headed:
-        peeked = list(islice(rows, min(_PEEKED, file.lookahead_rows or _PEEKED)))
+        peeked = list(islice(rows, min(_ENOUGH, file.lookahead_rows or _ENOUGH)))
         rows = chain(peeked, rows)
         if _have_names([row for _, _, row in peeked], len(first)):
             first.insert(0, "row.names")
@@ -809,9 +809,9 @@ def _read_excel(file: File, options: ReadOptions, problems: Problems) -> TableRo
     if others and options.sheet is None:
         problems.append((file.name, f"the sheet {sheet!r} is read; --sheet reads another: {others}"))
     rows = (Cells(map(_cell, row)) for row in sheets[sheet])
-    numbered = ((n, n, row) for n, row in enumerate(rows, 1) if any(row))
+    cells = ((n, n, row) for n, row in enumerate(rows, 1) if any(row))
     first = book.get_sheet_by_name(sheet).start or (0, 0)
-    table = _table(file, numbered, options, problems, "row", sheet=sheet, first=first)
+    table = _table(file, cells, options, problems, "row", sheet=sheet, first=first)
     return replace(table, sheet=f" (sheet {sheet!r}; others, for --sheet: {others})" if others else "")
 
 

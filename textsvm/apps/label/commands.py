@@ -102,9 +102,9 @@ class TextReading:
     label: str | None = option_field("--import, --export, --second-opinion: label column.", metavar="COLUMN")
     id: options.Id = None
     skip_invalid: options.SkipInvalid = False
+    header: options.Header = None
     sheet: options.Sheet = None
     encoding: options.Encoding = None
-    header: options.Header = None
 
     def as_dict(self, several: bool) -> Json:
         """Arguments of the readers."""
