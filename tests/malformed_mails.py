@@ -11,7 +11,9 @@ PAGE = (
     "<html><body><p>Order your pills now, ninety percent off today only.</p><p>Visit "
     "<a href='http://deals.example/'>our shop</a> for cheap offers, prices in € and £.</p></body></html>"
 )
-WORDS = "Order your pills now, ninety percent off today only.\r\nGrüße aus Köln, prices = cheap, 100 % sure.\r\n"
+WORDS = (
+    "Order your pills now, ninety percent off today only.\r\nGrüße aus Köln, prices = cheap, 100 % sure.\r\n"
+)
 HEAD = (
     b"From: Shop <a@example.org>\r\nTo: b@example.org\r\nSubject: cheap offers\r\n"
     b"Date: Thu, 22 Aug 2002 12:36:23 +0200\r\nMessage-ID: <1a@example.org>\r\nX-Mailer: Pen 1.0\r\n"
@@ -94,7 +96,10 @@ def chain(*changes):
 
 
 def emlx(mail):
-    return b"%-10d\n%b<?xml version=\"1.0\"?>\n<!DOCTYPE plist>\n<plist version=\"1.0\"></plist>\n" % (len(mail), mail)
+    return b'%-10d\n%b<?xml version="1.0"?>\n<!DOCTYPE plist>\n<plist version="1.0"></plist>\n' % (
+        len(mail),
+        mail,
+    )
 
 
 def emlx(mail):

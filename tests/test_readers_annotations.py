@@ -127,7 +127,7 @@ def test_fields_and_controls_of_label_studio(write):
     assert read_corpus(path, annotators="x@y").texts == ["the text"]
     one["annotations"][0]["result"].append({"from_name": "tone", "value": {"choices": ["calm"]}})
     path = write("ls.json", json.dumps([one]))
-    with pytest.raises(InputError, match="choices of s and tone; name one of them with --label"):
+    with pytest.raises(InputError, match="labels of s and tone; name one of them with --label"):
         read_corpus(path)
     assert read_corpus(path, label="tone").labels == ["calm"]
 

@@ -437,7 +437,7 @@ def test_tables_of_r(name, header, row, write):
     assert_is_table(corpus)
     short = not header.startswith('""')
     assert [note for _, note in corpus.problems] == short * [
-        "the header has a name less than the rows: these begin with their names"
+        "the rows begin with their names, for which the header has no name"
     ]
 
 

@@ -231,7 +231,7 @@ def detect_format(inputs: InputFiles, options: ReadOptions) -> str:
             raise no_document_error(inputs.source, options.format or "a corpus", inputs.problems)
         raise InputError(f"{inputs.source} is empty: there is no document in it{column_note}")
     if options.encoding:
-        inputs.files = transcoded(inputs.files, options.encoding)
+        inputs.files = [transcoded(file, options.encoding) for file in inputs.files]
     format = options.format or _detect(inputs, options)
     if options.encoding and format in ("mail", "reuters"):
         raise InputError(

@@ -33,7 +33,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from textsvm.errors import InputError
-from textsvm.readers.annotations import MAJORITY, decided, tool_of
+from textsvm.readers.annotations import MAJORITY, task_of, with_labels
 from textsvm.readers.charsets import decode, encoding_of, is_binary
 from textsvm.readers.corpus import USUAL, Document, Label, ReadOptions, Row, refused_rows
 from textsvm.readers.files import (
@@ -108,10 +108,10 @@ def file_format(file: File, options: ReadOptions) -> str | None:
     if head.startswith((b"PAR1", *ARROW)) or is_binary(head):
         return "parquet" if head.startswith(b"PAR1") else "arrow" if head.startswith(ARROW) else None
     text = decode(head)[0]
-    return table_format(file.name, text) or header_format(text, options)
+    return table_format(file.name, text, options) or header_format(text, options)
 
 
-def table_format(name: str, head: str) -> str | None:
+def table_format(name: str, head: str, options: ReadOptions) -> str | None:
     """The table format of a file: JSON and ARFF by the content, others by the name; None for no table."""
     if _SEP.match(head):
         return "csv"
@@ -123,11 +123,9 @@ def table_format(name: str, head: str) -> str | None:
     if first.startswith("{"):
         try:
             if isinstance(row := json.loads(first), dict):
-                lone = first.strip() == head.strip() and not any(
-                    isinstance(row.get(n), str) for n in USUAL["text"]
-                )
-                frame = lone and not tool_of(row, ReadOptions()) and _records(row, ReadOptions()) is not None
-                return "json" if frame else "jsonl"
+                lone = first.strip() == head.strip() and not task_of(row, options)
+                frame = lone and not any(isinstance(row.get(name), str) for name in USUAL["text"])
+                return "json" if frame and _records(row, options) is not None else "jsonl"
         except (ValueError, RecursionError):
             if len(first) == len(head) and re.match(r'\{\s*"[^"]*":\s*[\[{]', first):  # a long line
                 return "json"
@@ -230,13 +228,13 @@ def _with_answers(table: TableRows, options: ReadOptions, notes: list[str], file
     """The table with a column of labels if it is an export of an annotation tool."""
     rows = iter(table.rows)
     ahead: list[Any] = list(islice(rows, 1))
-    tool = tool_of(ahead[0][2], options) if ahead and isinstance(ahead[0][2], Mapping) else None
+    task = task_of(ahead[0][2], options) if ahead else None
     table = replace(table, rows=chain(ahead, rows))
-    if tool is None or (table.first and not options.labelled):
+    if task is None or (table.first and not options.labelled):
         if options.annotators != MAJORITY and options.labelled:
             raise InputError(f"--annotators {options.annotators}: {file} names no annotators of its labels")
         return table
-    rows = decided(table.rows, tool, options, notes)
+    rows = with_labels(table.rows, options, notes)
     ahead = list(islice(rows, 1))
     names = [*(ahead[0][2] if ahead else ()), *table.names]
     return replace(table, names=list(dict.fromkeys(names)), headed=True, rows=chain(ahead, rows))
@@ -630,11 +628,10 @@ def _table(
     if headed:
         peeked = list(islice(rows, min(_ENOUGH, file.lookahead_rows or _ENOUGH)))
         rows = chain(peeked, rows)
-        if _have_names([row for _, _, row in peeked], len(first)):
+        row_names = {cells[0] for *_, cells in peeked if len(cells) == len(first) + 1}
+        if peeked and len(row_names) == len(peeked) and (len(peeked) > 1 or "1" in row_names):
             first.insert(0, "row.names")
-            problems.append(
-                (file.name, "the header has a name less than the rows: these begin with their names")
-            )
+            problems.append((file.name, "the rows begin with their names, for which the header has no name"))
     names = list(first) if headed else [str(i + 1) for i in range(len(first))]
     repeated = {name for name, count in Counter(names).items() if name and count > 1}
     unique = set[str]()
@@ -659,17 +656,6 @@ def _table(
 
     separator = form.get("delimiter")
     return TableRows(names, headed, named_rows(), unit, first, repeated, lookahead, separator=separator)
-
-
-def _have_names(rows: Sequence[list[str]], width: int) -> bool:
-    """Whether rows have a cell more than the header, the name of the row, as R's write.table writes them."""
-    longer = all(len(row) == width + 1 for row in rows)
-    return (
-        bool(rows)
-        and longer
-        and len({row[0] for row in rows}) == len(rows)
-        and (len(rows) > 1 or rows[0][0] == "1")
-    )
 
 
 def _read_arff(file: File, options: ReadOptions, problems: Problems) -> TableRows:
