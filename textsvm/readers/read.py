@@ -231,12 +231,10 @@ def detect_format(inputs: InputFiles, options: ReadOptions) -> str:
             raise no_document_error(inputs.source, options.format or "a corpus", inputs.problems)
         raise InputError(f"{inputs.source} is empty: there is no document in it{column_note}")
     if options.encoding:
+        if options.format in (None, "mail") and all(is_mail(file.head) for file in inputs.files[:10]):
+            raise InputError(f"{inputs.source} is mail, which names its charsets; leave out --encoding")
         inputs.files = [transcoded(file, options.encoding) for file in inputs.files]
     format = options.format or _detect(inputs, options)
-    if options.encoding and format in ("mail", "reuters"):
-        raise InputError(
-            f"{inputs.source} is read as {format}, which names its charsets; leave out --encoding"
-        )
     if options.sheet and format not in ("excel", "tables"):
         raise InputError(f"{inputs.source} is read as {format}, which has no sheets; leave out --sheet")
     if column == options.target and format in VECTOR_FORMATS:
