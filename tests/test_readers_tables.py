@@ -582,6 +582,9 @@ def test_arrow_and_feather(write, tmp_path):
         data = (tmp_path / name).read_bytes()
         with pytest.raises(InputError, match="cannot be read as Parquet or Arrow"):
             read_corpus(write("cut", data[:-200]))
+        at = data.index(b"it's text 0it's text 1")
+        with pytest.raises(InputError, match="cannot be read as Parquet or Arrow"):  # offsets of the texts
+            read_corpus(write("bad", data[: at - 64] + b"\xff" * 60 + data[at - 4 :]))
     for compression in ("lz4", "zstd", "uncompressed"):
         feather.write_feather(table, str(tmp_path / "f"), compression=compression)
         assert_is_table(read_corpus(tmp_path / "f"))

@@ -225,19 +225,20 @@ def read_tables(
 
 
 def _with_answers(table: TableRows, options: ReadOptions, notes: list[str], file: str) -> TableRows:
-    """The table with a column of labels if it is an export of an annotation tool."""
-    rows = iter(table.rows)
-    ahead: list[Any] = list(islice(rows, 1))
-    task = task_of(ahead[0][2], options) if ahead else None
+    """The table with a column of labels if its first row is that of an export of an annotation tool."""
+    rows, ahead, task = iter(table.rows), list[NamedRow](), None
+    for row in rows:
+        ahead.append(row)
+        if isinstance(row[2], Mapping):
+            task = task_of(row[2], options)
+            break
     table = replace(table, rows=chain(ahead, rows))
     if task is None or (table.first and not options.labelled):
         if options.annotators != MAJORITY and options.labelled:
             raise InputError(f"--annotators {options.annotators}: {file} names no annotators of its labels")
         return table
-    rows = with_labels(table.rows, options, notes)
-    ahead = list(islice(rows, 1))
-    names = [*(ahead[0][2] if ahead else ()), *table.names]
-    return replace(table, names=list(dict.fromkeys(names)), headed=True, rows=chain(ahead, rows))
+    names = dict.fromkeys([*task.row, options.label_column or "label", *table.names])
+    return replace(table, names=list(names), headed=True, rows=with_labels(table.rows, options, notes))
 
 
 def _is_blank(row: Row | InvalidRow) -> bool:
@@ -820,10 +821,12 @@ def _read_arrow(file: File, options: ReadOptions, problems: Problems) -> TableRo
     try:
         if file.head.startswith(b"PAR1"):
             table = _parquet_table(file, pyarrow, parquet)
-        elif file.head.startswith(b"FEA1"):
-            table = feather.read_table(io.BytesIO(file.data))
         else:
-            table = _arrow_table(file, pyarrow, ipc)
+            of_feather = file.head.startswith(b"FEA1")
+            table = (
+                feather.read_table(io.BytesIO(file.data)) if of_feather else _arrow_table(file, pyarrow, ipc)
+            )
+            table.validate(full=True)  # offsets of damaged files may lie outside
         names = table.column_names
     except InputError:
         raise
