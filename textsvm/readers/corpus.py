@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypedDict, cast
 import numpy as np
 
 from textsvm.arrays import Array, Json
-from textsvm.errors import InputError
+from textsvm.errors import InputError, check_labels
 from textsvm.runtime.compiled import scipy
 from textsvm.text.stored import StoredTexts
 
@@ -503,6 +503,8 @@ def build_corpus(
         rows, texts = [rows[i] for i in indices], take(texts, indices) if len(texts) else texts
         columns = columns and {name: take(column, indices) for name, column in columns.items()}
     labels: list[Label] = [document.label for document in rows if document.label is not None]
+    if any_label:
+        check_labels({name for label in labels for name in ((label,) if isinstance(label, str) else label)})
     if any(isinstance(label, tuple) for label in labels):
         labels = [(label,) if isinstance(label, str) else label for label in labels]
     return Corpus(

@@ -155,6 +155,7 @@ class File:
 
     name: str
     data: bytes
+    charset: str | None = None  #: Named charset that was converted to UTF-8
 
     #: Rows that may be read ahead to detect columns (None: all).
     lookahead_rows: ClassVar[int | None] = None
@@ -177,7 +178,7 @@ class File:
 class FileOnDisk:
     """A file that is read when it is needed, and unpacked if it is compressed; the members are `File`'s."""
 
-    lookahead_rows = 1000
+    lookahead_rows, charset = 1000, None
 
     def __init__(self, name: str, path: Path) -> None:
         self.name, self.path, self.size = name, path, path.stat().st_size
@@ -296,7 +297,7 @@ def transcoded(file: Any, encoding: str) -> File:
     data = file.data
     if is_binary(data) and not encoding.lower().startswith("utf"):
         return File(file.name, data)
-    return File(file.name, decode_named(data, encoding, file.name).encode())
+    return File(file.name, decode_named(data, encoding, file.name).encode(), encoding)
 
 
 def with_progress(
