@@ -167,7 +167,9 @@ def test_a_page_has_less_than_two_megabytes(tmp_path):
     export(load(tmp_path / "m.textsvm"), tmp_path / "api.html")
     assert (tmp_path / "api.html").stat().st_size == (tmp_path / "m.html").stat().st_size
     (tmp_path / "corpus.jsonl").write_text(
-        "\n".join(json.dumps({"text": text, "label": label}) for text, label in zip(texts, labels, strict=True))
+        "\n".join(
+            json.dumps({"text": text, "label": label}) for text, label in zip(texts, labels, strict=True)
+        )
     )
     done = run("export", "m.textsvm", "-o", "held.html", "--texts", "corpus.jsonl", cwd=tmp_path)
     assert done.returncode == 0, done.stderr.decode()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import os
 import pickle
 import tarfile
 import tempfile
 import tracemalloc
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -219,3 +221,15 @@ def test_the_command_line_keeps_texts_of_large_corpora_on_disk(monkeypatch, tmp_
     monkeypatch.setattr(stream, "build_corpus", lambda *a, **b: gathered.append(b) or build_corpus(*a, **b))
     assert train(1 << 40) == train(1)
     assert gathered == [{"labelled": True, "stored": True}]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_a_table_in_a_pipe_is_known_by_its_header(separator, pack, tmp_path):
+    """As of `train <(command)`, whose path has no suffix."""
+    pipe, table = tmp_path / "63", "text,label\na b,x\nc d,y\n".replace(",", separator)
+    os.mkfifo(pipe)
+    Thread(target=pipe.write_bytes, args=(pack(table.encode()),), daemon=True).start()
+    corpus = read_corpus(pipe)
+    assert (corpus.texts, corpus.labels) == (["a b", "c d"], ["x", "y"])

@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import time
 from collections import Counter
 
 import pytest
@@ -641,3 +642,14 @@ def test_names_of_classes_of_hugging_face(feature, values, labels, tmp_path):
         parquet.write_table(table.set_column(1, "label", [[0, 2, 1, 1]]), tmp_path / "t.parquet")
         with pytest.raises(InputError, match="'label' is 2, and its 2 classes count from 0"):
             read_corpus(tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize(
+    "row", [" " * 20_000 + "'", "[" + " " * 20_000 + "x", "['a'" + " " * 20_000 + "x", "(" * 20_000]
+)
+def test_long_cells_take_no_long_time(row, write):
+    began = time.process_time()
+    with pytest.raises(InputError):
+        read_corpus(write("t.arff", ARFF.replace("?,3,?", row + ",3,?,4")), text="the text")
+    read_corpus(write("t.csv", f'text,label\nx,"{row}"\n'), label_separator=";")
+    assert time.process_time() - began < 5

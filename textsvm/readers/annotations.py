@@ -7,6 +7,7 @@ them counts, and texts with a tie are left out (`ReadOptions.annotators`).
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,6 +21,13 @@ _ANNOTATORS = (
     "_annotator_id", "_session_id", "annotator", "annotator_id", "completed_by", "worker_id", "workerid",
     "rater", "coder",
 )  # fmt: skip
+#: Lists of labels as Python, NumPy, R and JSON write them, and lists without quotes.
+_ITEM = r"""(?:u?'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[-+]?\d+(?:\.\d+)?)"""
+_LIST = re.compile(
+    rf"""(?:(?:c|list|array|set|frozenset|tuple)\([\[({{]?|[\[({{]|\{{"choices":\s*\[)\s*+"""
+    rf"""(?:{_ITEM}(?:(?:\s*+,\s*+|\s++){_ITEM})*,?)?\s*+[\])}}]{{0,2}}(?:,\s*dtype=\w+)?[\])}}]|character\(0\)"""
+)
+_BARE_LIST = re.compile(r"""[\[{]((?:"[^"]*"|[^\[\]{}"'])*)[\]}]""")
 #: Facts on a text that no annotator gave.
 _ABOUT = ("id", "part")
 ACCEPTED, REJECTED, OMITTED = "accept", "reject", "ignore"
@@ -223,3 +231,23 @@ def _table_row(row: Json, options: ReadOptions) -> Task | None:
         return None
     answer = Answer(_annotator(row), _texts(row[label]), ACCEPTED if _texts(row[label]) else OMITTED)
     return Task({name: value for name, value in row.items() if name != label}, [answer], row.get(text))
+
+
+def labels_in(cell: str, bare: bool) -> tuple[str, ...] | None:
+    """The labels of a cell that is a list of Python, R or JSON, else None; `bare` labels need no quotes."""
+    if _LIST.fullmatch(cell) and not re.fullmatch(r"\([\d.]+\)", cell):
+        items = re.findall(_ITEM, re.sub(r'^\{"choices":|character\(0\)', "", cell))
+    elif bare and (match := _BARE_LIST.fullmatch(cell)):
+        items = [item for item in map(str.strip, re.findall(r'"[^"]*"|[^,"]+', match[1])) if item]
+    else:
+        return None
+    return tuple(
+        unquoted(item.removeprefix("u") if item.startswith(("u'", 'u"')) else item) for item in items
+    )
+
+
+def unquoted(cell: str) -> str:
+    """The text of a cell that may be in quotes, with backslashes before special characters."""
+    if not cell.startswith(("'", '"')):
+        return cell
+    return re.sub(r"\\(.)", lambda match: {"n": "\n", "t": "\t"}.get(match[1], match[1]), cell[1:-1])

@@ -33,7 +33,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from textsvm.errors import InputError
-from textsvm.readers.annotations import MAJORITY, task_of, with_labels
+from textsvm.readers.annotations import MAJORITY, labels_in, task_of, unquoted, with_labels
 from textsvm.readers.charsets import decode, encoding_of, is_binary
 from textsvm.readers.corpus import USUAL, Document, Label, ReadOptions, Row, refused_rows
 from textsvm.readers.files import (
@@ -62,14 +62,7 @@ _QUOTED = re.compile(r'"[^"\n]*"(?:([\t ,;|])"[^"\n]*")(?:\1"[^"\n]*")*\r?\n')
 _ESCAPED = re.compile(r'\\(["\\\r\n])')
 #: Name of an attribute of ARFF, and a cell of a row with its comma.
 _ATTRIBUTE = re.compile(r"""\s*@attribute\s+('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+)\s""", re.IGNORECASE)
-_ARFF_CELL = re.compile(r"""\s*('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^,'"]*)\s*,""")
-#: Lists of labels as Python, NumPy, R and JSON write them, and lists without quotes.
-_ITEM = r"""(?:u?'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[-+]?\d+(?:\.\d+)?)"""
-_LIST = re.compile(
-    rf"""(?:(?:c|list|array|set|frozenset|tuple)\([\[({{]?|[\[({{]|\{{"choices":\s*\[)\s*"""
-    rf"""(?:{_ITEM}(?:(?:\s*,\s*|\s+){_ITEM})*,?)?\s*[\])}}]{{0,2}}(?:,\s*dtype=\w+)?[\])}}]|character\(0\)"""
-)
-_BARE_LIST = re.compile(r"""[\[{]((?:"[^"]*"|[^\[\]{}"'])*)[\]}]""")
+_ARFF_CELL = r"""\s*+((?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")\s*+|[^,'"]*+),"""
 #: Rows of Parquet that are read at a time.
 _BATCH = 1 << 12
 _ROLES = (*USUAL, "target", "weight", "group", "numbers")
@@ -339,26 +332,6 @@ def _marked_labels(row: Row, names: Sequence[str], place: str) -> tuple[str, ...
     return tuple(name for name in names if marks[str(row[name]).strip().lower()])
 
 
-def labels_in(cell: str, bare: bool) -> tuple[str, ...] | None:
-    """The labels of a cell that is a list of Python, R or JSON, else None; `bare` labels need no quotes."""
-    if _LIST.fullmatch(cell) and not re.fullmatch(r"\([\d.]+\)", cell):
-        items = re.findall(_ITEM, re.sub(r'^\{"choices":|character\(0\)', "", cell))
-    elif bare and (match := _BARE_LIST.fullmatch(cell)):
-        items = [item for item in map(str.strip, re.findall(r'"[^"]*"|[^,"]+', match[1])) if item]
-    else:
-        return None
-    return tuple(
-        _unquoted(item.removeprefix("u") if item.startswith(("u'", 'u"')) else item) for item in items
-    )
-
-
-def _unquoted(cell: str) -> str:
-    """The text of a cell that may be in quotes, with backslashes before special characters."""
-    if not cell.startswith(("'", '"')):
-        return cell
-    return re.sub(r"\\(.)", lambda match: {"n": "\n", "t": "\t"}.get(match[1], match[1]), cell[1:-1])
-
-
 def split_labels(document: Document, separator: str) -> Document:
     """The document with a tuple of labels, empty for an empty cell."""
     label = document.label or ""
@@ -456,8 +429,8 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
     of_data = table.begins_with_data and (bool(columns) or table.recurs(0))
     if not table.headed and options.header is None and not of_data:
         raise InputError(
-            f"{file}: is its first line a header? It has {', '.join(map(repr, table.first[:20]))}; add --header "
-            "or --no-header (header=), and name the columns of texts and labels with --text and "
+            f"{file}: is its first line a header? It has {', '.join(map(repr, table.first[:20]))}; add "
+            "--header or --no-header (header=), and name the columns of texts and labels with --text and "
             f"--label, by number without a header{_separator_remedy(table)}"
         )
     lowered = {name.strip().lower(): name for name in reversed(names)} if table.headed else {}
@@ -664,7 +637,7 @@ def _read_arff(file: File, options: ReadOptions, problems: Problems) -> TableRow
     lines, names = enumerate(iterate_lines(file, problems), 1), list[str]()
     for _, line in lines:
         if match := _ATTRIBUTE.match(line):
-            names.append(_unquoted(match[1]))
+            names.append(unquoted(match[1]))
         if line.strip().lower() == "@data":
             break
     rows = ((n, n, _arff_row(file, n, line)) for n, line in lines if line.strip() and line.lstrip()[0] != "%")
@@ -673,14 +646,14 @@ def _read_arff(file: File, options: ReadOptions, problems: Problems) -> TableRow
 
 
 def _arff_row(file: File, number: int, line: str) -> Cells:
-    cells = list(_ARFF_CELL.finditer(f"{line.strip()},"))
-    if line.lstrip().startswith("{") or sum(len(cell[0]) for cell in cells) <= len(line.strip()):
+    row = f"{line.strip()},"
+    if row.startswith("{") or not re.fullmatch(f"(?:{_ARFF_CELL})+", row):
         raise InputError(
             f"{file.name}, line {number} is no row of ARFF with all attributes; sparse rows are not read: "
             "save it as CSV"
         )
-    texts = (cell[1].strip() for cell in cells)
-    return Cells("" if text == "?" else _unquoted(text) for text in texts)
+    texts = map(str.strip, re.findall(_ARFF_CELL, row))
+    return Cells("" if text == "?" else unquoted(text) for text in texts)
 
 
 def _require_content(file: File) -> None:
