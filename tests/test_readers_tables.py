@@ -466,6 +466,11 @@ def test_comments_above_the_header(name, above, write):
 def test_headers_and_rows_that_begin_like_comments(write):
     assert_is_table(read_corpus(write("t.csv", "#" + TABLE)))
     assert_is_table(read_corpus(write("t.csv", "# a comment\n# " + TABLE)))
+    row = '"# Heading\n\nand text",a\n'
+    assert (
+        read_corpus(write("t.csv", row + "x,b\ny,a\n"), text="1", label="2").texts[0]
+        == "# Heading\n\nand text"
+    )
     rows = "".join(f"#tag {i},{'ab'[i % 2]}\n" for i in range(4))
     assert len(read_corpus(write("t.csv", rows + "x,a\ny,b\n"), text="1", label="2")) == 6
 

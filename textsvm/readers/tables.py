@@ -55,7 +55,7 @@ _DELIMITERS = ",;\t|"
 #: First line of Excel that names the separator.
 _SEP = re.compile(r'\s*"?sep=(.)"?\1*[ \t]*(?:\r\n?|\n)', re.IGNORECASE)
 #: Comments and empty lines above a header.
-_COMMENTS = re.compile(r'(?:"?#.*\n|[^\S\n]*\n)+')
+_COMMENTS = re.compile(r'(?:#.*\n|"#[^"\n]*"[,;\t|]*\r?\n|[^\S\n]*\n)+')
 #: A line whose cells are all in quotes, as in the header of R's write.table.
 _QUOTED = re.compile(r'"[^"\n]*"(?:([\t ,;|])"[^"\n]*")(?:\1"[^"\n]*")*\r?\n')
 #: Characters that Spark, MySQL and PostgreSQL write after a backslash.
@@ -590,7 +590,7 @@ def _table(
     file: File, rows: Iterator[CellRow], options: ReadOptions, problems: Problems, unit: str = "line",
     **form: Any,
 ) -> TableRows:  # fmt: skip
-    """A table of rows of cells; `form` are attributes of its `TableForm`."""
+    """A table of rows of cells; `form` are attributes of its `TableForm`, if it has one."""
     _require_content(file)
     start = next(rows)
     first = [cell.strip() for cell in start[2]]
@@ -621,9 +621,9 @@ def _table(
 
     def named_rows() -> Iterator[NamedRow]:
         for number, line, cells in rest:
-            row = SourceRow(cells, source, line)
+            row = SourceRow(cells, source, line) if form else None
             if len(cells) == len(names):
-                yield number, line, row
+                yield number, line, row or dict(zip(names, cells, strict=True))
             else:
                 reason = f"it has {len(cells)} fields and not {len(names)}"
                 yield number, line, InvalidRow(reason, ragged=True, row=row)
@@ -641,8 +641,7 @@ def _read_arff(file: File, options: ReadOptions, problems: Problems) -> TableRow
         if line.strip().lower() == "@data":
             break
     rows = ((n, n, _arff_row(file, n, line)) for n, line in lines if line.strip() and line.lstrip()[0] != "%")
-    cells = chain([(0, 0, Cells(names))], rows)
-    return _table(file, cells, replace(options, header=True), problems, format="csv", delimiter=",")
+    return _table(file, chain([(0, 0, Cells(names))], rows), replace(options, header=True), problems)
 
 
 def _arff_row(file: File, number: int, line: str) -> Cells:
@@ -704,7 +703,7 @@ def _of_arrays(
         (n, line, Cells(_string(value) or "" for value in (row if isinstance(row, list) else ())))
         for n, line, row in rows
     )
-    return _table(file, cells, options, problems, unit, format="csv", delimiter=",")
+    return _table(file, cells, options, problems, unit)
 
 
 def _read_json(file: File, options: ReadOptions, problems: Problems) -> TableRows:
