@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from textsvm.errors import InputError
 from textsvm.readers import sample
 from textsvm.readers.read import read_corpus, read_documents
+from textsvm.readers.stream import incoming_documents
 
 
 def test_csv_with_header(write):
@@ -647,6 +648,17 @@ def test_names_of_classes_of_hugging_face(feature, values, labels, tmp_path):
         parquet.write_table(table.set_column(1, "label", [[0, 2, 1, 1]]), tmp_path / "t.parquet")
         with pytest.raises(InputError, match="'label' is 2, and its 2 classes count from 0"):
             read_corpus(tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize("name", ["t.arff", "t.jsonl"])
+def test_rows_without_a_line_of_csv(name, write):
+    """The output of `predict` keeps lines of CSV, which ARFF and JSON do not have."""
+    lines = '["text", "label"]\n["a", "b"]\n' if name == "t.jsonl" else ARFF.replace("?,3,?\n", "")
+    options = {"text": "text" if name == "t.jsonl" else "the text"}
+    path = str(write(name, lines))
+    documents = next(incoming_documents([path], keep_rows=True, failed=print, **options))
+    assert type(documents.rows[0]) is dict
+    assert documents.rows[0][options["text"]] == documents.texts[0]
 
 
 @pytest.mark.parametrize(
