@@ -29,6 +29,7 @@ from textsvm.readers.files import (
     transcoded,
 )
 from textsvm.readers.mail import is_mail, read_mail
+from textsvm.readers.mail_header import is_outlook
 from textsvm.readers.plain_text import (
     is_conll,
     is_lines,
@@ -320,7 +321,7 @@ def _content_format(inputs: InputFiles, files: Sequence[File], options: ReadOpti
         return "reuters"
     content = _content(files) or files
     sample = content[:: max(1, len(content) // 200)]
-    if sum(is_mail(file.head) for file in sample) > 0.5 * len(sample):
+    if sum(is_mail(file.head) or is_outlook(file.name, file.head) for file in sample) > 0.5 * len(sample):
         return "mail"
     if all(file.head.startswith(NUMPY) for file in files):
         return vector_format(inputs, files) or ""
