@@ -34,7 +34,7 @@ ACCEPTED, REJECTED, OMITTED = "accept", "reject", "ignore"
 ALL, MAJORITY = "all", "majority"
 
 
-class Answer(NamedTuple):
+class Annotation(NamedTuple):
     """Labels that an annotator gave to a text or rejected; omitted answers do not count."""
 
     annotator: str
@@ -42,11 +42,11 @@ class Answer(NamedTuple):
     verdict: str = ACCEPTED
 
 
-class Task(NamedTuple):
+class AnnotatedRow(NamedTuple):
     """A row of an export; rows with equal keys belong together."""
 
     row: Json
-    answers: list[Answer]
+    answers: list[Annotation]
     key: object = None  #: None: the row stands alone
     note: str = ""  #: How labels are read, if other ways are usual too
 
@@ -74,10 +74,12 @@ def with_labels(
     rows: Iterable[tuple[int, int, Any]], options: ReadOptions, notes: list[str]
 ) -> Iterator[tuple[int, int, Any]]:
     """Rows of an export with their labels; `notes` gets the answers that do not count."""
-    tasks: dict[object, tuple[int, int, Json, list[Answer]]] = {}
+    tasks: dict[object, tuple[int, int, Json, list[Annotation]]] = {}
     counts, units, names = Counter[str](), list[list[tuple[str, ...]]](), set[str]()
 
-    def decided(number: int, line: int, row: Json, answers: list[Answer]) -> Iterator[tuple[int, int, Json]]:
+    def decided(
+        number: int, line: int, row: Json, answers: list[Annotation]
+    ) -> Iterator[tuple[int, int, Json]]:
         by_name: dict[str, list[str]] = defaultdict(list)
         for answer in answers:
             counts[answer.verdict] += 1
@@ -114,7 +116,7 @@ def with_labels(
 
 
 def _labels_of(
-    answers: list[Answer], by_name: dict[str, list[str]], options: ReadOptions, counts: Counter[str]
+    answers: list[Annotation], by_name: dict[str, list[str]], options: ReadOptions, counts: Counter[str]
 ) -> list[Any]:
     """Labels of a text: of all annotators, of one of them, or of the majority; `counts` counts ties."""
     several = options.label_separator is not None or any(len(set(labels)) > 1 for labels in by_name.values())
@@ -137,7 +139,7 @@ def _labels_of(
     return best if len(best) == 1 else []
 
 
-def task_of(row: object, options: ReadOptions) -> Task | None:
+def task_of(row: object, options: ReadOptions) -> AnnotatedRow | None:
     """The answers in a row of an export; None for other rows. InputError if the row is damaged."""
     try:
         return _task(dict(row), options) if isinstance(row, Mapping) else None
@@ -145,31 +147,33 @@ def task_of(row: object, options: ReadOptions) -> Task | None:
         raise InputError(f"a row of an annotation tool is damaged ({error}): {str(row)[:80]}") from error
 
 
-def _task(row: Json, options: ReadOptions) -> Task | None:
+def _task(row: Json, options: ReadOptions) -> AnnotatedRow | None:
     match row:
         case {"answer": ("accept" | "reject" | "ignore") as verdict}:  # Prodigy
             about = {name: value for name, value in (row.get("meta") or {}).items() if name in _ABOUT}
             labels = _texts(row.get("accept", row.get("label")))
             fields = {"id": row.get("_task_hash"), **row, **about}
-            return Task(fields, [Answer(_annotator(row), labels, str(verdict))], row.get("text"))
+            return AnnotatedRow(fields, [Annotation(_annotator(row), labels, str(verdict))], row.get("text"))
         case {"data": dict(data)} if "text" not in row:  # Label Studio
             texts = [value for name, value in data.items() if isinstance(value, str) and name not in _ABOUT]
             alone = {"text": texts[0]} if len(texts) == 1 else {}
             annotations = row.get("annotations", row.get("completions")) or []
             answers = [_choices(annotation, options.label_column) for annotation in annotations]
-            return Task({"id": row.get("id"), **data, **alone}, answers)
+            return AnnotatedRow({"id": row.get("id"), **data, **alone}, answers)
         case {"fields": dict(fields), "responses": dict(responses)}:  # Argilla
-            given = _one_of(responses, options.label_column) or []
-            return Task({"id": row.get("id"), **fields}, [_response(answer) for answer in given])
+            entries = _one_of(responses, options.label_column) or []
+            return AnnotatedRow({"id": row.get("id"), **fields}, [_response(answer) for answer in entries])
         case {"annotation": value, "annotation_agent": agent}:  # Argilla 1
             valid = value is not None and row.get("status") in (None, "Validated")
-            answer = Answer(str(agent), _texts(value), ACCEPTED if valid else OMITTED)
-            return Task({**(row.get("inputs") or {}), **row}, [answer])
-        case {"annotations": [{"user": _}, *_] as given}:  # doccano
-            return Task(row, [Answer(str(answer["user"]), _texts(answer.get("label"))) for answer in given])
+            answer = Annotation(str(agent), _texts(value), ACCEPTED if valid else OMITTED)
+            return AnnotatedRow({**(row.get("inputs") or {}), **row}, [answer])
+        case {"annotations": [{"user": _}, *_] as entries}:  # doccano
+            return AnnotatedRow(
+                row, [Annotation(str(answer["user"]), _texts(answer.get("label"))) for answer in entries]
+            )
         case {"cats": dict(cats)}:  # spaCy
             labels = tuple(name for name, value in cats.items() if value >= 0.5)
-            return Task(row, [Answer("", labels)], note="the cats of at least 0.5 are the labels")
+            return AnnotatedRow(row, [Annotation("", labels)], note="the cats of at least 0.5 are the labels")
         case {"messages": [{"role": _}, *_] as messages} | {"conversations": [{"from": _}, *_] as messages}:
             return _chat(row, messages)
     return _table_row(row, options)
@@ -191,8 +195,8 @@ def _one_of(choices: Json, name: str | None) -> Any:
     return choices.get(name or "", next(iter(choices.values()), None) if len(choices) == 1 else None)
 
 
-def _choices(annotation: Json, control: str | None) -> Answer:
-    """Answer of an annotation of Label Studio, to the only control with choices or the named one."""
+def _choices(annotation: Json, control: str | None) -> Annotation:
+    """Annotation of Label Studio, to the only control with choices or the named one."""
     author, choices = annotation.get("completed_by", ""), dict[str, tuple[str, ...]]()
     author = author.get("email", author.get("id")) if isinstance(author, dict) else author
     for result in annotation.get("result") or []:
@@ -200,37 +204,43 @@ def _choices(annotation: Json, control: str | None) -> Answer:
             name = str(result.get("from_name", ""))
             choices[name] = choices.get(name, ()) + names
     labels = _one_of(choices, control) or ()
-    return Answer(str(author), labels, OMITTED if annotation.get("was_cancelled") or not labels else ACCEPTED)
+    return Annotation(
+        str(author), labels, OMITTED if annotation.get("was_cancelled") or not labels else ACCEPTED
+    )
 
 
-def _response(answer: Json) -> Answer:
-    """Answer of a response of Argilla."""
+def _response(answer: Json) -> Annotation:
+    """A response of Argilla."""
     submitted = answer.get("status", "submitted") == "submitted"
-    return Answer(str(answer["user_id"]), _texts(answer["value"]), ACCEPTED if submitted else OMITTED)
+    return Annotation(str(answer["user_id"]), _texts(answer["value"]), ACCEPTED if submitted else OMITTED)
 
 
-def _chat(row: Json, messages: list[Json]) -> Task:
+def _chat(row: Json, messages: list[Json]) -> AnnotatedRow:
     said = [(m.get("role", m.get("from")), m.get("content", m.get("value"))) for m in messages]
     last = max((i for i, (role, _) in enumerate(said) if role in ("user", "human")), default=None)
     if last is None:
-        return Task({**row, "text": None}, [])
+        return AnnotatedRow({**row, "text": None}, [])
     content = said[last][1]
     parts = content if isinstance(content, list) else [{"text": content}]
     answer = [text for role, text in said[last + 1 :] if role in ("assistant", "gpt")]
     text = "\n".join(part.get("text") or "" for part in parts)
     note = "the last message of the user is the text, and the answer after it the label"
-    return Task({**row, "text": text}, [Answer("", _texts(row.get("label", answer[:1])))], note=note)
+    return AnnotatedRow(
+        {**row, "text": text}, [Annotation("", _texts(row.get("label", answer[:1])))], note=note
+    )
 
 
-def _table_row(row: Json, options: ReadOptions) -> Task | None:
+def _table_row(row: Json, options: ReadOptions) -> AnnotatedRow | None:
     """A row of a table with a column of annotators; rows with equal texts belong together."""
     names = {name.lower(): name for name in row}
     usual = {role: next((names[name] for name in USUAL[role] if name in names), "") for role in USUAL}
     text, label = options.columns.get("text", usual["text"]), options.label_column or usual["label"]
     if not _annotator(row) or not isinstance(text, str) or label not in row:
         return None
-    answer = Answer(_annotator(row), _texts(row[label]), ACCEPTED if _texts(row[label]) else OMITTED)
-    return Task({name: value for name, value in row.items() if name != label}, [answer], row.get(text))
+    answer = Annotation(_annotator(row), _texts(row[label]), ACCEPTED if _texts(row[label]) else OMITTED)
+    return AnnotatedRow(
+        {name: value for name, value in row.items() if name != label}, [answer], row.get(text)
+    )
 
 
 def labels_in(cell: str, bare: bool) -> tuple[str, ...] | None:

@@ -92,8 +92,7 @@ def read_corpus(
     path : str or Path, or a sequence of them
         Several paths are read like the files of a common folder.
     format : str, optional
-        "reuters", "mail", "csv", "tsv", "jsonl", "json", "parquet", "excel", "folders", "lines", "fasta",
-        "fastq", "libsvm", "npy" or "npz"; by default it is detected from the content.
+        A name of ``textsvm train --format``, such as "csv"; by default it is detected from the content.
     part : str, optional
         Only this part, "train" or "test".
     progress : callable, optional
@@ -104,8 +103,8 @@ def read_corpus(
         Columns of tables and other options:
 
         text, label, id : str
-            Tables: columns, by name or by number from 1; several columns of text with commas. A list of
-            columns of text keeps them apart (`Corpus.columns`). Several columns of labels hold 0 and 1.
+            Tables: columns, by name or by number from 1; several with commas. A list of columns of text
+            keeps them apart (`Corpus.columns`). Several columns of labels hold 0 and 1.
         target, weight, group : str
             Tables: columns of the numbers to be predicted (they replace the labels), of the weights of
             documents, and of the names of groups. FASTA and FASTQ: like `label`, a name in the headers,
@@ -128,14 +127,10 @@ def read_corpus(
             The split of Reuters-21578 that defines the parts.
         headers : bool
             Mail: all header lines count as text, not the subject alone.
-        sheet : str
-            Spreadsheets: name of the sheet, or number from 1; by default the first that is not empty.
-        encoding : str
-            Charset of texts and tables, such as "cp1251"; by default that of a byte order mark, UTF-8, or
-            Windows-1252 for bytes that are not UTF-8.
+        sheet, encoding : str
+            Sheet of a spreadsheet, by name or number from 1; charset of texts and tables, such as "cp1251".
         annotators : str
-            Exports of annotation tools: "majority" (the label of most annotators), "all" (a document for each
-            answer), or the name of an annotator.
+            Exports of annotation tools: "majority", "all" (a document for each answer), or an annotator.
 
     Raises
     ------

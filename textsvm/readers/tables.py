@@ -499,7 +499,7 @@ def _named_columns(
 # Formats. Without options, the first row is a header if a cell is a usual or a recorded name.
 
 
-class _Layout(NamedTuple):
+class _CsvLayout(NamedTuple):
     """The form of a CSV or TSV file, as its beginning shows it."""
 
     delimiter: str
@@ -508,13 +508,13 @@ class _Layout(NamedTuple):
     escaped: bool  #: Whether quotes in a cell are written \\"
 
 
-def _layout(file: File, options: ReadOptions, delimiters: str) -> _Layout:
+def _layout(file: File, options: ReadOptions, delimiters: str) -> _CsvLayout:
     """The form of a file."""
     data = file.head
     head, cut = decode(data)[0], len(data) == HEAD
     head = (head[: head.rfind("\n") + 1] if cut else "") or head
     if separator := _SEP.match(head):
-        return _Layout(separator[1], 1, False, _is_escaped(head[separator.end() :], separator[1], cut))
+        return _CsvLayout(separator[1], 1, False, _is_escaped(head[separator.end() :], separator[1], cut))
     above = match[0] if (match := _COMMENTS.match(head)) and "#" in match[0] else ""
     rest = head[len(above) :]
     quoted = _QUOTED.match(rest)
@@ -524,10 +524,10 @@ def _layout(file: File, options: ReadOptions, delimiters: str) -> _Layout:
     if {cell.strip().lower() for cell in first}.isdisjoint(_ALL_USUAL | named):
         rows = _head_rows(above, delimiter)  # a line of as many cells is the header, or a row
         skipped = next((i for i, row in enumerate(rows) if len(row) == len(first)), skipped)
-    return _Layout(delimiter, skipped, quoted is not None, _is_escaped(rest, delimiter, cut))
+    return _CsvLayout(delimiter, skipped, quoted is not None, _is_escaped(rest, delimiter, cut))
 
 
-def _stated(layout: _Layout, file: File, problems: Problems) -> _Layout:
+def _stated(layout: _CsvLayout, file: File, problems: Problems) -> _CsvLayout:
     """The form of a file, after `problems` got its unusual parts."""
     if layout.skipped:
         problems.append((file.name, f"lines above the header that are left out: {layout.skipped:,}"))
@@ -563,7 +563,7 @@ def _unescaped(line: str) -> str:
 
 
 def _read_csv(
-    file: File, options: ReadOptions, problems: Problems, layout: _Layout | None = None
+    file: File, options: ReadOptions, problems: Problems, layout: _CsvLayout | None = None
 ) -> TableRows:
     layout = _stated(layout or _layout(file, options, _DELIMITERS), file, problems)
     rows = _csv_rows(file, layout, problems)
@@ -827,7 +827,7 @@ def _class_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
     try:
         features = json.loads(metadata.get(b"huggingface", b"{}")).get("info", {}).get("features", {})
         return {
-            name: list(map(str, found)) for name, feature in features.items() if (found := names(feature))
+            name: list(map(str, classes)) for name, feature in features.items() if (classes := names(feature))
         }
     except (ValueError, TypeError, AttributeError, RecursionError):
         return {}
@@ -936,7 +936,7 @@ class _Lines:
         return row
 
 
-def _csv_rows(file: File, layout: _Layout, problems: Problems) -> Iterator[CellRow]:
+def _csv_rows(file: File, layout: _CsvLayout, problems: Problems) -> Iterator[CellRow]:
     """Rows of CSV that are not empty.
 
     Rows are read strictly. A line with an invalid quote is read leniently, and the first is reported in
