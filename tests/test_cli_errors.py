@@ -1160,6 +1160,12 @@ MISTAKES = [
         files={"t.csv": HOLES},
     ),
     Mistake(
+        "a label with a lone surrogate",
+        f"train t.jsonl {TRAIN}",
+        "the label 'go.*' has a lone surrogate, which is no character",
+        files={"t.jsonl": b'{"label": "go\\ud800", "text": "fine"}\n' + FILES["reviews.jsonl"]},
+    ),
+    Mistake(
         "a null text in training",
         f"train t.jsonl {TRAIN}",
         "1 of the 41 rows of t\\.jsonl has no text \\(line 1\\)",

@@ -256,6 +256,11 @@ class TableForm:
     def headed(self) -> bool:
         return self.header_line > 0
 
+    @property
+    def dialect(self) -> tuple[str, str, int]:
+        """Equal for tables whose rows may stand below each other."""
+        return self.header, self.delimiter, len(self.names)
+
 
 class Cells(list[str]):
     """Cells of a row, and its text in CSV and TSV with the end of the line and empty lines before it."""
