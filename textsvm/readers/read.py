@@ -327,9 +327,8 @@ def _content_format(inputs: InputFiles, files: Sequence[File], options: ReadOpti
                 place = f"{file.name} in {inputs.source}"
                 raise InputError(f"{place} is an archive in an archive, which is not read; unpack it first")
         raise InputError(f"{inputs.source} is binary data, not text, mail, a table or an archive of them")
-    sample = [file for file in sample if not _is_of_no_use(file, options)]
-    kinds = {file_format(file, options) for file in sample}
-    heads = [(file.name, decode(file.head)[0]) for file in sample]
+    texts = [file for file in sample if not _is_of_no_use(file, options)]
+    heads = [(file.name, decode(file.head)[0]) for file in texts]
     records = [sequence_format(name, head) for name, head in heads]
     if sum(kind is not None for kind in records) > 0.5 * len(records):
         return "fastq" if records.count("fastq") > records.count("fasta") else "fasta"
