@@ -97,19 +97,8 @@ Header = Annotated[
     bool | None,
     option("Tables: the first row is a header, or data.", "--header/--no-header", panel="Reading"),
 ]
-Sheet = Annotated[
-    str | None,
-    option(
-        "Spreadsheets: sheet, by name or by number from 1 (default: the first with cells).", panel="Reading"
-    ),
-]
-Encoding = Annotated[
-    str | None,
-    option(
-        "Charset of texts and tables, such as cp1251 (default: UTF-8, or Windows-1252 for other bytes).",
-        panel="Reading",
-    ),
-]
+Sheet = Annotated[str | None, option("Spreadsheets: sheet, by name or by number from 1.", panel="Reading")]
+Encoding = Annotated[str | None, option("Charset of texts and tables, such as cp1251.", panel="Reading")]
 Regress = Annotated[
     str | None,
     option(
@@ -182,11 +171,9 @@ class ReadingOptions(TableOptions):
     part: str | None = _reading("Use only this part of the corpus: train or test.")
     headers: bool = _reading("Mail: use all headers, not only the subject.", default=False)
     annotators: str = _labels(
-        "Exports of annotation tools: labels of the majority of annotators, of all (a document for each "
-        "answer), or of the one with this name.",
-        metavar="majority|all|NAME",
-        default="majority",
-    )
+        "Exports of annotation tools: labels of the majority, of all (a document each), or of an annotator.",
+        metavar="majority|all|NAME", default="majority",
+    )  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
         """Settings that are saved with a model."""
