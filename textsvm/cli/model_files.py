@@ -108,6 +108,15 @@ def load_model(console: Console, path: Path, device: str, online: bool = False) 
     return model.on(device)
 
 
+def load_beside(console: Console, path: Path, device: str, first: Path, model: TrainedModel) -> TrainedModel:
+    """Load a model that predicts the kind of values that the first model predicts."""
+    other = load_model(console, path, device)
+    kinds = [Abilities.of(rival).predicts for rival in (other, model)]
+    if kinds[0] != kinds[1]:
+        raise InputError(f"--beside {path} predicts {kinds[0]}, and {first} {kinds[1]}; compare equal kinds")
+    return other
+
+
 def classifier_of(settings: AnySettings) -> Settings:
     """Settings of the machines of a model, which may be calibrated."""
     return settings.classifier if isinstance(settings, CalibrationSettings) else settings

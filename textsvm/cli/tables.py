@@ -31,13 +31,13 @@ _MOST_SYMBOLS = 32_767
 
 def table_kind(option: str, path: Path, kind: Kind, requested: str | None = None) -> Kind:
     """The kind of an output in the format of its suffix; `requested` is for other names and stdout."""
-    known = None if path == STDOUT else TABLES.get(path.suffix.lower())
-    if known and requested not in (None, known):
+    by_suffix = None if path == STDOUT else TABLES.get(path.suffix.lower())
+    if by_suffix and requested not in (None, by_suffix):
         raise WrongUsage(f"{option} {path} and --output-format {requested} do not go together; leave one out")
-    if path != STDOUT and not (known or requested):
+    if path != STDOUT and not (by_suffix or requested):
         suffixes = ", ".join(TABLES)
         raise WrongUsage(f"{option} {path}: the suffix decides the format, and must be one of {suffixes}")
-    format = known or requested or "jsonl"
+    format = by_suffix or requested or "jsonl"
     if format in _WRITERS:  # nothing at the beginning tells who wrote it
         if find_spec(library := _WRITERS[format]) is None:
             raise InputError(f"{option} {path} needs {library} (pip install {library}); or name a .csv file")

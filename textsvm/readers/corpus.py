@@ -278,7 +278,7 @@ class Corpus:
 
     @property
     def reading_line(self) -> str:
-        """What the reader decided, in one line."""
+        """The decisions of the reader in a line."""
         return reading_line(self.reading)
 
     @property

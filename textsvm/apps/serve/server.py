@@ -1,4 +1,4 @@
-"""Run an ASGI application on a socket with uvicorn; what a client can occupy is bounded.
+"""Run an ASGI application on a socket with uvicorn; the resources of a client are bounded.
 
 uvicorn bounds neither the time in which a client sends its request or reads the answer, nor the bytes of
 headers, trailers, chunk framing and unread answers, nor the time of the event loop that a connection takes.
@@ -210,7 +210,7 @@ class _Connection(HttpToolsProtocol):
             self._refuse_framing()
 
     def _feed_without_upgrade(self, rest: bytes) -> None:
-        """Parse a request again as one that asks for no other protocol, which HTTP permits.
+        """Parse a request again without the other protocol that it asks for, which HTTP permits.
 
         httptools ends a request with Upgrade after its header; its body would be the next request.
         """
@@ -281,9 +281,9 @@ class _Connection(HttpToolsProtocol):
             self._refuse(400, "chunks are too short, or trailers too long")
 
     def _refuse(self, status: int, message: str, complete: bool = False) -> None:
-        """Answer the request that arrives, or with `complete` one that has arrived, and close the connection.
+        """Answer the request that arrives, or with `complete` has arrived, and close the connection.
 
-        A request is answered once; one behind requests without an answer ends the connection after these.
+        A request is answered once. Behind requests without an answer it ends the connection after these.
         """
         cycle, arrives = self.cycle, self._part == "body"
         waits = cycle is not None and not cycle.response_complete
