@@ -7,7 +7,7 @@ code point (except final sigma, which the papers' form does not have) and do not
 cut.
 
 A default-ignorable code point (zero width, soft hyphen, direction marks) is removed before, so a text equals
-one that never had it. The first joiner (ZWNJ, ZWJ, the Mongolian vowel separator) behind a letter of a script
+itself without it. The first joiner (ZWNJ, ZWJ, the Mongolian vowel separator) behind a letter of a script
 that needs joiners, or behind an emoji, stays, as does a ZWSP in scripts that separate words by it. Combining
 marks do not count as letters here, since NFKC reorders them.
 """
