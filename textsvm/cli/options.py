@@ -65,8 +65,8 @@ Format = Annotated[
     str | None,
     option(
         "Input format: reuters (ModApte split), reuters-lewis (Lewis' split), mail, csv, tsv, jsonl, "
-        "parquet, folders, lines, fasta, fastq; for vectors libsvm, npy, npz (default: detected from the "
-        "content).",
+        "parquet, folders, file (a file is a text), lines (a line is a text), plain (a line with its TABs), "
+        "fasta, fastq; for vectors libsvm, npy, npz (default: detected from the content).",
         panel="Reading",
     ),
 ]

@@ -388,8 +388,9 @@ class Corpus:
 
 #: Noun for the documents of a format, and their unit; the documents of tables are rows.
 _NOUNS = {
-    **dict.fromkeys(("folders", "file", "text"), ("text", ", one per file")),
-    "lines": ("text", ", one per line"), "mail": ("message", ""), "reuters": ("document", ""),
+    **dict.fromkeys(("folders", "file"), ("text", ", one per file")),
+    **dict.fromkeys(("lines", "plain"), ("text", ", one per line")),
+    "mail": ("message", ""), "reuters": ("document", ""),
     **dict.fromkeys(SEQUENCES, ("sequence", "")), **dict.fromkeys(("libsvm", "npy", "npz"), ("vector", "")),
 }  # fmt: skip
 

@@ -20,11 +20,12 @@ from itertools import islice, zip_longest
 from mmap import mmap
 from pathlib import PurePosixPath
 
-from textsvm.readers.charsets import decode_declared
+from textsvm.readers.charsets import decode, decode_declared
 from textsvm.readers.corpus import Document, ReadOptions
-from textsvm.readers.files import File, Problems, with_progress
+from textsvm.readers.files import HEAD, File, Problems, with_progress
 from textsvm.readers.mime import PARSER_ERRORS, MimePart, RawHeaderPolicy, decoded_header, html_text, is_html
 from textsvm.readers.plain_text import class_folders, class_level, part_of
+from textsvm.readers.tables import table_format
 from textsvm.runtime.parallel import Progress
 
 _HEADER = re.compile(rb"[!-9;-~]+[ \t]*:")
@@ -33,6 +34,13 @@ _KNOWN = re.compile(
     rb"content-type|x-[!-9;-~]+|status|cc|bcc|resent-from|list-id|envelope-to|dkim-signature)[ \t]*:",
     re.IGNORECASE | re.MULTILINE,
 )
+#: An address, or a header that no other text has.
+_OF_MAIL = re.compile(
+    rb"@|^(?:received|return-path|message-id|mime-version|delivered-to|content-type|x-[!-9;-~]+)[ \t]*:",
+    re.I | re.M,
+)
+#: Lines of a header, among them a subject.
+_WITH_SUBJECT = re.compile(rb"(?=(?s:.)*^subject[ \t]*:)(?:(?:[!-9;-~]+[ \t]*:|[ \t]).*\n?)+", re.I | re.M)
 _FROM_LINE = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From ([^\n]{1,300})\n(?=[!-9;-~]+[ \t]*:|>From )")
 _FROM_DATE = re.compile(rb"\d\d:\d\d.*\d{4}")
 _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
@@ -67,6 +75,22 @@ def is_mail(data: bytes) -> bool:
             break
         block.append(line)
     return bool(block) and _KNOWN.search(b"\n".join(block)) is not None
+
+
+def is_surely_mail(data: bytes) -> bool:
+    """Whether bytes that `is_mail` accepts are no other text, such as a letter that begins with "Date:"."""
+    head = re.split(rb"\r?\n\r?\n", data[:8192].lstrip(b"\r\n>"), maxsplit=1)[0]
+    return head.startswith(b"From ") or bool(_OF_MAIL.search(head) or _WITH_SUBJECT.fullmatch(head))
+
+
+def has_header(name: str, data: bytes) -> bool:
+    """Whether a file is a message, however damaged: it has lines of a header, and is no table."""
+    head = data[:HEAD]
+    return (
+        head.startswith(b"From ")
+        or is_mail(head)
+        or (bool(_KNOWN.search(head)) and not table_format(name, decode(head)[0]))
+    )
 
 
 def is_mbox(data: bytes | mmap) -> bool:

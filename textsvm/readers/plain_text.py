@@ -5,7 +5,7 @@ Folders: each file is a document, its label the folder it lies in. `train/pos/1.
 classes, unless the outer levels have a single folder. Files beside the folders of classes (a README) are left
 out. Without folders, the documents have no labels.
 
-Lines: `label TAB text`, or fastText's `__label__a __label__b text`.
+Lines: `label TAB text`, or fastText's `__label__a __label__b text`; of the format "plain", whole lines.
 """
 
 from __future__ import annotations
@@ -88,17 +88,6 @@ def class_level(paths: Collection[tuple[str, ...]], options: ReadOptions) -> int
     return level
 
 
-def parent_folders(files: Sequence[File]) -> set[PurePosixPath]:
-    """The folders that hold other folders of files."""
-    parents = set[PurePosixPath]()
-    for folder in {PurePosixPath(file.name).parent for file in files}:
-        for parent in folder.parents:
-            if parent in parents:
-                break
-            parents.add(parent)
-    return parents
-
-
 def is_lines(head: str) -> bool:
     """Whether all lines (the last may be cut off) have a label and a text after it."""
     lines = [line for line in head.split("\n") if line.strip()]
@@ -120,8 +109,9 @@ def read_lines(
     """
     strict = options.keep_invalid or options.require_text or options.skip_invalid
     for file, report in with_progress(files, progress):
-        part, unlabelled = part_of(file.name), not options.labelled and not is_lines(decode(file.head)[0])
-        options.decide(encoding=encoding_of(file.head))
+        part, unlabelled = part_of(file.name), options.format == "plain"
+        unlabelled |= not options.labelled and not is_lines(decode(file.head)[0])
+        options.decide(text=None if unlabelled else "after the label", encoding=encoding_of(file.head))
         without_text, number = list[int](), 0
         for number, line in enumerate(iterate_lines(file, problems), 1):
             line = line.removesuffix("\n").removesuffix("\r")

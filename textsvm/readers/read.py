@@ -27,8 +27,8 @@ from textsvm.readers.files import (
     read_files,
     read_stream,
 )
-from textsvm.readers.mail import is_mail, read_mail
-from textsvm.readers.plain_text import is_lines, parent_folders, read_folders, read_lines
+from textsvm.readers.mail import is_mail, is_surely_mail, read_mail
+from textsvm.readers.plain_text import is_lines, read_folders, read_lines
 from textsvm.readers.reuters import is_reuters, read_reuters
 from textsvm.readers.sequences import read_sequences, sequence_format
 from textsvm.readers.tables import SUFFIXES, file_format, read_tables
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 
 VECTOR_FORMATS = ("libsvm", "npy", "npz")
 TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "excel")
-FORMATS = ("reuters", "mail", *TABLES, "folders", "lines", *SEQUENCES, *VECTOR_FORMATS)
-#: Readers of the formats that are not tables. "text" is a single document without a label.
+FORMATS = ("reuters", "mail", *TABLES, "folders", "file", "lines", "plain", *SEQUENCES, *VECTOR_FORMATS)
+#: Readers of the formats that are not tables.
 _READERS = {
-    **{"reuters": read_reuters, "mail": read_mail, "folders": read_folders, "text": read_folders},
-    **{"lines": read_lines, "fasta": read_sequences, "fastq": read_sequences},
+    **{"reuters": read_reuters, "mail": read_mail, "folders": read_folders, "file": read_folders},
+    **{"lines": read_lines, "plain": read_lines, "fasta": read_sequences, "fastq": read_sequences},
 }
 #: Formats whose readers handle files of other formats themselves.
-_MIXED = ("reuters", "mail", "folders", "text")
+_MIXED = ("reuters", "mail", "folders", "file")
 #: Beginnings of the names of files that describe the others.
 _ABOUT = ("readme", "license", "licence", "copying", "classes.txt", "labels.txt")
 #: Share of the progress for reading; the rest is parsing.
@@ -75,8 +75,9 @@ def read_corpus(
     path : str or Path, or a sequence of them
         Several paths are read like the files of a common folder.
     format : str, optional
-        "reuters", "mail", "csv", "tsv", "jsonl", "json", "parquet", "excel", "folders", "lines", "fasta",
-        "fastq", "libsvm", "npy" or "npz"; by default it is detected from the content.
+        "reuters", "mail", "csv", "tsv", "jsonl", "json", "parquet", "excel", "folders", "fasta", "fastq",
+        "libsvm", "npy", "npz", "file" (a file is a text), "lines" (a line is a text, without `label TAB` or
+        `__label__`), or "plain" (a whole line is a text); by default it is detected from the content.
     part : str, optional
         Only this part, "train" or "test".
     progress : callable, optional
@@ -265,7 +266,7 @@ def _detect(inputs: InputFiles, options: ReadOptions) -> str:
     text = next((f.name for f in content if f.name not in names and not is_binary(f.head)), None)
     if names and (columns or text is None):
         return "tables"
-    folders = parent_folders(files) if format == "folders" else ()
+    folders = {parent for file in files for parent in PurePosixPath(file.name).parent.parents}
     names = {f.name for f in tables if not is_binary(f.head) and PurePosixPath(f.name).parent not in folders}
     if names and format != "lines":
         raise InputError(
@@ -280,8 +281,15 @@ def _content_format(inputs: InputFiles, files: Sequence[File], options: ReadOpti
         return "reuters"
     content = _content(files) or files
     sample = content[:: max(1, len(content) // 200)]
-    if sum(is_mail(file.head) for file in sample) > 0.5 * len(sample):
-        return "mail"
+    mails = [file for file in sample if is_mail(file.head)]
+    if 2 * len(mails) > len(sample):
+        letters = [file.name for file in mails if not is_surely_mail(file.head)]
+        if 2 * len(letters) <= len(mails):
+            return "mail"
+        raise InputError(
+            f"{letters[0]} begins like a mail, and may be another text, whose first lines would be lost; add "
+            "--format mail or --format file"
+        )
     if all(file.head.startswith(NUMPY) for file in files):
         return vector_format(inputs, files) or ""
     kinds = {file_format(file, options) for file in sample}
@@ -306,7 +314,7 @@ def _content_format(inputs: InputFiles, files: Sequence[File], options: ReadOpti
     if not inputs.single:
         return "folders"
     if not options.labelled:
-        return "text"
+        return "file"
     raise InputError(
         f"{inputs.source} is a text without labels; a corpus is lines of label TAB text, a table "
         "(.csv, .tsv, .jsonl), or a folder for each class"

@@ -334,8 +334,8 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
     of_data = table.begins_with_data and (bool(columns) or table.recurs(0))
     if not table.headed and options.header is None and not of_data:
         raise InputError(
-            f"{file}: is its first line a header? It has {', '.join(map(repr, table.first[:20]))}; add --header "
-            "or --no-header (header=), and name the columns of texts and labels with --text and "
+            f"{file}: is its first line a header? It has {', '.join(map(repr, table.first[:20]))}; add "
+            "--header or --no-header (header=), and name the columns of texts and labels with --text and "
             f"--label, by number without a header{_separator_remedy(table)}"
         )
     lowered = {name.strip().lower(): name for name in reversed(names)} if table.headed else {}

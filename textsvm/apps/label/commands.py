@@ -212,7 +212,7 @@ def _session(
 
 
 def _read(console: Console, paths: list[Path], reading: TextReading, labelling: LabellingOptions) -> Corpus:
-    """Read the texts; a single file without columns has a text a line."""
+    """Read the texts."""
     from textsvm.cli import corpora
 
     second = labelling.second_opinion
@@ -222,8 +222,8 @@ def _read(console: Console, paths: list[Path], reading: TextReading, labelling: 
     with console.progress():
         progress = console.progress_of("read")
         documents = corpora.stream_corpus(paths, reading.format, progress=progress, **settings)
-        if documents.format == "text":
-            documents = corpora.stream_corpus(paths, "lines", progress=progress, **settings)
+        if documents.format == "file" != reading.format:
+            raise InputError(f"{documents.source} is one text; --format lines reads a text per line")
         corpus = documents.stored()
     filled = [i for i, text in enumerate(corpus.texts) if text.strip()]
     if not filled:
