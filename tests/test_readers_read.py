@@ -65,7 +65,6 @@ def test_decisions_that_differ_between_files(tmp_path):
     assert corpus.reading["separator"] == [",", ";"]
     assert corpus.reading["text"] == ("text",)
     assert corpus.reading_line.endswith("separator , or ;, header yes, UTF-8 or UTF-16-LE, id id")
-    assert corpus.detected == {"text": "text", "label": "label"}
 
 
 @pytest.mark.parametrize(

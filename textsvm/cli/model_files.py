@@ -135,10 +135,15 @@ def save_model(
     opposite = next((str(label) for label in classes if label != reading.positive), "rest")
     labels = {"positive": reading.positive, "negative": reading.negative or opposite}
     ids = [corpus.ids[i] for i in model.support.indices] if texts else None
+    read, detected = corpus.reading, dict[str, str]()
+    for role in ("text", "label") if read.get("header", True) is True else ():
+        named = vars(reading)[role] or (role == "label" and reading.labels)
+        if not named and isinstance(read.get(role), tuple) and len(read[role]) == 1:
+            detected[role] = read[role][0]
     info = {
         "corpus": corpus.source, "support_ids": ids,
         "format": corpus.format, "part": reading.part,
-        "reading": reading.as_dict() | ({"detected": corpus.detected} if corpus.detected else {}),
+        "reading": reading.as_dict() | ({"detected": detected} if detected else {}),
         "regress": learning.regress, "label_separator": learning.separator,
         **(labels if reading.positive else {}), **about,
     }  # fmt: skip

@@ -212,8 +212,7 @@ class FoldOptions:
     folds: int = _folds("Number of folds.", default=5)
     repeats: int = _folds("Number of repetitions with new folds.", default=1)
     groups: str | None = _folds(
-        "Keep documents with equal values in this column, or the files of a folder (`folder`), in one fold.",
-        metavar="COLUMN",
+        "Keep documents with one value in this column, or in one `folder`, in one fold.", metavar="COLUMN"
     )
     group_duplicates: bool = _folds("Keep near-duplicates in one fold.", default=False)
     seed: int = _folds("Random seed.", default=0)

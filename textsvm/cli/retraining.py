@@ -208,6 +208,7 @@ def _train_again(
     n_old, old_labels = sum(map(len, parts)), {name for part in parts for name in corpora.label_counts(part)}
     source = f"{parts[0].source} and {fresh.source}"
     combined = trained = concatenate_corpora([*parts, fresh], source, fresh.format)
+    corpora.say_spellings(console, [*old_labels, *corpora.label_counts(fresh)])
     one_class, own = fitted.estimator_name == model_files.ONE_CLASS, [True] * len(combined)
     if one_class:
         own = [label == training.positive for label in corpora.truth(combined)]

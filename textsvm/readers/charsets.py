@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -23,6 +24,9 @@ _SUPERSETS = {
 }
 # Python codecs that are no charsets, and slow on long input.
 _NOT_CHARSETS = {"idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined"}
+#: Soft hyphen, marks of direction, and characters without width.
+INVISIBLE = "\u00ad\u200b\u200e\u200f\u2060-\u2064\ufeff"
+_VISIBLE = re.compile(rf"[^\s\u200c\u200d{INVISIBLE}]")
 _CONTROL = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1a\x1b\b")) + b"\x7f"
 
 
@@ -48,11 +52,7 @@ def encoding_of(head: bytes) -> str:
     mark, charset = byte_order_mark(head)
     if mark:
         return "UTF-8 with BOM" if charset == "utf-8" else charset.upper()
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(head)  # the last character may be cut off
-    except UnicodeDecodeError:
-        return "Windows-1252"
-    return "UTF-8"
+    return "Windows-1252" if decode(head[: head.rfind(b"\n") + 1] or head)[1] else "UTF-8"
 
 
 def decode(data: bytes) -> tuple[str, str | None]:
@@ -111,6 +111,11 @@ def _codec(declared: str) -> str | None:
     except (LookupError, ValueError, UnicodeError):
         return None
     return None if name in _NOT_CHARSETS else _SUPERSETS.get(name, name)
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text has only white space and invisible characters."""
+    return _VISIBLE.search(text) is None
 
 
 def is_binary(data: bytes) -> bool:

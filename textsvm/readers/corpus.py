@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,11 +10,13 @@ from difflib import get_close_matches
 from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, NamedTuple, TypedDict, cast
+from unicodedata import normalize
 
 import numpy as np
 
 from textsvm.arrays import Array, Json
 from textsvm.errors import InputError
+from textsvm.readers.charsets import INVISIBLE
 from textsvm.runtime.compiled import scipy
 from textsvm.text.stored import StoredTexts
 
@@ -24,6 +27,7 @@ Row = Mapping[str, Any]
 SEQUENCES = ("fasta", "fastq")
 #: Name of the column of vectors beside texts.
 VECTORS = "vectors"
+_INVISIBLE = re.compile(f"[{INVISIBLE}]")
 #: Attributes of a corpus with a value for each document.
 _LISTS = ("texts", "labels", "part", "targets", "weights", "groups", "vectors")
 
@@ -114,12 +118,7 @@ class ReadOptions:
         facts, labels = self.reading(corpus.source, corpus.format, len(corpus)), corpus.labels or ()
         names = {name for label in labels for name in ([label] if isinstance(label, str) else label)}
         facts |= {"classes": sorted(names)} if names else {}
-        headed, detected = facts.get("header", True) is True, dict[str, str]()
-        for role in ("text", "label"):
-            columns = facts.get(role)
-            if headed and role not in self.named and isinstance(columns, tuple) and len(columns) == 1:
-                detected[role] = columns[0]
-        return replace(corpus, reading=facts, detected=detected)
+        return replace(corpus, reading=facts)
 
     @property
     def named(self) -> dict[str, str | Sequence[str]]:
@@ -211,8 +210,6 @@ class Corpus:
         All cells of the row of each document, if they are kept.
     corrections : dict of str to list of (str or None)
         New labels of corrected documents (None: left out), by digest of the text and label, in their order.
-    detected : dict of str to str
-        Columns that were not named, of texts and labels, by their role: "text" and "label".
     reading : dict
         Decisions of the reader: format, number of documents, classes, and where they apply the columns of
         each role, separator, header (bool), encoding and level of the folders of classes. A list of values
@@ -241,7 +238,6 @@ class Corpus:
     columns: Json | None = None
     rows: list[Row | None] | None = None
     corrections: dict[str, list[str | None]] = field(default_factory=dict)
-    detected: dict[str, str] = field(default_factory=dict)
     reading: Json = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -405,7 +401,7 @@ def reading_line(reading: Json) -> str:
         fact = " or ".join(map(_decision, value if isinstance(value, list) else [value]))
         if name == "label" and classes:
             fact += f" ({len(classes):,})"
-        if name not in ("source", "format", "documents", "classes"):
+        if name not in ("source", "format", "documents", "classes", "columns"):
             facts.append(fact if name == "encoding" else f"{name} {fact}")
     if classes and "label" not in reading:
         facts.append(f"{len(classes):,} classes ({', '.join(classes[:5])}{', ...' * (len(classes) > 5)})")
@@ -485,6 +481,7 @@ def build_corpus(
         rows, texts = [rows[i] for i in indices], take(texts, indices) if len(texts) else texts
         columns = columns and {name: take(column, indices) for name, column in columns.items()}
     labels: list[Label] = [document.label for document in rows if document.label is not None]
+    labels = _composed_labels(labels, source, problems) if any_label else []
     if any(isinstance(label, tuple) for label in labels):
         labels = [(label,) if isinstance(label, str) else label for label in labels]
     return Corpus(
@@ -501,6 +498,16 @@ def build_corpus(
         columns=columns,
         rows=[document.row for document in rows] if any(document.row for document in rows) else None,
     )
+
+
+def _composed_labels(labels: list[Label], source: str, problems: list[tuple[str, str]]) -> list[Label]:
+    """Labels in the normal form NFC without invisible characters; `problems` gets labels of several forms."""
+    names = {name for label in labels for name in ([label] if isinstance(label, str) else label)}
+    forms = {name: _INVISIBLE.sub("", normalize("NFC", name)) or name for name in names}
+    for name, count in Counter(forms.values()).items():
+        if count > 1:
+            problems.append((source, f"the label {name!r} is written in several ways that look the same"))
+    return [forms[name] if isinstance(name, str) else tuple(forms[part] for part in name) for name in labels]
 
 
 def refused_rows(file: str, unit: str, lines: list[int], total: int, lack: str, reason: str) -> InputError:

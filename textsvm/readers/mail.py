@@ -34,13 +34,12 @@ _KNOWN = re.compile(
     rb"content-type|x-[!-9;-~]+|status|cc|bcc|resent-from|list-id|envelope-to|dkim-signature)[ \t]*:",
     re.IGNORECASE | re.MULTILINE,
 )
-#: An address, or a header that no other text has.
-_OF_MAIL = re.compile(
-    rb"@|^(?:received|return-path|message-id|mime-version|delivered-to|content-type|x-[!-9;-~]+)[ \t]*:",
-    re.I | re.M,
+#: An address, a header that no other text has, or lines of a header alone with a subject.
+_SURELY = re.compile(
+    rb"@|^(?:received|return-path|message-id|mime-version|delivered-to|content-type|x-[!-9;-~]+)[ \t]*:|"
+    rb"\A(?=(?s:.)*^subject[ \t]*:)(?:(?:[!-9;-~]+[ \t]*:|[ \t]).*\n?)+\Z",
+    re.IGNORECASE | re.MULTILINE,
 )
-#: Lines of a header, among them a subject.
-_WITH_SUBJECT = re.compile(rb"(?=(?s:.)*^subject[ \t]*:)(?:(?:[!-9;-~]+[ \t]*:|[ \t]).*\n?)+", re.I | re.M)
 _FROM_LINE = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From ([^\n]{1,300})\n(?=[!-9;-~]+[ \t]*:|>From )")
 _FROM_DATE = re.compile(rb"\d\d:\d\d.*\d{4}")
 _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
@@ -80,7 +79,7 @@ def is_mail(data: bytes) -> bool:
 def is_surely_mail(data: bytes) -> bool:
     """Whether bytes that `is_mail` accepts are no other text, such as a letter that begins with "Date:"."""
     head = re.split(rb"\r?\n\r?\n", data[:8192].lstrip(b"\r\n>"), maxsplit=1)[0]
-    return head.startswith(b"From ") or bool(_OF_MAIL.search(head) or _WITH_SUBJECT.fullmatch(head))
+    return head.startswith(b"From ") or _SURELY.search(head) is not None
 
 
 def has_header(name: str, data: bytes) -> bool:

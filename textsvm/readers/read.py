@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from textsvm.errors import InputError
-from textsvm.readers.charsets import decode, is_binary
+from textsvm.readers.charsets import decode, is_binary, is_blank
 from textsvm.readers.corpus import SEQUENCES, Corpus, Document, ReadOptions, build_corpus, concatenate_corpora
 from textsvm.readers.files import (
     MAX_BYTES,
@@ -233,7 +233,21 @@ def iterate_documents(
     if format == "tables":
         files = _tables(files, inputs, options)
     options = replace(options, format=None if format == "tables" else format)
-    return _READERS.get(format, read_tables)(files, inputs.problems, options, progress)
+    documents = _READERS.get(format, read_tables)(files, inputs.problems, options, progress)
+    return _without_blank(documents, inputs.problems, options) if options.keep_invalid else documents
+
+
+def _without_blank(
+    documents: Iterator[Document], problems: list[tuple[str, str]], options: ReadOptions
+) -> Iterator[Document]:
+    """The documents; a blank text is a problem of its document, or leaves it out with `skip_invalid`."""
+    for document in documents:
+        if document.problem is not None or document.columns is not None or not is_blank(document.text):
+            yield document
+        elif options.skip_invalid:
+            problems.append((document.id, "left out: its text is empty"))
+        else:
+            yield Document(document.id, "", problem="its text is empty", row=document.row)
 
 
 def _tables(files: Sequence[File], inputs: InputFiles, options: ReadOptions) -> list[File]:

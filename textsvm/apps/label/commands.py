@@ -95,10 +95,7 @@ class TextReading:
     """Reading of the texts."""
 
     format: options.Format = None
-    text: list[str] | None = option_field(
-        "Tables: text column, by name or number from 1. Repeat it to join several columns.",
-        metavar="COLUMN",
-    )
+    text: list[str] | None = option_field("Tables: text column; repeat it to join several.", metavar="COLUMN")
     label: str | None = option_field("--import, --export, --second-opinion: label column.", metavar="COLUMN")
     id: options.Id = None
     skip_invalid: options.SkipInvalid = False

@@ -86,9 +86,7 @@ def read_messages(files: list[str] | None) -> Iterator[tuple[str, bytes]]:
                 if data.startswith((b"\x1f\x8b", b"PK\x03\x04")):
                     raise InputError(f"{name} is an archive or compressed, not a message: unpack it first")
                 if data.strip() and not has_header(name, data):
-                    raise InputError(
-                        f"{name} is no message: it has no header lines, such as From: and Subject:"
-                    )
+                    raise InputError(f"{name} is no message: it has no header, such as From: and Subject:")
                 yield name, data
 
 
