@@ -152,14 +152,15 @@ class ReadOptions:
         if self.header is not None:
             return self.header
         optional = {"id"} if self.labelled else {"id", "label"}
-        names = self.names_of(self.columns.keys() - (optional - self.named.keys()))
-        return True if any(not name.isdecimal() for name in names) else None
+        columns = {
+            role: name for role, name in self.columns.items() if role not in optional or role in self.named
+        }
+        return True if self.names_in(columns) else None
 
-    def names_of(self, roles: Iterable[str]) -> set[str]:
-        """The named or recorded columns of roles."""
-        columns = [self.columns[role] for role in roles]
-        names = ",".join(column if isinstance(column, str) else ",".join(column) for column in columns)
-        return {name.strip() for name in names.split(",")} - {""}
+    def names_in(self, columns: Mapping[str, str | Sequence[str]]) -> set[str]:
+        """The names, not numbers, of columns."""
+        names = ",".join(name if isinstance(name, str) else ",".join(name) for name in columns.values())
+        return {name.strip() for name in names.split(",") if name and not name.strip().isdecimal()}
 
     @property
     def of_a_table(self) -> bool:

@@ -446,7 +446,7 @@ def _table(file: File, rows: Iterator[CellRow], options: ReadOptions, unit: str 
     first = [cell.strip() for cell in start[2]]
     headed = options.need_header
     if headed is None:
-        recorded = {name for name in options.names_of(options.columns) if not name.isdecimal()}
+        recorded = options.names_in(options.recorded)
         headed = any(cell.lower() in _ALL_USUAL or cell in recorded for cell in first)
     names = list(first) if headed else [str(i + 1) for i in range(len(first))]
     repeated = {name for name, count in Counter(names).items() if name and count > 1}
