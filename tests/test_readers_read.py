@@ -44,7 +44,7 @@ def test_formats_are_told_from_the_content(write):
             "2 rows; text 2, label 1 (1), separator TAB, header no, Windows-1252",
         ),
         ("t.jsonl", b'{"body": "a", "class": "b"}\n', {}, "1 row; jsonl, text body, label class (1), UTF-8"),
-        ("t.txt", b"a\tb c\n", {}, "1 text, one per line; text after the label, UTF-8, 1 classes (a)"),
+        ("t.txt", b"a\tb c\n", {}, "1 text, one per line; text after the label, UTF-8, 1 class (a)"),
         ("t.eml", b"Subject: x\nTo: y\n\nz", {}, "1 message"),
         ("t.fa", b">a\nACGT\n>b\nACG\n", {}, "2 sequences"),
         ("t.svm", b"1 1:2\n2 1:3\n", {}, "2 vectors; 2 classes (1, 2)"),

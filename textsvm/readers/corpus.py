@@ -395,7 +395,8 @@ _NOUNS = {
 def reading_line(reading: Json) -> str:
     """Decisions of a reader (`Corpus.reading`) in one line."""
     noun, unit = _NOUNS.get(reading["format"], ("row", ""))
-    count = "" if (n := reading["documents"]) is None else f": {n:,} {noun}{'s' * (n != 1)}{unit}"
+    n = reading["documents"]
+    count = ("" if n is None else f"{n:,} ") + noun + "s" * (n != 1) + unit
     classes: list[str] = reading.get("classes", [])
     facts = [] if reading["format"] in ("csv", "tsv", *_NOUNS) else [reading["format"]]
     for name, value in reading.items():
@@ -405,8 +406,9 @@ def reading_line(reading: Json) -> str:
         if name not in ("source", "format", "documents", "classes", "columns"):
             facts.append(fact if name == "encoding" else f"{name} {fact}")
     if classes and "label" not in reading:
-        facts.append(f"{len(classes):,} classes ({', '.join(classes[:5])}{', ...' * (len(classes) > 5)})")
-    return f"read {reading['source']}{count}; {', '.join(facts)}".removesuffix("; ")
+        more = ", ..." * (len(classes) > 5)
+        facts.append(f"{len(classes):,} class{'es' * (len(classes) > 1)} ({', '.join(classes[:5])}{more})")
+    return f"read {reading['source']}: {count}; {', '.join(facts)}".removesuffix("; ")
 
 
 def _decision(value: tuple[str, ...] | str | bool) -> str:
