@@ -90,6 +90,16 @@ class CModel:
         )
         return code, values
 
+    def decide_columns(self, texts: list[str]) -> np.ndarray:
+        contents, values = [text.encode("utf-8", "replace") for text in texts], np.empty(self.n_decisions)
+        sizes = (ctypes.c_size_t * len(contents))(*map(len, contents))
+        code = library().textsvm_decide_columns(
+            self.handle, (ctypes.c_char_p * len(contents))(*contents), sizes,
+            values.ctypes.data_as(ctypes.c_void_p),
+        )  # fmt: skip
+        assert code == 0
+        return values
+
     def decide(self, content: bytes | str) -> np.ndarray:
         content = content.encode() if isinstance(content, str) else content
         code, values = self.try_decide(content)
@@ -136,6 +146,7 @@ SPECIAL = (
     "\u0300\u0301\u0345\u05b0\u0f39\u1dce\u3099\u309aかはガ゙" "ꙮѢѣⰀⰰꭰᏸᏰԱևႠⴀᲐა𐐀𐐨𞤀𞤢𝟘"
     "\t\n\v\f\r\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2003\u2028\u2029\u202f\u205f\u3000 "
     ".,;:!?'\"()[]{}<>@#$%^&*+-=_/\\|~`§¶†‡•…‰€£¥¢©®™°±×÷≠≤∞∑√∫"
+    "กำ\u0e48ခំខ្ម\u17b5ᠠ\u180e\u180bⓐ🄰\u3164\uffa0\u115f\u034f\ufe0f❤\U000e0067\ufff3\U0001d173"
     "ÀÉÎÕÜàéîõüÿŸŽžŁłĐđØøÆæŒœÞþ" "0123456789٠١٢३४"
 )  # fmt: skip
 
@@ -155,6 +166,21 @@ def random_text(rng: np.random.Generator, alphabet: str = "", most: int = 60) ->
             point = int(rng.integers(0x110000 if rng.integers(2) else 0x3000))
             points.append(chr(point if not 0xD800 <= point < 0xE000 else 0x0301))
     return "".join(points)
+
+
+#: Default-ignorable code points, and letters before them: of scripts that need joiners, ZWSP or none of them.
+IGNORABLE = "\xad\u034f\u061c\u115f\u1160\u17b4\u180b\u180e\u200b\u200c\u200d\u200e\u202e\u2060\u2066"
+IGNORABLE += "\u3164\ufe0f\ufeff\uffa0\ufff3\U0001bca0\U0001d173\U000e0001\U000e0067\U000e0100\U000e0fff"
+LETTERS = "abE .\u0301\u0345 д中ⓐ\u1100\u1161\u11a8가אا\u064bیکक्ষ\u09cdㅤก\u0e48ខ្မ\u1039ཀᠠ❤👩🏽🄰ﻼ"
+
+
+def ignorable_texts(n: int) -> list[str]:
+    """Texts with many default-ignorable code points."""
+    rng = np.random.default_rng(0)
+    pools = (IGNORABLE, "\u200b\u200c\u200d\u180e", LETTERS, "ab")
+    pick = [pools[k] for k in rng.integers(4, size=n * 16)]
+    chars = [pool[rng.integers(len(pool))] for pool in pick]
+    return ["".join(chars[i * 16 : i * 16 + 1 + i % 16]) for i in range(n)]
 
 
 def panel_rows(name: str, part: str, n: int) -> tuple[list[str], list[str]]:

@@ -7,24 +7,18 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import textsvm
+from textsvm.apps.mail.decision import Decision
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHONPATH = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 VERSION = textsvm.__version__.encode()
 HAM = b"From: a@example.org\nSubject: minutes\n\nSee you at the meeting.\n"
 SPAM = b"From: b@example.com\nSubject: offer\n\nCheap pills here.\n"
+NEWSLETTER = HAM.replace(b"meeting.", b"meeting. unsubscribe")
 UNSURE = b"From: c@example.net\nSubject: hm\n\nWho knows.\n"
-
-
-@dataclass(frozen=True)
-class Decision:
-    kind: str
-    score: float
-    value: float
 
 
 class ToyFilter:
@@ -44,6 +38,8 @@ class ToyFilter:
             return known[self.lessons[self._digest(data)]]
         if b"pills" in data:
             return Decision("spam", 0.998918, 2.0)
+        if b"unsubscribe" in data:
+            return Decision("ham", 0.01, -2.0, "newsletter", 0.98)
         return Decision("ham", 0.01, -2.0) if b"meeting" in data else Decision("unsure", 0.5, 0.0)
 
     def reasons(self, data, most=10):

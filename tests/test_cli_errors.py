@@ -849,6 +849,27 @@ MISTAKES = [
         files={"place/good/1.txt": b"fine", "place/bad/1.txt": b"poor"},
     ),
     Mistake("column options on lines", f"train reviews.txt --text text {TRAIN}", "reviews\\.txt.*column"),
+    Mistake(
+        "a category with a capital",
+        "mail learn --as Newsletter --store s",
+        "lower-case.*'Newsletter'",
+        code=3,
+    ),
+    Mistake(
+        "a category with a blank", "mail learn --as 'two words' --store s", "lower-case.*'two words'", code=3
+    ),
+    Mistake("a category with a colon", "mail relearn --as a:b --store s", "lower-case.*'a:b'", code=3),
+    Mistake("a category named unsure", "mail learn --as unsure --store s", "is not unsure", code=3),
+    Mistake("a category of 41 letters", f"mail learn --as {'x' * 41} --store s", "up to 40", code=3),
+    Mistake(
+        "a category that is not there", "mail unlearn --category bills --store s", "no mail store", code=3
+    ),
+    Mistake(
+        "a category and files",
+        "mail unlearn --category bills --store s one.eml",
+        "goes with no FILES",
+        code=3,
+    ),
     Mistake("column options on mail", f"train {SAMPLES}/mail.tar.gz --label text {TRAIN}", "mail.*column"),
     Mistake(
         "no label column", f"train said.csv --text utterance {TRAIN}", "its columns are: id, utterance, mood"
@@ -1374,6 +1395,17 @@ MISTAKES = [
     Mistake(
         "neighbours without a number or threshold", "neighbours reviews.csv --kernel nothing", "nothing", 2
     ),
+    Mistake("map without an output", "map reviews.csv", r"-o FILE.*\.html or \.svg", 2),
+    Mistake("map as a picture that is not drawn", "map reviews.csv -o m.png", r"m\.png.*\.html or \.svg", 2),
+    Mistake("map to stdout", "map reviews.csv -o -", r"\.html or \.svg", 2),
+    Mistake("map over an unrelated file", "map reviews.csv -o m.html", "--force", 2, {"m.html": b"notes"}),
+    Mistake(
+        "map of a single text", "map t.csv -o m.html", "two or more", files={"t.csv": b"text,label\nhi,a\n"}
+    ),
+    Mistake(
+        "map by a kernel that needs classes", "map reviews.csv --kernel spectrum:2,odds -o m.svg", "odds"
+    ),
+    Mistake("map by the kernel auto", "map reviews.csv --kernel auto -o m.svg", "auto", 2),
     Mistake("tune a value that is no number", "tune reviews.csv -C 1,x", "x", 2),
     Mistake(
         "two columns of one name",

@@ -18,6 +18,7 @@ import textsvm
 from textsvm import SVC, CalibratedSVC, Spectrum
 from textsvm.cli.console import Console
 from textsvm.cli.model_files import Abilities, Training
+from textsvm.cli.output import Output
 from textsvm.cli.predictions import Printer, with_unsure
 from textsvm.cli.task_options import AdaptOptions, CalibratedOptions, OutputForm
 from textsvm.errors import InputError
@@ -197,18 +198,18 @@ def test_a_table_gives_a_table(model):
     fitted = load(model)
     texts = ["a good kettle", "bad novels"]
     labels, values = fitted.predict(texts), fitted.decision_function(texts)
-    assert rows[0] == ["id", "nr", "text", "label", "predicted_label", "decision"]
-    assert rows[1] == ["2", "1", "a good kettle", "x, y", labels[0], str(values[0])]
-    assert rows[2] == ["3", "2", "", "", "", ""]
-    assert rows[3] == ["4", "3", "bad novels", "=1", labels[1], str(values[1])]
+    assert rows[0] == ["nr", "text", "label", "predicted_label", "confidence"]
+    assert rows[1] == ["1", "a good kettle", "x, y", labels[0], str(round(abs(values[0]), 6))]
+    assert rows[2] == ["2", "", "", "", ""]
+    assert rows[3] == ["3", "bad novels", "=1", labels[1], str(round(abs(values[1]), 6))]
     assert "its 'text' is empty" in said
     rows, _ = table_of(model, "-", "--text", "text", "--skip-invalid")
-    assert [row[:2] for row in rows[1:]] == [["2", "1"], ["4", "3"]]
+    assert [row[0] for row in rows[1:]] == ["1", "3"]
 
 
 def test_lines_give_a_table(model):
     rows, _ = table_of(model, "-", "--format", "lines")
-    assert rows[0] == ["id", "label", "decision"]
+    assert rows[0] == ["id", "label", "confidence"]
     assert [row[0] for row in rows[1:]] == ["1", "2", "3", "4"]
 
 
@@ -227,7 +228,7 @@ def test_the_best_labels(model, tmp_path):
     assert row["top"][0]["label"] == row["label"]
     assert row["top"][0]["decision"] == -row["top"][1]["decision"] > 0
     rows, _ = table_of(tmp_path / "q", "-", "--format", "lines", "--top", "1")
-    assert rows[0] == ["id", "label", "label_1", "decision_1", "probability_1"]
+    assert rows[0] == ["id", "label", "confidence", "label_1", "decision_1", "probability_1"]
     report("train", sample("essays"), "--regress", "score", "-o", tmp_path / "e")
     assert "predicts numbers" in fails("predict", tmp_path / "e", "--top", "2", stdin=b"text")
 
@@ -284,14 +285,14 @@ def test_rows_without_a_text_take_no_more_memory(model, monkeypatch):
             if batch in (100, 1999):
                 counts.append(tracemalloc.get_traced_memory()[0])
 
+    form = OutputForm(AdaptOptions())
     printer = Printer(
-        Console(), trained, Abilities.of(trained), Training.of(trained), CalibratedOptions(),
-        OutputForm(AdaptOptions()),
-    )  # fmt: skip
+        Console(), trained, Abilities.of(trained), Training.of(trained), CalibratedOptions(), form
+    )
     with open(os.devnull, "w", encoding="utf-8") as null:
         monkeypatch.setattr(sys, "stdout", null)
         tracemalloc.start()
-        printer.print(batches())
+        printer.print(batches(), Output("-o", form.output, form.kind))
         tracemalloc.stop()
     assert counts[1] - counts[0] < 20_000  # bytes; the reasons of 38,000 rows take 3,000,000
     message = io.StringIO()

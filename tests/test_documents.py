@@ -22,6 +22,21 @@ ANY_TEXT = st.text(st.characters(), max_size=40)  # lone surrogates included
         ("U.S. &lt; 5%...\n", {"form": "paper"}, "u s lt 5 "),
         ("  As IT is\n", {"form": "none"}, "  As IT is\n"),
         ("", {}, ""),
+        ("v\u200bi\u2060a\ufeffg\u00adr\u200d\u200ca", {}, "viagra"),
+        ("v\u200bia", {"form": "nfkc"}, "v\u200bia"),
+        ("\u202ecash\u202c \u200b now", {}, "cash now"),
+        ("a\u200b\u0301\U000e0041\ufe0f", {"keep_case": True}, "\u00e1"),  # composed behind them
+        ("\u200c\u1112\u3164\u1161\u115f\u11ab\uffa0", {}, "\ud55c"),
+        ("\u0645\u06cc\u200c\u200c\u200b\u062e", {}, "\u0645\u06cc\u200c\u062e"),  # Persian
+        ("\u0915\u094d\u200d\u0937", {}, "\u0915\u094d\u200d\u0937"),  # Hindi
+        (
+            "\u1797\u17b6\u200b\u179f \u0628\u200b\u0627",
+            {},
+            "\u1797\u17b6\u200b\u179f \u0628\u0627",
+        ),  # Khmer, Arabic
+        ("\u2764\ufe0f\u200d\U0001f525", {}, "\u2764\u200d\U0001f525"),  # an emoji sequence
+        ("\u1820\u180b\u180e\u1820", {}, "\u1820\u180e\u1820"),  # Mongolian
+        ("\u24bf\u200d\u24bf", {}, "jj"),
     ],
 )
 def test_normal_forms(text, options, expected):
@@ -31,6 +46,10 @@ def test_normal_forms(text, options, expected):
 def test_unknown_form_is_named():
     with pytest.raises(InputError, match="'latin'"):
         normalise("x", "latin")
+
+
+def test_a_run_of_ignorable_code_points_takes_linear_time():
+    assert normalise("a" + "\u200b" * 500_000 + "b" + "\u0628\u064b\u200c" * 1000).startswith("ab\u0628")
 
 
 @given(ANY_TEXT)

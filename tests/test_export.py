@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from exported import CModel, close, needs_gcc, panel_rows, random_text
+from exported import CModel, close, ignorable_texts, needs_gcc, panel_rows, random_text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -111,6 +111,17 @@ def test_normal_forms(form, punctuation):
     kernel = Sum([Spectrum((1, 3), keep_case=True), Spectrum((1, 3)), Spectrum(1, tokens="words")])
     options = {"normalise": form, "punctuation": punctuation, "max_length": 40}
     check(textsvm.SVC(kernel, **options).fit(*training(PLAIN)), HOSTILE + PLAIN)
+
+
+@needs_gcc
+@pytest.mark.parametrize("form", ["unicode", "nfkc"])
+def test_ignorable_code_points(form):
+    texts = ignorable_texts(2000)
+    kernel = Sum([Spectrum((1, 3), keep_case=True), Spectrum((1, 3)), Spectrum(1, tokens="words")])
+    model = textsvm.SVC(kernel, normalise=form).fit(texts[:300], ["abc"[i % 3] for i in range(300)])
+    words = pack(plain_model(model))[8:12]
+    assert words == bytes([4 if form == "unicode" else 3, 0, 0, 0])
+    check(model, texts)
 
 
 @needs_gcc

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command import run
-from exported import SOURCES, WARNINGS, close, needs_gcc, needs_node
+from exported import SOURCES, WARNINGS, close, ignorable_texts, needs_gcc, needs_node
 from test_export import DNA, HOSTILE, KERNELS, PLAIN, PROTEINS, check, default_model, training
 
 import textsvm
@@ -74,6 +74,14 @@ def test_default_in_node(tmp_path):
     of_bytes = in_node(tmp_path / "model", [list(part) for part in parts])
     expected = model.decision_function([part.decode("utf-8", "replace") for part in parts])
     assert close([each["decision"] for each in of_bytes], expected.reshape(len(parts), -1))
+
+
+@needs_node
+def test_ignorable_code_points_in_node(tmp_path):
+    texts = ignorable_texts(1000)
+    kernel = Sum([Spectrum((1, 3), keep_case=True), Spectrum((1, 3)), Spectrum(1, tokens="words")])
+    model = textsvm.SVC(kernel).fit(texts[:300], ["abc"[i % 3] for i in range(300)])
+    compare(model, texts, tmp_path / "model")
 
 
 @needs_node

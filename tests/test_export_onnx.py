@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command import run
-from exported import close, panel_rows
+from exported import close, ignorable_texts, panel_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_export import DNA, HOSTILE, KERNELS, PLAIN, PROTEINS, default_model, training, without_strings
@@ -75,6 +75,14 @@ def test_normal_forms(form, punctuation):
     kernel = Sum([Spectrum((1, 3), keep_case=True), Spectrum((1, 3)), Spectrum(1, tokens="words")])
     options = {"normalise": form, "punctuation": punctuation, "max_length": 40}
     check(textsvm.SVC(kernel, **options).fit(*training(PLAIN)), HOSTILE + PLAIN)
+
+
+@pytest.mark.parametrize("form", ["unicode", pytest.param("nfkc", marks=pytest.mark.slow)])
+def test_ignorable_code_points(form):
+    texts = ignorable_texts(1000)
+    kernel = Sum([Spectrum((1, 3), keep_case=True), Spectrum((1, 3)), Spectrum(1, tokens="words")])
+    model = textsvm.SVC(kernel, normalise=form).fit(texts[:300], ["abc"[i % 3] for i in range(300)])
+    check(model, texts)
 
 
 @lru_cache

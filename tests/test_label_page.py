@@ -369,13 +369,18 @@ def test_a_new_start_is_not_refused_if_learning_fails(session, monkeypatch, caps
 @pytest.mark.parametrize("size", [1, 20, 60])
 def test_a_cut_line_is_removed(session, size):
     session.answer(1, 0, "ham")
-    whole = session.journal.journal_path.read_bytes()
+    before = [path.read_bytes() for path in (session.journal.journal_path, session.journal.path)]
     session.answer(3, 0, "ham")
     session.journal.close()
-    session.journal.journal_path.write_bytes(session.journal.journal_path.read_bytes()[: len(whole) + size])
+    cut = session.journal.journal_path.read_bytes()[: len(before[0]) + size]
+    session.journal.journal_path.write_bytes(cut)
+    with pytest.raises(InputError, match="has an answer to 't3'"):
+        Journal(session.journal.path, ONE)
+    assert session.journal.journal_path.read_bytes() == cut
+    session.journal.path.write_bytes(before[1])  # the crash came before the file of labels was written
     again, _ = reopened(session)
     assert again.journal.repaired
-    assert session.journal.journal_path.read_bytes() == whole
+    assert session.journal.journal_path.read_bytes() == before[0]
     assert labels_in(session.journal.path) == {"t1": "ham"}
     again.journal.close()
 
@@ -384,10 +389,120 @@ def test_damage_in_the_middle_is_an_error(session):
     session.answer(1, 0, "ham")
     session.journal.close()
     lines = session.journal.journal_path.read_text("utf-8").splitlines()
-    for bad in ("", "{", "[]", '{"id": "t1"}', '{"labels": 3}', "\x00" * 20):
+    for bad in ("{", "[]", "3", '{"id": "t1"}', "\x00" * 20, lines[-1], lines[0], "[" * 100_000):
         session.journal.journal_path.write_text("\n".join([*lines, bad, lines[-1]]) + "\n", "utf-8")
         with pytest.raises(InputError, match=r"line 4 of .* is damaged"):
             Journal(session.journal.path, ONE)
+
+
+def state_of(path):
+    """All that a journal tells a session; None if it is refused with file and line."""
+    try:
+        journal = Journal(path, ONE)
+    except InputError as error:
+        message = r"line \d+ of \S+/labels\.jsonl\.journal|labels\.jsonl has an answer to"
+        return None if re.search(message, str(error)) else str(error)
+    journal.close()
+    names = ("answers", "history", "revisions", "separated", "labels", "events", "_removed", "_n_lines")
+    return {name: vars(journal)[name] for name in names}
+
+
+@pytest.fixture
+def written(session):
+    """Path of labels, content of the journal after all kinds of events, and its state."""
+    session.answer(1, 0, "ham")
+    session.answer(0, 0, "spam")
+    session.add_label("müll")
+    session.answer(0, 1, "müll")
+    session.answer(3, 0, None)
+    session.undo(session.journal.events)
+    session.journal.close()
+    return session.journal.path, session.journal.journal_path.read_bytes(), state_of(session.journal.path)
+
+
+def test_every_flipped_bit_of_a_journal_is_noticed_or_without_effect(written):
+    path, content, state = written
+    journal = path.with_name(path.name + ".journal")
+    kept = 0
+    for bit in range(8 * len(content)):
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        journal.write_bytes(flipped)
+        found = state_of(path)
+        assert found in (None, state), bit
+        assert journal.read_bytes() == (bytes(flipped) if found is None else content), bit
+        kept += found is not None
+    assert kept <= 8  # the last line's end, which is written again
+
+
+def test_truncated_duplicated_swapped_and_lost_lines_are_noticed(written):
+    path, content, state = written
+    journal = path.with_name(path.name + ".journal")
+    lines = content.splitlines(keepends=True)
+    changed = next(i for i, line in enumerate(lines) if b'"t0"' in line and "müll".encode() in line)
+    labelled = len(b"".join(lines[: changed + 1]))  # the rest is an unsure answer and its withdrawal
+    for size in range(len(content)):
+        journal.write_bytes(content[:size])
+        found = state_of(path)
+        assert (found is None) == (size < labelled - 1), size
+        assert found is None or found["answers"].items() >= state["answers"].items(), size
+    journal.write_bytes(content[:-1])
+    assert state_of(path) == state
+    for i in range(len(lines)):
+        for other in ([*lines[:i], *lines[i + 1 :]], [*lines[: i + 1], *lines[i:]]):
+            journal.write_bytes(b"".join(other))
+            assert state_of(path) is None or (i == len(lines) - 1 and len(other) < len(lines))
+        for k in range(i):
+            swapped = lines[:]
+            swapped[i], swapped[k] = swapped[k], swapped[i]
+            journal.write_bytes(b"".join(swapped))
+            assert state_of(path) is None
+    journal.write_bytes(b"")
+    assert state_of(path) is None
+
+
+EDITS = ["5", "true", "null", "[]", '["ham"]', '"egg"', "1.5", "{}", '""', "false", '["spam", 3]']
+
+
+@pytest.mark.parametrize("value", EDITS)
+def test_a_label_edited_by_hand_is_checked(written, value):
+    path, content, state = written
+    journal = path.with_name(path.name + ".journal")
+    line = next(line for line in content.splitlines() if b'"t1"' in line and b'"ham"' in line)
+    number = content.splitlines().index(line) + 1
+    edited = line.replace(b'"ham"', value.encode())
+    journal.write_bytes(content.replace(line, edited))
+    with pytest.raises(InputError, match=f"line {number} of .*journal is damaged, moved or edited; restore"):
+        Journal(path, ONE)
+    journal.write_bytes(content.replace(line, edited[: edited.index(b', "check"')] + b"}"))
+    path.write_bytes(b"")
+    if value in ("null", "false"):
+        assert state_of(path)["answers"].get("t1", state["answers"]["t1"]).label in (None, "ham")
+        return
+    with pytest.raises(
+        InputError, match=rf"line {number} of .*journal has the label .* not one of spam, ham"
+    ):
+        Journal(path, ONE)
+    journal.write_bytes(
+        content.replace(line, line[: line.index(b', "check"')].replace(b"ham", b"spam") + b"}")
+    )
+    assert state_of(path)["answers"]["t1"].label == "spam"
+    journal.write_bytes(content.replace(line, b""))
+    assert "t1" not in state_of(path)["answers"]
+
+
+def test_a_journal_without_digests_is_read(written):
+    path, content, state = written
+    journal = path.with_name(path.name + ".journal")
+    journal.write_bytes(re.sub(rb', "check": "[0-9a-f]{16}"', b"", content))
+    assert state_of(path) == state
+    for fields in ('"labels": ["a", "a"]', '"labels": [1]', '"labels": "ab"', '"labels": [], "id": "x"'):
+        journal.write_bytes(content + b"{" + fields.encode() + b"}\n")
+        assert state_of(path) is None
+    for field in ("id", "digest", "chosen", "copy_of", "part"):
+        entry = {"id": "t1", "digest": "0", "label": "ham", "chosen": "user", field: 3}
+        journal.write_bytes(content + json.dumps(entry).encode() + b"\n")
+        assert state_of(path) is None
 
 
 def test_a_second_process_is_refused(session):

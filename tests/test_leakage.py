@@ -15,8 +15,9 @@ from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
 from textsvm.kernels import Spectrum
 from textsvm.runtime.device import select
 from textsvm.selection.cross_validation import cross_validate
+from textsvm.sources.copies import merge_groups
 from textsvm.text.documents import encode
-from textsvm.training.leakage import LeakageWarning, find_leaks, held_out_leak, merge_groups, near_duplicates
+from textsvm.training.leakage import LeakageWarning, find_leaks, held_out_leak, near_duplicates
 
 DOCUMENTS = ["the cat sat on the mat", "a dog ran in the park", "the cat sat on the mat", "", "xyz", "",
              "a dog ran in the parks", "a dog ran in two parks", "something else again"]  # fmt: skip

@@ -3,20 +3,20 @@
 import re
 import shutil
 import subprocess
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import textsvm
+from textsvm.apps.mail.decision import Decision
 from textsvm.apps.mail.message import read_message
 from textsvm.apps.mail.raw_message import RawMessage, marked, marked_pieces
 from textsvm.readers import sample
 from textsvm.readers.files import read_files
 
-SPAM = SimpleNamespace(kind="spam", score=0.9989183, value=2.0)
-HAM = SimpleNamespace(kind="ham", score=0.0000001, value=-2.0)
+SPAM = Decision(kind="spam", score=0.9989183, value=2.0)
+HAM = Decision(kind="ham", score=0.0000001, value=-2.0)
 OURS = f"X-Textsvm: Spam, score=0.998918, version={textsvm.__version__}".encode()
 BOGOSITY = (
     b"X-Bogosity: Spam, tests=bogofilter, spamicity=0.998918, version=textsvm-" + textsvm.__version__.encode()
@@ -32,7 +32,7 @@ def test_our_fields():
     assert marked(data, SPAM) == b"Subject: x\n" + OURS + b"\nX-Spam-Flag: YES\n\nbody\n"
     ham = OURS.replace(b"Spam, score=0.998918", b"Ham, score=0.000000")
     assert marked(data, HAM) == b"Subject: x\n" + ham + b"\n\nbody\n"
-    unsure = SimpleNamespace(kind="unsure", score=0.5, value=0.0)
+    unsure = Decision(kind="unsure", score=0.5, value=0.0)
     assert b"X-Bogosity: Unsure, tests=bogofilter, spamicity=0.500000" in marked(
         data, unsure, bogofilter=True
     )
@@ -153,7 +153,7 @@ def test_bogofilter_writes_this_field(real):
     (line,) = [line for line in real(b"S: x\n\nb\n").splitlines() if line.startswith(b"X-Bogosity")]
     score = float(re.search(rb"spamicity=([\d.]+)", line)[1])
     kind = re.search(rb": (\w+),", line)[1].decode().lower()
-    decision = SimpleNamespace(kind=kind, score=score, value=0.0)
+    decision = Decision(kind=kind, score=score, value=0.0)
     ours = marked(b"S: x\n\nb\n", decision, bogofilter=True).splitlines()[1]
     assert ours.partition(b" version=")[0] == line.partition(b" version=")[0]  # the version names textsvm
 

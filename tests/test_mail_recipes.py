@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from mail_servers import HAM, PYTHONPATH, ROOT, SPAM, UNSURE, VERSION, free_port, toy, until
+from mail_servers import HAM, NEWSLETTER, PYTHONPATH, ROOT, SPAM, UNSURE, VERSION, free_port, toy, until
 
 from textsvm.apps.mail.client import ask
 
@@ -112,7 +112,7 @@ def procmail(home, data):
     own = (
         f"HOME={home.path}\nPATH={home.bin}:/usr/bin:/bin\nMAILDIR={home.path}\nDEFAULT={home.path}/Inbox/\n"
     )
-    (home.path / ".procmailrc").write_text(own + recipe("procmail"))
+    (home.path / ".procmailrc").write_text(own + recipe("procmail") + recipe("procmail-categories"))
     found = home.run("procmail", str(home.path / ".procmailrc"), data=data)
     assert found.returncode == 0
     return found.stderr
@@ -147,8 +147,9 @@ def test_systemd_starts_the_server_for_the_first_client(down):
 
 @needs("procmail")
 def test_procmail(home):
-    for data in (SPAM, HAM, UNSURE):
+    for data in (SPAM, HAM, UNSURE, NEWSLETTER):
         assert procmail(home, data) == b""
+    assert [b"X-Textsvm-Newsletter: Yes" in each for each in in_folder(home.path / "Newsletters")] == [True]
     marked = SPAM.replace(b"\n\n", b"\n" + DECIDED + b"\n")
     assert in_folder(home.path / "Junk") == [
         marked + b"\n"
@@ -164,21 +165,25 @@ def test_procmail_without_a_server(down):
 
 
 def maildrop(home, data):
-    for name in ("Maildir", "Maildir/.Junk"):
+    for name in ("Maildir", "Maildir/.Junk", "Maildir/.Newsletters"):
         for part in ("cur", "new", "tmp"):
             (home.path / name / part).mkdir(parents=True, exist_ok=True)
     script = home.path / "mailfilter"
     own = f'HOME="{home.path}"\nPATH="{home.bin}:/usr/bin:/bin"\n'  # as for procmail
-    script.write_text(own + recipe("maildrop"))
+    rules, keep = recipe("maildrop").rsplit("to ", 1)
+    script.write_text(own + rules + recipe("maildrop-categories") + f"to {keep}")
     script.chmod(0o600)
     return home.run("maildrop", str(script), data=data)
 
 
 @needs("maildrop")
 def test_maildrop(home):
-    for data in (SPAM, HAM):
+    for data in (SPAM, HAM, NEWSLETTER):
         found = maildrop(home, data)
         assert found.returncode == 0, found.stderr.decode()
+    assert [b"X-Textsvm-Newsletter" in each for each in in_folder(home.path / "Maildir/.Newsletters")] == [
+        True
+    ]
     assert in_folder(home.path / "Maildir/.Junk") == [SPAM.replace(b"\n\n", b"\n" + DECIDED + b"\n")]
     assert [b"X-Textsvm: Ham" in each for each in in_folder(home.path / "Maildir")] == [True]
 
@@ -266,7 +271,8 @@ def dovecot_folder(home):
     """What is in /etc/dovecot/textsvm."""
     for name in ("textsvm-classify", "textsvm-learn"):
         home.script(name, recipe(name).replace("/usr/local/bin", str(home.bin)))
-    (home.bin / "sort.sieve").write_text(recipe("sort.sieve"))
+    rules, end = recipe("sort.sieve").rsplit("}", 1)
+    (home.bin / "sort.sieve").write_text(rules + recipe("sieve-categories") + "}" + end)
     learn = recipe("learn-spam.sieve")
     (home.bin / "learn-spam.sieve").write_text(learn)
     (home.bin / "learn-ham.sieve").write_text(learn.replace('"spam"', '"ham"'))
@@ -292,7 +298,10 @@ def sieve_test(home, data):
 @needs("sieve-test")
 def test_sieve(home):
     assert b"store message in folder: Junk" in sieve_test(home, SPAM)
-    assert b"Junk" not in sieve_test(home, HAM)
+    assert b"store message in folder: Newsletters" in sieve_test(home, NEWSLETTER)
+    found = sieve_test(home, HAM)
+    assert b"Junk" not in found
+    assert b"Newsletters" not in found
 
 
 @needs("sieve-test")

@@ -142,7 +142,7 @@ def test_tell(server):
     assert "DidRemove" not in tell("Remove: local")
     for wrong in (
         "Set: local",
-        "Message-class: eggs\r\nSet: local",
+        "Message-class: two eggs\r\nSet: local",
         "Message-class: ham\r\nSet: local\r\nRemove: local",
     ):
         assert tell(wrong).startswith("SPAMD/1.0 76 EX_PROTOCOL")

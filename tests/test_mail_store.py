@@ -272,9 +272,9 @@ def test_any_sequence_leaves_what_was_said_last(tmp_path, seed):
             )
 
 
-def test_a_kind_is_spam_or_ham(store):
-    with Filter(store) as opened, pytest.raises(InputError, match="not as 'eggs'"):
-        opened.learn(mail("ham", 1), "eggs")
+def test_a_kind_is_spam_or_ham_or_the_name_of_a_category(store):
+    with Filter(store) as opened, pytest.raises(InputError, match="got 'Eggs!'"):
+        opened.learn(mail("ham", 1), "Eggs!")
 
 
 def test_many_are_learnt_in_parts(tmp_path):
@@ -858,7 +858,7 @@ def test_lessons_travel_as_lines(tmp_path, texts):
         "null",
         "{}",
         '{"digest": "x", "kind": "ham", "learnt": 1, "message": ""}',
-        '{"digest": "0123456789abcdef", "kind": "eggs", "learnt": 1, "message": ""}',
+        '{"digest": "0123456789abcdef", "kind": "Eggs!", "learnt": 1, "message": ""}',
         '{"digest": "0123456789abcdef", "kind": "ham", "learnt": NaN, "message": ""}',
         '{"digest": "0123456789abcdef", "kind": "ham", "learnt": 1, "message": "\u20ac"}',
         '{"digest": "0123456789abcdef", "kind": "ham", "learnt": 1, "keys": [2, 1], "value": 1}',

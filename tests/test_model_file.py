@@ -174,6 +174,21 @@ def test_a_file_of_format_1_is_read():
     assert model.model_.info == {"corpus": "fruit"}
 
 
+def test_models_of_earlier_versions_keep_ignorable_code_points(tmp_path):
+    old = Path(__file__).parent / "before_unicode_2.textsvm"
+    texts = ["ca\u200bsh", "lun\u00adch", "now"]
+    expected = [0.4128376173853947, -0.8254132119144134, 0.10066160895181187]  # by the version that wrote it
+    np.testing.assert_allclose(load(old).decision_function(texts), expected, atol=1e-12)
+    textsvm.save(load(old), tmp_path / "again")
+    np.testing.assert_allclose(load(tmp_path / "again").decision_function(texts), expected, atol=1e-12)
+    new = SVC(Spectrum((1, 3))).fit(["win cash n\u200bow", "lun\u00adch at noon"], ["spam", "ham"])
+    textsvm.save(new, tmp_path / "new")
+    assert (
+        describe(tmp_path / "new")["parameters"]["normalise"] == "unicode 2"
+    )  # which earlier versions refuse
+    assert load(tmp_path / "new").decision_function(["ca\u200bsh"]) == new.decision_function(["cash"])
+
+
 @pytest.fixture(scope="module")
 def many():
     """Twelve classes, and so 66 machines, each of the support vectors of two classes."""

@@ -75,6 +75,9 @@ ENDINGS = {
     "features": ".npz",
     "evaluate": ".html",
     "compare": ".html",
+    "neighbours": ".jsonl",
+    "cv": ".jsonl",
+    "doubts": ".jsonl",
 }
 
 

@@ -158,7 +158,7 @@ def test_cut_between_two_members(tmp_path):
         read_files(tmp_path / "cut.tar")
 
 
-@pytest.mark.parametrize("magic", [b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07\x00", b"\x28\xb5\x2f\xfd"])
+@pytest.mark.parametrize("magic", [b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07\x00", b"\x04\x22\x4d\x18", b"\x1f\x9d\x90"])
 def test_archives_that_are_not_read(magic, tmp_path):
     (tmp_path / "x").write_bytes(magic + b"rest")
     with pytest.raises(InputError, match="not read; repack"):

@@ -126,7 +126,7 @@ def test_spreadsheets(write, tmp_path):
     assert (corpus.format, corpus.ids) == ("excel", ["1", "2.5", "3"])
     assert corpus.texts == ["win cash", "lunch", ""]
     assert corpus.labels == ["spam", "ham", "ham"]
-    assert corpus.problems == [("x.xlsx", "only the sheet 'Sheet' of 2 is read")]
+    assert corpus.problems == [("x.xlsx", "the sheet 'Sheet' is read; --sheet reads another: 'notes'")]
     assert read_corpus(tmp_path / "x.xlsx", text="label", label="id").texts == ["spam", "ham", "ham"]
     with pytest.raises(
         InputError, match=r"x\.xlsx \(sheet 'Sheet'; the others, .*, are not read.* no column 'none'"

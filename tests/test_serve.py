@@ -273,10 +273,10 @@ def test_large_requests_take_turns_with_small_ones(models):
     predict = scripted.model.predict
     scripted.model.predict = lambda texts: sizes.append(len(texts)) or predict(texts)
     scripted.ask(1, texts=["win cash"] * 1000)
-    scripted.worker._call()
+    scripted.worker.short.call()
     for number in range(2, 40):
         scripted.ask(number, text="lunch")
-    answered = scripted.worker._call()
+    answered = scripted.worker.short.call()
     assert sizes == [MOST_TEXTS, MOST_TEXTS]  # of the large request TURN and what the others leave
     assert sorted(number for number, _, _ in answered) == list(range(2, 40))
     assert TURN < MOST_TEXTS / 4
@@ -284,12 +284,11 @@ def test_large_requests_take_turns_with_small_ones(models):
 
 def test_a_call_is_as_long_as_its_time_allows(models):
     model = ServedModel("two", str(models / "two.textsvm"))
-    predictions = model.predict(["lunch"] * 100)
     model.room = 500
-    model.count(["lunch"] * 100, predictions, 1.0)
-    assert model.room == 10
+    model.fit_room(500, 1.0)
+    assert model.room == 5
     for _ in range(30):
-        model.count(["lunch"] * 100, predictions, 0.001)
+        model.fit_room(500, 0.001)
     assert model.room > 900
 
 
@@ -298,20 +297,21 @@ def test_calls_stay_large_on_a_busy_computer(models):
     predict, before = scripted.model.predict, scripted.model.room
     scripted.model.predict = lambda texts: time.sleep(0.2) or predict(texts)  # another program has the core
     scripted.ask(1, texts=TEXTS[:100])
-    while scripted.worker.jobs:
-        scripted.worker._call()
+    while scripted.worker.short.jobs:
+        scripted.worker.short.call()
     assert scripted.model.room >= before
 
 
 def test_of_too_many_requests_some_are_answered_in_time(models):
     scripted = Scripted(models / "two.textsvm")
-    scripted.model.room, scripted.model.count = 400, lambda *_: None
+    scripted.model.room, scripted.model.fit_room = 400, lambda *_: None
     for number in range(1, 11):
         scripted.ask(number, texts=["lunch now?"] * 80)
-    answered = [answer[0] for _ in range(10) for answer in scripted.worker._call()]  # half of all 20 calls
+    lane = scripted.worker.short
+    answered = [answer[0] for _ in range(10) for answer in lane.call()]  # half of all 20 calls
     assert answered[:2] == [1, 2]
     scripted.ask(11, text="win cash")
-    assert 11 in [answer[0] for _ in range(2) for answer in scripted.worker._call()]
+    assert 11 in [answer[0] for answer in lane.call()]
 
 
 #: Compiled functions, with the number of their types of arguments.
@@ -352,9 +352,9 @@ def test_a_text_that_fails_does_not_take_others_with_it(models, capsys):
     scripted.ask(1, text="bad")
     scripted.ask(2, text="good")
     scripted.ask(3, texts=["good", "bad", "good"])
-    statuses = {number: status for number, status, _ in scripted.worker._call()}
+    statuses = {number: status for number, status, _ in scripted.worker.short.call()}
     assert statuses == {1: 500, 2: 200, 3: 500}
-    assert not scripted.worker.jobs
+    assert not scripted.worker.short.jobs
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 
@@ -370,13 +370,13 @@ def test_predictions_go_on_while_another_model_is_prepared(models, monkeypatch):
     monkeypatch.setattr(Spectrum, "predictor", slow)
     settings = {
         "models": {"three": str(models / "three.textsvm")}, "names": ["three"],
-        "max_texts": 9, "max_characters": 99,
+        "max_texts": 9, "max_characters": 99, "timeout": 9,
     }  # fmt: skip
     scripted.worker._receive(1, LOAD, json.dumps(settings).encode())
     try:
         assert preparing.wait(60)
         scripted.ask(2, model="two", text="win cash")
-        call = threading.Thread(target=lambda: answers.extend(scripted.worker._call()), daemon=True)
+        call = threading.Thread(target=lambda: answers.extend(scripted.worker.short.call()), daemon=True)
         call.start()
         call.join(20)
         assert [answer[:2] for answer in answers] == [(2, 200)]
@@ -518,7 +518,7 @@ def test_margins_below_four_fifths_of_the_margin_in_training_are_low(models):
     model = ServedModel("two", str(models / "two.textsvm"))
     model.drift.expected["margin"] = 2.0
     decision = np.array([1.59, -1.59, 1.61, -1.61, 1.99])
-    model.count(TEXTS[:5], (["ham", "spam"], np.array(["spam"] * 5), decision, None), 0.01)
+    model.count(TEXTS[:5], (["ham", "spam"], np.array(["spam"] * 5), decision, None))
     assert model.counts["low_margins"] == 2
 
 
@@ -698,7 +698,7 @@ def test_models_of_sequences_are_loaded(kernel, tmp_path):
 def test_a_model_that_cannot_be_loaded_is_named(models, monkeypatch, capsys):
     sent = []
     idle = Worker(sent.extend)
-    settings = {"max_texts": 9, "max_characters": 9}
+    settings = {"max_texts": 9, "max_characters": 9, "timeout": 9}
     paths = {"two": str(models / "two.textsvm"), "three": str(models / "nothing.textsvm")}
     idle._load(1, idle._configure(paths, sorted(paths), **settings))
     [(number, status, body)] = sent
@@ -746,7 +746,7 @@ class ScriptedLink:
 
 
 async def health(service):
-    return (await service._health(None)).status_code
+    return (await service._health())[0]
 
 
 def scripted_service(link, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from contextlib import suppress
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,7 @@ from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.model.settings import Compute
 from textsvm.selection import tuning
 from textsvm.selection.cross_validation import cross_validate
-from textsvm.selection.search import GridSearch
+from textsvm.selection.search import GridSearch, TrialFile
 from textsvm.selection.tuning import tune
 from textsvm.sources import texts as texts_source
 from textsvm.training.folds import make_folds
@@ -437,6 +438,27 @@ def test_results_of_another_version_are_computed_again(tmp_path):
             row["folds"] for row in rows
         ]
         assert path.read_text().startswith(written.splitlines()[0])
+
+
+@pytest.mark.parametrize("step", [37, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_flipped_bit_of_a_table_is_noticed_or_tried_again(tmp_path, monkeypatch, step):
+    X, y = map(list, texts(24))
+    path, files = tmp_path / "table", []
+    init = TrialFile.__init__
+    monkeypatch.setattr(TrialFile, "__init__", lambda file, *args: files.append(file) or init(file, *args))
+    tune(SVC(Spectrum(2), device="cpu"), X, y, {"C": [0.1, 10]}, cv=2, resume=path)
+    content, rows = path.read_bytes(), files[0]._read()
+    assert len(rows) == 2
+    lost = False
+    for bit in range(0, 8 * len(content), step):
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        with suppress(InputError), warnings.catch_warnings(action="ignore"):
+            found = files[0]._read()
+            assert found.items() <= rows.items(), bit
+            lost |= len(found) < len(rows)
+    assert lost
 
 
 def test_a_search_goes_on_with_another_memory(tmp_path):

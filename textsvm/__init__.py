@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from textsvm.estimators.multilabel import MultilabelSVC
     from textsvm.estimators.online import OnlineSVC
     from textsvm.estimators.svm import SVC, SVR, OneClassSVM
+    from textsvm.evaluation.class_map import class_map
     from textsvm.evaluation.explanation import explain
     from textsvm.evaluation.mutations import kmer_scores, mutation_scores
     from textsvm.evaluation.results import evaluate
@@ -66,6 +67,7 @@ _NAMES = {
     "textsvm.estimators.multilabel": ("MultilabelSVC",),
     "textsvm.estimators.online": ("OnlineSVC",),
     "textsvm.estimators.svm": ("SVC", "SVR", "OneClassSVM"),
+    "textsvm.evaluation.class_map": ("class_map",),
     "textsvm.evaluation.explanation": ("explain",),
     "textsvm.apps.export.files": ("export",),
     "textsvm.evaluation.mutations": ("kmer_scores", "mutation_scores"),
@@ -119,6 +121,7 @@ __all__ = [
     "WeightedDegree",
     "__version__",
     "as_estimator",
+    "class_map",
     "cross_validate",
     "doubts",
     "evaluate",

@@ -28,6 +28,7 @@ from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import Progress, StageProgress, of_stage, run
 from textsvm.solvers.columns import MachineColumns, solve_columns
 from textsvm.solvers.dual import MOST_SLACK, loss_diagonal
+from textsvm.sources.copies import joined, n_copies
 from textsvm.text.documents import Documents, MultiView
 
 #: Entries of the rows per symbol.
@@ -70,7 +71,7 @@ class Choice:
 def choose(
     default: Candidate,
     documents: Documents | MultiView,
-    target: Ints,
+    copies: Ints | None,
     weight: Floats,
     C: float,
     seconds: float,
@@ -78,11 +79,14 @@ def choose(
 ) -> Choice:
     """Choose a kernel and C by cross-validation.
 
-    `documents` have the views of the default's kernel, `target` are classes from 0, and `weight` factors of
-    C. `C` multiplies the values of C of the candidates. `seconds`, at least `MIN_SECONDS`, bounds the
-    predicted time of the trials; if it is too short for `FEWEST` texts, the default is chosen without trials.
+    `documents` have the views of the default's kernel and classes, `copies` are groups of copies, and
+    `weight` factors of C. `C` multiplies the values of C of the candidates. `seconds`, at least
+    `MIN_SECONDS`, bounds the predicted time of the trials; if it is too short for `FEWEST` texts, the default
+    is chosen without trials. If folds that keep copies together are impossible, the choice has no accuracy.
     """
     characters = default.characters(documents)
+    assert characters.classes is not None
+    target = characters.classes
     if np.bincount(target).max() < 2:  # no tested text would have its class in the training part
         return Choice(default.kernel(), default.C * C, default.description(C), [])
     n_classes = int(target.max()) + 1
@@ -93,14 +97,19 @@ def choose(
     if needed > max(seconds, MIN_SECONDS):
         return Choice(default.kernel(), default.C * C, _without_trials(default, C, len(rows), needed), [])
     sample = documents.take(rows).with_classes(target[rows])
-    fold = _folds(target[rows], near_copies(sample, seconds))
-    examples = TrialExamples(sample, target[rows], n_classes, weight[rows], fold)
-    trials = Trials(examples).run(
+    copies = None if copies is None else copies[rows]
+    fold = _folds(target[rows], joined(near_copies(sample, seconds), copies))
+    honest = copies is None or _can_test(target[rows], fold)
+    if not honest:
+        fold = _folds(target[rows])
+    trials = Trials(TrialExamples(sample, target[rows], n_classes, weight[rows], fold)).run(
         candidates, [C * factor for factor in FACTORS], of_stage(progress, "choose")
     )
     best = min(trials, key=lambda trial: trial.loss)  # among equals the first
     sentence = _sentence(trials, best, len(rows), len(target))
-    return Choice(best.candidate.kernel(), best.C, sentence, trials, best.accuracy)
+    if n := n_copies(copies):
+        sentence += f"; {n:,} copies of texts are {'' if honest else 'not '}kept in one fold with them"
+    return Choice(best.candidate.kernel(), best.C, sentence, trials, best.accuracy if honest else None)
 
 
 def _affordable(characters: Documents, n_classes: int, n_candidates: int, seconds: float) -> int:
@@ -171,6 +180,11 @@ def _folds(target: Ints, groups: Ints | None = None) -> Ints:
         fold[order[members]] = (dealt + np.arange(len(members))) % FOLDS
         dealt += len(members)
     return fold
+
+
+def _can_test(target: Ints, fold: Ints) -> bool:
+    """Whether every fold tests some examples, and leaves two classes to learn from."""
+    return all((fold == k).any() and len(np.unique(target[fold != k])) > 1 for k in range(FOLDS))
 
 
 def _by_class(target: Ints) -> Sequence[Ints]:

@@ -39,6 +39,8 @@ COMMANDS = {
     "cv": "Cross-validate: train on all folds but one and evaluate on this fold, in turn.",
     "doubts": "List texts with probably wrong labels, near-copies with different labels, and outliers.",
     "compare": "Compare kernels with each other and with scikit-learn: accuracy, significance and time.",
+    "map": "Draw documents and classes by the similarity of their texts: a tree, and points in two "
+    "dimensions.",
     "neighbours": "Find similar texts exactly: the nearest of each text, all pairs above a threshold, or "
     "both.",
     "gram": "Write the normalised kernel matrix of a corpus for NumPy or LIBSVM, with rows in corpus order.",
@@ -58,7 +60,7 @@ _SETTINGS = {"bench": {"allow_extra_args": True, "ignore_unknown_options": True,
 #: Commands that load the numerical libraries, and bytes that these use and reserve.
 LOADING = {
     "demo", "label", "train", "update", "evaluate", "explain", "export", "tune", "cv", "doubts", "compare",
-    "neighbours", "gram", "features",
+    "map", "neighbours", "gram", "features",
 }  # fmt: skip
 LIBRARIES = (150 << 20, 900 << 20)
 #: Libraries that `--version` names.

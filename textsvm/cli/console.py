@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import errno
 import json
 import os
@@ -190,8 +189,8 @@ class Console:
         """Print Python warnings of the block to stderr; `command` is named before the options they advise."""
 
         def show(message: Warning | str, *where: object, **more: object) -> None:
-            kind = "note" if isinstance(message, RareClassWarning) else "warning"
-            self.say(f"{kind}: {message}".replace("group_duplicates", f"{command}--group-duplicates"))
+            advice = str(message).replace("group_duplicates", f"{command}--group-duplicates")
+            self.say(f"note: {advice}") if isinstance(message, RareClassWarning) else self.warn(advice)
 
         with warnings.catch_warnings():
             warnings.simplefilter("always", UserWarning)  # convergence, leakage
@@ -244,18 +243,13 @@ class Console:
             text.encode("utf-8" if (stream.encoding or "utf-8").lower() in ("utf-8", "utf8") else "ascii")
         except UnicodeEncodeError:  # a code page of Windows, or a lone surrogate
             text = json.dumps(value)
-        self._count()  # first, because the reader of the line may end the process
+        self.count()  # first, because the reader of the line may end the process
         stream.write(text + "\n")
 
-    def _count(self) -> None:
+    def count(self) -> None:
         """Count a line of output; a file of `predict -o` is written as a whole, or not at all."""
         if self.counts:
             next(_printed)
-
-    def print_csv(self, cells: Sequence[object]) -> None:
-        """Print a row of a CSV table to stdout."""
-        self._count()
-        csv.writer(sys.stdout, lineterminator="\n").writerow(cells)
 
 
 #: Cells and words of a header that are longer are broken if a table is too wide; numbers are shorter.

@@ -66,7 +66,7 @@ def read(
             **columns(reading, kernel), "label": reading.label,
             "id": reading.id, "target": learning.regress, "weight": learning.weights, "group": groups,
             "headers": reading.headers, "header": reading.header, "level": reading.level,
-            "label_separator": learning.separator,
+            "label_separator": learning.separator, "annotators": reading.annotators,
             "skip_invalid": reading.skip_invalid, "recorded": recorded or {},
             "require_text": learning.require_text and reading.vectors is None,
             "progress": console.progress_of("read"),
@@ -80,11 +80,15 @@ def read(
             corpus = read_corpus(path, format, **settings)
         numbers = learning.regress is not None
         corpus = _with_files(corpus, reading.vectors, reading.labels, numbers).select(reading.part)
+    if learning.regress is not None or reading.labels is not None:
+        corpus.detected.pop("label", None)
     console.say(corpus.reading_line)
     if reading.positive is not None:
         corpus = corpus.reduce_labels(reading.positive, reading.negative or corpus.opposite(reading.positive))
     if learning.multilabel:
         corpus = _with_label_tuples(console, corpus)
+    elif all(isinstance(label, tuple) and len(label) == 1 for label in corpus.labels or ["several"]):
+        corpus = replace(corpus, labels=[label[0] for label in corpus.labels or ()])
     if learning.corrections is not None:
         corpus, counts = corrected(corpus, learning.corrections)
         console.say(
@@ -273,14 +277,15 @@ def label_counts(corpus: Corpus) -> Counter[str]:
 
 
 def columns(table: TableOptions, kernel: KernelOrName = None) -> dict[str, Any]:
-    """Arguments `text` and `numbers` of the readers: the columns of the options, else the kernel's."""
+    """Arguments of the readers: the columns of the options, else the kernel's; the sheet and charset."""
+    files = {"sheet": table.sheet, "encoding": table.encoding}
     on_columns = kernel is not None and structure_of(kernel).reads_tables
     if isinstance(kernel, Kernel) and table.text is None and table.numbers is None and on_columns:
-        return _columns_of(kernel, table.vectors is not None)
-    text: list[str] | str | None = table.text
-    if table.text and not (len(table.text) > 1 or table.vectors or on_columns):
-        text = table.text[0]
-    return {"text": text, "numbers": table.numbers}
+        return _columns_of(kernel, table.vectors is not None) | files
+    text: list[str] | str | None = table.texts
+    if text and (table.join or not (len(text) > 1 or table.vectors or on_columns)):
+        text = text[0]
+    return {"text": text, "numbers": table.numbers, **files}
 
 
 def _columns_of(kernel: Kernel, with_vectors: bool) -> dict[str, Any]:

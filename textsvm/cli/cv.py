@@ -12,6 +12,7 @@ from textsvm.cli import machines, options
 from textsvm.cli.console import Console
 from textsvm.cli.options import option_field
 from textsvm.cli.output import PREDICTIONS, Output, ReportFile
+from textsvm.cli.tables import table_kind, write_rows
 from textsvm.reporting.formatting import format_metric
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ class CvOptions:
 
     file: ReportFile
     predictions: Path | None = option_field(
-        "Write the out-of-fold prediction of each document as JSON Lines; - is stdout."
+        "Write the out-of-fold prediction of each document: .jsonl (also stdout, -), .json, .csv, .tsv, "
+        ".xlsx or .parquet."
     )
     learning_curve: bool = option_field(
         "Also train on 10, 20, 40 and 80 % of the training texts.", default=False
@@ -42,7 +44,8 @@ class CvOptions:
         """File of predictions, checked."""
         if self.predictions is None:
             return None
-        output = Output("--predictions", self.predictions, PREDICTIONS, self.file.force)
+        kind = table_kind("--predictions", self.predictions, PREDICTIONS)
+        output = Output("--predictions", self.predictions, kind, self.file.force)
         return output.checked({"the corpus": corpus})
 
 
@@ -96,11 +99,13 @@ def cv(
                 sample_weight=documents.weights, progress=console.stage,
             )  # fmt: skip
     if output is not None:
-        output.write_lines(results.prediction_lines(documents, truth, result))
+        columns = ("id", "truth", "predicted", "decision", "folds")
+        write_rows(output, columns, results.fold_predictions(documents, truth, result))
     for number, choice in enumerate(result.chosen, 1):
         console.say(f"note: fold {number}: {choice}")
     console.say_device(select(tested.device))
     console.say(f"kernel matrix: {result.gram}")
+    splits.say_copies(console, result.copies)
     seconds = {"read": read, **result.seconds, "total": time.perf_counter() - started}
     length_alone = results.length_alone_on_folds(documents, result)
     if extra.file.requested:

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textsvm.cli import machines, options
-from textsvm.cli.console import Console, json_line
+from textsvm.cli.console import Console
 from textsvm.cli.options import option_field
 from textsvm.cli.output import DOUBTS, STDOUT, Force, Output, check_report, writing
+from textsvm.cli.tables import table_kind, write_rows
 
 if TYPE_CHECKING:
+    from textsvm.arrays import Json
     from textsvm.readers.corpus import Corpus
     from textsvm.selection.doubts import Doubt
 
@@ -22,7 +24,10 @@ if TYPE_CHECKING:
 class ListingOptions:
     """Selection and output of doubtful texts."""
 
-    output: Path = option_field("Output file, JSON Lines; - is stdout.", "-o", "--output", default=STDOUT)
+    output: Path = option_field(
+        "Output file: .jsonl (also stdout, -), .json, .csv, .tsv, .xlsx or .parquet.",
+        "-o", "--output", default=STDOUT,
+    )  # fmt: skip
     report: Path | None = option_field(
         "Page for reviewing them: .html. Save the decisions before you close it."
     )
@@ -39,7 +44,8 @@ class ListingOptions:
 
     def checked(self, corpus: list[Path]) -> Output:
         """Output file; raises WrongUsage."""
-        output = Output("-o", self.output, DOUBTS, self.force).checked({"the corpus": corpus})
+        kind = table_kind("-o", self.output, DOUBTS)
+        output = Output("-o", self.output, kind, self.force).checked({"the corpus": corpus})
         if self.report is not None:
             inputs = {"the corpus": corpus, "the list": None if output.is_stdout else self.output}
             check_report("--report", self.report, self.force, inputs, (".html",))
@@ -63,7 +69,7 @@ def doubts(
 
     Each label is compared with out-of-fold predictions and with the labels of the most similar texts.
     """
-    from textsvm.cli import corpora, estimators, model_files
+    from textsvm.cli import corpora, estimators, model_files, splits
     from textsvm.reporting.pages import Review, review_page
     from textsvm.runtime.device import select
     from textsvm.selection.doubts import doubts as find_doubts
@@ -88,27 +94,24 @@ def doubts(
         with writing(listing.report) as stream:
             stream.write(review_page(Review(title, ranked, documents.ids, labels, text_of(documents))))
         console.say(f"report: {listing.report}")
-    output.write_lines(_line(doubt, documents) for doubt in ranked)
+    write_rows(output, _COLUMNS, (_row(doubt, documents) for doubt in ranked))
     console.say_device(select(tested.device))
+    splits.say_copies(console, result.copies)
     doubtful = sum("label" in doubt.kinds for doubt in ranked)
     console.say(
         f"note: {doubtful:,} of {len(documents):,} labels are doubtful; {len(ranked):,} texts are listed"
     )
 
 
-def _line(doubt: Doubt, corpus: Corpus) -> str:
-    return json_line(
-        {
-            "id": corpus.ids[doubt.index],
-            "label": doubt.label,
-            "suggested": doubt.suggested,
-            "score": round(doubt.score, 6),
-            "kinds": list(doubt.kinds),
-            "reasons": doubt.reasons,
-            "similar": corpus.ids[doubt.other],
-            "similarity": round(doubt.similarity, 6),
-        }
-    )
+_COLUMNS = ("id", "label", "suggested", "score", "kinds", "reasons", "similar", "similarity")
+
+
+def _row(doubt: Doubt, corpus: Corpus) -> Json:
+    values = (
+        corpus.ids[doubt.index], doubt.label, doubt.suggested, round(doubt.score, 6), list(doubt.kinds),
+        doubt.reasons, corpus.ids[doubt.other], round(doubt.similarity, 6),
+    )  # fmt: skip
+    return dict(zip(_COLUMNS, values, strict=True))
 
 
 def text_of(corpus: Corpus) -> Callable[[int], str]:

@@ -132,6 +132,6 @@ def evaluate(
         results.show_results(console, f"{model} on {documents.source}", judged, len(documents))
         results.show_comparisons(console, by_value, beside)
     if left_out:
-        if printing.json or printing.quiet:  # otherwise a warning beside the figures
+        if printing.json:  # otherwise a warning beside the figures
             print_error(judged.warnings[0])
         raise typer.Exit(1)

@@ -48,6 +48,11 @@ class KernelOptions:
         names = self.kernel or ["auto"]
         return names[0] if len(names) == 1 and names[0] in DEFAULTS else None
 
+    @property
+    def tries_default(self) -> bool:
+        """Whether `tune` tries the default of classifiers: it is named, or no kernel is."""
+        return not self._requested() or DEFAULTS[0] in (self.kernel or [])
+
     def _requested(self) -> list[tuple[str, Any]]:
         """Options with a value."""
         return [(name, value) for name, value in vars(self).items() if value not in (None, False, [])]
@@ -60,12 +65,12 @@ class KernelOptions:
         from textsvm.kernels.spectrum.kernel import fixed_default
 
         kernels = []
-        for text in self.kernel or [default]:
+        for text in [name for name in self.kernel or [] if not tuning or name != DEFAULTS[0]] or [default]:
             kernels += [text] if spelling.is_spelled_out(text) else several("--kernel", text, str)
         spelled = [text for text in kernels if spelling.is_spelled_out(text)]
         names = [name for name in kernels if name not in spelled and name != "fast"]
         if "auto" in names:
-            raise WrongUsage("--kernel auto is only for train and cv of a classifier; name a kernel here")
+            raise WrongUsage("--kernel auto is only for classifiers, and not for this command; name a kernel")
         for name in names:
             if name not in KERNELS.simple():
                 other = f"called {spelling.IN_SKLEARN[name]} here" if name in spelling.IN_SKLEARN else ""
@@ -89,9 +94,9 @@ class KernelOptions:
             if field_name != "kernel" and field_name not in parameters:
                 raise WrongUsage(f"--{name} is not an option of the {' or '.join(names or ['fast'])} kernel")
 
-    def single(self) -> Kernel:
-        """Single kernel that the options describe."""
-        kernels = self.grid()
+    def single(self, default: str = "spectrum") -> Kernel:
+        """Single kernel that the options describe; `default` is the kernel if none is named."""
+        kernels = self.grid(default=default)
         if len(kernels) > 1:
             raise WrongUsage(f"--kernel names {len(kernels)} kernels; `textsvm tune` tries them all")
         return kernels[0]

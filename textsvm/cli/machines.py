@@ -32,7 +32,7 @@ class TextOptions:
     """Preparation of texts."""
 
     normalise: Normalise | None = _text(
-        "unicode: NFKC, case folded; paper: a-z0-9, all else one space (default: unicode)."
+        "unicode: NFKC, case folded, without zero-width characters; paper: a-z0-9 (default: unicode)."
     )
     drop_punctuation: bool = _text("Replace punctuation by spaces.", default=False)
     max_length: int | None = _text("Use only the first N symbols of each text (default: all).")

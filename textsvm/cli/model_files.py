@@ -16,20 +16,19 @@ import numpy as np
 
 from textsvm.arrays import Json
 from textsvm.cli import corpora
-from textsvm.cli.console import Console
+from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.corpora import KernelOrName
 from textsvm.cli.kernels import KernelOptions
 from textsvm.cli.options import LearningOptions, ReadingOptions
 from textsvm.cli.output import Output
 from textsvm.errors import InputError
-from textsvm.kernels import Gaussian, Kernel, On, Sum, spelling
-from textsvm.kernels.resolve import structure_of
-from textsvm.kernels.spectrum.kernel import fixed_default
+from textsvm.kernels import Gaussian, Kernel, spelling
+from textsvm.kernels.resolve import structure_of, sum_on_columns
 from textsvm.model.file import load, save
 from textsvm.model.rules import CalibratedRule, ClassRule, LabelRule, NumberRule
 from textsvm.model.settings import CalibrationSettings, ClassifierSettings, Settings
 from textsvm.model.trained import TrainedModel
-from textsvm.readers.corpus import VECTORS, Corpus
+from textsvm.readers.corpus import FIRST_INDEX, VECTORS, Corpus
 from textsvm.runtime.compiled import scipy
 from textsvm.training.trainers import check
 
@@ -83,7 +82,8 @@ class Training:
         strings = {name: value for name in names if isinstance(value := info.get(name), str)}
         reading = reading if isinstance(reading, dict) else {}
         detected = value if isinstance(value := reading.get("detected"), dict) else {}
-        named = {role: reading.get(role) or detected.get(role) for role in ("text", "label", "id")}
+        roles = ("text", "label", "id", FIRST_INDEX)
+        named = {role: reading.get(role) or detected.get(role) for role in roles}
         columns = {role: column for role, column in named.items() if isinstance(column, str)}
         return cls(**strings, headers=reading.get("headers") is True, columns=columns)
 
@@ -135,15 +135,10 @@ def save_model(
     opposite = next((str(label) for label in classes if label != reading.positive), "rest")
     labels = {"positive": reading.positive, "negative": reading.negative or opposite}
     ids = [corpus.ids[i] for i in model.support.indices] if texts else None
-    read, detected = corpus.reading, dict[str, str]()
-    for role in ("text", "label") if read.get("header", True) is True else ():
-        named = vars(reading)[role] or (role == "label" and reading.labels)
-        if not named and isinstance(read.get(role), tuple) and len(read[role]) == 1:
-            detected[role] = read[role][0]
     info = {
         "corpus": corpus.source, "support_ids": ids,
         "format": corpus.format, "part": reading.part,
-        "reading": reading.as_dict() | ({"detected": detected} if detected else {}),
+        "reading": reading.as_dict() | ({"detected": corpus.detected} if corpus.detected else {}),
         "regress": learning.regress, "label_separator": learning.separator,
         **(labels if reading.positive else {}), **about,
     }  # fmt: skip
@@ -274,12 +269,21 @@ def settle(console: Console, settings: Settings, is_named: bool, corpus: Corpus)
 
 def settle_grid(
     options: KernelOptions, settings: Settings, grid: dict[str, list[Any]], corpus: Corpus
-) -> Settings:
-    """`settle` for `tune`; for vectors without a named kernel the grid has several values of gamma."""
+) -> tuple[Settings, list[dict[str, list[Any]]]]:
+    """`settle` for `tune`: settings, and the grid, with the default of classifiers.
+
+    For vectors without a named kernel the grid has several values of gamma.
+    """
     if _kind_of(corpus) == "vectors" and not options.named:
         grid["kernel"] = options.grid(tuning=True, default="gaussian")
     grid["kernel"] = [kernel_for(kernel, corpus) or kernel for kernel in grid["kernel"]]
-    return replace(settings, kernel=grid["kernel"][0])
+    is_tried = isinstance(settings, ClassifierSettings) and _kind_of(corpus) == "texts"
+    if options.kernel and options.tries_default and not is_tried:
+        raise WrongUsage("--kernel auto is only for classifiers of texts; name another kernel")
+    default: list[dict[str, list[Any]]] = [{"kernel": ["auto"], "C": [1.0]}] * (
+        is_tried and options.tries_default
+    )
+    return replace(settings, kernel=grid["kernel"][0]), [grid, *default]
 
 
 def kernel_for(kernel: KernelOrName, corpus: Corpus) -> Kernel | None:
@@ -297,22 +301,14 @@ def kernel_for(kernel: KernelOrName, corpus: Corpus) -> Kernel | None:
 def _sum_on_columns(kernel: KernelOrName, examples: dict[str, Any]) -> Kernel:
     """Sum of a text kernel on each text column and a vector kernel on all numbers and on the vectors.
 
-    `kernel` replaces the default for its kind of column: the fast kernel for texts, Gaussian for vectors.
+    `kernel` replaces the default for its kind of column.
     """
-    of_numbers: Kernel = Gaussian()
-    of_texts: Kernel = fixed_default()
-    if isinstance(kernel, Kernel) and _reads(kernel) == "vectors":
-        of_numbers = kernel
-    elif isinstance(kernel, Kernel) and _reads(kernel) == "texts":
-        of_texts = kernel
     numbers = [
         name for name, values in examples.items() if isinstance(values, np.ndarray) and name != VECTORS
     ]
     texts = [name for name in examples if name not in numbers and name != VECTORS]
-    parts = [On(name, of_texts) for name in texts]
-    parts += [On(numbers if len(numbers) > 1 else numbers[0], of_numbers)] if numbers else []
-    parts += [On(VECTORS, of_numbers)] if VECTORS in examples else []
-    return parts[0] if len(parts) == 1 else Sum(parts)
+    of = {_reads(kernel): kernel} if isinstance(kernel, Kernel) else {}
+    return sum_on_columns(texts, [numbers, [VECTORS] * (VECTORS in examples)], of)
 
 
 def _reads(kernel: KernelOrName) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Iterable
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from textsvm.cli import kernels, machines, options
-from textsvm.cli.console import Console, WrongUsage, json_line
+from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.options import option_field
-from textsvm.cli.output import NEIGHBOURS, NPZ, STDOUT, Force, Output, writing
+from textsvm.cli.output import NEIGHBOURS, NPZ, STDOUT, Force, Output
+from textsvm.cli.tables import table_kind, write_rows
 
 if TYPE_CHECKING:
+    from textsvm.arrays import Json
     from textsvm.kernels.near import Pairs
     from textsvm.readers.corpus import Corpus
 
@@ -43,7 +45,8 @@ class NeighbourOptions:
     )
     device: options.Device = "auto"
     output: Path = option_field(
-        "Output file: JSON Lines (- is stdout), or .npz for scipy.sparse.load_npz.", "--output", "-o",
+        "Output file: .jsonl (also stdout, -), .json, .csv, .tsv, .xlsx, .parquet, or .npz for "
+        "scipy.sparse.load_npz.", "--output", "-o",
         default=STDOUT,
     )  # fmt: skip
     force: Force = False
@@ -83,7 +86,8 @@ def neighbours(
     if str(corpus) == str(others) == "-":
         raise WrongUsage("only one corpus can be -, standard input")
     inputs = {"the corpus": corpus, "the other corpus": others}
-    kind = NPZ if selection.output.suffix.lower() == NPZ.suffix else NEIGHBOURS
+    npz = selection.output.suffix.lower() == NPZ.suffix
+    kind = NPZ if npz else table_kind("-o", selection.output, NEIGHBOURS)
     output = Output("-o", selection.output, kind, selection.force).checked(
         {name: None if path == STDOUT else path for name, path in inputs.items()}
     )
@@ -108,7 +112,10 @@ def neighbours(
                 write_pairs(path, pairs, rows.ids, columns.ids)
             count = len(pairs)
         else:
-            count = _write_lines(output, parts, rows, columns)
+            names = ["id", "neighbour", "value", *["distance"] * settings.new_kernel().nearest.has_distances]
+            counts = list[int]()
+            write_rows(output, names, _pairs(parts, rows, columns, counts))
+            count = sum(counts)
     seconds["neighbours"] = time.perf_counter() - clock
     if output.is_stdout and not printing.json:
         console.say_device(select(settings.device))
@@ -120,18 +127,14 @@ def neighbours(
     )  # fmt: skip
 
 
-def _write_lines(output: Output, parts: Iterable[Pairs], rows: Corpus, columns: Corpus) -> int:
-    """Write pairs as JSON Lines as they come; returns their number."""
-    stdout = nullcontext(typer.get_text_stream("stdout", "utf-8"))
-    count = 0
-    with stdout if output.is_stdout else writing(output.path) as stream:
-        for pairs in parts:
-            distances = [None] * len(pairs) if pairs.distances is None else pairs.distances.tolist()
-            for row, column, value, distance in zip(
-                pairs.rows.tolist(), pairs.columns.tolist(), pairs.values.tolist(), distances, strict=True
-            ):
-                line = {"id": rows.ids[row], "neighbour": columns.ids[column], "value": round(value, 7)}
-                stream.write(json_line(line if distance is None else line | {"distance": distance}))
-            stream.flush()
-            count += len(pairs)
-    return count
+def _pairs(parts: Iterable[Pairs], rows: Corpus, columns: Corpus, counts: list[int]) -> Iterator[Json]:
+    """Pairs as they come; `counts` gets their numbers."""
+    for pairs in parts:
+        distances = [None] * len(pairs) if pairs.distances is None else pairs.distances.tolist()
+        for row, column, value, distance in zip(
+            pairs.rows.tolist(), pairs.columns.tolist(), pairs.values.tolist(), distances, strict=True
+        ):
+            line = {"id": rows.ids[row], "neighbour": columns.ids[column], "value": round(value, 7)}
+            yield line if distance is None else line | {"distance": distance}
+        sys.stdout.flush()
+        counts.append(len(pairs))

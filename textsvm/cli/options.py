@@ -43,11 +43,11 @@ Duplicates = Enum("Duplicates", {"keep": "keep", "drop": "drop"})
 MANY = 22
 KERNEL_PANEL = "Kernel"
 RARE = {
-    "negative", "part", "numbers", "vectors", "labels", "id", "header", "headers", "level", "skip_invalid",
-    "weights", "label_separator", "duplicates", "normalise", "drop_punctuation", "max_length", "epsilon",
-    "multiclass", "tol", "duality_gap", "max_iter", "memory", "approximate", "store", "tier", "workers",
-    "budget", "one_class", "nu", "solver", "seed", "without_texts", "libsvm", "repeats", "group_duplicates",
-    "corrections", "scoring",
+    "negative", "part", "join", "numbers", "vectors", "labels", "id", "header", "headers", "level",
+    "skip_invalid", "weights", "label_separator", "duplicates", "normalise", "drop_punctuation",
+    "max_length", "epsilon", "multiclass", "tol", "duality_gap", "max_iter", "memory", "approximate",
+    "store", "tier", "workers", "budget", "one_class", "nu", "solver", "seed", "without_texts", "libsvm",
+    "repeats", "group_duplicates", "corrections", "scoring", "sheet", "encoding", "annotators",
 }  # fmt: skip
 #: Default share of test documents in `compare`.
 HOLDOUT = 0.25
@@ -64,16 +64,17 @@ DocumentPaths = Annotated[
 Format = Annotated[
     str | None,
     option(
-        "Input format: reuters (ModApte split), reuters-lewis (Lewis' split), mail, csv, tsv, jsonl, "
-        "parquet, folders, file (a file is a text), lines (a line is a text), plain (a line with its TABs), "
-        "fasta, fastq; for vectors libsvm, npy, npz (default: detected from the content).",
+        "Input format: reuters (ModApte split), reuters-lewis (Lewis' split), mail, csv, tsv, jsonl, json, "
+        "parquet, arrow, excel, arff, folders, file (a file is a text), lines (a line is a text), plain "
+        "(a line with TABs), mallet, conll, fasta, fastq; for vectors libsvm, npy, npz (default: detected).",
         panel="Reading",
     ),
 ]
 Text = Annotated[
     list[str] | None,
     option(
-        "Tables: text column, by name or by number from 1. Repeat it to compare several columns one by one.",
+        "Tables: text column, by name or by number from 1. Repeat it to compare several columns, one by one "
+        "or joined with --join.",
         metavar="COLUMN",
         panel="Reading",
     ),
@@ -90,6 +91,19 @@ SkipInvalid = Annotated[
 Header = Annotated[
     bool | None,
     option("Tables: the first row is a header, or data.", "--header/--no-header", panel="Reading"),
+]
+Sheet = Annotated[
+    str | None,
+    option(
+        "Spreadsheets: sheet, by name or by number from 1 (default: the first with cells).", panel="Reading"
+    ),
+]
+Encoding = Annotated[
+    str | None,
+    option(
+        "Charset of texts and tables, such as cp1251 (default: UTF-8, or Windows-1252 for other bytes).",
+        panel="Reading",
+    ),
 ]
 Regress = Annotated[
     str | None,
@@ -124,6 +138,7 @@ class TableOptions:
 
     format: Format = None
     text: Text = None
+    join: bool = _reading("Tables: join the columns of --text to one text.", default=False)
     numbers: str | None = _reading(
         "Tables: numeric columns beside the texts, such as hour,size.", metavar="COLUMNS"
     )
@@ -133,6 +148,17 @@ class TableOptions:
     id: Id = None
     skip_invalid: SkipInvalid = False
     header: Header = None
+    sheet: Sheet = None
+    encoding: Encoding = None
+
+    @property
+    def texts(self) -> list[str] | None:
+        """The columns of --text, joined by commas with --join; raises WrongUsage."""
+        if not self.join:
+            return self.text
+        if self.numbers is not None or len(names := self.text or []) + names[:1].count(",") < 2:
+            raise WrongUsage("--join makes one text of several columns: give two --text, and no --numbers")
+        return [",".join(names)]
 
 
 @dataclass(frozen=True)
@@ -141,18 +167,26 @@ class ReadingOptions(TableOptions):
 
     positive: str | None = _labels("Positive class.")
     negative: str | None = _labels("Negative class, or rest (default: all other labels).")
-    label: str | None = _reading("Tables: label column.")
+    label: str | None = _reading(
+        "Tables: label column; with --multilabel also a column of 0 and 1 for each label, as in toxic,threat."
+    )
     labels: Path | None = _reading(
         "Labels for vectors without labels: a text file, one per line, or .npy.", metavar="FILE"
     )
     level: int | None = _reading("Folders in folders: level of the classes, 1 is the outermost.", min=1)
     part: str | None = _reading("Use only this part of the corpus: train or test.")
     headers: bool = _reading("Mail: use all headers, not only the subject.", default=False)
+    annotators: str = _labels(
+        "Exports of annotation tools: labels of the majority of annotators, of all (a document for each "
+        "answer), or of the one with this name.",
+        metavar="majority|all|NAME",
+        default="majority",
+    )
 
     def as_dict(self) -> dict[str, Any]:
         """Settings that are saved with a model."""
-        names = ("numbers", "label", "id", "header", "headers", "level")
-        text = self.text[0] if self.text and len(self.text) == 1 else self.text
+        names = ("numbers", "label", "id", "header", "headers", "level", "sheet", "encoding", "annotators")
+        text = self.texts[0] if self.texts and len(self.texts) == 1 else self.texts
         return {"text": text, **{name: getattr(self, name) for name in names}}
 
 

@@ -33,6 +33,7 @@ class Kind:
     beginning: bytes  #: bytes: Regular expression that matches the beginning of every such file
     suffix: str = ""  #: Suffix of the temporary file if the output goes to stdout
     to_stdout: bool = True  #: Whether it may go to stdout
+    format: str = ""  #: Of tables, see `textsvm.cli.tables`
 
 
 MODEL = Kind("a textsvm model", rb'.{8}\{.*"textsvm":')
@@ -42,10 +43,10 @@ NAMES = Kind("names as JSON Lines", rb'"[^\n]*"\n', ".jsonl")
 LIBSVM = Kind("a kernel matrix in LIBSVM's format", rb"\s*[-+.\deE]+ 0:\d")
 VECTORS = Kind("vectors in LIBSVM's format", rb"[-+.\deE,]+( [1-9]\d*:[-+.\deE]+)*\n", ".libsvm")
 LIBSVM_MODEL = Kind("a model of LIBSVM's", rb"svm_type \w+\r?\nkernel_type ", ".model")
+PREDICTIONS = Kind("predictions", rb'\{"id": ')
+NEIGHBOURS = Kind("neighbours", rb'\{"id": [^\n]*"neighbour": ')
+DOUBTS = Kind("doubtful labels", rb'\{"id": [^\n]*"suggested": ')
 SEARCH = Kind("a table of textsvm tune", rb'\{"textsvm tune": ', to_stdout=False)
-PREDICTIONS = Kind("predictions as JSON Lines", rb'\{"id": ', ".jsonl")
-NEIGHBOURS = Kind("neighbours as JSON Lines", rb'\{"id": [^\n]*"neighbour": ', ".jsonl")
-DOUBTS = Kind("doubtful labels as JSON Lines", rb'\{"id": [^\n]*"suggested": ', ".jsonl")
 REPORTS = {
     ".html": Kind("a textsvm report", rb"<!doctype html>.{0,400}script-src 'sha256-", to_stdout=False),
     ".md": Kind("a textsvm report", rb"# [^\n]*\n\n[\d,]+ documents\.", to_stdout=False),

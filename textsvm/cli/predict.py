@@ -1,18 +1,14 @@
-"""textsvm predict: a model and documents -> JSON Lines or CSV."""
+"""textsvm predict: a model and documents -> JSON Lines or a table."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
 from textsvm.cli import options
 from textsvm.cli.console import Console
 from textsvm.cli.task_options import CalibratedOptions, OutputForm
-
-if TYPE_CHECKING:
-    pass
 
 
 @options.with_groups
@@ -64,8 +60,7 @@ def predict(
         read = (model_files.examples_for(fitted, documents)[1] for documents in batches if len(documents))
         texts = [text for examples in read for text in examples]
         printer.model = retraining.adapt(console, fitted, old, texts, adapted_file)
-    with output_file.printing():
-        printer.print(batches)
+    printer.print(batches, output_file)
     printer.report()
     if used := printer.model.last_device:  # at least one document was read
         console.say_device(used)

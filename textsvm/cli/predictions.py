@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from textsvm.arrays import Ints, Json
+import numpy as np
+
+from textsvm.arrays import AnyArray, Array, Floats, Ints, Json
 from textsvm.cli import corpora
 from textsvm.cli.console import Console, WrongUsage, print_error
+from textsvm.cli.labelled_rows import LabelledRows
 from textsvm.cli.model_files import Abilities, Training, examples_for
 from textsvm.cli.options import TableOptions
+from textsvm.cli.output import Output
+from textsvm.cli.tables import print_rows
 from textsvm.errors import InputError
 from textsvm.evaluation import judge
 from textsvm.evaluation.drift import UNLIKE, Drift
-from textsvm.model.rules import check_reject
+from textsvm.model.rules import UNSURE, LabelRule, NumberRule, check_reject, margins
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus
 from textsvm.readers.stream import incoming_documents
@@ -25,6 +29,8 @@ from textsvm.readers.stream import incoming_documents
 if TYPE_CHECKING:
     from textsvm.cli.task_options import CalibratedOptions, OutputForm
 
+#: Fewest documents of which training documents are reported.
+FEW = 5
 #: Cells of a row of the input table, by column.
 Cells = Mapping[str, Any]
 
@@ -60,10 +66,17 @@ class Printer:
         self._calibrated, self._form = calibrated, form
         self._kernel = model.kernel
         self._drift = Drift(model, model.info.get("drift"))
-        self._table = None if form.output_format.value == "jsonl" else _CsvWriter(console)
+        self._format = form.kind.format
+        self._table = None
+        if self._format not in ("jsonl", "json"):
+            names = _value_names(model, calibrated, form, training)
+            labels = () if model.classes is None else [*map(str, model.classes), UNSURE, "rest"]
+            self._table = LabelledRows(console, self._format, names, labels)
+        self._listed: list[Json] = []  #: Rows of JSON
         self._without_text = 0  #: Number of rows without a text
         self._first_reason = ""  #: Of the first of these rows
         self._warned = False
+        self._predicted, self._seen = 0, 0.0  #: Number of documents, and of training documents among them
 
     def incoming(self, files: list[str], table: TableOptions) -> Iterable[Corpus]:
         """The documents of files as they arrive; vectors are read as a whole."""
@@ -90,28 +103,38 @@ class Printer:
         sys.stdout.flush()
         print_error(str(error))
 
-    def print(self, batches: Iterable[Corpus]) -> None:
+    def print(self, batches: Iterable[Corpus], output: Output) -> None:
         """Print the predictions of documents, and the problems of reading them."""
+        with output.printing():
+            self._print(batches)
+            if self._table is not None:
+                self._table.close()
+            elif self._format == "json":
+                print_rows(self._format, (), self._listed)
+
+    def _print(self, batches: Iterable[Corpus]) -> None:
         for documents in batches:
             for identifier, problem in documents.problems:
                 self._console.say(f"note: {identifier}: {problem}")
             corpora.check_letters(self._console, self._kernel, documents)
             rows = self._rows(documents) if len(documents) else iter(())
             for row, cells in _with_invalid(documents, rows, self.model):
-                if self._table is None:
-                    self._console.print_json(row)
+                if self._table is not None:
+                    self._table.write(dict(_flat(row)), cells)
+                elif self._format == "json":
+                    self._listed.append(row)
                 else:
-                    self._table.write(row, cells)
+                    self._console.print_json(row)
             sys.stdout.flush()
             if documents.invalid:
                 self._first_reason = self._first_reason or str(documents.invalid[0][1].problem)
                 self._without_text += len(documents.invalid)
-        if self._table is not None:
-            self._table.flush()
 
     def _rows(self, documents: Corpus) -> Iterator[Json]:
         """Printed values of each document, without its id."""
         self.model, examples = examples_for(self.model, documents)
+        self._predicted += len(documents)
+        self._seen += len(documents) * judge.share_of_training(self.model, examples)
         self._warn_of_foreign(documents, self._drift.add_texts(examples, self._form.drift))
         with self._console.progress(beside_stdout=True):
             classes, predicted, decision, probability = judge.predict(
@@ -123,7 +146,11 @@ class Printer:
         rows = judge.rows_of(classes, predicted, decision, shown, self._training.positive)
         if self._form.top is not None:
             rows = judge.with_top(rows, classes, decision, probability, self._form.top)
-        return self._calibrated.with_sets(self.model, decision, probability, rows)
+        rows = self._calibrated.with_sets(self.model, decision, probability, rows)
+        if self._table is None or classes is None:
+            return rows
+        confidence = _confidence(self.model, classes, predicted, decision, probability).tolist()
+        return ({**row, "confidence": round(x, 6)} for row, x in zip(rows, confidence, strict=True))
 
     def _warn_of_foreign(self, documents: Corpus, foreign: Ints) -> None:
         """Warn once of texts unlike those of training; `foreign` are indices of texts with new symbols."""
@@ -145,6 +172,8 @@ class Printer:
 
     def report(self) -> None:
         """Report the drift, columns that the table has no place for, and rows without a text."""
+        if self._predicted >= FEW and self._seen > judge.SEEN * self._predicted:
+            self._console.warn(judge.KNOWN.format(self._seen / self._predicted))
         if self._form.drift:
             _report_drift(self._console, self._drift)
         if self._table is not None and self._table.lost:
@@ -202,48 +231,36 @@ def _with_invalid(
             yield {"id": invalid.id, **judge.row_without_text(model, invalid.problem)}, invalid.row
 
 
-class _CsvWriter:
-    """Printed values as a table: the columns of the input, then a column for each value.
+def _value_names(
+    model: TrainedModel, calibrated: CalibratedOptions, form: OutputForm, training: Training
+) -> list[str]:
+    """Names of the columns of a table of predictions."""
+    if model.classes is None:
+        one_class = training.positive is not None and not isinstance(model.rule, NumberRule)
+        return ["label", "confidence", *["decision"] * form.all_classes] if one_class else ["value"]
+    classes, several = [str(label) for label in model.classes], isinstance(model.rule, LabelRule)
+    names = ["labels" if several else "label", "confidence"]
+    if form.top is not None:
+        kinds = ["label", "decision", *["probability"] * model.probabilistic]
+        names += [f"{kind}_{k}" for k in range(1, min(form.top, len(classes)) + 1) for kind in kinds]
+    elif form.all_classes:
+        names += [f"decision_{name}" for name in classes] if len(classes) > 2 or several else ["decision"]
+        names += [f"probabilities_{name}" for name in classes if calibrated.proba]
+    return names + ["set"] * (calibrated.coverage is not None)
 
-    The first row with a label determines the columns; rows before it wait.
-    """
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._input_columns: list[str] = []
-        self._columns: list[str] = []
-        self._waiting: list[tuple[Json, Cells | None]] = []
-        #: Columns of later rows that the table has no place for, by their name.
-        self.lost: dict[str, str] = {}
-
-    def write(self, row: Json, cells: Cells | None) -> None:
-        """Print a row, and before the first row the names of the columns."""
-        if reason := row.pop("reason", None):
-            self._console.say(f"note: {row['id']}: {reason}")
-        self._waiting.append((dict(_flat(row)), cells))
-        if self._columns or not reason:
-            self.flush()
-
-    def flush(self) -> None:
-        """Print the rows that wait."""
-        if self._waiting and not self._columns:
-            values, cells = self._waiting[-1]
-            self._input_columns = list(cells or ())
-            self._columns = [name for name in values if name != "id"]
-            names = [f"predicted_{name}" if name in self._input_columns else name for name in self._columns]
-            self._console.print_csv([*self._own_id("id"), *self._input_columns, *names])
-        for values, cells in self._waiting:
-            cells = cells or {"id": values["id"]}
-            for name in cells:
-                if name not in self._input_columns and name != "id":
-                    self.lost.setdefault(name, f"{name!r} ({values['id']})")
-            copied = (_cell(cells.get(name)) for name in self._input_columns)
-            added = (_cell(values.get(name)) for name in self._columns)
-            self._console.print_csv([*self._own_id(values["id"]), *copied, *added])
-        self._waiting = []
-
-    def _own_id(self, identifier: str) -> list[str]:
-        return [] if "id" in self._input_columns else [identifier]
+def _confidence(
+    model: TrainedModel, classes: AnyArray, predicted: Array, decision: Floats, probability: Floats | None
+) -> Floats:
+    """Probability of each label; without calibration the margin, for labels that to the nearest threshold."""
+    if isinstance(model.rule, LabelRule):
+        thresholds = 0.0 if model.rule.thresholds is None else model.rule.thresholds
+        nearest: Floats = np.abs(decision - thresholds).min(axis=1)
+        return nearest
+    if probability is None:
+        return margins(decision)
+    own = np.asarray(predicted)[:, None] == classes
+    return np.where(own.any(axis=1), (own * probability).sum(axis=1), probability.max(axis=1))
 
 
 def _flat(row: Json) -> Iterator[tuple[str, object]]:
@@ -256,10 +273,3 @@ def _flat(row: Json) -> Iterator[tuple[str, object]]:
             yield from ((f"{name}_{key}", item) for key, item in value.items())
         else:
             yield name, value
-
-
-def _cell(value: object) -> object:
-    """Cell of a CSV table; the labels of a list are separated by semicolons."""
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        return ";".join(value)
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value

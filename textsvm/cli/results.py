@@ -11,7 +11,7 @@ import numpy as np
 
 from textsvm.arrays import Json
 from textsvm.cli import corpora, model_files
-from textsvm.cli.console import Console, json_line
+from textsvm.cli.console import Console
 from textsvm.cli.output import ReportFile
 from textsvm.cli.splits import leaks_by_id
 from textsvm.evaluation.comparison import SideBySide
@@ -75,7 +75,7 @@ def write_report(console: Console, file: ReportFile, report: Report) -> None:
     if file.report is not None:
         write(report, file.report)
         console.say(f"report: {file.report}")
-    write_charts(console, file.figures, lambda: html.render(report))
+    write_charts(console, file.figures, lambda: html.charts(report))
 
 
 def write_charts(console: Console, folder: Path | None, page: Callable[[], str]) -> None:
@@ -100,7 +100,7 @@ def show_comparisons(console: Console, slices: Slices | None, beside: SideBySide
 def show_results(console: Console, title: str, results: Results, n_given: int | None = None) -> None:
     """Print metrics, classes and confusion matrix as tables; of `n_given` documents some may be left out."""
     for warning in results.warnings:
-        console.say(f"warning: {warning}")
+        console.warn(warning)
     positive = f", positive is {results.labels[1]}" if results.task == "binary" else ""
     of_all = f" of {n_given:,}" if n_given not in (None, results.n) else ""
     if not results.intervals and results.task != "regression":
@@ -185,6 +185,7 @@ def summary_of_folds(result: CrossValidation, corpus: Corpus, settings: Settings
         "sd": values["sd"],
         "pooled": values["pooled"],
         "near_duplicates": leaks_by_id(values["leaks"], corpus),
+        "copies": result.copies,
         "kernel_matrix": result.gram,
     }
 
@@ -203,8 +204,8 @@ def length_alone_on_folds(corpus: Corpus, result: CrossValidation) -> dict[str, 
     return mean_and_sd(table)[0]
 
 
-def prediction_lines(corpus: Corpus, truth: Sequence[Any], result: CrossValidation) -> Iterator[str]:
-    """JSON Lines of the out-of-fold predictions."""
+def fold_predictions(corpus: Corpus, truth: Sequence[Any], result: CrossValidation) -> Iterator[Json]:
+    """The out-of-fold predictions of each document."""
     values = result.as_dict()
     if isinstance(truth[0], tuple):
         classes = np.unique([label for labels in truth for label in labels])
@@ -215,9 +216,7 @@ def prediction_lines(corpus: Corpus, truth: Sequence[Any], result: CrossValidati
             folds_of[i].append(number)
     rows = zip(corpus.ids, truth, values["predictions"], values["decision"], folds_of, strict=True)
     for identifier, true, predicted, decision, folds in rows:
-        yield json_line(
-            {"id": identifier, "truth": true, "predicted": predicted, "decision": decision, "folds": folds}
-        )
+        yield {"id": identifier, "truth": true, "predicted": predicted, "decision": decision, "folds": folds}
 
 
 def spelled(settings: Settings) -> str:

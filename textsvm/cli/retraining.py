@@ -24,6 +24,7 @@ from textsvm.model.settings import (
     warn_user,
 )
 from textsvm.model.trained import TrainedModel
+from textsvm.readers.annotations import MAJORITY
 from textsvm.readers.corpus import Corpus, concatenate_corpora
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.training import adaptation as self_training
@@ -64,6 +65,8 @@ def _recorded(fitted: TrainedModel) -> _Recorded:
             header=header if isinstance(header := named.get("header"), bool) else None,
             level=level if isinstance(level := named.get("level"), int) else None,
             headers=named.get("headers") is True, skip_invalid=facts.get("skip_invalid") is True,
+            sheet=named.get("sheet"), encoding=named.get("encoding"),
+            annotators=named.get("annotators", MAJORITY),
         )  # fmt: skip
         learning = LearningOptions(
             regress=training.regress, weights=facts.get("weights"), multilabel=separator is not None,

@@ -62,7 +62,10 @@ def show_search(console: Console, result: Tuning, corpus: Corpus, report: Json) 
     summary.append(seconds_row(report["seconds"]))
     summary.append(("model", report["model"] or "not written; -o FILE writes it"))
     console.table("the best setting", summary)
-    values_of_c = sorted({row["params"]["C"] for row in result.table})
+    if result.best_params_["kernel"] == "auto" and len(ranked) > 1:
+        console.say("note: no setting was better than the default (auto) by more than a standard error")
+        return
+    values_of_c = sorted({row["params"]["C"] for row in result.table if row["params"]["kernel"] != "auto"})
     best_c = result.best_params_["C"]
     if len(values_of_c) > 2 and best_c in (values_of_c[0], values_of_c[-1]):
         side = "smallest" if best_c == values_of_c[0] else "largest"
@@ -87,14 +90,19 @@ def _penalty(params: Json) -> str:
     return ", ".join([*numbers, *([params["multiclass"]] if "multiclass" in params else [])])
 
 
+def spelled(params: Json) -> str:
+    """Kernel of a setting."""
+    return "auto" if params["kernel"] == "auto" else spell(params["kernel"])
+
+
 def _setting(params: Json) -> str:
     """Setting in words."""
-    return f"{spell(params['kernel'])}, {_penalty(params)}"
+    return f"{spelled(params)}, {_penalty(params)}"
 
 
 def _heatmap_cells(result: Tuning) -> tuple[list[str], list[str], dict[tuple[str, str], float]]:
     """Rows (kernels), columns (penalties) and the mean of each cell."""
-    cells = {(spell(row["params"]["kernel"]), _penalty(row["params"])): row["mean"] for row in result.table}
+    cells = {(spelled(row["params"]), _penalty(row["params"])): row["mean"] for row in result.table}
     return list(dict.fromkeys(k for k, _ in cells)), list(dict.fromkeys(c for _, c in cells)), cells
 
 
@@ -116,7 +124,7 @@ def _show_heatmap(console: Console, result: Tuning) -> None:
     table.add_column("")
     for column in columns:
         table.add_column(Text(printable(column)), justify="right", overflow="fold")
-    best = (spell(result.best_params_["kernel"]), _penalty(result.best_params_))
+    best = (spelled(result.best_params_), _penalty(result.best_params_))
     for row in rows:
         line = [Text(printable(row))]
         for column in columns:

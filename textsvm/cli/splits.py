@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
+from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from textsvm.arrays import Json
+from textsvm.arrays import Bools, Ints, Json
 from textsvm.cli.console import Console
 from textsvm.cli.corpora import targets
 from textsvm.cli.options import HOLDOUT, FoldOptions
@@ -17,8 +18,9 @@ from textsvm.errors import InputError
 from textsvm.model.settings import ClassifierSettings
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus
-from textsvm.training.folds import make_folds, quoted_names, shuffle_split
-from textsvm.training.leakage import BOUND, LeakageWarning, groups_of, held_out_leak, leakage_message
+from textsvm.sources.copies import copy_groups, groups_of, n_copies, n_separated, text_digests
+from textsvm.training.folds import make_folds, n_together, quoted_names, shuffle_split
+from textsvm.training.leakage import BOUND, LeakageWarning, held_out_leak, leakage_message
 from textsvm.training.problems import as_target
 
 if TYPE_CHECKING:
@@ -46,12 +48,18 @@ def comparison_parts(
 ) -> tuple[list[Part], str]:
     """Training and test parts of a comparison, and a description of them."""
     if cv is not None:
-        folds = make_folds(cv, as_target(ClassifierSettings(), labels, len(labels)), random_state=seed)
+        target = replace(
+            as_target(ClassifierSettings(), labels, len(labels)), digests=text_digests(corpus.examples)
+        )
+        folds = make_folds(cv, target, random_state=seed)
+        say_copies(console, n_together(target.copies, folds))
         return [(train.tolist(), test.tolist()) for train, test in folds], f"in {len(folds)} folds"
     if holdout is None and {"train", "test"} <= set(corpus.part):
         train, test = (
             [i for i, part in enumerate(corpus.part) if part == name] for name in ("train", "test")
         )
+        if n := n_separated(copies_of(corpus), [(np.array(train), np.array(test))]):
+            console.warn(f"{n:,} test documents have a copy in the training part, which flatters the result")
         return [(train, test)], f"of the test part, {len(train):,} to learn from"
     training, test_part = hold_out(console, corpus, HOLDOUT if holdout is None else holdout, seed)
     assert test_part is not None
@@ -63,9 +71,42 @@ def comparison_parts(
 def hold_out(
     console: Console, corpus: Corpus, share: float | None, seed: int
 ) -> tuple[Corpus, Corpus | None]:
-    """Split a corpus into a training and a test part, stratified if each document has a single label."""
+    """Split a corpus into a training and a test part, stratified if each document has a single label.
+
+    Copies of a text follow it, unless there are too few different texts.
+    """
     if share is None:
         return corpus, None
+    copies = copies_of(corpus)
+    groups = np.arange(len(corpus)) if copies is None else copies
+    try:
+        held = _held_out(console, corpus, groups, share, seed)
+    except InputError:
+        if copies is None:
+            raise
+        copies, held = None, _held_out(console, corpus, np.arange(len(corpus)), share, seed)
+    say_copies(console, n_copies(copies))
+    return corpus.subset(np.flatnonzero(~held)), corpus.subset(np.flatnonzero(held))
+
+
+def copies_of(corpus: Corpus) -> Ints | None:
+    """Group of each document, equal for copies; None without copies."""
+    return copy_groups(text_digests(corpus.examples))
+
+
+def say_copies(console: Console, n: int) -> None:
+    """Report copies that were kept on one side of every split."""
+    if n:
+        copies = f"{n:,} copies (texts equal to another" if n > 1 else "1 copy (a text equal to another"
+        console.say(
+            f"note: {copies} but for case, spaces and punctuation) kept in one part with the original"
+        )
+
+
+def _held_out(console: Console, corpus: Corpus, groups: Ints, share: float, seed: int) -> Bools:
+    """Whether each document is in the test part, as the first document of its group is drawn."""
+    first = np.sort(np.unique(groups, return_index=True)[1])
+    corpus = corpus.subset(first)
     several = any(isinstance(label_or_labels, tuple) for label_or_labels in corpus.labels or ())
     lone: set[int] = set()
     if corpus.labels is not None and not several:
@@ -83,9 +124,8 @@ def hold_out(
         None if several or corpus.labels is None else [corpus.labels[i] for i in candidates]
     )
     _require_enough(share, len(candidates), len(set(stratify or [0])))
-    rest, test = shuffle_split(len(candidates), share, seed, stratify or None)
-    trained = sorted([*(candidates[i] for i in rest), *lone])
-    return corpus.subset(trained), corpus.subset([candidates[i] for i in test])
+    test = shuffle_split(len(candidates), share, seed, stratify or None)[1]
+    return np.isin(groups, groups[first[[candidates[i] for i in test]]])
 
 
 def _require_enough(share: float, n: int, classes: int) -> None:

@@ -14,6 +14,7 @@ from textsvm.cli.console import WrongUsage
 from textsvm.cli.kernels import several
 from textsvm.cli.options import option_field
 from textsvm.cli.output import LIBSVM_MODEL, MODEL, PREDICTIONS, STDOUT, Force, Kind, Output
+from textsvm.cli.tables import table_kind
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 
 Calibration = Enum("Calibration", {"sigmoid": "sigmoid", "isotonic": "isotonic"})
 Solver = Enum("Solver", {"auto": "auto", "gram": "gram", "features": "features"})
-PREDICTION_TABLE = Kind("a table of predictions", rb"[^\n]*labels?,(decision|label_1)[^\n]*\n")
-OutputFormat = Enum("OutputFormat", {"jsonl": "jsonl", "csv": "csv"})
+OutputFormat = Enum("OutputFormat", {"jsonl": "jsonl", "csv": "csv", "tsv": "tsv"})
 _adapting = partial(option_field, panel="Adaptation")
 _sets = partial(option_field, panel="Prediction sets (calibrated models)")
 
@@ -230,10 +230,18 @@ class OutputForm:
         metavar="K",
         min=1,
     )
-    output_format: OutputFormat = option_field(
-        "csv: a table, which begins with the columns of an input table.", default=OutputFormat.jsonl
+    output: Path = option_field(
+        "Output file; the suffix decides the format: .jsonl and .json, or .csv, .tsv, .xlsx and .parquet, "
+        "which have the columns of an input table and the predictions. - is stdout.",
+        "--output", "-o", default=STDOUT,
+    )  # fmt: skip
+    output_format: OutputFormat | None = option_field(
+        "Format of stdout, or of a file with another suffix (default: jsonl)."
     )
-    output: Path = option_field("Output file; - is stdout.", "--output", "-o", default=STDOUT)
+    all_classes: bool = option_field(
+        "Tables: a column for the decision value of each class, and with --proba for its probability.",
+        default=False,
+    )
     force: Force = False
     drift: bool = option_field(
         "Compare the documents with those of training: share of new symbols and sequences of symbols, "
@@ -253,9 +261,16 @@ class OutputForm:
         if self.adapting.adapt and table.vectors is not None:
             raise InputError("--adapt needs texts; it has no use for vectors")
 
+    @property
+    def kind(self) -> Kind:
+        """Kind of the output; raises WrongUsage."""
+        return table_kind("-o", self.output, PREDICTIONS, self.output_format and self.output_format.value)
+
     def checked(self, model: Path, files: list[str]) -> Output:
         """Output file; raises WrongUsage."""
-        kind = PREDICTIONS if self.output_format is OutputFormat.jsonl else PREDICTION_TABLE
+        kind = self.kind
+        if self.all_classes and kind.format in ("jsonl", "json"):
+            raise WrongUsage(f"--all-classes is for tables; {kind.format} has the values of all classes")
         inputs: list[Path] = [Path(file) for file in files if file != "-"]
         checked = Output("-o", self.output, kind, self.force)
         return checked.checked({"the model": model, "the documents": inputs})

@@ -40,6 +40,7 @@ from textsvm.model.settings import (
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus
 from textsvm.runtime import device as devices
+from textsvm.sources.copies import n_copies, n_separated
 from textsvm.training.fold_grams import Task, grams_of, predicted_seconds, train_and_test
 from textsvm.training.folds import Splitting
 from textsvm.training.problems import fold_predictions
@@ -150,6 +151,9 @@ def summarise(console: Console, outcome: Outcome, of_labelling: bool) -> tuple[J
         near = splits.held_out_near_duplicates(console, model, training, test)
         summary["holdout"] = outcome.results.as_dict() | {"near_duplicates": near}
     verdict = _verdict_of(outcome)
+    if verdict is not None:
+        distinct = 1 - n_copies(splits.copies_of(training)) / len(training)
+        verdict = replace(verdict, distinct=distinct)
     if verdict is not None and of_labelling:
         where = f"{verdict.where} of texts chosen by `textsvm label`, difficult ones first"
         verdict = replace(verdict, where=where)
@@ -184,13 +188,15 @@ class Verdict:
     where: str  #: How the documents were held out
     part: bool  #: Whether the model that was tested had less than half of the documents
     metric: str  #: {"accuracy", "micro_f1", "mae"}
+    distinct: float = 1.0  #: Share of the documents that are no copies
 
     @property
     def better(self) -> bool:
         """Whether the model is better than the constant answer by two standard errors of an accuracy."""
         if self.metric == "mae":
             return self.value < self.constant
-        return self.value > self.constant + 2 * sqrt(self.constant * (1 - self.constant) / self.n)
+        n = self.n * self.distinct
+        return self.value > self.constant + 2 * sqrt(self.constant * (1 - self.constant) / n)
 
     def as_dict(self) -> Json:
         """The quality of the model, to save with it."""
@@ -246,12 +252,18 @@ def _verdict_of(outcome: Outcome) -> Verdict | None:
     accuracy, n_trials = record.held_out_accuracy, record.n_trials  # of a choice or a calibration
     if accuracy:
         where = "cross-validation" + f", best of {n_trials} kernels and values of C" * (n_trials > 1)
+        where += _kept_together(n_copies(splits.copies_of(outcome.training)))
         return _verdict({"accuracy": accuracy}, truth, truth, where)
     if predictions is None or (predictions.part and len(predictions.indices) < ENOUGH):
         return None
     judged = [truth[i] for i in predictions.indices.tolist()]
     metrics = _metrics(judged, predictions.predicted, outcome.model.rule)
     return _verdict(metrics, truth, judged, predictions.where, predictions.part)
+
+
+def _kept_together(n: int) -> str:
+    """Part of `Verdict.where` about n copies."""
+    return f", {n:,} {'copies' if n > 1 else 'copy'} kept together with the originals" if n else ""
 
 
 def last_line(settings: AnySettings, verdict: Verdict | None) -> str:
@@ -287,6 +299,8 @@ def _cross_validated(settings: Settings, model: TrainedModel, training: Corpus) 
             settings, training.examples, corpora.truth(training), training.weights
         )
         folds = Splitting(FOLDS, training.groups, 1, 0, None).quietly(target)
+        if n_separated(target.copies, folds):
+            return None
         with settings.at_work(devices.select(settings.device)):
             task = Task(target, weight, folds)
             grams = grams_of(settings, with_classes(settings.source.encode(examples), target), task)
@@ -300,7 +314,7 @@ def _cross_validated(settings: Settings, model: TrainedModel, training: Corpus) 
         return None
     predicted = fold_predictions(settings, values, folds, target)
     indices = np.concatenate([test for _, test in folds])
-    where = f"{len(folds)}-fold cross-validation"
+    where = f"{len(folds)}-fold cross-validation" + _kept_together(n_copies(target.copies))
     return TestPredictions(indices, np.concatenate(values), np.concatenate(predicted), where)
 
 

@@ -20,7 +20,6 @@ from textsvm.cli.options import option_field
 from textsvm.cli.output import MODEL, PICTURES, SEARCH, STDOUT, Force, Kind, Output
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
-from textsvm.kernels.spelling import spell
 
 if TYPE_CHECKING:
     KernelGrid = KernelOptions
@@ -136,10 +135,10 @@ def tune(
     documents = corpora.read(
         console, corpus, reading, learning, groups=folds.groups, kernel=grid["kernel"][0]
     )
-    tuned = model_files.settle_grid(model_options.kernel, tuned, grid, documents)
+    tuned, grids = model_files.settle_grid(model_options.kernel, tuned, grid, documents)
     truth = corpora.targets(documents, learning.multilabel)
     corpora.check_classes(documents, reading.label)
-    size = prod(map(len, grid.values()))
+    size = sum(prod(map(len, grid.values())) for grid in grids)
     settings = "one setting" if size == 1 else f"{size} settings"
     console.say(f"note: {settings} on {folds.folds * folds.repeats} folds of {len(documents):,} documents")
     read = time.perf_counter() - started
@@ -152,11 +151,12 @@ def tune(
     with search.record(console) as table:
         with model_options.cluster.at_work(console, tuned.compute_options.store):
             result = run_search(
-                tuned, documents.examples, truth, grid, metric=search.metric, minutes=search.minutes,
+                tuned, documents.examples, truth, grids, metric=search.metric, minutes=search.minutes,
                 nested=search.nested, resume=table, positive=reading.positive, progress=progress,
                 **splits.fold_arguments(console, folds, documents),
             )  # fmt: skip
         console.say_device(result.best_model.device_in_use)
+        splits.say_copies(console, result.copies)
         if picture is not None:
             search_results.draw_heatmap(picture.path, result)
         seconds = {"read": read, **result.seconds, "total": time.perf_counter() - started}
@@ -166,7 +166,7 @@ def tune(
             "n": len(documents),
             "device": result.best_model.device_in_use.description,
             "near_duplicates": splits.leaks_by_id(values["leaks"], documents),
-            "best_kernel_spelled": spell(result.best_params_["kernel"]),
+            "best_kernel_spelled": search_results.spelled(result.best_params_),
             "model": search.output and str(search.output),
             "seconds": seconds,
         }

@@ -80,7 +80,7 @@ class SpectrumFeatures(TransformerMixin, BaseEstimator):
         Tell upper and lower case apart.
     min_df : int or float
         Least number of training texts with a substring, or their share if it is a float.
-    normalise : {"unicode", "paper", "none"}
+    normalise : {"unicode", "nfkc", "paper", "none"}
         How texts are normalised, see `textsvm.text.documents.normalise`.
     punctuation : bool
         False drops punctuation and symbols.

@@ -58,7 +58,7 @@ class SVC(ClassifierMixin, KernelEstimator):
     scoring : {"accuracy", "f1_macro"}
         "f1_macro" moves the biases to raise macro-F1, the mean F1 of the classes, in three-fold
         cross-validation on the training texts, for about three times the time.
-    normalise : {"unicode", "paper", "none"}
+    normalise : {"unicode", "nfkc", "paper", "none"}
         Normal form of texts, see `textsvm.text.documents.normalise`; a kernel may keep their case.
     punctuation : bool
         False drops punctuation and symbols.

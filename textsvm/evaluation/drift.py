@@ -27,6 +27,7 @@ from textsvm.model.rules import ScaledRule, margins
 from textsvm.model.settings import ClassifierSettings, is_default
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime.parallel import one_blas_thread
+from textsvm.sources.copies import copy_groups, text_digests
 from textsvm.text.documents import Documents, MultiView
 
 #: Length of the p-mers.
@@ -216,7 +217,7 @@ def decide_sample(
     """Train with kernel, C and loss of a model on a few of its texts: indices of these and of others, and the
     decision values of the others.
 
-    None for a precomputed matrix, or if the sample is too small.
+    Copies of these are no others. None for a precomputed matrix, or if the sample is too small.
     """
     train, test = _sample(model, len(labels))
     record = model.record
@@ -230,6 +231,11 @@ def decide_sample(
             warnings.simplefilter("ignore")
             from textsvm.training.classifier import train_classifier
 
+            copies = copy_groups(text_digests(examples_of(np.concatenate([train, test]))))
+            if copies is not None:
+                test = test[~np.isin(copies[len(train) :], copies[: len(train)])]
+                if not len(test):
+                    return None
             fresh = train_classifier(settings, examples_of(train), [labels[i] for i in train])
             with one_blas_thread():  # the bits of values depend on the number of threads of BLAS
                 return train, test, fresh.decision_function(examples_of(test))

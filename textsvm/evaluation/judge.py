@@ -14,6 +14,7 @@ from textsvm.evaluation.results import Results, evaluate, evaluate_labels
 from textsvm.model.rules import CalibratedRule, LabelRule, NumberRule, ScaledRule
 from textsvm.model.settings import Settings
 from textsvm.model.trained import TrainedModel, as_model
+from textsvm.sources.copies import share_in
 from textsvm.text.documents import Documents, MultiView
 
 if TYPE_CHECKING:
@@ -22,8 +23,12 @@ if TYPE_CHECKING:
 
 #: Warn if more than this share of the symbols is not in the model's alphabet.
 UNSEEN = 0.05
-#: Warn if more than this share of the documents are support vectors.
-SEEN = 0.05
+#: Warn if more than this share of the documents are training documents.
+SEEN = 0.01
+KNOWN = (
+    "{:.1%} of these documents were in the training of the model (equal but for case, spaces and "
+    "punctuation): it knows them and will do less well on others"
+)
 
 
 def predict(
@@ -180,20 +185,30 @@ def judge(
     return results
 
 
+def share_of_training(model: TrainedModel, texts: Any) -> float:
+    """Share of texts that were in the training; 0 without digests of these."""
+    if model.record.texts is None:
+        return 0.0
+    return share_in(model.record.texts, model.source.validate(texts), model.source)
+
+
 def data_warnings(model: TrainedModel, texts: Any) -> list[str]:
-    """Warnings about documents in another language, and about support vectors among the documents."""
-    support, kernel = model.support.documents, model.kernel
+    """Warnings about documents in another language, and about training documents among the documents."""
+    support, kernel, warnings = model.support.documents, model.kernel, list[str]()
+    if (share := share_of_training(model, texts)) > SEEN:
+        warnings.append(KNOWN.format(share))
     if kernel is None or not isinstance(support, Documents | MultiView):
-        return []
+        return warnings
     documents = model.encode(texts)
-    warnings = []
     unseen = max([_unseen(documents.of(view), support.of(view)) for view in kernel.structure.views])
     if unseen > UNSEEN:
         warnings.append(
             f"{100 * unseen:.0f} % of the symbols of these documents do not occur in the model's support "
             "vectors: another language, or another encoding?"
         )
-    support_texts = {support.text(i) for i in range(len(support))}
+    if model.record.texts is not None:
+        return warnings
+    support_texts = {support.text(i) for i in range(len(support))}  # of a file of an older version
     share = sum(documents.text(i) in support_texts for i in range(len(documents))) / len(documents)
     if share > SEEN:
         warnings.append(

@@ -6,7 +6,7 @@ Similarity is the normalised kernel value K(s, t) / sqrt(K(s, s) K(t, t)), 0 whe
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,6 +28,10 @@ class NeighbourTable:
 
     index: Ints
     value: Floats
+
+    def without(self, copies: Ints) -> NeighbourTable:
+        """The same neighbours, with value 0 for those of the example's own group of copies."""
+        return replace(self, value=np.where(copies[self.index] == copies[:, None], 0.0, self.value))
 
     def votes(self, codes: Ints, n_classes: int, most: int, power: float) -> Floats:
         """Class shares among the nearest `most`, weighted by value ** power, shape (n, n_classes)."""

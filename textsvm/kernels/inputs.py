@@ -25,6 +25,12 @@ from textsvm.text.encoding import Reading
 from textsvm.text.normal_form import normal_form
 from textsvm.text.stored import StoredTexts
 
+#: Remedy for an array in which columns have lost their names.
+NAMED_COLUMNS = (
+    "give a data frame, whose columns have names (of a ColumnTransformer with "
+    "verbose_feature_names_out=False and set_output(transform='pandas'))"
+)
+
 
 @dataclass(frozen=True)
 class TextForm:
@@ -44,8 +50,7 @@ def as_texts(X: Any) -> list[str]:
     if isinstance(X, str | bytes):
         raise InputError("expected a list of texts, got a single string; put it in a list: [text]")
     X = _only_column(X)
-    of_rows = isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], Mapping)
-    if isinstance(X, Mapping) or hasattr(X, "columns") or of_rows:
+    if is_table(X):
         raise InputError(
             "expected one column of texts, got a table; select a column, or give a kernel "
             "On(column, kernel) for each column"
@@ -53,9 +58,12 @@ def as_texts(X: Any) -> list[str]:
     if isinstance(X, StoredTexts | Iterator):
         return cast("list[str]", X if isinstance(X, StoredTexts) else StoredTexts.of(_checked(X)))
     if len(getattr(X, "shape", (0,))) > 1:
+        remedy = "take a kernel of vectors, such as Gaussian(), for rows of numbers"
+        if isinstance(X, np.ndarray) and X.dtype.kind in "OTU":
+            remedy = NAMED_COLUMNS
         raise InputError(
-            f"expected one column of texts, got an array of shape {tuple(X.shape)}; select a column, or take "
-            "a kernel of vectors, such as Gaussian(), for rows of numbers"
+            f"expected one column of texts, got an array of shape {tuple(X.shape)}; select a column, or "
+            + remedy
         )
     try:
         texts = listed(X)
@@ -68,6 +76,12 @@ def as_texts(X: Any) -> list[str]:
         if not isinstance(text, str):
             raise _no_text(i, text)
     return texts
+
+
+def is_table(X: Any) -> bool:
+    """Whether examples are a table: a data frame, a dict of columns, or a list of dicts."""
+    of_rows = isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], Mapping)
+    return isinstance(X, Mapping) or hasattr(X, "columns") or of_rows
 
 
 def _only_column(X: Any) -> Any:
@@ -136,6 +150,8 @@ class InputTable:
             raise InputError(
                 "kernels on columns read a table: a pandas or Polars DataFrame, an Arrow table, a dict of "
                 f"columns or a list of dicts; this is {type(table).__name__}"
+                + f"; {NAMED_COLUMNS}"
+                * isinstance(table, np.ndarray)
             )
         self._texts: dict[str, list[str]] = {}
         self._numbers: dict[str, Any] = {}
@@ -147,6 +163,11 @@ class InputTable:
 
     def __len__(self) -> int:
         return self._n
+
+    @property
+    def text_names(self) -> list[str]:
+        """Names of the columns whose first cell is a text."""
+        return [name for name in self.names if self._n and isinstance(listed(self._column(name))[0], str)]
 
     def texts(self, name: str) -> list[str]:
         """A column of texts; InputError if it does not exist or a cell is not a text."""

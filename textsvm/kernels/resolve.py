@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
-from textsvm.kernels.base import Kernel
+from textsvm.kernels.base import Kernel, Sum
+from textsvm.kernels.combined.on import On
 from textsvm.kernels.contract import Structure
 from textsvm.kernels.nystroem import Nystroem
 from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.kernels.spelling import IN_SKLEARN
 from textsvm.kernels.user import UserKernel
+from textsvm.kernels.vectors.kernels import Gaussian
 from textsvm.text.documents import View
 
 
@@ -31,6 +34,19 @@ def as_kernel(kernel: Any) -> Kernel:
     if callable(kernel):
         return UserKernel(kernel)
     raise InputError(f"kernel={kernel!r} is neither a kernel object, a name nor a function")
+
+
+def sum_on_columns(
+    texts: Sequence[str], numbers: Sequence[list[str]], of: Mapping[str, Kernel] | None = None
+) -> Kernel:
+    """Sum of a kernel on each column of texts and on each group of columns of numbers.
+
+    `of` are the kernels of "texts" and "vectors"; by default the fast one and Gaussian.
+    """
+    of = {"texts": fixed_default(), "vectors": Gaussian(), **(of or {})}
+    parts = [On(name, of["texts"]) for name in texts]
+    parts += [On(names if len(names) > 1 else names[0], of["vectors"]) for names in numbers if names]
+    return parts[0] if len(parts) == 1 else Sum(parts)
 
 
 def structure_of(kernel: Any) -> Structure:

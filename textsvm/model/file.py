@@ -62,9 +62,12 @@ from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import run
 from textsvm.runtime.plain_json import to_json
 from textsvm.sources.base import Source, Support
+from textsvm.sources.copies import MOST_DIGESTS
 from textsvm.version import __version__
 
 FORMAT_VERSION, WITHOUT_TEXTS = 2, 3
+#: Normal forms in files: "unicode" is that of earlier versions, which removes no ignorable code points.
+_FORMS = {"unicode": "unicode 2", "nfkc": "unicode"}
 _SHARED = ("normalise", "punctuation", "max_length", "tol", "duality_gap", "max_iter")
 #: Saved parameters of each estimator.
 _PARAMETERS = {
@@ -77,6 +80,7 @@ _PARAMETERS = {
 _ONLINE = "OnlineSVC"
 #: Saved only if it is not None.
 _APPROXIMATE, _SCORING = "approximate", "scoring"
+_TEXTS = "training_digests"
 _MAPS, _CONFORMITY = "calibration.", "conformity."
 
 
@@ -255,8 +259,11 @@ def _machine_form(model: TrainedModel, support: Support) -> tuple[Json, Arrays]:
     if support.weights is None:
         arrays |= {"support": support.indices, **pack_coef(model.predictor.dual_coef)}
     rule, record = model.rule, model.record
+    if record.texts is not None:
+        arrays[_TEXTS] = record.texts
     name, settings = record.settings.estimator, record.settings.as_dict()
     parameters = {parameter: settings[parameter] for parameter in _PARAMETERS[name]}
+    parameters["normalise"] = _FORMS.get(parameters["normalise"], parameters["normalise"])
     if record.C is not None and "C" in parameters:
         parameters["C"] = record.C  # of a kernel that was chosen
     if record.loss != "hinge":
@@ -372,9 +379,20 @@ def _build_machine(header: Json, arrays: Arrays) -> TrainedModel:
         C=parameters["C"] if isinstance(rule, ClassRule) else None,
         loss=parameters.get("loss") or "hinge",
         chosen=str(header.get("chosen", "")),
+        texts=_digests(arrays),
         info=header["info"],
     )
     return TrainedModel(source, Expansion(support, dual_coef, intercept), rule, record)
+
+
+def _digests(arrays: Arrays) -> AnyArray | None:
+    """Digests of training texts, checked; files of older versions have none."""
+    digests = arrays.get(_TEXTS)
+    if digests is not None and (
+        digests.ndim != 1 or digests.dtype != np.uint64 or len(digests) > MOST_DIGESTS
+    ):
+        raise InputError(f"its digests of training texts are not a row of at most {MOST_DIGESTS:,} numbers")
+    return digests
 
 
 def _rule(name: str, header: Json, arrays: Arrays, parameters: Json) -> Rule:
@@ -397,6 +415,8 @@ def _given(header: Json) -> tuple[str, Json, Any]:
     if header["format_version"] == 1:
         names = tuple(parameter for parameter in names if parameter not in ("multiclass", "class_weight"))
     parameters = {parameter: values[parameter] for parameter in names}
+    forms = {name: form for form, name in _FORMS.items()}
+    parameters["normalise"] = forms.get(values["normalise"], values["normalise"])
     if _SCORING in values:
         parameters[_SCORING] = values[_SCORING]
     if name == "SVC":

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from textsvm.arrays import AnyArray, Bools, Floats, Ints, Json
 from textsvm.errors import InputError
@@ -59,6 +60,8 @@ class Record:
     n_trials: int = 0  #: Trials of the choice of the kernel
     margin: float | None = None  #: Median out-of-fold margin of a calibrated model
     adaptation: Any = None  #: `textsvm.training.adaptation.Adaptation` of an adapted model
+    #: Digests of training texts, see `textsvm.sources.copies.sample_digests`; None without texts.
+    texts: NDArray[np.uint64] | None = None
     info: Json = field(default_factory=dict)  #: The `info` of `textsvm.save`
     digest: str | None = None  #: Checked digest of the model file; None without a file, or of an old version
     without_digest: bool = False  #: Whether the model file has no digest, so that damage is not detected

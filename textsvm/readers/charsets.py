@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 import re
 
+from textsvm.errors import InputError
+
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -22,6 +24,8 @@ _SUPERSETS = {
     "euc_kr": "cp949",
     "big5": "big5hkscs",
 }
+#: Problem of a text that is not UTF-8.
+NOT_UTF_8 = "bytes that are not UTF-8 were read as Windows-1252; --encoding names another charset"
 # Python codecs that are no charsets, and slow on long input.
 _NOT_CHARSETS = {"idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined"}
 #: Soft hyphen, marks of direction, and characters without width.
@@ -34,8 +38,11 @@ _CONTROL = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1a\x1b\b")) + b"\x7f"
 _WINDOWS_1252 = [bytes([b]).decode("cp1252", "ignore") or chr(b) for b in range(256)]
 
 
-def _as_windows_1252(error: UnicodeError) -> tuple[str, int]:
-    assert isinstance(error, UnicodeDecodeError)
+def _as_windows_1252(error: UnicodeError) -> tuple[str | bytes, int]:
+    if isinstance(error, UnicodeEncodeError) and max(error.object[error.start : error.end]) < "\xa0":
+        return error.object[error.start : error.end].encode("latin-1"), error.end
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
     return "".join(_WINDOWS_1252[byte] for byte in error.object[error.start : error.end]), error.end
 
 
@@ -69,7 +76,7 @@ def decode(data: bytes) -> tuple[str, str | None]:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         text = data.decode("utf-8", "textsvm-windows-1252")
-        return text, f"line {line}: bytes that are not UTF-8 were read as Windows-1252"
+        return text, f"line {line}: {NOT_UTF_8}"
 
 
 def decode_declared(data: bytes, charset: str | None) -> tuple[str, str | None]:
@@ -102,6 +109,17 @@ def decode_declared(data: bytes, charset: str | None) -> tuple[str, str | None]:
     if codec == "utf-8":
         return data.decode(codec, "textsvm-windows-1252"), f"{problem}Windows-1252"
     return data.decode(codec, "replace"), f"{problem}\ufffd"
+
+
+def decode_named(data: bytes, charset: str, name: str) -> str:
+    """Decode text with the charset that the user named; `name` is that of the file in errors."""
+    codec = _codec(charset)
+    if codec is None:
+        raise InputError(f"there is no charset {charset!r}; usual ones are utf-8, cp1252, cp1251, mac_roman")
+    try:
+        return data.decode(codec).removeprefix("\ufeff")
+    except (UnicodeError, ValueError) as error:
+        raise InputError(f"{name} is not in the charset {charset} ({error}); name another") from error
 
 
 def _codec(declared: str) -> str | None:

@@ -23,11 +23,21 @@ from textsvm.text.stored import StoredTexts
 Label = str | tuple[str, ...]
 #: Cells of a row of a table, by the names of the columns.
 Row = Mapping[str, Any]
+#: Usual names of the columns of tables, by their role.
+USUAL = {
+    "text": ("text", "body", "content", "message", "document", "review", "essay", "sentence", "comment",
+             "tweet"),
+    "label": ("label", "class", "category", "target", "topic", "sentiment", "labels", "@@class@@"),
+    "id": ("id", "doc_id", "document_id", "essay_id", "newid", "uid"),
+    "part": ("part", "split"),
+}  # fmt: skip
 #: Formats of sequences.
 SEQUENCES = ("fasta", "fastq")
 #: Name of the column of vectors beside texts.
 VECTORS = "vectors"
 _INVISIBLE = re.compile(f"[{INVISIBLE}]")
+#: Role of the first index of LIBSVM's format, "0" or "1", among recorded and detected columns.
+FIRST_INDEX = "first_index"
 #: Attributes of a corpus with a value for each document.
 _LISTS = ("texts", "labels", "part", "targets", "weights", "groups", "vectors")
 
@@ -66,6 +76,9 @@ class ReadKeywords(TypedDict, total=False):
     split: str
     level: int | None
     header: bool | None
+    sheet: str | None
+    encoding: str | None
+    annotators: str
     headers: bool
     skip_invalid: bool
     recorded: Mapping[str, str]
@@ -87,6 +100,9 @@ class ReadOptions:
     split: str = "modapte"
     level: int | None = None  #: Of the folders that are classes, from 1; None: detect it
     header: bool | None = None  #: Whether the first row of a table is a header; None: detect it
+    sheet: str | None = None  #: Of a spreadsheet, by name or number from 1
+    encoding: str | None = None  #: Charset of texts and tables; None: detect it
+    annotators: str = "majority"  #: Answers of annotators: "all", "majority", or the name of an annotator
     headers: bool = False
     skip_invalid: bool = False  #: Leave out rows without a text, or with too few or too many fields
     labelled: bool = True  #: Else labels are ignored, and a line or file without a label is a text
@@ -118,7 +134,14 @@ class ReadOptions:
         facts, labels = self.reading(corpus.source, corpus.format, len(corpus)), corpus.labels or ()
         names = {name for label in labels for name in ([label] if isinstance(label, str) else label)}
         facts |= {"classes": sorted(names)} if names else {}
-        return replace(corpus, reading=facts)
+        headed, detected = facts.get("header", True) is True, dict[str, str]()
+        for role in ("text", "label"):
+            columns = facts.get(role)
+            if headed and role not in self.named and isinstance(columns, tuple) and len(columns) == 1:
+                detected[role] = columns[0]
+        if isinstance(index := facts.get(FIRST_INDEX), str):
+            detected[FIRST_INDEX] = index
+        return replace(corpus, reading=facts, detected=detected)
 
     @property
     def named(self) -> dict[str, str | Sequence[str]]:
@@ -129,10 +152,10 @@ class ReadOptions:
     @property
     def columns(self) -> dict[str, str | Sequence[str]]:
         """The named columns, and the recorded columns where none is named, by their role."""
+        without = {FIRST_INDEX}
         if self.text is not None or self.numbers is not None:
-            others = {role: name for role, name in self.recorded.items() if role not in ("text", "numbers")}
-            return {**others, **self.named}
-        return {**self.recorded, **self.named}
+            without |= {"text", "numbers"}
+        return {**{role: name for role, name in self.recorded.items() if role not in without}, **self.named}
 
     @property
     def label_column(self) -> str | None:
@@ -211,6 +234,8 @@ class Corpus:
         All cells of the row of each document, if they are kept.
     corrections : dict of str to list of (str or None)
         New labels of corrected documents (None: left out), by digest of the text and label, in their order.
+    detected : dict of str to str
+        Columns that were not named, of texts and labels, by their role: "text" and "label".
     reading : dict
         Decisions of the reader: format, number of documents, classes, and where they apply the columns of
         each role, separator, header (bool), encoding and level of the folders of classes. A list of values
@@ -239,6 +264,7 @@ class Corpus:
     columns: Json | None = None
     rows: list[Row | None] | None = None
     corrections: dict[str, list[str | None]] = field(default_factory=dict)
+    detected: dict[str, str] = field(default_factory=dict)
     reading: Json = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -404,7 +430,7 @@ def reading_line(reading: Json) -> str:
         if name == "label" and classes:
             fact += f" ({len(classes):,})"
         if name not in ("source", "format", "documents", "classes", "columns"):
-            facts.append(fact if name == "encoding" else f"{name} {fact}")
+            facts.append(fact if name == "encoding" else f"{name.replace('_', ' ')} {fact}")
     if classes and "label" not in reading:
         more = ", ..." * (len(classes) > 5)
         facts.append(f"{len(classes):,} class{'es' * (len(classes) > 1)} ({', '.join(classes[:5])}{more})")

@@ -13,20 +13,22 @@ import gzip
 import io
 import lzma
 import os
+import re
 import stat
 import struct
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, ClassVar, cast
 
 from textsvm.errors import InputError
-from textsvm.readers.charsets import byte_order_mark, decode
+from textsvm.readers.charsets import NOT_UTF_8, byte_order_mark, decode, decode_named, is_binary
 from textsvm.runtime.parallel import Progress
 
 Problems = list[tuple[str, str]]
@@ -40,18 +42,30 @@ NUMPY = b"\x93NUMPY"
 ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 #: Files of Microsoft Office up to 2003.
 OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_SPREADSHEET = "a spreadsheet"
+#: Beginnings of Arrow's files, of Feather's first version, and of Arrow's streams.
+ARROW = (b"ARROW1", b"FEA1", b"\xff\xff\xff\xff")
 #: Members, or beginnings of the member "mimetype", by which ZIP archives of office documents are recognised.
 _OFFICE_MEMBERS = {
-    "xl/workbook.xml": "a spreadsheet",
-    "xl/workbook.bin": "a spreadsheet",
+    "xl/workbook.xml": _SPREADSHEET,
+    "xl/workbook.bin": _SPREADSHEET,
     "word/document.xml": "a Word document",
     "ppt/presentation.xml": "a PowerPoint presentation",
+    "[Content_Types].xml": "an office document",
+    "META-INF/container.xml": "an e-book",
 }
 _OPEN_DOCUMENT = b"application/vnd.oasis.opendocument."
 #: Formats of archives that cannot be read.
-UNSUPPORTED = {b"7z\xbc\xaf\x27\x1c": "7-Zip", b"Rar!\x1a\x07": "RAR", b"\x28\xb5\x2f\xfd": "Zstandard"}
-_COMPRESSED = (".gz", ".bz2", ".xz", ".z", ".tgz", ".tbz2", ".txz")
-_ENDINGS = (".tar", ".gz", ".tgz", ".bz2", ".tbz2", ".xz", ".txz", ".zip", ".mbox", ".mbx")
+UNSUPPORTED = {
+    **{b"7z\xbc\xaf\x27\x1c": "7-Zip", b"Rar!\x1a\x07": "RAR"},
+    **{b"\x04\x22\x4d\x18": "LZ4", b"\x1f\x9d": "compress (.Z)"},
+}
+_COMPRESSED = (".gz", ".bz2", ".xz", ".lzma", ".z", ".zst", ".tgz", ".tbz2", ".txz", ".tzst")
+_ENDINGS = (*_COMPRESSED, ".tar", ".zip", ".mbox", ".mbx")
+#: Files of systems, which are no documents.
+_OF_SYSTEMS = ("__macosx", "desktop.ini", "thumbs.db", "ehthumbs.db", "icon\r", "$recycle.bin")
+#: Names of the backups of editors: a~, #a#, a.bak, ~$a.docx.
+_BACKUP = re.compile(r"(?:.*~|#.*#|~\$.*|.*\.(?:bak|orig|swp))", re.IGNORECASE)
 #: Bytes that any file may unpack to.
 FREE_BYTES = 4 << 20
 #: Maximum unpacked bytes per packed byte of larger texts, which compress about 10-fold.
@@ -113,10 +127,25 @@ class _CountedMembers:
         return data
 
 
+def _open_zstandard(stream: IO[bytes]) -> Any:
+    """A stream of the unpacked bytes, by the standard library of Python 3.14, its backport, or PyArrow."""
+    for name in ("compression.zstd", "backports.zstd"):
+        with suppress(ImportError):
+            return import_module(name).open(stream)
+    try:
+        return import_module("pyarrow").CompressedInputStream(stream, "zstd")
+    except ImportError as error:
+        raise InputError(
+            "a .zst file needs backports.zstd (pip install backports.zstd); or unpack it with unzstd"
+        ) from error
+
+
 OPENERS: dict[bytes, Any] = {
     b"\x1f\x8b": lambda stream: gzip.GzipFile(fileobj=cast("Any", _CountedMembers(stream))),
     b"BZh": bz2.open,
     b"\xfd7zXZ\x00": lzma.open,
+    b"\x5d\x00\x00": lzma.open,
+    b"\x28\xb5\x2f\xfd": _open_zstandard,
 }
 
 
@@ -254,13 +283,24 @@ def _lines_on_disk(file: FileOnDisk, problems: Problems, newline: str) -> Iterat
             except UnicodeDecodeError:
                 line = raw.decode("utf-8", "textsvm-windows-1252")
                 if not reported:  # the first of a file
-                    problem = f"line {number}: bytes that are not UTF-8 were read as Windows-1252"
-                    problems.append((file.name, problem))
+                    problems.append((file.name, f"line {number}: {NOT_UTF_8}"))
                 reported = True
             if newline or "\r" not in line.removesuffix("\n").removesuffix("\r"):
                 yield line
             else:
                 yield from io.StringIO(line, newline="")
+
+
+def transcoded(files: Sequence[Any], encoding: str) -> list[Any]:
+    """The files in memory, with their texts as UTF-8; binary files stay as they are."""
+    result = []
+    for file in files:
+        with file.open() as stream:
+            data = stream.read()
+        if not is_binary(data) or encoding.lower().startswith("utf"):
+            data = decode_named(data, encoding, file.name).encode()
+        result.append(File(file.name, data))
+    return result
 
 
 def with_progress(
@@ -296,7 +336,7 @@ class InputFiles:
 def read_files(
     path: str | Path, *, max_bytes: int = MAX_BYTES, progress: Progress | None = None
 ) -> InputFiles:
-    """Read a file, a folder or an archive (tar, zip; gzip, bzip2, xz) into memory.
+    """Read a file, a folder or an archive (tar, zip; gzip, bzip2, xz, Zstandard) into memory.
 
     `max_bytes` bounds the unpacked bytes of all files together; `progress` is called with (packed bytes read,
     packed bytes in all).
@@ -306,7 +346,7 @@ def read_files(
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
-            paths = list(walk(path))
+            paths = without_backups(walk(path), inputs.problems)
             budget = _Budget(inputs.source, max_bytes, sum(p.stat().st_size for p, _ in paths), progress)
             for file, name in paths:
                 with file.open("rb") as stream:
@@ -465,10 +505,18 @@ def walk(folder: Path) -> Iterator[tuple[Path, str]]:
     return iter(sorted(paths, key=lambda pair: pair[1]))
 
 
+def without_backups(paths: Iterable[tuple[Path, str]], problems: Problems) -> list[tuple[Path, str]]:
+    """The paths without the backups of editors, which `problems` gets."""
+    pairs = list(paths)
+    backups = {name for _, name in pairs if _BACKUP.fullmatch(PurePosixPath(name).name)}
+    problems += [(name, "left out: it is the backup of an editor") for name in sorted(backups)]
+    return [(path, name) for path, name in pairs if name not in backups]
+
+
 def _hidden(name: str) -> bool:
     parts = name.split("/")
     return any(
-        (part.startswith(".") and following not in ("cur", "new")) or part == "__MACOSX"
+        (part.startswith(".") and following not in ("cur", "new")) or part.lower() in _OF_SYSTEMS
         for part, following in zip(
             parts, [*parts[1:], ""], strict=True
         )  # a folder of a Maildir may be hidden
@@ -484,8 +532,17 @@ def _add(inputs: InputFiles, packed: IO[bytes], name: str, path: str, budget: _B
             raise InputError(f"{path} is a {kind} archive, which is not read; repack it as .tar.xz or .zip")
     opener = next((opener for start, opener in OPENERS.items() if magic.startswith(start)), None)
     try:
-        if magic.startswith(ZIP) and not _is_spreadsheet(packed, path, budget.packed):
+        office = _office_kind(packed, path, budget.packed) if magic.startswith(ZIP) else _SPREADSHEET
+        if office is None:
             _add_zip(inputs, packed, name, path, budget)
+        elif office != _SPREADSHEET and name:  # a file of a folder
+            inputs.problems.append((name, f"left out: it is {office}"))
+        elif office != _SPREADSHEET:
+            raise InputError(
+                f"{path} is {office}, which is not read; save texts as .txt in a folder for each class, and "
+                "tables as .xlsx or .csv"
+            )
+        if office != _SPREADSHEET:
             return False
         stream = _BudgetedStream(opener(packed) if opener else packed, budget, packed)
         if is_tar(stream.peek(512)):
@@ -507,27 +564,20 @@ def _add(inputs: InputFiles, packed: IO[bytes], name: str, path: str, budget: _B
     return True
 
 
-def _is_spreadsheet(packed: IO[bytes], path: str, size: int) -> bool:
-    """Whether a ZIP archive is a spreadsheet; InputError for other office documents."""
+def _office_kind(packed: IO[bytes], path: str, size: int) -> str | None:
+    """The kind of office document that a ZIP archive is, or None."""
     with zipfile.ZipFile(packed) as archive:
         names = set(archive.namelist())
         kind = next((kind for member, kind in _OFFICE_MEMBERS.items() if member in names), None)
         if "mimetype" in names:
             with archive.open(name="mimetype") as member:
                 start = member.read(100)
-            if start.startswith(_OPEN_DOCUMENT + b"spreadsheet"):
-                kind = "a spreadsheet"
-            elif start.startswith(_OPEN_DOCUMENT):
-                kind = "a LibreOffice document"
-        if kind == "a spreadsheet":
+            if start.startswith(_OPEN_DOCUMENT):
+                kind = _SPREADSHEET if b"spreadsheet" in start else "a LibreOffice document"
+        if kind == _SPREADSHEET:
             check_expansion(path, sum(info.file_size for info in archive.infolist()), size)
-        elif kind is not None:
-            raise InputError(
-                f"{path} is {kind}, which is not read; save texts as .txt in a folder for each class, and "
-                "tables as .xlsx or .csv"
-            )
     packed.seek(0)
-    return kind is not None
+    return kind
 
 
 def _add_tar(inputs: InputFiles, stream: _BudgetedStream, name: str) -> None:
@@ -591,6 +641,8 @@ def _member_name(inputs: InputFiles, archive: str, name: str, refused: str | Non
         refused = "a path that leaves the archive"
     if len(name) > _MAX_PATH or len(parts) > _MAX_FOLDERS:
         refused, parts = f"a path of more than {_MAX_PATH:,} symbols or {_MAX_FOLDERS} folders", parts[:1]
+    elif parts and not _hidden("/".join(parts)) and _BACKUP.fullmatch(parts[-1]):
+        refused = "the backup of an editor"
     inner = "/".join([archive, *parts] if archive else parts)
     if refused is not None:
         inputs.problems.append((inner or name, f"left out: {refused}"))

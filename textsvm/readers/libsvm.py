@@ -43,17 +43,20 @@ def is_libsvm(head: bytes) -> bool:
 
 def read_libsvm(
     path: str | os.PathLike[str],
+    zero_based: bool = False,
 ) -> tuple[scipy.sparse.csr_matrix, Floats | list[tuple[float, ...]]]:
     """Read vectors in LIBSVM's format; .bz2, .gz and .xz are unpacked.
 
     Parameters
     ----------
     path : path
+    zero_based : bool
+        Whether indices count from 0, as in files of XGBoost, LightGBM and scikit-learn, and not from 1.
 
     Returns
     -------
     vectors : scipy.sparse.csr_matrix, shape (n, d), float64
-        d is the largest index.
+        d is the largest index, or the number after it.
     labels : float64 array, shape (n,); or a list of n tuples of numbers
         Tuples if a line has several labels.
 
@@ -74,7 +77,7 @@ def read_libsvm(
     inputs = read_files(os.fspath(path))
     if not inputs.single:
         raise InputError(f"{path} is a folder or an archive; name a file in LIBSVM's format")
-    return parse_libsvm(inputs.files[0], inputs.problems)
+    return parse_libsvm(inputs.files[0], inputs.problems, zero_based)
 
 
 def write_libsvm(path: str | os.PathLike[str], vectors: Any, labels: Sequence[Any] | None = None) -> None:
@@ -113,7 +116,7 @@ def write_libsvm(path: str | os.PathLike[str], vectors: Any, labels: Sequence[An
 
 
 def parse_libsvm(
-    file: File | FileOnDisk, problems: Problems
+    file: File | FileOnDisk, problems: Problems, zero_based: bool = False
 ) -> tuple[scipy.sparse.csr_matrix, Floats | list[tuple[float, ...]]]:
     """Vectors and labels of a file as `read_libsvm` returns them; `problems` gets ignored parts."""
     from sklearn.datasets import load_svmlight_file
@@ -124,7 +127,7 @@ def parse_libsvm(
     try:
         if not underscore:
             with file.open() as stream:
-                vectors, labels = load_svmlight_file(stream, zero_based=False, multilabel=several)
+                vectors, labels = load_svmlight_file(stream, zero_based=zero_based, multilabel=several)
     except (ValueError, OverflowError, MemoryError) as error:
         reason = str(error)
     valid = vectors is not None and np.isfinite(vectors.data).all() and vectors.shape[1] <= MAX_INDEX
@@ -133,7 +136,7 @@ def parse_libsvm(
             for number, line in enumerate(stream, 1):
                 content = line.partition(b"#")[0]
                 tokens = [(match[0], match.start() + 1) for match in _TOKEN.finditer(content)]
-                if tokens and (first_error := _line_error(tokens)) is not None:
+                if tokens and (first_error := _line_error(tokens, 1 - zero_based)) is not None:
                     column, message = first_error
                     raise InputError(f"{file.name}, line {number}, column {column}: {message}")
         raise InputError(f"{file.name} cannot be read in LIBSVM's format: {reason}")
@@ -144,6 +147,12 @@ def parse_libsvm(
     starts = vectors.indptr.astype(np.int32) if vectors.nnz <= MAX_INDEX else vectors.indptr
     vectors.indptr, vectors.indices = starts, vectors.indices.astype(starts.dtype)
     return vectors, labels
+
+
+def is_zero_based(file: File | FileOnDisk) -> bool:
+    """Whether an index is 0."""
+    with file.open() as stream:
+        return any(re.search(rb"\s0+:", line.partition(b"#")[0]) for line in stream)
 
 
 def _inspect(file: File | FileOnDisk) -> tuple[bool, bool, bool]:
@@ -157,7 +166,7 @@ def _inspect(file: File | FileOnDisk) -> tuple[bool, bool, bool]:
     return several, query, underscore
 
 
-def _line_error(tokens: list[tuple[bytes, int]]) -> tuple[int, str] | None:
+def _line_error(tokens: list[tuple[bytes, int]], first: int) -> tuple[int, str] | None:
     """Column and description of the first error of a line; None if it is valid."""
     (label, column), *pairs = tokens
     if b":" in label:
@@ -165,14 +174,14 @@ def _line_error(tokens: list[tuple[bytes, int]]) -> tuple[int, str] | None:
     for piece in label.split(b","):
         if not _FINITE.fullmatch(piece) or not np.isfinite(float(piece)):
             return column, f"the label {_shown(label)} is not a finite number"
-    last = 0
+    last = first - 1
     for number, (pair, column) in enumerate(pairs):
         if number == 0 and pair.startswith(b"qid:"):
             continue
         index, colon, value = pair.partition(b":")
         if not colon:
             return column, f"{_shown(pair)} is not `index:value`"
-        if (message := _index_error(index, last)) is not None:
+        if (message := _index_error(index, first, last)) is not None:
             return column, message
         if not _FINITE.fullmatch(value) or not np.isfinite(float(value)):
             column += len(index) + 1
@@ -181,12 +190,12 @@ def _line_error(tokens: list[tuple[bytes, int]]) -> tuple[int, str] | None:
     return None
 
 
-def _index_error(index: bytes, last: int) -> str | None:
+def _index_error(index: bytes, first: int, last: int) -> str | None:
     if not re.fullmatch(rb"[-+]?\d{1,4000}", index):
         return f"the index {_shown(index)} is not a whole number"
     number = int(index)
-    if number < 1:
-        return f"the index is {number}, and indices count from 1"
+    if number < first:
+        return f"the index is {number}, and indices count from {first}: write the file with such indices"
     if number > MAX_INDEX:
         return f"the index {_shown(index)} is too large; the largest is {MAX_INDEX:,}"
     if number == last:

@@ -12,10 +12,8 @@ Labels come from folders: "ham" or "spam" if a folder or archive is named so (`e
 
 from __future__ import annotations
 
-import email
 import re
 from collections.abc import Iterator, Sequence
-from email.message import Message
 from itertools import islice, zip_longest
 from mmap import mmap
 from pathlib import PurePosixPath
@@ -23,16 +21,14 @@ from pathlib import PurePosixPath
 from textsvm.readers.charsets import decode, decode_declared
 from textsvm.readers.corpus import Document, ReadOptions
 from textsvm.readers.files import HEAD, File, Problems, with_progress
-from textsvm.readers.mime import PARSER_ERRORS, MimePart, RawHeaderPolicy, decoded_header, html_text, is_html
+from textsvm.readers.mail_header import KNOWN, emlx_message, header_start, unwrapped
+from textsvm.readers.mime import PARSER_ERRORS, MimePart, decoded_header, html_text, is_html, parse_message
 from textsvm.readers.plain_text import class_folders, class_level, part_of
 from textsvm.readers.tables import table_format
 from textsvm.runtime.parallel import Progress
 
-_HEADER = re.compile(rb"[!-9;-~]+[ \t]*:")
-_KNOWN = re.compile(
-    rb"^(?:from|to|subject|date|received|return-path|message-id|mime-version|delivered-to|reply-to|sender|"
-    rb"content-type|x-[!-9;-~]+|status|cc|bcc|resent-from|list-id|envelope-to|dkim-signature)[ \t]*:",
-    re.IGNORECASE | re.MULTILINE,
+_FROM_LINE = re.compile(
+    rb"(?:\A(?:\xef\xbb\xbf|\s){0,9}|(?<=\n\n)|(?<=\n\r\n))From ([^\n]{1,300})\n(?=([!-9;-~]+[ \t]*:|>From )?)"
 )
 #: An address, a header that no other text has, or lines of a header alone with a subject.
 _SURELY = re.compile(
@@ -40,40 +36,25 @@ _SURELY = re.compile(
     rb"\A(?=(?s:.)*^subject[ \t]*:)(?:(?:[!-9;-~]+[ \t]*:|[ \t]).*\n?)+\Z",
     re.IGNORECASE | re.MULTILINE,
 )
-_FROM_LINE = re.compile(rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From ([^\n]{1,300})\n(?=[!-9;-~]+[ \t]*:|>From )")
+_FIELDS = re.compile(rb"(?:(?:[!-9;-~]+[ \t]*:|[ \t]+[^\s])[^\r\n]*\r?\n?)*")
+_TRANSPORT = re.compile(rb"^(?:received|return-path|message-id|mime-version|delivered-to):", re.I | re.M)
+_ASCTIME = re.compile(rb"\w{3} \w{3} [ \d]\d \d\d:\d\d")
 _FROM_DATE = re.compile(rb"\d\d:\d\d.*\d{4}")
 _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 _INTERNAL = b"FOLDER INTERNAL DATA"
 _NOT_MAIL = re.compile(r"(?:cmds|readme.*|index.*|license.*|\.ds_store|dovecot.*)", re.IGNORECASE)
 _CLASS = re.compile(r"(?<![a-z])(ham|spam)(?![a-z])", re.IGNORECASE)
 _NO_HEADERS = "it has no headers"
-_DEFECTS = {
-    "NoBoundaryInMultipartDefect": "a multipart message without a boundary",
-    "StartBoundaryNotFoundDefect": "a multipart message whose boundary never comes",
-    "MultipartInvariantViolationDefect": "a multipart message without parts",
-    "CloseBoundaryNotFoundDefect": "the last boundary is missing: cut off",
-    "MissingHeaderBodySeparatorDefect": "a line between the headers that is no header",
-    "FirstHeaderLineIsContinuationDefect": "the first header line continues nothing",
-    "MisplacedEnvelopeHeaderDefect": "a From line between the headers",
-    "InvalidBase64PaddingDefect": "base64 of a wrong length",
-    "InvalidBase64CharactersDefect": "base64 with other characters in it",
-    "InvalidBase64LengthDefect": "base64 of an impossible length",
-    "InvalidMultipartContentTransferEncodingDefect": "a transfer encoding that a multipart cannot have",
-}
-_POLICY = RawHeaderPolicy(message_factory=MimePart)
 
 
 def is_mail(data: bytes) -> bool:
     """Whether bytes begin like a message or an mbox: header lines, some with a well-known name."""
-    head = data[:8192].lstrip(b"\r\n")
-    if head.startswith((b"From ", b">From ")):
-        head = head.partition(b"\n")[2]
-    block: list[bytes] = []
-    for line in re.split(rb"\r?\n", head):
-        if not (_HEADER.match(line) or (block and line[:1] in (b" ", b"\t") and line.strip())):
-            break
-        block.append(line)
-    return bool(block) and _KNOWN.search(b"\n".join(block)) is not None
+    head = unwrapped(data[:8192])
+    start, has_header = header_start(head)
+    run = _FIELDS.match(head, start)
+    if run and run[0]:
+        return KNOWN.search(run[0]) is not None
+    return has_header and _TRANSPORT.search(head, start) is not None  # a text may begin with To, From, Date
 
 
 def is_surely_mail(data: bytes) -> bool:
@@ -88,19 +69,19 @@ def has_header(name: str, data: bytes) -> bool:
     return (
         head.startswith(b"From ")
         or is_mail(head)
-        or (bool(_KNOWN.search(head)) and not table_format(name, decode(head)[0]))
+        or (bool(KNOWN.search(head)) and not table_format(name, decode(head)[0]))
     )
 
 
 def is_mbox(data: bytes | mmap) -> bool:
     """Whether bytes hold several messages of an mbox."""
-    return data[:5] == b"From " and len(list(islice(_separators(data), 2))) == 2
+    return _FROM_LINE.match(data) is not None and len(list(islice(_separators(data), 2))) == 2
 
 
 def split_messages(name: str, data: bytes | mmap) -> Iterator[tuple[str, bytes]]:
     """The raw messages of a file with their names; the messages of an mbox are numbered."""
     if not is_mbox(data):
-        yield name, data[:]
+        yield name, emlx_message(data)[:]
         return
     starts = list(_separators(data))
     for number, (start, end) in enumerate(zip_longest(starts, starts[1:]), 1):
@@ -110,8 +91,14 @@ def split_messages(name: str, data: bytes | mmap) -> Iterator[tuple[str, bytes]]
 
 
 def _separators(data: bytes | mmap) -> Iterator[int]:
-    """Offsets of the messages of an mbox: From lines with a date, after an empty line, before a header."""
-    return (match.start() for match in _FROM_LINE.finditer(data) if _FROM_DATE.search(match[1]))
+    """Offsets of the messages of an mbox: From lines with a date, after an empty line, before a header.
+
+    A header that does not follow at once is malformed; the date must then have the form of asctime.
+    """
+    for match in _FROM_LINE.finditer(data):
+        near = match[2] or (_ASCTIME.search(match[1]) and KNOWN.search(data, match.end(), match.end() + 400))
+        if near and _FROM_DATE.search(match[1]):
+            yield match.start()
 
 
 def read_mail(
@@ -143,7 +130,7 @@ def message_text(data: bytes, *, headers: bool = False) -> tuple[str, list[str]]
     if not is_mail(data):
         damage[_NO_HEADERS] = None
     try:
-        message = email.message_from_bytes(data, policy=_POLICY)
+        message = parse_message(data)
         parts = [*_text_parts(message)]
     except PARSER_ERRORS as error:
         # The standard parser gave up on a hostile message: its bytes are still evidence.
@@ -153,11 +140,9 @@ def message_text(data: bytes, *, headers: bool = False) -> tuple[str, list[str]]
     else:
         pieces = [decoded_header(str(message.get("Subject", "")), damage)]
     pieces += [_part_text(*part, damage) for part in parts]
-    for part in message.walk():
-        names = (type(defect).__name__ for defect in part.defects)
-        damage |= {_DEFECTS[name]: None for name in names if name in _DEFECTS}
+    damage |= dict.fromkeys(problem for part in message.walk() for problem in part.damage)
     if _NO_HEADERS in damage:
-        damage.pop(_DEFECTS["MissingHeaderBodySeparatorDefect"], None)
+        damage.pop("a header that is not well-formed", None)
     return "\n".join(piece for piece in pieces if piece), list(damage)
 
 
@@ -182,15 +167,14 @@ def _class_of(path: Sequence[str]) -> str | None:
     return None
 
 
-def _text_parts(message: Message) -> Iterator[tuple[bytes, str, str | None]]:
+def _text_parts(message: MimePart) -> Iterator[tuple[bytes, str, str | None]]:
     """Payload, content type and declared charset of each text part."""
     for part in message.walk():
         kind = part.get_content_type()
         # A message that is declared multipart and has no parts may still hold text.
         if part.is_multipart() or not kind.startswith(("text/", "multipart/")):
             continue
-        payload = part.get_payload(decode=True)
-        if isinstance(payload, bytes) and payload:
+        if payload := part.content():
             yield payload, kind, part.get_content_charset()
 
 

@@ -5,20 +5,24 @@ HTML is read in time linear in the length of any input, however broken.
 
 from __future__ import annotations
 
-import base64
 import binascii
 import email.errors
 import html
 import quopri
 import re
+from collections.abc import Iterator
 from email._policybase import Compat32  # `email.policy` takes 10 ms more to import
 from email.message import Message
-from itertools import zip_longest
-from typing import Any
+from itertools import dropwhile, takewhile, zip_longest
+from typing import cast
 
 from textsvm.readers.charsets import decode_declared
+from textsvm.readers.mail_header import repaired, repaired_part
 
-_ENCODED_WORD = re.compile(r"=\?([^?*\s]{1,60})(?:\*[^?\s]*)?\?([bq])\?([^?]*)\?=", re.IGNORECASE)
+# A question mark, and a missing end: mail programs read such words too.
+_ENCODED_WORD = re.compile(
+    r"=\?([^?*\s]{1,60})(?:\*[^?\s]*)?\?([bq])\?((?:[^?=]|\?(?!=)|=(?!\?[^=]))*)(?:\?=|\Z)", re.IGNORECASE
+)
 #: Exceptions of the standard parser for hostile input.
 PARSER_ERRORS = (
     *(ValueError, LookupError, TypeError, AttributeError, RecursionError, AssertionError),
@@ -28,6 +32,15 @@ PARSER_ERRORS = (
 MAX_MIME_HEADER = 4096
 #: Depth of messages in messages; the time of the standard library grows with depth times lines.
 MAX_DEPTH = 60
+_EMPTY_LINE = re.compile(rb"(?:\A|(?<=\n))\r?\n")
+_FIELD_END = re.compile(rb"\r?\n(?![ \t])")
+_LAST_LINE_END = re.compile(rb"(?:\r\n|\r|\n)\Z")
+_BOUNDARY_LINE = re.compile(rb"^--([^\r\n]{1,200}?)[ \t]*\r?\n(?=content-[a-z-]{1,40}[ \t]*:)", re.I | re.M)
+_PADDED_BREAK = re.compile(rb"=[ \t]+(?=\r?\n)")
+_BASE64 = re.compile(rb"[A-Za-z0-9+/\r\n]+={0,2}\s*")
+_AFTER_PADDING = re.compile(rb"(?<==)\s*(?=[A-Za-z0-9+/])")
+_WIDE = re.compile("utf-?(?:16|32)|ucs")
+_CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _HIDDEN = re.compile(r"<(script|style|xml)\b[^<>]*>", re.IGNORECASE)
 _CLOSE = {name: re.compile(f"</{name}[^<>]*>", re.IGNORECASE) for name in ("script", "style", "xml")}
 _BLOCK = re.compile(
@@ -43,22 +56,111 @@ _LINES = re.compile(r" ?\n[ \n]*")
 
 
 class RawHeaderPolicy(Compat32):
-    """Policy of the standard parser that leaves headers undecoded."""
+    """Policy of the standard library's messages that leaves headers undecoded."""
 
     def header_fetch_parse(self, name: str, value: str) -> str:
         return value[:MAX_MIME_HEADER] if name[:8].lower() == "content-" else value
 
 
 class MimePart(Message):
-    """A message or a part that is no deeper than `MAX_DEPTH`."""
+    """A message or a part, its body as it was sent, and descriptions of its damage."""
 
-    depth = 0
+    def __init__(self, data: bytes = b"", kind: str = "text/plain") -> None:
+        super().__init__(RawHeaderPolicy())
+        self.set_default_type(kind)
+        self.damage: list[str] = []
+        empty = _EMPTY_LINE.search(data)
+        head, self.body = (data[: empty.start()], data[empty.end() :]) if empty else (data, b"")
+        for field in filter(None, _FIELD_END.split(head)):
+            name, _, value = field.decode("ascii", "surrogateescape").partition(":")
+            self.set_raw(name, value.strip())
 
-    def attach(self, payload: Any) -> None:
-        payload.depth = self.depth + 1
-        if payload.depth > MAX_DEPTH:
-            raise email.errors.MessageParseError("parts in parts in parts")
-        super().attach(payload)
+    def content(self) -> bytes:
+        """The body without its transfer encoding; if that is unknown or wrong, as the content shows."""
+        code, raw = str(self.get("content-transfer-encoding", "")).lower(), self.body
+        if "uu" in code:
+            self.set_payload(raw.decode("ascii", "surrogateescape"))
+            return cast("bytes", self.get_payload(decode=True))
+        if code not in ("", "7bit", "8bit", "binary", "base64"):
+            code = "base64" if len(raw) >= 40 and _BASE64.fullmatch(raw) else "quoted-printable"
+        if code == "quoted-printable":
+            return quopri.decodestring(_PADDED_BREAK.sub(b"=", raw))
+        return self._base64_content(raw) if code == "base64" else raw
+
+    def _base64_content(self, raw: bytes) -> bytes:
+        first, *others = _AFTER_PADDING.split(raw)
+        decoded = b"".join(map(lenient_base64, (first, *takewhile(_BASE64.fullmatch, others))))
+        letters = raw.translate(None, b"\r\n")
+        if not _BASE64.fullmatch(letters):
+            self.damage.append("base64 with other characters in it")
+            is_text = self.get_content_maintype() == "text" and not _WIDE.match(
+                self.get_content_charset() or ""
+            )
+            if is_text and 25 * len(raw.split()) > len(raw) and _CONTROL.search(decoded):  # words
+                return raw
+        if len(letters) % 4:
+            self.damage.append("base64 of a wrong length")
+        return decoded
+
+
+def lenient_base64(data: bytes) -> bytes:
+    """Decode base64 up to its padding; other characters are ignored, and padding may be missing."""
+    try:
+        return binascii.a2b_base64(data + b"==")
+    except binascii.Error:  # a single letter remains
+        return binascii.a2b_base64(data + b"A==")[:-1]
+
+
+def parse_message(data: bytes, depth: int = 0) -> MimePart:
+    """The tree of parts of a message; its header and those of its parts are repaired."""
+    return _parse(repaired(data), data, depth)
+
+
+def _parse(data: bytes, source: bytes, depth: int, default: str = "text/plain") -> MimePart:
+    """The tree of a message or a part, of data with a repaired header."""
+    if depth > MAX_DEPTH:
+        raise email.errors.MessageParseError("parts in parts in parts")
+    part = MimePart(data, default)
+    if not source.endswith(data):
+        part.damage.append("a header that is not well-formed")
+    kind = part.get_content_type()
+    if kind.startswith("multipart/"):
+        default = "message/rfc822" if kind == "multipart/digest" else "text/plain"
+        for piece in _split_parts(part):
+            part.attach(_parse(repaired_part(piece), piece, depth + 1, default))
+    elif kind == "message/delivery-status":
+        part.set_payload([])  # blocks of fields, without a text
+    elif kind.startswith("message/"):
+        part.attach(parse_message(part.content(), depth + 1))
+    return part
+
+
+def _split_parts(part: MimePart) -> Iterator[bytes]:
+    """The parts of a multipart body; a missing or wrong boundary is taken from the first line like one."""
+    body, boundary = part.body, part.get_boundary()
+    marks = _marks(body, boundary.encode("utf-8", "surrogateescape")) if boundary else []
+    if not marks:
+        part.damage.append(
+            f"a multipart message {'whose boundary never comes' if boundary else 'without a boundary'}"
+        )
+        guess = _BOUNDARY_LINE.search(body)
+        marks = _marks(body, guess[1]) if guess else []
+    for mark, following in zip_longest(marks, marks[1:]):
+        if mark[1]:
+            return
+        stop = following.start() if following else len(body)
+        if stop > mark.end():
+            yield _LAST_LINE_END.sub(b"", body[mark.end() : stop]) if following else body[mark.end() :]
+    part.damage.append(
+        "the last boundary is missing: cut off" if marks else "a multipart message without parts"
+    )
+
+
+def _marks(body: bytes, boundary: bytes) -> list[re.Match[bytes]]:
+    """The lines with a boundary, from the first that is no end; group 1 of an end is "--"."""
+    line = re.escape(b"--" + boundary)
+    marks = re.finditer(line + rb"(?<![^\r\n]" + line + rb")(--)?[ \t]*(?:\r\n|\r|\n|\Z)", body)
+    return [*dropwhile(lambda mark: mark[1], marks)]
 
 
 def decoded_header(raw: str, damage: dict[str, None]) -> str:
@@ -93,12 +195,7 @@ def decoded_header(raw: str, damage: dict[str, None]) -> str:
 
 def _encoded_word(encoding: str, text: str) -> bytes:
     raw = text.encode("utf-8", "surrogateescape")
-    if encoding == "q":
-        return quopri.decodestring(raw, header=True)
-    try:
-        return base64.b64decode(raw + b"=" * (-len(raw) % 4))
-    except (binascii.Error, ValueError):
-        return raw
+    return quopri.decodestring(raw, header=True) if encoding == "q" else lenient_base64(raw)
 
 
 def is_html(text: str) -> bool:

@@ -5,13 +5,16 @@ Folders: each file is a document, its label the folder it lies in. `train/pos/1.
 classes, unless the outer levels have a single folder. Files beside the folders of classes (a README) are left
 out. Without folders, the documents have no labels.
 
-Lines: `label TAB text`, or fastText's `__label__a __label__b text`; of the format "plain", whole lines.
+Lines: `label TAB text`, or fastText's text with `__label__a` anywhere; "plain" are whole lines. MALLET's
+lines have a name, a label and a text. CoNLL's files have a token per line; a sentence is a document if a
+comment names its label.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
 from pathlib import PurePosixPath
 
 from textsvm.errors import InputError
@@ -24,7 +27,14 @@ PART = re.compile(
     r"(?<![a-z])(train|test|dev|valid|val|validation|development)(?:ing)?(?![a-z])", re.IGNORECASE
 )
 _PARTS = {"valid": "dev", "val": "dev", "validation": "dev", "development": "dev"}
-_FASTTEXT = re.compile(r"((?:__label__\S+\s+)*__label__\S+)(?:\s+|$)")
+_FASTTEXT = re.compile(r"(?<!\S)__label__(\S+)\s*")
+_MALLET = re.compile(r"(\S+)[\s,]+([^\s,]+)[\s,]+(\S.*)")
+#: Comment of CoNLL: a key with its value; keys of labels; tags of tokens.
+_COMMENT = re.compile(r"#\s*(\w+)\s*[:=]\s*(.*)")
+_LABEL_KEYS = ("label", "class", "category", "intent", "sentiment", "topic", "genre")
+_TAG = re.compile(r"O|[BIESLU]-\S+")
+#: Share of the lines of fastText that have labels.
+_MARKED = 0.1
 _MAX_LABEL = 100
 #: Lines or rows between progress reports.
 PROGRESS_STEP = 1024
@@ -94,9 +104,86 @@ def is_lines(head: str) -> bool:
     lines = lines[:-1] or lines
     if not lines:
         return False
-    if all(line.startswith("__label__") for line in lines):
-        return True
-    return all(line.count("\t") == 1 and 0 < line.index("\t") <= _MAX_LABEL for line in lines)
+    return is_fasttext(head) or all(
+        line.count("\t") == 1 and 0 < line.index("\t") <= _MAX_LABEL for line in lines
+    )
+
+
+def _head_lines(head: str) -> list[str]:
+    """The lines with a text; the last may be cut off, and is left out if there are others."""
+    lines = [line for line in head.split("\n") if line.strip()]
+    return lines[:-1] or lines
+
+
+def is_fasttext(head: str) -> bool:
+    """Whether a share of the lines has a label of fastText."""
+    lines = _head_lines(head)
+    return sum(_FASTTEXT.search(line) is not None for line in lines) > _MARKED * len(lines)
+
+
+def is_mallet(head: str) -> bool:
+    """Whether all lines begin with a name that occurs once, and a label that recurs."""
+    rows = [_MALLET.fullmatch(line.strip()) for line in _head_lines(head)]
+    names, labels = ({row and row[i] for row in rows} for i in (1, 2))
+    return len(names) == len(rows) > 5 and None not in names and 1 < len(labels) <= len(rows) / 3
+
+
+def is_conll(head: str) -> bool:
+    """Whether the lines are tokens with tags, in columns, and sentences end with an empty line."""
+    lines = [line for line in head.strip().split("\n") if not line.startswith(("#", "-DOCSTART-"))]
+    rows = [_columns_of(line) for line in lines[:-1] if line.strip()]
+    tabs = all("\t" in line for line in lines if line.strip()) and not any(
+        " " in cell for row in rows for cell in row
+    )
+    tags = sum(_TAG.fullmatch(row[-1].strip()) is not None for row in rows) > 0.9 * len(rows)
+    in_columns = len(rows) > 2 and len({len(row) for row in rows}) == 1 and len(rows[0]) > 1
+    return in_columns and (tabs or tags) and not all(map(str.strip, lines))
+
+
+def _columns_of(line: str) -> list[str]:
+    return line.strip().split("\t") if "\t" in line else line.split()
+
+
+def read_conll(
+    files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None = None
+) -> Iterator[Document]:
+    """Sentences with the label that a comment names, as in `# intent: book_flight`."""
+    labelled = False
+    for file, report in with_progress(files, progress):
+        facts, tokens, sentences = dict[str, str](), list[str](), 0
+        for line in chain(iterate_lines(file, problems), [""]):
+            if match := _COMMENT.match(line):
+                facts[match[1].lower()] = match[2].strip()
+            elif line.strip() and not line.startswith(("#", "-DOCSTART-")):
+                row = _columns_of(line)
+                tokens += row[:1] if not row[0][0].isdigit() or len(row) < 3 else row[1:2]
+            elif tokens and not line.strip():
+                sentences += 1
+                report()
+                label = next((facts[key] for key in _LABEL_KEYS if key in facts), None)
+                labelled = labelled or label is not None
+                name = f"{file.name}:{sentences}" if len(files) > 1 else str(sentences)
+                yield Document(name, facts.get("text", " ".join(tokens)), label, part_of(file.name))
+                facts, tokens = {}, []
+    if options.labelled and not labelled:
+        raise InputError(
+            f"{files[0].name} has a tag for each token (CoNLL) and no labels of texts; write a label, a TAB "
+            "and a text on each line"
+        )
+
+
+def read_mallet(
+    files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None = None
+) -> Iterator[Document]:
+    """Documents of MALLET: a name, a label and a text on each line."""
+    for file, report in with_progress(files, progress):
+        problems.append((file.name, "each line is read as a name, a label and a text (MALLET)"))
+        for number, line in enumerate(iterate_lines(file, problems), 1):
+            if match := _MALLET.fullmatch(line.strip()):
+                yield Document(match[1], match[3], match[2], part_of(file.name))
+            elif line.strip():
+                problems.append((f"{file.name}, line {number}", "left out: it has no name, label and text"))
+        report()
 
 
 def read_lines(
@@ -109,10 +196,13 @@ def read_lines(
     """
     strict = options.keep_invalid or options.require_text or options.skip_invalid
     for file, report in with_progress(files, progress):
-        part, unlabelled = part_of(file.name), options.format == "plain"
-        unlabelled |= not options.labelled and not is_lines(decode(file.head)[0])
+        part, head, plain = part_of(file.name), decode(file.head)[0], options.format == "plain"
+        marked, unlabelled = (
+            is_fasttext(head) and not plain,
+            plain or not (options.labelled or is_lines(head)),
+        )
         options.decide(text=None if unlabelled else "after the label", encoding=encoding_of(file.head))
-        without_text, number = list[int](), 0
+        without_text, number, without_label = list[int](), 0, 0
         for number, line in enumerate(iterate_lines(file, problems), 1):
             line = line.removesuffix("\n").removesuffix("\r")
             if number % PROGRESS_STEP == 0:
@@ -123,17 +213,19 @@ def read_lines(
                     yield Document(identifier, "", problem=f"line {number}: it is empty")
                 continue
             first, tab, rest = line.partition("\t")
-            fasttext = None if unlabelled else _FASTTEXT.match(line)
-            if unlabelled:
+            fasttext = [] if unlabelled else _FASTTEXT.findall(line)
+            if marked and not fasttext and options.labelled:
+                without_label += 1
+                continue
+            if unlabelled or (marked and not fasttext):
                 document = Document(identifier, line, None, part)
             elif fasttext:
-                labels = tuple(label.removeprefix("__label__") for label in fasttext[1].split())
-                label = labels[0] if len(labels) == 1 else labels
-                document = Document(identifier, line[fasttext.end() :], label, part)
+                label = fasttext[0] if len(fasttext) == 1 else tuple(dict.fromkeys(fasttext))
+                document = Document(identifier, _FASTTEXT.sub("", line).rstrip(), label, part)
             else:
                 document = Document(identifier, rest, first.strip(), part)
             problem = "" if document.text.strip() or not strict else "its text is empty"
-            if not (unlabelled or fasttext or (tab and first.strip())):
+            if not (unlabelled or marked or fasttext or (tab and first.strip())):
                 problem = "it is not a label, a TAB and a text"
             if not problem:
                 yield document
@@ -144,5 +236,7 @@ def read_lines(
                 reason = problem
             else:
                 problems.append((f"{file.name}, line {number}", f"left out: {problem}"))
+        if without_label:
+            problems.append((file.name, f"lines without a __label__, which are left out: {without_label:,}"))
         if without_text:
             raise refused_rows(file.name, "line", without_text, number, "no text", reason)

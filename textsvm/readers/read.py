@@ -26,9 +26,18 @@ from textsvm.readers.files import (
     is_tar,
     read_files,
     read_stream,
+    transcoded,
 )
 from textsvm.readers.mail import is_mail, is_surely_mail, read_mail
-from textsvm.readers.plain_text import is_lines, read_folders, read_lines
+from textsvm.readers.plain_text import (
+    is_conll,
+    is_lines,
+    is_mallet,
+    read_conll,
+    read_folders,
+    read_lines,
+    read_mallet,
+)
 from textsvm.readers.reuters import is_reuters, read_reuters
 from textsvm.readers.sequences import read_sequences, sequence_format
 from textsvm.readers.tables import SUFFIXES, file_format, read_tables
@@ -42,12 +51,14 @@ if TYPE_CHECKING:
     from textsvm.readers.corpus import ReadKeywords
 
 VECTOR_FORMATS = ("libsvm", "npy", "npz")
-TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "excel")
-FORMATS = ("reuters", "mail", *TABLES, "folders", "file", "lines", "plain", *SEQUENCES, *VECTOR_FORMATS)
+TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "arrow", "excel", "arff")
+_OF_TEXTS = ("folders", "file", "lines", "plain", "mallet", "conll", *SEQUENCES)
+FORMATS = ("reuters", "mail", *TABLES, *_OF_TEXTS, *VECTOR_FORMATS)
 #: Readers of the formats that are not tables.
 _READERS = {
     **{"reuters": read_reuters, "mail": read_mail, "folders": read_folders, "file": read_folders},
-    **{"lines": read_lines, "plain": read_lines, "fasta": read_sequences, "fastq": read_sequences},
+    **{"lines": read_lines, "plain": read_lines, "mallet": read_mallet, "conll": read_conll},
+    **{"fasta": read_sequences, "fastq": read_sequences},
 }
 #: Formats whose readers handle files of other formats themselves.
 _MIXED = ("reuters", "mail", "folders", "file")
@@ -66,7 +77,7 @@ def read_corpus(
     max_bytes: int = MAX_BYTES,
     **options: Unpack[ReadKeywords],
 ) -> Corpus:
-    """Read a corpus: a file, a folder or an archive (.tar, .zip, compressed by gzip, bzip2 or xz).
+    """Read a corpus: a file, a folder or an archive (.tar, .zip, compressed by gzip, bzip2, xz or Zstandard).
 
     It may hold texts, or vectors: LIBSVM's format, .npy, .npz.
 
@@ -89,7 +100,7 @@ def read_corpus(
 
         text, label, id : str
             Tables: columns, by name or by number from 1; several columns of text with commas. A list of
-            columns of text keeps them apart (`Corpus.columns`).
+            columns of text keeps them apart (`Corpus.columns`). Several columns of labels hold 0 and 1.
         target, weight, group : str
             Tables: columns of the numbers to be predicted (they replace the labels), of the weights of
             documents, and of the names of groups. FASTA and FASTQ: like `label`, a name in the headers,
@@ -112,6 +123,14 @@ def read_corpus(
             The split of Reuters-21578 that defines the parts.
         headers : bool
             Mail: all header lines count as text, not the subject alone.
+        sheet : str
+            Spreadsheets: name of the sheet, or number from 1; by default the first that is not empty.
+        encoding : str
+            Charset of texts and tables, such as "cp1251"; by default that of a byte order mark, UTF-8, or
+            Windows-1252 for bytes that are not UTF-8.
+        annotators : str
+            Exports of annotation tools: "majority" (the label of most annotators), "all" (a document for each
+            answer), or the name of an annotator.
 
     Raises
     ------
@@ -180,7 +199,7 @@ def as_paths(path: str | Path | Sequence[str | Path]) -> list[Path]:
 def _parse(inputs: InputFiles, options: ReadOptions, progress: Progress | None) -> Corpus:
     format = detect_format(inputs, options)
     if format in VECTOR_FORMATS:
-        corpus = read_vector_files(inputs, format, options.target)
+        corpus = read_vector_files(inputs, format, options)
         return options.interpreted(corpus if options.labelled else replace(corpus, labels=None))
     documents = list(iterate_documents(inputs, format, options, progress))
     if not documents:
@@ -204,8 +223,18 @@ def detect_format(inputs: InputFiles, options: ReadOptions) -> str:
     column = options.only_of_tables
     if not any(file.size for file in inputs.files):
         column_note = f" ({column!r} is read as the name of a column, not as a text)" if column else ""
+        if inputs.problems:
+            raise no_document_error(inputs.source, options.format or "a corpus", inputs.problems)
         raise InputError(f"{inputs.source} is empty: there is no document in it{column_note}")
+    if options.encoding:
+        inputs.files = transcoded(inputs.files, options.encoding)
     format = options.format or _detect(inputs, options)
+    if options.encoding and format in ("mail", "reuters"):
+        raise InputError(
+            f"{inputs.source} is read as {format}, which names its charsets; leave out --encoding"
+        )
+    if options.sheet and format not in ("excel", "tables"):
+        raise InputError(f"{inputs.source} is read as {format}, which has no sheets; leave out --sheet")
     if column == options.target and format in VECTOR_FORMATS:
         return format
     if column == options.group == "folder" and format == "folders":
@@ -226,10 +255,13 @@ def iterate_documents(
     """The documents of files of a format."""
     files = inputs.files
     if format not in _MIXED:
-        for file in files:
-            if format != "tables" and is_binary(file.head) and file_format(file, options) is None:
+        binary = [] if format == "tables" else [file for file in files if _is_of_no_use(file, options)]
+        for file in binary:
+            if inputs.single or file.name in inputs.named or len(binary) == len(files):
                 raise InputError(f"{file.name} is binary data and cannot be read as {format}")
-        files = _content(files)
+            inputs.problems.append((file.name, "left out: it is binary"))
+        names = {file.name for file in binary}
+        files = _content([file for file in files if file.name not in names])
     if format == "tables":
         files = _tables(files, inputs, options)
     options = replace(options, format=None if format == "tables" else format)
@@ -260,6 +292,11 @@ def _tables(files: Sequence[File], inputs: InputFiles, options: ReadOptions) -> 
         names = ", ".join(file.name for file in others[:5]) + (", ..." if len(others) > 5 else "")
         inputs.problems.append((names, "left out, because the other files are tables"))
     return [file for file in files if file_format(file, options)]
+
+
+def _is_of_no_use(file: File, options: ReadOptions) -> bool:
+    """Whether a file is binary and no table."""
+    return is_binary(file.head) and file_format(file, options) is None
 
 
 def _has_table_name(file: File) -> bool:
@@ -313,18 +350,23 @@ def _content_format(inputs: InputFiles, files: Sequence[File], options: ReadOpti
                 place = f"{file.name} in {inputs.source}"
                 raise InputError(f"{place} is an archive in an archive, which is not read; unpack it first")
         raise InputError(f"{inputs.source} is binary data, not text, mail, a table or an archive of them")
+    sample = [file for file in sample if not _is_of_no_use(file, options)]
+    kinds = {file_format(file, options) for file in sample}
     heads = [(file.name, decode(file.head)[0]) for file in sample]
     records = [sequence_format(name, head) for name, head in heads]
     if sum(kind is not None for kind in records) > 0.5 * len(records):
         return "fastq" if records.count("fastq") > records.count("fasta") else "fasta"
+    if all(is_conll(head) for _, head in heads) and kinds <= {None, "tsv"}:
+        return "conll"
     if None not in kinds:
         return kinds.pop() or "" if len(kinds) == 1 else "tables"
     if kind := vector_format(inputs, content):
         return kind
     if options.of_a_table and not options.labelled and inputs.single:  # a stream has no name with .csv
         return "tsv" if "\t" in heads[0][1].partition("\n")[0] else "csv"
-    if all(is_lines(head) for _, head in heads):
-        return "lines"
+    for format, recognises in (("lines", is_lines), ("mallet", is_mallet)):
+        if all(recognises(head) for _, head in heads):
+            return format
     if not inputs.single:
         return "folders"
     if not options.labelled:

@@ -21,6 +21,7 @@ from textsvm.errors import InputError
 from textsvm.readers.charsets import byte_order_mark
 from textsvm.readers.corpus import SEQUENCES, Corpus, Document, ReadOptions, build_corpus, printable_id
 from textsvm.readers.files import (
+    ARROW,
     HEAD,
     OFFICE,
     OPENERS,
@@ -33,6 +34,7 @@ from textsvm.readers.files import (
     read_files,
     read_stream,
     walk,
+    without_backups,
 )
 from textsvm.readers.read import VECTOR_FORMATS, as_paths, detect_format, iterate_documents, no_document_error
 from textsvm.readers.tables import header_format, table_format
@@ -55,7 +57,7 @@ MAX_DOCUMENTS = 8192
 MAX_SYMBOLS = 1 << 26
 #: Item of the queue: a document, a problem, vectors, a message, or an exception of the reading thread.
 _Item = Document | tuple[str, str] | Corpus | str | BaseException
-_MAGIC = (*OPENERS, *UNSUPPORTED, *ZIP, OFFICE, b"PAR1")
+_MAGIC = (*OPENERS, *UNSUPPORTED, *ZIP, OFFICE, *ARROW, b"PAR1")
 
 
 # Corpora
@@ -90,7 +92,7 @@ class CorpusStream:
     def stored(self) -> Corpus:
         """The corpus as `read_corpus` returns it, with its texts in a temporary file."""
         if self.format in VECTOR_FORMATS:
-            vectors = read_vector_files(self._files, self.format, self._options.target)
+            vectors = read_vector_files(self._files, self.format, self._options)
             return self._options.interpreted(vectors).select(self._part)
         corpus = build_corpus(
             self._documents(), self.source, self.format, self.problems,
@@ -120,8 +122,8 @@ def stream_corpus(
 ) -> CorpusStream:
     """Read a corpus document by document; only a row of a table or a file of a folder is in memory.
 
-    Tables, lines and sequences (.csv, .tsv, .jsonl, label TAB text, FASTA, FASTQ; compressed by gzip, bzip2
-    or xz) and folders are streamed. Archives (.tar, .zip), mail, Reuters and Parquet are read into
+    Tables, lines and sequences (.csv, .tsv, .jsonl, label TAB text, FASTA, FASTQ; compressed by gzip, bzip2,
+    xz or Zstandard) and folders are streamed. Archives (.tar, .zip), mail, Reuters and Parquet are read into
     memory first. Columns of JSON Lines are taken from the first 1,000 rows.
 
     Parameters
@@ -155,7 +157,7 @@ def stream_corpus(
     settings, paths = ReadOptions(format, **options), as_paths(path)
     inputs = combine_files([files_on_disk(file) or read_files(file) for file in paths], paths)
     format = detect_format(inputs, settings)
-    if format not in STREAMED:
+    if format not in STREAMED and settings.encoding is None:
         inputs = combine_files([read_files(file) for file in paths], paths)
     return CorpusStream(format, inputs, settings, part, progress)
 
@@ -176,13 +178,13 @@ def files_on_disk(path: Path) -> InputFiles | None:
         mode = path.stat().st_mode
         if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
             return None
-        paths = list(walk(path)) if stat.S_ISDIR(mode) else [(path, path.name)]
+        inputs = InputFiles(str(path), [], stat.S_ISREG(mode))
+        paths = [(path, path.name)] if inputs.single else without_backups(walk(path), inputs.problems)
         files = [FileOnDisk(name, file) for file, name in paths]
     except OSError:
         return None
-    if any(file.is_archive for file in files):
-        return None
-    return InputFiles(str(path), list[Any](files), stat.S_ISREG(mode))
+    inputs.files = list[Any](files)
+    return None if any(file.is_archive for file in files) else inputs
 
 
 # Documents as they arrive
@@ -300,7 +302,7 @@ class _IncomingDocuments:
         if format not in STREAMED and any(isinstance(file, FileOnDisk) for file in inputs.files):
             inputs = read_files(path)
         if format in VECTOR_FORMATS:
-            corpus = replace(read_vector_files(inputs, format), labels=None)
+            corpus = replace(read_vector_files(inputs, format, self._options), labels=None)
             yield self._options.reading_line(path, format, len(corpus))
             yield replace(corpus, ids=[f"{path}:{name}" for name in corpus.ids]) if self.several else corpus
             return

@@ -20,7 +20,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections import Counter
+import re
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -29,13 +30,14 @@ from difflib import get_close_matches
 from itertools import chain, islice
 from math import isfinite
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
-from textsvm.arrays import Json
 from textsvm.errors import InputError
+from textsvm.readers.annotations import MAJORITY, decided, tool_of
 from textsvm.readers.charsets import decode, encoding_of, is_binary, is_blank
-from textsvm.readers.corpus import Document, Label, ReadOptions, Row, refused_rows
+from textsvm.readers.corpus import USUAL, Document, Label, ReadOptions, Row, refused_rows
 from textsvm.readers.files import (
+    ARROW,
     HEAD,
     MAX_LINE,
     OFFICE,
@@ -50,18 +52,31 @@ from textsvm.readers.plain_text import PROGRESS_STEP, part_of
 from textsvm.runtime.parallel import Progress
 
 _DELIMITERS = ",;\t|"
+#: First line of Excel that names the separator.
+_SEP = re.compile(r'\s*"?sep=(.)"?\1*[ \t]*(?:\r\n?|\n)', re.IGNORECASE)
+#: Comments and empty lines above a header.
+_COMMENTS = re.compile(r'(?:"?#.*\n|[^\S\n]*\n)+')
+#: A line whose cells are all in quotes, as in the header of R's write.table.
+_QUOTED = re.compile(r'"[^"\n]*"(?:([\t ,;|])"[^"\n]*")(?:\1"[^"\n]*")*\r?\n')
+#: Characters that Spark, MySQL and PostgreSQL write after a backslash.
+_ESCAPED = re.compile(r'\\(["\\\r\n])')
+#: Name of an attribute of ARFF, and a cell of a row with its comma.
+_ATTRIBUTE = re.compile(r"""\s*@attribute\s+('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+)\s""", re.IGNORECASE)
+_ARFF_CELL = re.compile(r"""\s*('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^,'"]*)\s*,""")
+#: Lists of labels as Python, NumPy, R and JSON write them, and lists without quotes.
+_ITEM = r"""(?:u?'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[-+]?\d+(?:\.\d+)?)"""
+_LIST = re.compile(
+    rf"""(?:(?:c|list|array|set|frozenset|tuple)\([\[({{]?|[\[({{]|\{{"choices":\s*\[)\s*"""
+    rf"""(?:{_ITEM}(?:(?:\s*,\s*|\s+){_ITEM})*,?)?\s*[\])}}]{{1,2}}"""
+)
+_BARE_LIST = re.compile(r"""[\[{]([^\[\]{}"']*)[\]}]""")
 #: Rows of Parquet that are read at a time.
 _BATCH = 1 << 12
-_USUAL = {
-    "text": ("text", "body", "content", "message", "document", "review", "essay", "sentence", "comment",
-             "tweet"),
-    "label": ("label", "class", "category", "target", "topic", "sentiment", "labels"),
-    "id": ("id", "doc_id", "document_id", "essay_id", "newid", "uid"),
-    "part": ("part", "split"),
-}  # fmt: skip
-_ROLES = (*_USUAL, "target", "weight", "group", "numbers")
-_ALL_USUAL = frozenset(name for names in _USUAL.values() for name in names)
+_ROLES = (*USUAL, "target", "weight", "group", "numbers")
+_ALL_USUAL = frozenset(name for names in USUAL.values() for name in names)
 _RENAME = "rename one, or name it by its number"
+#: Rows of a table that show whether each begins with the name of the row.
+_ENOUGH = 10
 #: Rows in which the first label of a table without a header must occur again.
 _LOOKED_AT = 1000
 _SUFFIXES = {
@@ -72,48 +87,66 @@ _SUFFIXES = {
     ".json": "json",
     ".ndjson": "jsonl",
     ".parquet": "parquet",
+    ".arff": "arff",
+    ".arrow": "arrow",
+    ".feather": "arrow",
 }
 #: Endings of the names of tables.
 SUFFIXES = (*_SUFFIXES, ".xlsx", ".xlsb", ".xls", ".ods")
-#: Parts of ZIP archives that are spreadsheets.
+#: Parts of files that are spreadsheets: of ZIP archives, and names in files of Excel up to 2003.
 _SPREADSHEET = (b"xl/workbook.", b"opendocument.spreadsheet")
+_WORKBOOK = ("Workbook".encode("utf-16-le"), "Book".encode("utf-16-le"))
 
 
 def file_format(file: File, options: ReadOptions) -> str | None:
     """The format of a table by its content or name; None if the file is no table."""
     head, zipped = file.head, file.head.startswith(ZIP)
-    if head.startswith(OFFICE) or (zipped and any(part in file.data for part in _SPREADSHEET)):
+    parts = _SPREADSHEET if zipped else _WORKBOOK if head.startswith(OFFICE) else ()
+    if any(part in file.data for part in parts):
         return "excel"
-    if head.startswith(b"PAR1") or is_binary(head):
-        return "parquet" if head.startswith(b"PAR1") else None
+    if head.startswith((b"PAR1", *ARROW)) or is_binary(head):
+        return "parquet" if head.startswith(b"PAR1") else "arrow" if head.startswith(ARROW) else None
     text = decode(head)[0]
     return table_format(file.name, text) or header_format(text, options)
 
 
 def table_format(name: str, head: str) -> str | None:
-    """The table format of a file: JSON by its content, others by the name; None if it is no table."""
+    """The table format of a file: JSON and ARFF by the content, others by the name; None for no table."""
+    if _SEP.match(head):
+        return "csv"
+    if re.match(r"\s*\[\s*\{", head):
+        return "json"
+    if re.match(r"(?:\s*%.*\n)*\s*@relation\s", head, re.IGNORECASE):
+        return "arff"
     first = head.lstrip().split("\n", 1)[0]
     if first.startswith("{"):
         try:
-            if isinstance(json.loads(first), dict):
-                return "jsonl"
+            if isinstance(row := json.loads(first), dict):
+                frame = first.strip() == head.strip() and not tool_of(row, ReadOptions())
+                return "json" if frame and all(isinstance(v, dict | list) for v in row.values()) else "jsonl"
         except (ValueError, RecursionError):
-            pass
+            if len(first) == len(head) and re.match(r'\{\s*"[^"]*":\s*[\[{]', first):  # a long line
+                return "json"
     return _SUFFIXES.get(PurePosixPath(name).suffix.lower())
 
 
 def header_format(head: str, options: ReadOptions) -> str | None:
-    """The format of a table if its first line has the named or recorded text columns, else None."""
+    """The format of a table if its first line has the text columns, else None.
+
+    Text columns are named, or recorded; without these, usual names of a text and of a label are needed.
+    """
     text = options.columns.get("text")
-    columns = text.split(",") if isinstance(text, str) else text or ()
-    if not columns or any(name.strip().isdecimal() for name in columns):
+    columns = {name.strip() for name in (text.split(",") if isinstance(text, str) else text or ())}
+    if any(name.isdecimal() for name in columns):
         return None
-    line, _, rest = head.lstrip().partition("\n")
+    line, _, rest = _COMMENTS.sub("", head.lstrip(), 1).partition("\n")
     row = rest.lstrip("\r\n").partition("\n")[0]
-    for delimiter in _DELIMITERS:  # recorded columns may be words of a text; a table has rows below
+    quoted = _QUOTED.match(f"{line}\n")
+    for delimiter in quoted[1] if quoted else _DELIMITERS:  # columns may be words of a text; a table has rows
         cells = {cell.strip().strip('"') for cell in line.split(delimiter)}
         full = options.text is not None or '"' in row or row.count(delimiter) >= line.count(delimiter)
-        if full and len(cells) > 1 and cells.issuperset(map(str.strip, columns)):
+        usual = all({*map(str.lower, cells)} & {*USUAL[role]} for role in ("text", "label"))
+        if full and len(cells) > 1 and (cells >= columns if columns else usual and row):
             return "tsv" if delimiter == "\t" else "csv"
     return None
 
@@ -129,8 +162,9 @@ def read_tables(
     """
     for file, report in with_progress(files, progress):
         format = options.format or file_format(file, options) or "csv"
-        encoding = None if format in ("excel", "parquet") else encoding_of(file.head)
-        table = _READERS[format](file, options, problems)
+        encoding = None if format in ("excel", "parquet", "arrow") else encoding_of(file.head)
+        table, notes = _READERS[format](file, options, problems), list[str]()
+        table = _with_answers(table, options, notes, file.name)
         roles, part = _roles(table, options, f"{file.name}{table.sheet}"), part_of(file.name)
         header = table.headed if table.first else None
         labelled = options.labelled and not options.target
@@ -138,7 +172,7 @@ def read_tables(
         read["columns"] = tuple(table.names)
         options.decide(**read, separator=table.separator, header=header, encoding=encoding)
         paths = {name for columns in roles.values() for name in columns} - set(table.names)
-        ragged, without_text, total = list[int](), list[int](), 0
+        ragged, without_text, total, listed = list[int](), list[int](), 0, ""
         strict = not roles["numbers"] and (
             options.keep_invalid or options.require_text or options.skip_invalid
         )
@@ -153,10 +187,11 @@ def read_tables(
             if problem := _problem(row, roles["text"], strict):
                 if options.keep_invalid and not options.skip_invalid:
                     name = row.get(roles["id"][0]) if roles["id"] and isinstance(row, Mapping) else None
-                    cells = row if options.keep_rows and isinstance(row, Mapping) else None
+                    cells = row.row or dict.fromkeys(table.names) if isinstance(row, InvalidRow) else row
                     yield Document(
-                        _string(name) or identifier, "", problem=f"{row_name}: {problem}", row=cells
-                    )
+                        _string(name) or identifier, "", problem=f"{row_name}: {problem}",
+                        row=cells if options.keep_rows else None,
+                    )  # fmt: skip
                 elif isinstance(row, InvalidRow) and row.ragged and not options.skip_invalid:
                     ragged.append(line)
                 elif options.require_text and not options.skip_invalid and not _is_blank(row):
@@ -175,15 +210,37 @@ def read_tables(
                     document = document._replace(columns=columns)
                 if options.keep_rows:
                     document = document._replace(row=row)
-                separator = options.label_separator
+                label, separator = document.label, options.label_separator
+                names = labels_in(label, separator is not None) if isinstance(label, str) else None
+                if names is not None and not listed:
+                    listed = str(label)
+                    problems.append((place, f"{listed[:60]} is read as a list of labels, as all such cells"))
+                document = document if names is None else document._replace(label=names)
                 yield document if separator is None else split_labels(document, separator)
             if number % PROGRESS_STEP == 0:
                 report()
+        problems += [(file.name, note) for note in notes]
         if ragged:
             reason = "a text with the delimiter in it needs quotes"
             raise refused_rows(file.name, table.unit, ragged, total, "too few or too many fields", reason)
         if without_text:
             raise refused_rows(file.name, table.unit, without_text, total, "no text", reason)
+
+
+def _with_answers(table: TableRows, options: ReadOptions, notes: list[str], file: str) -> TableRows:
+    """The table with a column of labels if it is an export of an annotation tool."""
+    rows = iter(table.rows)
+    ahead: list[Any] = list(islice(rows, 1))
+    tool = tool_of(ahead[0][2], options) if ahead and isinstance(ahead[0][2], Mapping) else None
+    table = replace(table, rows=chain(ahead, rows))
+    if tool is None:
+        if options.annotators != MAJORITY:
+            raise InputError(f"--annotators {options.annotators}: {file} names no annotators of its labels")
+        return table
+    rows = decided(table.rows, tool, options, notes)
+    ahead = list(islice(rows, 1))
+    names = [*(ahead[0][2] if ahead else ()), *table.names]
+    return replace(table, names=list(dict.fromkeys(names)), headed=True, rows=chain(ahead, rows))
 
 
 def _is_blank(row: Row | InvalidRow) -> bool:
@@ -212,15 +269,48 @@ def _check_values(row: Row, roles: Mapping[str, list[str]], place: str) -> None:
 
 
 @dataclass(frozen=True)
+class TableForm:
+    """Form of a table of CSV, TSV or a spreadsheet, for output that keeps it."""
+
+    file: File
+    names: Sequence[str]
+    header_line: int  #: 0 without a header
+    header: str  #: Text of the header of CSV and TSV
+    format: str = "excel"  #: "csv", "tsv" or "excel"
+    delimiter: str = ""  #: Of CSV and TSV
+    sheet: str = ""
+    first: tuple[int, int] = (0, 0)  #: Row and column of the first cell of the sheet, from 0
+
+    @property
+    def headed(self) -> bool:
+        return self.header_line > 0
+
+
+class Cells(list[str]):
+    """Cells of a row, and its text in CSV and TSV with the end of the line and empty lines before it."""
+
+    raw = ""
+
+
+class SourceRow(dict[str, Any]):
+    """Cells of a row by name, the form of its table, the number of its line, and its text (`Cells.raw`)."""
+
+    def __init__(self, cells: Cells, form: TableForm, line: int) -> None:
+        super().__init__(zip(form.names, cells, strict=False))
+        self.form, self.line, self.raw, self.fields = form, line, cells.raw, cells
+
+
+@dataclass(frozen=True)
 class InvalidRow:
     """A row that cannot be split into fields."""
 
     reason: str
     ragged: bool = False  #: Whether it has too few or too many fields
+    row: SourceRow | None = None
 
 
 #: Number of a row, the line on which it begins (spreadsheets, Parquet and JSON: the number), and its cells.
-CellRow = tuple[int, int, list[str]]
+CellRow = tuple[int, int, Cells]
 #: The same with its fields by name.
 NamedRow = tuple[int, int, Row | InvalidRow]
 
@@ -254,12 +344,38 @@ def _document(
     return Document(
         _string(first("id")) or identifier,
         "\n".join(_string(text) or "" for text in texts if text is not None),
-        _label(first("label")),
+        _label(first("label")) if len(roles["label"]) < 2 else _marked_labels(row, roles["label"], place),
         part or None,
         value("target", needed=False),
         weight,
         group,
     )
+
+
+def _marked_labels(row: Row, names: Sequence[str], place: str) -> tuple[str, ...]:
+    """The labels whose columns hold 1 and not 0."""
+    marks = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
+    for name in names:
+        if (mark := (_string(row.get(name)) or "").strip().lower()) not in marks:
+            raise InputError(f"{place}: {name!r} is {mark!r}; several columns of labels hold 0 and 1")
+    return tuple(name for name in names if marks[str(row[name]).strip().lower()])
+
+
+def labels_in(cell: str, bare: bool) -> tuple[str, ...] | None:
+    """The labels of a cell that is a list of Python, R or JSON, else None; `bare` labels need no quotes."""
+    if bare and (match := _BARE_LIST.fullmatch(cell)):
+        return tuple(filter(None, map(str.strip, match[1].split(","))))
+    if not _LIST.fullmatch(cell) or (cell.startswith("(") and "'" not in cell and '"' not in cell):
+        return None
+    items = re.findall(_ITEM, cell.removeprefix('{"choices":'))
+    return tuple(_unquoted(item.removeprefix("u")) for item in items)
+
+
+def _unquoted(cell: str) -> str:
+    """The text of a cell that may be in quotes, with backslashes before special characters."""
+    if not cell.startswith(("'", '"')):
+        return cell
+    return re.sub(r"\\(.)", lambda match: {"n": "\n", "t": "\t"}.get(match[1], match[1]), cell[1:-1])
 
 
 def split_labels(document: Document, separator: str) -> Document:
@@ -359,7 +475,7 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
             f"--label, by number without a header{_separator_remedy(table)}"
         )
     lowered = {name.strip().lower(): name for name in reversed(names)} if table.headed else {}
-    usual = {role: [lowered[name] for name in _USUAL.get(role, ()) if name in lowered] for role in _ROLES}
+    usual = {role: [lowered[name] for name in USUAL.get(role, ()) if name in lowered] for role in _ROLES}
     roles, unread = {role: found[:1] for role, found in usual.items()}, list[str]()
     spellings = Counter(name.strip().lower() for name in table.first or names)
     for role in {"text", "label"} - columns.keys() - set(() if options.labelled else ("label",)):
@@ -401,7 +517,7 @@ def _named_columns(
     if isinstance(column, str):
         if column in names and column not in table.repeated:
             return [column]
-        column = tuple(column.split(",")) if role in ("text", "numbers") else (column,)
+        column = tuple(column.split(",")) if role in ("text", "numbers", "label") else (column,)
     columns = []
     for name in map(str.strip, column):
         if name in table.repeated:
@@ -429,25 +545,116 @@ def _named_columns(
 # Formats. Without options, the first row is a header if a cell is a usual or a recorded name.
 
 
-def _read_csv(file: File, options: ReadOptions, problems: Problems) -> TableRows:
-    delimiter = _delimiter(file)
-    return replace(_table(file, _csv_rows(file, delimiter, problems), options), separator=delimiter)
+class _Layout(NamedTuple):
+    """The form of a CSV or TSV file, as its beginning shows it."""
+
+    delimiter: str
+    skipped: int  #: Lines above the header
+    quoted: bool  #: Whether the cells of the first line are in quotes
+    escaped: bool  #: Whether quotes in a cell are written \\"
+
+
+def _layout(file: File, options: ReadOptions, delimiters: str) -> _Layout:
+    """The form of a file."""
+    data = file.head
+    head, cut = decode(data)[0], len(data) == HEAD
+    head = (head[: head.rfind("\n") + 1] if cut else "") or head
+    if separator := _SEP.match(head):
+        return _Layout(separator[1], 1, False, _is_escaped(head[separator.end() :], separator[1], cut))
+    above = match[0] if (match := _COMMENTS.match(head)) and "#" in match[0] else ""
+    rest = head[len(above) :]
+    quoted = _QUOTED.match(rest)
+    delimiter = quoted[1] if quoted else _delimiter(rest, delimiters)
+    first, skipped = next(_head_rows(rest, delimiter), []), above.count("\n")
+    named = {name.lower() for name in options.columns.values() if isinstance(name, str)}
+    if {cell.strip().lower() for cell in first}.isdisjoint(_ALL_USUAL | named):
+        rows = _head_rows(above, delimiter)  # a line of as many cells is the header, or a row
+        skipped = next((i for i, row in enumerate(rows) if len(row) == len(first)), skipped)
+    return _Layout(delimiter, skipped, quoted is not None, _is_escaped(rest, delimiter, cut))
+
+
+def _stated(layout: _Layout, file: File, problems: Problems) -> _Layout:
+    """The form of a file, after `problems` got its unusual parts."""
+    if layout.skipped:
+        problems.append((file.name, f"lines above the header that are left out: {layout.skipped:,}"))
+    if layout.escaped:
+        problems.append((file.name, 'quotes in quoted fields are written \\", as Spark and MySQL write them'))
+    return layout
+
+
+def _head_rows(head: str, delimiter: str, strict: bool = False) -> Iterator[list[str]]:
+    """Rows of the beginning of a file."""
+    return csv.reader(io.StringIO(head, newline=""), delimiter=delimiter, strict=strict)
+
+
+def _is_escaped(head: str, delimiter: str, cut: bool) -> bool:
+    """Whether fewer rows have an odd number of fields if \\" is read as a quote."""
+
+    def damage(text: str) -> float:
+        widths: list[int] = []
+        try:
+            for row in _head_rows(text, delimiter, strict=True):
+                widths.append(len(row))
+        except csv.Error as error:
+            if not cut or "end of data" not in str(error):
+                return float("inf")
+        return sum(width != widths[0] for width in widths if width)
+
+    return '\\"' in head and damage(head) > damage(_unescaped(head))
+
+
+def _unescaped(line: str) -> str:
+    """A line with doubled quotes in place of quotes after a backslash."""
+    return _ESCAPED.sub(lambda match: '""' if match[1] == '"' else match[1], line)
+
+
+def _read_csv(
+    file: File, options: ReadOptions, problems: Problems, layout: _Layout | None = None
+) -> TableRows:
+    layout = _stated(layout or _layout(file, options, _DELIMITERS), file, problems)
+    rows = _csv_rows(file, layout, problems)
+    return _table(file, rows, options, problems, format="csv", delimiter=layout.delimiter)
 
 
 def _read_tsv(file: File, options: ReadOptions, problems: Problems) -> TableRows:
-    lines = (line.removesuffix("\n").removesuffix("\r") for line in iterate_lines(file, problems))
-    rows = ((n, n, line.split("\t")) for n, line in enumerate(lines, 1) if line.strip("\r"))
-    return replace(_table(file, rows, options), separator="\t")
+    layout = _layout(file, options, "\t")
+    if layout.quoted or layout.delimiter != "\t":
+        return _read_csv(file, options, problems, layout)
+    skipped = _stated(layout._replace(escaped=False), file, problems).skipped
+    return _table(file, _tsv_rows(file, skipped, problems), options, problems, format="tsv", delimiter="\t")
 
 
-def _table(file: File, rows: Iterator[CellRow], options: ReadOptions, unit: str = "line") -> TableRows:
+def _tsv_rows(file: File, skipped: int, problems: Problems) -> Iterator[CellRow]:
+    raw = ""
+    for number, line in enumerate(iterate_lines(file, problems), 1):
+        raw += line
+        if number > skipped and line.strip("\r\n"):
+            cells = Cells(line.removesuffix("\n").removesuffix("\r").split("\t"))
+            cells.raw, raw = raw, ""
+            yield number, number, cells
+
+
+def _table(
+    file: File, rows: Iterator[CellRow], options: ReadOptions, problems: Problems, unit: str = "line",
+    **form: Any,
+) -> TableRows:  # fmt: skip
+    """A table of rows of cells; `form` are attributes of its `TableForm`."""
     _require_content(file)
     start = next(rows)
     first = [cell.strip() for cell in start[2]]
+    first = [bare if (bare := cell.lstrip("# ")).lower() in _ALL_USUAL else cell for cell in first]
     headed = options.need_header
     if headed is None:
         recorded = options.names_in(options.recorded)
         headed = any(cell.lower() in _ALL_USUAL or cell in recorded for cell in first)
+    if headed:
+        peeked = list(islice(rows, min(_ENOUGH, file.lookahead_rows or _ENOUGH)))
+        rows = chain(peeked, rows)
+        if _have_names([row for _, _, row in peeked], len(first)):
+            first.insert(0, "row.names")
+            problems.append(
+                (file.name, "the header has a name less than the rows: these begin with their names")
+            )
     names = list(first) if headed else [str(i + 1) for i in range(len(first))]
     repeated = {name for name, count in Counter(names).items() if name and count > 1}
     unique = set[str]()
@@ -459,15 +666,54 @@ def _table(file: File, rows: Iterator[CellRow], options: ReadOptions, unit: str 
     if not headed:
         lookahead = list(islice(rows, _LOOKED_AT if file.lookahead_rows is None else file.lookahead_rows))
     rest = chain([] if headed else [start], lookahead, rows)
+    source = TableForm(file, names, start[1] if headed else 0, start[2].raw if headed else "", **form)
 
     def named_rows() -> Iterator[NamedRow]:
-        for number, line, row in rest:
-            if len(row) == len(names):
-                yield number, line, dict(zip(names, row, strict=True))
+        for number, line, cells in rest:
+            row = SourceRow(cells, source, line)
+            if len(cells) == len(names):
+                yield number, line, row
             else:
-                yield number, line, InvalidRow(f"it has {len(row)} fields and not {len(names)}", ragged=True)
+                reason = f"it has {len(cells)} fields and not {len(names)}"
+                yield number, line, InvalidRow(reason, ragged=True, row=row)
 
-    return TableRows(names, headed, named_rows(), unit, first, repeated, lookahead)
+    separator = form.get("delimiter")
+    return TableRows(names, headed, named_rows(), unit, first, repeated, lookahead, separator=separator)
+
+
+def _have_names(rows: Sequence[list[str]], width: int) -> bool:
+    """Whether rows have a cell more than the header, the name of the row, as R's write.table writes them."""
+    longer = all(len(row) == width + 1 for row in rows)
+    return (
+        bool(rows)
+        and longer
+        and len({row[0] for row in rows}) == len(rows)
+        and (len(rows) > 1 or rows[0][0] == "1")
+    )
+
+
+def _read_arff(file: File, options: ReadOptions, problems: Problems) -> TableRows:
+    """ARFF of Weka with rows of all attributes."""
+    lines, names = enumerate(iterate_lines(file, problems), 1), list[str]()
+    for _, line in lines:
+        if match := _ATTRIBUTE.match(line):
+            names.append(_unquoted(match[1]))
+        if line.strip().lower() == "@data":
+            break
+    rows = ((n, n, _arff_row(file, n, line)) for n, line in lines if line.strip() and line.lstrip()[0] != "%")
+    header = replace(options, header=True)
+    return _table(file, chain([(0, 0, Cells(names))], rows), header, problems)
+
+
+def _arff_row(file: File, number: int, line: str) -> Cells:
+    cells = list(_ARFF_CELL.finditer(f"{line.strip()},"))
+    if line.lstrip().startswith("{") or sum(len(cell[0]) for cell in cells) <= len(line.strip()):
+        raise InputError(
+            f"{file.name}, line {number} is no row of ARFF with all attributes; sparse rows are not read: "
+            "save it as CSV"
+        )
+    texts = (cell[1].strip() for cell in cells)
+    return Cells("" if text == "?" else _unquoted(text) for text in texts)
 
 
 def _require_content(file: File) -> None:
@@ -477,13 +723,15 @@ def _require_content(file: File) -> None:
 
 
 def _read_jsonl(file: File, options: ReadOptions, problems: Problems) -> TableRows:
-    """JSON Lines: one object per line; columns are the keys of the first `lookahead_rows` objects."""
-    rows = _objects(file, problems)
+    """JSON Lines: an object or array per line; columns are the keys of the first `lookahead_rows` objects."""
+    rows = _json_lines(file, problems)
     objects: list[Row] = []
     lookahead = []
     for row in rows:
         lookahead.append(row)
-        if not isinstance(row[2], InvalidRow):
+        if isinstance(row[2], list) and not objects and all(isinstance(cell, str) for cell in row[2]):
+            return _of_arrays(file, chain(lookahead, rows), options, problems, "line")
+        if isinstance(row[2], dict):
             objects.append(row[2])
             if len(objects) == file.lookahead_rows:
                 break
@@ -491,37 +739,71 @@ def _read_jsonl(file: File, options: ReadOptions, problems: Problems) -> TableRo
         _require_content(file)
         raise InputError(f"{file.name} holds no JSON object; JSON Lines has one on every line")
     names = list(dict.fromkeys(name for row in objects for name in row))
-    return TableRows(names, True, chain(lookahead, rows), "line")
+    return TableRows(names, True, map(_as_object, chain(lookahead, rows)), "line")
 
 
-def _objects(file: File, problems: Problems) -> Iterator[NamedRow]:
+def _json_lines(file: File, problems: Problems) -> Iterator[tuple[int, int, Any]]:
     for number, line in enumerate(iterate_lines(file, problems), 1):
         if line.strip():
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError):
                 row = None
-            yield number, number, _as_object(row)
+            yield number, number, row
 
 
-def _as_object(row: object) -> Json | InvalidRow:
-    return row if isinstance(row, dict) else InvalidRow("it is not a JSON object")
+def _as_object(row: tuple[int, int, Any]) -> NamedRow:
+    return (*row[:2], row[2] if isinstance(row[2], dict) else InvalidRow("it is not a JSON object"))
+
+
+def _of_arrays(
+    file: File, rows: Iterable[tuple[int, int, Any]], options: ReadOptions, problems: Problems, unit: str
+) -> TableRows:
+    """A table of JSON arrays."""
+    cells = (
+        (n, line, Cells(_string(value) or "" for value in (row if isinstance(row, list) else ())))
+        for n, line, row in rows
+    )
+    return _table(file, cells, options, problems, unit)
 
 
 def _read_json(file: File, options: ReadOptions, problems: Problems) -> TableRows:
-    """JSON: an array of objects."""
+    """JSON: an array of objects or arrays, or a data frame."""
     try:
-        rows = json.loads("".join(iterate_lines(file, problems)))
+        value = json.loads("".join(iterate_lines(file, problems)))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{file.name} cannot be read as JSON: {error}") from error
-    if not isinstance(rows, list):
+    records = value if isinstance(value, list) else _records(value, options)
+    if records is None:
         raise InputError(f"{file.name} must hold an array of objects, one object per document")
-    names = list(dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row))
-    return TableRows(names, True, ((n, n, _as_object(row)) for n, row in enumerate(rows, 1)), "row")
+    rows = [(n, n, row) for n, row in enumerate(records, 1)]
+    if rows and isinstance(rows[0][2], list):
+        return _of_arrays(file, rows, options, problems, "row")
+    names = list(dict.fromkeys(name for row in records if isinstance(row, dict) for name in row))
+    return TableRows(names, True, map(_as_object, rows), "row")
+
+
+def _records(value: Any, options: ReadOptions) -> list[Any] | None:
+    """The rows of a data frame as pandas writes it (split, table, columns, index), or of the only array."""
+    members = list(value.values()) if isinstance(value, dict) else []
+    if members and isinstance(names := value.get("columns"), list) and isinstance(value.get("data"), list):
+        return [dict(zip(names, row, strict=False)) for row in value["data"]]
+    arrays = [rows for rows in members if isinstance(rows, list) and rows and isinstance(rows[0], dict)]
+    if len(arrays) == 1:
+        return arrays[0]
+    if members and all(isinstance(column, list) for column in members):
+        return [dict(zip(value, row, strict=True)) for row in zip(*members, strict=False)]
+    if not members or not all(isinstance(column, dict) for column in members):
+        return None
+    index = dict.fromkeys(name for column in members for name in column)
+    usual = _ALL_USUAL | {name for name in options.columns.values() if isinstance(name, str)}
+    if not usual.isdisjoint(value) or (usual.isdisjoint(index) and len(value) <= len(index)):
+        return [{name: column.get(row) for name, column in value.items()} for row in index]
+    return members
 
 
 def _read_excel(file: File, options: ReadOptions, problems: Problems) -> TableRows:
-    """The first sheet of a spreadsheet that is not empty, with python-calamine, which is not a dependency."""
+    """A sheet of a spreadsheet, by default the first that is not empty, with python-calamine."""
     try:
         from python_calamine import CalamineError, CalamineWorkbook
     except ImportError as error:
@@ -537,13 +819,21 @@ def _read_excel(file: File, options: ReadOptions, problems: Problems) -> TableRo
     filled = [name for name, rows in sheets.items() if rows]
     if not filled:
         raise InputError(f"{file.name} is a spreadsheet without any cells")
-    if len(filled) > 1:
-        problems.append((file.name, f"only the sheet {filled[0]!r} of {len(filled)} is read"))
-    rows = ([_cell(value) for value in row] for row in sheets[filled[0]])
-    table = _table(file, ((n, n, row) for n, row in enumerate(rows, 1) if any(row)), options, "row")
-    others = ", ".join(map(repr, filled[1:11]))
-    sheet = f" (sheet {filled[0]!r}; the others, {others}, are not read: save one as CSV)" if others else ""
-    return replace(table, sheet=sheet)
+    wanted = options.sheet or filled[0]
+    number = int(wanted) if wanted.isdecimal() and wanted not in sheets else 0
+    sheet = list(sheets)[number - 1] if 1 <= number <= len(sheets) else wanted
+    if not sheets.get(sheet):
+        raise InputError(
+            f"{file.name} has no cells in a sheet {wanted!r}; its sheets are: {', '.join(sheets)}"
+        )
+    others = ", ".join(repr(name) for name in filled if name != sheet)
+    if others and options.sheet is None:
+        problems.append((file.name, f"the sheet {sheet!r} is read; --sheet reads another: {others}"))
+    rows = (Cells(map(_cell, row)) for row in sheets[sheet])
+    cells = ((n, n, row) for n, row in enumerate(rows, 1) if any(row))
+    first = book.get_sheet_by_name(sheet).start or (0, 0)
+    table = _table(file, cells, options, problems, "row", sheet=sheet, first=first)
+    return replace(table, sheet=f" (sheet {sheet!r}; others, for --sheet: {others})" if others else "")
 
 
 def _cell(value: object) -> str:
@@ -553,23 +843,75 @@ def _cell(value: object) -> str:
     return value.isoformat() if isinstance(value, date | time) else str(value)
 
 
-def _read_parquet(file: File, options: ReadOptions, problems: Problems) -> TableRows:
-    """Parquet, with PyArrow, which is not a dependency."""
+def _read_arrow(file: File, options: ReadOptions, problems: Problems) -> TableRows:
+    """Parquet, Arrow's files and streams, and Feather, with PyArrow, which is not a dependency."""
     try:
         import pyarrow  # type: ignore[import-not-found, unused-ignore]
-        from pyarrow import parquet
+        from pyarrow import feather, ipc, parquet
     except ImportError as error:
-        raise InputError(f"{file.name} is Parquet, which needs PyArrow: pip install pyarrow") from error
+        raise InputError(
+            f"{file.name} is Parquet or Arrow, which needs PyArrow: pip install pyarrow"
+        ) from error
     try:
-        table = _parquet_table(file, pyarrow, parquet)
+        if file.head.startswith(b"PAR1"):
+            table = _parquet_table(file, pyarrow, parquet)
+        elif file.head.startswith(b"FEA1"):
+            table = feather.read_table(io.BytesIO(file.data))
+        else:
+            table = _arrow_table(file, pyarrow, ipc)
         names = table.column_names
     except InputError:
         raise
     except (pyarrow.ArrowException, OSError, ValueError, TypeError, OverflowError, MemoryError) as error:
-        raise InputError(f"{file.name} cannot be read as Parquet: {error}") from error
+        raise InputError(f"{file.name} cannot be read as Parquet or Arrow: {error}") from error
+    if len(set(names)) < len(names):
+        raise InputError(f"{file.name} cannot be read as Parquet or Arrow: two columns have one name")
     columns = [_parquet_values(file, name, table.column(i)) for i, name in enumerate(names)]
+    classes = _class_names(table.schema.metadata or {})
+    for i, name in enumerate(names):
+        if name in classes and name != options.target:
+            columns[i] = [_class_of(file, name, value, classes[name]) for value in columns[i]]
     values = enumerate(zip(*columns, strict=True), 1)
     return TableRows(names, True, ((n, n, dict(zip(names, row, strict=True))) for n, row in values), "row")
+
+
+def _class_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
+    """Names of the classes of columns of numbers in the metadata of Hugging Face's datasets."""
+
+    def names(feature: Any) -> Any:
+        feature = feature[0] if isinstance(feature, list) and feature else feature
+        return feature.get("names") or names(feature.get("feature")) if isinstance(feature, dict) else None
+
+    try:
+        features = json.loads(metadata.get(b"huggingface", b"{}")).get("info", {}).get("features", {})
+        return {
+            name: list(map(str, found)) for name, feature in features.items() if (found := names(feature))
+        }
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def _class_of(file: File, name: str, value: Any, names: list[str]) -> Any:
+    """The name of a class, or of a list of classes; a missing class is -1."""
+    if isinstance(value, list):
+        return [_class_of(file, name, item, names) for item in value]
+    if value is None or value == -1:
+        return None
+    if not isinstance(value, int) or not 0 <= value < len(names):
+        raise InputError(f"{file.name}: {name!r} is {value!r}, and its {len(names)} classes count from 0")
+    return names[value]
+
+
+def _arrow_table(file: File, pyarrow: Any, ipc: Any) -> Any:
+    """The table of a file or stream of Arrow, in batches whose size is bounded."""
+    data, batches, unpacked = io.BytesIO(file.data), [], 0
+    of_file = file.head.startswith(b"ARROW1")
+    stored = ipc.open_file(data) if of_file else ipc.open_stream(data)
+    for batch in map(stored.get_batch, range(stored.num_record_batches)) if of_file else stored:
+        unpacked += batch.nbytes
+        check_expansion(file.name, unpacked, file.size)
+        batches.append(batch)
+    return pyarrow.Table.from_batches(batches, stored.schema)
 
 
 def _parquet_table(file: File, pyarrow: Any, parquet: Any) -> Any:
@@ -578,8 +920,6 @@ def _parquet_table(file: File, pyarrow: Any, parquet: Any) -> Any:
     groups = [stored.metadata.row_group(i) for i in range(stored.metadata.num_row_groups)]
     check_expansion(file.name, sum(max(0, group.total_byte_size) for group in groups), file.size)
     schema = stored.schema_arrow
-    if len(set(schema.names)) < len(schema.names):
-        raise InputError(f"{file.name} cannot be read as Parquet: two columns have one name")
     # Repeated values are stored once until the size of all values is known.
     kinds = pyarrow.types
     texts = [column.name for column in schema if kinds.is_string(column.type) or kinds.is_binary(column.type)]
@@ -620,12 +960,14 @@ def _parquet_values(file: File, name: str, column: Any) -> list[Any]:
 
 
 _READERS: dict[str, Callable[[File, ReadOptions, Problems], TableRows]] = {
+    "arff": _read_arff,
     "csv": _read_csv,
     "tsv": _read_tsv,
     "jsonl": _read_jsonl,
     "json": _read_json,
     "excel": _read_excel,
-    "parquet": _read_parquet,
+    "parquet": _read_arrow,
+    "arrow": _read_arrow,
 }
 
 
@@ -634,21 +976,32 @@ class _Lines:
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines, self.count, self.last, self.ended = iter(lines), 0, "", False
+        self._read: list[str] = []  #: Lines since the last row
 
     def __iter__(self) -> Iterator[str]:
         for line in self._lines:
             self.last, self.count = line, self.count + 1
+            self._read.append(line)
             yield line
         self.ended = True
 
+    def cells(self, fields: list[str]) -> Cells:
+        """The fields of the row whose lines were read last."""
+        row = Cells(fields)
+        row.raw = self._read[0] if len(self._read) == 1 else "".join(self._read)
+        self._read.clear()
+        return row
 
-def _csv_rows(file: File, delimiter: str, problems: Problems) -> Iterator[CellRow]:
+
+def _csv_rows(file: File, layout: _Layout, problems: Problems) -> Iterator[CellRow]:
     """Rows of CSV that are not empty.
 
     Rows are read strictly. A line with an invalid quote is read leniently, and the first is reported in
     `problems`. Raises InputError if a quote is never closed, or a row of several lines has an invalid quote.
     """
-    lines, number, damaged = _Lines(iterate_lines(file, problems, "")), 0, False
+    texts, delimiter = iterate_lines(file, problems, ""), layout.delimiter
+    lines, number, damaged = _Lines(map(_unescaped, texts) if layout.escaped else texts), 0, False
+    deque(islice(lines, layout.skipped), 0)
     with _csv_field_limit(MAX_LINE):
         while not lines.ended:
             start = lines.count + 1  # the line on which the row begins
@@ -656,13 +1009,14 @@ def _csv_rows(file: File, delimiter: str, problems: Problems) -> Iterator[CellRo
                 for row in csv.reader(lines, delimiter=delimiter, strict=True):
                     number += 1
                     if row:
-                        yield number, start, row
+                        yield number, start, lines.cells(row)
                     start = lines.count + 1
             except csv.Error as error:
                 fields: list[str] = []
                 if not lines.ended and lines.count == start:
                     with suppress(csv.Error):  # of a line that is too long
-                        fields = next(csv.reader(chain([lines.last], lines), delimiter=delimiter))
+                        last = _unescaped(lines.last) if '\\"' in lines.last else lines.last
+                        fields = next(csv.reader(chain([last], lines), delimiter=delimiter))
                 if lines.ended or lines.count > start or not fields:
                     end = "is never closed" if lines.ended else f"runs up to line {lines.count} ({error})"
                     raise InputError(
@@ -673,27 +1027,18 @@ def _csv_rows(file: File, delimiter: str, problems: Problems) -> Iterator[CellRo
                     place, damaged = f"{file.name}, line {start}", True
                     problems.append((place, "a quote inside a quoted field is not doubled"))
                 number += 1
-                yield number, start, fields
+                yield number, start, lines.cells(fields)
 
 
-def _delimiter(file: File) -> str:
-    head = decode(file.head)[0]
-    if len(file.head) == HEAD:
-        head = head[: head.rfind("\n") + 1] or head
-
+def _delimiter(head: str, delimiters: str) -> str:
     def fields(delimiter: str) -> int:
-        counts = []
-        try:
-            for row in csv.reader(io.StringIO(head, newline=""), delimiter=delimiter):
-                counts.append(len(row))
-                if len(counts) == 20:
-                    break
-        except csv.Error:
-            return 0
-        return min(filter(None, counts), default=0)
+        with suppress(csv.Error):
+            counts = [len(row) for row in islice(_head_rows(head, delimiter), 20)]
+            return min(filter(None, counts), default=0)
+        return 0
 
     with _csv_field_limit(MAX_LINE):
-        return max(_DELIMITERS, key=fields)
+        return max(delimiters, key=fields)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import numpy as np
 from textsvm.arrays import AnyArray, Array
 from textsvm.errors import InputError
 from textsvm.readers import libsvm
-from textsvm.readers.corpus import Corpus, concatenate_corpora
+from textsvm.readers.corpus import FIRST_INDEX, Corpus, ReadOptions, concatenate_corpora
 from textsvm.readers.files import NUMPY, File, InputFiles, check_expansion, read_files
 from textsvm.readers.plain_text import part_of
 from textsvm.runtime.compiled import scipy
@@ -41,15 +41,26 @@ def vector_format(inputs: InputFiles, files: Sequence[File]) -> str | None:
     return None
 
 
-def read_vector_files(inputs: InputFiles, format: str, target: str | None = None) -> Corpus:
-    """The vectors of files; with a target ("label", "labels" or "y"), labels are numbers to be predicted."""
+def read_vector_files(inputs: InputFiles, format: str, options: ReadOptions | None = None) -> Corpus:
+    """The vectors of files; with a target ("label", "labels" or "y"), labels are numbers to be predicted.
+
+    Without options, indices of LIBSVM's format count from 1; else from the first index that is recorded, or
+    from 0 if an index is 0.
+    """
+    target = options and options.target
     if target is not None and target not in _LABELS:
         raise InputError(f"{inputs.source} ({format}) has no column {target!r}; its labels are called label")
     files = [file for file in inputs.files if file.size]
     if not files:
         raise InputError(f"{inputs.source} is empty: there is no vector in it")
     if format == "libsvm":
-        corpora = [_of_libsvm(file, inputs, target) for file in files]
+        first = options.recorded.get(FIRST_INDEX) if options else "1"
+        if first is None and any(map(libsvm.is_zero_based, files)):
+            first = "0"
+            inputs.problems.append((inputs.source, "an index is 0, so indices count from 0"))
+        if options:
+            options.decide(**{FIRST_INDEX: "0" if first == "0" else "1"})
+        corpora = [_of_libsvm(file, inputs, target, first == "0") for file in files]
     elif format == "npz":
         corpora = [_of_arrays(inputs, target)]
     else:
@@ -114,8 +125,8 @@ def load_npy(file: File) -> AnyArray:
         ) from error
 
 
-def _of_libsvm(file: File, inputs: InputFiles, target: str | None) -> Corpus:
-    vectors, labels = libsvm.parse_libsvm(file, inputs.problems)
+def _of_libsvm(file: File, inputs: InputFiles, target: str | None, zero_based: bool) -> Corpus:
+    vectors, labels = libsvm.parse_libsvm(file, inputs.problems, zero_based)
     corpus = _corpus(inputs, "libsvm", vectors)
     corpus.part = [part_of(file.name)] * len(corpus)
     if isinstance(labels, list):

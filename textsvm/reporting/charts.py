@@ -54,6 +54,7 @@ _FILE_STYLE = (
     for name, colour in COLOURS.items()
 )
 _SVG_HEAD = re.compile(r'<svg viewBox="0 0 (\d+) (\d+)"')
+_FILE_SIZE = re.compile(r'width="(\d+)" height="(\d+)"')
 _KEY_ENTRY = re.compile(r'<li class="(c\d)"[^>]*>(.*?)</li>')
 
 
@@ -107,12 +108,12 @@ class Chart:
         for value in ticks(*self.y) if y.ticks is None else y.ticks:
             at = self.py(value)
             self.parts.append(f'<path class="grid" d="M{LEFT} {at:.1f}H{right}"/>')
-            self._text(LEFT - 7, at + 4, y.format(value), "tick end")
+            self.text(LEFT - 7, at + 4, y.format(value), "tick end")
         for value in ticks(*self.x) if x.ticks is None else x.ticks:
-            self._text(self.px(value), floor + 17, x.format(value), "tick mid")
+            self.text(self.px(value), floor + 17, x.format(value), "tick mid")
         self.parts.append(f'<path class="axis" d="M{LEFT} {floor}H{right}"/>')
-        self._text((LEFT + right) / 2, height - 8, x.label, "label mid")
-        self._text(0, 13, y.label, "label")
+        self.text((LEFT + right) / 2, height - 8, x.label, "label mid")
+        self.text(0, 13, y.label, "label")
 
     def px(self, value: float) -> float:
         """Pixel column of a value."""
@@ -184,7 +185,7 @@ class Chart:
 
     def note(self, y: float, text: str) -> None:
         """Text at the left, at height y."""
-        self._text(LEFT, self.py(y), text, "label")
+        self.text(LEFT, self.py(y), text, "label")
 
     def marker(self, name: str, x: float, y: float | None = None) -> None:
         """A point, or without `y` a vertical line, which the page's script moves by its id."""
@@ -201,7 +202,8 @@ class Chart:
             f"<title>{safe(self.title)}</title>{''.join(self.parts)}</svg>"
         )
 
-    def _text(self, x: float, y: float, text: str, style: str) -> None:
+    def text(self, x: float, y: float, text: str, style: str) -> None:
+        """Text at a pixel; `style` is a class of the style sheet."""
         self.parts.append(f'<text class="{style}" x="{x:.1f}" y="{y:.1f}">{safe(text)}</text>')
 
 
@@ -246,8 +248,8 @@ def bars_chart(title: str, texts: Sequence[str], values: Sequence[float]) -> str
         top, width = 2 + BAR * place, chart.width * value / longest
         path = f"M0 {top + 1}H{width:.1f}V{top + BAR - 1}H0Z"
         chart.parts.append(f'<path class="area c2" d="{path}"/>')
-        chart._text(5, top + BAR - 6, text, "name")
-        chart._text(chart.width - 5, top + BAR - 6, plain(float(f"{value:.3g}")), "tick end")
+        chart.text(5, top + BAR - 6, text, "name")
+        chart.text(chart.width - 5, top + BAR - 6, plain(float(f"{value:.3g}")), "tick end")
     return chart.svg()
 
 
@@ -298,6 +300,18 @@ def figures(page: str) -> dict[str, str]:
             number = 1 + sum(re.fullmatch(rf"{name}(-\d+)?", chart) is not None for chart in charts)
             charts[name if number == 1 else f"{name}-{number}"] = _alone(svg, key)
     return charts
+
+
+def stacked(page: str) -> str:
+    """All charts of a page in a single SVG file, below each other."""
+    parts, width, height = [], 0, 0
+    for svg in figures(page).values():
+        chart = _FILE_SIZE.search(svg)
+        parts.append(svg.replace("<svg ", f'<svg y="{height}" ', 1))
+        width, height = max(width, int(chart[1])), height + int(chart[2])  # type: ignore[index]
+    xmlns = 'xmlns="http://www.w3.org/2000/svg"'
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    return f"<svg {xmlns} {size}>{''.join(parts)}</svg>\n"
 
 
 def _alone(svg: str, key: list[tuple[str, str]]) -> str:

@@ -10,7 +10,7 @@ from textsvm.arrays import Bools, Floats, Ints, Json
 from textsvm.evaluation.metrics import average_precisions, precision_recall_curve, roc_area, roc_curve
 from textsvm.evaluation.results import Results
 from textsvm.reporting.charts import BOTTOM, LEFT, RIGHT, TOP, WIDE, Axis, Chart, log_ticks, percent, plain
-from textsvm.reporting.formatting import format_metric, safe, section
+from textsvm.reporting.formatting import cut, format_metric, safe, section
 from textsvm.reporting.report import worst_classes
 
 #: Curves that are shown at first.
@@ -115,6 +115,40 @@ def margins(results: Results) -> str:
     chart.bars(edges, counts[0], "c3")
     chart.bars(edges, counts[1], "c2")
     return card("How clear the decisions are", chart, [("right", "c3"), ("wrong", "c2")], "")
+
+
+def confusion(results: Results) -> str:
+    """Confusion matrix as a chart: rows are true classes; the colour is the share of the row."""
+    labels, k = [cut(str(label), 24) for label in results.labels], len(results.labels)
+    if not 1 < k <= MOST_CHOICES or not results.confusion:
+        return ""
+    side = 44 if k <= 25 else 14
+    left = 30 + 7 * max(map(len, labels))
+    # Coordinates are pixels from the upper left corner of the matrix.
+    chart = Chart(
+        "Confusion matrix", Axis((0, 1), ""), Axis((0, 1), ""), width=max(left + side * k + 20, 380)
+    )
+    chart.height = left + side * k + 50
+    chart.parts = [
+        f'<text class="label" x="0" y="{left + side * k + 40}">{results.n:,} documents. Rows: true class. '
+        "Columns: predicted class.</text>"
+    ]
+    for a, (label, counts) in enumerate(zip(labels, results.confusion, strict=True)):
+        y, total = left + side * a, max(1, sum(counts))
+        chart.text(left - 8, y + side / 2 + 4, label, "name end")
+        x = left + side * (a + 0.5)
+        chart.parts.append(
+            f'<text class="name" transform="translate({x + 4} {left - 8}) rotate(-90)">{safe(label)}</text>'
+        )
+        for b, count in enumerate(counts):
+            style = (
+                f'class="area c{3 if a == b else 2}" style="fill-opacity:{0.04 + 0.8 * count / total:.3f}"'
+            )
+            path = f"M{left + side * b} {y}h{side - 1}v{side - 1}h{1 - side}z"
+            chart.parts.append(f'<path {style} d="{path}"/>')
+            if k <= 25 and count:
+                chart.text(left + side * (b + 0.5), y + side / 2 + 4, f"{count:,}", "name mid")
+    return chart.svg()
 
 
 def leads(results: Results) -> Floats:

@@ -62,7 +62,7 @@ class SavedReport(Report):
 
     def save_figures(self, folder: str | os.PathLike[str]) -> list[Path]:
         """Write each chart as an SVG file into a folder, which is created; returns the paths."""
-        return write_figures(Path(folder), html.render(self))
+        return write_figures(Path(folder), html.charts(self))
 
     def __repr__(self) -> str:
         metrics = self.results.metrics

@@ -26,6 +26,7 @@ from textsvm.reporting.formatting import (
     safe,
     section,
 )
+from textsvm.reporting.maps import map_sections
 from textsvm.reporting.report import Report
 from textsvm.reporting.sections import (
     features_section,
@@ -56,6 +57,7 @@ def render(report: Report) -> str:
         features_section(report.features),
         slices_section(report.slices),
         learning_section(report.learning),
+        *(map_sections(report.class_map, report.map_ids) if report.class_map else ()),
         mistakes_section(report),
         _facts(report),
     ]
@@ -63,6 +65,11 @@ def render(report: Report) -> str:
     if data is not None:
         script = json_element("scores", data)
     return page(report.title, _lead(results), body, script)
+
+
+def charts(report: Report) -> str:
+    """The page and the charts that are tables on it, for `textsvm.reporting.charts.write_figures`."""
+    return f"{render(report)}<section>{curves.confusion(report.results)}</section>"
 
 
 def page(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from textsvm.arrays import Bools, Floats, Ints, Json
+from textsvm.evaluation.class_map import ClassMap, class_map, sample
 from textsvm.evaluation.comparison import SideBySide
 from textsvm.evaluation.explanation import Explanation, explain
 from textsvm.evaluation.results import Results, evaluate, evaluate_labels
@@ -18,6 +19,7 @@ from textsvm.linalg.vectors import Vectors
 from textsvm.model.top_features import MAX_DOCUMENTS, TopFeatures, has_feature_list
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import select_examples
+from textsvm.runtime.device import to_host
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.plain_json import to_json
 from textsvm.selection.cross_validation import CrossValidation, LearningCurve
@@ -31,6 +33,8 @@ MOST_CLASSES = 6
 FEATURES = 20
 #: Predicted seconds of a core for the explanations of a report: about half a minute on two cores.
 EXPLAINING = 60.0
+#: Maximum number of documents on the map of a report.
+MAP_DOCUMENTS = 500
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,8 @@ class Report:
     learning: LearningCurve | None = None
     #: Features with the largest weights for each class, at most `MOST_CLASSES` classes.
     features: Sequence[TopFeatures] = ()
+    class_map: ClassMap | None = None  #: Of documents judged, or of a sample of them
+    map_ids: Sequence[str] = ()  #: Names of the documents on the map
 
     @property
     def more(self) -> dict[str, Slices | SideBySide | LearningCurve]:
@@ -81,6 +87,7 @@ class Report:
                     for mistake in self.mistakes
                 ],
                 "features": [features.as_dict() for features in self.features],
+                **({"class_map": self.class_map.as_dict()} if self.class_map else {}),
                 **{name: section.as_dict() for name, section in self.more.items()},
             }
         )
@@ -113,7 +120,33 @@ def make_report(
         name, text = ids[results.index[i]], documents.shown(i)
         wrong.append(Mistake(name, *results.labels_of(i), float(values[i]), text, explanation))
     features = _features(model, results) if mistakes else []
-    return Report(title, results, facts, documents.lengths, wrong, features=features)
+    class_map, drawn = _class_map(model, results, texts, documents.lengths)
+    map_ids = [ids[i] for i in drawn]
+    return Report(
+        title, results, facts, documents.lengths, wrong,
+        features=features, class_map=class_map, map_ids=map_ids,
+    )  # fmt: skip
+
+
+def _class_map(
+    model: TrainedModel, results: Results, texts: Any, lengths: Ints
+) -> tuple[ClassMap | None, list[int]]:
+    """Map of judged documents by their true classes, and their indices; fewer documents of slow kernels."""
+    kernel = model.kernel
+    if kernel is None or results.task not in ("binary", "multiclass") or results.n < 2:
+        return None, []
+    labels, most = results.truth.tolist(), MAP_DOCUMENTS
+    while most > 2:
+        drawn = sample(labels, results.n, most)
+        seconds = kernel.attribution.seconds(lengths[drawn], lengths[drawn]).sum()
+        if seconds <= EXPLAINING:
+            break
+        most //= 2
+    rows = results.index[drawn].tolist()
+    examples = kernel.structure.read(model.encode(select_examples(texts, rows)))
+    with model.at_work(model.device_in_use):
+        values = to_host(kernel.rows(examples, model.device_in_use).gram())
+    return class_map(values, [labels[i] for i in drawn]), rows
 
 
 def worst_classes(results: Results) -> list[int]:

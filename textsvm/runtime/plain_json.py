@@ -1,12 +1,19 @@
-"""Conversion of results to JSON values."""
+"""Conversion of results to JSON values, and lines of JSON with a digest, in files that only grow."""
 
 from __future__ import annotations
 
 import datetime
+import json
 import math
+import re
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
+
+from textsvm.errors import json_escaped
+
+_CHECKED = re.compile(rb'(.*), "check": "([0-9a-f]{16})"\}', re.DOTALL)
 
 
 def to_json(value: Any) -> Any:
@@ -33,6 +40,25 @@ def to_json(value: Any) -> Any:
     if hasattr(value, "get_params") and isinstance(getattr(value, "name", None), str):
         return {"name": value.name, **to_json(value.get_params(deep=False))}
     return repr(value)
+
+
+def checked_line(value: dict[str, Any], number: int = 0) -> str:
+    """A line of JSON that ends with a digest of its content and of its number in the file."""
+    text = json_escaped(json.dumps(value, ensure_ascii=False))
+    return f'{text[:-1]}, "check": "{_digest(text.encode(), number)}"}}\n'
+
+
+def read_line(line: bytes, number: int = 0) -> tuple[Any, bool]:
+    """The value of a line, and whether it has a digest; ValueError if it has changed or is not JSON."""
+    if not (match := _CHECKED.fullmatch(line)):
+        return json.loads(line), False
+    if _digest(match[1] + b"}", number) != match[2].decode():
+        raise ValueError("its check does not fit")
+    return json.loads(match[1] + b"}"), True
+
+
+def _digest(text: bytes, number: int) -> str:
+    return blake2b(b"%d " % number + text, digest_size=8).hexdigest()
 
 
 def _from_numpy(value: np.ndarray | np.generic) -> Any:

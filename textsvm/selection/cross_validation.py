@@ -33,7 +33,7 @@ from textsvm.runtime.plain_json import to_json
 from textsvm.selection.scoring import judge, mean_and_sd, metric_names, warn_unfinished
 from textsvm.training.classifier import train_classifier
 from textsvm.training.fold_grams import FoldGrams, Task, of_all, train_and_test
-from textsvm.training.folds import Splitting, report_leaks
+from textsvm.training.folds import Splitting, n_together, report_leaks
 from textsvm.training.leakage import Leak, LeakageWarning
 from textsvm.training.problems import fold_predictions, fold_values, problem_of, rule_of
 from textsvm.training.targets import labels_of, with_classes
@@ -65,6 +65,9 @@ class CrossValidation:
     seconds: dict[str, float]
     #: Choice of ``SVC("auto")`` on the training part of each fold; empty for other models.
     chosen: list[str] = field(default_factory=list)
+    #: Number of copies of other documents (equal but for case, spaces and punctuation) that are in one part
+    #: with them; 0 if the folds separate some.
+    copies: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values; NaN is None."""
@@ -96,7 +99,8 @@ def cross_validate(
     The kernel matrix of all documents is computed once, unless the kernel learns from documents (idf
     weights): then the kernel is fitted to the training part of each fold, with a matrix for each.
     ``SVC("auto")`` chooses kernel and C on the training part of each fold, without a shared matrix;
-    near-duplicates are then detected with the kernel of ``SVC("fast")``.
+    near-duplicates are then detected with the kernel of ``SVC("fast")``. Copies, texts that are equal but for
+    case, spaces and punctuation, are in the same part of every fold.
 
     Parameters
     ----------
@@ -151,7 +155,8 @@ def cross_validate(
     task = Task(target, weight, splitting.folds(target))
     for train, _ in task.folds:
         problem_of(settings, target, train, weight)
-    return _test_folds(settings, examples, task, splitting, names, progress)
+    result = _test_folds(settings, examples, task, splitting, names, progress)
+    return replace(result, copies=n_together(target.copies, result.folds))
 
 
 def _test_folds(
@@ -181,7 +186,7 @@ def _test_folds(
         lap(seconds, "duplicates", clock)
         if isinstance(settings, ClassifierSettings) and is_default(settings.kernel):
             grams.release()
-            values, chosen = _choose_and_test(settings, examples, task, seconds, progress)
+            values, chosen = choose_and_test(settings, examples, task, seconds, progress)
             description = "of each fold its own, or none where features are enough"
             return _judged(
                 settings, task, values, names, leaks=leaks, gram=description, seconds=seconds, chosen=chosen
@@ -192,7 +197,7 @@ def _test_folds(
     return _judged(settings, task, tested.values[0], names, leaks=leaks, gram=description, seconds=seconds)
 
 
-def _choose_and_test(
+def choose_and_test(
     settings: ClassifierSettings,
     texts: list[str],
     task: Task,

@@ -37,7 +37,7 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import StageProgress, of_stage
 from textsvm.training.fold_solver import fold_scores, solve_folds
-from textsvm.training.folds import make_folds
+from textsvm.training.folds import make_folds, n_together
 from textsvm.training.targets import Target
 from textsvm.training.thresholds import mean_values
 from textsvm.training.train import prepare, read_training_data
@@ -79,6 +79,7 @@ class Doubts:
     nearest: NeighbourTable  #: The most similar texts of each text
     alike: float  #: Normalised kernel value from which two texts are near-copies
     outlier: Bools  #: shape (n,): Whether no other text resembles it
+    copies: int = 0  #: As in `textsvm.selection.cross_validation.CrossValidation`
 
     def order(self) -> Ints:
         """Indices of all texts, the most doubtful label first."""
@@ -203,7 +204,8 @@ def doubts(
         near = nearest(gram, max(m for m, _ in VOTES), of_stage(progress, "compare"))
         gram.release()
     decision, _ = mean_values(values, folds, len(examples))
-    return _judged(target, np.nan_to_num(decision), near, prepared.kernel.nearest.alike)
+    result = _judged(target, np.nan_to_num(decision), near, prepared.kernel.nearest.alike)
+    return replace(result, copies=n_together(target.copies, folds))
 
 
 def plain_kernel(texts: list[str]) -> Kernel:
@@ -218,7 +220,9 @@ def _judged(target: Target, decision: Floats, near: NeighbourTable, alike: float
     codes, classes = target.values, target.classes
     if decision.ndim == 1:
         decision = np.stack([-decision, decision], axis=1) / 2
-    votes = [near.votes(codes, len(classes), *count_and_power) for count_and_power in VOTES]
+    # A copy of a text says nothing new about its label.
+    voters = near if target.copies is None else near.without(target.copies)
+    votes = [voters.votes(codes, len(classes), *count_and_power) for count_and_power in VOTES]
     features = np.stack([decision, *votes], axis=2)
     weights, biases = feature_weights(features, codes)
     p = scipy.special.softmax(features @ weights + biases, axis=1)

@@ -53,15 +53,23 @@ def grid_points(settings: Settings, grid: Mapping[str, Any] | Sequence[Mapping[s
         every = list(ParameterGrid(grid))
     except (TypeError, ValueError) as error:
         raise InputError(f"the grid cannot be used: {' '.join(str(error).split())}") from error
-    points = [GridPoint(params, _with(settings, params)) for params in every]
+    points = [_with(settings, params) for params in every]
+    if all(is_default(point.settings.kernel) for point in points):
+        raise InputError(
+            'the grid has only kernel="auto"; judge it with cross_validate, or name other kernels'
+        )
     settings.source.require_tunable({name for params in every for name in params})
     if any(type(point.settings.source) is not type(settings.source) for point in points):
         raise InputError("a grid cannot go over texts and kernel matrices; give one of them")
     return points
 
 
-def _with(settings: Settings, params: dict[str, Any]) -> Settings:
-    """Settings with the parameters of a point; nested parameters are those of the kernel."""
+def _with(settings: Settings, params: dict[str, Any]) -> GridPoint:
+    """Settings with the parameters of a point; nested parameters are those of the kernel.
+
+    Unless the point names kernel="auto", a kernel that the classifier would choose is the fixed default,
+    which becomes a parameter of the point.
+    """
     kernel = params.get("kernel", settings.kernel)
     nested = {name.partition("__")[2]: value for name, value in params.items() if "__" in name}
     if isinstance(kernel, str) and "kernel" not in params and nested:
@@ -85,14 +93,11 @@ def _with(settings: Settings, params: dict[str, Any]) -> Settings:
         point = replace(settings, **{**plain, "kernel": kernel})
     except (ValueError, AttributeError) as error:
         raise InputError(f"the grid cannot be used: {' '.join(str(error).split())}") from error
-    if params.get("kernel") == "auto":
-        raise InputError(
-            'kernel="auto" chooses a kernel by itself and cannot be in a grid; judge it with cross_validate'
-        )
-    if is_default(point.kernel):
+    if is_default(point.kernel) and params.get("kernel") != "auto":
         point = replace(point, kernel=fixed_default())
+        params = {**params, "kernel": point.kernel}
     check(point)
-    return point
+    return GridPoint(params, point)
 
 
 def _own(value: Any) -> Any:
@@ -112,6 +117,8 @@ def encode_all(
     """Encode the texts in every form of a point; check that every kernel has something to compare."""
     forms: dict[Hashable, list[int]] = {}
     for k, point in enumerate(points):
+        if is_default(point.settings.kernel):
+            continue
         forms.setdefault(point.settings.source.form, []).append(k)
     shared = []
     for of_form in forms.values():

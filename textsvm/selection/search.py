@@ -19,14 +19,16 @@ import numpy as np
 
 from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.errors import InputError
-from textsvm.model.settings import Settings, warn_user
+from textsvm.model.settings import ClassifierSettings, Settings, is_default, warn_user
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import StageProgress, lap
-from textsvm.runtime.plain_json import to_json
+from textsvm.runtime.plain_json import checked_line, read_line, to_json
+from textsvm.selection.cross_validation import choose_and_test
 from textsvm.selection.grid import GridPoint, SharedExamples, simplicity
 from textsvm.selection.scoring import AREAS, judge, mean_and_sd, metric_names
 from textsvm.solvers.problems import Machines
+from textsvm.training.classifier import train_classifier
 from textsvm.training.fold_grams import FoldGrams, Task, train_and_test
 from textsvm.training.fold_solver import paths_along_c, solve_folds
 from textsvm.training.folds import Splitting, as_groups
@@ -90,9 +92,7 @@ class GridSearch:
         target, groups = self.target, splitting.groups
         of_train = None if groups is None else as_groups(groups, len(target.values))[train]
         try:
-            inside = replace(splitting, groups=of_train, group_duplicates=None).quietly(
-                replace(target, values=target.values[train])
-            )
+            inside = replace(splitting, groups=of_train, group_duplicates=None).quietly(target.take(train))
         except InputError as error:
             raise InputError(f"inside an outer fold of nested tuning, {error}") from error
         first = len(self.all_folds)
@@ -112,15 +112,9 @@ class GridSearch:
         settings = [self.points[k].settings for k in members]
         task = Task(self.target, self.weight, self.all_folds)
         tested = train_and_test(settings, grams, task, seconds, progress)
-        truth, clock = labels_of(self.target), time.perf_counter()
-        for k, tried, values in zip(members, settings, tested.values, strict=True):
-            predictions = self.predictions(tried, values)
-            self.tried[k] = [
-                judge(tried, truth[test], value, self.target, names, predicted)
-                for (_, test), value, names, predicted in zip(
-                    self.all_folds, values, self.wanted, predictions, strict=True
-                )
-            ]
+        clock = time.perf_counter()
+        for k, values in zip(members, tested.values, strict=True):
+            self.judge(k, values)
         clock = lap(seconds, "score", clock)
         for k in members:
             self.seconds[k] = (clock - start) / len(members)
@@ -133,6 +127,28 @@ class GridSearch:
             offsets = fit_offsets(own, values[: len(self.folds)], self.folds, self.target)
             self.best_model = with_offsets(self.refit(own, whole), offsets)
             lap(seconds, "solve", clock)
+
+    def judge(self, k: int, values: Sequence[Floats]) -> None:
+        """Metrics of a setting, given its decision values on all folds."""
+        settings, truth = self.points[k].settings, labels_of(self.target)
+        predictions = self.predictions(settings, values)
+        self.tried[k] = [
+            judge(settings, truth[test], value, self.target, names, predicted)
+            for (_, test), value, names, predicted in zip(
+                self.all_folds, values, self.wanted, predictions, strict=True
+            )
+        ]
+
+    def try_default(self, k: int, examples: Any, seconds: dict[str, float]) -> None:
+        """Try kernel="auto", which chooses a kernel on the training part of each fold."""
+        start, settings = time.perf_counter(), self.points[k].settings
+        assert isinstance(settings, ClassifierSettings)
+        task = Task(self.target, self.weight, self.all_folds)
+        self.judge(k, choose_and_test(settings, examples, task, seconds, None)[0])
+        self.seconds[k] = time.perf_counter() - start
+        if self.choose(range(len(self.folds))) == k:
+            self.best, self.best_machines = k, []
+            self.best_model = train_classifier(settings, examples, labels_of(self.target), self.weight)
 
     def predictions(self, settings: Settings, values: Sequence[Floats]) -> list[AnyArray]:
         """Predictions on all folds; the thresholds of an outer fold come from its inner folds."""
@@ -155,7 +171,11 @@ class GridSearch:
         return assemble_prepared(settings, prepared, self.target, machines)
 
     def choose(self, folds: Iterable[int]) -> int:
-        """Index of the setting with the best mean over some folds; among equals the simplest."""
+        """Index of the setting with the best mean over some folds; among equals the simplest.
+
+        kernel="auto" is chosen unless another setting is better by more than a standard error of the
+        differences on the folds.
+        """
         sign = -1 if self.metric in LESS_IS_BETTER else 1
         places = list(folds)
 
@@ -163,7 +183,15 @@ class GridSearch:
             mean = mean_and_sd([self.tried[k][fold] for fold in places])[0][self.metric]
             return (np.inf if np.isnan(mean) else -sign * mean, *simplicity(self.points[k]), k)
 
-        return min(self.tried, key=merit)
+        best = min(self.tried, key=merit)
+        for default in (k for k in self.tried if is_default(self.points[k].settings.kernel)):
+            of_best, of_default = (
+                np.array([self.tried[k][fold][self.metric] for fold in places]) for k in (best, default)
+            )
+            gain = sign * (of_best - of_default)
+            if not gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)):
+                return default
+        return best
 
     def table(self) -> list[dict[str, Any]]:
         """Rows of the settings tried, in the order of the grid; see `textsvm.selection.tuning.Tuning`."""
@@ -207,7 +235,7 @@ class TrialFile:
         folds = [(train.tolist(), test.tolist()) for train, test in search.all_folds]
         values = [search.target.values.tolist(), search.weight, folds, search.metric]
         self._of = joblib.hash([data, *values])
-        self._head = json.dumps({_HEAD: 1, "of": self._of, "textsvm": __version__}) + "\n"
+        self._head = json.dumps({_HEAD: 2, "of": self._of, "textsvm": __version__}) + "\n"
         results = self._read()
         for k, key in enumerate(self.keys):
             if key is not None and key in results:
@@ -237,8 +265,8 @@ class TrialFile:
         rows = {}
         for line in rest.splitlines():
             try:
-                row = json.loads(line)
-                if self._fits(row["folds"], row["seconds"]):
+                row, has_digest = read_line(line.encode())
+                if has_digest and self._fits(row["folds"], row["seconds"]):
                     rows[row["setting"]] = row
             except (ValueError, KeyError, TypeError, RecursionError):
                 continue
@@ -268,7 +296,7 @@ class TrialFile:
             for k in members
             if self.keys[k] is not None
         ]
-        text = "".join(json.dumps(_plain(line)) + "\n" for line in lines)
+        text = "".join(checked_line(_plain(line)) for line in lines)
         try:
             self._append(text) if self._has_begun() else self._begin(text)
         except OSError as error:
@@ -303,6 +331,8 @@ def _plain(line: dict[str, Any]) -> dict[str, Any]:
 
 def _key(settings: Settings) -> str | None:
     """Identity of a setting; None for a kernel that cannot be compared between processes."""
+    if is_default(settings.kernel):
+        return None
     kernel = settings.new_kernel()
     if not kernel.structure.comparable:
         return None

@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike
 from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
-from textsvm.model.settings import Fold, Settings, settings_of, warn_user
+from textsvm.model.settings import Fold, Settings, is_default, settings_of, warn_user
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress, StageProgress, lap, of_stage
@@ -39,7 +39,7 @@ from textsvm.selection.scoring import judge, mean_and_sd, warn_unfinished
 from textsvm.selection.search import GridSearch, TrialFile, left, of_kernel
 from textsvm.training.fold_grams import Task, of_all
 from textsvm.training.fold_solver import fold_scores, solve_folds, solving_seconds
-from textsvm.training.folds import Splitting, report_leaks
+from textsvm.training.folds import Splitting, n_together, report_leaks
 from textsvm.training.grams import PreparedRows, without_store
 from textsvm.training.leakage import Leak
 from textsvm.training.targets import Target, is_number, labels_of
@@ -76,6 +76,7 @@ class Tuning:
     #: Near-duplicates across folds, see `textsvm.selection.cross_validation.CrossValidation`.
     leaks: list[Leak]
     seconds: dict[str, float]  #: Wall time of "estimate", "encode", "gram", "duplicates", "solve" and "score"
+    copies: int = 0  #: As in `textsvm.selection.cross_validation.CrossValidation`
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values; NaN is None, a kernel is its name and parameters."""
@@ -88,6 +89,7 @@ class Tuning:
                 "untried": self.untried,
                 "nested": None if self.nested is None else vars(self.nested),
                 "leaks": [leak.as_dict() for leak in self.leaks],
+                "copies": self.copies,
                 "seconds": self.seconds,
             }
         )
@@ -117,13 +119,16 @@ def tune(
     Parameters
     ----------
     model : SVC, MultilabelSVC or SVR
-        If neither the model nor the grid names a kernel, the kernel of ``SVC("fast")`` is tuned.
+        If neither the model nor the grid names a kernel, ``Spectrum((1, 5), "log", idf=True)`` is tuned, and
+        named in `best_params_`.
     X : n texts or vectors, or a kernel matrix with ``kernel="precomputed"``
     y : array-like, shape (n,)
         Labels or numbers; several labels per document as `MultilabelSVC.fit` takes them.
     grid : dict of lists, or several
         As for scikit-learn's `ParameterGrid`: ``{"kernel__p": [3, 4, 5], "C": [1, 10]}``, or
-        ``{"kernel": [GapWeighted(p=4), Spectrum(p=5)], "C": [1, 10]}``.
+        ``{"kernel": [GapWeighted(p=4), Spectrum(p=5)], "C": [1, 10]}``. The kernel "auto" is the default of
+        `SVC`, which chooses a kernel on each training part. It wins unless another setting is better by more
+        than a standard error.
     metric : str, optional
         Name of a metric; default accuracy for a classifier, micro_f1 for several labels per document, r2 for
         a regressor.
@@ -214,6 +219,9 @@ def _try_settings(
                 left_out = f"{minutes:g} minutes are over after {number + 1} of {n_kernels} kernels"
                 warn_user(f"{left_out}; the others are left out", UserWarning)
                 break
+        else:
+            for k in (k for k, point in enumerate(search.points) if is_default(point.settings.kernel)):
+                search.try_default(k, examples, seconds)
         best = search.choose(range(len(search.folds)))
         if search.best != best:  # its results are from the file: not fitted to all documents yet
             for members, grams in all_grams(settings, of_kernel(every, best)):
@@ -235,7 +243,8 @@ def _outcome(model: Any, X: Any, search: GridSearch, leaks: list[Leak], seconds:
     assert search.best is not None
     assert search.best_model is not None
     best = search.points[search.best]
-    warn_unfinished(best.settings, search.best_machines, search.target)
+    if search.best_machines:
+        warn_unfinished(best.settings, search.best_machines, search.target)
     nested = None
     if search.inner:
         params, judged = search.nested()
@@ -253,6 +262,7 @@ def _outcome(model: Any, X: Any, search: GridSearch, leaks: list[Leak], seconds:
         folds=search.folds,
         leaks=leaks,
         seconds=seconds,
+        copies=n_together(search.target.copies, search.folds),
     )
 
 

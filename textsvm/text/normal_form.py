@@ -5,6 +5,11 @@ that is not the second character of a composing pair. A text is therefore cut be
 its pieces, mostly single code points, are normalised independently. Case folding and lower-casing work per
 code point (except final sigma, which the papers' form does not have) and do not change where a text may be
 cut.
+
+A default-ignorable code point (zero width, soft hyphen, direction marks) is removed before, so a text equals
+one that never had it. The first joiner (ZWNJ, ZWJ, the Mongolian vowel separator) behind a letter of a script
+that needs joiners, or behind an emoji, stays, as does a ZWSP in scripts that separate words by it. Combining
+marks do not count as letters here, since NFKC reorders them.
 """
 
 from __future__ import annotations
@@ -20,13 +25,34 @@ import numpy as np
 from textsvm.errors import InputError
 from textsvm.runtime.parallel import Lock
 
-NORMALISATIONS = ("unicode", "paper", "none")
+NORMALISATIONS = ("unicode", "nfkc", "paper", "none")
+#: The forms that are NFKC with collapsed white space.
+COMPOSED = ("unicode", "nfkc")
 #: Table entries: not yet filled in; p + 1: code point p; a collapsible space; depends on neighbours (JOINED);
 #: SEVERAL + i: expansion at row i of `NormalForm.rows`.
 UNKNOWN, SPACE, JOINED, SEVERAL = 0, sys.maxunicode + 2, sys.maxunicode + 3, sys.maxunicode + 4
 _OUTSIDE_PAPER, _OUTSIDE_PAPER_CASED = re.compile(r"[^a-z0-9]+"), re.compile(r"[^A-Za-z0-9]+")
-#: No code point below the first composes with its predecessor; none from the last on decomposes.
-_FIRST_SECOND, _LAST_DECOMPOSED = 0x300, 0x30000
+#: No code point below the first depends on its predecessor; none from the last on decomposes.
+_FIRST_SECOND, _LAST_DECOMPOSED = 0xAD, 0x30000
+#: Default_Ignorable_Code_Point of DerivedCoreProperties.txt, Unicode 16.
+IGNORABLE = (
+    "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
+    "\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+#: Blocks of scripts that need joiners (Arabic, Syriac, N'Ko, Mongolian, Indic and others), and of emoji.
+JOINING = (
+    "\u0600-\u0dff\u0f00-\u0fff\u1700-\u177f\u1800-\u18af\u1900-\u194f\u1a00-\u1a1f\u1b00-\u1c4f\u1cd0-\u1cff"
+    "\u2600-\u27bf\ua800-\ua95f\ua980-\ua9df\uaa00-\uaa5f\uaae0-\uaaff\uabc0-\uabff\ufb50-\ufdff\ufe70-\ufefe"
+    "\U00010a00-\U00010a5f\U00010ac0-\U00010aff\U00010b80-\U00010baf\U00010d00-\U00010d3f\U00010f30-\U00010fff"
+    "\U00011000-\U00011fff\U0001e900-\U0001e95f\U0001ee00-\U0001eeff\U0001f300-\U0001faff"
+)
+#: Blocks of scripts that separate words by ZWSP, and need joiners too: Thai, Lao, Myanmar, Khmer, Tai.
+SPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19ff\u1a20-\u1aaf\ua9e0-\ua9ff\uaa60-\uaadf"
+#: Zero-width non-joiner and joiner, Mongolian vowel separator; zero-width space.
+JOINERS, ZWSP = "\u200c\u200d\u180e", "\u200b"
+_IGNORABLE, _JOINING, _SPACED = (
+    re.compile(f"[{points}]") for points in (IGNORABLE, JOINING + SPACED, SPACED)
+)
 
 
 def normalise(text: str, form: str = "unicode", *, punctuation: bool = True, keep_case: bool = False) -> str:
@@ -35,8 +61,10 @@ def normalise(text: str, form: str = "unicode", *, punctuation: bool = True, kee
     Parameters
     ----------
     text : str
-    form : {"unicode", "paper", "none"}
-        "unicode": NFKC, case folded, runs of white space collapsed to a space, stripped.
+    form : {"unicode", "nfkc", "paper", "none"}
+        "unicode": NFKC without default-ignorable code points (soft hyphens, zero-width characters) where the
+        script does not need them, case folded, runs of white space collapsed to a space, stripped.
+        "nfkc": the same with these code points, the form of models of earlier versions.
         "paper": the form of the papers' experiments: lower case, every run of characters outside a-z0-9
         becomes a space. "none": unchanged.
     punctuation : bool
@@ -44,15 +72,15 @@ def normalise(text: str, form: str = "unicode", *, punctuation: bool = True, kee
     keep_case : bool
         No case folding or lower-casing; "paper" then keeps A-Z.
     """
-    if form == "unicode":
-        text = _compose(text, keep_case)
+    if form in COMPOSED:
+        text = _compose(text, form, keep_case)
     elif form == "paper":
         return _OUTSIDE_PAPER_CASED.sub(" ", text) if keep_case else _OUTSIDE_PAPER.sub(" ", text.lower())
     elif form != "none":
         raise InputError(f"normalise={form!r} is not one of {', '.join(NORMALISATIONS)}")
     if not punctuation:
         text = text.translate(_punctuation_to_space())
-    return " ".join(text.split()) if form == "unicode" else text
+    return " ".join(text.split()) if form in COMPOSED else text
 
 
 class NormalForm:
@@ -66,7 +94,7 @@ class NormalForm:
     def __init__(self, form: str, punctuation: bool, keep_case: bool) -> None:
         normalise("", form)
         self.form, self.punctuation, self.keep_case = form, punctuation, keep_case
-        self.changes, self.strips = form != "none" or not punctuation, form == "unicode"
+        self.changes, self.strips = form != "none" or not punctuation, form in COMPOSED
         self.table = np.zeros(sys.maxunicode + 1, np.uint32)
         self.rows = np.zeros(0, np.uint32)
         self._learning = Lock()
@@ -77,7 +105,7 @@ class NormalForm:
         with self._learning:
             for point in points:
                 if self.table[point] == UNKNOWN:
-                    joined = self.form == "unicode" and not begins(point)
+                    joined = self.form in COMPOSED and not begins(point)
                     codes, place = [JOINED] if joined else self.of(chr(point)), SEVERAL + len(self.rows)
                     if len(codes) != 1:
                         self.rows = np.append(self.rows, np.array([len(codes), *codes], np.uint32))
@@ -87,8 +115,8 @@ class NormalForm:
         """Normal form of a piece that does not interact with its neighbours, coded as in `table`."""
         if self.form == "paper":
             piece = normalise(piece, "paper", keep_case=self.keep_case)
-        elif self.form == "unicode":
-            piece = _compose(piece, self.keep_case)
+        elif self.form in COMPOSED:
+            piece = _compose(piece, self.form, self.keep_case)
         if self.form != "paper" and not self.punctuation:
             piece = piece.translate(_punctuation_to_space())
         runs = self.form != "none"
@@ -102,14 +130,33 @@ def normal_form(form: str, punctuation: bool, keep_case: bool) -> NormalForm:
 
 
 def begins(point: int) -> bool:
-    """Whether NFKC never composes or reorders a code point with its predecessor."""
+    """Whether NFKC never composes or reorders a code point with its predecessor, nor is it ignorable."""
     if point < _FIRST_SECOND:
         return True
+    if _IGNORABLE.match(chr(point)):
+        return False
     first = unicodedata.normalize("NFKD", chr(point))[0]
     return unicodedata.combining(first) == 0 and ord(first) not in _seconds()
 
 
-def _compose(text: str, keep_case: bool) -> str:
+def without_ignorable(text: str) -> str:
+    """Remove default-ignorable code points where the script does not need them."""
+    if text.isascii() or not _IGNORABLE.search(text):
+        return text
+    kept, letter = [], ""
+    for char in text:
+        if not _IGNORABLE.match(char):
+            letter = letter if unicodedata.combining(char) else char
+        elif _JOINING.match(letter) and (char in JOINERS or (char == ZWSP and _SPACED.match(letter))):
+            letter = ""
+        else:
+            continue
+        kept.append(char)
+    return "".join(kept)
+
+
+def _compose(text: str, form: str, keep_case: bool) -> str:
+    text = without_ignorable(text) if form == "unicode" else text
     text = unicodedata.normalize("NFKC", text)
     return text if keep_case else unicodedata.normalize("NFKC", text.casefold())
 

@@ -26,6 +26,7 @@ from textsvm.model.rules import CalibratedRule, ClassRule, check_reject, margins
 from textsvm.model.settings import CalibrationSettings, is_default
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime.parallel import StageProgress, lap
+from textsvm.sources.copies import n_separated
 from textsvm.training import fold_grams
 from textsvm.training.classifier import ChosenKernel, choose_kernel
 from textsvm.training.folds import make_folds
@@ -71,10 +72,13 @@ def train_calibrated(
     probability = rule.probabilities(decision)
     rule = replace(rule, conformity=Conformity.of(probability, decision, codes))
     seconds["calibrate"] = seconds.pop("score") + time.perf_counter() - clock
+    # Not by the probabilities: their maps are fitted to these values.
+    right = model.rule.predictions(decision) == model.rule.classes[codes]
+    accuracy = float(np.average(right, weights=tested_weight))
     model = model.with_record(
         chosen="" if chosen is None else chosen.description,
         n_trials=0 if chosen is None else chosen.n_trials,
-        held_out_accuracy=float(np.average(probability.argmax(axis=1) == codes, weights=tested_weight)),
+        held_out_accuracy=None if n_separated(target.copies, task.folds) else accuracy,
         margin=float(np.median(margins(decision))),
         seconds=seconds,
     )

@@ -162,7 +162,7 @@ def _choice(
         return ChosenKernel(default.kernel(), default.C * C, default.loss, default.description(C))
     from textsvm.choice.choose import choose
 
-    choice = choose(default, documents, target.values, problem.weight, float(C), budget, progress)
+    choice = choose(default, documents, target.copies, problem.weight, float(C), budget, progress)
     return ChosenKernel(
         choice.kernel, choice.C, default.loss, choice.description, choice.accuracy, len(choice.trials)
     )
@@ -242,7 +242,7 @@ def out_of_fold(
     rows = np.flatnonzero(np.ones(len(texts)) if weight is None else weight)
     groups = _near_copies(settings, texts, target) if model.record.chosen else None
     groups = None if groups is None else groups[rows]
-    parts = folds.Splitting(FOLDS, groups).quietly(Target(target.values[rows], target.classes))
+    parts = folds.Splitting(FOLDS, groups).quietly(target.take(rows))
     task = fold_grams.Task(target, weight, [(rows[train], rows[test]) for train, test in parts])
     values = fold_grams.fit_with_folds(fixed, texts, task, {}, progress)[1]
     decision = out_of_fold_values(values, task.folds, target)

@@ -8,6 +8,9 @@ Some classes may have too few documents (with groups: too few groups) for that n
 - the number of folds is lowered only if no class has enough documents.
 
 A `RareClassWarning` names these classes.
+
+Copies of a text (`textsvm.sources.copies`) are in the same part of every fold: the first copies are split as
+if there were no others, which follow them. A `LeakageWarning` says if copies are on both sides of a fold.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from textsvm.arrays import AnyArray, Bools, Ints
 from textsvm.errors import InputError, RareClassWarning
 from textsvm.model.settings import Fold, warn_user
 from textsvm.runtime.parallel import Progress
+from textsvm.sources.copies import joined, merge_groups, n_copies, n_separated
 from textsvm.training.grams import PreparedRows
 from textsvm.training.leakage import (
     Leak,
@@ -32,10 +36,9 @@ from textsvm.training.leakage import (
     check_bound,
     find_leaks,
     leakage_message,
-    merge_groups,
     near_duplicates,
 )
-from textsvm.training.targets import Target, is_integer
+from textsvm.training.targets import SEEDS, Target, check_seed, is_integer
 
 #: Classes that a message names.
 NAMED = 5
@@ -65,9 +68,10 @@ class Splitting:
         return replace(self, group_duplicates=None).quietly(target)
 
     def quietly(self, target: Target) -> list[Fold]:
-        """Folds without a `RareClassWarning`, for provisional folds or a repeated call."""
+        """Folds without warnings, for provisional folds or a repeated call."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RareClassWarning)
+            warnings.simplefilter("ignore", LeakageWarning)
             return self.folds(target)
 
     def with_duplicates(self, prepared: PreparedRows | None, progress: Progress | None) -> Splitting:
@@ -107,16 +111,25 @@ def make_folds(
     """Split documents into training and test parts, as `textsvm.cross_validate` documents; int64 indices.
 
     A number of folds means shuffled folds, stratified by class (not for regression and several labels per
-    document). Documents of the same group are never on both sides of a fold.
+    document). Documents of the same group are never on both sides of a fold, nor are copies if that is
+    possible.
     """
-    n = len(target.values)
+    n, copies = len(target.values), target.copies
     numbers = None if groups is None else as_groups(groups, n)
     if not is_integer(repeats) or repeats < 1:
         raise InputError(f"repeats={repeats!r} must be a whole number of at least 1")
     if is_integer(cv):
-        numbered = NumberedFolds(int(cv), target, numbers)
-        seeds = [None if random_state is None else random_state + r for r in range(repeats)]
-        folds = [fold for seed in seeds for fold in numbered.split(seed)]
+        seeds = [
+            None if random_state is None else (check_seed(random_state) + r) % SEEDS for r in range(repeats)
+        ]
+        try:
+            numbered = NumberedFolds(int(cv), target, numbers, copies)
+            folds = [fold for seed in seeds for fold in numbered.split(seed)]
+        except InputError:
+            if copies is None:
+                raise
+            numbered = NumberedFolds(int(cv), target, numbers)
+            folds = [fold for seed in seeds for fold in numbered.split(seed)]
         numbered.warn()
     elif repeats > 1:
         raise InputError("repeats needs a number of folds; repeat a splitter with RepeatedKFold or its like")
@@ -131,7 +144,19 @@ def make_folds(
                 "of folds, or a splitter that keeps groups together"
             )
         _check_fold(number, train, test, target)
+    if separated := n_separated(copies, folds):
+        warn_user(
+            f"the folds do not keep copies together: {separated} of {n} documents are tested by machines "
+            "that were trained on a copy (equal but for case, spaces and punctuation), which flatters the "
+            "result",
+            LeakageWarning,
+        )
     return folds
+
+
+def n_together(copies: Ints | None, folds: Sequence[Fold]) -> int:
+    """Number of copies, all of which are on one side of every fold; 0 if some are not."""
+    return 0 if n_separated(copies, folds) else n_copies(copies)
 
 
 def as_groups(groups: ArrayLike, n: int) -> Ints:
@@ -190,14 +215,17 @@ def _stratified_sizes(sizes: Ints, total: int, random: np.random.RandomState) ->
 class NumberedFolds:
     """k shuffled folds, stratified by class, with every class in every training part.
 
-    Groups, numbered from 0, stay together. Raises InputError if two folds are impossible, or fewer than two
-    classes could be tested.
+    Groups, numbered from 0, and copies stay together. Raises InputError if two folds are impossible, or fewer
+    than two classes could be tested.
     """
 
-    def __init__(self, k: int, target: Target, groups: Ints | None) -> None:
+    def __init__(self, k: int, target: Target, groups: Ints | None, copies: Ints | None = None) -> None:
         if k < 2:
             raise InputError(f"cv={k} folds are too few; there must be at least 2")
         self.requested, self.target, self.grouped = k, target, groups is not None
+        groups = joined(groups, copies)
+        #: What a message counts
+        self.unit = "group" if self.grouped else "document" if copies is None else "text"
         #: Classes to stratify by: none for numbers and for several labels per document.
         self.classes = None if target.multilabel else target.classes
         self.groups = np.arange(len(target.values)) if groups is None else groups
@@ -228,20 +256,32 @@ class NumberedFolds:
                 warnings.simplefilter("ignore", UserWarning)  # about rare classes; `warn` says more
                 pairs = splitter(self.k, shuffle=True, random_state=seed).split(values, values, groups)
                 return [test for _, test in pairs]
+        # The first document of each group is split, and the others follow it.
+        _, first, group = np.unique(groups, return_index=True, return_inverse=True)
+        fold = np.empty(len(first), np.int64)
+        order = np.argsort(first)
+        fold[order] = self._folds_of(values[first[order]], seed)
+        return [np.flatnonzero(fold[group] == i) for i in range(self.k)]
+
+    def _folds_of(self, values: AnyArray, seed: int | None) -> Ints:
+        """Fold that tests each document, stratified by class."""
         shuffle: Callable[..., None] = (np.random if seed is None else np.random.RandomState(seed)).shuffle
+        fold = np.empty(len(values), np.int64)
         if self.classes is None:
             order = np.arange(len(values))
             shuffle(order)
-            return [np.sort(test) for test in np.array_split(order, self.k)]
+            for number, test in enumerate(np.array_split(order, self.k)):
+                fold[test] = number
+            return fold
         _, first, codes = np.unique(values, return_index=True, return_inverse=True)
         codes = np.argsort(np.argsort(first))[codes]  # classes by their first document
-        ordered, fold = np.sort(codes), np.empty(len(values), np.int64)
+        ordered = np.sort(codes)
         sizes = np.array([np.bincount(ordered[i :: self.k], minlength=len(first)) for i in range(self.k)])
         for a in range(len(first)):
             of_class = np.arange(self.k).repeat(sizes[:, a])
             shuffle(of_class)
             fold[codes == a] = of_class
-        return [np.flatnonzero(fold == i) for i in range(self.k)]
+        return fold
 
     def warn(self) -> None:
         """Warn about classes that are not tested in every fold."""
@@ -273,8 +313,7 @@ class NumberedFolds:
                 raise InputError(self._refusal(sizes))
             possible = min(possible, int(sizes.max()))
         if possible < 2:
-            unit = "group" if self.grouped else "document"
-            raise InputError(f"no class has documents in two {unit}s that could be tested in turn")
+            raise InputError(f"no class has documents in two {self.unit}s that could be tested in turn")
         return min(self.requested, possible)
 
     def _refusal(self, tested: Ints) -> str:
@@ -310,10 +349,11 @@ class NumberedFolds:
         names = self._named(sorted(self.rare))
         if not self.fixed.any():
             return ""
-        if self.grouped:
+        if self.unit != "document":
+            count, unit = _count(int(self.fixed.sum()), "document"), self.unit
             return (
-                f"{_count(int(self.fixed.sum()), 'document')} in the groups of classes that have too few "
-                f"groups ({names}) are trained on in every fold and never tested"
+                f"{count} in the {unit}s of classes that have too few {unit}s ({names}) are trained on in "
+                "every fold and never tested"
             )
         if len(self.rare) == 1:
             return f"class {names} has 1 document: it is trained on in every fold and never tested"

@@ -12,7 +12,7 @@ component, so memory does not depend on the number of copies.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,10 +25,10 @@ from textsvm.gram.nearest import most_similar, similar_pairs
 from textsvm.kernels.near import Nearest
 from textsvm.model.settings import Fold
 from textsvm.model.trained import as_model
-from textsvm.runtime.compiled import scipy
 from textsvm.runtime.device import select
 from textsvm.runtime.parallel import Progress
 from textsvm.sources.base import Source
+from textsvm.sources.copies import groups_of
 from textsvm.training.targets import is_number
 
 #: Default bound, that of kernels of texts.
@@ -139,32 +139,6 @@ def leakage_message(
         f"trained on a near-duplicate (normalised kernel value of {bound:g} or more; up to {worst:.1%} of a "
         f"test part), which flatters the result; {remedy}"
     )
-
-
-def merge_groups(first: Ints, second: Ints) -> Ints:
-    """The finest groups that contain both groupings, shape (n,)."""
-    everyone = np.arange(len(first))
-    _, leader = np.unique(second, return_index=True)
-    return _join(first, everyone, leader[np.unique(second, return_inverse=True)[1]])
-
-
-def groups_of(n: int, pairs: Iterable[tuple[Ints, Ints]]) -> Ints:
-    """Number the groups of n texts that pairs connect, directly or through others, shape (n,)."""
-    groups = np.arange(n)
-    for first, second in pairs:
-        if len(first):
-            groups = _join(groups, first, second)
-    return groups
-
-
-def _join(groups: Ints, first: Ints, second: Ints) -> Ints:
-    """Groups joined by the pairs (first[i], second[i])."""
-    n = len(groups)
-    _, leader, number = np.unique(groups, return_index=True, return_inverse=True)
-    rows = np.concatenate([np.arange(n), first])
-    columns = np.concatenate([leader[number], second])
-    graph = scipy.sparse.coo_matrix((np.ones(len(rows), np.int8), (rows, columns)), shape=(n, n))
-    return scipy.sparse.csgraph.connected_components(graph, directed=False)[1].astype(np.int64)
 
 
 def _least(bound: float) -> float:

@@ -7,12 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import is_number as is_number
 from textsvm.kernels.inputs import is_missing
+from textsvm.sources.copies import copy_groups
+
+#: Number of seeds of NumPy's `RandomState`.
+SEEDS = 1 << 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +29,18 @@ class Target:
     classes: AnyArray | None  #: shape (n_classes,): Sorted classes; None for regression
     form: str | None = None  #: Form of several labels per document, see `textsvm.model.labels`
     positive: Any = None  #: Positive class of two, for metrics; default the second class
+    #: Digests of the texts, see `textsvm.sources.copies`; None without texts.
+    digests: NDArray[np.uint64] | None = None
+
+    @property
+    def copies(self) -> Ints | None:
+        """Group of each example, equal for copies; None without copies."""
+        return copy_groups(self.digests)
+
+    def take(self, rows: Ints) -> Target:
+        """Targets of some of the examples, with the same classes."""
+        digests = None if self.digests is None else self.digests[rows]
+        return replace(self, values=self.values[rows], digests=digests)
 
     @property
     def multilabel(self) -> bool:
@@ -215,3 +231,12 @@ def with_classes(examples: Any, target: Target | None) -> Any:
     if target is None or target.classes is None or target.multilabel:
         return examples
     return examples.with_classes(target.values) if hasattr(examples, "with_classes") else examples
+
+
+def check_seed(random_state: Any) -> int:
+    """A seed; InputError if it is none."""
+    if not is_integer(random_state) or not 0 <= random_state < SEEDS:
+        raise InputError(
+            f"random_state={random_state!r} must be a whole number from 0 to {SEEDS - 1}, or None"
+        )
+    return int(random_state)

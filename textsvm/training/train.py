@@ -18,6 +18,7 @@ from textsvm.model.trained import Expansion, Record, TrainedModel
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress
 from textsvm.solvers.problems import Machines
+from textsvm.sources.copies import MOST_DIGESTS, text_digests
 from textsvm.training.grams import PreparedRows, check_solver, check_store, prepare_gram, solve_problem
 from textsvm.training.problems import as_target, count_support, problem_of, rule_of
 from textsvm.training.targets import Target, as_weights, check_order, with_classes, with_positive
@@ -39,7 +40,7 @@ def read_training_data(
     n = len(examples)
     if n == 0:
         raise InputError("there are no documents to train on")
-    target = as_target(settings, y, n)
+    target = replace(as_target(settings, y, n), digests=text_digests(examples, settings.source))
     check_order(examples, target)
     if positive is not None:
         target = with_positive(target, positive)
@@ -102,6 +103,7 @@ def assemble(
         solutions=machines.solutions,
         unfinished=unfinished(settings, machines, target),
         approximation=approximation,
+        texts=None if target.digests is None else np.unique(target.digests)[:MOST_DIGESTS],
     )
     if isinstance(rule, ClassRule):
         record = replace(record, C=settings.C, loss=settings.loss or "hinge")  # type: ignore[attr-defined]

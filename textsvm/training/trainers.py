@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from numpy.typing import ArrayLike
 
+from textsvm.kernels.inputs import InputTable, is_table
+from textsvm.kernels.resolve import sum_on_columns
 from textsvm.model.settings import CalibrationSettings, ClassifierSettings, MultilabelSettings, Settings
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime.parallel import StageProgress
+
+AnySettings = TypeVar("AnySettings", bound=Settings)
 
 
 def train(
@@ -37,7 +43,9 @@ def train(
     if isinstance(settings, CalibrationSettings):
         from textsvm.training.calibration import train_calibrated
 
+        settings = replace(settings, classifier=_on_columns(settings.classifier, X))
         return train_calibrated(settings, X, y, sample_weight, progress)
+    settings = _on_columns(settings, X)
     if isinstance(settings, ClassifierSettings):
         from textsvm.training.classifier import train_classifier
 
@@ -49,6 +57,18 @@ def train(
     from textsvm.training.train import train_machines
 
     return train_machines(settings, X, y, sample_weight, progress)
+
+
+def _on_columns(settings: AnySettings, X: Any) -> AnySettings:
+    """Settings with a sum of kernels on the columns of a table if they have the default kernel, of texts."""
+    if not isinstance(settings.kernel, str) or settings.kernel != type(settings)().kernel or not is_table(X):
+        return settings
+    table = InputTable.of(X)
+    texts = table.text_names
+    if not texts or (len(table.names) == 1 and not isinstance(X, Mapping | list | tuple)):
+        return settings  # `as_texts` reads a single column
+    numbers = [name for name in table.names if name not in texts]
+    return replace(settings, kernel=sum_on_columns(texts, [numbers]))
 
 
 def check(settings: Settings | CalibrationSettings) -> None:

@@ -18,11 +18,13 @@ from textsvm.errors import InputError
 from textsvm.kernels.contract import FeatureTable, FeatureTerm, PairTerm
 from textsvm.runtime.plain_json import to_json
 from textsvm.text.documents import View
+from textsvm.text.normal_form import COMPOSED
 
 Hashes = NDArray[np.uint32]
 #: First bytes of the file.
 MAGIC = b"TEXTSVM\0"
-VERSION = 3
+#: Version 4 has classes of ignorable code points, for the form "unicode".
+VERSION = 4
 #: Bytes of the unit of offsets.
 UNIT = 8
 #: Largest number of symbols of a text without a limit.
@@ -31,13 +33,16 @@ NONE = 0xFFFFFFFF
 HEADER_WORDS, VIEW_WORDS, TERM_WORDS, TABLE_WORDS, PAIRS_WORDS = 64, 8, 16, 32, 16
 #: First of the two words of the checksum in the header.
 CHECKSUM = 36
+#: Word of the header with the number of columns.
+COLUMNS = 38
 #: Start values of the two hashes of a string of symbols.
 SEEDS = (0x9E3779B9, 0x7F4A7C15)
 #: Multipliers of the two hashes.
 STEPS = (0x85EBCA6B, 0xC2B2AE35)
 TASKS = ("classes", "labels", "number", "novelty")
 COMBINATIONS = ("identity", "difference", "ovo")
-NORMAL_FORMS = ("none", "unicode", "paper")
+#: "unicode" and "nfkc" differ in the Unicode tables.
+NORMAL_FORMS = {"none": 0, "unicode": 1, "nfkc": 1, "paper": 2}
 TOKENS = ("characters", "words", "whitespace", "blosum62")
 COUNTS = ("count", "presence", "log", "intersection", "edit", "gap")
 #: Codes of the types of weights and factors; 0 is no array.
@@ -195,13 +200,15 @@ def write(plain: PlainModel, tables: Sequence[Sequence[PackedTable]]) -> bytes:
     """The model file of a plain model with the packed tables of each term."""
     out, header = _Writer(), np.zeros(HEADER_WORDS, np.uint32)
     views = list(dict.fromkeys(term.view for term in plain.terms))
+    columns: list[Any] = plain.columns or [None]
     header[:2] = np.frombuffer(MAGIC, np.uint32)
-    header[2] = VERSION
+    header[2] = VERSION - (plain.text.normalise != "unicode" and len(columns) < 2)
     header[4:6] = TASKS.index(plain.task), COMBINATIONS.index(plain.combine)
     header[6:9] = plain.n_machines, plain.n_decisions, len(plain.classes or ())
     header[9] = NONE if plain.text.max_length is None else min(plain.text.max_length, NONE - 1)
-    header[27:29] = NORMAL_FORMS.index(plain.text.normalise), plain.text.punctuation
-    view_words = [[view.keep_case, TOKENS.index(view.tokens)] for view in views]
+    header[27:29] = NORMAL_FORMS[plain.text.normalise], plain.text.punctuation
+    view_words = [[view.keep_case, TOKENS.index(view.tokens), columns.index(view.column)] for view in views]
+    header[COLUMNS] = len(columns) if len(columns) > 1 else 0
     header[10:12] = len(views), out.words(view_words, VIEW_WORDS)
     terms = [_term_words(out, views, *pair) for pair in zip(plain.terms, tables, strict=True)]
     header[12:14] = len(terms), out.words(terms, TERM_WORDS)
@@ -327,11 +334,11 @@ def name_of(label: Any) -> str:
 
 def _add_unicode(out: _Writer, plain: PlainModel, tokens: Sequence[str]) -> int:
     """Unicode tables as far as the views need them; returns 0 if they need none."""
-    normalises = plain.text.normalise == "unicode"
+    form = plain.text.normalise if plain.text.normalise in COMPOSED else "none"
     words = any(name in ("words", "whitespace") for name in tokens)
-    if not (normalises or words or (plain.text.normalise == "none" and not plain.text.punctuation)):
+    if not (form != "none" or words or (plain.text.normalise == "none" and not plain.text.punctuation)):
         return 0
-    tables, (numbers, blocks) = character_tables(normalises), _two_stages(normalises)
+    tables, (numbers, blocks) = character_tables(form), _two_stages(form)
     record = [
         len(numbers),
         out.add(numbers),
@@ -346,13 +353,13 @@ def _add_unicode(out: _Writer, plain: PlainModel, tokens: Sequence[str]) -> int:
     return out.words([[*record, len(tables.pairs), out.add(tables.pairs)]], 16)
 
 
-@lru_cache(maxsize=2)
-def _two_stages(normalises: bool) -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
+@lru_cache(maxsize=3)
+def _two_stages(form: str) -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
     """Number of each block of code points, up to the last with a property; and the different blocks.
 
     A block is a row of classes and then orders.
     """
-    tables = character_tables(normalises)
+    tables = character_tables(form)
     rows = np.concatenate([tables.classes.reshape(-1, BLOCK), tables.orders.reshape(-1, BLOCK)], axis=1)
     blocks, numbers = np.unique(rows, axis=0, return_inverse=True)
     last = int(np.flatnonzero(rows.any(axis=1))[-1])

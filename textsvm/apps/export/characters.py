@@ -16,11 +16,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.text.normal_form import begins, normalise
+from textsvm.text.normal_form import COMPOSED, IGNORABLE, JOINING, SPACED, begins, normalise
 
 #: Bits of the class of a code point: white space; punctuation or symbol; word character; may combine with its
-#: predecessor; changed by NFKC; changed by NFKC with case folding.
-SPACE, PUNCT, WORD, JOINS, CHANGES, CHANGES_FOLDED = (1 << bit for bit in range(6))
+#: predecessor; changed by NFKC; changed by NFKC with case folding; default-ignorable; joiners stay behind it.
+#: The last two together: joiners and ZWSP stay behind it.
+SPACE, PUNCT, WORD, JOINS, CHANGES, CHANGES_FOLDED, IGNORED, KEEPS = (1 << bit for bit in range(8))
 #: Hangul syllables, which are composed by their numbers.
 HANGUL = range(0xAC00, 0xD7A4)
 #: Hangul: first leading consonant and vowel, the code point before the first final consonant.
@@ -30,6 +31,10 @@ _N_LEADING, _N_VOWELS, _N_FINALS = 19, 21, 28
 #: Code points outside the planes without any property (unassigned, private use).
 _ASSIGNED = (*range(0x40000), *range(0xE0000, 0xE1000))
 _WORD = re.compile(r"\w")
+_BITS = [
+    (re.compile(f"[{points}]"), bits)
+    for points, bits in ((IGNORABLE, IGNORED), (JOINING, KEEPS), (SPACED, IGNORED | KEEPS))
+]
 
 
 @dataclass(frozen=True)
@@ -43,9 +48,9 @@ class CharacterTables:
     pairs: NDArray[np.uint32]  #: shape (n, 3): First, second and composed code point without Hangul, sorted
 
 
-@lru_cache(maxsize=2)
-def character_tables(normalises: bool) -> CharacterTables:
-    """Tables for classes alone, or for normalisation, too."""
+@lru_cache(maxsize=3)
+def character_tables(form: str) -> CharacterTables:
+    """Tables for a normal form; "none": classes alone."""
     classes, orders = np.zeros((2, sys.maxunicode + 1), np.uint8)
     decompositions: dict[int, str] = {}
     folds: dict[int, str] = {}
@@ -54,9 +59,11 @@ def character_tables(normalises: bool) -> CharacterTables:
         classes[point] = SPACE if char.isspace() else WORD if _WORD.match(char) else 0
         if unicodedata.category(char)[0] in "PS":
             classes[point] |= PUNCT
-        if not normalises:
+        if form not in COMPOSED:
             continue
         classes[point] |= _changes(char)
+        if form == "unicode":
+            classes[point] |= next((bits for points, bits in _BITS if points.match(char)), 0)
         orders[point] = unicodedata.combining(char)
         if (decomposed := image(char, "unicode", True)) != char:
             if point not in HANGUL:
@@ -74,7 +81,7 @@ def character_tables(normalises: bool) -> CharacterTables:
 
 def image(char: str, form: str, keep_case: bool) -> str:
     """Normal form of a character by itself, decomposed."""
-    if form == "unicode":
+    if form in COMPOSED:
         return unicodedata.normalize("NFKD", char if keep_case else char.casefold())
     return normalise(char, form, keep_case=keep_case)
 

@@ -203,7 +203,7 @@ def json_of(plain: PlainModel) -> bytes:
     """The model as JSON, see docs/export_format.md."""
     values = {
         "format": "textsvm model",
-        "version": 1,
+        "version": 2,
         **plain.about,
         "text": vars(plain.text),
         "combine": plain.combine,
@@ -227,6 +227,7 @@ def _term_json(term: FeatureTerm | PairTerm) -> Json:
     ]
     common = {
         "kernel": term.kernel,
+        "column": term.view.column,
         "tokens": term.view.tokens,
         "keep_case": term.view.keep_case,
         "normalised": term.normalised,

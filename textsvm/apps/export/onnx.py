@@ -12,6 +12,7 @@ than in Python.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +26,8 @@ from textsvm.apps.export.binary import cumulated, name_of
 from textsvm.apps.export.characters import (
     CHANGES_FOLDED,
     HANGUL,
+    IGNORED,
+    KEEPS,
     PUNCT,
     SPACE,
     WORD,
@@ -39,6 +42,7 @@ from textsvm.kernels.contract import FeatureTable, FeatureTerm
 from textsvm.kernels.inputs import TextForm
 from textsvm.runtime.plain_json import to_json
 from textsvm.text.documents import View
+from textsvm.text.normal_form import COMPOSED, JOINERS, ZWSP
 
 #: Name of a value, or a constant.
 Input = str | int | float | AnyArray | Sequence[Any]
@@ -176,9 +180,9 @@ class Characters:
     def __init__(self, plain: PlainModel) -> None:
         self.form, form = plain.text, plain.text.normalise
         self.views = list(dict.fromkeys(term.view for term in plain.terms))
-        tables = character_tables(True)
+        tables = self.tables = character_tables(form if form in COMPOSED else "nfkc")
         words = any(view.tokens != "characters" for view in self.views)
-        bits = SPACE | PUNCT | (WORD if words else 0)
+        bits = SPACE | PUNCT | (WORD if words else 0) | IGNORED | KEEPS
         changed = {*np.flatnonzero(tables.classes & CHANGES_FOLDED).tolist(), *tables.decompositions, *HANGUL}
         used = [np.flatnonzero((tables.classes & bits) | tables.orders), [*range(128), *_symbols_of(plain)]]
         images = {c: (image(chr(c), form, True), image(chr(c), form, False)) for c in sorted(changed)}
@@ -205,7 +209,7 @@ class Characters:
 
     def composites(self) -> dict[int, int]:
         """Number of the composite of each pair of characters."""
-        pairs = (map(chr, row) for row in (*character_tables(True).pairs.tolist(), *hangul_pairs()))
+        pairs = (map(chr, row) for row in (*self.tables.pairs.tolist(), *hangul_pairs()))
         return {self.number[a] * BASE + self.number[b]: self.number[c] for a, b, c in pairs}
 
 
@@ -233,10 +237,20 @@ class Symbols:
     number: dict[str, int]  #: Number of each symbol of the model
 
 
-def read(g: Graph, texts: str, plain: PlainModel) -> dict[View, Symbols]:
-    """The symbols of a batch of texts for each view of a model."""
-    table = Characters(plain)
-    n_texts = g.Size(texts)
+def read(g: Graph, inputs: dict[str | None, str], plain: PlainModel) -> dict[View, Symbols]:
+    """The symbols of a batch of texts, the inputs by column, for each view of a model."""
+    table, symbols = Characters(plain), dict[View, Symbols]()
+    for column, texts in inputs.items():
+        views = [view for view in table.views if view.column == column]
+        symbols |= _symbols(g, texts, table, views, plain)
+    return symbols
+
+
+def _symbols(
+    g: Graph, texts: str, table: Characters, views: Sequence[Any], plain: PlainModel
+) -> dict[View, Symbols]:
+    """The symbols of a batch of texts for views of a column."""
+    n_texts, symbols = g.Size(texts), dict[View, Symbols]()
     options = {"mark": 0, "mincharnum": 1, "pad_value": "", "separators": [""]}
     chars = g.Tokenizer(texts, domain="com.microsoft", **options)
     numbers = [*range(table.size), PADDING]
@@ -247,9 +261,8 @@ def read(g: Graph, texts: str, plain: PlainModel) -> dict[View, Symbols]:
     _, _, local, _ = g.Unique(g.GatherND(chars, pairs), outputs=4)
     ids = g.GatherND(ids, pairs)
     ids = g.Where(g.Less(ids, 0), g.Add(local, table.size), ids)
-    cased = {case: _normalised(g, table, ids, text, case) for case in {v.keep_case for v in table.views}}
-    symbols = {}
-    for view in table.views:
+    cased = {case: _normalised(g, table, ids, text, case) for case in {v.keep_case for v in views}}
+    for view in views:
         ids, text = cased[view.keep_case]
         if view.tokens == "characters":
             symbols[view] = Symbols(ids, text, *_spans(g, text, n_texts), table.number)
@@ -273,15 +286,15 @@ def _normalised(g: Graph, table: Characters, ids: str, text: str, keep_case: boo
         ids, text = _mapped(g, table, ids, text, int(not keep_case))
         # Other characters than those of the table are spaces.
         ids = g.Where(g.Less(ids, table.size), ids, space)
-    elif form.normalise == "unicode":
+    elif form.normalise in COMPOSED:
+        if form.normalise == "unicode":
+            ids, text = _without_ignorable(g, table, ids, text)
         ids, text = g.loop(1 if keep_case else 2, [ids, text], partial(_compatible, table))
-    bits = SPACE * (form.normalise == "unicode") | PUNCT * (
-        not form.punctuation and form.normalise != "paper"
-    )
+    bits = SPACE * (form.normalise in COMPOSED) | PUNCT * (not form.punctuation and form.normalise != "paper")
     if bits:
         ids = g.Where(table.of_class(g, ids, bits), space, ids)
     if form.normalise != "none":
-        ids, text = _single_spaces(g, ids, text, space, form.normalise == "unicode")
+        ids, text = _single_spaces(g, ids, text, space, form.normalise in COMPOSED)
     return (ids, text) if form.max_length is None else _cut(g, ids, text, form)
 
 
@@ -300,6 +313,26 @@ def _before(g: Graph, values: str, first: int) -> str:
 def _begins(g: Graph, text: str) -> str:
     """Whether each character is the first of its text."""
     return str(g.Not(g.Equal(text, _before(g, text, -1))))
+
+
+def _without_ignorable(g: Graph, table: Characters, ids: str, text: str) -> tuple[str, str]:
+    """Remove ignorable characters; the first joiner behind a letter that keeps joiners stays."""
+    bits = table.classes & (IGNORED | KEEPS)
+    ignored = _entry(g, ids, bits == IGNORED)
+    is_letter = g.Not(g.Or(ignored, g.Greater(table.order(g, ids), 0)))
+    number = g.CumSum(g.Cast(is_letter, to=INT64), 0)
+    letter = g.Gather(g.Concat(g.where(is_letter), [0], axis=0), g.Max(g.Sub(number, 1), 0))
+    same = g.And(g.Greater(number, 0), g.Equal(g.Gather(text, letter), text))
+    letter = g.Gather(ids, letter)
+    keeps, spaced = _entry(g, letter, bits >= KEEPS), _entry(g, letter, bits == (IGNORED | KEEPS))
+    joiner, zwsp = (_entry(g, ids, np.isin(table.points, [*map(ord, each)])) for each in (JOINERS, ZWSP))
+    joins = g.And(g.And(ignored, same), g.Or(g.And(keeps, joiner), g.And(spaced, zwsp)))
+    place = g.where(joins)
+    owner = g.Gather(number, place)
+    [place] = g.select(g.Not(g.Equal(owner, _before(g, owner, -1))), place)
+    first = g.Cast(g.total(place, g.filled(place, 1), g.Size(ids)), to=BOOL)
+    ids, text = g.select(g.Or(g.Not(ignored), first), ids, text)
+    return ids, text
 
 
 def _compatible(table: Characters, g: Graph, step: str, ids: str, text: str) -> tuple[str, list[str]]:
@@ -433,6 +466,8 @@ def _ranks(g: Graph, ids: str, starts: str, ends: str) -> str:
 #: Versions of the operators and of the format, which onnxruntime 1.15 and later read.
 OPSETS = {"": 18, "ai.onnx.ml": 3, "com.microsoft": 1}
 IR_VERSION = 9
+#: Names of outputs.
+OUTPUTS = ("label", "labels", "decision", "probabilities")
 #: Largest file: protobuf's limit.
 MOST_BYTES = (1 << 31) - 1
 TOO_LARGE = "the model takes more than 2 GiB, the limit of ONNX files; take another format"
@@ -451,6 +486,12 @@ class Level:
     n_nodes: int
 
 
+def _input_name(column: str | None) -> str:
+    """Name of the input for a column, which no other value of the graph has."""
+    other = column is not None and (column in OUTPUTS or re.fullmatch(r"v\d+", column))
+    return "texts" if column is None else f"text_{column}" if other else column
+
+
 def onnx_of(plain: PlainModel) -> bytes:
     """The model as ONNX; InputError if it cannot be expressed."""
     if plain.has_pairs:
@@ -465,7 +506,9 @@ def onnx_of(plain: PlainModel) -> bytes:
     if 8 * sum(table.weights.size + table.codes.size for table in tables) > MOST_BYTES:
         raise InputError(TOO_LARGE)
     g = Graph()
-    symbols, size = read(g, "texts", plain), g.Size("texts")
+    columns: list[str | None] = [*plain.columns]
+    inputs = {column: _input_name(column) for column in columns or [None]}
+    symbols, size = read(g, inputs, plain), g.Size(next(iter(inputs.values())))
     zeros = g.Expand(0.0, g.Concat(g.Reshape(size, [1]), [plain.n_machines], axis=0))
     values = g.Add(zeros, plain.biases)
     for term in plain.feature_terms:
@@ -475,8 +518,8 @@ def onnx_of(plain: PlainModel) -> bytes:
         helper.make_tensor_value_info(g.named(value, name), kind, ["n"] if name == "label" else ["n", None])
         for name, (value, kind) in outputs.items()
     ]
-    texts = helper.make_tensor_value_info("texts", STRING, ["n"])
-    graph = helper.make_graph(g.nodes, "textsvm", [texts], infos, [*g.constants.values()])
+    texts = [helper.make_tensor_value_info(name, STRING, ["n"]) for name in inputs.values()]
+    graph = helper.make_graph(g.nodes, "textsvm", texts, infos, [*g.constants.values()])
     opsets = [helper.make_opsetid(*pair) for pair in OPSETS.items()]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="textsvm")
     helper.set_model_props(model, {"textsvm": json.dumps(to_json(plain.about))})

@@ -66,6 +66,11 @@ class PlainModel:
     top: list[TopFeatures]  #: The heaviest features of each class
 
     @property
+    def columns(self) -> list[str]:
+        """Columns of texts of a table; none if the model reads texts."""
+        return list(dict.fromkeys(term.view.column for term in self.terms if term.view.column))
+
+    @property
     def n_machines(self) -> int:
         """Number of binary machines."""
         return len(self.biases)
@@ -94,6 +99,7 @@ class PlainModel:
             "written_by": f"textsvm {__version__}",
             "task": self.task,
             "kernel": self.kernel,
+            "columns": self.columns,
             "classes": self.classes,
             "top_features": [features.as_dict() for features in self.top],
             "training": {
@@ -198,8 +204,11 @@ def _obstacle(kernel: Any) -> str:
     """Why this kernel cannot be exported, as the start of an error message, or ""."""
     if kernel is None:
         return "a model of a precomputed kernel matrix, which reads no texts,"
-    if not kernel.structure.reads_texts:
-        return f"a model of {kernel.structure.examples} instead of texts"
+    if numbers := [view.column for view in kernel.structure.views if view.tokens == "numbers"]:
+        names = ", ".join(name for columns in numbers for name in columns or ())
+        return (
+            f"a model with the numbers of columns {names}" if names else "a model of vectors instead of texts"
+        )
     if any(callable(view.tokens) for view in kernel.structure.views):
         return "a model with a function of tokens"
     for _, term in kernel.structure.terms:

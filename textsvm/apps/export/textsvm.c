@@ -21,7 +21,8 @@ typedef uint64_t u64;
 
 /* ---- The file ------------------------------------------------------------------------------------- */
 
-#define VERSION 3u
+#define VERSION 4u
+#define COLUMNS 38u  /* number of columns; 0 for texts, or a single column */
 #define CHECKSUM 36u /* first of its two words in the header */
 #define NONE 0xFFFFFFFFu
 #define HEADER_WORDS 64
@@ -38,7 +39,7 @@ enum { COUNT_PLAIN, COUNT_PRESENCE, COUNT_LOG, COUNT_INTERSECTION, PAIRS_EDIT, P
 enum { TYPE_NONE, TYPE_F32, TYPE_F64, TYPE_I16, TYPE_I8, TYPE_IN_ROW };
 enum { CALIBRATION_NONE, CALIBRATION_SIGMOID, CALIBRATION_ISOTONIC };
 /* Flags of code points. */
-enum { SPACE = 1, PUNCT = 2, WORD = 4, JOINS = 8, CHANGES = 16, CHANGES_FOLDED = 32 };
+enum { SPACE = 1, PUNCT = 2, WORD = 4, JOINS = 8, CHANGES = 16, CHANGES_FOLDED = 32, IGNORED = 64, KEEPS = 128 };
 
 typedef struct {
     u32 p, span, n_patterns, n_buckets, n_strings, n_repeats, tag_bits, factor_type, weight_type, times, contiguous, stride;
@@ -48,7 +49,7 @@ typedef struct {
 } table;
 
 typedef struct {
-    u32 keep_case, tokens;
+    u32 keep_case, tokens, column;
 } view;
 
 typedef struct { /* support vectors of a kernel that compares texts with each of them */
@@ -187,7 +188,7 @@ static pairs pairs_of(const textsvm *m, const term *t) {
 static view view_of(const textsvm *m, u32 number) {
     const u32 *w = (const u32 *)at(m, m->w[11]) + (size_t)VIEW_WORDS * number;
     view v;
-    v.keep_case = w[0], v.tokens = w[1];
+    v.keep_case = w[0], v.tokens = w[1], v.column = w[2];
     return v;
 }
 
@@ -250,7 +251,7 @@ static int check_terms(const textsvm *m) {
     if (w[27] > FORM_PAPER || !inside(m, w[11], 4 * (u64)VIEW_WORDS * w[10]) || !inside(m, w[13], 4 * (u64)TERM_WORDS * w[12]))
         return 0;
     for (u32 i = 0; i < w[10]; i++)
-        if (view_of(m, i).tokens > TOKENS_PROTEIN)
+        if (view_of(m, i).tokens > TOKENS_PROTEIN || view_of(m, i).column >= textsvm_columns(m))
             return 0;
     for (u32 i = 0; i < w[12]; i++) {
         const u32 *t = (const u32 *)at(m, w[13]) + (size_t)TERM_WORDS * i;
@@ -346,7 +347,7 @@ static int read_model(textsvm *m, const void *data, size_t bytes) {
     if (!data || (uintptr_t)data % 8 || bytes < 4 * HEADER_WORDS || memcmp(data, "TEXTSVM", 8))
         return 0;
     m->w = w, m->units = w[3];
-    if (w[2] != VERSION || 8 * m->units > bytes)
+    if ((w[2] != VERSION && w[2] != VERSION - 1) || 8 * m->units > bytes || w[COLUMNS] > w[10])
         return 0;
     m->n_machines = w[6], m->n_decisions = w[7], m->n_classes = w[8];
     if (!m->n_machines || !m->n_decisions || m->n_machines > 1u << 24 || m->n_classes > 1u << 24)
@@ -505,7 +506,8 @@ textsvm *textsvm_global(void) { return global; }
 /* ---- Text ----------------------------------------------------------------------------------------- */
 
 /* Decode UTF-8 to at most `most` code points; returns their number, or NONE if there are more. */
-static size_t decode(const unsigned char *s, size_t n, u32 *out, size_t most) {
+static size_t decode(const char *utf8, size_t n, u32 *out, size_t most) {
+    const unsigned char *s = (const unsigned char *)utf8;
     size_t i = 0, k = 0;
     while (i < n) {
         unsigned char b = s[i++];
@@ -665,11 +667,30 @@ static size_t decompose(const textsvm *m, const u32 *in, size_t n, u32 *out, siz
     return k;
 }
 
+/* A piece without ignorable code points; the first joiner behind a letter that keeps joiners stays. */
+static size_t without_ignorable(const textsvm *m, const u32 *in, size_t n, u32 *out) {
+    u32 before = 0;
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++) {
+        u32 point = in[i], flags = flags_of(m, point);
+        if ((flags & (IGNORED | KEEPS)) != IGNORED)
+            before = order_of(m, point) ? before : flags;
+        else if ((before & KEEPS) && (point == 0x180E || point - 0x200C < 2 || (point == 0x200B && (before & IGNORED))))
+            before = 0;
+        else
+            continue;
+        out[k++] = point;
+    }
+    return k;
+}
+
 /* NFKC of a piece of a text, then NFKC of its folded case unless `keep_case`; returns its length, NONE for
  * no room. */
 static size_t normalise_piece(textsvm *m, const u32 *in, size_t n, int keep_case, u32 **out) {
-    size_t room = m->max_symbols + 32, k = decompose(m, in, n, m->piece, room), folded = 0;
+    size_t room = m->max_symbols + 32, k, folded = 0;
     u32 *points = m->piece;
+    n = without_ignorable(m, in, n, m->piece2);
+    k = decompose(m, m->piece2, n, m->piece, room);
     if (k == NONE)
         return NONE;
     reorder(m, points, k, m->piece2);
@@ -741,10 +762,10 @@ static int put_unicode(textsvm *m, writer *to, const u32 *in, size_t n, int keep
         u32 point = in[i], flags = flags_of(m, point);
         size_t end = i + 1;
         to->first = i, to->end = end;
-        if (!(end < n && in[end] >= 0x300 && (flags_of(m, in[end]) & JOINS)) && !(flags & (JOINS | changes))) {
+        if (!(end < n && in[end] >= 0xAD && (flags_of(m, in[end]) & JOINS)) && !(flags & (JOINS | changes))) {
             if (!put(to, point, flags))
                 return 0;
-        } else if (point - 'A' < 26u && !(end < n && in[end] >= 0x300)) {
+        } else if (point - 'A' < 26u && !(end < n && in[end] >= 0xAD)) {
             if (!put(to, point + 32, WORD))
                 return 0;
         } else {
@@ -1360,6 +1381,7 @@ static int add_pairs(textsvm *m, const term *t, size_t n) {
 
 /* ---- Decisions ------------------------------------------------------------------------------------ */
 
+size_t textsvm_columns(const textsvm *m) { return m->w[COLUMNS] ? m->w[COLUMNS] : 1; }
 size_t textsvm_decisions(const textsvm *m) { return m->n_decisions; }
 size_t textsvm_classes(const textsvm *m) { return m->n_classes; }
 int textsvm_task(const textsvm *m) { return (int)m->w[4]; }
@@ -1391,23 +1413,34 @@ static void votes(const textsvm *m, const double *values, double *decision) {
         decision[a] += sums[a] / (3 * (fabs(sums[a]) + 1));
 }
 
-typedef struct { /* a text in m->points, as the terms before have read it */
+typedef struct { /* texts of the columns, and a column in m->points, as the terms before have read it */
+    const char *const *texts;
+    const size_t *sizes;
+    size_t (*decode)(const char *, size_t, u32 *, size_t);
     size_t points, symbols, tokens;
     u32 hashed; /* view of the symbols whose hashes s1 and s2 hold; NONE for no view */
     int normalised;
-    view of;
+    view of; /* its column is NONE before the first term */
 } reading;
 
-static reading reading_of(size_t points) {
+static reading reading_of(const char *const *texts, const size_t *sizes,
+                          size_t (*decoder)(const char *, size_t, u32 *, size_t)) {
     reading r;
-    r.points = points, r.symbols = r.tokens = 0, r.hashed = NONE, r.normalised = 0;
-    r.of.keep_case = r.of.tokens = 0;
+    r.texts = texts, r.sizes = sizes, r.decode = decoder;
+    r.points = r.symbols = r.tokens = 0, r.hashed = NONE, r.normalised = 0;
+    r.of.keep_case = r.of.tokens = 0, r.of.column = NONE;
     return r;
 }
 
 /* Symbols of the text as a term reads them into m->symbols, their hashes into s1 and s2; returns an error code. */
 static int read_symbols(textsvm *m, const term *t, reading *r) {
     view v = view_of(m, t->view);
+    if (v.column != r->of.column) {
+        r->points = r->decode(r->texts[v.column], r->sizes[v.column], m->points, m->max_symbols);
+        r->hashed = NONE, r->normalised = 0, r->of.column = v.column;
+    }
+    if (r->points == NONE)
+        return TEXTSVM_TOO_LONG;
     if (t->view != r->hashed) {
         if (!r->normalised || v.keep_case != r->of.keep_case || v.tokens == TOKENS_PROTEIN ||
             r->of.tokens == TOKENS_PROTEIN)
@@ -1434,11 +1467,7 @@ static int read_symbols(textsvm *m, const term *t, reading *r) {
 
 #define OVERFLOWS 7 /* of a gap-weighted kernel; TEXTSVM_TOO_LONG for callers */
 
-/* Decision values of the text in m->points, NONE of them if they are too many. */
-static int decide_points(textsvm *m, size_t points, double *decision) {
-    reading r = reading_of(points);
-    if (points == NONE)
-        return TEXTSVM_TOO_LONG;
+static int decide_reading(textsvm *m, reading r, double *decision) {
     for (u32 k = 0; k < m->n_machines; k++)
         m->sums[k] = 0;
     for (u32 i = 0; i < m->w[12]; i++) {
@@ -1462,9 +1491,13 @@ static int decide_points(textsvm *m, size_t points, double *decision) {
     return TEXTSVM_OK;
 }
 
-int textsvm_decide_with(textsvm *m, const char *utf8, size_t n, double *decision) {
-    int code = decide_points(m, decode((const unsigned char *)utf8, n, m->points, m->max_symbols), decision);
+int textsvm_decide_columns(textsvm *m, const char *const *utf8, const size_t *n, double *decision) {
+    int code = decide_reading(m, reading_of(utf8, n, decode), decision);
     return code == OVERFLOWS ? TEXTSVM_TOO_LONG : code;
+}
+
+int textsvm_decide_with(textsvm *m, const char *utf8, size_t n, double *decision) {
+    return textsvm_columns(m) > 1 ? TEXTSVM_BAD_ARGUMENT : textsvm_decide_columns(m, &utf8, &n, decision);
 }
 
 /* Number of n ascending values that are at most `value`. */

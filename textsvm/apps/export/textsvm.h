@@ -36,7 +36,8 @@ enum {
                              kernel passes the range of double */
     TEXTSVM_UNSUPPORTED = 4, /* the model has no probabilities, labels or prediction sets */
     TEXTSVM_BAD_TEXT = 5, /* a model of DNA reads only letters of DNA and RNA, a model of proteins A to Z and * */
-    TEXTSVM_BAD_ARGUMENT = 6 /* more than 2^28 symbols, or a coverage that is not between 0 and 1 */
+    TEXTSVM_BAD_ARGUMENT = 6 /* more than 2^28 symbols, a coverage that is not between 0 and 1, or a single text for a
+                                model of several columns */
 };
 
 /* Tasks, and results of textsvm_predict that are no class. */
@@ -65,6 +66,10 @@ const char *textsvm_class(const textsvm *m, int number, size_t *bytes);
 
 /* Decision values of a text, textsvm_decisions(m) of them; the predicted number itself for TEXTSVM_NUMBER. */
 int textsvm_decide_with(textsvm *m, const char *utf8, size_t n, double *decision);
+
+/* The same with a text for each of the textsvm_columns(m) columns, in the order that `textsvm export` prints. */
+size_t textsvm_columns(const textsvm *m);
+int textsvm_decide_columns(textsvm *m, const char *const *utf8, const size_t *n, double *decision);
 
 /* The predicted class, TEXTSVM_UNSURE if the model rejects the text; 1 or 0 for inside or outside of one class.
  * TEXTSVM_NO_CLASS for TEXTSVM_LABELS, see textsvm_labels, and for TEXTSVM_NUMBER, where the decision value is the

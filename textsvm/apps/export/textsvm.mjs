@@ -11,7 +11,7 @@
 /** The module in base64; `textsvm export` inserts it. */
 const WASM = "";
 const TASKS = ["classes", "labels", "number", "novelty"];
-const TERM = 16, PAIRS = 4, VIEW = 8, PROTEINS = 3; // words of a record; codes of docs/export_format.md
+const COLUMNS = 38, TERM = 16, PAIRS = 4, VIEW = 8, PROTEINS = 3; // words of a record; codes of docs/export_format.md
 const TOO_LONG = 3, UNSUPPORTED = 4, BAD_TEXT = 5, BAD_ARGUMENT = 6, OVERFLOWS = 7; // error codes of textsvm.c
 const CAPACITY = 1024; // units of UTF-16 that the working memory is for at first
 const PAGE = 65536; // bytes
@@ -38,6 +38,7 @@ export class Model {
   #length;
   #capacity = 0;
   #decisions; // number of decision values
+  #columns; // number of texts
   #at = {}; // addresses behind the file
 
   constructor(data) {
@@ -55,6 +56,8 @@ export class Model {
     } catch {
       throw damaged;
     }
+    this.columns = this.about.columns ?? [];
+    if (Math.max(1, this.columns.length) !== this.#columns) throw damaged;
     this.task = TASKS[w[4]];
     this.classes = Array.from({ length: w[8] }, (_, k) => this.#text(w[30], starts[k], starts[k + 1] - 1));
     this.thresholds = w[15] ? this.#doubles(this.#start + 8 * w[15], w[7]) : null;
@@ -99,9 +102,11 @@ export class Model {
     };
     if (!size) return false;
     const [machines, decisions, classes] = this.#words(0, 64).subarray(6, 9);
+    const columns = (this.#columns = this.#words(0, 64)[COLUMNS] || 1);
     const at = {
-      units: place(2 * capacity), decision: place(8 * decisions), p: place(8 * classes), has: place(classes),
-      contributions: place(8 * capacity), totals: place(24),
+      units: place(2 * capacity * columns), texts: place(4 * columns), sizes: place(4 * columns),
+      decision: place(8 * decisions), p: place(8 * classes), has: place(classes),
+      contributions: place(8 * capacity * columns), totals: place(24),
       memory: place(wasm.textsvm_explain_memory(machines, capacity)), handle: place(size),
     };
     if (!this.#grow(end) || !wasm.textsvm_open_in(start, this.#length, capacity, at.handle, 0)) return false;
@@ -109,14 +114,27 @@ export class Model {
     return true;
   }
 
-  /** Call `work` for a text in the memory; the memory grows with the text and its normal form. */
-  #run(text, work) {
-    const n = text.length;
+  /** The texts of all columns. */
+  #texts(text) {
+    const names = this.columns, of = (value) => (value instanceof Uint8Array ? new TextDecoder("utf-8", { ignoreBOM: true }).decode(value) : value);
+    const several = names.length && text !== null && typeof text === "object" && !(text instanceof Uint8Array);
+    const texts = (several ? names.map((name) => text[name]) : [text]).map(of);
+    if (texts.length === this.#columns && texts.every((value) => typeof value === "string")) return texts;
+    throw new TextsvmError(names.length ? `give an object with the texts ${names.join(", ")}` : "a text must be a string or a Uint8Array");
+  }
+
+  /** Call `work` for texts in the memory; the memory grows with the texts and their normal forms. */
+  #run(texts, work) {
+    const n = Math.max(...texts.map((text) => text.length));
     for (let capacity = n > this.#capacity ? Math.max(n, 2 * this.#capacity) : 0; ; capacity = 2 * this.#capacity) {
       if (capacity && !this.#open(capacity)) throw new TextsvmError("the text is too long");
-      const units = this.#view(Uint16Array, this.#at.units, n);
-      for (let i = 0; i < n; i++) units[i] = text.charCodeAt(i);
-      const error = work(this.#at, n);
+      texts.forEach((text, k) => {
+        const address = this.#at.units + 2 * this.#capacity * k, units = this.#view(Uint16Array, address, text.length);
+        for (let i = 0; i < text.length; i++) units[i] = text.charCodeAt(i);
+        this.#view(Uint32Array, this.#at.texts, texts.length)[k] = address;
+        this.#view(Uint32Array, this.#at.sizes, texts.length)[k] = text.length;
+      });
+      const error = work(this.#at);
       if (!error) return;
       if (error === BAD_TEXT) throw new TextsvmError(this.letters);
       if (error === OVERFLOWS) throw new TextsvmError("the text is too long for a gap-weighted kernel");
@@ -136,9 +154,7 @@ export class Model {
   }
 
   decide(text) {
-    if (text instanceof Uint8Array) text = new TextDecoder("utf-8", { ignoreBOM: true }).decode(text);
-    if (typeof text !== "string") throw new TextsvmError("a text must be a string or a Uint8Array");
-    this.#run(text, (at, n) => this.#wasm.textsvm_decide_units(at.handle, at.units, n, at.decision));
+    this.#run(this.#texts(text), (at) => this.#wasm.textsvm_decide_units(at.handle, at.texts, at.sizes, at.decision));
     return this.#doubles(this.#at.decision, this.#decisions);
   }
 
@@ -182,12 +198,13 @@ export class Model {
 
   explain(text, number = 0, decision = undefined) {
     if (!this.explains) throw new TextsvmError("the model has no features that explain its decisions");
-    if (typeof text !== "string") throw new TextsvmError("a text must be a string");
+    if (text instanceof Uint8Array) throw new TextsvmError("a text must be a string");
     decision ??= this.decide(text);
-    this.#run(text, (at, n) =>
-      this.#wasm.textsvm_explain(at.handle, at.units, n, number, at.memory, at.contributions, at.totals));
+    const texts = this.#texts(text);
+    this.#run(texts, (at) =>
+      this.#wasm.textsvm_explain(at.handle, at.texts, at.sizes, number, at.memory, at.contributions, at.totals));
     const [bias, all, unknown] = this.#doubles(this.#at.totals, 3);
-    const contributions = this.#doubles(this.#at.contributions, text.length);
+    const contributions = this.#doubles(this.#at.contributions, texts.join("").length);
     return { decision, contributions, bias, substrings: { all, unknown } };
   }
 

@@ -2,7 +2,8 @@
 #include "textsvm.c"
 
 /* Decode n units of UTF-16 to at most `most` code points; a lone surrogate is a code point of its own. */
-static size_t decode_units(const uint16_t *s, size_t n, u32 *out, size_t most) {
+static size_t decode_units(const char *units, size_t n, u32 *out, size_t most) {
+    const uint16_t *s = (const uint16_t *)(const void *)units;
     size_t i = 0, k = 0;
     while (i < n) {
         u32 point = s[i++];
@@ -15,9 +16,9 @@ static size_t decode_units(const uint16_t *s, size_t n, u32 *out, size_t most) {
     return k;
 }
 
-/* Decision values of a text; returns OVERFLOWS instead of TEXTSVM_TOO_LONG if a kernel passes the range of double. */
-int textsvm_decide_units(textsvm *m, const uint16_t *units, size_t n, double *decision) {
-    return decide_points(m, decode_units(units, n, m->points, m->max_symbols), decision);
+/* Decision values of a text for each column; returns OVERFLOWS instead of TEXTSVM_TOO_LONG if a kernel passes the range of double. */
+int textsvm_decide_units(textsvm *m, const char *const *units, const size_t *n, double *decision) {
+    return decide_reading(m, reading_of(units, n, decode_units), decision);
 }
 
 typedef struct {
@@ -106,31 +107,34 @@ static void weigh_machines(const textsvm *m, u32 number, double *weights) {
                 weights[k] = (b == number) - (a == number);
 }
 
-/* Contributions of the n units of a text to a decision value; the model must have no pairs. `totals` receives the
- * bias, the number of substrings of 4 characters, and the number of those that the model does not know. */
-int textsvm_explain(textsvm *m, const uint16_t *units, size_t n, u32 number, void *memory, double *contributions,
-                    double *totals) {
-    size_t points = decode_units(units, n, m->points, m->max_symbols);
-    reading r = reading_of(points);
+/* Contributions of the units of the texts, column after column, to a decision value; the model must have no pairs.
+ * `totals` receives the bias, the number of substrings of 4 characters, and the number of those that the model does not know. */
+int textsvm_explain(textsvm *m, const char *const *units, const size_t *n, u32 number, void *memory,
+                    double *contributions, double *totals) {
+    reading r = reading_of(units, n, decode_units);
     explanation e;
     int code = TEXTSVM_OK;
-    if (points == NONE)
-        return TEXTSVM_TOO_LONG;
+    u32 column = NONE;
     e.weights = memory, e.sums = e.weights + m->n_machines, e.shares = e.sums + m->n_machines;
     e.spans = (u32 *)(e.shares + 2 * m->max_symbols), e.units = e.spans + 2 * m->max_symbols;
     e.contributions = contributions, e.totals = totals;
-    memset(contributions, 0, n * sizeof *contributions);
+    for (size_t k = 0, c = 0; c < textsvm_columns(m); k += n[c++])
+        memset(contributions + k, 0, n[c] * sizeof *contributions);
     memset(totals, 0, 3 * sizeof *totals);
     weigh_machines(m, number, e.weights);
     for (u32 k = 0; k < m->n_machines; k++)
         totals[0] += e.weights[k] * m->biases[k];
-    e.units[0] = 0;
-    for (size_t k = 0; k < points; k++)
-        e.units[k + 1] = e.units[k] + (m->points[k] > 0xFFFF ? 2 : 1);
     m->spans = e.spans;
     for (u32 i = 0; i < m->w[12] && !code; i++) {
         term t = term_of(m, i);
         code = read_symbols(m, &t, &r);
+        if (!code && column != r.of.column) {
+            column = r.of.column, e.units[0] = 0;
+            for (u32 k = 0; k < column; k++)
+                e.units[0] += (u32)n[k];
+            for (size_t k = 0; k < r.points; k++)
+                e.units[k + 1] = e.units[k] + (m->points[k] > 0xFFFF ? 2 : 1);
+        }
         if (!code)
             explain_term(m, &t, &r, &e);
     }

@@ -71,7 +71,7 @@ class LabellingPage:
 
     def _refusal(self, request: Request) -> tuple[int, bytes] | None:
         """Answer to a request that does not come from the page."""
-        host, token = request.headers.get("host", ""), request["path"].split("/")[1]
+        host, token = request.headers.get("host", ""), request["path"].partition("/")[2].partition("/")[0]
         local = host.rpartition(":")[0] if host[-1:].isdigit() and ":" in host else host
         if local not in HOSTS or not secrets.compare_digest(token.encode(), self.token.encode()):
             return 403, _error("open the address that `textsvm label` has printed")

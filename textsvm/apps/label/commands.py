@@ -100,13 +100,15 @@ class TextReading:
     id: options.Id = None
     skip_invalid: options.SkipInvalid = False
     header: options.Header = None
+    sheet: options.Sheet = None
+    encoding: options.Encoding = None
 
     def as_dict(self, several: bool) -> Json:
         """Arguments of the readers."""
         return {
             "text": ",".join(self.text or ()) or None, "label": self.label, "id": self.id,
             "skip_invalid": self.skip_invalid, "header": self.header,
-            "label_separator": ";" if several else None,
+            "label_separator": ";" if several else None, "sheet": self.sheet, "encoding": self.encoding,
         }  # fmt: skip
 
 

@@ -5,15 +5,12 @@ of the work, then the labels, whenever they change, and the answers. An answer h
 its text, the label (null: unsure, [] or several with several labels a text) and how the text was chosen; it
 replaces the earlier answer of the same id, and `"label": false` brings that back, if there is one. An
 answer is in the journal, and synchronised with the disk, before the next text is shown. A line that a crash
-has cut off is removed.
+has cut off is removed. A line ends with a digest of its content and number ("check"); lines without one, of
+earlier versions or edited by hand, are accepted if their values are possible.
 
 The file of labels follows from the journal: a new answer is appended, a changed answer writes the file anew.
 
 Labelled texts of other programs are Label Studio's JSON, Prodigy's and doccano's JSON Lines, CSV.
-
-`read_labelled` recognises the format by the content: an array of tasks is Label Studio's, lines with "answer"
-are Prodigy's, and everything else is read as a corpus with labels. Texts without an accepted annotation are
-left out.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ import io
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
@@ -34,6 +31,7 @@ from textsvm import Corpus, read_corpus
 from textsvm.arrays import Json
 from textsvm.errors import InputError, json_escaped
 from textsvm.runtime.files import replacing, sync_folder, try_lock
+from textsvm.runtime.plain_json import checked_line, read_line
 
 Labels = str | list[str] | None
 #: Values of "chosen", how a text got its first answer: drawn at random (the test part), picked by the user,
@@ -82,6 +80,9 @@ class Journal:
         self.revisions: Counter[str] = Counter()  #: Number of answers to each text, withdrawals included
         self.separated: set[str] = set()  #: Near-copies that are to be answered by themselves
         self._alike: dict[str, set[str]] = {}  #: Near-copies of each text, and the text
+        #: Ids with each label that was ever recorded, as JSON
+        self._recorded: set[tuple[str, str]] = set()
+        self._n_lines = 0
         self.labels: list[str] = []
         self._removed: set[str] = set()
         self.events = 0
@@ -102,49 +103,87 @@ class Journal:
                 f"{path} is being written by another `textsvm label`; use its page, or take another -o"
             )
         try:
-            self.repaired = self._read({_KIND: 1, **kind})
+            self.repaired = self._read({_KIND: 1, **kind}, replace)
         except BaseException:
             self.close()
             raise
 
-    def _read(self, kind: Json) -> bool:
+    def _read(self, kind: Json, replace: bool) -> bool:
         """Read all lines; whether a cut-off line was removed."""
         self._file.seek(0)
-        data = self._file.read()
-        whole = data[: data.rfind(b"\n") + 1]
-        if len(whole) < len(data):
-            self._file.truncate(len(whole))
-        lines = whole.split(b"\n")[:-1]
-        for number, line in enumerate(lines, 1):
+        *lines, rest = self._file.read().split(b"\n")
+        # A last line without its end, or with another byte there, is complete if its digest fits.
+        whole = [line for line in (rest, rest[:-1]) if line and _has_digest(line, len(lines) + 1)]
+        for number, line in enumerate([*lines, *whole], 1):
             self._read_line(number, line, kind)
-        if not lines:
+        if self._n_lines > 1 or not replace:
+            self._check_labels()
+        if rest:
+            self._file.truncate(sum(len(line) + 1 for line in lines))
+            self._write(b"".join(line + b"\n" for line in whole))
+        if not self._n_lines:
             self._append([kind])
             sync_folder(self.journal_path.parent)
-        return len(whole) < len(data)
+        return bool(rest) and not whole
 
     def _read_line(self, number: int, line: bytes, kind: Json) -> None:
         try:
-            event = json.loads(line)
-            if number > 1:
-                self._apply(event)
-                return
-            different = [name for name in {**kind, **event} if kind.get(name) != event.get(name)]
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            event = read_line(line, number)[0] if line or number == 1 else {"labels": self.labels}
+            trouble = self._trouble(event, kind) if number > 1 else "" if event.keys() <= kind.keys() else "?"
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            trouble = "is damaged, moved or edited"
+        if trouble:
             raise InputError(
-                f"line {number} of {self.journal_path} is damaged; restore the file from a copy, or remove "
-                "the line"
-            ) from error
-        if different:
+                f"line {number} of {self.journal_path} {trouble}; restore the file from a copy, or correct "
+                'the line and delete `, "check": "..."` before its last brace (an empty line is ignored)'
+            )
+        self._n_lines = number
+        if number > 1:
+            self._apply(event)
+        elif different := [name for name in kind if kind[name] != event.get(name)]:
             name = different[0].replace("_", "-")
             raise InputError(
-                f"{self.path} was begun {'without' if kind.get(different[0]) else 'with'} --{name}; give the "
+                f"{self.path} was begun {'without' if kind[different[0]] else 'with'} --{name}; give the "
                 "options of the first time, or take another -o"
             )
+
+    def _trouble(self, event: Json, kind: Json) -> str:
+        """Why values that a person may have written are impossible, or ""."""
+        if event.keys() == {"labels"}:
+            names = event["labels"]
+            texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
+            return "" if texts and len({*names}) == len(names) else "is not a list of different labels"
+        label = JournalEntry(**event).label
+        if not all(isinstance(value, str) for name, value in event.items() if name != "label" and value):
+            return "has a value that is not a text"
+        several, names = isinstance(label, list), label if isinstance(label, list) else [label]
+        if label is None or label is WITHDRAWN:
+            return ""
+        if several == bool(kind.get("multilabel")) and all(
+            name in [*self.labels, *self._removed] for name in names
+        ):
+            return ""
+        return f"has the label {json.dumps(label)[:60]}, not one of {', '.join(self.labels)}"
+
+    def _check_labels(self) -> None:
+        """InputError if the file of labels has an answer that the journal lacks."""
+        for line in self.path.read_bytes().split(b"\n") if self.path.is_file() else ():
+            try:
+                row = json.loads(line)
+                answer = row["id"], json.dumps(row["label"])
+            except (ValueError, KeyError, TypeError, RecursionError):
+                continue
+            if answer not in self._recorded:
+                raise InputError(
+                    f"{self.path} has an answer to {row['id']!r} that {self.journal_path.name} lacks: lines "
+                    "of the journal are lost, or the answer was edited; restore the journal from a copy, or "
+                    f"take another -o and --import {self.path}"
+                )
 
     def _apply(self, event: Json) -> None:
         self.events += 1
         if "labels" in event:
-            before, self.labels = self.labels, [str(label) for label in event["labels"]]
+            before, self.labels = self.labels, event["labels"]
             self._removed = self._removed.union(before).difference(self.labels)
             return
         answer = JournalEntry(**event)
@@ -155,6 +194,7 @@ class Journal:
         if answer.label is WITHDRAWN:
             self._take_back(answer)
             return
+        self._recorded.add((answer.id, json.dumps(answer.label)))
         self.answers.pop(answer.id, None)
         self.answers[answer.id] = answer
         self.history.setdefault(answer.id, []).append((self.events, answer))
@@ -174,7 +214,12 @@ class Journal:
 
     def _append(self, events: Iterable[Json]) -> None:
         """Append lines, all on disk before the return."""
-        data, size = "".join(map(_line, events)).encode(), self._file.seek(0, os.SEEK_END)
+        lines = [checked_line(event, self._n_lines + number) for number, event in enumerate(events, 1)]
+        self._write("".join(lines).encode())
+        self._n_lines += len(lines)
+
+    def _write(self, data: bytes) -> None:
+        size = self._file.seek(0, os.SEEK_END)
         try:
             while data:
                 data = data[self._file.write(data) :]
@@ -253,6 +298,12 @@ def _event(answer: JournalEntry) -> Json:
     return {name: value for name, value in asdict(answer).items() if name in always or value is not None}
 
 
+def _has_digest(line: bytes, number: int) -> bool:
+    with suppress(ValueError):
+        return read_line(line, number)[1]
+    return False
+
+
 def _line(event: Json) -> str:
     return json_escaped(json.dumps(event, ensure_ascii=False)) + "\n"
 
@@ -280,21 +331,8 @@ class LabelledText:
 
 
 def read_labelled(path: Path, **options: Any) -> list[LabelledText]:
-    """Read labelled texts; InputError if there are none, or if it is unclear which field is the text.
-
-    `options` are those of `read_corpus`. In an export of Label Studio, `text` names the field of the text and
-    `label` the control (the tag Choices) of the label, where there are several.
-    """
-    rows = _objects(path)
-    if rows and all(isinstance(row.get("data"), dict) for row in rows):
-        names = options.get("text"), options.get("label")
-        texts = [text for row in rows for text in _of_task(row, *names)]
-    elif rows and all("answer" in row for row in rows):
-        texts = [text for row in rows for text in _of_prodigy(row)]
-    else:
-        texts = labelled_of(read_corpus(path, **options))
-    if not texts:
-        raise InputError(f"{path} has no labelled text; a Label Studio export needs annotations with choices")
+    """Read labelled texts, also exports of other programs; `options` are those of `read_corpus`."""
+    texts = labelled_of(read_corpus(path, **options))
     if any(len(text.labels) != 1 for text in texts):
         return texts
     return [replace(text, label=text.labels[0]) for text in texts]  # lists of a single label
@@ -309,67 +347,6 @@ def labelled_of(corpus: Corpus) -> list[LabelledText]:
         LabelledText(identifier, text, label if isinstance(label, str) else list(label), part)
         for identifier, text, label, part in rows
     ]
-
-
-def _objects(path: Path) -> list[Json]:
-    """Objects of JSON or JSON Lines; an empty list if the file holds something else."""
-    try:
-        text = path.read_text("utf-8-sig") if path.is_file() else ""
-        if text.lstrip()[:1] not in ("[", "{"):
-            return []
-        array = text.lstrip().startswith("[")
-        rows = json.loads(text) if array else [json.loads(line) for line in text.split("\n") if line.strip()]
-    except (OSError, ValueError, RecursionError):
-        return []
-    return rows if all(isinstance(row, dict) for row in rows) else []
-
-
-def _of_task(task: Json, field: str | None, control: str | None) -> Iterator[LabelledText]:
-    """Text of a task of Label Studio with the choices of its first annotation that has some."""
-    data, annotations = task["data"], task.get("annotations") or task.get("completions") or []
-    identifier = str(data.get("id", task.get("id", "")))
-    for annotation in annotations:
-        cancelled = annotation.get("was_cancelled")
-        if not cancelled and (choices := _choices(annotation.get("result", []), control, identifier)):
-            if text := _text_of_task(data, field, identifier):
-                yield LabelledText(identifier, text, choices, data.get("part"))
-            return
-
-
-def _text_of_task(data: Json, field: str | None, identifier: str) -> str:
-    """The named field of a task, the field "text", or the only field with a string."""
-    fields = [name for name, value in data.items() if isinstance(value, str) and name not in ("id", "part")]
-    field = "text" if field is None and "text" in fields else field
-    if field is None and len(fields) == 1:
-        return str(data[fields[0]])
-    if field not in fields:
-        raise InputError(
-            f"the task {identifier!r} of Label Studio has the fields {', '.join(fields) or 'of no text'}; "
-            "name the field of the text with --text"
-        )
-    return str(data[field])
-
-
-def _choices(results: list[Json], control: str | None, identifier: str) -> list[str]:
-    """Choices of a control of Label Studio, or of the only one."""
-    choices: dict[str, list[str]] = {}
-    for result in results:
-        if names := [str(name) for name in result.get("value", {}).get("choices", ())]:
-            choices.setdefault(str(result.get("from_name", "")), []).extend(names)
-    if control is None and len(choices) > 1:
-        raise InputError(
-            f"the task {identifier!r} of Label Studio has choices of {' and '.join(choices)}; name one of "
-            "them with --label"
-        )
-    return next(iter(choices.values()), []) if control is None else choices.get(control, [])
-
-
-def _of_prodigy(row: Json) -> Iterator[LabelledText]:
-    """Text of an accepted example of Prodigy, with its chosen options or its label."""
-    text, meta = row.get("text"), row["meta"] if isinstance(row.get("meta"), dict) else {}
-    labels = [str(label) for label in row.get("accept") or [row.get("label")] if label]
-    if row["answer"] == "accept" and isinstance(text, str) and labels:
-        yield LabelledText(str(meta.get("id", row.get("_task_hash", ""))), text, labels, meta.get("part"))
 
 
 def content_of(texts: Sequence[LabelledText], format: str) -> str:

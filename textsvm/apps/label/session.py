@@ -393,7 +393,7 @@ class Session:
     def history(self, skip: int) -> Json:
         """Some of the answers, the latest first, after leaving out `skip`."""
         with self._lock:
-            return {"history": self._listed(max(0, skip))}
+            return {"history": self._listed(min(max(0, skip), len(self.journal.answers)))}
 
     def _listed(self, skip: int) -> list[Json]:
         latest = islice(reversed(self.journal.answers.values()), skip, skip + LISTED)

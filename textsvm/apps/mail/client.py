@@ -14,7 +14,7 @@ import time
 
 USAGE = """\
 Usage: textsvm-mail-client [-p [-e]] [-t] [FILE]          classify: exit 0 spam, 1 ham, 2 unsure, 3 error
-       textsvm-mail-client learn --as spam|ham [FILE]     exit 0, or 3: error
+       textsvm-mail-client learn --as spam|ham|NAME [FILE]  exit 0, or 3: error; NAME: a category
        textsvm-mail-client unlearn [FILE]                 exit 0, or 3: error
 
 Asks the server that `textsvm mail serve` runs about a message: a file, or standard input.
@@ -22,7 +22,7 @@ Asks the server that `textsvm mail serve` runs about a message: a file, or stand
   -p            pass the message on to standard output, with the decision in its header;
                 where there is no decision, as it came, with exit 3
   -e            with -p: exit 0 whatever the decision is, and 3 where there is none
-  -t            print the decision on a line: S, H or U, and P(spam)
+  -t            print the decision on a line: S, H or U, P(spam), and the category if there is one
   --socket PATH   the server's socket (default: TEXTSVM_MAIL_SOCKET, or "socket" in the store's folder)
   --store FOLDER  the store's folder (default: TEXTSVM_MAIL, or ~/.local/share/textsvm)
   --timeout SECONDS  to wait for the server (default: 10, for lessons 60)
@@ -33,6 +33,10 @@ ERROR = 3
 #: Requests that learn a message as a class, and that forget it.
 LEARN = "TELL SPAMC/1.5\r\nMessage-class: {}\r\nSet: local\r\n"
 FORGET = "TELL SPAMC/1.5\r\nRemove: local\r\n"
+NO_CATEGORY = (
+    "a message is learnt as spam, as ham, or as a category, whose name has up to 40 lower-case letters, "
+    "digits and inner hyphens and is not unsure; got {!r}"
+)
 #: Seconds to wait for a decision, and for a lesson.
 TIMEOUT = 10.0
 LEARN_TIMEOUT = 60.0
@@ -77,6 +81,14 @@ def run(arguments: list[str]) -> int:
         except OSError as error:
             print_error(error)
     return ERROR
+
+
+def is_category(name: str) -> bool:
+    """Whether a category can have this name, which becomes a part of a header field's name."""
+    if name in CODES or len(name) > 40 or "-" in name[:1] + name[-1:]:
+        return False
+    letters = name.replace("-", "")
+    return letters.isalnum() and letters.isascii() and letters == letters.lower()
 
 
 def store_folder(store: str = "") -> str:
@@ -202,8 +214,10 @@ def _parse(arguments: list[str]) -> tuple[str, set[str], dict[str, str], list[st
     verb = words.pop(0) if words and words[0] in ("classify", "learn", "unlearn") else "classify"
     if len(words) > 1:
         raise Trouble(f"one message at a time, not {len(words)}; `textsvm mail` takes many")
-    if (verb == "learn") != ("--as" in values) or values.get("--as", "ham") not in ("spam", "ham"):
-        raise Trouble("learn takes --as spam or --as ham, and nothing else does; see --help")
+    if (verb == "learn") != ("--as" in values):
+        raise Trouble("learn takes --as spam, ham or a category, and nothing else does; see --help")
+    if (kind := values.get("--as", "ham")) not in ("spam", "ham") and not is_category(kind):
+        raise Trouble(NO_CATEGORY.format(kind))
     if flags and verb != "classify":
         raise Trouble(f"{verb} takes no {' '.join(sorted(flags))}; see --help")
     try:
@@ -225,6 +239,8 @@ def _run(verb: str, flags: set[str], values: dict[str, str], data: bytes) -> int
     request = f"{'HEADERS' if '-p' in flags else 'CHECK'} SPAMC/1.5\r\n"
     answer = ask(path, request, data, float(values.get("--timeout", TIMEOUT)))
     kind, score, marked = decision(answer, data)
+    if category := answer[0].get("Category", "").partition(" ")[0]:
+        score += f" {category}"
     if "-p" in flags:
         write(1, *marked)
     if "-t" in flags:

@@ -10,10 +10,10 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from enum import Enum
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from textsvm.apps.mail.server import Interface
 
 
-MessageKind = Enum("MessageKind", {"spam": "spam", "ham": "ham"})
-
 Store = Annotated[
     Path | None,
     option(
@@ -52,7 +50,21 @@ Messages = Annotated[
         show_default="-",
     ),
 ]
-As = Annotated[MessageKind, option("Class of the messages.", "--as", show_default=False)]
+
+
+def _checked_class(name: str) -> str:
+    if name not in ("spam", "ham") and not client.is_category(name):
+        raise WrongUsage(client.NO_CATEGORY.format(name))
+    return name
+
+
+As = Annotated[
+    str,
+    option(
+        "Class of the messages: spam, ham, or a category such as newsletter; `none` is mail of no category.",
+        "--as", show_default=False, metavar="spam|ham|NAME", callback=_checked_class,
+    ),
+]  # fmt: skip
 LESSONS = Kind("lessons of textsvm mail", rb'\{"digest": ', ".jsonl")
 #: Number of messages that `status` lists.
 _SHOWN = 5
@@ -107,6 +119,9 @@ def learn(
 ) -> None:
     """Learn messages as spam or ham. Known messages are not learnt twice, or are moved from the other class.
 
+    Any other name is a category, whose messages get a header field of their own; it says nothing about spam
+    and ham, and a message may be learnt as both.
+
     When the command ends the messages are on disk, and the next decision uses them.
     """
     from textsvm.apps.mail.mailboxes import size_of
@@ -134,42 +149,57 @@ def learn(
             opened.set_limit(most)
         before = opened.lessons.generation
         try:
-            new = opened.learn_all(counted(), kind.value)
+            new = opened.learn_all(counted(), kind)
         except InputError as error:
             if opened.lessons.generation == before:
                 raise
             advice = "earlier messages were learnt, perhaps not all; repeat the command, which skips them"
             raise InputError(f"{error}; {advice}") from error
-        counts = opened.lessons.counts()
+        counts, categories = opened.lessons.counts(), opened.categories.store()
+        counts |= categories.counts() if categories else {}
     rest = f", {n - new - empty:,} known already" if n > new + empty else ""
     rest += f", {empty:,} empty and skipped" if empty else ""
-    console.say(
-        f"{messages(new)} learnt as {kind.value}{rest}; there are {counts['spam']:,} spam and "
-        f"{counts['ham']:,} ham now"
-    )
+    names = ["spam", "ham"] if kind in ("spam", "ham") else [kind]
+    total = " and ".join(f"{counts.get(name, 0):,} {name}" for name in names)
+    total += " (a new category)" if names == [kind] and counts.get(kind) == new else ""
+    console.say(f"{messages(new)} learnt as {kind}{rest}; there are {total} now")
 
 
-def unlearn(files: Messages = None, store: Store = None, quiet: options.Quiet = False) -> None:
-    """Forget messages as if they had never been learnt."""
+def unlearn(
+    files: Messages = None,
+    store: Store = None,
+    category: Annotated[
+        str | None, option("Forget all lessons of a category, and with them the category.", metavar="NAME")
+    ] = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Forget messages as if they had never been learnt, also as messages of a category."""
+    if category and files:
+        raise WrongUsage("--category forgets a whole category and goes with no FILES")
     with open_filter(store) as opened:
-        gone = [opened.unlearn(data) for _, data in read_messages(files)]
+        if category:
+            gone = [True] * opened.categories.forget(category=category)
+            if not gone:
+                raise InputError(f"there is no category {category} (`textsvm mail status` lists them)")
+        else:
+            gone = [opened.unlearn(data) for _, data in read_messages(files)]
     unknown = f", {gone.count(False):,} had not been learnt" if not all(gone) else ""
     Console(quiet).say(f"{messages(sum(gone))} forgotten{unknown}")
 
 
 def relearn(kind: As, files: Messages = None, store: Store = None, quiet: options.Quiet = False) -> None:
-    """Move messages that were learnt as the other class; unknown messages stay unknown."""
+    """Move messages that were learnt as another class; unknown messages stay unknown."""
     moved = n = unknown = 0
     with open_filter(store) as opened:
         for n, (_, data) in enumerate(read_messages(files), 1):  # noqa: B007
             if opened.learnt_kind(data) is None:
                 unknown += 1
             else:
-                moved += opened.learn(data, kind.value)
+                moved += opened.learn(data, kind)
     same, rest = n - moved - unknown, ""
-    rest += f", {same:,} were {kind.value} already" if same else ""
+    rest += f", {same:,} were {kind} already" if same else ""
     rest += f", {unknown:,} had not been learnt (`learn` does)" if unknown else ""
-    Console(quiet).say(f"{messages(moved)} moved to {kind.value}{rest}")
+    Console(quiet).say(f"{messages(moved)} moved to {kind}{rest}")
 
 
 def status(
@@ -183,6 +213,8 @@ def status(
     with open_filter(store) as opened:
         if check:
             opened.lessons.check_file()
+            if categories := opened.categories.store():
+                categories.check_file()
         summary, path = opened.status(), opened.lessons.path
     console = Console()
     if json:
@@ -193,6 +225,9 @@ def status(
         console.print_json(to_json({"store": str(path), **summary._asdict(), **parts}))
         return
     console.table(str(path), [*_facts(summary)])
+    if summary.categories:
+        numbers = [(name, *map(str, row.values())) for name, row in summary.categories.items()]
+        console.table("categories", numbers, ("category", "lessons", "judged unseen", "recognised"))
     table = []
     for row in summary.last[:_SHOWN]:
         learnt = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.learnt))
@@ -233,15 +268,22 @@ def export(
 
     Of a damaged store the intact messages are written.
     """
-    from textsvm.apps.mail.lessons import FORMAT, Lessons
+    from textsvm.apps.mail.lessons import CATEGORIES_FILE, FORMAT, Lessons
     from textsvm.apps.mail.mailboxes import lesson_line
 
     output = Output("FILE", file, LESSONS, force).checked({})
     n = bare = lost = 0
     lessons = Lessons(store, damaged=True)
-    with closing(lessons), output.place() as path, replacing(path) as temporary:
+    has_categories = lessons.path.with_name(CATEGORIES_FILE).exists()
+    categories = Lessons(store, damaged=True, categories=True) if has_categories else None
+    with (
+        closing(lessons),
+        closing(categories) if categories else nullcontext(),
+        output.place() as path,
+        replacing(path) as temporary,
+    ):
         with temporary.open("w", encoding="utf-8", newline="\n") as stream:
-            for lesson in lessons.intact():
+            for lesson in chain(lessons.intact(), categories.intact() if categories else ()):
                 if lesson is None:
                     lost += 1
                     continue
@@ -444,9 +486,12 @@ def _print_decisions(files: list[str] | None, store: Path | None, form: PrintedF
             reasons = opened.reasons(message) if form.verbose else []
             if form.json:
                 fields = {"id": name or "-", **decision._asdict()}
+                if not decision.category:
+                    del fields["category"], fields["category_score"]
                 sys.stdout.write(json_line(fields | ({"reasons": dict(reasons)} if form.verbose else {})))
                 continue
-            line = quick.decision_line(decision.kind, decision.score, "T" * form.fixed + "t" * form.terse)
+            flags = "T" * form.fixed + "t" * form.terse
+            line = quick.decision_line(decision.kind, decision.score, flags, decision.category)
             sys.stdout.write(f"{printable(name)} {line}\n".lstrip(" "))
             for part, weight in reasons:
                 sys.stdout.write(f"  {weight:+.4f} {printable(repr(part))}\n")

@@ -32,7 +32,7 @@ from textsvm.apps.mail.features import (
     stored_value,
     sum_vectors,
 )
-from textsvm.apps.mail.lessons import Lessons
+from textsvm.apps.mail.lessons import C, Lessons
 from textsvm.errors import InputError
 from textsvm.text.byte_pmers import np
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from textsvm.apps.mail.features import Keys, Values
     from textsvm.arrays import Floats
+    from textsvm.solvers.online import OnlineMachine
 
 #: Thresholds of P(spam) for spam and for ham, as in Bogofilter.
 SPAM = 0.99
@@ -66,13 +67,15 @@ class Decision(NamedTuple):
     kind: str  #: {"spam", "ham", "unsure"}
     score: float  #: P(spam)
     value: float  #: The decision function
+    category: str = ""  #: Name of the category, if the message has any (`categories.py`)
+    category_score: float = 0.0  #: P(category)
 
     def for_lesson(self, kind: str | None) -> Decision:
         """The decision on a message that was learnt as `kind`: its score is moved to that threshold."""
         if kind is None or kind == self.kind:
             return self
         score = max(self.score, SPAM) if kind == "spam" else min(self.score, HAM)
-        return Decision(kind, score, self.value)
+        return self._replace(kind=kind, score=score)
 
 
 def kind_of(score: float) -> str:
@@ -98,6 +101,13 @@ class PlattSigmoid(NamedTuple):
         """The decision at a decision value; "unsure" unless the filter knows both kinds."""
         score = self.probability(value)
         return Decision(kind_of(score) if both else "unsure", score, value)
+
+
+def new_machine() -> OnlineMachine:
+    """An empty machine."""
+    from textsvm.solvers.online import OnlineMachine
+
+    return OnlineMachine(C, free_bias=False, blocks=len(SHARES))
 
 
 def fit_sigmoid(values: ArrayLike, spam: ArrayLike) -> PlattSigmoid:

@@ -14,9 +14,11 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from textsvm.apps.mail.categories import Categories, check_name
 from textsvm.apps.mail.decision import (
     FEATURES,
     Decision,
@@ -26,11 +28,12 @@ from textsvm.apps.mail.decision import (
     decide_from_file,
     fit_sigmoid,
     kind_of,
+    new_machine,
     read_calibration,
     read_model,
 )
-from textsvm.apps.mail.features import SHARES, WeightVector, features, word_contributions
-from textsvm.apps.mail.lessons import KINDS, MAX_KEPT, C, Lesson, LessonRow, Lessons
+from textsvm.apps.mail.features import WeightVector, features, word_contributions
+from textsvm.apps.mail.lessons import KINDS, MAX_KEPT, Lesson, LessonRow, Lessons
 from textsvm.apps.mail.message import read_message
 from textsvm.apps.mail.raw_message import RawMessage
 from textsvm.errors import InputError
@@ -73,6 +76,7 @@ class Status(NamedTuple):
     recent: PriorDecisions  #: On the last `RECENT` lessons
     earlier: PriorDecisions  #: On earlier lessons
     last: list[LessonRow]  #: The last `RECENT` lessons, the newest first
+    categories: dict[str, dict[str, int]]  #: Numbers by name
 
 
 class Filter:
@@ -89,6 +93,7 @@ class Filter:
         self, folder: str | os.PathLike[str] | None = None, *, create: bool = False, texts: bool = True
     ) -> None:
         self.lessons = Lessons(folder, create=create, texts=texts)
+        self.categories = Categories(self.lessons)
         self.read = read_message  # the server's reads messages in another process
         self._lock = threading.RLock()
         self._machine: OnlineMachine | None = None
@@ -107,8 +112,11 @@ class Filter:
             try:
                 if self._machine is not None:
                     self._read_model()
+                self.categories.refresh()
             finally:
                 self._machine = self._model = None
+                if store := self.categories.store():
+                    store.close()
                 self.lessons.close()
 
     def __enter__(self) -> Filter:
@@ -132,7 +140,9 @@ class Filter:
             with self._lock, self.lessons.reading():
                 decision = decide_from_file(self.lessons, message.text)
         self._with_numpy = True
-        return (decision or self.decide(*features(message.text, version))).for_lesson(kind)
+        vector = cache(lambda: features(message.text, version))
+        decision = (decision or self.decide(*vector())).for_lesson(kind)
+        return self.categories.decide(decision, message.digest, vector)
 
     @property
     def _previous_model(self) -> DecisionModel | None:
@@ -169,6 +179,7 @@ class Filter:
         """Update the model that decides while lessons are learnt."""
         with self._change():
             self._read_model()
+        self.categories.refresh()
 
     @contextmanager
     def _change(self) -> Iterator[None]:
@@ -192,7 +203,7 @@ class Filter:
     # Learning
 
     def learn(self, data: bytes | RawMessage, kind: str) -> bool:
-        """Learn that a message is spam or ham, and return whether that is new; it is then on disk."""
+        """Learn the kind or category of a message; return whether that is new. It is then on disk."""
         return self.learn_all([data], kind) == 1
 
     def learn_all(self, messages: Iterable[bytes | RawMessage], kind: str) -> int:
@@ -201,7 +212,8 @@ class Filter:
         Empty messages are skipped; InputError if all are empty.
         """
         if kind not in KINDS:
-            raise InputError(f"a message is learnt as spam or as ham, not as {kind!r}")
+            store = self.categories.store()
+            check_name(kind, store.counts() if store else {})
         emptiness = set[bool]()
 
         def lessons() -> Iterator[Lesson]:
@@ -220,13 +232,17 @@ class Filter:
 
     def add_lessons(self, lessons: Iterable[Lesson]) -> int:
         """Learn lessons with features; return the number that are new or change their kind."""
-        changed, batches, remaining = 0, 0, iter(lessons)
+        changed, batches, n_categories, remaining = 0, 0, 0, iter(lessons)
         with self._change():
-            if check_features(self.lessons) == 1:
-                remaining = (_recompute_features(lesson, 1) for lesson in remaining)
+            version = check_features(self.lessons)
             # Batches grow with the store: each lesson then changes the solution less.
-            while batch := list(islice(remaining, max(1, min(256, len(self._kinds) // 16)))):
-                changed += self._add_batch(batch)
+            while batch := list(islice(remaining, max(1, min(256, (len(self._kinds) + n_categories) // 16)))):
+                categories = [lesson for lesson in batch if lesson.kind not in KINDS]
+                lessons = [lesson for lesson in batch if lesson.kind in KINDS]
+                if version == 1:
+                    lessons = [_recompute_features(lesson, 1) for lesson in lessons]
+                changed += self._add_batch(lessons) + self.categories.add(categories)
+                n_categories += len(categories)
                 batches += 1
             if batches > 1 and not self._settled and self._machine is not None:
                 self._machine.settle()  # before the transaction: other processes may write
@@ -240,21 +256,24 @@ class Filter:
             self.lessons.set_meta("most", most)
 
     def learnt_kind(self, data: bytes | RawMessage) -> str | None:
-        """The kind of a learnt message; None if the message was not learnt."""
+        """The kind of a learnt message, or else its category; None if the message was not learnt."""
+        digest = self.read(data).digest
         with self._lock:
-            return self.lessons.kind(self.read(data).digest)
+            store = self.categories.store()
+            return self.lessons.kind(digest) or (store.kind(digest) if store else None)
 
     def unlearn(self, data: bytes | RawMessage) -> bool:
-        """Forget a lesson; return whether it existed."""
+        """Forget the lessons of a message, also of a category; return whether there were any."""
         digest = self.read(data).digest
         with self._change():
+            had_category = self.categories.forget(digest) > 0
             if self.lessons.kind(digest) is None:
-                return False
+                return had_category
             with self._writing() as machine:
                 if dropped := self.lessons.drop(digest):
                     machine.remove(digest)
                     del self._kinds[digest]
-            return dropped
+            return dropped or had_category
 
     def retrain(self) -> int:
         """Train again on all lessons, with new features of the messages; return the number of lessons.
@@ -269,7 +288,8 @@ class Filter:
             except BaseException:
                 self._machine = None
                 raise
-            return len(self._kinds)
+        self.categories.train()
+        return len(self._kinds)
 
     def _retrain_once(self) -> bool:
         """Train on all lessons; write the result and return True unless the store has changed meanwhile."""
@@ -378,14 +398,10 @@ class Filter:
             counts, history = lessons.counts(), lessons.history()
             texts, most = lessons.holds_texts, lessons.meta("most")
         recent, earlier = (PriorDecisions.of(part) for part in (history[:RECENT], history[RECENT:]))
-        return Status(counts["spam"], counts["ham"], texts, most, recent, earlier, history[:RECENT])
-
-
-def new_machine() -> OnlineMachine:
-    """An empty machine."""
-    from textsvm.solvers.online import OnlineMachine
-
-    return OnlineMachine(C, free_bias=False, blocks=len(SHARES))
+        categories = self.categories.status()
+        return Status(
+            counts["spam"], counts["ham"], texts, most, recent, earlier, history[:RECENT], categories
+        )
 
 
 def _recompute_features(lesson: Lesson, version: int) -> Lesson:

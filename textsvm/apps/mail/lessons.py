@@ -2,7 +2,7 @@
 
 A lesson is a message that the user called spam or ham, stored under its digest (`RawMessage.digest`) with
 its features, its dual coefficient, the decision before it was learnt, and the message itself unless the
-store was created without texts.
+store was created without texts. A second file of the same form has lessons of categories (`categories.py`).
 
 The journal is SQLite's WAL with synchronous=FULL: readers never wait for a writer; a second writer waits.
 Tables:
@@ -31,7 +31,7 @@ import os
 import sqlite3
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from hashlib import sha256
 from itertools import chain
@@ -39,7 +39,7 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from textsvm.apps.mail.client import store_folder
+from textsvm.apps.mail.client import is_category, store_folder
 from textsvm.errors import InputError
 from textsvm.text.byte_pmers import np
 
@@ -51,6 +51,8 @@ KINDS = ("spam", "ham")
 #: Bytes that are kept of a message.
 MAX_KEPT = 1 << 20
 FILE = "lessons.sqlite"
+#: Lessons whose kinds are categories.
+CATEGORIES_FILE = "categories.sqlite"
 #: SQLite's application id ("tsvm").
 APPLICATION = 0x7473766D
 #: Version of the tables.
@@ -59,12 +61,13 @@ FORMAT = 2
 C = 10.0
 #: Seconds that a second writer waits.
 LOCK_TIMEOUT = 10.0
-_TABLES = """
+_CHECK = " check (kind in ('spam', 'ham'))"
+_TABLES = f"""
 create table meta (name text primary key, value text not null) without rowid;
 create table lessons (
     id integer primary key autoincrement,
     digest text not null unique,
-    kind text not null check (kind in ('spam', 'ham')),
+    kind text not null{_CHECK},
     learnt real not null,
     subject text not null,
     sender text not null,
@@ -102,10 +105,10 @@ _ERRORS = {
 
 
 class Lesson(NamedTuple):
-    """A message that was called spam or ham."""
+    """A message that was called spam or ham, or of a category."""
 
     digest: str  #: Hexadecimal
-    kind: str  #: {"spam", "ham"}
+    kind: str  #: {"spam", "ham"}, or a category
     keys: Keys  #: shape (f,): Features, ascending
     values: Values  #: shape (f,)
     #: For display; empty in a store without texts.
@@ -151,7 +154,6 @@ class LessonRow(NamedTuple):
         return (
             isinstance(self.digests, bytes)
             and self.with_digests().digests == self.digests
-            and self.kind in KINDS
             and isinstance(self.subject, str)
             and isinstance(self.sender, str)
             and _is_number(self.learnt, -inf, inf)
@@ -179,7 +181,8 @@ class Lessons:
     textsvm, is damaged or cannot be written, or if another process writes for longer than `LOCK_TIMEOUT`.
 
     `create` creates a missing store, which only its owner may read (0700, files 0600), with messages unless
-    `texts` is false. `damaged` opens a damaged store for `intact`, without writing to it.
+    `texts` is false. `damaged` opens a damaged store for `intact`, without writing to it. With `categories`
+    the kinds of the lessons are categories.
     """
 
     def __init__(
@@ -189,20 +192,23 @@ class Lessons:
         create: bool = False,
         texts: bool = True,
         damaged: bool = False,
+        categories: bool = False,
     ) -> None:
-        self.path = Path(store_folder(os.fspath(folder or ""))) / FILE
+        self.path = Path(store_folder(os.fspath(folder or ""))) / (CATEGORIES_FILE if categories else FILE)
+        self._is_kind: Callable[[str], bool] = is_category if categories else KINDS.__contains__
+        self._no_counts = {} if categories else dict.fromkeys(KINDS, 0)
         self._advice = _NO_REPAIR if damaged else _REPAIR
         #: Values of the table `meta` during a transaction of `reading` or `writing`.
         self._meta: Json | None = None
         if create:
             _create_file(self.path)
-        elif not _exists(self.path):
+        elif not file_exists(self.path):
             raise InputError(
                 f"there is no mail store in {self.path.parent}; create it with textsvm mail learn"
             )
         uri = self.path.absolute().as_uri()
         if not os.access(self.path.parent, os.W_OK):  # SQLite cannot create the WAL's files
-            uri += "?mode=ro" if _exists(Path(f"{self.path}-wal")) else "?immutable=1"
+            uri += "?mode=ro" if file_exists(Path(f"{self.path}-wal")) else "?immutable=1"
         with self._translate_errors():
             self.sql = sqlite3.connect(
                 uri, timeout=LOCK_TIMEOUT, isolation_level=None, check_same_thread=False, uri=True
@@ -227,8 +233,12 @@ class Lessons:
             with self._transaction("begin immediate", read_meta=False):
                 if self._is_empty():  # no other process was quicker
                     for statement in _TABLES.split(";")[:-1]:
-                        self.sql.execute(statement)
-                    self._meta = _NO_LESSONS | {"store": os.urandom(16).hex(), "texts": texts}
+                        self.sql.execute(statement if self._no_counts else statement.replace(_CHECK, ""))
+                    self._meta = _NO_LESSONS | {
+                        "counts": self._no_counts,
+                        "store": os.urandom(16).hex(),
+                        "texts": texts,
+                    }
                     self.sql.execute(f"pragma user_version = {FORMAT}")
                     self.sql.execute(f"pragma application_id = {APPLICATION}")
         if self.pragma("application_id") != APPLICATION:
@@ -393,7 +403,7 @@ class Lessons:
                 raise self.damage("lessons are missing or exchanged")
 
     def _checked(self, row: LessonRow) -> LessonRow:
-        if not row.intact:
+        if not row.intact or not self._is_kind(row.kind):
             raise self.damage(f"lesson {row.id}")
         return row
 
@@ -412,12 +422,14 @@ class Lessons:
         """Number of lessons of each kind."""
         return dict(self.meta("counts"))
 
-    def iterate(self, *, supports: bool = False, messages: bool = False) -> Iterator[Lesson]:
+    def iterate(
+        self, *, supports: bool = False, messages: bool = False, backwards: bool = False
+    ) -> Iterator[Lesson]:
         """Lessons in the order of learning; `supports`: only support vectors; `messages`: with messages."""
         query = _LESSONS if messages else _LESSONS.replace(", message", "")
         where = "where alpha != 0" if supports else ""
         with self._translate_errors(), closing(self.sql.cursor()) as rows:
-            rows.execute(f"{query} {where} order by id")
+            rows.execute(f"{query} {where} order by id {'desc' if backwards else ''}")
             for row in rows:
                 yield self._lesson(row)
 
@@ -464,7 +476,9 @@ class Lessons:
         has_digests = self.version == FORMAT
         columns = _ROW if has_digests else _ROW.replace("seals", "x''")
         row = LessonRow(*self._row(f"select {columns} from lessons where id = ?", key))
-        if row.kind not in KINDS or (has_digests and row.with_digests().digests[:48] != row.digests[:48]):
+        if not self._is_kind(row.kind) or (
+            has_digests and row.with_digests().digests[:48] != row.digests[:48]
+        ):
             raise ValueError("class or subject")
         lesson = Lesson(row.digest, row.kind, *unpacked(b"", b""), row.subject, row.sender, None, row.learnt)
         with suppress(*_UNREADABLE):
@@ -558,13 +572,14 @@ class Lessons:
 
     def _count(self, row: LessonRow, sign: int) -> None:
         """Add a row to the sum of digests and the number of lessons, or subtract it."""
-        counts = self.counts()
-        counts[row.kind] += sign
-        self.set_meta("counts", counts)
+        counts = self._no_counts | self.counts()
+        counts[row.kind] = counts.get(row.kind, 0) + sign
+        self.set_meta("counts", {kind: n for kind, n in counts.items() if n or kind in self._no_counts})
         self.set_meta("rows", (self.meta("rows") + sign * row.checksum_term) % _MODULUS)
 
 
-def _exists(path: Path) -> bool:
+def file_exists(path: Path) -> bool:
+    """Whether a store exists; InputError if that cannot be seen."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -576,7 +591,7 @@ def _exists(path: Path) -> bool:
 
 def _create_file(path: Path) -> None:
     """Create an empty file and its folder for their owner alone, unless the file exists."""
-    if _exists(path):
+    if file_exists(path):
         return
     try:
         if not path.parent.is_dir():

@@ -19,7 +19,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from textsvm.apps.mail.raw_message import marked, textsvm_fields
+from textsvm.apps.mail.raw_message import OWN_FIELD, marked, textsvm_fields
 from textsvm.apps.mail.spamd import LARGEST, Refused
 from textsvm.errors import InputError
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 #: Seconds that the next server may take for an answer.
 NEXT_TIMEOUT = 60.0
 _LATER = "451 4.3.0 {}; try again"
-_OWN_FIELDS = ("x-textsvm", "x-spam-flag")
 
 
 async def content_filter(port: int, next: str, lmtp: bool, classify: Classify) -> Callable[[], None]:
@@ -170,7 +169,7 @@ def _milter_filter(classify: Classify) -> Any:
         except Refused:
             return Accept()
         for field in header:
-            if field.name.lower() in _OWN_FIELDS:
+            if OWN_FIELD.match(f"\n{field.name}:".encode("utf-8", "replace")):
                 await session.headers.delete(field)
         for line in textsvm_fields(decision):
             name, _, value = line.partition(": ")

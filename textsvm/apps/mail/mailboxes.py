@@ -4,7 +4,7 @@ JSON Lines serve to move lessons to another computer, to back them up and to ins
 an object with
 
     digest   hexadecimal
-    kind     "spam" or "ham"
+    kind     "spam", "ham" or a category; a message may be in a line of either sort
     learnt   seconds since 1970
     subject, sender
     message  the raw message, a character for each of its bytes (ISO 8859-1)
@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
+from textsvm.apps.mail.client import is_category
 from textsvm.apps.mail.features import features
 from textsvm.apps.mail.lessons import KINDS, Lesson, value_runs
 from textsvm.apps.mail.message import read_message
@@ -101,7 +102,7 @@ def parse_lessons(lines: Iterable[str | bytes], name: str) -> Iterator[Lesson]:
 
 def _lesson(row: Json) -> Lesson:
     digest, kind, learnt = row["digest"], row["kind"], float(row["learnt"])
-    if kind not in KINDS or not _DIGEST.fullmatch(digest) or not math.isfinite(learnt):
+    if not (kind in KINDS or is_category(kind)) or not _DIGEST.fullmatch(digest) or not math.isfinite(learnt):
         raise ValueError("digest, kind or time is invalid")
     names = str(row.get("subject", "")), str(row.get("sender", ""))
     if "message" in row:

@@ -27,12 +27,10 @@ styles in a `<style>` are not applied. The standard library's parser reads the p
 
 from __future__ import annotations
 
-import email
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from email.message import Message as ParsedMessage
 from email.utils import getaddresses
 from html.parser import HTMLParser
 from typing import NamedTuple
@@ -40,12 +38,14 @@ from urllib.parse import urlsplit
 
 from textsvm.apps.mail.raw_message import RawMessage
 from textsvm.readers.charsets import decode_declared
+from textsvm.readers.mail_header import repaired
 from textsvm.readers.mime import (
     PARSER_ERRORS,
-    RawHeaderPolicy,
+    MimePart,
     decoded_header,
     html_text,
     is_html,
+    parse_message,
     without_comments,
     without_hidden,
 )
@@ -109,14 +109,15 @@ class Message(NamedTuple):
 def read_message(data: bytes | RawMessage) -> Message:
     """Read a raw message in bounded time and memory; any bytes are accepted."""
     raw = RawMessage.of(data)
+    clean = RawMessage(repaired(raw.data))
     try:
-        parsed = parse(raw)
+        parsed = parse(clean)
         lines, subject, sender = evidence(parsed), _field(parsed, "subject"), _field(parsed, "from")
     except PARSER_ERRORS:
         # The standard parser gave up on a hostile message: its bytes are still evidence.
         text = decode_declared(raw.data[:MAX_PIECE], None)[0][:MAX_TEXT]
         lines, subject, sender = [("trick", "[not to be parsed]"), ("text", text)], "", ""
-    sent = (name[:MAX_FIELD] + b": " + value[:MAX_FIELD] for name, value in raw.sent_fields[:MAX_FIELDS])
+    sent = (name[:MAX_FIELD] + b": " + value[:MAX_FIELD] for name, value in clean.sent_fields[:MAX_FIELDS])
     fields = b"\n".join(sent).decode("utf-8", "replace")[:MAX_SENT]
     text = fields + "\n\n" + "\n".join(line for _, line in lines if line)
     # UTF-7 may declare lone surrogates, which no file or database accepts.
@@ -124,7 +125,7 @@ def read_message(data: bytes | RawMessage) -> Message:
     return Message(raw.digest, *names)
 
 
-def evidence(parsed: ParsedMessage, names: Sequence[str] = FIELDS) -> list[tuple[str, str]]:
+def evidence(parsed: MimePart, names: Sequence[str] = FIELDS) -> list[tuple[str, str]]:
     """Lines of the text of a parsed message below the empty line, with their kind.
 
     `names` are header fields, in lower case; the kinds are "field", "trick", "attachment" and "text".
@@ -143,8 +144,7 @@ def evidence(parsed: ParsedMessage, names: Sequence[str] = FIELDS) -> list[tuple
                 texts.append(text)
                 tricks |= dict.fromkeys(part_tricks)
             else:
-                payload = part.get_payload(decode=True)
-                size = len(payload) if isinstance(payload, bytes) else 0
+                size = len(part.content())
                 size_class = next(words for least, words in _SIZES if size >= least)
                 name = decoded_header(part.get_filename() or "without a name", {})[:100]
                 attachments.append(f"attachment {name} {part.get_content_type()[:80]} {size_class}")
@@ -171,21 +171,9 @@ def evidence(parsed: ParsedMessage, names: Sequence[str] = FIELDS) -> list[tuple
     return [*fields, *trick_lines, *attachment_lines, ("text", body)]
 
 
-class _ShortFieldPolicy(RawHeaderPolicy):
-    """Cuts fields while they are parsed."""
-
-    def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
-        name, value = super().header_source_parse(sourcelines)
-        return name[:MAX_FIELD], value[:MAX_FIELD]
-
-
-_POLICY = _ShortFieldPolicy()
-
-
-def parse(raw: RawMessage) -> ParsedMessage:
-    """Parse the bounded beginning of a message part by part, with the standard library."""
-    no_header = b"\n" * (not raw.has_header)  # else lines that begin with a blank would be taken for a header
-    return email.message_from_bytes(no_header + _cut(raw.data, raw.start), policy=_POLICY)
+def parse(raw: RawMessage) -> MimePart:
+    """Parse the bounded beginning of a message part by part."""
+    return parse_message(_cut(raw.data, raw.start))
 
 
 def _cut(data: bytes, start: int) -> bytes:
@@ -211,10 +199,10 @@ def shortened(raw: RawMessage) -> bytes:
     return raw.data[: raw.end] + _cut(raw.data, raw.end)
 
 
-def _text(part: ParsedMessage) -> tuple[str, list[str]]:
+def _text(part: MimePart) -> tuple[str, list[str]]:
     """The text of a part as it is displayed, and its tricks."""
-    payload = part.get_payload(decode=True)
-    if not isinstance(payload, bytes) or not payload:
+    payload = part.content()
+    if not payload:
         return "", []
     charset = part.get_content_charset()
     text, problem = decode_declared(payload, charset)
@@ -230,7 +218,7 @@ def _text(part: ParsedMessage) -> tuple[str, list[str]]:
     return text, tricks + page_tricks
 
 
-def _header_tricks(parsed: ParsedMessage) -> Iterator[str]:
+def _header_tricks(parsed: MimePart) -> Iterator[str]:
     """Tricks of the header: bytes that are not ASCII, contradicting addresses."""
     if any(not str(parsed.get(name, "")).isascii() for name in ("subject", "from")):
         yield "header that is not encoded"
@@ -244,16 +232,16 @@ def _header_tricks(parsed: ParsedMessage) -> Iterator[str]:
         yield "name of the sender shows another address"
 
 
-def _addresses(parsed: ParsedMessage, name: str) -> set[str]:
+def _addresses(parsed: MimePart, name: str) -> set[str]:
     try:
         return {address.lower() for _, address in getaddresses([_field(parsed, name)]) if "@" in address}
     except PARSER_ERRORS:
         return set()
 
 
-def _field(parsed: ParsedMessage, name: str) -> str:
+def _field(parsed: MimePart, name: str) -> str:
     """The first field of a name, decoded, on a single line."""
-    return decoded_header(str(parsed.get(name, "")), {})
+    return decoded_header(str(parsed.get(name, ""))[:MAX_FIELD], {})
 
 
 def plain_letters(text: str) -> tuple[str, list[str]]:

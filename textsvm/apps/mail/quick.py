@@ -153,19 +153,22 @@ def _decide(
     if "p" in flags:
         return kind, marked
     if {"T", "t", "k"} & {*flags}:
-        line = decision_line(kind, score, flags)
+        line = decision_line(kind, score, flags, answer[0].get("Category", "").partition(" ")[0])
     elif "v" not in flags:
         return kind, []
     return kind, [f"{line}\n".encode()]
 
 
-def decision_line(kind: str, score: float, flags: str) -> str:
-    """Printed form of a decision: with -TT the score, with -T and -t a letter and the score."""
+def decision_line(kind: str, score: float, flags: str, category: str = "") -> str:
+    """Printed form of a decision: with -TT the score, with -T and -t a letter and the score.
+
+    The category follows, except with -T.
+    """
     if flags.count("T") > 1:
         return f"{score:.16f}"
     if "T" in flags:
         return f"{kind[0].upper()} {score:g}"
-    return f"{kind[0].upper() if 't' in flags else kind} {score:.6f}"
+    return f"{kind[0].upper() if 't' in flags else kind} {score:.6f} {category}".rstrip()
 
 
 def _put_back(data: bytes) -> None:

@@ -17,26 +17,25 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from textsvm.errors import InputError
+from textsvm.readers.mail_header import MAX_HEADER, header_start
 from textsvm.version import __version__
 
 if TYPE_CHECKING:  # importing it takes NumPy
     from textsvm.apps.mail.decision import Decision
 
-MAX_HEADER = 1 << 20
 #: Version in Bogofilter's header field.
 VERSION = f"textsvm-{__version__}"
 #: Bytes of the body that are hashed at a time.
 _CHUNK = 1 << 20
 _EMPTY = re.compile(rb"\n\r?\n")
-_FROM_LINE = re.compile(rb">?From (?![ \t]*:)[^\n]{0,2000}\n?")
 # Bounded repetitions: a line of 100 MB is scanned once.
 _FIELD = re.compile(rb"[!-9;-~]{1,200}:")
-_LOOSE_FIELD = re.compile(rb"[!-9;-~]{1,200}[ \t]{0,20}:")
 _NO_FIELD = re.compile(rb"\n(?![!-9;-~]{1,200}:|[ \t])")
 _BARE_CR = re.compile(rb"\r(?!\n)")
 _NEXT_FIELD = re.compile(rb"\n(?![ \t])")
 # The literal "\n" first: the search then runs at the speed of memchr.
-_TEXTSVM_FIELDS = re.compile(rb"\n(?i:x-textsvm|x-spam-flag)[ \t]*:")
+#: Fields that this program writes, which replace forged and earlier ones.
+OWN_FIELD = re.compile(rb"\n(?i:x-textsvm(?:-[a-z0-9-]{1,40})?|x-spam-flag)[ \t]*:")
 _BOGOSITY_FIELD = re.compile(rb"\n(?i:x-bogosity)[ \t]*:")
 #: Fields that delivery, filters on the way and mail programs add or rewrite.
 DELIVERY = frozenset(
@@ -49,9 +48,10 @@ DELIVERY = frozenset(
 )
 #: Prefixes of the names of such fields.
 DELIVERY_PREFIXES = (
-    b"x-spam-", b"x-originating-", b"arc-", b"x-arc-", b"x-dkim-", b"x-virus-", b"x-amavis-", b"x-mozilla-",
-    b"x-evolution-", b"x-gm-", b"x-gmail-", b"x-google-", b"x-getmail-", b"x-fetchmail-", b"x-ms-exchange-",
-    b"x-microsoft-antispam", b"x-forefront-", b"x-rspamd-", b"x-dspam-", b"x-dovecot-", b"x-proofpoint-",
+    b"x-textsvm-", b"x-spam-", b"x-originating-", b"arc-", b"x-arc-", b"x-dkim-", b"x-virus-", b"x-amavis-",
+    b"x-mozilla-", b"x-evolution-", b"x-gm-", b"x-gmail-", b"x-google-", b"x-getmail-", b"x-fetchmail-",
+    b"x-ms-exchange-", b"x-microsoft-antispam", b"x-forefront-", b"x-rspamd-", b"x-dspam-", b"x-dovecot-",
+    b"x-proofpoint-",
 )  # fmt: skip
 
 
@@ -60,11 +60,8 @@ class RawMessage:
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        from_line = _FROM_LINE.match(data)
-        #: Offset of the first field, after the "From " line of an mbox.
-        self.start = from_line.end() if from_line else 0
-        #: Whether the message begins with a field; blanks before its colon are allowed.
-        self.has_header = _LOOSE_FIELD.match(data, self.start) is not None
+        #: Offset of the first field, after the "From " line of an mbox; and whether there is a header.
+        self.start, self.has_header = header_start(data)
         #: Offset of the empty line that ends the header, or the end of the data.
         self.end = self._header_end() if self.has_header else self.start
         #: End of the run of well-formed fields from `start`; every mail reader still sees a header here.
@@ -207,7 +204,7 @@ def marked_pieces(
     """Pieces of the message with X-Textsvm and X-Spam-Flag, or with `bogofilter` X-Bogosity."""
     if bogofilter:
         return pieces_with_fields(message, [bogosity_field(decision)], _BOGOSITY_FIELD)
-    return pieces_with_fields(message, textsvm_fields(decision), _TEXTSVM_FIELDS)
+    return pieces_with_fields(message, textsvm_fields(decision), OWN_FIELD)
 
 
 def pieces_with_fields(
@@ -240,10 +237,14 @@ def pieces_with_fields(
 
 
 def textsvm_fields(decision: Decision) -> list[str]:
-    """X-Textsvm, and X-Spam-Flag for spam, which rules for other filters use."""
+    """X-Textsvm, X-Spam-Flag for spam, which rules for other filters use, and the field of the category."""
     kind = decision.kind.capitalize()
     line = f"X-Textsvm: {kind}, score={decision.score:.6f}, version={__version__}"
-    return [line] + ["X-Spam-Flag: YES"] * (decision.kind == "spam")
+    lines = [line] + ["X-Spam-Flag: YES"] * (decision.kind == "spam")
+    if decision.category:
+        name = f"X-Textsvm-{decision.category.title()}"
+        lines.append(f"{name}: Yes, score={decision.category_score:.6f}, version={__version__}")
+    return lines
 
 
 def bogosity_field(decision: Decision) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from textsvm import evaluate
-from textsvm.apps.mail.decision import Decision, DecisionModel
+from textsvm.apps.mail.decision import Decision, DecisionModel, new_machine
 from textsvm.apps.mail.features import character_contributions, word_contributions
-from textsvm.apps.mail.filter import Filter, new_machine
+from textsvm.apps.mail.filter import Filter
 from textsvm.apps.mail.lessons import Lesson
 from textsvm.apps.mail.message import read_message
 from textsvm.errors import InputError

@@ -7,12 +7,13 @@ PING before 1.5 neither.
 Scores are in SpamAssassin's units, in which evidence adds up, 0 is neutral and the threshold of spam is 5:
 ``5 logit P(spam) / logit 0.99``.
 
-Two fields are extensions, which clients ignore: CHECK and HEADERS answer ``Decision: Unsure 0.500000``,
-because ``Spam:`` does not express three kinds, and HEADERS answers ``Replaced: 512``, the number of bytes of
-the message that the answer replaces. With the request field ``Filter: bogofilter`` HEADERS writes
-Bogofilter's field and kinds, with ``Filter: x-bogosity`` its field alone, and with either or ``Filter:
-textsvm`` both verbs answer ``Exact:``, the score with all digits, and ``Line:``, Bogofilter's field. REPORT
-and SYMBOLS have no extensions: Exim reads their fields by position.
+Three fields are extensions, which clients ignore: CHECK and HEADERS answer ``Decision: Unsure 0.500000``,
+because ``Spam:`` does not express three kinds, and ``Category: newsletter 0.984210`` for mail of a category,
+and HEADERS answers ``Replaced: 512``, the number of bytes of the message that the answer replaces. With the
+request field ``Filter: bogofilter`` HEADERS writes Bogofilter's field and kinds, with ``Filter: x-bogosity``
+its field alone, and with either or ``Filter: textsvm`` both verbs answer ``Exact:``, the score with all
+digits, and ``Line:``, Bogofilter's field. REPORT and SYMBOLS have no extensions: Exim reads their fields by
+position.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from collections.abc import Callable, Iterable
 from io import BytesIO
 from typing import TYPE_CHECKING, NamedTuple
 
+from textsvm.apps.mail.client import is_category
 from textsvm.apps.mail.decision import Decision, kind_of
 from textsvm.apps.mail.raw_message import RawMessage, bogosity_field, marked_pieces
 
@@ -58,7 +60,7 @@ class Request(NamedTuple):
     #: Bytes of the message that follows; None if the message goes up to the end of the stream.
     length: int | None = None
     compressed: bool = False  #: Whether the message is compressed by zlib
-    kind: str = ""  #: TELL: "spam", "ham", or "" without a class
+    kind: str = ""  #: TELL: "spam", "ham", a category, or "" without a class
     #: TELL: whether to learn, or to forget the message.
     set: bool = False
     remove: bool = False
@@ -100,8 +102,11 @@ def read_fields(request: Request, lines: Iterable[bytes]) -> Request:
     if length and int(length) > LARGEST:
         raise Refused(EX_DATAERR, f"(a message of more than {LARGEST} bytes)")
     sets, removes = ("local" in fields.get(name, "").lower() for name in ("set", "remove"))
-    if kind not in ("", "spam", "ham") or (sets and removes) or (sets and not kind):
-        raise Refused(EX_PROTOCOL, "(TELL wants Message-class spam or ham with Set: local, or Remove: local)")
+    if not (kind in ("", "spam", "ham") or is_category(kind)) or (sets and removes) or (sets and not kind):
+        raise Refused(
+            EX_PROTOCOL,
+            "(TELL wants Message-class spam, ham or a category with Set: local, or Remove: local)",
+        )
     compression = fields.get("compress", "").lower()
     if compression not in ("", "zlib"):
         raise Refused(EX_PROTOCOL, "(unsupported compression type)")
@@ -157,7 +162,7 @@ def check(request: Request, data: bytes, mail: Filter) -> list[bytes | memoryvie
     """The answer to a verb of `CHECKS`, in pieces: a large message is not copied."""
     decision = mail.classify(data)
     if request.filter == "bogofilter":  # its settings, which also apply while a single kind was learnt
-        decision = Decision(kind_of(decision.score), decision.score, decision.value)
+        decision = decision._replace(kind=kind_of(decision.score))
     if request.verb == "CHECK":
         return [_head(_spam_field(request, decision), *_decision_fields(request, decision))]
     if request.verb in ("PROCESS", "HEADERS"):
@@ -172,7 +177,8 @@ def check(request: Request, data: bytes, mail: Filter) -> list[bytes | memoryvie
         return [_head(f"Content-length: {sum(map(len, parts))}", *fields), *parts]
     text = ""
     if request.verb == "SYMBOLS":
-        text = f"TEXTSVM_{decision.kind.upper()}" + "\r\n" * (request.version < 1.3)
+        category = f",TEXTSVM_{decision.category.upper()}" if decision.category else ""
+        text = f"TEXTSVM_{decision.kind.upper()}{category}" + "\r\n" * (request.version < 1.3)
     elif request.verb == "REPORT" or decision.kind == "spam":
         text = explain(decision, mail.reasons(data))
     body = text.encode("utf-8", "backslashreplace")
@@ -184,6 +190,7 @@ def explain(decision: Decision, reasons: Iterable[tuple[str, float]]) -> str:
     """A readable text of a decision and its reasons."""
     score, value = f"{decision.score:.6f}", f"{decision.value:+.4f}"
     lines = [f"textsvm: {decision.kind}, P(spam) {score}, decision function {value}"]
+    lines += [f"category: {decision.category}, P {decision.category_score:.6f}"] if decision.category else []
     lines += ["", "Strings that weigh most, above 0 for spam:", ""] if reasons else []
     for word, weight in reasons:
         lines.append(f"{weight:+8.4f}  {''.join(c if c.isprintable() else '·' for c in word)}")
@@ -208,6 +215,8 @@ def _spam_field(request: Request, decision: Decision) -> str:
 
 def _decision_fields(request: Request, decision: Decision) -> list[str]:
     fields = [f"Decision: {decision.kind.capitalize()} {decision.score:.6f}"]
+    if decision.category:
+        fields.append(f"Category: {decision.category} {decision.category_score:.6f}")
     if request.filter:
         fields += [f"Exact: {float(decision.score)!r}", f"Line: {bogosity_field(decision)}"]
     return fields

@@ -1,7 +1,7 @@
 """The ASGI application of `textsvm serve`: POST /predict, GET /models, /healthz and /metrics.
 
-POST /predict goes past Starlette's routing. Bodies go to the worker process unread, and its answers go back
-unchanged. /metrics has the counters of the models, and counts requests of POST /predict alone.
+Bodies go to the worker process unread, at most two large ones at a time, and its answers go back unchanged.
+/metrics has the counters of the models, and counts requests of POST /predict alone.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ import asyncio
 import json
 import sys
 import time
+import traceback
+import zlib
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from textsvm.apps.serve import CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, frames
 from textsvm.errors import InputError, one_line
@@ -23,17 +26,17 @@ from textsvm.errors import InputError, one_line
 if TYPE_CHECKING:
     from textsvm.arrays import Json
 
-try:
-    from starlette.applications import Starlette
-    from starlette.responses import JSONResponse, PlainTextResponse, Response
-    from starlette.routing import Route
-except ImportError:  # `server.listen`, called first, reports it
-    pass
-
 #: Upper bounds of the histogram of latencies, in seconds.
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-#: Bytes of a body up to which `RequestLimits.max_bytes_held` does not apply.
+#: Bytes of a body up to which it is not large.
 SMALL = 1 << 16
+#: Large bodies that the worker has at a time, or that are decompressed.
+_LARGE = 2
+#: Status, body and type of an answer.
+_Page: TypeAlias = tuple[int, bytes, str]
+_JSON, _TEXT = "application/json", "text/plain; version=0.0.4; charset=utf-8"
+#: Names of encodings of a body; zlib recognises the format.
+_COMPRESSED = (b"gzip", b"x-gzip", b"deflate")
 #: Seconds between looks at the waiting requests.
 _LOOK = 0.25
 #: Seconds between attempts to start a worker or to load a missing model.
@@ -49,16 +52,16 @@ class RequestLimits:
     max_characters: int = 100_000  #: Of a text
     max_requests: int = 256  #: That wait for a prediction
     timeout: float = 10.0  #: Seconds for a prediction
-    max_bytes_held: int = 1 << 26  #: Of all bodies above `SMALL`
+    max_bytes_held: int = 1 << 24  #: Of all large bodies
 
 
 def _error(message: str) -> bytes:
-    return json.dumps({"error": message}).encode()
+    return json.dumps({"error": one_line(message)}).encode()
 
 
 _BUSY = 503, _error("the server is busy; try again")
 #: Additional headers of some answers.
-_HEADERS = {503: [(b"retry-after", b"1")], 405: [(b"allow", b"POST")]}
+_HEADERS = {503: [(b"retry-after", b"1")], 415: [(b"accept-encoding", b"gzip, deflate")]}
 
 
 class _Link(asyncio.SubprocessProtocol):
@@ -123,9 +126,9 @@ class Service:
         self._answers: Counter[int] = Counter()
         self._latencies, self._seconds = [0] * (len(BOUNDS) + 1), 0.0
         self._waiting = self._held = 0
-        pages = {"/models": self._models, "/healthz": self._health, "/metrics": self._metrics}
-        routes: Any = [Route(path, page) for path, page in pages.items()]
-        self._pages = Starlette(routes=routes, exception_handlers={404: _no_page, 405: _no_page})
+        self._large = asyncio.Semaphore(_LARGE)
+        self._pages = {"/models": self._models, "/healthz": self._health, "/metrics": self._metrics}
+        self._asked: dict[str, asyncio.Task[_Page]] = {}  #: Latest answers of pages
 
     async def __aenter__(self) -> Service:
         failures = await self._load(set(self.models))
@@ -158,11 +161,13 @@ class Service:
         settings = {
             "models": self.models, "names": sorted(names),
             "max_texts": self.limits.max_texts, "max_characters": self.limits.max_characters,
+            "timeout": self.limits.timeout,
         }  # fmt: skip
         status, body = 503, b""
         if link.process.get_returncode() is None:  # otherwise nobody would answer
             status, body = await link.ask(LOAD, json.dumps(settings).encode())
         if status != 200 or link.process.get_returncode() is not None:
+            link.process.close()
             return {"": "the process that loads the models has ended; is there enough main memory?"}
         self._link, failures = link, dict(json.loads(body))
         self._missing -= names - failures.keys()
@@ -214,20 +219,27 @@ class Service:
             self._say(f"loaded again: {', '.join(loaded)}")
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["path"] != "/predict":
-            await self._pages(scope, receive, send)
-            return
-        clock = time.perf_counter()
-        answer = await self._predict(scope, receive)
-        if answer is None:
-            return
-        status, body = answer
-        self._answers[status] += 1
-        seconds = time.perf_counter() - clock
-        self._latencies[bisect_left(BOUNDS, seconds)] += 1
-        self._seconds += seconds
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        clock, predicts, kind = time.perf_counter(), scope["path"] == "/predict", _JSON
+        try:
+            if predicts:
+                answer = await self._predict(scope, receive)
+                if answer is None:
+                    return
+                status, body = answer
+            else:
+                status, body, kind = await self._page(scope["method"], scope["path"])
+        except Exception as error:
+            traceback.print_exception(error)
+            status, body = 500, _error("the request failed; stderr of the server has the error")
+        if predicts:
+            self._answers[status] += 1
+            seconds = time.perf_counter() - clock
+            self._latencies[bisect_left(BOUNDS, seconds)] += 1
+            self._seconds += seconds
+        headers = [(b"content-type", kind.encode()), (b"content-length", b"%d" % len(body))]
         headers += _HEADERS.get(status, [])
+        if status == 405:
+            headers.append((b"allow", b"POST" if predicts else b"GET, HEAD"))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
@@ -235,48 +247,84 @@ class Service:
         """Status and body of the answer; None if the client has gone."""
         if scope["method"] != "POST":
             return 405, _error('send texts by POST, as in {"text": "win cash now"}')
-        size = int(next((value for name, value in scope["headers"] if name == b"content-length"), 0))
-        body, held, more = b"", 0, True
+        headers = dict(scope["headers"])
+        encoding, length = (
+            headers.get(b"content-encoding", b"").strip().lower(),
+            headers.get(b"content-length", b""),
+        )
+        if encoding not in (b"", b"identity", *_COMPRESSED):
+            return 415, _error(
+                "the body has an unknown Content-Encoding; there are gzip, deflate and identity"
+            )
+        size, body, held, more = int(length) if length.isdigit() else 0, bytearray(), 0, True
         try:
             while more and size <= self.limits.max_body:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     return None
-                body, more = body + message["body"] if body else message["body"], message["more_body"]
-                size = max(size, len(body))
+                body += message.get("body", b"")
+                more, size = message.get("more_body", False), max(size, len(body))
                 if len(body) > SMALL:
                     self._held += len(body) - held
                     held = len(body)
                 if held and self._held > self.limits.max_bytes_held:
                     return _BUSY
             if size > self.limits.max_body:
-                return 413, _error(
-                    f"the body has more than {self.limits.max_body:,} bytes; send several requests"
-                )
+                return self._too_large()
             if self._link is None or self._waiting >= self.limits.max_requests:
                 return _BUSY
             self._waiting += 1
             try:
-                return await self._link.ask(PREDICT, body)
+                slot = self._large if held or encoding in _COMPRESSED else nullcontext()
+                async with asyncio.timeout(self.limits.timeout) as patience, slot:
+                    patience.reschedule(None)  # `_watch` bounds the prediction
+                    return await self._ask(bytes(body), encoding in _COMPRESSED)
+            except TimeoutError:
+                return _BUSY
             finally:
                 self._waiting -= 1
         finally:
             self._held -= held
 
+    async def _ask(self, body: bytes, compressed: bool) -> tuple[int, bytes]:
+        """Status and body of the answer of the worker."""
+        if compressed:
+            try:
+                body = await asyncio.to_thread(_decompressed, body, self.limits.max_body + 1)
+            except zlib.error as error:
+                return 400, _error(f"the body cannot be decompressed: {error}")
+            if len(body) > self.limits.max_body:
+                return self._too_large()
+        return _BUSY if self._link is None else await self._link.ask(PREDICT, body)
+
+    def _too_large(self) -> tuple[int, bytes]:
+        return 413, _error(f"the body has more than {self.limits.max_body:,} bytes; send several requests")
+
+    async def _page(self, method: str, path: str) -> _Page:
+        """Answer of a page; requests that arrive while it is prepared get the same."""
+        if path not in self._pages or method not in ("GET", "HEAD"):
+            pages = "POST /predict, GET /models, /healthz and /metrics"
+            message = f"there is no {method} {path}; there are {pages}"
+            return 405 if path in self._pages else 404, _error(message), _JSON
+        task = self._asked.get(path)
+        if task is None or task.done():
+            task = self._asked[path] = asyncio.create_task(self._pages[path]())
+        return await asyncio.shield(task)
+
     async def _describe(self) -> tuple[int, list[Json]]:
         status, body = _BUSY if self._link is None else await self._link.ask(DESCRIBE)
         return status, json.loads(body) if status == 200 else []
 
-    async def _models(self, request: Any) -> Response:
+    async def _models(self) -> _Page:
         status, models = await self._describe()
         counters = ("training", "labels", "counts")
         facts = [{name: model[name] for name in model if name not in counters} for model in models]
-        return JSONResponse({"models": facts}, status)
+        return status, json.dumps({"models": facts}).encode(), _JSON
 
-    async def _health(self, request: Any) -> Response:
-        return JSONResponse({"status": "starting"}, 503) if self._missing else JSONResponse({"status": "ok"})
+    async def _health(self) -> _Page:
+        return (503, b'{"status": "starting"}', _JSON) if self._missing else (200, b'{"status": "ok"}', _JSON)
 
-    async def _metrics(self, request: Any) -> Response:
+    async def _metrics(self) -> _Page:
         status, models = await self._describe()
         values: list[tuple[str, str, float]] = [
             ("up", "", int(status == 200)),
@@ -301,17 +349,21 @@ class Service:
             for key, number in model["training"].items():
                 if number is not None:
                     values.append((f"training_{key}", name, number))
-        return PlainTextResponse(metrics_text(values), media_type="text/plain; version=0.0.4")
+        return 200, metrics_text(values).encode(), _TEXT
 
 
-async def _no_page(request: Any, error: Any) -> Response:
-    pages = "POST /predict, GET /models, /healthz and /metrics"
-    message = f"there is no {request.method} {request.url.path}; there are {pages}"
-    return JSONResponse({"error": one_line(message)}, error.status_code, error.headers)
+def _decompressed(body: bytes, most: int) -> bytes:
+    """At most `most` bytes of a single stream of gzip or zlib."""
+    stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+    content = stream.decompress(body, most)
+    if len(content) < most and (stream.unused_data or not stream.eof):
+        raise zlib.error("it ends early" if not stream.eof else "bytes follow its end")
+    return content
 
 
 def _quoted(value: str) -> str:
-    """Value of a label in Prometheus' format."""
+    """Value of a label in Prometheus' format, which is UTF-8 and so has no lone surrogates."""
+    value = value.encode("utf-8", "backslashreplace").decode()
     return '"{}"'.format(value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n"))
 
 

@@ -1,10 +1,15 @@
-"""Run an ASGI application on a socket with uvicorn; time, size and number of connections are bounded.
+"""Run an ASGI application on a socket with uvicorn; what a client can occupy is bounded.
 
-uvicorn bounds neither the time in which a client sends its request or reads the answer, nor the size of
-headers. Here a connection is idle, sending or answering (it waits for the application). Once a second,
-connections that have been in their state for too long are closed. At the maximum number of connections, a new
-connection replaces the connection that has waited longest for its client: idle and slow clients keep nobody
-out.
+uvicorn bounds neither the time in which a client sends its request or reads the answer, nor the bytes of
+headers, trailers, chunk framing and unread answers, nor the time of the event loop that a connection takes.
+These limits are in the protocol class. Other ASGI servers in Python would need it too: they
+parse all bytes that they have read. Here bytes are parsed in pieces (`_PIECE`) that begin at most one
+request, and connections take turns at the parser (`_Turns`). The bytes of a request that are not body are
+counted and bounded, however they are spelled (`_Connection.parse`).
+
+A connection is idle, sending or answering (it waits for the application). Once a second, connections that
+have been in their state for too long are closed. At the maximum number of connections, a new connection
+replaces the one that has waited longest for its client: idle and slow clients keep nobody out.
 """
 
 from __future__ import annotations
@@ -17,11 +22,15 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from heapq import heappop, heappush
+from itertools import count
+from time import perf_counter
 from typing import Any
 
 from textsvm.errors import InputError
 
 try:
+    import httptools
     import starlette  # noqa: F401 (the application needs it)
     import uvicorn
     from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -38,6 +47,14 @@ _LAST_BYTES = 5.0
 _BACKLOG = 2048
 #: Open files that are not connections.
 _OTHER_FILES = 64
+#: Maximum bytes that are parsed in a turn of a connection.
+_PIECE = 1 << 12
+#: Seconds of turns before the event loop looks at other work.
+_TURN = 0.001
+#: Seconds that a request takes after its header, approximately.
+_REQUEST = 0.0002
+#: Bytes of a body before the application, or of an answer before the client, that stop the parsing.
+_BUFFER = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -48,85 +65,228 @@ class ClientLimits:
     answering: float = 60.0
     idle: float = 60.0
     stopping: float = 10.0  #: For requests in progress when the server stops
-    header: int = 1 << 15
+    header: int = 1 << 15  #: Also of trailers and chunk framing, beside 1/8 of the body
     connections: int = 2000
+    unread: int = 1 << 25  #: Of all answers that clients have not read
+
+
+class _Turns:
+    """Turns of connections at the parser, by start-time fair queueing over the seconds that they use.
+
+    The connection that has used least goes first, so a client with few requests does not wait for those that
+    send without a break. A new connection, or one after a pause, starts at the present virtual time.
+    """
+
+    def __init__(self) -> None:
+        self.oldest_first: dict[_Connection, None] = {}  #: Connections that wait for their clients
+        self.unread: dict[_Connection, None] = {}  #: Connections with unread answers, oldest first
+        self._waiting: list[tuple[float, int, _Connection]] = []
+        self._numbers, self._time, self._scheduled = count(), 0.0, False
+
+    def add(self, connection: _Connection) -> None:
+        """Queue a connection that has bytes to parse."""
+        if not self._scheduled:
+            self._scheduled = True
+            connection.loop.call_soon(self._serve, connection.loop)
+        connection.queued = True
+        heappush(self._waiting, (max(self._time, connection.used), next(self._numbers), connection))
+
+    def _serve(self, loop: Any) -> None:
+        seconds = 0.0
+        try:
+            while self._waiting and seconds < _TURN:
+                self._time, _, connection = heappop(self._waiting)
+                clock, requests = perf_counter(), connection.requests
+                connection.parse()
+                cost = perf_counter() - clock + (connection.requests - requests) * _REQUEST
+                seconds, connection.used = seconds + cost, self._time + cost
+                if connection.is_ready():
+                    heappush(self._waiting, (connection.used, next(self._numbers), connection))
+                else:
+                    connection.queued = False
+        finally:
+            self._scheduled = bool(self._waiting)
+            if self._waiting:
+                loop.call_soon(self._serve, loop)
+
+    def bound_unread(self, connection: _Connection, most: int) -> None:
+        """Add a connection with an unread answer; close the oldest such connections above `most` bytes."""
+        self.unread[connection] = None
+        while len(self.unread) > 1 and sum(c.transport.get_write_buffer_size() for c in self.unread) > most:
+            oldest = next(iter(self.unread))
+            del self.unread[oldest]
+            oldest.transport.abort()
 
 
 class _Connection(HttpToolsProtocol):
-    """An HTTP connection with limits; `waiting` has the connections that wait for clients, oldest first."""
+    """An HTTP connection with limits."""
 
-    def __init__(self, limits: ClientLimits, waiting: dict[_Connection, None], **settings: Any) -> None:
+    def __init__(self, limits: ClientLimits, turns: _Turns, **settings: Any) -> None:
         super().__init__(**settings)
-        self.limits, self.waiting = limits, waiting
-        self._header = 0  # bytes of an incomplete header, without those of its first read
-        self._fields = 0  # bytes of the URL and the complete fields
+        self.limits, self.turns = limits, turns
+        self.queued, self.used, self.requests = False, 0.0, 0  # for `turns`
+        self._received, self._parsed = b"", 0  # bytes, and how many of them are parsed
+        self._piece = self._body = 0  # bytes of the current piece, and of the body of the current request
+        self._framing = 0  # bytes of the current request that are not body
+        self._part = "none"  # part of the current request: none, header or body
+        self._ending = False  # whether the connection ends with the answers to complete requests
         self._enter("idle")
 
     def _enter(self, state: str) -> None:
         self.state, self.since = state, self.loop.time()
-        self.waiting.pop(self, None)
+        self.turns.oldest_first.pop(self, None)
         if state != "answering":
-            self.waiting[self] = None
+            self.turns.oldest_first[self] = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=_BUFFER)
+        self.flow.pause_reading = lambda: None  # type: ignore[method-assign] # `is_ready` decides
+        self.flow.resume_reading = self._go_on  # type: ignore[method-assign]
         if len(self.connections) > self.limits.connections:
-            oldest = next(iter(self.waiting))
-            del self.waiting[oldest]
+            oldest = next(iter(self.turns.oldest_first))
+            del self.turns.oldest_first[oldest]
             oldest.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.waiting.pop(self, None)
+        self.turns.oldest_first.pop(self, None)
+        self.turns.unread.pop(self, None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        self._received, self._parsed = self._received[self._parsed :] + data, 0
+        if len(self._received) > _PIECE:
+            self.transport.pause_reading()
+        self._go_on()
+
+    def is_ready(self) -> bool:
+        """Whether there are bytes to parse, and neither an answer nor the application is waited for."""
+        if len(self._received) == self._parsed or self._ending or self.transport.is_closing():
+            return False
+        if self.pipeline or self.flow.write_paused:
+            return False
+        cycle = self.cycle
+        return cycle is None or cycle.response_complete or (cycle.more_body and len(cycle.body) < _BUFFER)
+
+    def _go_on(self) -> None:
+        if not self.queued and self.is_ready():
+            self.turns.add(self)
+
+    def parse(self) -> None:
+        """Parse the next piece, which reaches at most to the end of a header."""
+        if not self.is_ready():
+            return
         if self.state == "idle":
             self._enter("sending")
-        incomplete = self._header
-        super().data_received(data)
-        if incomplete and self._header and not self.transport.is_closing():
-            self._header += len(data)
-            if self._header > self.limits.header:
-                self._refuse(431, self._large_header())
+        end = self._received.find(b"\r\n\r\n", self._parsed, self._parsed + _PIECE)
+        piece = self._received[self._parsed : self._parsed + _PIECE if end < 0 else end + 4]
+        self._parsed, self._piece = self._parsed + len(piece), len(piece)
+        if self._parsed == len(self._received):
+            self._received, self._parsed = b"", 0
+            self.transport.resume_reading()
+        self._framing += len(piece)
+        try:
+            try:
+                self.parser.feed_data(piece)
+            except httptools.HttpParserUpgrade as upgrade:
+                self._feed_without_upgrade(piece[upgrade.args[0] :])
+        except httptools.HttpParserError:
+            self._refuse(400, "this is not a request of HTTP/1.1")
+        if self._framing > self.limits.header + self._body // 8:
+            self._refuse_framing()
+
+    def _feed_without_upgrade(self, rest: bytes) -> None:
+        """Parse a request again as one that asks for no other protocol, which HTTP permits.
+
+        httptools ends a request with Upgrade after its header; its body would be the next request.
+        """
+        if self.parser.get_method() == b"CONNECT":
+            self._refuse(405, "there is no CONNECT: this is not a proxy")
+            return
+        version = self.parser.get_http_version().encode()
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
+        lines += [b"%b: %b" % field for field in self.headers if field[0] != b"upgrade"]
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.feed_data(b"\r\n".join([*lines, b"", rest]))
 
     def on_message_begin(self) -> None:
-        self._header, self._fields = 1, 0
+        self._part, self._framing, self._body = "header", self._piece, 0
         super().on_message_begin()
 
-    def on_url(self, url: bytes) -> None:
-        self._fields += len(url)
-        super().on_url(url)
-
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._header:  # fields behind the body are ignored
-            self._fields += len(name) + len(value) + len(": \r\n")
+        if self._part == "header":  # trailers are ignored
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._header = 0
-        if self._fields > self.limits.header:
-            raise ValueError(self._large_header())  # uvicorn calls `send_400_response`
+        if self.parser.should_upgrade():
+            return
+        if self._framing > self.limits.header:
+            self._refuse_framing()
+            return
+        self._part, self.requests = "body", self.requests + 1
         super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        if self._part == "body":
+            self._framing -= len(body)
+            self._body += len(body)
+            super().on_body(body)
+
     def on_message_complete(self) -> None:
+        if self._part != "body":  # it will be parsed again, or is refused
+            return
         super().on_message_complete()
+        self._part = "none"
         # A refused body is read to its end: a client that still sends would not see the answer.
         self._enter("idle" if self.cycle.response_complete else "answering")
 
     def on_response_complete(self) -> None:
-        self._enter("idle")
+        self._enter("idle" if self._part == "none" else "sending")
         super().on_response_complete()
+        if self._ending and not self.pipeline:
+            self.transport.close()
 
-    def send_400_response(self, msg: str) -> None:
-        if self._fields > self.limits.header:
-            self._refuse(431, self._large_header())
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.turns.bound_unread(self, self.limits.unread)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self.turns.unread.pop(self, None)
+        self._go_on()
+
+    def _refuse_framing(self) -> None:
+        if self._part == "header":
+            self._refuse(431, f"the header has more than {self.limits.header:,} bytes")
         else:
-            self._refuse(400, "this is not a request of HTTP/1.1")
+            self._refuse(400, "chunks are too short, or trailers too long")
 
-    def _large_header(self) -> str:
-        return f"the header has more than {self.limits.header:,} bytes"
+    def _refuse(self, status: int, message: str, complete: bool = False) -> None:
+        """Answer the request that arrives, or with `complete` one that has arrived, and close the connection.
 
-    def _refuse(self, status: int, message: str) -> None:
+        A request is answered once; one behind requests without an answer ends the connection after these.
+        """
+        cycle, arrives = self.cycle, self._part == "body"
+        waits = cycle is not None and not cycle.response_complete
+        if self.transport.is_closing():
+            return
+        if waits and not complete and (self.pipeline or not arrives):
+            if arrives:
+                self.pipeline.popleft()
+            self._ending = True
+            return
+        if waits:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        if self.pipeline:
+            self.transport.abort()
+        elif cycle.response_started if waits else arrives:
+            self.transport.close()
+        else:
+            self._answer(status, message)
+
+    def _answer(self, status: int, message: str) -> None:
         body = json.dumps({"error": message}).encode()
         head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
         self.transport.write(STATUS_LINE[status] + head % len(body) + body)
@@ -137,8 +297,7 @@ class _Connection(HttpToolsProtocol):
         self.loop.call_later(self.limits.stopping, self._stop)  # 0.1 s later uvicorn answers 500
 
     def _stop(self) -> None:
-        if not self.transport.is_closing():
-            self._refuse(503, "the server has stopped")
+        self._refuse(503, "the server has stopped", complete=True)
 
     def check(self) -> None:
         """Close the connection if it is in its state for too long."""
@@ -225,7 +384,7 @@ def run(
         soft = max(soft, min(hard, limits.connections + _OTHER_FILES))
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         limits = replace(limits, connections=max(1, min(limits.connections, soft - _OTHER_FILES)))
-    connection: Any = partial(_Connection, limits, {})
+    connection: Any = partial(_Connection, limits, _Turns())
     config = uvicorn.Config(
         app, http=connection, ws="none", lifespan="off", log_config=None,
         log_level="critical", access_log=False, server_header=False, date_header=False,

@@ -1,9 +1,11 @@
 """The process of `textsvm serve` that loads models and predicts: frames on stdin, answers on stdout.
 
 All requests that wait for the same model are predicted by the same call: a call takes milliseconds, and each
-further short text some microseconds. A call takes not more symbols than it predicts in about `GOAL` seconds.
-Odd calls take a few texts of each request in turn, so requests with many or long texts delay short ones by
-little more. Even calls take the oldest requests, so of too many requests some are answered in time.
+further short text some microseconds. A call takes not more symbols than it predicts in about `GOAL` seconds;
+symbols are those of the normal form, which can have 18 for a character. Odd calls take a few texts of each
+request in turn, so requests with many texts delay those with few by little more. Even calls take the oldest
+requests, after the first few texts of new ones in half of the call, so of too many requests some are answered
+in time. Requests with a text that is longer than a call are predicted by a thread of their own.
 Predictions do not depend on the texts that they are computed with.
 """
 
@@ -13,15 +15,19 @@ import json
 import os
 import select
 import signal
+import sys
 import threading
 import time
 import traceback
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TypeAlias
+
+import numpy as np
 
 from textsvm import load
 from textsvm.apps.serve import CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, PROGRESS_NUMBER, frames
@@ -33,13 +39,21 @@ from textsvm.kernels.spelling import spell
 from textsvm.model.rules import NumberRule, margins
 
 #: Seconds that a call should take.
-GOAL = 0.02
+GOAL = 0.01
 #: Maximum texts of a call.
 MOST_TEXTS = 256
 #: Maximum symbols of a call.
 MOST_SYMBOLS = 1 << 15
 #: Maximum texts of a request in a call while others wait.
 TURN = 16
+#: Maximum bytes of an answer, approximately.
+MOST_ANSWER = 1 << 22
+#: Maximum bytes of all answers that are not complete, before answers above `SMALL_ANSWER` are refused.
+MOST_ANSWERS, SMALL_ANSWER = 1 << 24, 1 << 15
+#: Code points from here on are their own normal form.
+DECOMPOSED = 0x30000
+#: Number of code points in the normal form NFKC of each code point.
+SYMBOLS = np.array([len(unicodedata.normalize("NFKC", chr(point))) for point in range(DECOMPOSED)], np.uint8)
 #: Number of texts that are compared with the training texts in each period.
 DRIFT_TEXTS = 32
 #: Length of the period in seconds.
@@ -85,7 +99,14 @@ class ServedModel:
         self.row_of_empty_text = judge.row_without_text(self.model, "the text is empty")
         self.counts = Counter({"texts": 0, "low_margins": 0, "foreign_texts": 0})
         self.labels: Counter[str] = Counter()
-        self.room, self._next_drift = 1 << 12, 0.0
+        names = [] if rule.classes is None else list(map(str, rule.classes))
+        self.n_classes = max(2, len(names))
+        #: Bytes of the answer to a text, and of each of its best labels, about
+        self.entry_bytes = 80 + max(map(len, map(json.dumps, names)), default=0)
+        self.row_bytes = (1 + self.calibrated) * (self.entry_bytes + 24 * self.n_classes)
+        if self.n_classes > 2:
+            self.row_bytes += (1 + self.calibrated) * len(json.dumps(names))
+        self.room, self._next_drift, self._counting = 1 << 12, 0.0, threading.Lock()
         for texts in (PREPARING, SEQUENCES):
             with suppress(InputError):  # the model refuses these letters
                 self.predict(texts[:2])
@@ -99,19 +120,22 @@ class ServedModel:
         """Classes, predictions, decision values and probabilities."""
         return judge.predict(self.model, texts, [], self.positive, None)
 
-    def count(self, texts: list[str], predictions: Predictions, seconds: float) -> None:
-        """Count predictions and signs of drift, and fit the size of calls to the seconds of this one."""
+    def count(self, texts: list[str], predictions: Predictions) -> None:
+        """Count predictions and signs of drift."""
         classes, predicted, decision, _ = predictions
-        self.counts["texts"] += len(texts)
-        if classes is not None and predicted.ndim == 1:
-            self.labels.update(map(str, predicted.tolist()))
-            least = LEAST_MARGIN * (self.drift.expected["margin"] or 0.0)
-            self.counts["low_margins"] += int((margins(decision) < least).sum())
-        if (now := time.monotonic()) > self._next_drift:
-            self._next_drift = now + DRIFT_SECONDS
-            self.counts["foreign_texts"] += len(self.drift.add_texts(texts[:DRIFT_TEXTS]))
-        symbols = sum(map(len, texts))
-        if seconds > 2 * GOAL:
+        with self._counting:
+            self.counts["texts"] += len(texts)
+            if classes is not None and predicted.ndim == 1:
+                self.labels.update(map(str, predicted.tolist()))
+                least = LEAST_MARGIN * (self.drift.expected["margin"] or 0.0)
+                self.counts["low_margins"] += int((margins(decision) < least).sum())
+            if (now := time.monotonic()) > self._next_drift and sum(map(len, texts)) <= MOST_SYMBOLS:
+                self._next_drift = now + DRIFT_SECONDS
+                self.counts["foreign_texts"] += len(self.drift.add_texts(texts[:DRIFT_TEXTS]))
+
+    def fit_room(self, symbols: int, seconds: float) -> None:
+        """Fit the size of calls to the seconds of one."""
+        if seconds > 1.5 * GOAL:
             self.room = max(1, int(symbols * GOAL / seconds))
         elif seconds < GOAL and 2 * symbols > self.room:
             self.room = min(2 * self.room, MOST_SYMBOLS)
@@ -138,10 +162,14 @@ class TextRequest:
     top: int | None
     probabilities: bool
     taken: int = 0  #: Texts that were predicted, or are in the current call
-    rows: list[Json] = field(default_factory=list)
+    rows: list[str] = field(default_factory=list)  #: JSON
 
     def __post_init__(self) -> None:
         self.texts = list(filter(str.strip, self.all_texts))  #: Texts to predict: empty texts have no label
+        self.sizes = list(map(symbols_of, self.texts))  #: Symbols of the texts
+        n_best = min(self.top or 0, self.model.n_classes)
+        row_bytes = n_best * self.model.entry_bytes or self.model.row_bytes
+        self.answer_bytes = len(self.all_texts) * row_bytes  #: About
 
     def add(self, predictions: Predictions, part: slice) -> None:
         """Add the rows of a part of the texts of a call."""
@@ -152,14 +180,95 @@ class TextRequest:
         rows = judge.rows_of(classes, predicted, decision, shown, self.model.positive)
         if self.top is not None:
             rows = judge.with_top(rows, classes, decision, probability, self.top)
-        self.rows += rows
+        self.rows += map(json.dumps, rows)
 
     def answer(self) -> Answer:
         """Answer with all rows, also of empty texts."""
-        predicted, empty = iter(self.rows), self.model.row_of_empty_text
+        predicted, empty = iter(self.rows), json.dumps(self.model.row_of_empty_text)
         rows = [next(predicted) if text.strip() else empty for text in self.all_texts]
-        value = rows[0] if self.single else {"predictions": rows}
-        return self.number, 200, json.dumps(value).encode()
+        answer = rows[0] if self.single else f'{{"predictions": [{", ".join(rows)}]}}'
+        return self.number, 200, answer.encode()
+
+
+def symbols_of(text: str) -> int:
+    """Number of code points of a text, each counted as the code points of its own normal form."""
+    if text.isascii():
+        return len(text)
+    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    return int(SYMBOLS[np.minimum(points, DECOMPOSED - 1)].sum(dtype=np.int64))
+
+
+class Lane:
+    """Requests that are predicted by one thread; with `adapts` its calls decide the room of later ones."""
+
+    def __init__(self, adapts: bool) -> None:
+        self._adapts = adapts
+        self.jobs: list[TextRequest] = []  #: Oldest first; the thread that reads adds and cancels
+        self.since = float("inf")  #: Begin of the current call
+        self._in_turn = True  #: Whether the last call took texts of the requests in turn
+
+    def call(self) -> list[Answer]:
+        """Predict texts of requests for the same model; answers of complete requests."""
+        parts, texts, symbols = list[tuple[TextRequest, slice]](), list[str](), 0
+        self._in_turn = not self._in_turn
+        waiting = sorted(self.jobs, key=lambda job: job.taken)
+        if not waiting:  # canceled
+            return []
+        model = (waiting if self._in_turn else self.jobs)[0].model
+        turns = [(job, TURN) for job in waiting if job.model is model]
+        rest = [(job, MOST_TEXTS) for job in self.jobs if job.model is model]
+        new = [(job, TURN) for job, _ in turns if not job.taken]
+        for group, share in ((turns, 1.0), (rest, 1.0)) if self._in_turn else ((new, 0.5), (rest, 1.0)):
+            for job, most in group:
+                begin = len(texts)
+                for i in range(job.taken, min(job.taken + most, len(job.texts))):
+                    size = symbols + job.sizes[i]
+                    if texts and (size > share * model.room or len(texts) >= share * MOST_TEXTS):
+                        break
+                    texts.append(job.texts[i])
+                    symbols = size
+                job.taken += len(texts) - begin
+                if len(texts) > begin:
+                    parts.append((job, slice(begin, len(texts))))
+        answers = self._answers(parts, texts, symbols)
+        for job, _ in parts:
+            if job.number in answers:
+                self.cancel(job.number)
+        return list(answers.values())
+
+    def cancel(self, number: int) -> None:
+        """Remove a request, if it is there."""
+        for job in [job for job in self.jobs if job.number == number]:
+            with suppress(ValueError):  # the other thread was faster
+                self.jobs.remove(job)
+
+    def _answers(
+        self, parts: list[tuple[TextRequest, slice]], texts: list[str], symbols: int
+    ) -> dict[int, Answer]:
+        """Predict parts of requests together, and each alone if that fails; answers of complete requests."""
+        model, answers = parts[0][0].model, dict[int, Answer]()
+        self.since, processor = time.perf_counter(), time.process_time()
+        try:
+            predictions = model.predict(texts)
+            for job, part in parts:
+                job.add(predictions, part)
+        except Exception as error:
+            if len(parts) == 1:
+                return {parts[0][0].number: _refusal(error).answer(parts[0][0].number)}
+            for job, part in parts:
+                alone = texts[part]
+                answers = self._answers([(job, slice(0, len(alone)))], alone, symbols) | answers
+            return answers
+        finally:
+            seconds, self.since = time.perf_counter() - self.since, float("inf")
+        model.count(texts, predictions)
+        if self._adapts:
+            # Smaller calls would not help against other programs that use the processors.
+            model.fit_room(symbols, min(seconds, time.process_time() - processor))
+        for job, _ in parts:
+            if len(job.rows) == len(job.texts):
+                answers[job.number] = job.answer()
+        return answers
 
 
 class Worker:
@@ -168,35 +277,37 @@ class Worker:
     def __init__(self, send: Callable[[Sequence[Answer]], None]) -> None:
         self._send = send
         self.models: dict[str, ServedModel | None] = {}  #: None until it is loaded
-        self.jobs: list[TextRequest] = []  #: Oldest first
-        self._in_turn = True  #: Whether the last call took texts of the requests in turn
-        self.max_texts = self.max_characters = 0
+        self.short, self.long = Lane(adapts=True), Lane(adapts=False)
+        self._arrived = threading.Semaphore(0)  #: Of requests with long texts
+        self.max_texts, self.max_characters, self.timeout = 0, 0, 0.0
 
     def run(self) -> None:
         """Answer frames until the end of stdin.
 
         They are read between calls: a thread that reads would delay the calls.
         """
+        threading.Thread(target=self._run_long, daemon=True).start()
         received = bytearray()
         while True:
-            if not self.jobs or _has_input():
+            while not self.short.jobs or _has_input():
                 if not (data := os.read(0, 1 << 20)):
                     return
                 received += data
                 for number, kind, body in frames(received):
                     self._receive(number, kind, body)
-            if self.jobs:
-                self._send(self._call() or [(PROGRESS_NUMBER, 0, b"")])
+            self._send(self.short.call() or [(PROGRESS_NUMBER, 0, b"")])
+
+    def _run_long(self) -> None:
+        while self._arrived.acquire():
+            while self.long.jobs:
+                self._send(self.long.call() or [(PROGRESS_NUMBER, 0, b"")])
 
     def _receive(self, number: int, kind: int, body: bytes) -> None:
         if kind == PREDICT:
             try:
-                self.jobs.append(job := self._read(number, body))
+                self._add(self._read(number, body))
             except Refusal as refusal:
                 self._send([refusal.answer(number)])
-            else:
-                if not job.texts:
-                    self._send([self.jobs.pop().answer()])
         elif kind == LOAD:  # the old models answer until the new are loaded
             paths = self._configure(**json.loads(body))
             threading.Thread(target=self._load, args=(number, paths), daemon=True).start()
@@ -204,13 +315,26 @@ class Worker:
             models = [model.as_dict() for model in self.models.values() if model]
             self._send([(number, 200, json.dumps(models).encode())])
         elif kind == CANCEL:
-            self.jobs = [job for job in self.jobs if job.number != number]
+            self.short.cancel(number)
+            self.long.cancel(number)
+            if time.perf_counter() - self.long.since > self.timeout:
+                os._exit(1)  # a call of a thread cannot be ended alone
+
+    def _add(self, job: TextRequest) -> None:
+        """Add a request, or answer it if it has no text to predict."""
+        if not job.texts:
+            self._send([job.answer()])
+        elif max(job.sizes) > job.model.room:
+            self.long.jobs.append(job)
+            self._arrived.release()
+        else:
+            self.short.jobs.append(job)
 
     def _configure(
-        self, models: dict[str, str], names: list[str], max_texts: int, max_characters: int
+        self, models: dict[str, str], names: list[str], max_texts: int, max_characters: int, timeout: float
     ) -> dict[str, str]:
         """Set the limits and the names of all models; paths of the models to load."""
-        self.max_texts, self.max_characters = max_texts, max_characters
+        self.max_texts, self.max_characters, self.timeout = max_texts, max_characters, timeout
         for name in models:
             self.models.setdefault(name, None)
         return {name: models[name] for name in names}
@@ -246,17 +370,29 @@ class Worker:
             raise Refusal(
                 413, f"{len(texts):,} texts are more than {self.max_texts:,}; send several requests"
             )
-        if (longest := max(map(len, texts), default=0)) > self.max_characters:
-            raise Refusal(
-                413, f"a text has {longest:,} characters, and at most {self.max_characters:,} may be sent"
-            )
         model, top = self._model(request.get("model")), request.get("top")
         if top is not None and not (type(top) is int and top > 0 and model.has_labels):
             raise Refusal(400, '"top" must be a whole number above 0, and the model must have labels')
         probabilities = request.get("probabilities", model.calibrated)
         if not isinstance(probabilities, bool) or (probabilities and not model.calibrated):
             raise Refusal(400, '"probabilities" must be true or false, and true only of a calibrated model')
-        return TextRequest(number, model, texts, single, top, probabilities)
+        job = TextRequest(number, model, texts, single, top, probabilities)
+        if (longest := max(job.sizes, default=0)) > self.max_characters:
+            raise Refusal(
+                413,
+                f"a text has {longest:,} characters in its normal form, and at most "
+                f"{self.max_characters:,} may be sent",
+            )
+        if job.answer_bytes > MOST_ANSWER:
+            raise Refusal(
+                413,
+                f"the answer would have about {job.answer_bytes:,} bytes, more than {MOST_ANSWER:,}; send "
+                'fewer texts, or ask for the best labels, as in "top": 3',
+            )
+        waiting = sum(job.answer_bytes for job in [*self.short.jobs, *self.long.jobs])
+        if job.answer_bytes > SMALL_ANSWER and waiting + job.answer_bytes > MOST_ANSWERS:
+            raise Refusal(503, "the server is busy; try again")
+        return job
 
     def _model(self, name: object) -> ServedModel:
         names = list(self.models)
@@ -268,50 +404,6 @@ class Worker:
         if model is None:
             raise Refusal(503, f"the model {name!r} cannot be loaded; stderr of the server has the reason")
         return model
-
-    def _call(self) -> Sequence[Answer]:
-        """Predict texts of requests for the same model; answers of complete requests."""
-        parts, texts = list[tuple[TextRequest, slice]](), list[str]()
-        self._in_turn = not self._in_turn
-        waiting = sorted(self.jobs, key=lambda job: job.taken) if self._in_turn else self.jobs
-        model = waiting[0].model
-        jobs, room = [job for job in waiting if job.model is model], model.room
-        for job, most in [(job, TURN) for job in jobs if self._in_turn] + [(job, MOST_TEXTS) for job in jobs]:
-            begin = len(texts)
-            for text in job.texts[job.taken : job.taken + most]:
-                if texts and (len(text) > room or len(texts) == MOST_TEXTS):
-                    break
-                texts.append(text)
-                room -= len(text)
-            job.taken += len(texts) - begin
-            if len(texts) > begin:
-                parts.append((job, slice(begin, len(texts))))
-        answers = self._answers(model, parts, texts)
-        self.jobs = [job for job in self.jobs if job.number not in answers]
-        return list(answers.values())
-
-    def _answers(
-        self, model: ServedModel, parts: list[tuple[TextRequest, slice]], texts: list[str]
-    ) -> dict[int, Answer]:
-        """Predict parts of requests together, and each alone if that fails; answers of complete requests."""
-        answers, clock, processor = dict[int, Answer](), time.perf_counter(), time.process_time()
-        try:
-            predictions = model.predict(texts)
-        except Exception as error:
-            if len(parts) == 1:
-                return {parts[0][0].number: _refusal(error).answer(parts[0][0].number)}
-            for job, part in parts:
-                alone = texts[part]
-                answers = self._answers(model, [(job, slice(0, len(alone)))], alone) | answers
-            return answers
-        # Smaller calls would not help against other programs that use the processors.
-        seconds = min(time.perf_counter() - clock, time.process_time() - processor)
-        model.count(texts, predictions, seconds)
-        for job, part in parts:
-            job.add(predictions, part)
-            if len(job.rows) == len(job.texts):
-                answers[job.number] = job.answer()
-        return answers
 
 
 def _refusal(error: Exception) -> Refusal:
@@ -334,6 +426,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     answers, lock = os.fdopen(os.dup(1), "wb"), threading.Lock()
     os.dup2(2, 1)  # prints go to stderr
+    sys.setswitchinterval(0.0005)  # seconds that a call waits for one with a long text
     import_module("numba")  # without it the first predictions use functions that are slow for many texts
 
     def send(ready: Sequence[Answer]) -> None:

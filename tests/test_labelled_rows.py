@@ -1,0 +1,423 @@
+"""Predictions beside the columns of an input table: the rest of the table does not change."""
+
+import csv
+import io
+import json
+import os
+import select
+import subprocess
+import sys
+
+import openpyxl
+import pyarrow
+import pytest
+from command import fails, report, run
+from loading import load
+from pyarrow import parquet
+
+ROWS = [
+    ("win cash now", "spam"),
+    ("cheap cash prize", "spam"),
+    ("lunch at noon", "ham"),
+    ("see you at noon", "ham"),
+]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Models of texts by column names: of two classes, of three, calibrated, of several labels, of numbers."""
+    folder = tmp_path_factory.mktemp("labelled")
+    rows = [(f"{text} {i}", label) for i in range(6) for text, label in ROWS]
+    lines = [json.dumps({"body": text, "kind": label}) for text, label in rows]
+    (folder / "t.jsonl").write_text("\n".join(lines))
+    lines = [
+        json.dumps({"body": text, "kind": label if i % 2 else "Änderung"})
+        for i, (text, label) in enumerate(rows)
+    ]
+    (folder / "u.jsonl").write_text("\n".join(lines))
+    lines = [
+        json.dumps({"body": text, "kind": [label, *["at"] * (" at " in text)], "n": len(text)})
+        for text, label in rows
+    ]
+    (folder / "l.jsonl").write_text("\n".join(lines))
+    columns = ["--text", "body", "--label", "kind", "--kernel", "spectrum:2"]
+    report("train", "t.jsonl", *columns, "-o", "m", cwd=folder)
+    report("train", "t.jsonl", *columns, "--calibrate", "sigmoid", "-o", "c", cwd=folder)
+    report("train", "u.jsonl", *columns, "-o", "u", cwd=folder)
+    report("train", "l.jsonl", *columns, "--multilabel", "-o", "l", cwd=folder)
+    report(
+        "train", "l.jsonl", *columns[:2], "--regress", "n", "--kernel", "spectrum:2", "-o", "r", cwd=folder
+    )
+    return folder
+
+
+def labels(model, *texts):
+    return load(model).predict(list(texts)).tolist()
+
+
+#: Tables with the text of a row of the header, of a row, and of the cells that a prediction adds, for {label}.
+FORMS = {
+    "comma": b"nr,body\n1,win cash\n2,lunch\n",
+    "semicolon": b"nr;body\n1;win cash\n2;lunch\n",
+    "pipe": b"nr|body\n1|win cash\n2|lunch\n",
+    "TAB in CSV": b'nr\tbody\n1\t"win cash"\n2\tlunch\n',
+    "mark": b"\xef\xbb\xbfnr;body\r\n1;win cash\r\n2;lunch\r\n",
+    "CRLF": b"nr,body\r\n1,win cash\r\n2,lunch\r\n",
+    "no last end": b"nr,body\n1,win cash\n2,lunch",
+    "quoted": b'"nr","body"\n"1","win ""cash"""\n"2","lunch"\n',
+    "some quoted": b'nr,"body"\n1,"win, cash"\n2,lunch\n',
+    "needless quotes": b'nr,body\n"1",win cash\n2,"lunch"\n',
+    "lines in quotes": b'nr,body\n1,"win\ncash"\n2,"lunch\r\nat"\n',
+    "empty lines": b"nr,body\n\n1,win cash\n\n\n2,lunch\n",
+    "blanks": b"nr, body \n 1 ,  win cash  \n2,\tlunch\n",
+    "cp1252": "nr,body\n1,win cäsh €\n2,lünch\n".encode("cp1252"),
+    "undefined in cp1252": b"nr,body\n1,win c\xe4sh \x81\n2,lunch\n",
+    "UTF-16": "\ufeffnr;body\r\n1;win cäsh\r\n2;lunch\r\n".encode("utf-16-le"),
+    "UTF-8": "nr,body\n1,win cäsh 日本\n2,lünch\n".encode(),
+    "columns behind": b"nr,body,x,y\n1,win cash,,\n2,lunch,3,4\n",
+    "numbers as texts": b"nr,body\n007,win cash\n1e5,lunch\n",
+    "JSON in a cell": b'nr,body\n"{""a"": [1, 2]}",win cash\n2,lunch\n',
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_table_keeps_every_byte(name, place, tmp_path):
+    """Without the added columns the output is the input."""
+    data = FORMS[name]
+    (tmp_path / "in.csv").write_bytes(data)
+    result = run("predict", place / "m", "in.csv", "--format", "csv", "-o", "out.csv", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr.decode()
+    charset = "utf-16" if data.startswith(b"\xff\xfe") else "cp1252" if b"\xe4sh" in data else "utf-8"
+    before, after = (
+        (text if charset != "cp1252" else text.replace(b"\x81", b"?")).decode(charset)
+        for text in (data, (tmp_path / "out.csv").read_bytes())
+    )
+    mark = max(";,|\t", key=before.partition("\n")[0].count)
+    found = list(csv.reader(io.StringIO(after.removeprefix("\ufeff"), newline=""), delimiter=mark))
+    rows = [row for row in found if row]
+    texts = [row[1] for row in rows[1:]]
+    assert rows[0][-2:] == ["label", "confidence"]
+    assert [row[-2] for row in rows[1:]] == labels(place / "m", *texts)
+    values = load(place / "m").decision_function(texts)
+    assert [float(row[-1]) for row in rows[1:]] == pytest.approx(abs(values), abs=1e-6)
+    quote = '"' if name == "quoted" else ""
+    for row in rows:
+        added = mark.join(f"{quote}{cell}{quote}" for cell in row[-2:])
+        assert mark + added in after
+        after = after.replace(mark + added, "", 1)
+    assert after == before
+
+
+def test_tab_separated_values_have_no_quotes(place, tmp_path):
+    data = b'nr\tbody\tx\r\n1\t"win cash\t\r\n2\tlunch"\t3\r\n'
+    (tmp_path / "in.tsv").write_bytes(data)
+    assert run("predict", place / "m", "in.tsv", "-o", "out.tsv", cwd=tmp_path).returncode == 0
+    lines = (tmp_path / "out.tsv").read_bytes().split(b"\r\n")
+    assert lines[0] == b"nr\tbody\tx\tlabel\tconfidence"
+    assert [line.rsplit(b"\t", 2)[0] for line in lines[1:3]] == data.split(b"\r\n")[1:3]
+    assert lines[3] == b""
+
+
+def table(place, tmp_path, data, *options, model="m", code=0, suffix=".csv"):
+    """Cells of the CSV output for a CSV input, and stderr."""
+    (tmp_path / f"in{suffix}").write_bytes(data)
+    result = run("predict", place / model, f"in{suffix}", "-o", "out.csv", *options, cwd=tmp_path)
+    assert result.returncode == code, result.stderr.decode()
+    return [*csv.reader((tmp_path / "out.csv").read_text().splitlines())], " ".join(
+        result.stderr.decode().split()
+    )
+
+
+def test_rows_without_a_label_keep_their_place(place, tmp_path):
+    """Empty, too short and too long rows, also before the first text."""
+    data = b"nr,body,x\n0,,\n1,win cash,\n2\n3,lunch,a,b\n4,lunch,\n5,  ,\n"
+    rows, said = table(place, tmp_path, data, code=1)
+    assert [row[0] for row in rows] == ["nr", "0", "1", "2", "3", "4", "5"]
+    assert rows[1] == ["0", "", "", "", ""]
+    assert rows[3] == ["2", "", "", "", ""]
+    assert rows[4] == ["3", "lunch", "a", "b"]
+    assert rows[6] == ["5", "  ", "", "", ""]
+    assert [row[3] for row in (rows[2], rows[5])] == labels(place / "m", "win cash", "lunch")
+    assert "it has 4 fields and not 3" in said
+    assert "4 of the rows have no text" in said
+    rows, _ = table(place, tmp_path, data, "--skip-invalid")
+    assert [row[0] for row in rows] == ["nr", "1", "4"]
+
+
+@pytest.mark.parametrize(
+    ("header", "added"),
+    [
+        ("body,label", ["predicted_label", "confidence"]),
+        ("body,Label ", ["predicted_label", "confidence"]),
+        ("body,confidence", ["label", "predicted_confidence"]),
+        ("body,label,confidence", ["predicted_label", "predicted_confidence"]),
+        ("body,label,predicted_label", ["predicted_label_2", "confidence"]),
+        ("body,label,predicted_label,predicted_label_2", ["predicted_label_3", "confidence"]),
+    ],
+)
+def test_columns_are_never_replaced(header, added, place, tmp_path):
+    line = ",".join(["lunch", *["x"] * header.count(",")])
+    rows, said = table(place, tmp_path, f"{header}\n{line}\n".encode())
+    assert rows[0] == [*header.split(","), *added]
+    assert rows[1][:-2] == line.split(",")
+    assert f"the new columns are {', '.join(added)}" in said
+
+
+def test_a_table_without_a_header_gets_none(place, tmp_path):
+    (tmp_path / "t.csv").write_text(
+        "".join(f"{text} {i},{label}\n" for i in range(6) for text, label in ROWS)
+    )
+    columns = ["--text", "1", "--label", "2", "--kernel", "spectrum:2"]
+    report("train", "t.csv", *columns, "-o", "p", cwd=tmp_path)
+    rows, said = table(place, tmp_path, b"lunch,a\nwin cash,b\n", "--text", "1", model=tmp_path / "p")
+    assert [row[:3] for row in rows] == [["lunch", "a", "ham"], ["win cash", "b", "spam"]]
+    assert "has no header; label and confidence are its last columns" in said
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "columns"),
+    [
+        ("m", (), ["label", "confidence"]),
+        ("m", ("--all-classes",), ["label", "confidence", "decision"]),
+        ("m", ("--top", "1"), ["label", "confidence", "label_1", "decision_1"]),
+        ("c", (), ["label", "confidence"]),
+        ("c", ("--proba",), ["label", "confidence"]),
+        ("c", ("--proba", "--all-classes"),
+         ["label", "confidence", "decision", "probabilities_ham", "probabilities_spam"]),
+        ("c", ("--top", "2"), ["label", "confidence", "label_1", "decision_1", "probability_1", "label_2",
+                               "decision_2", "probability_2"]),
+        ("c", ("--coverage", "0.5"), ["label", "confidence", "set"]),
+        ("u", ("--all-classes",),
+         ["label", "confidence", "decision_ham", "decision_spam", "decision_Änderung"]),
+        ("l", (), ["labels", "confidence"]),
+        ("l", ("--all-classes",), ["labels", "confidence", "decision_at", "decision_ham", "decision_spam"]),
+        ("r", (), ["value"]),
+    ],
+)  # fmt: skip
+def test_columns_of_each_model(model, options, columns, place, tmp_path):
+    rows, _ = table(place, tmp_path, b"body\nlunch at noon\nwin cash\n", *options, model=model)
+    assert rows[0] == ["body", *columns]
+    assert all(cell for row in rows for cell in row)
+    said = [
+        json.loads(line)
+        for line in run(
+            "predict", place / model, tmp_path / "in.csv", "--proba" if model == "c" else "-q"
+        ).stdout.splitlines()
+    ]
+    name = columns[0]
+    assert [row[1] for row in rows[1:]] == [
+        ";".join(row[name]) if isinstance(row[name], list) else str(row[name]) for row in said
+    ]
+    if model == "c":
+        assert [float(row[2]) for row in rows[1:]] == pytest.approx(
+            [row["probabilities"][row["label"]] for row in said], abs=1e-6
+        )
+
+
+def test_a_label_that_the_encoding_lacks_is_refused(place, tmp_path):
+    (tmp_path / "in.csv").write_bytes("body\nlünch\n".encode("cp1252"))
+    lines = [
+        json.dumps({"body": text, "kind": label})
+        for text, label in [("win cash", "日本"), ("lunch", "ham")] * 4
+    ]
+    (tmp_path / "t.jsonl").write_text("\n".join(lines))
+    report(
+        "train",
+        "t.jsonl",
+        "--text",
+        "body",
+        "--label",
+        "kind",
+        "--kernel",
+        "spectrum:2",
+        "-o",
+        "m",
+        cwd=tmp_path,
+    )
+    result = run("predict", "m", "in.csv", "-o", "out.csv", "-q", cwd=tmp_path)
+    assert result.returncode == 1
+    assert (
+        "'日本' cannot be written in cp1252, the encoding of in.csv; name a .jsonl" in result.stderr.decode()
+    )
+    assert not (tmp_path / "out.csv").exists()
+    assert run("predict", "m", "in.csv", "-o", "out.jsonl", "-q", cwd=tmp_path).returncode == 0
+
+
+def test_a_letter_of_a_label_is_written_in_the_encoding_of_the_table(place, tmp_path):
+    (tmp_path / "in.csv").write_bytes("body\nlünch at noon 0\nwin cash now 0\n".encode("cp1252"))
+    assert run("predict", place / "u", "in.csv", "-o", "out.csv", cwd=tmp_path).returncode == 0
+    text = (tmp_path / "out.csv").read_bytes().decode("cp1252")
+    assert "Änderung" in text
+    assert "lünch at noon 0," in text
+
+
+def test_a_workbook_keeps_its_sheets_and_styles(place, tmp_path):
+    book = openpyxl.Workbook()
+    sheet = book.active
+    sheet.title = "Tickets"
+    sheet["B3"], sheet["C3"], sheet["D3"] = "nr", "body", "label"
+    sheet["D3"].font = openpyxl.styles.Font(bold=True)
+    sheet["B4"], sheet["C4"] = 1, "win cash"
+    sheet["B5"] = 2
+    sheet["B7"], sheet["C7"], sheet["D7"] = "=1+1", "lunch", "x"
+    sheet.column_dimensions["C"].width = 50
+    book.create_sheet("Other")["A1"] = "kept"
+    book.save(tmp_path / "in.xlsx")
+    result = run("predict", place / "m", "in.xlsx", "-o", "out.xlsx", cwd=tmp_path)
+    assert result.returncode == 1  # a row has no text
+    assert b"formulas have no values" in result.stderr
+    book = openpyxl.load_workbook(tmp_path / "out.xlsx")
+    sheet = book["Tickets"]
+    assert book.sheetnames == ["Tickets", "Other"]
+    assert book["Other"]["A1"].value == "kept"
+    assert [cell.value for cell in sheet[3]] == [None, "nr", "body", "label", "predicted_label", "confidence"]
+    assert sheet["E3"].font.bold
+    assert sheet.column_dimensions["C"].width == 50
+    assert [sheet[f"E{row}"].value for row in (4, 5, 6, 7)] == ["spam", None, None, "ham"]
+    assert sheet["F4"].value == pytest.approx(
+        abs(load(place / "m").decision_function(["win cash"])[0]), abs=1e-6
+    )
+    assert sheet["B7"].value == "=1+1"
+
+
+def test_other_tables_become_a_workbook(place, tmp_path):
+    (tmp_path / "in.csv").write_text('nr,body\n=1+1,win cash\n"a\x01",lunch\n')
+    assert run("predict", place / "m", "in.csv", "-o", "out.xlsx", cwd=tmp_path).returncode == 0
+    sheet = openpyxl.load_workbook(tmp_path / "out.xlsx").active
+    rows = list(sheet.values)
+    assert rows[0] == ("nr", "body", "label", "confidence")
+    assert [row[:3] for row in rows[1:]] == [("=1+1", "win cash", "spam"), ("a\ufffd", "lunch", "ham")]
+    assert sheet["A2"].data_type == "s"  # not a formula
+    (tmp_path / "in.csv").write_text(f"body\n{'win cash ' * 4000}\n")
+    message = fails("predict", place / "m", "in.csv", "-o", "long.xlsx", "-q", cwd=tmp_path)
+    assert "row 2 does not fit into Excel" in message
+    assert not (tmp_path / "long.xlsx").exists()
+
+
+def test_parquet_keeps_types(place, tmp_path):
+    parquet.write_table(pyarrow.table({"n": [1, 2], "body": ["win cash", "lunch"]}), tmp_path / "in.parquet")
+    assert run("predict", place / "m", "in.parquet", "-o", "out.parquet", cwd=tmp_path).returncode == 0
+    result = parquet.read_table(tmp_path / "out.parquet")
+    assert result.column_names == ["n", "body", "label", "confidence"]
+    assert result["n"].to_pylist() == [1, 2]
+    assert result["label"].to_pylist() == ["spam", "ham"]
+    assert result["confidence"].type == pyarrow.float64()
+
+
+def test_documents_and_json(place, tmp_path):
+    """Of documents that are no table the columns begin with the id; JSON has all values."""
+    (tmp_path / "a.txt").write_text("win cash")
+    run("predict", place / "m", "a.txt", "-o", "out.csv", cwd=tmp_path)
+    assert (tmp_path / "out.csv").read_text().splitlines()[0] == "id,label,confidence"
+    (tmp_path / "in.jsonl").write_text('broken\n{"body": "win cash", "n": [1]}\n')
+    rows, said = table(place, tmp_path, (tmp_path / "in.jsonl").read_bytes(), code=1, suffix=".jsonl")
+    assert rows[0] == ["body", "n", "label", "confidence"]
+    assert [row[:3] for row in rows[1:]] == [["", "", ""], ["win cash", "[1]", "spam"]]
+    run("predict", place / "m", "a.txt", "-o", "out.json", cwd=tmp_path)
+    [row] = json.loads((tmp_path / "out.json").read_text())
+    assert row.keys() == {"id", "label", "decision"}
+
+
+def test_several_tables(place, tmp_path):
+    """Of the same form: as they are, also if the first does not end with its last line; else as cells."""
+    (tmp_path / "a.csv").write_text("nr;body\n1;'win cash'")
+    (tmp_path / "b.csv").write_text("nr;body\n2; lunch\n")
+    (tmp_path / "c.csv").write_text('nr,body\n3,"lunch; noon"\n')
+    run("predict", place / "m", "a.csv", "b.csv", "c.csv", "-o", "out.csv", cwd=tmp_path)
+    lines = (tmp_path / "out.csv").read_text().splitlines()
+    assert [line.rsplit(";", 2)[0] for line in lines] == [
+        "nr;body",
+        "1;'win cash'",
+        "2; lunch",
+        '3;"lunch; noon"',
+    ]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes cannot be waited for")
+def test_rows_come_as_they_are_read(place):
+    """Also while no row has had a text."""
+    command = [
+        sys.executable,
+        "-m",
+        "textsvm",
+        "predict",
+        place / "m",
+        "--text",
+        "body",
+        "--output-format",
+        "csv",
+    ]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
+        for line, expected in (
+            (b"nr;body\n1;\n", b"nr;body;label;confidence\n1;;;\n"),
+            (b"2;lunch\n", b"2;lunch;ham;"),
+        ):
+            process.stdin.write(line)
+            answer = b""
+            while len(answer) < len(expected) and select.select([process.stdout], [], [], 60)[0]:
+                answer += os.read(process.stdout.fileno(), 1000)
+            assert answer.startswith(expected)
+        process.stdin.close()
+        assert process.wait(60) == 1
+
+
+@pytest.mark.parametrize(
+    ("output", "options", "words"),
+    [
+        ("out", (), "the suffix decides the format, and must be one of .csv, .tsv"),
+        ("out.txt", (), "the suffix decides the format"),
+        ("out.xls", (), "the suffix decides the format"),
+        ("out.csv.gz", (), "the suffix decides the format"),
+        ("out.npz", (), "the suffix decides the format"),
+        ("out.csv", ("--output-format", "jsonl"), "-o out.csv and --output-format jsonl do not go together"),
+        ("out.xlsx", ("--output-format", "csv"), "do not go together"),
+        ("out.jsonl", ("--all-classes",), "--all-classes is for tables"),
+        ("-", ("--all-classes",), "--all-classes is for tables"),
+        ("there.xlsx", (), "there.xlsx is there and is not certain to be predictions"),
+        ("there.csv", (), "there.csv is there and is not predictions as CSV"),
+        ("there.json", (), "there.json is there and is not predictions as JSON"),
+    ],
+)
+def test_an_output_is_refused(output, options, words, place, tmp_path):
+    for name in ("there.xlsx", "there.csv", "there.json"):
+        (tmp_path / name).write_text("body\nlunch\n")
+    (tmp_path / "in.csv").write_text("body\nlunch\n")
+    assert words in fails("predict", place / "m", "in.csv", "-o", output, *options, code=2, cwd=tmp_path)
+    assert (tmp_path / "there.csv").read_text() == "body\nlunch\n"
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "json", "jsonl", "ndjson", "xlsx", "parquet"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "neighbours t.jsonl --text body --kernel spectrum:2 -k 1 -o",
+        "neighbours t.jsonl --text body --within 3 -o",
+        "doubts t.jsonl --text body --label kind --kernel spectrum:2 --folds 3 -o",
+        "cv t.jsonl --text body --label kind --kernel spectrum:2 --folds 2 --predictions",
+    ],
+)
+def test_all_tables_have_the_format_of_their_suffix(command, suffix, place, tmp_path):
+    output = tmp_path / f"out.{suffix}"
+    result = run(*command.split(), output, "-q", cwd=place)
+    assert result.returncode == 0, result.stderr.decode()
+    printed = run(*command.split(), "-", "-q", cwd=place)
+    expected = [json.loads(line) for line in printed.stdout.splitlines()]
+    names = list(expected[0]) if expected else []
+    if suffix == "xlsx":
+        header, *rows = openpyxl.load_workbook(output).active.values
+    elif suffix == "parquet":
+        header, rows = parquet.read_table(output).column_names, parquet.read_table(output).to_pylist()
+    elif suffix in ("csv", "tsv"):
+        header, *rows = csv.reader(
+            output.read_text().splitlines(), delimiter="," if suffix == "csv" else "\t"
+        )
+    else:
+        text = output.read_text()
+        rows = json.loads(text) if suffix == "json" else [json.loads(line) for line in text.splitlines()]
+        header = list(rows[0]) if rows else []
+        assert rows == expected
+    assert list(header)[: len(names)] == names or not names
+    assert len(rows) == len(expected)
+    if suffix in ("csv", "tsv", "json", "jsonl") and rows:  # it may be replaced without --force
+        assert run(*command.split(), output, "-q", cwd=place).returncode == 0
+    assert "one of .csv, .tsv" in fails(*command.split(), tmp_path / "out.dat", code=2, cwd=place)

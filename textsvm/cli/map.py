@@ -1,0 +1,85 @@
+"""textsvm map: documents and classes of a corpus by similarity, as a tree and as points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from textsvm.cli import kernels, machines, options
+from textsvm.cli.console import Console, WrongUsage
+from textsvm.cli.options import option_field
+from textsvm.cli.output import PICTURES, REPORTS, STDOUT, Force, Output
+
+
+@dataclass(frozen=True)
+class MapOptions:
+    """Kernel and output of a map."""
+
+    kernel: kernels.KernelOptions
+    text: machines.TextOptions
+    output: Path | None = option_field(
+        "Output file: a page, .html, or all charts in a picture, .svg.", "--output", "-o"
+    )
+    force: Force = False
+    device: options.Device = "auto"
+
+    def checked(self, corpus: list[Path]) -> Output:
+        """Output file; raises WrongUsage."""
+        if self.output is None:
+            raise WrongUsage("-o FILE is missing; name a file that ends in .html or .svg")
+        suffix = self.output.suffix.lower()
+        if suffix not in (".html", ".svg") or self.output == STDOUT:
+            raise WrongUsage(f"-o {self.output}: the name must end in .html or .svg")
+        kind = REPORTS[suffix] if suffix == ".html" else PICTURES[suffix]
+        return Output("-o", self.output, kind, self.force).checked({"the corpus": corpus})
+
+
+@partial(options.with_groups, without={"weights", "corrections", "numbers", "vectors", "labels"})
+def map(
+    corpus: options.CorpusPath,
+    reading: options.ReadingOptions,
+    drawing: MapOptions,
+    printing: options.PrintingOptions,
+) -> None:
+    """Draw documents and classes by the similarity of their texts: a tree, and points in two dimensions.
+
+    textsvm map novels/ --kernel words:1,log -o novels.svg
+
+    Texts without labels are drawn too. Of more than 2,000 documents a sample is drawn.
+    """
+    from textsvm.cli import corpora, estimators, matrices, model_files
+    from textsvm.evaluation.class_map import MOST_DOCUMENTS, class_map, sample
+    from textsvm.kernels.spelling import spell
+    from textsvm.model.settings import ClassifierSettings, Settings
+    from textsvm.reporting.charts import stacked
+    from textsvm.reporting.html import page
+    from textsvm.reporting.maps import map_sections
+
+    output = drawing.checked(corpus)
+    console = Console(printing.quiet)
+    settings: Settings = estimators.checked(
+        lambda: ClassifierSettings(
+            drawing.kernel.single("fast"), device=drawing.device, **drawing.text.as_dict()
+        )
+    )
+    documents = corpora.read(console, corpus, reading, options.NoLearningOptions(), kernel=settings.kernel)
+    settings = model_files.settle(console, settings, drawing.kernel.named, documents)
+    drawn = sample(documents.labels, len(documents), MOST_DOCUMENTS)
+    if len(drawn) < len(documents):
+        console.say(f"note: {len(drawn):,} of {len(documents):,} documents are drawn")
+    shown = documents.subset(drawn)
+    with console.progress():
+        values, used = matrices.between(console, settings, shown, shown)
+    mapped = class_map(values, shown.labels)
+    sections = map_sections(mapped, shown.ids)
+    title = f"Map of {corpora.names_of(corpus)}"
+    kernel = settings.new_kernel()
+    lead = f"{len(drawn):,} of {len(documents):,} documents, compared by the kernel {spell(kernel)}"
+    picture = page(title, lead, sections)
+    output.write_lines([picture if output.kind is REPORTS[".html"] else stacked(picture)])
+    matrices.report_matrix(
+        console, printing.json, "map", kernel, used,
+        output=str(output.path), rows=len(drawn), columns=len(drawn), seconds={},
+        **({"map": mapped.as_dict()} if printing.json else {}),
+    )  # fmt: skip

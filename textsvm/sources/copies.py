@@ -1,0 +1,141 @@
+"""Copies: texts that are equal but for case, white space, punctuation and, in long texts, digits.
+
+A copy of a test document in the training part flatters the test, and so do training texts in an evaluation.
+A text is compared by a digest of 8 bytes of its letters. The time is that of hashing the text, so copies are
+looked for before every estimate. Similar texts that are no copies are found from kernel values
+(`textsvm.training.leakage`).
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+from unicodedata import normalize
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textsvm.arrays import Ints
+from textsvm.kernels.inputs import InputTable
+from textsvm.runtime.compiled import scipy
+from textsvm.sources.base import KernelSource, Source
+
+#: Punctuation and spaces beyond ASCII that Unicode's compatibility form keeps.
+_MARKS = re.compile("[\u00a1-\u00bf\u2000-\u206f\u3000-\u303f]+")
+_BESIDE_LETTERS = (string.punctuation + string.whitespace).encode()
+_DIGITS = string.digits.encode()
+#: Most digests that a model has of its training texts.
+MOST_DIGESTS = 1 << 16
+#: Bytes of letters from which digits are left out: numbers and dates of a template.
+LONG = 40
+
+
+def _letters(text: str) -> bytes:
+    """The part of a text in which copies are equal; the text itself if it has neither letters nor digits."""
+    folded = normalize("NFKC", text).casefold()
+    if not folded.isascii():
+        folded = _MARKS.sub("", folded)
+    letters = folded.encode("utf-8", "surrogatepass").translate(None, _BESIDE_LETTERS)
+    without_digits = letters.translate(None, _DIGITS)
+    if len(without_digits) >= LONG:
+        return without_digits
+    return letters or text.strip().encode("utf-8", "surrogatepass")
+
+
+def text_digests(examples: Any, source: Source | None = None) -> NDArray[np.uint64] | None:
+    """Digest of the texts of each example, shape (n,), equal for copies; None without texts.
+
+    `examples` are validated examples, whose columns of texts `source` knows, or those of a corpus.
+    """
+    if isinstance(examples, InputTable):
+        views = source.unfitted.structure.views if isinstance(source, KernelSource) else ()
+        names = dict.fromkeys(view.column for view in views if isinstance(view.column, str))
+        columns: list[Any] = [examples.texts(name) for name in names]
+    else:
+        columns = list(examples.values()) if isinstance(examples, Mapping) else [examples]
+    columns = [column for column in columns if _holds_texts(column)]
+    if not columns:
+        return None
+    return np.frombuffer(b"".join(_digests(columns)), np.uint64)
+
+
+def _holds_texts(column: Any) -> bool:
+    return isinstance(column, Sequence) and len(column) > 0 and isinstance(column[0], str)
+
+
+def _digests(columns: list[Sequence[str]]) -> Iterator[bytes]:
+    for texts in zip(*columns, strict=True):
+        yield blake2b(b"\0".join(map(_letters, texts)), digest_size=8).digest()
+
+
+def share_in(sample: NDArray[np.uint64], examples: Any, source: Source) -> float:
+    """Share of examples with a text that is in the training texts, of which `sample` are digests.
+
+    If these are the `MOST_DIGESTS` smallest, the share is that among the examples with as small digests.
+    """
+    digests = text_digests(examples, source)
+    if digests is None or not len(sample):
+        return 0.0
+    if len(sample) == MOST_DIGESTS:
+        digests = digests[digests <= sample[-1]]
+    return float(np.isin(digests, sample).mean()) if len(digests) else 0.0
+
+
+def copy_groups(digests: NDArray[np.uint64] | None) -> Ints | None:
+    """The group of each example, shape (n,), equal for copies; None without copies."""
+    if digests is None:
+        return None
+    distinct, groups = np.unique(digests, return_inverse=True)
+    return None if len(distinct) == len(digests) else groups.astype(np.int64)
+
+
+def n_copies(groups: Ints | None) -> int:
+    """Number of examples that are copies of an earlier one."""
+    return 0 if groups is None else len(groups) - len(np.unique(groups))
+
+
+def n_separated(groups: Ints | None, folds: Sequence[tuple[Ints, Ints]]) -> int:
+    """Number of examples that are tested by machines trained on a copy."""
+    if groups is None:
+        return 0
+    tested = (test[np.isin(groups[test], groups[train])] for train, test in folds)
+    return len(np.unique(np.concatenate(list(tested))))
+
+
+# Groups
+
+
+def merge_groups(first: Ints, second: Ints) -> Ints:
+    """The finest groups that contain both groupings, shape (n,)."""
+    everyone = np.arange(len(first))
+    _, leader = np.unique(second, return_index=True)
+    return _join(first, everyone, leader[np.unique(second, return_inverse=True)[1]])
+
+
+def joined(first: Ints | None, second: Ints | None) -> Ints | None:
+    """`merge_groups` of groupings that may be None, where every example is alone."""
+    if first is None or second is None:
+        return second if first is None else first
+    return merge_groups(first, second)
+
+
+def groups_of(n: int, pairs: Iterable[tuple[Ints, Ints]]) -> Ints:
+    """Number the groups of n texts that pairs connect, directly or through others, shape (n,)."""
+    groups = np.arange(n)
+    for first, second in pairs:
+        if len(first):
+            groups = _join(groups, first, second)
+    return groups
+
+
+def _join(groups: Ints, first: Ints, second: Ints) -> Ints:
+    """Groups joined by the pairs (first[i], second[i])."""
+    n = len(groups)
+    _, leader, number = np.unique(groups, return_index=True, return_inverse=True)
+    rows = np.concatenate([np.arange(n), first])
+    columns = np.concatenate([leader[number], second])
+    graph = scipy.sparse.coo_matrix((np.ones(len(rows), np.int8), (rows, columns)), shape=(n, n))
+    return scipy.sparse.csgraph.connected_components(graph, directed=False)[1].astype(np.int64)
