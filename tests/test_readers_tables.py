@@ -271,7 +271,7 @@ def test_labels_that_look_the_same_are_one_class(tmp_path):
         ({"text": "a", "label": {"name": "x"}}, {}, "'label' .*no label; name.*--label label.name"),
         ({"text": ["a", "b"], "label": "x"}, {}, "'text' is a list or an object, no text"),
         ({"text": "a", "label": [{"name": "x"}]}, {}, "'label' is a list or an object, no label"),
-        ({"data": {"text": {"x": "a"}}, "label": "x"}, {"text": "data.text"}, "'data.text' .*no text"),
+        ({"doc": {"text": {"x": "a"}}, "label": "x"}, {"text": "doc.text"}, "'doc.text' .*no text"),
         ({"text": "a", "label": [["x"]]}, {}, "'label' .*no label"),
     ],
 )  # fmt: skip

@@ -122,7 +122,8 @@ def table_format(name: str, head: str) -> str | None:
     if first.startswith("{"):
         try:
             if isinstance(row := json.loads(first), dict):
-                frame = first.strip() == head.strip() and not tool_of(row, ReadOptions())
+                named = _SUFFIXES.get(PurePosixPath(name).suffix.lower()) == "jsonl"
+                frame = first.strip() == head.strip() and not named and not tool_of(row, ReadOptions())
                 return "json" if frame and all(isinstance(v, dict | list) for v in row.values()) else "jsonl"
         except (ValueError, RecursionError):
             if len(first) == len(head) and re.match(r'\{\s*"[^"]*":\s*[\[{]', first):  # a long line
