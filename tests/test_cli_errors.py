@@ -417,6 +417,32 @@ MISTAKES = [
         "no column 'author'",
         files=tree("n", "a", "b"),
     ),
+    *(
+        Mistake(
+            f"{option} twice",
+            f"{command} t.csv {option} text {option} label {rest}",
+            f"{option} stands twice",
+            2,
+            {"t.csv": FILES["reviews.csv"]},
+        )
+        for option, command, rest in [
+            ("--label", "train", TRAIN),
+            ("--id", "predict m.textsvm", ""),
+            ("--label", "cv", CV),
+            ("--format", "corpus", ""),
+            ("--numbers", "evaluate m.textsvm", ""),
+        ]
+    ),
+    Mistake(
+        "update with an uneven tree", "update m.textsvm n", r"--level 1 \(Goethe, Schiller\)", files=UNEVEN
+    ),
+    Mistake(
+        "learn a table on stdin",
+        "mail learn --as spam --store s",
+        "- is no message: it has no header",
+        3,
+        stdin=FILES["reviews.csv"],
+    ),
     # Headers
     *(
         Mistake(

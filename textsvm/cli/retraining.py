@@ -96,6 +96,7 @@ def update(
     """Train a model on its old and on new documents, save it, and report the changes."""
     recorded = _recorded(fitted)
     columns: Json = {"text": options.text or None, "label": options.label, "header": options.header}
+    columns["level"] = options.level
     columns = {name: column for name, column in columns.items() if column is not None}
     with_columns = replace(recorded, reading=replace(recorded.reading, **columns))
     fresh = _as_trained(_read(console, new, with_columns, fitted, "new"), fitted, recorded.training)
@@ -276,7 +277,7 @@ def _read_old(console: Console, fitted: TrainedModel, old: list[Json], recorded:
         added = entry.get("new") is True
         columns, paths = _object(entry, "columns"), list(map(Path, entry["paths"]))
         reading = replace(recorded.reading, part=entry.get("part"))
-        names = ("text", "label", "header")
+        names = ("text", "label", "header", "level")
         reading = replace(reading, **{name: columns.get(name, vars(reading)[name]) for name in names})
         if not added and not one_class:
             reading = replace(reading, positive=training.positive, negative=training.negative)
