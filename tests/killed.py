@@ -46,7 +46,7 @@ COMMANDS = {
     "neighbours": f"neighbours corpus.tsv {_SPECTRUM} -o out.jsonl",
     "neighbours, matrix": f"neighbours corpus.tsv {_SPECTRUM} -o out.npz",
     "doubts": f"doubts corpus.tsv {_SPECTRUM} --folds 2 -o out.jsonl --report out.html",
-    "explain": "explain model few.tsv --mutations out.csv",
+    "explain": "explain model few.tsv --mutations out.tsv",
 }
 #: What takes a while, with the signals that end it; `long.jsonl` is there.
 LONG = {

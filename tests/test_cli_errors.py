@@ -1301,6 +1301,94 @@ MISTAKES = [
     Mistake(
         "predictions over another table", "predict m.textsvm reviews.csv -o said.csv", "said\\.csv.*force", 2
     ),
+    *(
+        Mistake(f"an output {name}", command, says, 2)
+        for name, command, says in (
+            (
+                "without a suffix",
+                "predict m.textsvm reviews.csv -o out",
+                "suffix decides the format.*\\.csv, \\.tsv",
+            ),
+            ("of text", "predict m.textsvm reviews.csv -o out.txt", "suffix decides the format"),
+            ("of old Excel", "predict m.textsvm reviews.csv -o out.xls", "suffix decides the format"),
+            (
+                "of Excel with macros",
+                "predict m.textsvm reviews.csv -o out.xlsm",
+                "suffix decides the format",
+            ),
+            (
+                "that is compressed",
+                "predict m.textsvm reviews.csv -o out.csv.gz",
+                "suffix decides the format",
+            ),
+            ("of a misspelt suffix", "predict m.textsvm reviews.csv -o out.cvs", "suffix decides the format"),
+            (
+                "of two formats",
+                "predict m.textsvm reviews.csv -o o.csv --output-format tsv",
+                "do not go together",
+            ),
+            ("of an unknown format", "predict m.textsvm reviews.csv --output-format excel", "output-format"),
+            ("of classes in JSON", "predict m.textsvm reviews.csv -o o.json --all-classes", "is for tables"),
+            ("of doubts as text", "doubts reviews.csv --folds 2 -o out.txt", "suffix decides the format"),
+            ("of neighbours as text", "neighbours reviews.csv -k 1 -o out.txt", "suffix decides the format"),
+            ("of folds as text", "cv reviews.csv --predictions out.txt", "suffix decides the format"),
+            ("of features as CSV", "explain m.textsvm --top 3 -o out.csv", "name a \\.tsv file"),
+            (
+                "of features in JSON as TSV",
+                "explain m.textsvm --top 3 --json -o o.tsv",
+                "name a \\.jsonl file",
+            ),
+            ("of mutations as CSV", "explain dna.textsvm dna.fa --mutations o.csv", "name a \\.tsv file"),
+            ("of k-mers as JSON", "explain dna.textsvm --kmers 2 -o o.json", "name a \\.tsv file"),
+            ("of names as CSV", "features reviews.csv -o x.npz --names o.csv", "name a \\.jsonl file"),
+            ("of labels as CSV", "label said.csv --text utterance -o labels.csv", "name a \\.jsonl file"),
+        )
+    ),
+    *(
+        Mistake(f"columns joined {name}", command, says, 2)
+        for name, command, says in (
+            ("of one", "cv said.csv --text utterance --label mood --join", "give two --text"),
+            ("of none", "cv said.csv --label mood --join", "give two --text"),
+            ("with numbers", "cv said.csv --text id --text utterance --numbers id --join", "no --numbers"),
+            ("to classify", "predict said.textsvm said.csv --text utterance --join", "give two --text"),
+        )
+    ),
+    Mistake(
+        "joined columns that are not there",
+        "predict said.textsvm said.csv --text utterance --text body --join",
+        "no column 'body'",
+    ),
+    Mistake("examples of a C program", "export m.textsvm --to c -o out --example x", "are for pages"),
+    Mistake("a title of a model file", "export m.textsvm -o out.bin --title x", "are for pages"),
+    Mistake(
+        "two examples for a field",
+        "export m.textsvm -o o.html --example a --example b",
+        "1 fields.*2 examples",
+    ),
+    Mistake(
+        "a table of labels twice",
+        "predict m.textsvm t.csv --output-format csv",
+        "predicted_label_2",
+        0,
+        {"t.csv": b"label,predicted_label,text\ngood,bad,fine\n"},
+        rows=2,
+    ),
+    Mistake(
+        "a table without a header",
+        "predict m.textsvm t.csv --no-header --text 1 --output-format csv",
+        "no header.*label and confidence",
+        0,
+        {"t.csv": b"fine,1\npoor,2\n"},
+        rows=2,
+    ),
+    Mistake(
+        "a row that is too long",
+        "predict m.textsvm t.csv --output-format csv",
+        "line 2.*3 fields and not 2",
+        1,
+        {"t.csv": b"text,n\nfine,1,2\npoor,2\n"},
+        rows=3,
+    ),
     Mistake("one of two files is missing", "predict m.textsvm reviews.csv none.csv", "none\\.csv", rows=40),
     Mistake(
         "one of two files has other columns",

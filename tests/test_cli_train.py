@@ -535,3 +535,33 @@ def test_rest_is_what_was_asked_for_or_more_than_one_class(tmp_path):
         )
         assert [each["class"] for each in said["classes"]] == ["rest", positive]
         assert load(tmp_path / "m").model_.info["negative"] == "rest"
+
+
+def test_joined_columns_are_one_text(tmp_path):
+    """--join, recorded in the model, is a text of the columns with a line break between them."""
+    rows = [(f"win cash {i}", "claim it now") if i % 2 else (f"lunch {i}", "at noon") for i in range(20)]
+    for name, head in (("two.csv", "title,body"), ("other.csv", "body,title")):
+        cells = rows if name == "two.csv" else [row[::-1] for row in rows]
+        lines = [f"{','.join(row)},{i % 2}" for i, row in enumerate(cells)]
+        (tmp_path / name).write_text("\n".join([f"{head},label", *lines]))
+    joined = [json.dumps({"text": "\n".join(row), "label": str(i % 2)}) for i, row in enumerate(rows)]
+    (tmp_path / "one.jsonl").write_text("\n".join(joined))
+    join = ["--text", "title", "--text", "body", "--join"]
+    report("train", "two.csv", *join, "--kernel", "spectrum:2", "-o", "two", cwd=tmp_path)
+    report("train", "one.jsonl", "--kernel", "spectrum:2", "-o", "one", cwd=tmp_path)
+    texts = ["\n".join(row) for row in rows]
+    models = [load(tmp_path / name) for name in ("two", "one")]
+    values = [model.decision_function(texts).tolist() for model in models]
+    assert values[0] == values[1]
+    for name in ("two.csv", "other.csv"):
+        printed = run("predict", "two", name, cwd=tmp_path).stdout.splitlines()
+        assert [json.loads(line)["decision"] for line in printed] == pytest.approx(values[0])
+    for command in (
+        "cv two.csv --folds 2",
+        "tune two.csv --folds 2 --p 2 -C 1",
+        "compare two.csv",
+        "doubts two.csv",
+    ):
+        result = run(*command.split(), *join, cwd=tmp_path)
+        assert result.returncode == 0, result.stderr.decode()
+        assert b"text title + body" in result.stderr

@@ -65,7 +65,8 @@ def test_keyboard_widths_and_time(tmp_path, visit):  # noqa: F811
         page.keyboard.type("free cash")
         page.evaluate("new Promise(requestAnimationFrame)")
         assert page.locator("#answer strong").inner_text() == model.predict(["free cash"])[0]
-        page.keyboard.press("Tab")
+        for _ in range(2):  # past the example
+            page.keyboard.press("Tab")
         page.keyboard.press("ArrowDown")  # the class that is explained
         assert page.locator("#side").inner_text() == page.locator("#class option").nth(1).inner_text()
     assert page.get_by_role("status").inner_text().startswith(model.predict(["free cash"])[0])
@@ -195,3 +196,36 @@ def test_javascript_in_a_browser(worker, allowed, tmp_path, browser):  # noqa: F
     said = page.locator("p").inner_text()
     assert said == (default_model().predict(["win cash"])[0] if allowed else "CompileError")
     context.close()
+
+
+def test_page_of_columns(tmp_path, visit):  # noqa: F811
+    """A field for each column; the colours are those of the texts, line by line."""
+    table = {"title": TEXTS, "body": TEXTS[5:] + TEXTS[:5]}
+    model = SVC(**CPU).fit(table, LABELS)
+    export(model, tmp_path / "page.html", example=["win cash", "see you"])
+    page = visit(tmp_path / "page.html", 390)
+    assert page.get_by_label("title", exact=True).count() == page.get_by_label("body", exact=True).count() == 1
+    for title, body in (("win cash", "see you"), ("", "lunch at noon"), ("see \U0001f600 you", "cash")):
+        page.locator("textarea").nth(0).fill(title)
+        page.locator("textarea").nth(1).fill(body)
+        page.evaluate("new Promise(requestAnimationFrame)")
+        assert page.locator("#answer strong").inner_text() == model.predict({"title": [title], "body": [body]})[0]
+        assert page.locator("#coloured").text_content() == f"{title}\n{body}"
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.get_by_role("button", name="Example").click()
+    assert [page.locator("textarea").nth(k).input_value() for k in (0, 1)] == ["win cash", "see you"]
+    assert page.locator("#answer strong").count() == 1
+
+
+@pytest.mark.parametrize("height", [640, 844])
+def test_answer_is_above_the_fold_of_a_phone(height, tmp_path, browser):  # noqa: F811
+    """Also with many classes, of long names."""
+    labels = [f"a class with a rather long name, number {i % 12}" for i in range(24)]
+    page = browser.new_page(viewport={"width": 360, "height": height})
+    page.goto(made(SVC(**CPU), labels, tmp_path).as_uri())
+    page.get_by_role("button", name="Example").click()
+    page.wait_for_function("document.querySelector('#answer strong')")
+    box = page.locator("#answer").bounding_box()
+    assert box["y"] + box["height"] <= height
+    assert page.locator("h1").bounding_box()["height"] < 40  # a line
+    page.close()

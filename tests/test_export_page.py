@@ -2,13 +2,15 @@
 
 import base64
 import hashlib
+import json
 import re
 
+import numpy as np
 import pytest
 from command import run
 from test_reporting import HOSTILE
 
-from textsvm import SVC, InputError, Spectrum, export, save
+from textsvm import SVC, GapWeighted, InputError, On, Spectrum, Sum, export, load, save
 from textsvm.apps.export import commands
 from textsvm.cli.options import PrintingOptions
 
@@ -105,3 +107,70 @@ def test_errors(tmp_path):
         export(model, tmp_path / "page.html")
     with pytest.raises(InputError, match="is not one of"):
         export(model, tmp_path / "page.htm")
+
+
+def test_title_and_lead_fit_a_phone(tmp_path):
+    """Few short names are the title; the lead names as many classes as fit, and counts the others."""
+    for labels, title, lead in (
+        (LABELS, "Which is it: ham, spam?", "between ham, spam."),
+        (["a" * 100, *LABELS[1:]], "Try the model", f"between {'a' * 79}…"),
+        ([f"class {i % 24:02}" for i in range(24)], "Try the model", "class 08 and 15 others."),
+    ):
+        page = made(SVC(Spectrum(2), **CPU), labels, tmp_path).read_text("utf-8")
+        assert f"<h1>{title}</h1>" in page
+        assert f"<title>{title}</title>" in page
+        assert lead in page
+        (tmp_path / "page.html").unlink()
+    export(SVC(Spectrum(2), **CPU).fit(TEXTS, LABELS), tmp_path / "page.html", title="<Spam> & ham")
+    assert "<h1>&lt;Spam&gt; &amp; ham</h1>" in (tmp_path / "page.html").read_text("utf-8")
+
+
+def example_of(path):
+    return json.loads(re.search('id="facts">(.*?)</script>', path.read_text("utf-8"))[1])["example"]
+
+
+def test_an_example_is_made_of_the_heaviest_words(tmp_path):
+    """Not of a training text; or it is given, for each column."""
+    path = made(SVC(**CPU), LABELS, tmp_path)
+    [example] = example_of(path)
+    assert set(example.split()) & {"cash", "prize", "win", "free"}
+    assert example not in TEXTS
+    path.unlink()
+    export(SVC(GapWeighted(2), **CPU).fit(TEXTS, LABELS), path)
+    assert example_of(path) == []
+    table = {"title": TEXTS, "body": TEXTS[::-1]}
+    model = SVC(Sum([On(name, Spectrum(2)) for name in table]), **CPU).fit(table, LABELS)
+    export(model, path, force=True, example=["win", "cash now"])
+    assert example_of(path) == ["win", "cash now"]
+    with pytest.raises(InputError, match="the page has 2 fields, and there are 3 examples"):
+        export(model, path, force=True, example=["a", "b", "c"])
+    with pytest.raises(InputError, match="are for pages, not for the format json"):
+        export(model, tmp_path / "m.json", title="x")
+    assert not (tmp_path / "m.json").exists()
+
+
+def test_a_page_has_less_than_two_megabytes(tmp_path):
+    """And states what the smaller model lacks; --max-size takes another size."""
+    rng = np.random.default_rng(0)
+    texts = ["".join(rng.choice([*"abcdefghijkl "], 600)) for _ in range(60)]
+    labels = ["spam", "ham", "other"] * 20
+    save(SVC(**CPU).fit(texts, labels), tmp_path / "m.textsvm")
+    done = run("export", "m.textsvm", "-o", "m.html", cwd=tmp_path)
+    assert done.returncode == 0
+    assert (tmp_path / "m.html").stat().st_size < 2_000_000
+    loss = re.search(r"[\d,]+ of [\d,]+ strings, .* bits", done.stdout.decode())[0]
+    assert b"less than 2 MB; --max-size" in done.stderr
+    page = (tmp_path / "m.html").read_text("utf-8")
+    assert f"<tr><th>Smaller than the model</th><td>{loss}; decision values differ by" in page
+    done = run("export", "m.textsvm", "-o", "whole.html", "--max-size", "1GB", cwd=tmp_path)
+    assert (tmp_path / "whole.html").stat().st_size > 2_000_000
+    export(load(tmp_path / "m.textsvm"), tmp_path / "api.html")
+    assert (tmp_path / "api.html").stat().st_size == (tmp_path / "m.html").stat().st_size
+    (tmp_path / "corpus.jsonl").write_text(
+        "\n".join(json.dumps({"text": text, "label": label}) for text, label in zip(texts, labels, strict=True))
+    )
+    done = run("export", "m.textsvm", "-o", "held.html", "--texts", "corpus.jsonl", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr.decode()
+    assert b"accuracy on the texts" in done.stdout
+    done = run("export", "m.textsvm", "-o", "m.json", "--texts", "corpus.jsonl", cwd=tmp_path)
+    assert done.returncode == 2

@@ -929,7 +929,7 @@ def request(page, method="POST", path="next", body=b"{}", **headers):
     """Status, headers and body of a request to the application."""
     headers = {"host": "127.0.0.1:8000", "origin": "http://127.0.0.1:8000"} | headers
     scope = {
-        "type": "http", "method": method, "path": f"/{page.token}/{path}" if path[:1] != "/" else path,
+        "type": "http", "method": method, "path": path if path[:1] in ("/", "*") else f"/{page.token}/{path}",
         "query_string": b"", "server": ("127.0.0.1", 8000), "scheme": "http", "root_path": "",
         "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers.items() if value],
     }  # fmt: skip
@@ -980,6 +980,8 @@ def test_page_and_actions(page):
         ("/" + "x" * 32 + "/next", {}),
         ("//next", {}),
         ("/é/next", {}),
+        ("*", {}),
+        ("next/", {"host": "evil.example"}),
         ("next", {"host": "evil.example"}),
         ("next", {"host": "evil.example:8000", "origin": "http://evil.example:8000"}),
         ("next", {"host": "127.0.0.1.evil.example:8000"}),
@@ -995,6 +997,23 @@ def test_foreign_requests_are_refused(page, path, headers):
     refused = request(page, path=path, **headers)
     assert refused.status == 403
     assert b"cash" not in refused.body
+
+
+@pytest.mark.parametrize("method", ["OPTIONS", "POST", "GET", "HEAD", "PUT"])
+def test_a_target_without_a_path_is_refused(page, method):
+    assert request(page, method, "*", origin=None).status == 403
+
+
+@pytest.mark.parametrize("number", [10**30, 2**63, 2**31, -1, -(10**30)])
+def test_any_number_is_answered(page, number):
+    for action, value in (
+        ("history", {"skip": number}), ("search", {"words": "win", "start": number}),
+        ("show", {"index": number, "reason": "", "whole": False}), ("guess", {"index": number, "whole": True}),
+        ("answer", {"index": number, "seen": 0, "label": "spam"}), ("skip", {"index": number}),
+        ("answer", {"index": 0, "seen": number, "label": "spam"}), ("undo", {"events": number}),
+        ("separate", {"index": number}),
+    ):  # fmt: skip
+        assert request(page, path=action, body=json.dumps(value).encode()).status in (200, 400, 409)
 
 
 def test_a_tunnel_with_another_port_is_accepted(page):

@@ -108,6 +108,38 @@ def test_a_table_keeps_every_byte(name, place, tmp_path):
     assert after == before
 
 
+UNUSUAL = {
+    "Excel's separator": (b"sep=;\r\nnr;body\r\n1;win cash\r\n2;lunch\r\n", (), "nr;body"),
+    "comments": (b"# from a database\n# of today\nnr,body\n1,win cash\n2,lunch\n", (), "nr,body"),
+    "Spark's quotes": (b'nr,body\n1,"win \\"cash\\", now"\n2,"lunch, \\"at\\" noon"\n', (), "nr,body"),
+    "R's names of rows": (
+        b'"nr" "body"\n"1" 1 "win cash"\n"2" 2 "lunch"\n'.replace(b" ", b","),
+        (),
+        '"nr","body"',
+    ),
+    "cp1251": ("nr;body\n1;деньги\n2;обед\n".encode("cp1251"), ("--encoding", "cp1251"), "nr;body"),
+    "cp437": ("nr;body\n1;M\u00e4rz\n2;obed\n".encode("cp437"), ("--encoding", "cp437"), "nr;body"),
+}
+
+
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_unusual_tables_keep_every_byte(name, place, tmp_path):
+    """What other programs write above the header, their quotes, and named encodings."""
+    data, options, header = UNUSUAL[name]
+    (tmp_path / "in.csv").write_bytes(data)
+    result = run("predict", place / "m", "in.csv", *options, "-o", "out.csv", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr.decode()
+    mark = ";" if ";" in header else ","
+    lines, expected = (tmp_path / "out.csv").read_bytes().split(b"\n"), data.split(b"\n")
+    first = expected.index(header.encode() + b"\r" * (b"\r" in data))
+    assert lines[:first] == expected[:first]
+    assert len(lines) == len(expected)
+    for line, before in zip(lines[first:-1], expected[first:-1], strict=True):
+        kept = line.removesuffix(b"\r").rsplit(mark.encode(), 2)[0]
+        assert kept == before.removesuffix(b"\r")
+        assert line.endswith(b"\r") == before.endswith(b"\r")
+
+
 def test_tab_separated_values_have_no_quotes(place, tmp_path):
     data = b'nr\tbody\tx\r\n1\t"win cash\t\r\n2\tlunch"\t3\r\n'
     (tmp_path / "in.tsv").write_bytes(data)
@@ -169,7 +201,9 @@ def test_a_table_without_a_header_gets_none(place, tmp_path):
     )
     columns = ["--text", "1", "--label", "2", "--kernel", "spectrum:2"]
     report("train", "t.csv", *columns, "-o", "p", cwd=tmp_path)
-    rows, said = table(place, tmp_path, b"lunch,a\nwin cash,b\n", "--text", "1", model=tmp_path / "p")
+    rows, said = table(
+        place, tmp_path, b"lunch,a\nwin cash,b\n", "--text", "1", "--no-header", model=tmp_path / "p"
+    )
     assert [row[:3] for row in rows] == [["lunch", "a", "ham"], ["win cash", "b", "spam"]]
     assert "has no header; label and confidence are its last columns" in said
 

@@ -616,3 +616,97 @@ def test_examples_of_one_view_are_what_it_reads():
     assert isinstance(svc().settings.source.encode(TABLE), Table)
     assert isinstance(svc(On("hour", Gaussian())).settings.source.encode(TABLE), Numbers)
     assert svc(BODY).settings.source.encode(TABLE).text(1) == "see you at noon 1"
+
+
+# The default kernel on a table
+
+FRAME = {
+    "title": [f"{word} {i}" for i in range(12) for word in ("win cash", "lunch")],
+    "body": [text for _ in range(12) for text in ("claim your prize now", "see you at noon")],
+    "hour": np.arange(24.0) % 7,
+}
+CLASSES = ["spam", "ham"] * 12
+
+
+def frames(columns):
+    pandas, polars, pyarrow = map(pytest.importorskip, ("pandas", "polars", "pyarrow"))
+    table = {name: list(FRAME[name]) for name in columns}
+    rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+    return [pandas.DataFrame(table), polars.DataFrame(table), pyarrow.table(table), table, rows]
+
+
+@pytest.mark.parametrize("columns", [("title", "body"), ("title", "body", "hour"), ("title", "hour")])
+def test_the_default_kernel_on_a_table(columns):
+    """Of every kind; the model is that of the sum of On of each column of texts, and of the numbers."""
+    fast = as_kernel("fast")
+    parts = [On(name, Gaussian() if name == "hour" else fast) for name in columns]
+    expected = SVC(Sum(parts)).fit({name: FRAME[name] for name in columns}, CLASSES)
+    for frame in frames(columns):
+        model = SVC().fit(frame, CLASSES)
+        assert spell(model.kernel_) == spell(expected.kernel_)
+        np.testing.assert_array_equal(
+            model.decision_function(frame),
+            expected.decision_function({name: FRAME[name] for name in columns}),
+        )
+
+
+@pytest.mark.parametrize(
+    ("model", "y"),
+    [
+        (CalibratedSVC(SVC()), CLASSES),
+        (SVR(), FRAME["hour"]),
+        (MultilabelSVC(), [(label,) for label in CLASSES]),
+        (OneClassSVM(), None),
+        (SVC("fast"), CLASSES),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_other_models_on_a_table(model, y):
+    for frame in frames(("title", "body")):
+        if isinstance(model, SVC) and model.kernel != "auto":
+            with pytest.raises(InputError, match="got a table"):
+                model.fit(frame, y)
+            continue
+        predicted = model.fit(frame, y).predict(frame)
+        assert len(predicted) == 24
+        assert model.kernel_.structure.reads_tables
+
+
+def test_a_table_of_one_column_is_a_list_of_texts():
+    for frame in frames(("title",))[:3]:
+        assert not SVC().fit(frame, CLASSES).kernel_.structure.reads_tables
+
+
+def test_tables_that_have_no_default_kernel():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(FRAME)
+    for table, words in (
+        (frame[["hour"]].assign(size=1.0), "expected one column of texts, got a table"),
+        (frame.assign(when=pandas.Timestamp("2020-01-01")), "row 0 of column 'when' is a date or a time"),
+        (frame.assign(hour=[None, *[1.0] * 23]), "row 0 of column 'hour' is missing"),
+        (frame.assign(body=["a"] * 23 + [None]), "column 'body': document 23 is missing"),
+    ):
+        with pytest.raises(InputError, match=words):
+            SVC().fit(table, CLASSES)
+
+
+def test_columns_behind_a_column_transformer():
+    """Arrays have no names of columns: the hint says how to keep them."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.model_selection import cross_val_score
+    from sklearn.pipeline import make_pipeline
+
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(FRAME)
+    transformer = ColumnTransformer([("texts", "passthrough", ["title", "body"])])
+    hint = r"set_output\(transform='pandas'\)"
+    for model in (SVC(), SVC(On("title", Spectrum(2)))):
+        with pytest.raises(InputError, match=hint):
+            make_pipeline(transformer, model).fit(frame, CLASSES)
+    with pytest.raises(InputError, match="Gaussian"):
+        SVC().fit(np.ones((24, 2)), CLASSES)
+    named = ColumnTransformer(transformer.transformers, verbose_feature_names_out=False)
+    pipeline = make_pipeline(named.set_output(transform="pandas"), SVC())
+    assert cross_val_score(pipeline, frame, CLASSES, cv=3).min() == 1.0
+    single = ColumnTransformer([("texts", "passthrough", ["body"])])
+    assert make_pipeline(single, SVC()).fit(frame, CLASSES).score(frame, CLASSES) == 1.0

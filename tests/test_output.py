@@ -78,6 +78,8 @@ ENDINGS = {
     "neighbours": ".jsonl",
     "cv": ".jsonl",
     "doubts": ".jsonl",
+    "mutations": ".tsv",
+    "names": ".jsonl",
 }
 
 

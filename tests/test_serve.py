@@ -2,9 +2,11 @@
 
 import asyncio
 import csv
+import gzip
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import statistics
@@ -12,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
@@ -24,6 +27,7 @@ from command import fails, run
 pytest.importorskip("uvicorn")
 pytest.importorskip("httptools")
 
+import textsvm
 from textsvm import (
     SVC,
     SVR,
@@ -31,6 +35,7 @@ from textsvm import (
     GappedKmers,
     Gaussian,
     MultilabelSVC,
+    On,
     OneClassSVM,
     Spectrum,
     save,
@@ -209,6 +214,80 @@ def test_empty_texts_get_no_label(name, field, server, models, tmp_path):
     assert server.metrics()["textsvm_texts_total", f'model="{name}"'] == before + 2
 
 
+ROWS = [{"title": text[:20], "body": text[20:], "n": len(text) % 7} for text in TEXTS]
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """A server of models of columns of texts, with numbers, and of one called as a name of requests."""
+    folder = tmp_path_factory.mktemp("tables")
+    kernel = On("title", Spectrum(2)) + On("body", Spectrum(3))
+    save(SVC(kernel).fit(ROWS, LABELS), folder / "two.textsvm")
+    save(SVC(kernel + On("n", Gaussian())).fit(ROWS, LABELS), folder / "n.textsvm")
+    rows = [{"text": row["title"], "body": row["body"]} for row in ROWS]
+    save(SVC(On("text", Spectrum(2)) + On("body", Spectrum(3))).fit(rows, LABELS), folder / "named.textsvm")
+    with serving(*sorted(folder.glob("*.textsvm"))) as started:
+        yield SimpleNamespace(predict=started.predict, ask=started.ask, folder=folder)
+
+
+@pytest.mark.parametrize("name", ["two", "n"])
+def test_rows_of_columns(name, tables):
+    """As "text", in "texts", or as the body itself; other columns are ignored."""
+    model = textsvm.load(tables.folder / f"{name}.textsvm")
+    rows = [{**row, "other": [1]} for row in ROWS[100:120]]
+    values, labels = model.decision_function(rows), model.predict(rows)
+    status, answer = tables.predict(model=name, texts=rows)
+    assert status == 200
+    assert [row["label"] for row in answer["predictions"]] == labels.tolist()
+    assert [row["decision"] for row in answer["predictions"]] == pytest.approx(values)
+    _, single = tables.predict(model=name, text=rows[3])
+    assert single["label"] == labels[3]
+    assert single["decision"] == pytest.approx(values[3])
+
+
+def test_a_row_alone(tables):
+    row = {"title": "win cash", "body": "now"}
+    assert tables.predict(model="two", **row) == tables.predict(model="two", text=row)
+    row = {"text": "win cash", "body": "now"}
+    assert tables.predict(model="named", **row) == tables.predict(model="named", text=row)
+    assert tables.predict(model="named", text=row)[0] == 200
+
+
+def test_rows_without_texts_get_no_label(tables):
+    rows = [{"title": "", "body": " "}, {"title": "", "body": "now"}]
+    _, answer = tables.predict(model="two", texts=rows)
+    assert answer["predictions"][0] == {"label": None, "reason": "the text is empty"}
+    assert answer["predictions"][1]["label"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        ({"model": "two", "text": "win cash"}, "an object with the columns title, body"),
+        ({"model": "two", "text": {"title": "win"}}, "an object with the columns title, body"),
+        ({"model": "two", "text": {"title": "win", "body": 1}}, "an object with the columns title, body"),
+        ({"model": "two", "texts": {"title": "win", "body": "x"}}, 'a list of such objects'),
+        ({"model": "two", "texts": ["win"]}, "a list of such objects"),
+        ({"model": "two", "title": "win"}, 'either "text" or "texts"'),
+        ({"model": "two", "title": "win", "body": "x", "extra": 1}, "no option 'extra'"),
+        ({"model": "n", "text": {"title": "win", "body": "x"}}, "the columns title, body, n"),
+        ({"model": "n", "text": {"title": "win", "body": "x", "n": "1"}}, "the columns title, body, n"),
+        ({"model": "n", "text": {"title": "win", "body": "x", "n": None}}, "missing"),
+    ],
+)  # fmt: skip
+def test_wrong_rows_get_a_sentence(request_, words, tables):
+    status, answer = tables.predict(**request_)
+    assert status == 400
+    assert words in answer["error"]
+
+
+def test_columns_are_listed(tables):
+    _, _, answer = tables.ask("GET", "/models")
+    assert {model["name"]: model["columns"] for model in json.loads(answer)["models"]} == {
+        "two": ["title", "body"], "n": ["title", "body", "n"], "named": ["text", "body"],
+    }  # fmt: skip
+
+
 def test_odd_texts_are_answered(server):
     status, answer = server.predict(model="two", texts=ODD)
     assert status == 200
@@ -260,7 +339,7 @@ class Scripted:
         self.sent = []
         self.worker = Worker(self.sent.extend)
         self.worker.models["two"] = ServedModel("two", str(path))
-        self.worker.max_texts, self.worker.max_characters = 5000, 10**6
+        self.worker.max_texts, self.worker.max_characters, self.worker.timeout = 5000, 10**6, 60
         self.model = self.worker.models["two"]
 
     def ask(self, number, **request):
@@ -472,7 +551,342 @@ def received(client):
     return int(head.split()[1]), json.loads(body)["error"]
 
 
+def exchange(port, *parts, pause=0.05):
+    """Answers, as status and JSON, to bytes in packets of their own; whether the server closed."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for part in parts:
+            with suppress(ConnectionError):
+                client.sendall(part)
+            time.sleep(pause)
+        answers, received, closed = [], b"", False
+        client.settimeout(1)
+        try:
+            while data := client.recv(1 << 16):
+                received += data
+            closed = True
+        except TimeoutError:
+            pass
+        except ConnectionError:
+            closed = True
+    while received:
+        head, _, received = received.partition(b"\r\n\r\n")
+        size = int(re.search(rb"(?i)content-length: (\d+)", head)[1])
+        answers.append((int(head.split()[1]), json.loads(received[:size] or b"null")))
+        received = received[size:]
+    return answers, closed
+
+
+BODY = b'{"model": "two", "text": "win cash now"}'
+LENGTH, CHUNKS = b"Content-Length: %d\r\n" % len(BODY), b"Transfer-Encoding: chunked\r\n"
+CHUNK = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
+POST = b"POST /predict HTTP/1.1\r\nHost: a\r\n"
+UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: %b\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"
+
+
+@pytest.mark.parametrize("protocol", [b"h2c", b"websocket"])
+@pytest.mark.parametrize(("framing", "body"), [(LENGTH, BODY), (CHUNKS, CHUNK)])
+def test_a_request_with_upgrade_is_an_ordinary_request(protocol, framing, body, server):
+    head, answer = POST + UPGRADE % protocol + framing + b"\r\n", server.predict(**json.loads(BODY))
+    for parts in ([head + body], [head, body], [head[:-1], head[-1:] + body[:7], body[7:]]):
+        assert exchange(server.port, *parts) == ([answer], False)
+    assert exchange(server.port, (head + body) * 3) == ([answer] * 3, False)
+    # the body is no request, even if it looks like one
+    hidden = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
+    for framing, inner in (
+        (b"Content-Length: %d\r\n" % len(hidden), hidden),
+        (CHUNKS, b"%x\r\n%b\r\n0\r\n\r\n"),
+    ):
+        inner = inner % (len(hidden), hidden) if framing == CHUNKS else inner
+        [(status, _)], closed = exchange(server.port, POST + UPGRADE % protocol + framing + b"\r\n", inner)
+        assert (status, closed) == (400, False)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl")
+def test_curl_may_offer_http2(server):
+    command = ["curl", "-s", "--http2", "-d", BODY.decode(), f"http://127.0.0.1:{server.port}/predict"]
+    assert json.loads(subprocess.run(command, capture_output=True, check=True).stdout)["label"] == "ham"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("javac") is None, reason="no Java")
+def test_the_client_of_java_may_offer_http2(server, tmp_path):
+    (tmp_path / "Client.java").write_text(JAVA)
+    address = f"http://127.0.0.1:{server.port}/predict"
+    command = ["java", tmp_path / "Client.java", address, BODY.decode()]
+    said = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    assert said.count('200 {"label": "ham"') == 3
+
+
+JAVA = """
+import java.net.URI;
+import java.net.http.*;
+public class Client {
+    public static void main(String[] given) throws Exception {
+        var client = HttpClient.newHttpClient();
+        var body = HttpRequest.BodyPublishers.ofString(given[1]);
+        for (int i = 0; i < 3; i++) {
+            var request = HttpRequest.newBuilder(URI.create(given[0])).POST(body).build();
+            var answer = client.send(request, HttpResponse.BodyHandlers.ofString());
+            System.out.println(answer.statusCode() + " " + answer.body());
+        }
+    }
+}
+"""
+
+
+FRAMED = POST + CHUNKS + b"\r\n"
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (FRAMED + CHUNK[:-2] + b"X: " + b"e" * 50_000, 400),
+        (FRAMED + CHUNK[:-2] + b"X: a\r\n" * 10_000, 400),
+        (FRAMED + b"1\r\n{\r\n" * 10_000, 400),
+        (FRAMED + b"1;" + b"e" * 50_000, 400),
+        (FRAMED + b"0" * 50_000, 400),
+        (b"\r\n" * 20_000, 400),
+        (b"GET /healthz HTTP/1.1\r\n" + b"X: a\r\n" * 200 + b"\r\n", 431),
+        (b"GET /healthz HTTP/1.1\r\nX: " + b"e" * 50_000, 431),
+        (b"GET /" + b"e" * 50_000, 431),
+        (POST + LENGTH + CHUNKS + b"\r\n" + CHUNK, 400),
+        (POST + b"Content-Length: abc\r\n\r\n", 400),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
+        (b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n" + POST + LENGTH + b"\r\n" + BODY, 405),
+    ],
+)
+def test_framing_is_bounded_and_refused_once(request_, status, server):
+    answers, closed = exchange(server.port, request_)
+    assert ([answer[0] for answer in answers], closed) == ([status], True)
+
+
+def test_ordinary_chunks_and_trailers_are_read(server):
+    pieces = [BODY[i : i + 1] for i in range(len(BODY))]
+    chunks = b"".join(b"1\r\n%b\r\n" % piece for piece in pieces) + b"0\r\nDigest: abc\r\n\r\n"
+    answer = server.predict(**json.loads(BODY))
+    assert exchange(server.port, FRAMED + chunks + FRAMED + CHUNK) == ([answer] * 2, False)
+    body = json.dumps({"model": "two", "texts": TEXTS * 2}).encode()
+    assert len(body) > 100_000
+    chunks = b"".join(
+        b"%x\r\n%b\r\n" % (len(body[i : i + 50]), body[i : i + 50]) for i in range(0, len(body), 50)
+    )
+    [(status, _)], _ = exchange(server.port, FRAMED + chunks + b"0\r\n\r\n", pause=2)
+    assert status == 413  # because of the number of texts
+
+
+def test_answers_keep_their_order_and_are_given_once(server):
+    answer, request_ = server.predict(**json.loads(BODY)), POST + LENGTH + b"\r\n" + BODY
+    assert exchange(server.port, request_ * 40) == ([answer] * 40, False)
+    for bad in (
+        b"garbage\r\n\r\n",
+        FRAMED + b"x",
+        POST + LENGTH + CHUNKS + b"\r\n",
+        POST + b"X: " + b"e" * 50_000,
+    ):
+        answers, closed = exchange(server.port, request_ * 3 + bad)
+        assert (answers[:3], closed) == ([answer] * 3, True)
+        assert [status for status, _ in answers[3:]] in ([], [400], [431])
+    for bad in (FRAMED + CHUNK, request_):  # a refused body that does not end, or is wrong, has its answer
+        refused = bad.replace(b"/predict", b"/nothing").replace(LENGTH, b"Content-Length: 90\r\n")
+        answers, closed = exchange(
+            server.port, refused[:-9] + b"\r\nx" * 9, pause=3 if bad is request_ else 0.1
+        )
+        assert (len(answers), answers[0][0] in (400, 404), closed) == (1, True, True)
+
+
+# Bodies
+
+
+@pytest.mark.parametrize("name", ["gzip", "x-gzip", "deflate", "GZIP"])
+def test_compressed_bodies_are_read(name, server):
+    packed = zlib.compress(BODY) if name == "deflate" else gzip.compress(BODY)
+    status, _, answer = server.ask("POST", "/predict", packed, **{"Content-Encoding": name})
+    assert (status, json.loads(answer)) == server.predict(**json.loads(BODY))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body", "status", "words"),
+    [
+        ("gzip", gzip.compress(b" " * (2 << 20) + BODY), 413, "2,097,152 bytes"),
+        ("gzip", gzip.compress(b" " * (64 << 20)), 413, "2,097,152 bytes"),
+        ("gzip", gzip.compress(BODY)[:-9], 400, "cannot be decompressed: it ends early"),
+        ("gzip", gzip.compress(BODY) + b"x", 400, "cannot be decompressed: bytes follow its end"),
+        ("gzip", gzip.compress(BODY[:9]) + gzip.compress(BODY[9:]), 400, "bytes follow its end"),
+        ("gzip", BODY, 400, "cannot be decompressed"),
+        ("gzip", b"", 400, "cannot be decompressed: it ends early"),
+        ("br", BODY, 415, "gzip, deflate and identity"),
+        ("gzip, gzip", gzip.compress(gzip.compress(BODY)), 415, "gzip, deflate and identity"),
+    ],
+)
+def test_wrong_compressed_bodies_get_a_sentence(encoding, body, status, words, server):
+    code, headers, answer = server.ask("POST", "/predict", body, **{"Content-Encoding": encoding})
+    assert (code, words in json.loads(answer)["error"]) == (status, True)
+    assert headers["Accept-Encoding"] == ("gzip, deflate" if status == 415 else None)
+
+
+def test_characters_are_those_of_the_normal_form(server):
+    assert worker.symbols_of("win cash") == 8
+    assert worker.symbols_of("\ufdfa\u00e9\ud800\U0010ffff\U0002f800") == 18 + 4
+    status, answer = server.predict(model="two", text="\ufdfa" * 6000)
+    assert (status, answer["error"][:18]) == (413, "a text has 108,000")
+    assert server.predict(model="two", text="\ufdfa" * 5000)[0] == 200
+
+
+def test_long_texts_do_not_delay_short_ones(models):
+    scripted, answers = Scripted(models / "two.textsvm"), []
+    begun, end, predict = threading.Event(), threading.Event(), scripted.model.predict
+
+    def slow(texts):
+        if len(texts[0]) > 5000:
+            begun.set()
+            assert end.wait(30)
+        return predict(texts)
+
+    scripted.model.predict = slow
+    threading.Thread(target=scripted.worker._run_long, daemon=True).start()
+    scripted.ask(1, texts=["lunch", "win cash " * 1000, "lunch"])
+    assert begun.wait(30)
+    scripted.ask(2, text="lunch")
+    answers = scripted.worker.short.call()
+    assert [answer[:2] for answer in answers] == [(2, 200)]
+    scripted.ask(3, text="win cash " * 1000)
+    scripted.worker._receive(3, CANCEL, b"")
+    end.set()
+    deadline = time.monotonic() + 30
+    while not any(number == 1 for number, _, _ in scripted.sent):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    rows = next(json.loads(body) for number, _, body in scripted.sent if number == 1)["predictions"]
+    assert [row["label"] for row in rows] == ["ham", "ham", "ham"]
+    assert rows[0] == json.loads(answers[0][2])
+    assert not scripted.worker.long.jobs
+
+
+def test_answers_are_bounded(tmp_path):
+    labels = [f"a class with a long name, number {i % 300}" for i in range(600)]
+    texts = [f"{i * i} {label}" for i, label in enumerate(labels)]
+    save(SVC(Spectrum(2)).fit(texts, labels), tmp_path / "many.textsvm")
+    scripted = Scripted(tmp_path / "many.textsvm")
+    scripted.ask(1, texts=["lunch"] * 1000)
+    [(_, status, body)] = scripted.sent
+    assert (status, '"top": 3' in json.loads(body)["error"]) == (413, True)
+    scripted.ask(2, texts=["lunch"] * 1000, top=3)
+    scripted.ask(3, texts=["lunch"] * 50)
+    model, sizes = scripted.model, {job.number: job.answer_bytes for job in scripted.worker.short.jobs}
+    answers = {}
+    while scripted.worker.short.jobs:
+        answers |= {number: body for number, _, body in scripted.worker.short.call()}
+    assert set(answers) == {2, 3}
+    for number, body in answers.items():
+        assert 0.7 * sizes[number] < len(body) < 1.3 * sizes[number]
+    for number in range(10, 40):
+        scripted.ask(number, texts=["lunch"] * 150)
+    assert scripted.sent[-1][1] == 503
+    scripted.ask(50, text="lunch")  # a small answer is never refused
+    assert scripted.worker.short.jobs[-1].number == 50
+    assert model.room > 0
+
+
+def test_unread_answers_are_bounded(monkeypatch):
+    from textsvm.apps.serve.server import _Turns
+
+    class Connection:
+        def __init__(self, size):
+            self.transport, self.size, self.closed = self, size, False
+
+        def get_write_buffer_size(self):
+            return 0 if self.closed else self.size
+
+        def abort(self):
+            self.closed = True
+
+    turns, connections = _Turns(), [Connection(size) for size in (40, 50, 30, 200)]
+    for connection in connections:
+        turns.bound_unread(connection, 100)
+    assert [connection.closed for connection in connections] == [True, True, True, False]
+
+
+def test_connections_that_have_used_less_come_first():
+    from textsvm.apps.serve.server import _Turns
+
+    class Connection:
+        def __init__(self, name, pieces):
+            self.name, self.pieces, self.used, self.requests, self.queued = name, pieces, 0.0, 0, False
+            self.loop = loop
+
+        def is_ready(self):
+            return self.pieces > 0
+
+        def parse(self):
+            self.pieces, self.requests = self.pieces - 1, self.requests + 10
+            order.append(self.name)
+
+    order, later = [], []
+    loop = SimpleNamespace(call_soon=lambda function, *arguments: later.append((function, arguments)))
+    turns = _Turns()
+    turns.add(Connection("busy", 9))
+    for _ in range(4):
+        function, arguments = later.pop()
+        function(*arguments)
+    turns.add(Connection("new", 1))
+    while later:
+        function, arguments = later.pop()
+        function(*arguments)
+    assert order == ["busy"] * 4 + ["new"] + ["busy"] * 5 or order == ["busy"] * 5 + ["new"] + ["busy"] * 4
+
+
 # Facts
+
+
+def test_odd_names_do_not_break_the_pages(models, tmp_path):
+    path = tmp_path / os.fsdecode(b"caf\xe9.textsvm")
+    model = SVC(Spectrum(2)).fit(TEXTS[:60], LABELS[:60]).model_
+    path.write_bytes((models / "two.textsvm").read_bytes())
+    with serving(path) as server:
+        status, _, body = server.ask("GET", "/models")
+        assert (status, json.loads(body)["models"][0]["name"]) == (200, "caf\udce9")
+        assert server.predict(text="lunch", model="caf\udce9")[0] == 200
+        assert server.metrics()["textsvm_texts_total", 'model="caf\\\\udce9"'] == 1
+    assert metrics_text([("n", f"label={app._quoted(chr(0xD800))}", 1)]).encode()
+    assert model.rule.classes.tolist() == ["ham", "spam"]
+
+
+def test_paths_are_exact_and_strange_targets_are_answered(server):
+    for path in ("/models/", "/metrics/", "//models", "/predict/"):
+        status, headers, body = server.ask("GET", path, Host="evil.example")
+        assert (status, headers["Location"]) == (404, None)
+        assert "there are POST /predict" in json.loads(body)["error"]
+    for method in (b"OPTIONS", b"POST", b"GET"):
+        answers, _ = exchange(server.port, method + b" * HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
+        assert [status for status, _ in answers] == [404]
+    for target in (b"http://a/healthz", b"/%ff%00", b"/\xc3\xa9", b"?", b"a:1", b"//", b"http://", b"/;?#"):
+        answers, _ = exchange(server.port, b"GET " + target + b" HTTP/1.1\r\n\r\n")
+        assert [status in (200, 400, 404) for status, _ in answers] == [True], target
+
+
+def test_pages_that_are_asked_for_at_once_are_prepared_once(models):
+    async def many():
+        asked, service = [], Service({}, RequestLimits(), print)
+
+        async def ask(kind):
+            asked.append(kind)
+            await asyncio.sleep(0.01)
+            return 200, b"[]"
+
+        service._link = SimpleNamespace(ask=ask)
+        pages = await asyncio.gather(*(service._page("GET", "/metrics") for _ in range(50)))
+        assert (len(asked), len(set(pages))) == (1, 1)
+        await service._page("GET", "/metrics")
+        assert len(asked) == 2
+
+    asyncio.run(many())
+
+
+def test_a_one_class_model_needs_the_name_of_its_class(tmp_path):
+    save(OneClassSVM(Spectrum(2)).fit(TEXTS[:20]), tmp_path / "one.textsvm")
+    with pytest.raises(InputError, match="one-class model without the name of its class"):
+        ServedModel("one", str(tmp_path / "one.textsvm"))
 
 
 def test_models_and_health(server):
@@ -881,7 +1295,7 @@ def test_a_header_in_a_single_read_is_bounded(line, server):
         with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
             client.sendall(line % (b"a" * size))
             if expected == 431:
-                assert received(client) == (431, "the header has more than 32,768 bytes")
+                assert received(client) == (431, "the header has more than 32,768 bytes or 128 fields")
             else:
                 assert client.recv(1000).startswith(b"HTTP/1.1 200")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 #: Maximum number of characters of a message.
 MAX_MESSAGE = 300
@@ -44,6 +45,13 @@ def printable(text: str) -> str:
     Lines that end with CR LF end with LF instead.
     """
     return _UNSHOWABLE.sub("\ufffd", text.replace("\r\n", "\n").removesuffix("\r"))
+
+
+def check_labels(labels: Iterable[object]) -> None:
+    """Raise InputError for a label with a lone surrogate, which no output in UTF-8 can hold."""
+    for label in labels:
+        if isinstance(label, str) and label.encode("utf-8", "replace").decode() != label:
+            raise InputError(f"the label {label!r} has a lone surrogate, which is no character; correct it")
 
 
 def one_line(text: str, most: int = MAX_MESSAGE) -> str:

@@ -95,6 +95,7 @@ class LabelledRows:
         mark, self._charset = byte_order_mark(head)
         if not mark and decode(head[: head.rfind(b"\n") + 1] or head)[1]:
             self._charset = "cp1252"
+        self._charset = form.file.charset or self._charset
         for label in self.labels:
             try:
                 label.encode(self._charset)

@@ -22,6 +22,12 @@ STDOUT = Path("-")
 #: Bytes of an existing file that are matched against its kind.
 _HEAD = 65_536
 
+#: Formats of tables by the suffix of the file.
+TABLES = {
+    ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json",
+    ".xlsx": "xlsx", ".parquet": "parquet",
+}  # fmt: skip
+
 Force = Annotated[bool, option("Replace an existing file of another kind.", "--force")]
 
 
@@ -31,7 +37,7 @@ class Kind:
 
     name: str  #: Name with its article, for messages
     beginning: bytes  #: bytes: Regular expression that matches the beginning of every such file
-    suffix: str = ""  #: Suffix of the temporary file if the output goes to stdout
+    suffix: str = ""  #: Suffix, also of the temporary file if the output goes to stdout
     to_stdout: bool = True  #: Whether it may go to stdout
     format: str = ""  #: Of tables, see `textsvm.cli.tables`
 
@@ -84,6 +90,9 @@ class Output:
                     "name a file"
                 )
             return self
+        written, named = (TABLES.get(x.lower()) for x in (self.kind.suffix, self.path.suffix))
+        if written and named and named != written:
+            raise WrongUsage(f"{self.option} {self.path} is {self.kind.name}; name a {self.kind.suffix} file")
         with wrong_usage(f"{self.option}: "):
             target = target_of(self.path)
         if not target.parent.is_dir():

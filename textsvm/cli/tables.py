@@ -14,13 +14,9 @@ from typing import Any
 
 from textsvm.arrays import Json
 from textsvm.cli.console import WrongUsage, json_line
-from textsvm.cli.output import STDOUT, Kind, Output
+from textsvm.cli.output import STDOUT, TABLES, Kind, Output
 from textsvm.errors import InputError
 
-SUFFIXES = {
-    ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json",
-    ".xlsx": "xlsx", ".parquet": "parquet",
-}  # fmt: skip
 #: Libraries that write a format, which are no dependencies.
 _WRITERS = {"xlsx": "openpyxl", "parquet": "pyarrow"}
 #: Delimiter and quotes.
@@ -35,11 +31,11 @@ _MOST_SYMBOLS = 32_767
 
 def table_kind(option: str, path: Path, kind: Kind, requested: str | None = None) -> Kind:
     """The kind of an output in the format of its suffix; `requested` is for other names and stdout."""
-    known = None if path == STDOUT else SUFFIXES.get(path.suffix.lower())
+    known = None if path == STDOUT else TABLES.get(path.suffix.lower())
     if known and requested not in (None, known):
         raise WrongUsage(f"{option} {path} and --output-format {requested} do not go together; leave one out")
     if path != STDOUT and not (known or requested):
-        suffixes = ", ".join(SUFFIXES)
+        suffixes = ", ".join(TABLES)
         raise WrongUsage(f"{option} {path}: the suffix decides the format, and must be one of {suffixes}")
     format = known or requested or "jsonl"
     if format in _WRITERS:  # nothing at the beginning tells who wrote it

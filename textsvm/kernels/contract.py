@@ -109,8 +109,11 @@ def decision_by_rows(
         for start in range(0, len(others), size):
             stop = min(start + size, len(others))
             block = rows.cross(others.take(np.arange(start, stop)))
-            block = devices.to_host(block) if on_host else block
-            values[start:stop] = devices.to_host(block.astype(np.float64) @ weights)
+            block = (devices.to_host(block) if on_host else block).astype(np.float64)
+            if isinstance(block, np.ndarray):  # BLAS adds the products of one row and of several in other orders
+                values[start:stop] = [row @ weights for row in block]
+            else:
+                values[start:stop] = devices.to_host(block @ weights)
             if progress is not None:
                 progress(stop, len(others))
     return values

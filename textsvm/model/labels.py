@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from textsvm.arrays import AnyArray, Bools
-from textsvm.errors import InputError
+from textsvm.errors import InputError, check_labels
 from textsvm.kernels.inputs import is_missing
 from textsvm.runtime.compiled import scipy
 
@@ -98,6 +98,7 @@ def _of_sets(y: list[Any]) -> tuple[AnyArray, Bools]:
         if is_missing(label):
             raise InputError(f"a label of document {i} is missing; remove it")
     labels = [label for _, label in pairs]
+    check_labels(labels)
     if len({isinstance(label, str) for label in labels}) > 1:
         raise InputError("labels of different types cannot be sorted; use only strings or only numbers")
     try:

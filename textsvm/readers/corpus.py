@@ -15,7 +15,7 @@ from unicodedata import normalize
 import numpy as np
 
 from textsvm.arrays import Array, Json
-from textsvm.errors import InputError
+from textsvm.errors import InputError, check_labels
 from textsvm.readers.charsets import INVISIBLE
 from textsvm.runtime.compiled import scipy
 from textsvm.text.stored import StoredTexts
@@ -532,6 +532,7 @@ def build_corpus(
 def _composed_labels(labels: list[Label], source: str, problems: list[tuple[str, str]]) -> list[Label]:
     """Labels in the normal form NFC without invisible characters; `problems` gets labels of several forms."""
     names = {name for label in labels for name in ([label] if isinstance(label, str) else label)}
+    check_labels(names)
     forms = {name: _INVISIBLE.sub("", normalize("NFC", name)) or name for name in names}
     for name, count in Counter(forms.values()).items():
         if count > 1:

@@ -155,6 +155,7 @@ class File:
 
     name: str
     data: bytes
+    charset: str | None = None  #: Named charset that was converted to UTF-8
 
     #: Rows that may be read ahead to detect columns (None: all).
     lookahead_rows: ClassVar[int | None] = None
@@ -177,7 +178,7 @@ class File:
 class FileOnDisk:
     """A file that is read when it is needed, and unpacked if it is compressed; the members are `File`'s."""
 
-    lookahead_rows = 1000
+    lookahead_rows, charset = 1000, None
 
     def __init__(self, name: str, path: Path) -> None:
         self.name, self.path, self.size = name, path, path.stat().st_size
@@ -297,9 +298,9 @@ def transcoded(files: Sequence[Any], encoding: str) -> list[Any]:
     for file in files:
         with file.open() as stream:
             data = stream.read()
-        if not is_binary(data) or encoding.lower().startswith("utf"):
-            data = decode_named(data, encoding, file.name).encode()
-        result.append(File(file.name, data))
+        is_text = not is_binary(data) or encoding.lower().startswith("utf")
+        data = decode_named(data, encoding, file.name).encode() if is_text else data
+        result.append(File(file.name, data, encoding if is_text else None))
     return result
 
 

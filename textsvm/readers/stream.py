@@ -193,7 +193,7 @@ def files_on_disk(path: Path) -> InputFiles | None:
 class StreamFile:
     """A stream of rows as a file that is read once; `first` is its first line, or the part that was read."""
 
-    size, position, lookahead_rows = 1, 0, 1
+    size, position, lookahead_rows, charset = 1, 0, 1, None
 
     def __init__(self, name: str, first: bytes, stream: IO[bytes]) -> None:
         self.name, self._first, self._stream = name, first, stream

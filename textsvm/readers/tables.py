@@ -975,15 +975,16 @@ _READERS: dict[str, Callable[[File, ReadOptions, Problems], TableRows]] = {
 class _Lines:
     """Lines with their count, and whether a reader has asked for more lines than there are."""
 
-    def __init__(self, lines: Iterable[str]) -> None:
+    def __init__(self, lines: Iterable[str], convert: Callable[[str], str]) -> None:
         self._lines, self.count, self.last, self.ended = iter(lines), 0, "", False
+        self._convert = convert
         self._read: list[str] = []  #: Lines since the last row
 
     def __iter__(self) -> Iterator[str]:
         for line in self._lines:
             self.last, self.count = line, self.count + 1
             self._read.append(line)
-            yield line
+            yield self._convert(line)
         self.ended = True
 
     def cells(self, fields: list[str]) -> Cells:
@@ -1001,7 +1002,7 @@ def _csv_rows(file: File, layout: _Layout, problems: Problems) -> Iterator[CellR
     `problems`. Raises InputError if a quote is never closed, or a row of several lines has an invalid quote.
     """
     texts, delimiter = iterate_lines(file, problems, ""), layout.delimiter
-    lines, number, damaged = _Lines(map(_unescaped, texts) if layout.escaped else texts), 0, False
+    lines, number, damaged = _Lines(texts, _unescaped if layout.escaped else str), 0, False
     deque(islice(lines, layout.skipped), 0)
     with _csv_field_limit(MAX_LINE):
         while not lines.ended:

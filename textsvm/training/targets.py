@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from textsvm.arrays import AnyArray, Floats, Ints
-from textsvm.errors import InputError
+from textsvm.errors import InputError, check_labels
 from textsvm.kernels.base import is_number as is_number
 from textsvm.kernels.inputs import is_missing
 from textsvm.sources.copies import copy_groups
@@ -63,6 +63,7 @@ def as_classes(y: Any, n: int) -> tuple[AnyArray, Ints]:
         raise InputError(
             "labels of different types cannot be sorted; use only strings or only numbers"
         ) from error
+    check_labels(classes.tolist())
     if n == 1:
         raise InputError("there is one sample only; a classifier needs two classes")
     if len(classes) == 1:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from textsvm import TrainedModel, load
 from textsvm.apps.export import files
 from textsvm.apps.export.plain import PlainModel, plain_model
-from textsvm.apps.export.small import Reduction, accuracy_before_and_after, reduced_model
+from textsvm.apps.export.small import Reduction, accuracy_before_and_after
 from textsvm.arrays import Json
 from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage, wrong_usage
@@ -55,6 +55,10 @@ def export(
     force: Annotated[bool, option("Replace existing files.", "--force")] = False,
     max_size: MaxSize = None,
     texts: HeldOut = None,
+    title: Annotated[str | None, option("Page: title.")] = None,
+    example: Annotated[
+        list[str] | None, option("Page: text of the button Example; repeat it for several columns.")
+    ] = None,
 ) -> None:
     """Write a model for programs without Python: C, JavaScript and WebAssembly, an HTML page, ONNX, or JSON.
 
@@ -74,7 +78,7 @@ def export(
         raise WrongUsage("-o PATH is missing: a folder for c and js, else a file")
     with wrong_usage():
         to = files.check_target(output, to, force, max_size)
-    if texts is not None and max_size is None:
+    if texts is not None and max_size is None and to != "page":
         raise WrongUsage("--texts needs --max-size, the largest size of the model file")
     paths = files.paths_of(output, to)
     if any(path.exists() and model.exists() and path.samefile(model) for path in paths):
@@ -82,38 +86,39 @@ def export(
     console, clock = Console(printing.quiet), time.perf_counter()
     console.say(f"exporting {model}")
     fitted = load(model)
-    plain, reduction = plain_model(fitted), None
-    facts: Json = {}
-    if max_size is not None:
-        reduction, facts = _reduce(console, fitted, plain, max_size, texts)
-    paths = files.write_plain_model(plain, output, to, None if reduction is None else reduction.content)
+    plain = plain_model(fitted)
+    reduction, facts = _reduce(console, fitted, plain, to, max_size, texts)
+    paths = files.write_plain_model(plain, output, to, reduction, title, example)
     sizes = {str(path): path.stat().st_size for path in paths}
     if printing.json:
         console.print_json({"files": sizes, "seconds": time.perf_counter() - clock, **facts})
         return
     for path, size in sizes.items():
         console.line(f"{path}  {size:,} bytes")
+    if plain.columns:
+        console.line(f"texts in the order of the columns {', '.join(plain.columns)}")
     if to == "page" and max(sizes.values()) > LARGE_PAGE:
         advice = "" if plain.has_pairs else "; --max-size 5MB makes the model in it smaller"
         console.say(f"note: a page of {max(sizes.values()) / 1e6:.0f} MB is slow to load{advice}")
     if reduction is None:
         return
-    (before, after), (weights, tags), (rms, largest) = (
-        reduction.n_strings,
-        reduction.bits,
-        reduction.difference,
-    )
-    console.line(f"{after:,} of {before:,} strings, weights of {weights} bits, tags of {tags} bits")
-    console.line(f"decision values differ by {rms:.3g} (root mean square), at most {largest:.3g}")
+    console.line(reduction.loss.replace("; ", "\n"))
+    if max_size is None:
+        console.say("note: so the page has less than 2 MB; --max-size sets another size of the model in it")
     if "accuracy" in facts:
         of_whole, of_small = (f"{100 * share:.2f} %" for share in facts["accuracy"])
         console.line(f"accuracy on the texts: {of_whole} before, {of_small} after")
 
 
 def _reduce(
-    console: Console, fitted: TrainedModel, plain: PlainModel, max_size: str, texts: Path | None
-) -> tuple[Reduction, Json]:
-    """The smaller model file, and facts about it."""
+    console: Console,
+    fitted: TrainedModel,
+    plain: PlainModel,
+    to: str,
+    max_size: str | None,
+    texts: Path | None,
+) -> tuple[Reduction | None, Json]:
+    """The smaller model file, if it has to be smaller, and facts about it."""
     from textsvm.cli import corpora, model_files
 
     held_out: Sequence[str] = ()
@@ -129,7 +134,9 @@ def _reduce(
         )  # fmt: skip
         held_out, truth = model_files.examples_for(fitted, documents)[1], documents.labels or []
     with console.progress():
-        reduction = reduced_model(fitted, plain, max_size, held_out, console.progress_of("count"))
+        reduction = files.reduced(fitted, plain, to, max_size, held_out, console.progress_of("count"))
+    if reduction is None:
+        return None, {}
     facts = {
         "strings": reduction.n_strings, "bits": reduction.bits,
         "difference": dict(zip(("rms", "largest"), reduction.difference, strict=True)),

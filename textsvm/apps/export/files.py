@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from importlib.resources import files
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ import numpy as np
 
 from textsvm.apps.export import small
 from textsvm.apps.export.binary import name_of, pack
-from textsvm.apps.export.plain import PlainModel, plain_model
+from textsvm.apps.export.plain import PlainModel, encoded_texts, plain_model
+from textsvm.apps.export.small import Reduction
 from textsvm.arrays import Json
 from textsvm.errors import InputError
 from textsvm.kernels.contract import FeatureTable, FeatureTerm, PairTerm
@@ -51,7 +53,9 @@ def export(
     to: str | None = None,
     force: bool = False,
     max_size: int | str | None = None,
-    held_out: Sequence[str] | None = None,
+    held_out: Any = None,
+    title: str | None = None,
+    example: str | Sequence[str] | None = None,
 ) -> list[Path]:
     """Write a trained model for programs without Python.
 
@@ -72,10 +76,15 @@ def export(
         Replace existing files.
     max_size : int or str, optional
         Most bytes of the model file, such as 500000, "500kB", "2MB" or "2MiB": strings with little effect are
-        left out, and weights get 8 or 16 bits. Of a page the model inside counts.
-    held_out : list of str, optional
+        left out, and weights get 8 or 16 bits. Of a page the model inside counts, and by default it is made
+        smaller if the page had more than 2 MB; the page states the loss.
+    held_out : list of str, or table of texts, optional
         Texts like those that the exported model will decide, by which `max_size` chooses; by default the
         support vectors.
+    title : str, optional
+        Title of a page.
+    example : str, or list of str for each column, optional
+        Text of the button "Example" of a page; by default the heaviest words or strings of a class.
 
     Returns
     -------
@@ -97,15 +106,38 @@ def export(
     target = Path(path)
     to = check_target(target, to, force, max_size)
     plain = plain_model(model)
-    content = None
-    if max_size is not None:
-        content = small.reduced_model(model, plain, max_size, () if held_out is None else held_out).content
-    return write_plain_model(plain, target, to, content)
+    reduction = reduced(model, plain, to, max_size, () if held_out is None else held_out)
+    return write_plain_model(plain, target, to, reduction, title, example)
 
 
-def write_plain_model(plain: PlainModel, target: Path, to: str, content: bytes | None = None) -> list[Path]:
-    """Write the files of a format; `content` is the model file, by default of the whole model."""
+def reduced(
+    model: Any, plain: PlainModel, to: str, max_size: int | str | None, held_out: Any, progress: Any = None
+) -> Reduction | None:
+    """The model in at most `max_size` bytes, of a page by default in `PAGE_BYTES`; None if it is whole."""
+    if max_size is None:
+        texts = len(held_out) or len(encoded_texts(model, ()))
+        if to != "page" or plain.has_pairs or not texts or len(pack(plain)) <= PAGE_BYTES:
+            return None
+        max_size = PAGE_BYTES
+    return small.reduced_model(model, plain, max_size, held_out, progress)
+
+
+def write_plain_model(
+    plain: PlainModel, target: Path, to: str, reduction: Reduction | None = None,
+    title: str | None = None, example: str | Sequence[str] | None = None,
+) -> list[Path]:  # fmt: skip
+    """Write the files of a format, of the whole model or of a smaller one; title and example of a page."""
+    examples = [example] if isinstance(example, str) else example
+    if to != "page" and not title is example is None:
+        raise InputError(f"a title and an example are for pages, not for the format {to}")
+    if examples is not None and len(examples) > max(1, len(plain.columns)):
+        raise InputError(
+            f"the page has {max(1, len(plain.columns))} fields, and there are {len(examples)} examples"
+        )
+    content = b"" if to not in SIZED else pack(plain) if reduction is None else reduction.content
     contents = dict(_contents(plain, to, content))
+    if to == "page":
+        contents[".html"] = page_of(plain, content, reduction, title, examples)
     if len(FORMATS[to]) == 1:
         _write(target, next(iter(contents.values())))
         return [target]
@@ -148,8 +180,8 @@ def paths_of(target: Path, to: str) -> list[Path]:
     return [target] if len(names) == 1 else [target / name for name in (*names, *[ARRAY] * (to == "c"))]
 
 
-def _contents(plain: PlainModel, to: str, content: bytes | None) -> Iterator[tuple[str, bytes]]:
-    names = FORMATS[to]
+def _contents(plain: PlainModel, to: str, content: bytes) -> Iterator[tuple[str, bytes]]:
+    names = () if to == "page" else FORMATS[to]
     if to == "json":
         yield names[0], json_of(plain)
         return
@@ -159,10 +191,6 @@ def _contents(plain: PlainModel, to: str, content: bytes | None) -> Iterator[tup
         except ModuleNotFoundError as error:
             raise InputError("the format onnx needs the package onnx: pip install onnx") from error
         yield names[0], onnx_of(plain)
-        return
-    content = pack(plain) if content is None else content
-    if to == "page":
-        yield names[0], page_of(plain, content)
         return
     for name in names:
         yield name, content if name.endswith(".bin") else source_of(name)
@@ -267,6 +295,10 @@ def _table_json(table: FeatureTable, symbols: list[str]) -> Json:
 
 # The page
 
+#: Bytes of a model in a page of less than 2 MB.
+PAGE_BYTES = 1_350_000
+#: Symbols of the names of classes in the lead and, if there are not more, in the title.
+MOST_SHOWN, MOST_TITLE = 80, 24
 #: Classes whose heaviest features are listed.
 MOST_CLASSES = 12
 #: Features of each kind that are listed.
@@ -286,17 +318,36 @@ _LEADS = {
 }
 
 
-def page_of(plain: PlainModel, content: bytes) -> bytes:
+def page_of(
+    plain: PlainModel, content: bytes, reduction: Reduction | None = None,
+    title: str | None = None, examples: Sequence[str] | None = None,
+) -> bytes:  # fmt: skip
     """The page; `content` is the model file."""
-    names = ", ".join(map(name_of, (plain.classes or [])[:8]))
-    more = len(plain.classes or []) - 8
-    names += f" and {more} others" if more > 0 else ""
-    body = [source_of("page.html").decode(), _features(plain), _limits(plain)]
+    classes = [*map(name_of, plain.classes or [])]
+    shown = max(1, sum(total <= MOST_SHOWN for total in accumulate(len(name) + 2 for name in classes)))
+    names = ", ".join(cut(name, MOST_SHOWN) for name in classes[:shown])
+    names += f" and {len(classes) - shown} others" if len(classes) > shown else ""
+    body = [source_of("page.html").decode(), _features(plain), _limits(plain, reduction)]
     data = f'<script type="application/octet-stream" id="model">{base64.b64encode(content).decode()}</script>'
-    data += json_element("facts", plain.about["training"])
+    examples = _example(plain) if examples is None else examples
+    data += json_element("facts", {**plain.about["training"], "example": list(examples)})
     script = (source_of("textsvm.mjs") + source_of("page.js")).decode().replace("\nexport ", "\n")
-    title = f"Try the model: {names}" if plain.task in ("classes", "labels") else "Try the model"
-    return page(title, _LEADS[plain.task].format(names), body, data, script=script).encode()
+    fits = 0 < len(names) <= MOST_TITLE
+    return page(
+        title or (f"Which is it: {names}?" if fits else "Try the model"),
+        _LEADS[plain.task].format(names),
+        body,
+        data,
+        script=script,
+    ).encode()
+
+
+def _example(plain: PlainModel) -> list[str]:
+    """A text of the heaviest words or strings of the last class; none for kernels without a list of them."""
+    tops = [top for top in plain.top if top.label == plain.top[-1].label and top.features]
+    features = next((top.features for top in tops if top.kind == "words"), tops[0].features if tops else [])
+    words = [text for feature in features if len(text := feature.text.partition(">=")[0].strip()) > 2]
+    return [" ".join(dict.fromkeys(words[:8]))] if words else []
 
 
 def _features(plain: PlainModel) -> str:
@@ -324,7 +375,7 @@ def _feature_list(top: TopFeatures) -> str:
     return f'<p class="kind">{safe(top.kind)}</p><ul class="substrings">{items}</ul>'
 
 
-def _limits(plain: PlainModel) -> str:
+def _limits(plain: PlainModel, reduction: Reduction | None) -> str:
     """What the model was trained on, and its accuracy."""
     hint = ""
     if plain.has_pairs:
@@ -337,7 +388,10 @@ def _limits(plain: PlainModel) -> str:
     )
     if not (plain.about["training"]["holdout"] or plain.info.get("estimate")):
         note += " Its accuracy on other texts was not recorded when it was trained."
-    table = "".join(f"<tr><th>{safe(name)}</th><td>{safe(value)}</td></tr>" for name, value in _facts(plain))
+    facts = (
+        _facts(plain) if reduction is None else [*_facts(plain), ("Smaller than the model", reduction.loss)]
+    )
+    table = "".join(f"<tr><th>{safe(name)}</th><td>{safe(value)}</td></tr>" for name, value in facts)
     return (
         f'<section><h2>Limits of this model</h2><p class="note">{note}</p>'
         f'<table class="facts"><tbody>{table}</tbody></table></section>'

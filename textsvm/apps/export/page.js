@@ -3,12 +3,28 @@
   const at = (id) => document.getElementById(id), facts = JSON.parse(at("facts").textContent);
   const model = new Model(Uint8Array.from(atob(at("model").textContent), (c) => c.charCodeAt(0)));
   const percent = (p) => (100 * p).toFixed(1) + " %", several = model.classes.length > 2 || model.task === "labels";
-  const pick = at("class"), text = at("text");
+  const pick = at("class"), first = at("text");
   const element = (name, content, kind) => {
     const node = document.createElement(name);
     node.textContent = content;
     if (kind) node.className = kind;
     return node;
+  };
+
+  // A field for each column; the whole text has a line break between them.
+  const fields = [first, ...model.columns.slice(1).map((name) => {
+    const label = element("label", name), field = first.cloneNode();
+    field.id = `column ${name}`, field.autofocus = false;
+    label.append(field);
+    at("fields").append(label);
+    return field;
+  })];
+  if (fields.length > 1) document.querySelector("label[for=text] h2").textContent = model.columns[0];
+  const whole = () => fields.map((field) => field.value).join("\n");
+  const input = () => fields.length > 1 ? Object.fromEntries(model.columns.map((name, k) => [name, fields[k].value])) : first.value;
+  const aligned = (contributions) => {
+    let begin = 0;
+    return fields.flatMap(({ value }, k) => [...(k ? [0] : []), ...contributions.slice(begin, (begin += value.length))]);
   };
 
   // The class of the answer, or the likeliest if it is unsure; of labels that with the largest margin.
@@ -56,14 +72,14 @@
     return sentences;
   };
 
-  const colour = (shares) => {
+  const colour = (shares, text) => {
     const most = shares.reduce((large, share) => Math.max(large, Math.abs(share)), 0.02), pieces = document.createDocumentFragment();
     let run = "", kind = "", i = 0;
     const close = () => {
       if (run) pieces.append(kind ? element("span", run, kind) : run);
       run = "";
     };
-    for (const character of text.value) {
+    for (const character of text) {
       let share = 0;
       for (const end = i + character.length; i < end; i++) share += shares[i];
       const level = Math.ceil(4 * Math.min(1, Math.abs(share) / most) - 0.3), next = level > 0 ? (share > 0 ? "f" : "a") + level : "";
@@ -75,9 +91,9 @@
     at("coloured").replaceChildren(pieces);
   };
 
-  const words = (shares, name) => {
+  const words = (shares, name, text) => {
     const sums = new Map();
-    for (const match of text.value.matchAll(/\S+/g)) {
+    for (const match of text.matchAll(/\S+/g)) {
       let sum = 0;
       for (let u = match.index; u < match.index + match[0].length; u++) sum += shares[u];
       sums.set(match[0], (sums.get(match[0]) || 0) + sum);
@@ -101,21 +117,21 @@
   };
 
   const update = () => {
-    const empty = text.value.trim() === "";
+    const text = whole(), empty = text.trim() === "";
     at("why").hidden = empty || !model.explains;
     at("values").hidden = empty || !several;
     if (empty) return at("answer").replaceChildren();
-    const decision = model.decide(text.value), [number, sign] = explained(decision), [label, detail] = sentence(decision);
-    const { contributions, substrings } = model.explains ? model.explain(text.value, number, decision)
+    const decision = model.decide(input()), [number, sign] = explained(decision), [label, detail] = sentence(decision);
+    const { contributions, substrings } = model.explains ? model.explain(input(), number, decision)
       : { contributions: null, substrings: { all: 0, unknown: 0 } };
     at("answer").replaceChildren(
       element("strong", label), element("span", detail),
       ...doubts(decision, substrings).map((doubt) => element("p", doubt, "note doubt")));
     if (contributions) {
-      const shares = [...contributions].map((share) => sign * share), name = side(number, sign);
+      const shares = aligned(contributions).map((share) => sign * share), name = side(number, sign);
       at("side").textContent = name;
-      colour(shares);
-      words(shares, name);
+      colour(shares, text);
+      words(shares, name, text);
     }
     if (several) table(decision);
   };
@@ -126,7 +142,7 @@
     pick.addEventListener("change", update);
   }
   let waiting = false, took = 0;
-  text.addEventListener("input", () => {
+  const changed = () => {
     if (waiting) return;
     waiting = true;
     const work = () => {
@@ -137,6 +153,12 @@
     };
     if (took > 50 && !model.explains) setTimeout(work, 2 * took); // many support vectors: typing comes first
     else requestAnimationFrame(work);
+  };
+  for (const field of fields) field.addEventListener("input", changed);
+  at("example").hidden = !facts.example.length;
+  at("example").addEventListener("click", () => {
+    fields.forEach((field, k) => (field.value = facts.example[k] ?? ""));
+    update();
   });
   update();
 })();

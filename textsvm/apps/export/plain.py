@@ -155,7 +155,7 @@ def trained_model(model: Any) -> TrainedModel:
     return as_model(model)
 
 
-def encoded_texts(model: Any, texts: Sequence[str]) -> Documents:
+def encoded_texts(model: Any, texts: Any) -> Documents:
     """Texts with the views of the kernel of a model; the support vectors without texts."""
     trained = trained_model(model)
     documents: Documents = trained.encode(texts) if len(texts) else trained.support.documents

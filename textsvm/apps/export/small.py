@@ -73,6 +73,15 @@ class Reduction:
     #: shape (n_texts,): Places of the texts in the list of texts
     chosen: Ints = field(repr=False)
 
+    @property
+    def loss(self) -> str:
+        """What the smaller model lacks, in words."""
+        (before, after), (weights, tags), (rms, largest) = self.n_strings, self.bits, self.difference
+        return (
+            f"{after:,} of {before:,} strings, weights of {weights} bits, tags of {tags} bits; decision "
+            f"values differ by {rms:.3g} (root mean square), at most {largest:.3g}"
+        )
+
 
 class StringRows:
     """The rows of weights of a table, string by string, without that of unknown strings.
@@ -299,7 +308,7 @@ def reduced_model(
     model: Any,
     plain: PlainModel,
     size: int | str,
-    held_out: Sequence[str] = (),
+    held_out: Any = (),
     progress: Progress | None = None,
 ) -> Reduction:
     """The model file in at most `size` bytes; InputError if that cannot be reached.
@@ -311,7 +320,7 @@ def reduced_model(
         Its description.
     size : int or str
         Bytes, or a text such as "500kB", "2MB" or "2MiB".
-    held_out : list of str
+    held_out : list of str, or table of texts
         Texts like those that the model will decide; the support vectors without any.
     progress : callable, optional
     """

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 #: `relevance` is that of --relevant.
 STRATEGIES = ("mixture", "random", "margin", "entropy", "change", "diverse", "density")
-LABELS = Kind("labels of textsvm label", rb'\{"id": [^\n]*"chosen": ', to_stdout=False)
+LABELS = Kind("labels of textsvm label", rb'\{"id": [^\n]*"chosen": ', ".jsonl", to_stdout=False)
 #: Files of --export, by their beginning.
-EXPORT = Kind("labelled texts", rb'id,label,part,text\n|\{"(id|text)": |\[\s*\{\s*"data": ', ".jsonl")
+EXPORT = Kind("labelled texts", rb'id,label,part,text\n|\{"(id|text)": |\[\s*\{\s*"data": ')
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,12 @@ import asyncio
 import json
 import sys
 import time
-import traceback
 import zlib
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -28,9 +27,11 @@ if TYPE_CHECKING:
 
 #: Upper bounds of the histogram of latencies, in seconds.
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-#: Bytes of a body up to which it is not large.
+#: Bytes of a body up to which `RequestLimits.max_bytes_held` does not apply.
 SMALL = 1 << 16
-#: Large bodies that the worker has at a time, or that are decompressed.
+#: Bytes of a body up to which it goes to the worker at once: small ones do not wait for others to be parsed.
+_DIRECT = 1 << 12
+#: Larger or compressed bodies that the worker has at a time.
 _LARGE = 2
 #: Status, body and type of an answer.
 _Page: TypeAlias = tuple[int, bytes, str]
@@ -52,7 +53,7 @@ class RequestLimits:
     max_characters: int = 100_000  #: Of a text
     max_requests: int = 256  #: That wait for a prediction
     timeout: float = 10.0  #: Seconds for a prediction
-    max_bytes_held: int = 1 << 24  #: Of all large bodies
+    max_bytes_held: int = 1 << 24  #: Of all bodies above `SMALL`
 
 
 def _error(message: str) -> bytes:
@@ -96,7 +97,14 @@ class _Link(asyncio.SubprocessProtocol):
         future = asyncio.get_running_loop().create_future()
         self.waiting[self._number] = future, float("inf") if kind == LOAD else time.monotonic()
         self._stdin.write(FRAME.pack(len(body), self._number, kind) + body)
+        future.add_done_callback(partial(self._give_up, self._number))
         return future
+
+    def _give_up(self, number: int, future: asyncio.Future[tuple[int, bytes]]) -> None:
+        """Cancel a request whose client has gone."""
+        if future.cancelled() and number in self.waiting:
+            del self.waiting[number]
+            self._stdin.write(FRAME.pack(0, number, CANCEL))
 
     def refuse_late(self, timeout: float) -> None:
         """Refuse requests that have waited for `timeout` seconds; kill a worker that has not responded."""
@@ -220,18 +228,12 @@ class Service:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         clock, predicts, kind = time.perf_counter(), scope["path"] == "/predict", _JSON
-        try:
-            if predicts:
-                answer = await self._predict(scope, receive)
-                if answer is None:
-                    return
-                status, body = answer
-            else:
-                status, body, kind = await self._page(scope["method"], scope["path"])
-        except Exception as error:
-            traceback.print_exception(error)
-            status, body = 500, _error("the request failed; stderr of the server has the error")
-        if predicts:
+        if not predicts:
+            status, body, kind = await self._page(scope["method"], scope["path"])
+        elif (answer := await self._predict(scope, receive)) is None:
+            return
+        else:
+            status, body = answer
             self._answers[status] += 1
             seconds = time.perf_counter() - clock
             self._latencies[bisect_left(BOUNDS, seconds)] += 1
@@ -275,10 +277,13 @@ class Service:
                 return _BUSY
             self._waiting += 1
             try:
-                slot = self._large if held or encoding in _COMPRESSED else nullcontext()
-                async with asyncio.timeout(self.limits.timeout) as patience, slot:
-                    patience.reschedule(None)  # `_watch` bounds the prediction
-                    return await self._ask(bytes(body), encoding in _COMPRESSED)
+                if len(body) <= _DIRECT and encoding not in _COMPRESSED:
+                    return await self._ask(bytes(body), False)
+                async with asyncio.timeout(self.limits.timeout):
+                    await self._large.acquire()
+                task = asyncio.create_task(self._ask(bytes(body), encoding in _COMPRESSED))
+                task.add_done_callback(lambda _: self._large.release())  # also if the client has gone
+                return await asyncio.shield(task)
             except TimeoutError:
                 return _BUSY
             finally:

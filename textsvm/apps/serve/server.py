@@ -14,10 +14,12 @@ replaces the one that has waited longest for its client: idle and slow clients k
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import json
 import signal
 import socket
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -45,6 +47,8 @@ except ImportError:  # Windows
 _LAST_BYTES = 5.0
 #: Connections that wait to be accepted.
 _BACKLOG = 2048
+#: Bytes that the operating system holds of a connection in each direction.
+_SOCKET_BUFFER = 1 << 16
 #: Open files that are not connections.
 _OTHER_FILES = 64
 #: Maximum bytes that are parsed in a turn of a connection.
@@ -66,6 +70,7 @@ class ClientLimits:
     idle: float = 60.0
     stopping: float = 10.0  #: For requests in progress when the server stops
     header: int = 1 << 15  #: Also of trailers and chunk framing, beside 1/8 of the body
+    fields: int = 128  #: Of a header
     connections: int = 2000
     unread: int = 1 << 25  #: Of all answers that clients have not read
 
@@ -130,6 +135,7 @@ class _Connection(HttpToolsProtocol):
         self._framing = 0  # bytes of the current request that are not body
         self._part = "none"  # part of the current request: none, header or body
         self._ending = False  # whether the connection ends with the answers to complete requests
+        self.running: tuple[Any, asyncio.Task[None]] | None = None  # cycle and task of the application
         self._enter("idle")
 
     def _enter(self, state: str) -> None:
@@ -152,6 +158,10 @@ class _Connection(HttpToolsProtocol):
         self.turns.oldest_first.pop(self, None)
         self.turns.unread.pop(self, None)
         super().connection_lost(exc)
+        if self.running is not None:  # with requests behind it, its cycle is not the current one
+            cycle, task = self.running
+            cycle.disconnected = True
+            task.cancel()
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
@@ -217,15 +227,17 @@ class _Connection(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._part == "header":  # trailers are ignored
             super().on_header(name, value)
+            if len(self.headers) > self.limits.fields:
+                self._refuse_framing()
 
     def on_headers_complete(self) -> None:
-        if self.parser.should_upgrade():
-            return
         if self._framing > self.limits.header:
             self._refuse_framing()
+        if self.parser.should_upgrade() or self.transport.is_closing():
             return
-        self._part, self.requests = "body", self.requests + 1
         super().on_headers_complete()
+        self._part, self.requests = "body", self.requests + 1
+        self.scope["extensions"] = {"textsvm": (self, self.cycle)}  # type: ignore[dict-item]
 
     def on_body(self, body: bytes) -> None:
         if self._part == "body":
@@ -258,7 +270,10 @@ class _Connection(HttpToolsProtocol):
 
     def _refuse_framing(self) -> None:
         if self._part == "header":
-            self._refuse(431, f"the header has more than {self.limits.header:,} bytes")
+            limits = f"{self.limits.header:,} bytes or {self.limits.fields} fields"
+            self._refuse(431, f"the header has more than {limits}")
+        elif self._part == "none":
+            self._refuse(400, "this is not a request of HTTP/1.1")
         else:
             self._refuse(400, "chunks are too short, or trailers too long")
 
@@ -315,6 +330,22 @@ class _Connection(HttpToolsProtocol):
             self.transport.close()
 
 
+async def _answer(app: Any, scope: Any, receive: Any, send: Any) -> None:
+    """Run the application in a task that is canceled if the connection is lost; print unexpected errors."""
+    connection, cycle = scope.pop("extensions")["textsvm"]
+    if connection.transport.is_closing():
+        cycle.disconnected = True
+        return
+    connection.running = cycle, asyncio.current_task()
+    try:
+        await app(scope, receive, send)
+    except Exception as error:
+        traceback.print_exception(error)
+        raise
+    finally:
+        connection.running = None
+
+
 class _GracefulServer(uvicorn.Server if uvicorn else object):  # type: ignore[misc]
     """Server within a context of the application; SIGTERM and SIGINT end it without an error."""
 
@@ -354,7 +385,10 @@ def listen(host: str, port: int) -> socket.socket:
         )
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+        listening = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+        for name in (socket.SO_RCVBUF, socket.SO_SNDBUF):  # connections inherit them
+            listening.setsockopt(socket.SOL_SOCKET, name, _SOCKET_BUFFER)
+        return listening
     except (OSError, OverflowError, UnicodeError) as error:
         reason = str(getattr(error, "strerror", None) or error).partition(" (while attempting")[0]
         raise InputError(
@@ -386,7 +420,7 @@ def run(
         limits = replace(limits, connections=max(1, min(limits.connections, soft - _OTHER_FILES)))
     connection: Any = partial(_Connection, limits, _Turns())
     config = uvicorn.Config(
-        app, http=connection, ws="none", lifespan="off", log_config=None,
+        partial(_answer, app), interface="asgi3", proxy_headers=False, http=connection, ws="none", lifespan="off", log_config=None,
         log_level="critical", access_log=False, server_header=False, date_header=False,
         timeout_keep_alive=int(limits.idle) + 1, timeout_notify=1, backlog=_BACKLOG,
         timeout_graceful_shutdown=int(limits.stopping),

@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -67,6 +67,8 @@ CHARACTERS = ["e\u0301" + "".join(map(chr, range(0x4E00, 0x4F40))) + " ready" * 
 #: For models of DNA or proteins, which refuse other letters.
 SEQUENCES = ["acgt", "gattaca", *("acgt" * 400 + "ga" * n for n in range(20))]
 
+#: A text, or a row of a table.
+Example: TypeAlias = str | dict[str, Any]
 #: Number of the request, status, body.
 Answer: TypeAlias = tuple[int, int, bytes]
 #: Classes, predictions, decision values and probabilities.
@@ -88,14 +90,25 @@ class ServedModel:
     def __init__(self, name: str, path: str) -> None:
         self.name, self.model = name, load(path).on("cpu")
         kernel, info, rule = self.model.kernel, self.model.info, self.model.rule
-        if kernel is None or not kernel.structure.reads_texts:
+        views = () if kernel is None else kernel.structure.views
+        if kernel is None or all(view.tokens == "numbers" for view in views):
             raise InputError(f"{path} is not a model of texts, which `textsvm serve` needs")
         self.kernel = spell(kernel)
+        #: Columns of a model of a table, and whether they hold texts.
+        self.columns = {view.column: True for view in views if isinstance(view.column, str)}
+        self.columns |= {
+            name: False for view in views if isinstance(view.column, tuple) for name in view.column
+        }
         self.classes: AnyArray | None = rule.classes
         self.digest = self.model.record.digest
         self.calibrated = self.model.probabilistic
         self.has_labels = not isinstance(rule, NumberRule)
         self.positive = positive if isinstance(positive := info.get("positive"), str) else None
+        if rule.classes is None and self.has_labels and self.positive is None:
+            raise InputError(
+                f"{path} is a one-class model without the name of its class; "
+                'save it with info={"positive": NAME}'
+            )
         self.row_of_empty_text = judge.row_without_text(self.model, "the text is empty")
         self.counts = Counter({"texts": 0, "low_margins": 0, "foreign_texts": 0})
         self.labels: Counter[str] = Counter()
@@ -109,18 +122,40 @@ class ServedModel:
         self.room, self._next_drift, self._counting = 1 << 12, 0.0, threading.Lock()
         for texts in (PREPARING, SEQUENCES):
             with suppress(InputError):  # the model refuses these letters
-                self.predict(texts[:2])
-                self.predict(texts)
-                Drift(self.model, None).add_texts(texts[:2])
-                self.predict(CHARACTERS)
+                examples = self._examples_of(texts)
+                self.predict(examples[:2])
+                self.predict(examples)
+                Drift(self.model, None).add_texts(examples[:2])
+                self.predict(self._examples_of(CHARACTERS))
                 break
         self.drift = Drift(self.model, info.get("drift"))
 
-    def predict(self, texts: list[str]) -> Predictions:
+    def _examples_of(self, texts: list[str]) -> list[Any]:
+        """Examples with a text in each column of texts, and 0 elsewhere."""
+        if not self.columns:
+            return texts
+        return [{name: text if kind else 0 for name, kind in self.columns.items()} for text in texts]
+
+    def read(self, texts: Any) -> list[Example]:
+        """Texts of a request, or rows with the columns of the model; raises Refusal."""
+        if not isinstance(texts, list) or not all(map(self._is_example, texts)):
+            names = f"an object with the columns {', '.join(self.columns)}", "such objects"
+            kind, kinds = names if self.columns else ("a string", "strings")
+            raise Refusal(400, f'"text" must be {kind}, and "texts" a list of {kinds}')
+        return [{name: text[name] for name in self.columns} for text in texts] if self.columns else texts
+
+    def _is_example(self, text: Any) -> bool:
+        if not self.columns:
+            return isinstance(text, str)
+        return isinstance(text, dict) and all(
+            name in text and isinstance(text[name], str) == kind for name, kind in self.columns.items()
+        )
+
+    def predict(self, texts: list[Example]) -> Predictions:
         """Classes, predictions, decision values and probabilities."""
         return judge.predict(self.model, texts, [], self.positive, None)
 
-    def count(self, texts: list[str], predictions: Predictions) -> None:
+    def count(self, texts: list[Example], predictions: Predictions) -> None:
         """Count predictions and signs of drift."""
         classes, predicted, decision, _ = predictions
         with self._counting:
@@ -129,7 +164,9 @@ class ServedModel:
                 self.labels.update(map(str, predicted.tolist()))
                 least = LEAST_MARGIN * (self.drift.expected["margin"] or 0.0)
                 self.counts["low_margins"] += int((margins(decision) < least).sum())
-            if (now := time.monotonic()) > self._next_drift and sum(map(len, texts)) <= MOST_SYMBOLS:
+            if (now := time.monotonic()) > self._next_drift and sum(
+                len(text_of(text)) for text in texts
+            ) <= MOST_SYMBOLS:
                 self._next_drift = now + DRIFT_SECONDS
                 self.counts["foreign_texts"] += len(self.drift.add_texts(texts[:DRIFT_TEXTS]))
 
@@ -146,6 +183,7 @@ class ServedModel:
         return {
             "name": self.name, "estimator": self.model.estimator_name, "kernel": self.kernel,
             "classes": None if self.classes is None else list(map(str, self.classes)),
+            **({"columns": list(self.columns)} if self.columns else {}),
             "probabilities": self.calibrated, "digest": self.digest,
             "training": self.drift.expected, "labels": self.labels, "counts": {**self.counts, **drift},
         }  # fmt: skip
@@ -157,7 +195,7 @@ class TextRequest:
 
     number: int
     model: ServedModel
-    all_texts: list[str]
+    all_texts: list[Example]
     single: bool
     top: int | None
     probabilities: bool
@@ -165,8 +203,8 @@ class TextRequest:
     rows: list[str] = field(default_factory=list)  #: JSON
 
     def __post_init__(self) -> None:
-        self.texts = list(filter(str.strip, self.all_texts))  #: Texts to predict: empty texts have no label
-        self.sizes = list(map(symbols_of, self.texts))  #: Symbols of the texts
+        self.texts = [text for text in self.all_texts if text_of(text).strip()]  #: Empty texts have no label
+        self.sizes = [symbols_of(text_of(text)) for text in self.texts]  #: Symbols of the texts
         n_best = min(self.top or 0, self.model.n_classes)
         row_bytes = n_best * self.model.entry_bytes or self.model.row_bytes
         self.answer_bytes = len(self.all_texts) * row_bytes  #: About
@@ -185,9 +223,14 @@ class TextRequest:
     def answer(self) -> Answer:
         """Answer with all rows, also of empty texts."""
         predicted, empty = iter(self.rows), json.dumps(self.model.row_of_empty_text)
-        rows = [next(predicted) if text.strip() else empty for text in self.all_texts]
+        rows = [next(predicted) if text_of(text).strip() else empty for text in self.all_texts]
         answer = rows[0] if self.single else f'{{"predictions": [{", ".join(rows)}]}}'
         return self.number, 200, answer.encode()
+
+
+def text_of(example: Example) -> str:
+    """A text, or all texts of a row."""
+    return example if isinstance(example, str) else "".join(x for x in example.values() if isinstance(x, str))
 
 
 def symbols_of(text: str) -> int:
@@ -209,14 +252,15 @@ class Lane:
 
     def call(self) -> list[Answer]:
         """Predict texts of requests for the same model; answers of complete requests."""
-        parts, texts, symbols = list[tuple[TextRequest, slice]](), list[str](), 0
+        parts, texts, symbols = list[tuple[TextRequest, slice]](), list[Example](), 0
         self._in_turn = not self._in_turn
-        waiting = sorted(self.jobs, key=lambda job: job.taken)
-        if not waiting:  # canceled
+        jobs = list(self.jobs)
+        if not jobs:  # canceled
             return []
-        model = (waiting if self._in_turn else self.jobs)[0].model
+        waiting = sorted(jobs, key=lambda job: job.taken)
+        model = (waiting if self._in_turn else jobs)[0].model
         turns = [(job, TURN) for job in waiting if job.model is model]
-        rest = [(job, MOST_TEXTS) for job in self.jobs if job.model is model]
+        rest = [(job, MOST_TEXTS) for job in jobs if job.model is model]
         new = [(job, TURN) for job, _ in turns if not job.taken]
         for group, share in ((turns, 1.0), (rest, 1.0)) if self._in_turn else ((new, 0.5), (rest, 1.0)):
             for job, most in group:
@@ -243,7 +287,7 @@ class Lane:
                 self.jobs.remove(job)
 
     def _answers(
-        self, parts: list[tuple[TextRequest, slice]], texts: list[str], symbols: int
+        self, parts: list[tuple[TextRequest, slice]], texts: list[Example], symbols: int
     ) -> dict[int, Answer]:
         """Predict parts of requests together, and each alone if that fails; answers of complete requests."""
         model, answers = parts[0][0].model, dict[int, Answer]()
@@ -289,7 +333,8 @@ class Worker:
         threading.Thread(target=self._run_long, daemon=True).start()
         received = bytearray()
         while True:
-            while not self.short.jobs or _has_input():
+            until = time.perf_counter() + GOAL / 2
+            while not self.short.jobs or (_has_input() and time.perf_counter() < until):
                 if not (data := os.read(0, 1 << 20)):
                     return
                 received += data
@@ -359,18 +404,24 @@ class Worker:
             raise Refusal(400, f"the body is not UTF-8 from byte {error.start} on") from None
         except (ValueError, RecursionError) as error:
             raise Refusal(400, f"the body is not JSON: {one_line(str(error), 100)}") from None
+        if isinstance(request, dict):
+            with suppress(Refusal):  # a row alone
+                if (
+                    columns := self._model(request.get("model")).columns
+                ) and request.keys() >= columns.keys():
+                    row = {name: request.pop(name) for name in columns}
+                    request["text"] = row
         if not isinstance(request, dict) or ("text" in request) == ("texts" in request):
             raise Refusal(400, 'give an object with either "text" or "texts", as in {"text": "win cash"}')
         if unknown := sorted(request.keys() - OPTIONS):
             raise Refusal(400, f"there is no option {unknown[0]!r}; there are {', '.join(sorted(OPTIONS))}")
-        single, texts = "text" in request, [request["text"]] if "text" in request else request["texts"]
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise Refusal(400, '"text" must be a string, and "texts" a list of strings')
+        model, single = self._model(request.get("model")), "text" in request
+        texts = model.read([request["text"]] if single else request["texts"])
         if len(texts) > self.max_texts:
             raise Refusal(
                 413, f"{len(texts):,} texts are more than {self.max_texts:,}; send several requests"
             )
-        model, top = self._model(request.get("model")), request.get("top")
+        top = request.get("top")
         if top is not None and not (type(top) is int and top > 0 and model.has_labels):
             raise Refusal(400, '"top" must be a whole number above 0, and the model must have labels')
         probabilities = request.get("probabilities", model.calibrated)
