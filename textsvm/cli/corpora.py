@@ -20,7 +20,7 @@ from textsvm.errors import InputError, printable
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.resolve import structure_of
 from textsvm.kernels.user import KernelFunction
-from textsvm.readers.charsets import is_blank
+from textsvm.readers.charsets import INVISIBLE, is_blank
 from textsvm.readers.corpus import VECTORS, Corpus
 from textsvm.readers.read import read_corpus, read_documents
 from textsvm.readers.stream import is_large, stream_corpus
@@ -426,7 +426,7 @@ def say_spellings(console: Console, labels: Iterable[str]) -> None:
     """Warn of labels that may be one class, or that may mean that there is no label."""
     spellings: dict[str | float, str] = {}
     for label in labels:
-        key = " ".join(normalize("NFKC", label).split()).casefold()
+        key = " ".join(INVISIBLE.sub("", normalize("NFKC", label)).split()).casefold()
         other = spellings.setdefault(float(key) if is_number(key) else key, label)
         if other != label:
             how = "are the same number" if is_number(key) else "differ only in case or spaces"

@@ -101,6 +101,7 @@ def update(
     with_columns = replace(recorded, reading=replace(recorded.reading, **columns))
     fresh = _as_trained(_read(console, new, with_columns, fitted, "new"), fitted, recorded.training)
     if fitted.estimator_name == model_files.ONLINE:
+        corpora.say_spellings(console, [*map(str, fitted.rule.classes), *corpora.label_counts(fresh)])
         return _update_online(target, fitted, fresh)
     if not recorded.facts.get("corpora"):  # saved in Python: the names are for the old corpus, too
         recorded = with_columns

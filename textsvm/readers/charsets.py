@@ -29,8 +29,8 @@ NOT_UTF_8 = "bytes that are not UTF-8 were read as Windows-1252; --encoding name
 # Python codecs that are no charsets, and slow on long input.
 _NOT_CHARSETS = {"idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined"}
 #: Soft hyphen, marks of direction, and characters without width.
-INVISIBLE = "\u00ad\u200b\u200e\u200f\u2060-\u2064\ufeff"
-_VISIBLE = re.compile(rf"[^\s\u200c\u200d{INVISIBLE}]")
+INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u2060-\u2064\ufeff]")
+_VISIBLE = re.compile(rf"[^\s\u200c\u200d{INVISIBLE.pattern[1:-1]}]")
 _CONTROL = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1a\x1b\b")) + b"\x7f"
 
 

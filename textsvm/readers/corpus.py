@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,7 +34,6 @@ USUAL = {
 SEQUENCES = ("fasta", "fastq")
 #: Name of the column of vectors beside texts.
 VECTORS = "vectors"
-_INVISIBLE = re.compile(f"[{INVISIBLE}]")
 #: Role of the first index of LIBSVM's format, "0" or "1", among recorded and detected columns.
 FIRST_INDEX = "first_index"
 #: Attributes of a corpus with a value for each document.
@@ -530,13 +528,15 @@ def build_corpus(
 
 
 def _composed_labels(labels: list[Label], source: str, problems: list[tuple[str, str]]) -> list[Label]:
-    """Labels in the normal form NFC without invisible characters; `problems` gets labels of several forms."""
+    """Labels; several forms that look the same become the normal form NFC, which `problems` gets."""
     names = {name for label in labels for name in ([label] if isinstance(label, str) else label)}
     check_labels(names)
-    forms = {name: _INVISIBLE.sub("", normalize("NFC", name)) or name for name in names}
-    for name, count in Counter(forms.values()).items():
-        if count > 1:
-            problems.append((source, f"the label {name!r} is written in several ways that look the same"))
+    forms = {name: INVISIBLE.sub("", normalize("NFC", name)) for name in names}
+    several = {form for form, count in Counter(forms.values()).items() if count > 1 and form.strip()}
+    problems += [
+        (source, f"the label {form!r} is written in several ways that look the same") for form in several
+    ]
+    forms = {name: form if form in several else name for name, form in forms.items()}
     return [forms[name] if isinstance(name, str) else tuple(forms[part] for part in name) for name in labels]
 
 
