@@ -106,8 +106,8 @@ class TextReading:
     def as_dict(self, several: bool) -> Json:
         """Arguments of the readers."""
         return {
-            "text": self.text if isinstance(self.text, str | None) else ",".join(self.text), "label": self.label, "id": self.id,
-            "skip_invalid": self.skip_invalid, "header": self.header,
+            "text": self.text if isinstance(self.text, str | None) else ",".join(self.text),
+            "label": self.label, "id": self.id, "skip_invalid": self.skip_invalid, "header": self.header,
             "label_separator": ";" if several else None, "sheet": self.sheet, "encoding": self.encoding,
         }  # fmt: skip
 
