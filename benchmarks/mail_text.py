@@ -26,6 +26,7 @@ from textsvm.evaluation.results import draws
 from textsvm.readers import sample
 from textsvm.readers.files import read_files
 from textsvm.readers.mail import is_mail, message_text
+from textsvm.readers.mail_header import repaired
 from textsvm.readers.mime import decoded_header
 
 NOTE = """\
@@ -108,7 +109,7 @@ def variants(mails: list[bytes]) -> list[tuple[str, list[str]]]:
 
 def pieces(data: bytes) -> Pieces:
     """The pieces of one mail's text, with every field that is tried, in their order."""
-    parsed = parse(RawMessage(data))
+    parsed = parse(RawMessage(repaired(data)))
     whole = [(name, decoded_header(str(parsed.get(field, "")), {})) for name, field in WHOLE.items()]
     names = ("names of all fields", " ".join(parsed.keys()).lower())
     found = evidence(parsed, [*FIELDS, *OTHER_FIELDS])

@@ -44,7 +44,7 @@ def library() -> ctypes.CDLL:
     loaded = ctypes.CDLL(path)
     shutil.rmtree(folder)
     loaded.textsvm_open.restype = ctypes.c_void_p
-    loaded.textsvm_class.restype = ctypes.c_char_p
+    loaded.textsvm_class.restype = ctypes.c_void_p
     loaded.textsvm_memory.restype = ctypes.c_size_t
     loaded.textsvm_decisions.restype = loaded.textsvm_classes.restype = ctypes.c_size_t
     return loaded
@@ -110,7 +110,9 @@ class CModel:
         return int(library().textsvm_predict(self.handle, values.ctypes.data_as(ctypes.c_void_p)))
 
     def class_name(self, number: int) -> str:
-        return library().textsvm_class(self.handle, number, None).decode()
+        size = ctypes.c_size_t()
+        pointer = library().textsvm_class(self.handle, number, ctypes.byref(size))
+        return ctypes.string_at(pointer, size.value).decode()
 
     def labels(self, values: np.ndarray) -> list[bool]:
         has = np.zeros(self.n_classes, np.uint8)

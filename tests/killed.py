@@ -46,6 +46,12 @@ COMMANDS = {
     "neighbours": f"neighbours corpus.tsv {_SPECTRUM} -o out.jsonl",
     "neighbours, matrix": f"neighbours corpus.tsv {_SPECTRUM} -o out.npz",
     "doubts": f"doubts corpus.tsv {_SPECTRUM} --folds 2 -o out.jsonl --report out.html",
+    "update": "update model more.tsv --folds 2 -o out.textsvm",
+    "export": "export model --force -o out.bin",
+    "export, JSON": "export model --force -o out.json",
+    "export, page": "export model --force -o out.html",
+    "export, C": "export model --to c --force -o out",
+    "label --export": "label corpus.tsv --export out.jsonl",
     "explain": "explain model few.tsv --mutations out.tsv",
 }
 #: What takes a while, with the signals that end it; `long.jsonl` is there.
@@ -271,9 +277,10 @@ def prepare(folder):
     from textsvm.readers.read import read_corpus
 
     corpus = read_corpus(sample("reviews"))
-    rows = list(zip(corpus.labels, corpus.texts, strict=True))[:30]
+    rows = list(zip(corpus.labels, corpus.texts, strict=True))[:40]
     lines = ["label\ttext\n", *(f"{label}\t{' '.join(text.split())}\n" for label, text in rows)]
-    (folder / "corpus.tsv").write_text("".join(lines), "utf-8")
+    (folder / "corpus.tsv").write_text("".join(lines[:31]), "utf-8")
+    (folder / "more.tsv").write_text("".join([lines[0], *lines[31:]]), "utf-8")
     (folder / "few.tsv").write_text("".join(lines[:4]), "utf-8")
     vectors = [f"{i % 2} 1:{i % 7} 2:{i % 5} 3:{i % 3}\n" for i in range(30)]
     (folder / "vectors.libsvm").write_text("".join(vectors))

@@ -38,6 +38,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "textsvm.text.byte_pmers": "the features of OnlineSVC, which a decision needs without Numba",
         "textsvm.readers.mail": "the boundaries of messages in an mbox, as `train` reads them",
         "textsvm.readers.mime": "decoding of headers and HTML; the reader of mail corpora has the same rules",
+        "textsvm.readers.mail_header": "malformed headers, which the reader of mail corpora repairs too",
         "textsvm.readers.charsets": "decoding of bytes with a wrong charset, as in every reader",
         "textsvm.evaluation.explanation": "the report shows contributions of characters, as for other models",
         "textsvm.reporting.report": "parts of the report on decisions made before learning",

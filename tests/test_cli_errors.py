@@ -25,6 +25,7 @@ from textsvm import SVC, cross_validate
 from textsvm.errors import InputError
 
 SAMPLES = ROOT / "corpora" / "samples"
+OUTLOOK = {"msg/a.msg": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600)}
 WORDS = {
     "good": ["fine", "great", "lovely", "superb", "happy", "quick", "friendly", "warm", "best", "perfect"],
     "bad": ["poor", "awful", "broken", "late", "rude", "slow", "cold", "worst", "dirty", "refund"],
@@ -195,6 +196,11 @@ with tarfile.open(fileobj=TAR, mode="w:gz"):
     pass
 
 UNEVEN = tree("n", "Goethe/Faust", "Goethe/Werther", "Schiller/Faust")
+#: Files whose second label is to be filled in, by suffix.
+ODD_LABELS = {
+    "jsonl": b'{"text": "fine", "label": "good"}\n{"text": "poor", "label": %b}\n',
+    "json": b'[{"text": "fine", "label": "good"}, {"text": "poor", "label": %b}]',
+}
 
 MISTAKES = [
     # Paths
@@ -896,6 +902,14 @@ MISTAKES = [
         "goes with no FILES",
         code=3,
     ),
+    Mistake("a message of Outlook", "train msg -o m", r"a\.msg.*Outlook.*\.eml.*msgconvert", files=OUTLOOK),
+    Mistake(
+        "learning a message of Outlook",
+        "mail learn --as ham --store s msg/a.msg",
+        r"a\.msg.*Outlook",
+        code=3,
+        files=OUTLOOK,
+    ),
     Mistake("column options on mail", f"train {SAMPLES}/mail.tar.gz --label text {TRAIN}", "mail.*column"),
     Mistake(
         "no label column", f"train said.csv --text utterance {TRAIN}", "its columns are: id, utterance, mood"
@@ -995,6 +1009,22 @@ MISTAKES = [
     ),
     Mistake("same column twice", f"train reviews.csv --text text --label text {TRAIN}", "text"),
     # Labels
+    *(
+        Mistake(
+            f"{label} as a label",
+            f"train t.{suffix} {options} {TRAIN}",
+            rf"t\.{suffix}, (line|row) 2: the label .*{trouble}",
+            files={f"t.{suffix}": ODD_LABELS[suffix] % label.encode()},
+        )
+        for label, trouble, options in (
+            ("Infinity", "not a finite number", ""),
+            ("-1e400", "not a finite number", ""),
+            ('["a", Infinity]', "not a finite number", "--multilabel"),
+            (r'"\udc80"', "lone surrogate", ""),
+            (r'["a", "\ud83d"]', "lone surrogate", "--multilabel"),
+        )
+        for suffix in ODD_LABELS
+    ),
     Mistake("continuous numbers as labels", f"train stars.csv --label stars {TRAIN}", "--regress"),
     Mistake(
         "continuous numbers in cross-validation",

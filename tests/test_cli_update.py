@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import os
+import socket
 from collections import Counter
 from pathlib import Path
 
@@ -11,7 +13,17 @@ import pytest
 from command import fails, report, run
 from loading import load
 
-from textsvm import SVC, OnlineSVC, read_corpus, save
+from textsvm import (
+    SVC,
+    SVR,
+    CalibratedSVC,
+    MultilabelSVC,
+    OneClassSVM,
+    OnlineSVC,
+    Spectrum,
+    read_corpus,
+    save,
+)
 from textsvm.cli import retraining
 from textsvm.readers import sample
 from textsvm.readers.corpus import Corpus
@@ -121,6 +133,64 @@ def test_a_model_saved_in_python_is_updated_from_named_columns(halves):
     (halves / "last.csv").write_text(f"remark,mood\nfine kettle,{old.labels[0]}\nso what,{old.labels[0]}\n")
     assert run("update", "n", "last.csv", cwd=halves).returncode == 0
     assert load(halves / "n").model_.info["n_train"] == 64
+
+
+NUMBERS = [float(label == "fruit") + i / 10 for i, label in enumerate(LABELS)]
+PYTHON_MODELS = {
+    "several": (lambda: MultilabelSVC(Spectrum(2)).fit(TEXTS, [[label] for label in LABELS]), []),
+    "matrix": (lambda: MultilabelSVC(Spectrum(2)).fit(TEXTS, np.eye(2, dtype=int)[[0, 1] * 6]), []),
+    "numbers": (lambda: SVR(Spectrum(2)).fit(TEXTS, NUMBERS), ["--label", "score"]),
+    "calibrated": (lambda: CalibratedSVC(SVC(Spectrum(2)), cv=3).fit(TEXTS, LABELS), []),
+    "ints": (lambda: SVC(Spectrum(2)).fit(TEXTS, [label == "fruit" for label in LABELS]), []),
+}
+
+
+@pytest.mark.parametrize("name", PYTHON_MODELS)
+def test_every_kind_of_model_saved_in_python_is_updated(name, tmp_path):
+    make, columns = PYTHON_MODELS[name]
+    save(make(), tmp_path / "m")
+    rows = zip(TEXTS, LABELS, NUMBERS, strict=True)
+    lines = [json.dumps({"text": t, "label": a, "score": b}) + "\n" for t, a, b in rows]
+    (tmp_path / "old.jsonl").write_text("".join(lines), "utf-8")
+    (tmp_path / "new.jsonl").write_text("".join(lines[:4]).replace("an", "an un"), "utf-8")
+    changes = report("update", "m", "new.jsonl", "--corpus", "old.jsonl", *columns, "-o", "n", cwd=tmp_path)
+    assert changes["new_documents"] == 4
+    assert load(tmp_path / "n").model_.info["n_train"] == 16
+    again = run("update", "n", "new.jsonl", *columns, "-o", "n", cwd=tmp_path)  # records what it learnt
+    assert b"are in the training corpus already" in again.stderr
+
+
+def test_models_saved_in_python_that_cannot_be_updated(tmp_path):
+    save(SVR(Spectrum(2)).fit(TEXTS, NUMBERS), tmp_path / "numbers")
+    save(OneClassSVM(Spectrum(2)).fit(TEXTS), tmp_path / "one")
+    (tmp_path / "new.csv").write_text("text,label\na cat,fruit\n", "utf-8")
+    again = ["new.csv", "--corpus", "new.csv"]
+    assert "name the column of its numbers with --label" in fails("update", "numbers", *again, cwd=tmp_path)
+    assert "train it again with `textsvm train --one-class" in fails("update", "one", *again, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "socket", "numbers"])
+def test_a_recorded_corpus_is_a_file_or_a_folder(halves, kind):
+    train(halves, "old.csv")
+    old = halves / "old.csv"
+    old.unlink()
+    if kind == "fifo":
+        os.mkfifo(old)
+    elif kind == "device":
+        old.symlink_to("/dev/zero")
+    elif kind == "socket":
+        listening = socket.socket(socket.AF_UNIX)
+        os.chdir(halves)
+        listening.bind("old.csv")
+    if kind == "numbers":
+        model = load(halves / "m").model_
+        model.info["update"]["corpora"][0]["paths"] = [3]
+        save(model, halves / "m", model.info)
+        assert "records no corpus that can be read again" in fails("update", "m", "new.csv", cwd=halves)
+        return
+    assert "is neither a file nor a folder; name it with --corpus" in fails(
+        "update", "m", "new.csv", cwd=halves
+    )
 
 
 def texts_of(path):

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 from command import run
-from exported import SOURCES, WARNINGS, close, ignorable_texts, needs_gcc, needs_node
+from exported import SOURCES, WARNINGS, CModel, close, ignorable_texts, needs_gcc, needs_node
 from test_export import DNA, HOSTILE, KERNELS, PLAIN, PROTEINS, check, default_model, training
 
 import textsvm
 from textsvm import EditDistance, GappedKmers, InputError, Product, Spectrum, Sum
 from textsvm.apps.export import files
+from textsvm.apps.export.binary import pack
 from textsvm.apps.export.plain import plain_model
 from textsvm.text.normal_form import normalise
 
@@ -382,3 +383,47 @@ def test_no_array_of_an_older_model_stays(tmp_path, monkeypatch):
     written = textsvm.export(default_model(), tmp_path, to="c", force=True)
     assert sorted(tmp_path.iterdir()) == sorted(written)
     assert not (tmp_path / "textsvm_model.c").exists()
+
+
+#: Names of classes that formats could change, cut or take for another.
+NAMES = [
+    "\ufeffspam", "spam", "\ufeff", "a\0b", "a", "</script><b>", '"\'\\', "\u00e9", "e\u0301", "x" * 5000,
+    "\u2028\n\t", "\U0001f600", "\u202eevil", "&amp;", "0", "null", " padded ", "\u200b",
+]  # fmt: skip
+
+
+@needs_gcc
+@needs_node
+def test_names_of_classes_are_kept_by_every_format(tmp_path):
+    texts = [f"text {'abcdefghijklmnopqrst'[i % len(NAMES)] * 4}" for i in range(2 * len(NAMES))]
+    model = textsvm.SVC(Spectrum((1, 3))).fit(texts, NAMES * 2)
+    predicted = model.predict(texts).tolist()
+    assert sorted({*predicted}) == sorted(NAMES)
+    results = compare(model, texts, tmp_path / "model")
+    assert [each["predicted"] for each in results] == predicted
+    textsvm.export(model, tmp_path / "m.json")
+    assert json.loads((tmp_path / "m.json").read_bytes())["classes"] == model.classes_.tolist()
+    exported = CModel(pack(plain_model(model)))
+    assert [exported.class_name(k) for k in range(len(NAMES))] == model.classes_.tolist()
+    textsvm.export(model, tmp_path / "m.html")
+    assert (tmp_path / "m.html").read_text("utf-8").count("</script>") == 3
+    several = textsvm.MultilabelSVC(Spectrum((1, 3))).fit(texts, [{name} for name in NAMES * 2])
+    results = compare(several, texts, tmp_path / "several")
+    assert [tuple(each["predicted"]) for each in results] == several.predict(texts)
+
+
+@pytest.mark.parametrize("label", ["\ud800", "a\udfff"])
+def test_half_a_surrogate_pair_is_no_label(label, tmp_path):
+    texts, labels = ["win cash", "lunch"] * 3, [label, "ham"] * 3
+    several = [{name} for name in labels]
+    with pytest.raises(InputError, match="lone surrogate"):
+        textsvm.SVC(Spectrum(2)).fit(texts, labels)
+    with pytest.raises(InputError, match="lone surrogate"):
+        textsvm.CalibratedSVC(textsvm.SVC(Spectrum(2)), cv=2).fit(texts, labels)
+    with pytest.raises(InputError, match="lone surrogate"):
+        textsvm.MultilabelSVC(Spectrum(2)).fit(texts, several)
+    with pytest.raises(InputError, match="lone surrogate"):
+        textsvm.OnlineSVC().partial_fit(texts[:2], ["ham", "egg"], classes=["ham", "egg", label])
+    learner = textsvm.OnlineSVC().fit(texts, ["egg", "ham"] * 3)
+    with pytest.raises(InputError, match="lone surrogate"):
+        learner.add_classes([label])

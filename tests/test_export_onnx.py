@@ -85,6 +85,13 @@ def test_ignorable_code_points(form):
     check(model, texts)
 
 
+def test_names_of_classes_are_kept():
+    names = ["\ufeffspam", "spam", "a\0b", "a", "\u00e9", "e\u0301", "x" * 5000, "\u2028\n\t", "\"'\\"]
+    texts = [f"text {'abcdefghijklm'[i % len(names)] * 4}" for i in range(2 * len(names))]
+    results = check(textsvm.SVC(Spectrum((1, 3))).fit(texts, names * 2), texts)
+    assert sorted({*results["label"].tolist()}) == sorted(names)
+
+
 @lru_cache
 def default_session() -> OnnxModel:
     return OnnxModel(default_model())

@@ -19,7 +19,17 @@ pytestmark = pytest.mark.slow
 
 #: With TEXTSVM_KILLS=1 every command at every call that writes, else some of them at some of theirs.
 EVERY = os.environ.get("TEXTSVM_KILLS") == "1"
-SOME = ("train --store", "tune", "tune --resume", "gram, LIBSVM", "evaluate, HTML")
+SOME = (
+    "train --store",
+    "tune",
+    "tune --resume",
+    "gram, LIBSVM",
+    "evaluate, HTML",
+    "update",
+    "export",
+    "export, C",
+    "label --export",
+)
 posix = pytest.mark.skipif(os.name == "nt", reason="POSIX signals and devices")
 
 

@@ -407,6 +407,41 @@ def state_of(path):
     return {name: vars(journal)[name] for name in names}
 
 
+def test_what_a_full_disk_left_is_removed_before_the_next_answer(session, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    class Full:
+        """A file that cannot be synchronised, nor cut."""
+
+        def __init__(self, file):
+            self.write, self.fileno = file.write, file.fileno
+            calls = iter((file.truncate, full))
+            self.truncate = lambda size: next(calls)(size)
+
+    file = session.journal._file
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        patch.setattr(session.journal, "_file", Full(file))
+        with pytest.raises(InputError, match="No space left"):
+            session.answer(1, 0, "ham")
+    session.answer(0, 0, "spam")
+    session.journal.close()
+    answers = state_of(session.journal.path)["answers"]
+    assert {name: entry.label for name, entry in answers.items()} == {"t0": "spam", "t2": "spam"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the shim needs Linux")
+def test_faults_at_every_call_that_writes_lose_no_acknowledged_answer():
+    command = [sys.executable, ROOT / "tests" / "label_kills.py"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    assert done.returncode == 0, done.stderr
+    assert "no acknowledged answer lost" in done.stdout
+
+
 @pytest.fixture
 def written(session):
     """Path of labels, content of the journal after all kinds of events, and its state."""

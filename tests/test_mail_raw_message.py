@@ -108,7 +108,7 @@ def test_marking_is_adding_lines(data):
     # The lesson and the decision stay those of the message as it came.
     assert RawMessage(once).digest == RawMessage(data).digest
     rest = once.replace(OURS, b"", 1).replace(b"X-Spam-Flag: YES", b"", 1)
-    forged = re.compile(rb"(?i)(?:\A|(?<=\n))(?:x-textsvm|x-spam-flag)[ \t]*:")
+    forged = re.compile(rb"(?i)(?:\A|[^!-~])(?:x-textsvm|x-spam-flag)[ \t]*:")
     if not forged.search(data):
         assert re.sub(rb"\s", b"", rest) == re.sub(rb"\s", b"", data)
         assert len(once) - len(data) <= len(OURS) + len(b"X-Spam-Flag: YES") + 8

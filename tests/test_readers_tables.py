@@ -51,6 +51,22 @@ def test_columns_by_name_and_number(write):
     assert read_corpus(write("z.csv", "text,text,\nx,y,z\n"), text="1,2,3").texts == ["x\ny\nz"]
 
 
+@pytest.mark.parametrize(
+    ("value", "label"),
+    [("NaN", None), ("-0.0", "0.0"), ("1e400", ...), ("12345678901234567890", "12345678901234567890")],
+)
+def test_numbers_of_json_as_labels(write, value, label):
+    rows = f'{{"text": "a", "label": "x"}}\n{{"text": "b", "label": {value}}}\n'
+    if label is ...:
+        with pytest.raises(
+            InputError, match=r"x\.jsonl, line 2: the label is inf, which is not a finite number"
+        ):
+            read_corpus(write("x.jsonl", rows))
+        return
+    corpus = read_corpus(write("x.jsonl", rows))
+    assert corpus.labels == ["x"] + [label] * (label is not None)
+
+
 def test_tsv_does_not_honour_quotes(write):
     data = 'essay_id\tessay\tscore\r\n1\t"opened and never closed\t3\r\n2\tplain\t4\r\n'
     corpus = read_corpus(write("x.tsv", data), label="score")

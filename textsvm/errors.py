@@ -47,11 +47,15 @@ def printable(text: str) -> str:
     return _UNSHOWABLE.sub("\ufffd", text.replace("\r\n", "\n").removesuffix("\r"))
 
 
-def check_labels(labels: Iterable[object]) -> None:
-    """Raise InputError for a label with a lone surrogate, which no output in UTF-8 can hold."""
+def check_labels(labels: Iterable[object], place: str = "") -> None:
+    """InputError for an infinite label, and for one with a lone surrogate, which no UTF-8 file can hold."""
     for label in labels:
+        if isinstance(label, float) and abs(label) == float("inf"):
+            raise InputError(f"{place}the label is {label}, which is not a finite number; write a text")
         if isinstance(label, str) and label.encode("utf-8", "replace").decode() != label:
-            raise InputError(f"the label {label!r} has a lone surrogate, which is no character; correct it")
+            raise InputError(
+                f"{place}the label {label!r} has a lone surrogate, which is no character; correct it"
+            )
 
 
 def one_line(text: str, most: int = MAX_MESSAGE) -> str:

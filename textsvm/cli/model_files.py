@@ -80,6 +80,8 @@ class Training:
         info, reading = model.info, model.info.get("reading")
         names = ("positive", "negative", "regress", "label_separator")
         strings = {name: value for name in names if isinstance(value := info.get(name), str)}
+        if isinstance(model.rule, LabelRule):
+            strings.setdefault("label_separator", ";")  # saved in Python
         reading = reading if isinstance(reading, dict) else {}
         detected = value if isinstance(value := reading.get("detected"), dict) else {}
         roles = ("text", "label", "id", FIRST_INDEX)

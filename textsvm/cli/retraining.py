@@ -16,6 +16,7 @@ from textsvm.errors import InputError
 from textsvm.evaluation import drift, judge
 from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.model.file import save
+from textsvm.model.rules import NumberRule
 from textsvm.model.settings import (
     ClassifierSettings,
     NotConvergedWarning,
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 Predictions: TypeAlias = "AnyArray | list[Any]"
 #: Keys of the report on the prediction of a document.
 COLUMNS = ("id", "label", "before", "after")
+#: Options of the reader that may differ between old and new documents.
+_COLUMNS = ("text", "label", "header", "level")
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,15 @@ class _Recorded:
     facts: Json  #: The object "update" of the model's information
     reading: ReadingOptions
     learning: LearningOptions
+
+    def with_columns(self, columns: Json, of_numbers: bool) -> _Recorded:
+        """With columns that are named; `of_numbers`: the label is the number of a regression."""
+        named, learning = {name: columns[name] for name in _COLUMNS if name in columns}, self.learning
+        if of_numbers:
+            learning = replace(learning, regress=named.pop("label", learning.regress))
+            if learning.regress is None:
+                raise InputError("the model was saved in Python; name the column of its numbers with --label")
+        return replace(self, reading=replace(self.reading, **named), learning=learning)
 
 
 def _recorded(fitted: TrainedModel) -> _Recorded:
@@ -98,7 +110,12 @@ def update(
     columns: Json = {"text": options.text or None, "label": options.label, "header": options.header}
     columns["level"] = options.level
     columns = {name: column for name, column in columns.items() if column is not None}
-    with_columns = replace(recorded, reading=replace(recorded.reading, **columns))
+    if fitted.estimator_name == model_files.ONE_CLASS and recorded.training.positive is None:
+        raise InputError(
+            f"{model} was saved in Python and does not record the label of its class; train it again with "
+            "`textsvm train --one-class --positive LABEL`"
+        )
+    with_columns = recorded.with_columns(columns, isinstance(fitted.rule, NumberRule))
     fresh = _as_trained(_read(console, new, with_columns, fitted, "new"), fitted, recorded.training)
     if fitted.estimator_name == model_files.ONLINE:
         corpora.say_spellings(console, [*map(str, fitted.rule.classes), *corpora.label_counts(fresh)])
@@ -150,16 +167,18 @@ def _old_corpora(recorded: Json, corpus: list[Path] | None, model: Path) -> list
     if not (isinstance(corpora, list) and corpora and all(map(_is_usable, corpora))):
         raise InputError(f"{model} records no corpus that can be read again; name it with --corpus")
     for path in (path for entry in corpora for path in entry["paths"]):
-        if not Path(path).exists():
+        if not (Path(path).is_file() or Path(path).is_dir()):
+            trouble = "is neither a file nor a folder" if Path(path).exists() else "is not there"
             raise InputError(
-                f"the corpus {Path(path).absolute()} that {model} was trained on is not there; name it with "
+                f"the corpus {Path(path).absolute()} that {model} was trained on {trouble}; name it with "
                 "--corpus"
             )
     return corpora
 
 
 def _is_usable(entry: object) -> bool:
-    return isinstance(entry, dict) and isinstance(entry.get("paths"), list) and bool(entry["paths"])
+    paths = entry.get("paths") if isinstance(entry, dict) else None
+    return isinstance(paths, list) and bool(paths) and all(isinstance(path, str) for path in paths)
 
 
 def _read(console: Console, paths: list[Path], recorded: _Recorded, fitted: TrainedModel, age: str) -> Corpus:
@@ -277,13 +296,12 @@ def _read_old(console: Console, fitted: TrainedModel, old: list[Json], recorded:
         # Documents of earlier updates were reduced to two labels, and not corrected, after they were read.
         added = entry.get("new") is True
         columns, paths = _object(entry, "columns"), list(map(Path, entry["paths"]))
-        reading = replace(recorded.reading, part=entry.get("part"))
-        names = ("text", "label", "header", "level")
-        reading = replace(reading, **{name: columns.get(name, vars(reading)[name]) for name in names})
+        named = recorded.with_columns(columns, isinstance(fitted.rule, NumberRule))
+        reading = replace(named.reading, part=entry.get("part"))
         if not added and not one_class:
             reading = replace(reading, positive=training.positive, negative=training.negative)
         correct = bool(corrections) and not added
-        read_as = replace(recorded, reading=reading)
+        read_as = replace(named, reading=reading)
         if correct:
             read_as = replace(read_as, learning=replace(learning, duplicates=Duplicates.keep))
         part = _read(console, paths, read_as, fitted, "old")

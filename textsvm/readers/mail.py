@@ -20,15 +20,16 @@ from pathlib import PurePosixPath
 
 from textsvm.readers.charsets import decode, decode_declared
 from textsvm.readers.corpus import Document, ReadOptions
-from textsvm.readers.files import HEAD, File, Problems, with_progress
-from textsvm.readers.mail_header import KNOWN, emlx_message, header_start, unwrapped
+from textsvm.readers.files import HEAD, OFFICE, File, Problems, with_progress
+from textsvm.readers.mail_header import KNOWN, OUTLOOK, emlx_message, header_start, is_outlook, unwrapped
 from textsvm.readers.mime import PARSER_ERRORS, MimePart, decoded_header, html_text, is_html, parse_message
 from textsvm.readers.plain_text import class_folders, class_level, part_of
 from textsvm.readers.tables import table_format
 from textsvm.runtime.parallel import Progress
 
 _FROM_LINE = re.compile(
-    rb"(?:\A(?:\xef\xbb\xbf|\s){0,9}|(?<=\n\n)|(?<=\n\r\n))From ([^\n]{1,300})\n(?=([!-9;-~]+[ \t]*:|>From )?)"
+    rb"(?:\A(?:\xef\xbb\xbf|\s){0,9}|(?<=\n\n)|(?<=\n\r\n))From ([^\n]{1,300})\n"
+    rb"(?=([!-9;-~]+[ \t]*:|>From )?)"
 )
 #: An address, a header that no other text has, or lines of a header alone with a subject.
 _SURELY = re.compile(
@@ -38,6 +39,7 @@ _SURELY = re.compile(
 )
 _FIELDS = re.compile(rb"(?:(?:[!-9;-~]+[ \t]*:|[ \t]+[^\s])[^\r\n]*\r?\n?)*")
 _TRANSPORT = re.compile(rb"^(?:received|return-path|message-id|mime-version|delivered-to):", re.I | re.M)
+_INDENTED = re.compile(rb"^[ \t]+[^\s]", re.MULTILINE)
 _ASCTIME = re.compile(rb"\w{3} \w{3} [ \d]\d \d\d:\d\d")
 _FROM_DATE = re.compile(rb"\d\d:\d\d.*\d{4}")
 _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
@@ -52,7 +54,7 @@ def is_mail(data: bytes) -> bool:
     head = unwrapped(data[:8192])
     start, has_header = header_start(head)
     run = _FIELDS.match(head, start)
-    if run and run[0]:
+    if run and run[0] and not _INDENTED.search(head, 0, start):
         return KNOWN.search(run[0]) is not None
     return has_header and _TRANSPORT.search(head, start) is not None  # a text may begin with To, From, Date
 
@@ -60,7 +62,7 @@ def is_mail(data: bytes) -> bool:
 def is_surely_mail(data: bytes) -> bool:
     """Whether bytes that `is_mail` accepts are no other text, such as a letter that begins with "Date:"."""
     head = re.split(rb"\r?\n\r?\n", data[:8192].lstrip(b"\r\n>"), maxsplit=1)[0]
-    return head.startswith(b"From ") or _SURELY.search(head) is not None
+    return head.startswith((b"From ", OFFICE)) or _SURELY.search(head) is not None
 
 
 def has_header(name: str, data: bytes) -> bool:
@@ -69,6 +71,7 @@ def has_header(name: str, data: bytes) -> bool:
     return (
         head.startswith(b"From ")
         or is_mail(head)
+        or is_outlook(name, data)
         or (bool(KNOWN.search(head)) and not table_format(name, decode(head)[0]))
     )
 
@@ -115,6 +118,9 @@ def read_mail(
         if not is_mail(file.data) and _NOT_MAIL.fullmatch(path.name):
             continue
         if _folder(file) == "tmp" and path.parent.parent in maildirs:  # not delivered yet
+            continue
+        if is_outlook(file.name, file.data):
+            problems.append((file.name, OUTLOOK))
             continue
         folder = paths[file.name][level - 1 : level] if level else ()
         label, part = classes.get(file.name) or next(iter(folder), None), part_of(str(path.parent))

@@ -10,6 +10,8 @@ from mmap import mmap
 
 from textsvm.readers.charsets import byte_order_mark
 
+#: What is wrong with a file of Outlook, and what to do.
+OUTLOOK = "is a message of Outlook (.msg), which is not read; save it as .eml, or convert it with msgconvert"
 #: Bytes of a header; the rest is body.
 MAX_HEADER = 1 << 20
 #: Bytes in which the first fields are looked for.
@@ -22,8 +24,7 @@ _FROM_LINE = re.compile(rb">?From (?![ \t]*:)[^\n]{0,2000}\n?")
 _EMLX = re.compile(rb"\s{0,80}(\d{1,10})[ \t]{0,80}\r?\n")
 _LINE_END = re.compile(rb"\r?\n|\r")
 _EMPTY_LINE = re.compile(rb"(?:\A|\r?\n|\r(?!\n))(?:\r?\n|\r)")
-_NAME = re.compile(rb"[!-9;-~\x80-\xff]{1,998}[ \t]{0,998}:")
-_LOOSE_FIELD = re.compile(rb"[!-9;-~]{1,200}[ \t]{0,20}:")
+_NAME = re.compile(rb"(?!\xef\xbb\xbf)[!-9;-~\x80-\xff]{1,998}[ \t]{0,998}:")
 #: Fields by whose names a header is recognised.
 KNOWN = re.compile(
     rb"^(?:from|to|subject|date|received|return-path|message-id|mime-version|delivered-to|reply-to|sender|"
@@ -31,50 +32,70 @@ KNOWN = re.compile(
     rb"envelope-to|dkim-signature)[ \t]*:",
     re.IGNORECASE | re.MULTILINE,
 )
-_KNOWN_OF_PART = re.compile(rb"content-[!-9;-~]+[ \t]*:", re.IGNORECASE)
+KNOWN_OF_PART = re.compile(rb"content-[!-9;-~]+[ \t]*:", re.IGNORECASE)
 _CONTINUATION = re.compile(
     rb"(?:charset|boundary|(?:file)?name|format|delsp|type|report-type|protocol|micalg)[*\d]{0,9}[ \t]*=|=\?",
     re.IGNORECASE,
 )
-#: Fields that occur once, and their usable values: the first of them counts, as in Thunderbird.
-_ONCE = dict.fromkeys(
-    b"from sender reply-to message-id subject date mime-version content-disposition".split(),
-    re.compile(rb"\S"),
-) | {
-    b"content-type": re.compile(rb"/"),
-    b"content-transfer-encoding": re.compile(
-        rb"\A\s*(?:[78]bit|binary|base64|quoted-printable|(?:x-)?uu)", re.IGNORECASE
-    ),
-}
-_ENCODING = re.compile(rb"7bit|8bit|binary|base64|quotedprintable|x?uuencode|x?uue")
-_TYPE = re.compile(
-    rb"[\w.+-]+/[\w.+-]+(?:\s*;\s*[\w*.-]+\s*=\s*(?:\"(?:[^\"\\]|\\.)*\"|[^\s;\"(]+))*\s*;?", re.DOTALL
+_CTE = b"content-transfer-encoding"
+_ONCE = frozenset(
+    b"from sender reply-to message-id subject date mime-version content-type content-transfer-encoding "
+    b"content-disposition".split()
 )
-_LOOSE_TYPE = re.compile(rb"([\w.+-]+)\s*/\s*([\w.+-]+)|\b(?:(html)|multipart)\b", re.IGNORECASE)
-_PARAMETER = re.compile(rb"([\w*.-]+\s*=\s*)(\"[^\"]*\"|[\"']?([^\s;\"]+))")
+# Of fields that occur once, the first with such a value counts, as in Thunderbird.
+_USABLE = re.compile(
+    rb"(?:content-transfer-encoding:\s*(?:[78]bit|binary|base64|quoted-p|(?:x-)?uu)|(?!content-tr)[^:]*:\s*\S)",
+    re.I,
+)
+_ENCODING = re.compile(rb"7bit|8bit|binary|base64|quotedprintable|x?uuencode|x?uue")
+BASE64 = re.compile(rb"[A-Za-z0-9+/\r\n]++={0,2}\s*+")
+# A soft break, or the code of a blank, an equal sign or a byte that is not ASCII.
+_QUOTED = re.compile(rb"=(?:\r?\n|20|3D|[89A-F][0-9A-F])")
+_TYPE = re.compile(
+    rb"[\w.+-]+/[\w.+-]+(?:\s*;\s*[\w*.-]+\s*=\s*(?:\"(?:[^\"\\]|\\.)*\"|[^\s;\"('][^\s;\"(]*))*\s*;?",
+    re.DOTALL,
+)
+_LOOSE_TYPE = re.compile(rb"([\w.+-]+)\s*/\s*([\w.+-]+)|\b(html|text|multipart)\b", re.IGNORECASE)
+_FULL_TYPES = {b"html": b"text/html", b"text": b"text/plain", b"multipart": b"multipart/mixed"}
+_PARAMETER = re.compile(rb"([\w*.-]+\s*=\s*)(?:(\"[^\"]*\")|'([^';]*)'?|\"?([^\s;\"]+))")
 _QUOTED_OR_COMMENT = re.compile(
     rb"(\"(?:[^\"\\]|\\.)*\")|(?<![\w=])\([^()]*\)|\([^()]*\)(?=\s*(?:;|$))", re.DOTALL
 )
 
 
 def header_start(data: bytes | mmap) -> tuple[int, bool]:
-    """Offset of the first line of the header, or of a text without a header; and whether there is a header."""
+    """Offset of the first line of the header or, without a header, of the text; whether there is a header."""
     from_line = _FROM_LINE.match(data)
     start = from_line.end() if from_line else 0
-    if _LOOSE_FIELD.match(data, start):
+    if _NAME.match(data, start):
         return start, True
     count = _EMLX.match(data)
     prelude = _PRELUDE.match(data, count.end() if count else 0)
     begin = prelude.end() if prelude else 0
     head = _LINE_END.sub(b"\n", data[begin : begin + _MAX_START]).partition(b"\n\n")[0]
-    known = len(KNOWN.findall(head))
+    known = KNOWN.findall(head)
+    is_field, indented = _NAME.match(head) is not None, data[begin - 1 : begin] in (b" ", b"\t")
     # A text may hold a line like "Subject: x": after a first line that is no field there must be two.
-    has_header = known > 1 or (known == 1 and _LOOSE_FIELD.match(head) is not None)
+    has_header = len(known) > (0 if is_field or indented else 1)
+    if has_header and indented and not is_field:
+        begin = data.find(known[0], begin)  # a line that continues nothing would continue our field
     return begin if has_header else start, has_header
 
 
+def is_outlook(name: str, data: bytes | mmap) -> bool:
+    """Whether a file is a message of Outlook, by its name or its streams."""
+    if data[:8] != b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1":
+        return False
+    return name.lower().endswith(".msg") or data.find("__substg1.0_".encode("utf-16-le")) > 0
+
+
+def is_continued(before: bytes, line: bytes) -> bool:
+    """Whether a line that is not indented continues the field before it."""
+    return _CONTINUATION.match(line) is not None or before[-99:].rstrip().endswith((b";", b","))
+
+
 def emlx_message(data: bytes | mmap) -> bytes | mmap:
-    """The message in a file of Apple Mail (number of its bytes, message, property list); other data itself."""
+    """The message in a file of Apple Mail (its number of bytes, itself, a property list); other data."""
     count = _EMLX.match(data, 0, 256)
     if count is None or not header_start(data)[1]:
         return data
@@ -89,10 +110,11 @@ def unwrapped(data: bytes) -> bytes:
     mark, charset = byte_order_mark(data[:4])
     if mark and charset != "utf-8":
         data = data[len(mark) :].decode(charset, "replace").encode()
-    if b"\n" not in data:
-        data = data.replace(b"\r", b"\n")
-    elif data[:_MAX_START].replace(b"\r\n", b"\n").partition(b"\n\n")[0].count(b"\r\n") > 1:
+    head = data[:_MAX_START].replace(b"\r\n", b"\n")
+    if head.partition(b"\n\n")[0].count(b"\r\n") > 1:
         data = data.replace(b"\r\r\n", b"\r\n")
+    elif head.count(b"\r") > head.count(b"\n"):
+        data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     return emlx_message(data)[:]
 
 
@@ -100,33 +122,30 @@ def repaired(data: bytes) -> bytes:
     """The message with a well-formed header, or an empty line, at its beginning."""
     data = unwrapped(data)
     start, has_header = header_start(data)
-    return _repaired(data[start:], KNOWN) if has_header else b"\n" + data[start:]
+    return repaired_header(data[start:], KNOWN) if has_header else b"\n" + data[start:]
 
 
-def repaired_part(data: bytes) -> bytes:
-    """`repaired` for a part of a message, which begins with its header or an empty line."""
-    return _repaired(data, _KNOWN_OF_PART)
-
-
-def _repaired(data: bytes, known: re.Pattern[bytes]) -> bytes:
+def repaired_header(data: bytes, known: re.Pattern[bytes] = KNOWN_OF_PART) -> bytes:
+    """Data that begin with a header or an empty line, with a well-formed header."""
     empty = _EMPTY_LINE.search(data, 0, MAX_HEADER)
     end = empty.start() if empty else min(len(data), MAX_HEADER)
     lines = [line for line in _LINE_END.split(data[:end]) if line]
-    fields, others = _fields(
-        [line.replace(b"\0", b"").removeprefix(b"\xef\xbb\xbf") for line in lines], known
-    )
+    clean = [line.replace(b"\0", b"").removeprefix(b"\xef\xbb\xbf") for line in lines]
+    fields, others = _fields(clean, known)
     unique: dict[object, bytes] = {}
-    for number, (name, value) in enumerate(map(_field, fields)):
-        usable = _ONCE.get(name.lower())
-        key = name.lower() if usable else number
-        if usable is None or key not in unique or not usable.search(unique[key].partition(b":")[2]):
-            unique[key] = name + b":" + value
+    for number, field in enumerate(map(_field, fields)):
+        name = field.partition(b":")[0].lower()
+        key = name if name in _ONCE else number
+        if key not in unique or not _USABLE.match(unique[key]):
+            unique[key] = field
+    if _CTE in unique and not _USABLE.match(unique[_CTE]):
+        unique[_CTE] = unique[_CTE].partition(b":")[0] + b":" + _evident_encoding(unique[_CTE], data[end:])
     header = b"\n".join(unique.values())
     well_formed = header == b"\n".join(lines) and data.count(b"\r", 0, end) == data.count(b"\r\n", 0, end)
     if well_formed and (empty or end == len(data)):
         return data
     body = b"\n".join(others) + data[end:] if others or not empty else data[empty.end() :]
-    return header + b"\n\n" * bool(header) + b"\n" * (not header) + body
+    return header + (b"\n\n" if header else b"\n") + body
 
 
 def _fields(lines: list[bytes], known: re.Pattern[bytes]) -> tuple[list[list[bytes]], list[bytes]]:
@@ -144,7 +163,7 @@ def _fields(lines: list[bytes], known: re.Pattern[bytes]) -> tuple[list[list[byt
         elif _NAME.match(line):
             fields.append([line])
             ignored = False
-        elif fields and (_CONTINUATION.match(line) or fields[-1][-1].rstrip().endswith((b";", b","))):
+        elif fields and is_continued(fields[-1][-1], line):
             fields[-1].append(b" " + line)
         elif number > last or line.startswith(b"--"):  # a boundary
             return fields, lines[number:]
@@ -153,22 +172,26 @@ def _fields(lines: list[bytes], known: re.Pattern[bytes]) -> tuple[list[list[byt
     return fields, []
 
 
-def _field(lines: list[bytes]) -> tuple[bytes, bytes]:
-    """Name and value of a field; encoding and type without comments, with separators and without other words."""
+def _field(lines: list[bytes]) -> bytes:
+    """A field; encoding and type without comments, with separators and without other words."""
     name, _, value = b"\n".join(lines).partition(b":")
     name, plain = name.rstrip(), value.strip()
-    if len(plain) > _MAX_VALUE:
-        return name, value
-    if name.lower() == b"content-transfer-encoding":
+    if name.lower() == _CTE:
         encoding = _ENCODING.match(re.sub(rb"\([^()]*\)|[^a-z0-9]", b"", plain.lower()))
         word = encoding[0].replace(b"dp", b"d-p").replace(b"xu", b"x-u") if encoding else plain.lower()
-        return name, value if word == plain.lower() else b" " + word
-    if name.lower() != b"content-type" or _TYPE.fullmatch(plain):
-        return name, value
-    plain = _QUOTED_OR_COMMENT.sub(lambda match: match[1] or b" ", plain)
-    kind = _LOOSE_TYPE.search(plain.partition(b";")[0])
-    if kind is None:
-        return name, value
-    words = [kind[1] + b"/" + kind[2] if kind[1] else b"text/html" if kind[3] else b"multipart/mixed"]
-    words += [match[1] + (match[3] or match[2]) for match in _PARAMETER.finditer(plain, kind.end())]
-    return name, b" " + b"; ".join(words)
+        value = value if word == plain.lower() else b" " + word
+    elif name.lower() == b"content-type" and len(plain) <= _MAX_VALUE and not _TYPE.fullmatch(plain):
+        plain = _QUOTED_OR_COMMENT.sub(lambda match: match[1] or b" ", plain)
+        if kind := _LOOSE_TYPE.search(plain.partition(b";")[0]):
+            words = [kind[1] + b"/" + kind[2] if kind[1] else _FULL_TYPES[kind[3].lower()]]
+            parameters = _PARAMETER.finditer(plain, kind.end())
+            words += [b"".join(filter(None, match.groups())) for match in parameters]
+            value = b" " + b"; ".join(words)
+    return name + b":" + value
+
+
+def _evident_encoding(field: bytes, body: bytes) -> bytes:
+    """The value of a field that names no known transfer encoding: that of the body if it has one."""
+    if len(body) >= 40 and BASE64.fullmatch(body):
+        return b" base64"
+    return b" quoted-printable" if _QUOTED.search(body) else field.partition(b":")[2]

@@ -17,7 +17,7 @@ from itertools import dropwhile, takewhile, zip_longest
 from typing import cast
 
 from textsvm.readers.charsets import decode_declared
-from textsvm.readers.mail_header import repaired, repaired_part
+from textsvm.readers.mail_header import BASE64, repaired, repaired_header
 
 # A question mark, and a missing end: mail programs read such words too.
 _ENCODED_WORD = re.compile(
@@ -37,7 +37,6 @@ _FIELD_END = re.compile(rb"\r?\n(?![ \t])")
 _LAST_LINE_END = re.compile(rb"(?:\r\n|\r|\n)\Z")
 _BOUNDARY_LINE = re.compile(rb"^--([^\r\n]{1,200}?)[ \t]*\r?\n(?=content-[a-z-]{1,40}[ \t]*:)", re.I | re.M)
 _PADDED_BREAK = re.compile(rb"=[ \t]+(?=\r?\n)")
-_BASE64 = re.compile(rb"[A-Za-z0-9+/\r\n]+={0,2}\s*")
 _AFTER_PADDING = re.compile(rb"(?<==)\s*(?=[A-Za-z0-9+/])")
 _WIDE = re.compile("utf-?(?:16|32)|ucs")
 _CONTROL = re.compile(rb"[\0-\x08\x0e-\x1a\x1c-\x1f\x7f]")
@@ -62,11 +61,14 @@ class RawHeaderPolicy(Compat32):
         return value[:MAX_MIME_HEADER] if name[:8].lower() == "content-" else value
 
 
+_POLICY = RawHeaderPolicy()
+
+
 class MimePart(Message):
     """A message or a part, its body as it was sent, and descriptions of its damage."""
 
     def __init__(self, data: bytes = b"", kind: str = "text/plain") -> None:
-        super().__init__(RawHeaderPolicy())
+        super().__init__(_POLICY)
         self.set_default_type(kind)
         self.damage: list[str] = []
         empty = _EMPTY_LINE.search(data)
@@ -76,30 +78,26 @@ class MimePart(Message):
             self.set_raw(name, value.strip())
 
     def content(self) -> bytes:
-        """The body without its transfer encoding; if that is unknown or wrong, as the content shows."""
+        """The body without its transfer encoding; base64 that is plainly none stays as it is."""
         code, raw = str(self.get("content-transfer-encoding", "")).lower(), self.body
         if "uu" in code:
             self.set_payload(raw.decode("ascii", "surrogateescape"))
             return cast("bytes", self.get_payload(decode=True))
-        if code not in ("", "7bit", "8bit", "binary", "base64"):
-            code = "base64" if len(raw) >= 40 and _BASE64.fullmatch(raw) else "quoted-printable"
         if code == "quoted-printable":
             return quopri.decodestring(_PADDED_BREAK.sub(b"=", raw))
         return self._base64_content(raw) if code == "base64" else raw
 
     def _base64_content(self, raw: bytes) -> bytes:
         first, *others = _AFTER_PADDING.split(raw)
-        decoded = b"".join(map(lenient_base64, (first, *takewhile(_BASE64.fullmatch, others))))
+        decoded = b"".join(map(lenient_base64, (first, *takewhile(BASE64.fullmatch, others))))
         letters = raw.translate(None, b"\r\n")
-        if not _BASE64.fullmatch(letters):
-            self.damage.append("base64 with other characters in it")
+        if len(letters) % 4 or not BASE64.fullmatch(letters):
+            self.damage.append("base64 with other characters in it, or of a wrong length")
             is_text = self.get_content_maintype() == "text" and not _WIDE.match(
                 self.get_content_charset() or ""
             )
             if is_text and 25 * len(raw.split()) > len(raw) and _CONTROL.search(decoded):  # words
                 return raw
-        if len(letters) % 4:
-            self.damage.append("base64 of a wrong length")
         return decoded
 
 
@@ -113,11 +111,11 @@ def lenient_base64(data: bytes) -> bytes:
 
 def parse_message(data: bytes, depth: int = 0) -> MimePart:
     """The tree of parts of a message; its header and those of its parts are repaired."""
-    return _parse(repaired(data), data, depth)
+    return parse_part(repaired(data), data, depth)
 
 
-def _parse(data: bytes, source: bytes, depth: int, default: str = "text/plain") -> MimePart:
-    """The tree of a message or a part, of data with a repaired header."""
+def parse_part(data: bytes, source: bytes, depth: int = 0, default: str = "text/plain") -> MimePart:
+    """The tree of a message or a part: of data that begin with a well-formed header, made of `source`."""
     if depth > MAX_DEPTH:
         raise email.errors.MessageParseError("parts in parts in parts")
     part = MimePart(data, default)
@@ -127,7 +125,7 @@ def _parse(data: bytes, source: bytes, depth: int, default: str = "text/plain") 
     if kind.startswith("multipart/"):
         default = "message/rfc822" if kind == "multipart/digest" else "text/plain"
         for piece in _split_parts(part):
-            part.attach(_parse(repaired_part(piece), piece, depth + 1, default))
+            part.attach(parse_part(repaired_header(piece), piece, depth + 1, default))
     elif kind == "message/delivery-status":
         part.set_payload([])  # blocks of fields, without a text
     elif kind.startswith("message/"):

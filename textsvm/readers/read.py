@@ -29,6 +29,7 @@ from textsvm.readers.files import (
     transcoded,
 )
 from textsvm.readers.mail import is_mail, is_surely_mail, read_mail
+from textsvm.readers.mail_header import is_outlook
 from textsvm.readers.plain_text import (
     is_conll,
     is_lines,
@@ -332,7 +333,7 @@ def _content_format(inputs: InputFiles, files: Sequence[File], options: ReadOpti
         return "reuters"
     content = _content(files) or files
     sample = content[:: max(1, len(content) // 200)]
-    mails = [file for file in sample if is_mail(file.head)]
+    mails = [file for file in sample if is_mail(file.head) or is_outlook(file.name, file.head)]
     if 2 * len(mails) > len(sample):
         letters = [file.name for file in mails if not is_surely_mail(file.head)]
         if 2 * len(letters) <= len(mails):

@@ -32,7 +32,7 @@ from math import isfinite
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from textsvm.errors import InputError
+from textsvm.errors import InputError, check_labels
 from textsvm.readers.annotations import MAJORITY, decided, tool_of
 from textsvm.readers.charsets import decode, encoding_of, is_binary, is_blank
 from textsvm.readers.corpus import USUAL, Document, Label, ReadOptions, Row, refused_rows
@@ -337,6 +337,8 @@ def _document(
         return parse_number(first(role), f"{place}: the {role}", needed) if roles[role] else None
 
     weight = parse_weight(value("weight", needed=True), place)
+    labels = first("label")
+    check_labels(labels if isinstance(labels, list | tuple) else [labels], f"{place}: ")
     texts = [row.get(name) for name in roles["text"]]
     part = _string(first("part")) if roles["part"] else part
     group = (_string(first("group")) or "").strip() or None
@@ -427,7 +429,7 @@ def _string(value: object) -> str | None:
             return json.dumps(value, ensure_ascii=False, default=_string)
         except RecursionError as error:
             raise InputError("a value of a table has too many lists inside lists") from error
-    return str(value)
+    return str(value + 0.0 if isinstance(value, float) else value)  # without the sign of -0.0
 
 
 def _label(value: object) -> Label | None:

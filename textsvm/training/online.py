@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from textsvm.arrays import AnyArray, Floats, Ints
-from textsvm.errors import InputError
+from textsvm.errors import InputError, check_labels
 from textsvm.kernels.inputs import as_texts
 from textsvm.model.online import (
     ByteReader,
@@ -113,6 +113,7 @@ class OnlineLearner:
         """Add classes; the known texts are learnt again and count against each new class."""
         store = self.known
         every = np.union1d(store.classes, np.asarray(classes))
+        check_labels(every.tolist())
         if len(every) == len(store.classes):
             return
         place = np.searchsorted(every, store.classes).tolist()
@@ -148,6 +149,7 @@ class OnlineLearner:
     def _begin(self, classes: AnyArray) -> None:
         if len(classes) < 2:
             raise InputError(f"two or more classes are needed, got {len(classes)}; name them with classes=")
+        check_labels(classes.tolist())
         self.texts, self.info = OnlineTexts(classes, self._new_machines(classes)), {}
 
     def _learn(self, texts: Sequence[str], codes: Ints) -> None:

@@ -8,6 +8,8 @@
 // The work is done by textsvm.c, compiled to WebAssembly. docs/export_format.md describes the file, textsvm.d.ts the
 // names of this module.
 
+// A byte order mark is a letter of a text or of a name.
+const UTF8 = new TextDecoder("utf-8", { ignoreBOM: true });
 /** The module in base64; `textsvm export` inserts it. */
 const WASM = "";
 const TASKS = ["classes", "labels", "number", "novelty"];
@@ -77,7 +79,7 @@ export class Model {
   }
 
   #text(offset, begin, end) {
-    return new TextDecoder().decode(this.#view(Uint8Array, this.#start + 8 * offset + begin, end - begin));
+    return UTF8.decode(this.#view(Uint8Array, this.#start + 8 * offset + begin, end - begin));
   }
 
   /** Whether the memory has, or can have, this many bytes. */
@@ -116,7 +118,7 @@ export class Model {
 
   /** The texts of all columns. */
   #texts(text) {
-    const names = this.columns, of = (value) => (value instanceof Uint8Array ? new TextDecoder("utf-8", { ignoreBOM: true }).decode(value) : value);
+    const names = this.columns, of = (value) => (value instanceof Uint8Array ? UTF8.decode(value) : value);
     const several = names.length && text !== null && typeof text === "object" && !(text instanceof Uint8Array);
     const texts = (several ? names.map((name) => text[name]) : [text]).map(of);
     if (texts.length === this.#columns && texts.every((value) => typeof value === "string")) return texts;

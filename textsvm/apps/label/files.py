@@ -82,7 +82,7 @@ class Journal:
         self._alike: dict[str, set[str]] = {}  #: Near-copies of each text, and the text
         #: Ids with each label that was ever recorded, as JSON
         self._recorded: set[tuple[str, str]] = set()
-        self._n_lines = 0
+        self._n_lines = self._size = 0  #: Lines, and bytes, that are on disk
         self.labels: list[str] = []
         self._removed: set[str] = set()
         self.events = 0
@@ -118,8 +118,8 @@ class Journal:
             self._read_line(number, line, kind)
         if self._n_lines > 1 or not replace:
             self._check_labels()
+        self._size = sum(len(line) + 1 for line in lines)
         if rest:
-            self._file.truncate(sum(len(line) + 1 for line in lines))
             self._write(b"".join(line + b"\n" for line in whole))
         if not self._n_lines:
             self._append([kind])
@@ -129,7 +129,7 @@ class Journal:
     def _read_line(self, number: int, line: bytes, kind: Json) -> None:
         try:
             event = read_line(line, number)[0] if line or number == 1 else {"labels": self.labels}
-            trouble = self._trouble(event, kind) if number > 1 else "" if event.keys() <= kind.keys() else "?"
+            trouble = self._trouble(event, kind, number == 1)
         except (ValueError, TypeError, AttributeError, RecursionError):
             trouble = "is damaged, moved or edited"
         if trouble:
@@ -147,8 +147,10 @@ class Journal:
                 "options of the first time, or take another -o"
             )
 
-    def _trouble(self, event: Json, kind: Json) -> str:
+    def _trouble(self, event: Json, kind: Json, is_first: bool) -> str:
         """Why values that a person may have written are impossible, or ""."""
+        if is_first:
+            return "" if event.keys() <= kind.keys() else "is damaged"
         if event.keys() == {"labels"}:
             names = event["labels"]
             texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
@@ -219,14 +221,16 @@ class Journal:
         self._n_lines += len(lines)
 
     def _write(self, data: bytes) -> None:
-        size = self._file.seek(0, os.SEEK_END)
+        rest = data
         try:
-            while data:
-                data = data[self._file.write(data) :]
+            self._file.truncate(self._size)  # behind it is a write that failed
+            while rest:
+                rest = rest[self._file.write(rest) :]
             os.fsync(self._file.fileno())
+            self._size += len(data)
         except OSError as error:
             with suppress(OSError):
-                self._file.truncate(size)
+                self._file.truncate(self._size)
             raise InputError(f"cannot write {self.journal_path}: {error.strerror or error}") from error
 
     def with_labels(self, names: Sequence[str]) -> list[str]:

@@ -30,6 +30,7 @@ from textsvm.apps.mail.message import read_message
 from textsvm.arrays import Json
 from textsvm.errors import InputError
 from textsvm.readers.mail import split_messages
+from textsvm.readers.mail_header import OUTLOOK, is_outlook
 
 _DIGEST = re.compile(r"[0-9a-f]{16,128}")
 
@@ -46,6 +47,8 @@ def raw_messages(path: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
                     yield str(file), stream.read()
                     continue
                 with mmap(stream.fileno(), 0, access=ACCESS_READ) as data:
+                    if is_outlook(str(file), data):
+                        raise InputError(f"{file} {OUTLOOK}")
                     yield from split_messages(str(file), data)
     except OSError as error:
         raise InputError(f"cannot read {error.filename or path}: {error.strerror}") from error

@@ -45,7 +45,7 @@ from textsvm.readers.mime import (
     decoded_header,
     html_text,
     is_html,
-    parse_message,
+    parse_part,
     without_comments,
     without_hidden,
 )
@@ -109,7 +109,8 @@ class Message(NamedTuple):
 def read_message(data: bytes | RawMessage) -> Message:
     """Read a raw message in bounded time and memory; any bytes are accepted."""
     raw = RawMessage.of(data)
-    clean = RawMessage(repaired(raw.data))
+    data = repaired(raw.data)
+    clean = raw if data is raw.data else RawMessage(data)
     try:
         parsed = parse(clean)
         lines, subject, sender = evidence(parsed), _field(parsed, "subject"), _field(parsed, "from")
@@ -171,9 +172,10 @@ def evidence(parsed: MimePart, names: Sequence[str] = FIELDS) -> list[tuple[str,
     return [*fields, *trick_lines, *attachment_lines, ("text", body)]
 
 
-def parse(raw: RawMessage) -> MimePart:
-    """Parse the bounded beginning of a message part by part."""
-    return parse_message(_cut(raw.data, raw.start))
+def parse(clean: RawMessage) -> MimePart:
+    """Parse the bounded beginning of a repaired message part by part."""
+    data = _cut(clean.data, 0)
+    return parse_part(data, data)
 
 
 def _cut(data: bytes, start: int) -> bytes:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from textsvm.errors import InputError
-from textsvm.readers.mail_header import MAX_HEADER, header_start
+from textsvm.readers.mail_header import MAX_HEADER, OUTLOOK, header_start, is_continued, is_outlook
 from textsvm.version import __version__
 
 if TYPE_CHECKING:  # importing it takes NumPy
@@ -59,6 +59,8 @@ class RawMessage:
     """A raw message and the position of its header."""
 
     def __init__(self, data: bytes) -> None:
+        if is_outlook("", data):
+            raise InputError(f"the message {OUTLOOK}")
         self.data = data
         #: Offset of the first field, after the "From " line of an mbox; and whether there is a header.
         self.start, self.has_header = header_start(data)
@@ -92,15 +94,20 @@ class RawMessage:
         return max(stops, default=self.start)
 
     def _run_end(self) -> int:
-        """End of the well-formed fields; a field with a bare CR ends them, which some readers break there."""
+        """End of the well-formed fields; a field that some readers break ends them (a bare CR in it, or a
+        continuation that is not indented)."""
         if not _FIELD.match(self.data, self.start):
             return self.start
         other = _NO_FIELD.search(self.data, self.start, self.end)
         bare = _BARE_CR.search(self.data, self.start, self.end)
         stop = other.start() + 1 if other and other.end() < self.end else self.end
         if bare and bare.start() < stop:
-            return max(first for first, _ in self.fields(stop) if first <= bare.start())
-        return stop
+            stop = bare.start() + 1
+        elif stop == self.end or not is_continued(
+            self.data[max(0, stop - 9) : stop], self.data[stop : stop + 60]
+        ):
+            return stop
+        return max(first for first, _ in self.fields(stop) if first < stop)
 
     def fields(self, end: int | None = None) -> Iterator[tuple[int, int]]:
         """Start and end of each field up to `end` (default: of the header), continuation lines included."""
@@ -150,9 +157,10 @@ class RawMessage:
         data, sha, end = self.data, hashlib.sha256(), _text_end(self.data)
         for name, value in self.sent_fields:
             sha.update(name.lower() + b":" + value + b"\n")
-        if not self.has_header and self.end < end and not data.startswith((b"\n", b"\r\n"), self.end):
-            sha.update(b"\n")  # the empty line that `marked` adds
+        # `marked` adds an empty line.
+        added = not self.has_header and self.end < end and not data.startswith((b"\n", b"\r\n"), self.end)
         for chunk in _chunks(data, self.end, end):
+            chunk, added = b"\n" * added + chunk, False
             for change in (b"\r\n", b"\n"), (b"\n>From ", b"\nFrom "), (b"\n>>From ", b"\nFrom "):
                 chunk = chunk.replace(*change)
             sha.update(chunk)
@@ -275,7 +283,7 @@ def _block(message: RawMessage, place: int, lines: list[str], at_end: bool) -> b
     before, after = data[max(0, place - 2) : place], data[fields_end : fields_end + 2]
     end = line_end(message, place)
     block = b"".join(line.encode("utf-8", "surrogateescape") + end for line in lines)
-    if before and not before.endswith(b"\n"):
+    if before and not before.endswith(b"\n") and not (message.has_header and place == message.start):
         block = end + block
     headless = not message.has_header and after[:1] != b"\n" and after != b"\r\n"
     return block + end * (headless or (at_end and fields_end == len(data)))
