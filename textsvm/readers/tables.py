@@ -479,7 +479,7 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
         )
     lowered = {name.strip().lower(): name for name in reversed(names)} if table.headed else {}
     usual = {role: [lowered[name] for name in USUAL.get(role, ()) if name in lowered] for role in _ROLES}
-    roles, unread = {role: found[:1] for role, found in usual.items()}, list[str]()
+    roles, unread = {role: candidates[:1] for role, candidates in usual.items()}, list[str]()
     spellings = Counter(name.strip().lower() for name in table.first or names)
     for role in {"text", "label"} - columns.keys() - set(() if options.labelled else ("label",)):
         if roles[role] and spellings[roles[role][0].strip().lower()] > 1:
