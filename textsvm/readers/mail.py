@@ -31,12 +31,12 @@ _FROM_LINE = re.compile(
     rb"(?:\A(?:\xef\xbb\xbf|\s){0,9}|(?<=\n\n)|(?<=\n\r\n))From ([^\n]{1,300})\n"
     rb"(?=([!-9;-~]+[ \t]*:|>From )?)"
 )
-#: An address, a header that no other text has, or lines of a header alone with a subject.
+#: An address, or a header that no other text has; and a line of a header.
 _SURELY = re.compile(
-    rb"@|^(?:received|return-path|message-id|mime-version|delivered-to|content-type|x-[!-9;-~]+)[ \t]*:|"
-    rb"\A(?=(?s:.)*^subject[ \t]*:)(?:(?:[!-9;-~]+[ \t]*:|[ \t]).*\n?)+\Z",
+    rb"@|^(?:received|return-path|message-id|mime-version|delivered-to|content-type|x-[!-9;-~]+)[ \t]*:",
     re.IGNORECASE | re.MULTILINE,
 )
+_LINE = re.compile(rb"[!-9;-~]+[ \t]*:|[ \t]")
 _FIELDS = re.compile(rb"(?:(?:[!-9;-~]+[ \t]*:|[ \t]+[^\s])[^\r\n]*\r?\n?)*")
 _TRANSPORT = re.compile(rb"^(?:received|return-path|message-id|mime-version|delivered-to):", re.I | re.M)
 _INDENTED = re.compile(rb"^[ \t]+[^\s]", re.MULTILINE)
@@ -62,7 +62,9 @@ def is_mail(data: bytes) -> bool:
 def is_surely_mail(data: bytes) -> bool:
     """Whether bytes that `is_mail` accepts are no other text, such as a letter that begins with "Date:"."""
     head = re.split(rb"\r?\n\r?\n", data[:8192].lstrip(b"\r\n>"), maxsplit=1)[0]
-    return head.startswith((b"From ", OFFICE)) or _SURELY.search(head) is not None
+    lines = head.splitlines()
+    subject = any(line[:7].lower() == b"subject" for line in lines) and all(map(_LINE.match, lines))
+    return head.startswith((b"From ", OFFICE)) or subject or _SURELY.search(head) is not None
 
 
 def has_header(name: str, data: bytes) -> bool:
