@@ -1,11 +1,11 @@
 """Attacks on `textsvm serve` and `textsvm label`: latencies of an honest client, memory and answers.
 
 Each form of `FORMS` runs with one connection and with many, against a server in a process of its own;
-attackers are further processes. Meanwhile an honest client sends a request every 10 ms, on a connection that
-it replaces after ten requests, and compares each answer with that of an idle server. Memory is the sum of the resident
-sets of all processes of the server, measured every 50 ms. A status of 500 or above other than 503, an answer
-that no request asked for, a wrong or missing answer to the honest client, and a server that has ended are
-faults.
+attackers are further processes. An honest client sends a request every 10 ms, on a connection that it
+replaces after ten requests, and compares each answer with that of an idle server. Memory is the sum of the
+resident sets of all processes of the server, measured every 50 ms. Faults are a status of 500 or above other
+than 503, an answer that no request asked for, a wrong or missing answer to the honest client, and a server
+that has ended.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, repeat
 from multiprocessing import get_context
 from pathlib import Path
@@ -66,6 +67,11 @@ def texts(*texts: str, model: str = "default") -> bytes:
 
 
 CHUNKED = b"POST /predict HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+GZIP = b"Content-Encoding: gzip\r\n"
+STRANGE = b"".join(
+    b"%b HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n" % line
+    for line in (b"OPTIONS *", b"POST *", b"GET //%ff%00/../\xc3\xa9")
+)
 GET, UPGRADE = b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n", b"Connection: Upgrade\r\nUpgrade: h2c\r\n"
 SHORT = texts("win cash now")
 MESSAGES = [f"lunch at noon on day {i}, and win cash in week {i * i}" for i in range(1000)]
@@ -111,23 +117,36 @@ FORMS = (
     Form("blank lines", endless(b"", filled(b"\r\n"))),
     Form("garbage", endless(b"\x16\x03\x01\x02", os.urandom(BLOCK))),
     Form("body without end", endless(post(b"")[:-5] + b"9" * 13 + b"\r\n\r\n", b"a" * BLOCK)),
-    Form("slow bodies", endless(post(b"", b"Expect: 100-continue\r\n")[:-5] + b"2000000\r\n\r\n", b"[" * 1000), pause=0.02),
+    Form(
+        "slow bodies",
+        endless(post(b"", b"Expect: 100-continue\r\n")[:-5] + b"2000000\r\n\r\n", b"[" * 1000),
+        pause=0.02,
+    ),
     Form("silence", once(b"POST"), holds=True),
     Form("connections without a request", once(), resets=True),
     Form("reset before the answer", once(post(texts(*MESSAGES))), resets=True),
     Form("uploads with Upgrade", lambda: repeat(post(SHORT, UPGRADE)), requests=ANY),
     Form("pipelined requests", lambda: repeat(filled(GET % b"/models")), requests=ANY),
     Form("unread metrics", lambda: repeat(filled(GET % b"/metrics")), requests=ANY, reads=False),
-    Form("unread answers of many classes", lambda: repeat(post(texts(*MESSAGES[:200], model="classes"))), requests=ANY, reads=False),
-    Form("strange targets", once(b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\nPOST * HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\nGET //%ff%00/../\xc3\xa9 HTTP/1.1\r\n\r\n"), requests=3),
+    Form(
+        "unread answers of many classes",
+        lambda: repeat(post(texts(*MESSAGES[:200], model="classes"))),
+        requests=ANY,
+        reads=False,
+    ),
+    Form("strange targets", once(STRANGE), requests=3),
     Form("two lengths", once(post(SHORT, b"Transfer-Encoding: chunked\r\n") + post(SHORT)), requests=2),
     Form("nested lists", once(post(b"[" * 2_000_000))),
-    Form("compressed bombs", once(post(gzip.compress(b" " * 2_000_000 + SHORT), b"Content-Encoding: gzip\r\n"))),
-    Form("compressed beyond the limit", once(post(gzip.compress(b"[" * (1 << 26), 1), b"Content-Encoding: gzip\r\n"))),
-    Form("letters that expand", once(post(texts("\ufdfa" * 5500)) + post(texts("\ufdfa" * 100_000))), requests=2),
+    Form("compressed bombs", once(post(gzip.compress(b" " * 2_000_000 + SHORT), GZIP))),
+    Form("compressed beyond the limit", once(post(gzip.compress(b"[" * (1 << 26), 1), GZIP))),
+    Form(
+        "letters that expand",
+        once(post(texts("\ufdfa" * 5500)) + post(texts("\ufdfa" * 100_000))),
+        requests=2,
+    ),
     Form("long texts", once(post(texts("win cash now, lunch? " * 4700)))),
     Form("many texts", once(post(texts(*(text * 30 for text in MESSAGES))))),
-)  # fmt: skip
+)
 
 
 async def _count(reader: asyncio.StreamReader, counts: Counter[str]) -> int:
@@ -194,9 +213,9 @@ async def _attack(port: int, form: Form, connections: int, seconds: float) -> Co
     return counts
 
 
-def _attacker(port: int, number: int, connections: int, seconds: float) -> Counter[str]:
+def _attacker(port: int, number: int | None, connections: int, seconds: float) -> Counter[str]:
     """Attack from a process of its own."""
-    return asyncio.run(_attack(port, FORMS[number], connections, seconds))
+    return Counter() if number is None else asyncio.run(_attack(port, FORMS[number], connections, seconds))
 
 
 class HonestClient:
@@ -260,9 +279,10 @@ def measure(
     seconds: float,
 ) -> Json:
     """Figures of an attack by the form of this number; of no attack with None."""
-    parts = min(connections, N_ATTACKERS)
-    sizes = [connections // parts + (i < connections % parts) for i in range(parts)]
-    attacks = [attackers.submit(_attacker, client.port, number, size, seconds + LEAD) for size in sizes]
+    sizes = [(connections + i) // N_ATTACKERS for i in range(N_ATTACKERS)]
+    attacks = [
+        attackers.submit(_attacker, client.port, number, size, seconds + LEAD) for size in sizes if size
+    ]
     peak, end = [0.0], threading.Event()
 
     def watch() -> None:
@@ -301,8 +321,8 @@ def server(command: list[str], stream: str, start: str) -> Iterator[tuple[subpro
             line = next((line for line in getattr(process, stream) if line.startswith(start)), "")
             if not line:
                 raise InputError("the server did not start")
-            # a full pipe would stop the server
-            threading.Thread(target=list, args=[getattr(process, stream)], daemon=True).start()
+            lines = iter(getattr(process, stream))  # a full pipe would stop the server
+            threading.Thread(target=sys.stderr.writelines, args=[lines], daemon=True).start()
             yield process, line.split()[-1]
         finally:
             process.terminate()
@@ -351,6 +371,18 @@ def labelling(folder: Path) -> Iterator[tuple[subprocess.Popen[str], HonestClien
 SERVERS = {"serve": serving, "label": labelling}
 
 
+@contextmanager
+def under_attack(name: str, folder: Path) -> Iterator[Callable[[int | None, int, float], Json]]:
+    """A function that measures an attack on a new server: number of the form, connections, seconds."""
+    with (
+        SERVERS[name](folder) as (process, client),
+        ProcessPoolExecutor(N_ATTACKERS, get_context("spawn")) as attackers,
+    ):
+        list(attackers.map(os.nice, [0] * 8 * N_ATTACKERS))  # start them
+        client.run(1)
+        yield partial(measure, attackers, process, client)
+
+
 @benchmark(
     "attacks",
     "textsvm serve and label under attack",
@@ -365,27 +397,14 @@ SERVERS = {"serve": serving, "label": labelling}
 def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
     """Run every form with one connection and with many, and print a table and a verdict."""
     bad = 0
+    forms = [i for i, form in enumerate(FORMS) if options.forms in form.name]
     for name in options.servers:
-        with (
-            TemporaryDirectory() as folder,
-            SERVERS[name](Path(folder)) as (process, client),
-            ProcessPoolExecutor(N_ATTACKERS, get_context("spawn")) as attackers,
-        ):
-            list(attackers.map(os.nice, [0] * 8 * N_ATTACKERS))  # start them
-            client.run(1)
-            runs = [(None, 0)] + [
-                (i, n) for i, form in enumerate(FORMS) for n in CONNECTIONS if options.forms in form.name
-            ]
-            for number, connections in runs:
-                row = {
-                    "server": name,
-                    **measure(attackers, process, client, number, connections, options.seconds),
-                }
-                print(
-                    "  ".join(f"{value!s:>{8 if key != 'form' else 32}}" for key, value in row.items()),
-                    flush=True,
-                )
-                report.put(f"{name} {number} {connections}", row)
+        with TemporaryDirectory() as folder, under_attack(name, Path(folder)) as measured:
+            for number, n in [(None, 0), *((number, n) for number in forms for n in CONNECTIONS)]:
+                row = {"server": name, **measured(number, n, options.seconds)}
+                widths = {"form": 30, "server": 5}
+                print(" ".join(f"{value!s:>{widths.get(key, 9)}}" for key, value in row.items()), flush=True)
+                report.put(f"{name} {number} {n}", row)
                 bad += not row["within"] or row["faults"] > 0
     print(f"{bad} of {len(report.rows)} rows exceed {MOST_MS:g} ms or {MOST_MB:g} MB, or have faults")
     if bad:

@@ -53,16 +53,18 @@ def test_groups_stay_together(tmp_path):
 def test_near_duplicates_are_told_or_kept_together(tmp_path):
     path = tmp_path / "x.csv"
     rows = [
-        f"the {word} of number {i} is {i * i},{word}\n" for i in range(12) for word in ("banana", "monday")
-    ]
-    path.write_text("text,label\n" + "".join(rows * 2))
+        (f"the {word} of number {i} is {i * i} " * 9 + f"{i:0500b}", word)
+        for i in range(12) for word in ("banana", "monday")
+    ]  # fmt: skip
+    rows = [f"{text}{end},{word}\n" for end in ("", " or so") for text, word in rows]
+    path.write_text("text,label\n" + "".join(rows))
     result = run("cv", path, "--json")
     found = json.loads(result.stdout)
-    count = len(found["near_duplicates"])  # but for copies that happen to be in one fold
+    count = len({each["test"] for each in found["near_duplicates"]})
     assert count > 36
     assert f"warning: {count} documents are tested by machines" in result.stderr.decode()
     assert b"--group-duplicates" in result.stderr
-    assert all(each["value"] == pytest.approx(1) for each in found["near_duplicates"])
+    assert all(each["value"] >= 0.98 for each in found["near_duplicates"])
     grouped = run("cv", path, "--json", "--group-duplicates")
     assert b"near-duplicate" not in grouped.stderr
     assert json.loads(grouped.stdout)["near_duplicates"] == []
@@ -114,7 +116,8 @@ def test_what_cannot_be_validated_is_told_before_the_work(verb, content, options
 
 @pytest.mark.parametrize("verb", ["cv", "tune"])
 def test_a_class_of_four_documents_is_a_note(verb, tmp_path):
-    rows = "".join(f"{'ab'[i % 2] * 6} {i},{'xy'[i % 2]}\n" for i in range(20)) + "ccc ccc,z\n" * 4
+    rows = "".join(f"{'ab'[i % 2] * 6} {i},{'xy'[i % 2]}\n" for i in range(20))
+    rows += "ccc ccc,z\nccc cc,z\nccc ddd,z\nccc dd,z\n"
     (tmp_path / "x.csv").write_text("text,label\n" + rows)
     done = run(verb, tmp_path / "x.csv", "--kernel", "spectrum:2", "--json")
     assert done.returncode == 0

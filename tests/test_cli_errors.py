@@ -10,6 +10,7 @@ import csv
 import gzip
 import io
 import json
+import lzma
 import random
 import re
 import shlex
@@ -18,11 +19,32 @@ import zipfile
 from dataclasses import dataclass, field
 
 import numpy as np
+import pandas as pd
+import pyarrow
 import pytest
 from command import ROOT, run
+from pyarrow import ipc, parquet
+from sklearn.model_selection import cross_val_score
+from typer.main import get_command
 
-from textsvm import SVC, cross_validate
+from textsvm import (
+    SVC,
+    SVR,
+    CalibratedSVC,
+    GapWeighted,
+    MultilabelSVC,
+    OneClassSVM,
+    OnlineSVC,
+    Spectrum,
+    SpectrumFeatures,
+    cross_validate,
+    doubts,
+    read_corpus,
+    tune,
+)
+from textsvm.cli import app_of
 from textsvm.errors import InputError
+from textsvm.readers.read import read_documents
 
 SAMPLES = ROOT / "corpora" / "samples"
 OUTLOOK = {"msg/a.msg": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600)}
@@ -99,6 +121,7 @@ FILES = {
     "classes.txt": b"0\n1\n" * 20,
     "two.npy": array(np.ones((4, 2))),
     "two.libsvm": b"".join(b"%d 1:%d 2:%d\n" % (i % 2, 1 + i % 2 * 5, i % 7) for i in range(40)),
+    "topics.csv": table([(f"{a};{b.split()[1]}", b) for a, b in ROWS], ("label", "text")),
     "empty.csv": b"",
     "blank.csv": b"\n\n\n",
 }
@@ -109,6 +132,7 @@ MODELS = {
     "stars": "train stars.csv --regress stars --kernel spectrum:1-3",
     "sure": "train reviews.csv --kernel spectrum:1-3 --calibrate sigmoid",
     "dna": "train dna.fa --kernel gkm:l=6,k=4,canonical",
+    "topics": "train topics.csv --multilabel --kernel spectrum:1-3",
     "vectors": "train two.libsvm",
     "wide": "train wide.npy --labels classes.txt",
 }
@@ -137,12 +161,106 @@ class Mistake:
     files: dict = field(default_factory=dict)
     stdin: bytes = b""
     rows: int = 0
+    prints: str = ""  #: Pattern of stdout
 
 
 def left_out(title, name, content, other="n.md", text=b"A note\n", model="said"):
     """A table in the folder t beside another file, which is left out."""
     files = {name: content, f"t/{other}": text}
     return Mistake(title, f"predict {model}.textsvm t", f"{re.escape(other)}: left out", 0, files, rows=40)
+
+
+def repeated(times=4, changed=str):
+    """Texts with random labels, several times, `changed` the second time and later."""
+    rng = random.Random(5)
+    rows = [
+        ("".join(rng.choices("xy", k=1)), f"{text} {i} {text}") for i, (_, text) in enumerate(texts(60, 1))
+    ]
+    return table([(a, changed(b) if k else b) for k in range(times) for a, b in rows], ("label", "text"))
+
+
+#: Changes of a text that keep it a copy.
+CHANGES = {
+    "equal": str,
+    "in capitals": str.upper,
+    "with other spaces": lambda text: f"  {text.replace(' ', '   ')}\t",
+    "with punctuation": lambda text: f"\u00ab{text.replace(' ', ', ')}!\u00bb",
+    "with another number": lambda text: re.sub(r"\d+", "7", text),
+}
+ESTIMATES = {
+    "train": "train t.csv --kernel spectrum:2 -o m --json",
+    "train --holdout": "train t.csv --kernel spectrum:2 -o m --holdout 0.3 --json",
+    "cv": "cv t.csv --kernel spectrum:2 --json",
+    "tune": "tune t.csv --kernel spectrum:2 -C 1 --json",
+    "compare --cv": "compare t.csv --kernel spectrum:2 --cv 3 --json",
+}
+#: Commands with a seed, an output, ... and a corpus
+SEEDED = {
+    "cv": "cv reviews.csv",
+    "tune": "tune reviews.csv",
+    "compare": "compare reviews.csv",
+    "doubts": "doubts reviews.csv",
+    "train": "train reviews.csv --holdout 0.2 -o new.textsvm",
+    "label": "label reviews.csv -o l.jsonl",
+}
+#: Files of a user that a command must not replace without --force.
+PRECIOUS = {
+    "mine.npy": array(np.ones((3, 2), np.float32)),
+    "mine.npz": zipped(**{"a_DOT_npy": array(np.ones(3))}),
+    "mine.libsvm": b"1 1:2 2:0.5\n0 2:1\n",
+    "mine.txt": b'"Hello"\n"World"\n',
+    "mine.jsonl": b'{"id": 1, "label": "good", "text": "a fine day"}\n',
+}
+
+
+def as_reviews(title, name, content, says="", options="", **files):
+    """A file in another format that has the texts and labels of reviews.csv."""
+    mean = sum(len(text) for _, text in ROWS) / len(ROWS)
+    prints = rf'"n": 40,.*"labels": {{"good": 20, "bad": 20}}.*"mean": {mean:g}[,}}]'
+    return Mistake(
+        title, f"corpus {name} --json {options}", says, 0, {name: content, **files}, rows=1, prints=prints
+    )
+
+
+def jsonl(rows):
+    """Objects or arrays, a line each."""
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+def framed(**options):
+    """A data frame of the reviews as pandas writes it in JSON."""
+    return pd.DataFrame(ROWS, columns=("label", "text")).to_json(**options).encode()
+
+
+def arrow(new):
+    """The reviews in a file or stream of Arrow."""
+    sink, columns = io.BytesIO(), pyarrow.table({"label": [a for a, _ in ROWS], "text": [b for _, b in ROWS]})
+    with new(sink, columns.schema) as writer:
+        writer.write_table(columns)
+    return sink.getvalue()
+
+
+def class_labels(values, feature):
+    """Texts in Parquet with the names of classes in the metadata of Hugging Face."""
+    columns = pyarrow.table({"text": [b for _, b in ROWS], "label": values})
+    metadata = {"huggingface": json.dumps({"info": {"features": {"label": feature}}})}
+    sink = io.BytesIO()
+    parquet.write_table(columns.replace_schema_metadata(metadata), sink)
+    return sink.getvalue()
+
+
+def annotated(*answers, **about):
+    """Tasks of Label Studio with the answers of annotators to each review."""
+    return json.dumps([
+        {
+            "id": i, "data": {"text": text}, **about,
+            "annotations": [
+                {"completed_by": k, "result": [{"from_name": "s", "value": {"choices": [answer or label]}}]}
+                for k, answer in enumerate(answers)
+            ],
+        }
+        for i, (label, text) in enumerate(ROWS)
+    ]).encode()  # fmt: skip
 
 
 TRAIN = "--kernel spectrum:1-3 -o new.textsvm"
@@ -164,7 +282,7 @@ def labelled(*labels, end="\n"):
     return table(rows, ("label", "text")).replace(b"\n", end.encode())
 
 
-def jsonl(*rows):
+def json_lines(*rows):
     """JSON Lines."""
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
@@ -191,16 +309,24 @@ RAGGED = b"label,text\n" + b"".join(
 )
 COLUMNS = ("label", "text")
 HOLES = table([(a, ("", "  ")[i] if i < 2 else b) for i, (a, b) in enumerate(ROWS)], COLUMNS)
+OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600)
+FOLDER = {f"t/{a}/{i}.txt": b.encode() for i, (a, b) in enumerate(ROWS[:4])}
+GOOD_BAD = {"names": ["good", "bad"], "_type": "ClassLabel"}
+ZERO = b"".join(b"%d 0:%d 2:%d\n" % (i % 2, 1 + i % 2 * 5, i % 7) for i in range(40))
+CYRILLIC = (
+    table([("дн"[i % 2] + "ае"[i % 2], f"текст {i}") for i in range(40)], COLUMNS).decode().encode("cp1251")
+)
 TAR = io.BytesIO()
 with tarfile.open(fileobj=TAR, mode="w:gz"):
     pass
 
-UNEVEN = tree("n", "Goethe/Faust", "Goethe/Werther", "Schiller/Faust")
 #: Files whose second label is to be filled in, by suffix.
 ODD_LABELS = {
     "jsonl": b'{"text": "fine", "label": "good"}\n{"text": "poor", "label": %b}\n',
     "json": b'[{"text": "fine", "label": "good"}, {"text": "poor", "label": %b}]',
 }
+
+UNEVEN = tree("n", "Goethe/Faust", "Goethe/Werther", "Schiller/Faust")
 
 MISTAKES = [
     # Paths
@@ -285,6 +411,149 @@ MISTAKES = [
     ),
     Mistake("an unknown command", "trian reviews.csv", "(No such command|unknown).*trian", 2),
     Mistake("an unknown option", f"train reviews.csv --kernle x {TRAIN}", "--kernle", 2),
+    *(
+        Mistake(f"a misspelt option of {command}", f"{command} {rest}", f"see textsvm {command} --help", code)
+        for command, rest, code in [
+            ("cv", "reviews.csv --fold 3", 2),
+            ("train", "reviews.csv --kernle x", 2),
+            ("evaluate", "m.textsvm reviews.csv --besides m.textsvm", 2),
+            ("gram", "reviews.csv --out x.npy", 2),
+            ("predict", "m.textsvm reviews.csv --jsonl", 2),
+            ("model", "m.textsvm --show", 2),
+            ("mail learn", "--like spam x", 3),
+        ]
+    ),
+    # Numbers
+    *(
+        Mistake(f"{command} with seed {seed}", f"{SEEDED[command]} --seed {seed}", "--seed", 2)
+        for command, seed in [
+            *((command, "-1") for command in SEEDED),
+            *((command, "99999999999") for command in SEEDED),
+            ("cv", "4294967296"),
+            ("tune", "1.5"),
+            ("compare", "x"),
+            ("doubts", "1e3"),
+            ("train", "0x10"),
+        ]
+    ),
+    *(
+        Mistake(f"a decimal comma in {options}", f"{command} {options}", "decimals have a point", 2)
+        for command, options in [
+            ("train reviews.csv -o new.textsvm", "-C 0,5"),
+            ("train reviews.csv -o new.textsvm", "-C 1,5"),
+            ("cv reviews.csv", "-C 0,25"),
+            ("tune reviews.csv", "-C 0,5"),
+            ("tune reviews.csv", "-C '1;5'"),
+            ("tune stars.csv --regress stars", "--epsilon 0,1"),
+            ("cv stars.csv --regress stars", "--epsilon 0,1"),
+            ("train reviews.csv -o new.textsvm", "--holdout 0,2"),
+            ("cv reviews.csv", "--tol 0,001"),
+            ("tune reviews.csv", "--minutes 0,5"),
+            ("doubts reviews.csv", "--at-least 0,5"),
+            ("tune reviews.csv --kernel gap", "--decay 0,5"),
+            ("cv reviews.csv", "--kernel gap:decay=0,5"),
+            ("predict sure.textsvm reviews.csv", "--unsure 0,9"),
+            ("compare reviews.csv", "--holdout 0,3"),
+        ]
+    ),
+    # Models of different kinds
+    *(
+        Mistake(
+            f"{model} beside {other}", f"evaluate {model}.textsvm {corpus} --beside {other}.textsvm", words
+        )
+        for model, other, corpus, words in [
+            ("m", "stars", "reviews.csv", "stars.textsvm predicts numbers, and m.textsvm labels"),
+            ("stars", "m", "stars.csv", "m.textsvm predicts labels, and stars.textsvm numbers"),
+            ("m", "topics", "reviews.csv", "topics.textsvm predicts several labels, and m.textsvm labels"),
+            (
+                "topics",
+                "sure",
+                "topics.csv",
+                "sure.textsvm predicts labels, and topics.textsvm several labels",
+            ),
+            ("topics", "stars", "topics.csv", "stars.textsvm predicts numbers, and topics.textsvm several"),
+            ("stars", "topics", "stars.csv", "topics.textsvm predicts several labels, and stars.textsvm num"),
+        ]
+    ),
+    Mistake("features of a model of vectors", "explain vectors.textsvm --top 3", "vectors has no texts"),
+    Mistake(
+        "the default of classifiers for numbers",
+        "tune stars.csv --regress stars --kernel auto",
+        "--kernel auto is only for classifiers of texts",
+        2,
+    ),
+    Mistake(
+        "the default of texts for vectors", "tune two.libsvm --kernel auto", "only for classifiers of t", 2
+    ),
+    # Files of the user
+    *(
+        Mistake(f"{command} onto {name}", f"{command} {name}", f"{name} is there and is not", 2, PRECIOUS)
+        for command, name in [
+            ("gram reviews.csv -o", "mine.npy"),
+            ("gram reviews.csv -o", "mine.libsvm"),
+            ("gram reviews.csv -o", "mine.txt"),
+            ("features reviews.csv -o", "mine.npz"),
+            ("features reviews.csv -o", "mine.libsvm"),
+            ("features reviews.csv -o x.npz --names", "mine.txt"),
+            ("predict m.textsvm reviews.csv -o", "mine.jsonl"),
+            ("cv reviews.csv --predictions", "mine.jsonl"),
+            ("train reviews.csv -o", "mine.npz"),
+            ("doubts reviews.csv -o", "mine.jsonl"),
+            ("neighbours reviews.csv -o", "mine.jsonl"),
+        ]
+    ),
+    # Estimates
+    *(
+        Mistake(
+            f"{name} of texts {how}",
+            ESTIMATES[name],
+            "note: 180 copies .* kept in one part with the original",
+            0,
+            {"t.csv": repeated(4, CHANGES[how])},
+            rows=1,
+        )
+        for name, how in [
+            *(("cv", how) for how in CHANGES),
+            ("tune", "with punctuation"),
+            ("compare --cv", "in capitals"),
+            ("train --holdout", "with another number"),
+        ]
+    ),
+    Mistake(
+        "copies in the test part of a corpus",
+        "compare t.csv --kernel spectrum:2 --json",
+        "warning: 60 test documents have a copy in the training part",
+        0,
+        {
+            "t.csv": table(
+                [(*row, part) for part in ("train", "test") for row in texts(60)], ("label", "text", "part")
+            )
+        },
+        rows=1,
+    ),
+    Mistake(
+        "two texts, each many times",
+        "cv t.csv --kernel spectrum:2 --json",
+        "warning: the folds do not keep copies together: 20 of 20 documents are tested by machines",
+        0,
+        {"t.csv": table([("x", "a text"), ("y", "something else")] * 10, ("label", "text"))},
+        rows=1,
+    ),
+    *(
+        Mistake(
+            f"training documents, {options}",
+            f"{command} reviews.csv {options}",
+            "warning: 100.0% of these documents were in the training",
+            0,
+            rows=rows,
+        )
+        for command, options, rows in [
+            ("predict m.textsvm", "", 40),
+            ("predict m.textsvm", "-q", 40),
+            ("predict sure.textsvm", "-q --proba", 40),
+            ("predict topics.textsvm", "--quiet", 40),
+        ]
+    ),
     # Folders in folders
     *(
         Mistake(
@@ -664,6 +933,436 @@ MISTAKES = [
     Mistake("predict a Word file", "predict m.textsvm t.docx", "t\\.docx.*Word", files={"t.docx": DOCX}),
     Mistake("a Word file with another name", f"train t.zip {TRAIN}", "t\\.zip.*Word", files={"t.zip": DOCX}),
     Mistake("a LibreOffice text", f"train t.odt {TRAIN}", "t\\.odt.*LibreOffice", files={"t.odt": ODT}),
+    Mistake("a Word file of old", f"train t.doc {TRAIN}", "t\\.doc.*binary", files={"t.doc": OLE}),
+    Mistake(
+        "a folder of Word files",
+        f"train t {TRAIN}",
+        "no document.*1\\.docx left out: it is a Word document",
+        files={"t/a/1.docx": DOCX, "t/b/2.docx": DOCX},
+    ),
+    *(
+        Mistake(
+            f"{title} in a folder of texts",
+            f"train t {TRAIN}",
+            f"note: good/{re.escape(name)}: left out: it is {says}",
+            0,
+            {f"t/good/{name}": content} | FOLDER,
+            rows=1,
+        )
+        for title, name, content, says in [
+            ("a Word file", "x.docx", DOCX, "a Word document"),
+            ("a LibreOffice text", "x.odt", ODT, "a LibreOffice document"),
+            ("a PDF", "x.pdf", b"%PDF-1.7\n", "binary"),
+            ("a picture", "x.jpg", b"\xff\xd8\xff\xe0" + bytes(99), "binary"),
+            ("a Word file of old", "x.doc", OLE, "binary"),
+            ("a backup", "1.txt~", b"old", "the backup of an editor"),
+            ("a file that is being edited", "#1.txt#", b"old", "the backup of an editor"),
+        ]
+    ),
+    Mistake(
+        "files of systems in a folder of texts",
+        "corpus t --json",
+        "read t: 4 texts",
+        0,
+        {f"t/{name}": b"[x]\n" for name in ("desktop.ini", "good/Thumbs.db", "bad/.DS_Store", "__MACOSX/._a")}
+        | FOLDER,
+        rows=1,
+        prints='"labels": {"bad": 2, "good": 2}.*"problems": \\[\\]',
+    ),
+    Mistake(
+        "a picture beside lines",
+        "corpus t --json",
+        "p\\.png: left out: it is binary",
+        0,
+        {"t/a.txt": FILES["reviews.txt"], "t/p.png": MODEL["t/p.png"]},
+        rows=1,
+        prints='"format": "lines".*"n": 40',
+    ),
+    # Formats of other programs
+    *(
+        as_reviews(
+            f"the first line {first!r} of Excel", "t.csv", content, "note: t\\.csv: lines above the header"
+        )
+        for first, content in [
+            ("sep=;", b"sep=;\r\n" + table(ROWS, COLUMNS, ";")),
+            ("sep=,", b"\xef\xbb\xbfsep=,\n" + table(ROWS, COLUMNS)),
+            ('"sep=;"', b'"sep=;"\n' + table(ROWS, COLUMNS, ";")),
+            ("sep=TAB", b"sep=\t\n" + TABS),
+            ("sep=; in UTF-16", ("sep=;\n" + table(ROWS, COLUMNS, ";").decode()).encode("utf-16")),
+        ]
+    ),
+    *(
+        Mistake(
+            f"quotes after a backslash, {title}",
+            "corpus t.csv --json",
+            r'quotes in quoted fields are written \\"',
+            0,
+            {
+                "t.csv": b"text,label\n"
+                + b"".join(rb'"%b",%b' % (cell, b"ab"[i % 2 : i % 2 + 1]) + b"\n" for i in range(6))
+            },
+            rows=1,
+            prints=f'"n": 6,.*"labels": {{"a": 3, "b": 3}}.*"max": {length},',
+        )
+        for title, cell, length in [
+            ("as Spark writes them", rb"a \"b\" c", 7),
+            ("with a comma", rb"a \"b, c\" d", 10),
+            ("before a comma", rb"a \", b", 6),
+            ("at the end", rb"a \"b\"", 5),
+            ("of JSON", rb"{\"a\": \"b, c\"}", 13),
+        ]
+    ),
+    Mistake(
+        "paths that end with a backslash",
+        "corpus t.csv --json",
+        "read t\\.csv: 6 rows",
+        0,
+        {"t.csv": b"text,label\n" + b'"C:\\dir\\",a\n"D:\\a, b\\",b\n' * 3},
+        rows=1,
+        prints='"labels": {"a": 3, "b": 3}.*"max": 8,.*"problems": \\[\\]',
+    ),
+    *(
+        as_reviews(
+            f"a table of R, {title}",
+            name,
+            header
+            + b"".join(row % (i, text.encode(), label.encode()) for i, (label, text) in enumerate(ROWS)),
+            says,
+        )
+        for title, name, header, row, says in [
+            ("tabs", "t.tsv", b'"text"\t"label"\n', b'"%d"\t"%b"\t"%b"\n', "rows begin with their names"),
+            ("spaces", "t.txt", b'"text" "label"\n', b'"%d" "%b" "%b"\n', "rows begin with their names"),
+            ("commas", "t.csv", b'"text","label"\n', b'"%d","%b","%b"\n', "rows begin with their names"),
+            ("no quotes", "t.tsv", b"text\tlabel\n", b"%d\t%b\t%b\n", "rows begin with their names"),
+            ("write.csv2", "t.csv", b'"";"text";"label"\n', b'"%d";"%b";"%b"\n', ""),
+            ("an index of pandas", "t.csv", b",text,label\n", b"%d,%b,%b\n", ""),
+        ]
+    ),
+    *(
+        as_reviews(
+            f"comments above the header, {above!r}", name, above.encode() + content, "lines above the header"
+        )
+        for above, name, content in [
+            ("# made by hand\n", "t.csv", FILES["reviews.csv"]),
+            ("# made by hand, in 2024\n#\n\n", "t.csv", FILES["reviews.csv"]),
+            ("# a\r\n# b\r\n", "t.tsv", TABS),
+            ('"# a, b"\n', "t.csv", FILES["reviews.csv"]),
+            ("# a comment\n# ", "t.csv", FILES["reviews.csv"]),
+        ]
+    ),
+    *(
+        as_reviews(f"JSON of pandas, {orient}", name, framed(orient=orient))
+        for orient, name in [
+            ("columns", "t.json"),
+            ("split", "t.json"),
+            ("table", "t.json"),
+            ("index", "t.json"),
+            ("records", "t.txt"),
+            ("columns", "t.txt"),
+            ("index", "t.jsonl"),
+        ]
+    ),
+    as_reviews("JSON of pandas, values", "t.json", framed(orient="values"), "header no"),
+    as_reviews("arrays a line", "t.jsonl", jsonl([("label", "text"), *ROWS])),
+    as_reviews(
+        "an array in an object",
+        "t.json",
+        json.dumps({"n": 1, "rows": [{"text": b, "label": a} for a, b in ROWS]}).encode(),
+    ),
+    Mistake(
+        "JSON that is no table",
+        f"train t.json {TRAIN}",
+        "must hold an array of objects",
+        files={"t.json": b"7"},
+    ),
+    as_reviews("a file of Arrow", "t.arrow", arrow(ipc.new_file)),
+    as_reviews("a stream of Arrow", "t", arrow(ipc.new_stream)),
+    as_reviews("Feather", "t.feather", arrow(ipc.new_file)),
+    Mistake(
+        "a damaged file of Arrow",
+        f"train t.arrow {TRAIN}",
+        "t\\.arrow cannot be read",
+        files={"t.arrow": arrow(ipc.new_file)[:-50]},
+    ),
+    as_reviews("names of classes", "t.parquet", class_labels([0, 1] * 20, GOOD_BAD)),
+    Mistake(
+        "names of lists of classes",
+        "corpus t.parquet --json",
+        "read t\\.parquet",
+        0,
+        {"t.parquet": class_labels([[0, 1], [1]] * 20, {"feature": GOOD_BAD, "_type": "Sequence"})},
+        rows=1,
+        prints='"labels": {"bad": 40, "good": 20}',
+    ),
+    Mistake(
+        "a class without a name",
+        f"train t.parquet {TRAIN}",
+        "'label' is 2, and its 2 classes count from 0",
+        files={"t.parquet": class_labels([0, 2] * 20, GOOD_BAD)},
+    ),
+    as_reviews("Zstandard", "t.csv.zst", pyarrow.compress(FILES["reviews.csv"], codec="zstd", asbytes=True)),
+    as_reviews(
+        "Zstandard without a suffix",
+        "t",
+        pyarrow.compress(FILES["reviews.jsonl"], codec="zstd", asbytes=True),
+    ),
+    as_reviews("LZMA of old", "t.csv.lzma", lzma.compress(FILES["reviews.csv"], lzma.FORMAT_ALONE)),
+    Mistake(
+        "LZ4",
+        f"train t.lz4 {TRAIN}",
+        "is a LZ4 archive, which is not read",
+        files={"t.lz4": b"\x04\x22\x4d\x18xxxx"},
+    ),
+    Mistake(
+        "damaged Zstandard",
+        f"train t.csv.zst {TRAIN}",
+        "damaged or cut off",
+        files={"t.csv.zst": pyarrow.compress(FILES["reviews.csv"], codec="zstd", asbytes=True)[:-20]},
+    ),
+    *(
+        as_reviews(
+            f"labels of fastText, {title}",
+            "t.txt",
+            "".join(row.format(a, b) for a, b in ROWS).encode() + more,
+            says,
+        )
+        for title, row, more, says in [
+            ("at the end", "{1} __label__{0}\n", b"", ""),
+            ("at the beginning", "__label__{0} {1}\n", b"", ""),
+            ("after a TAB", "{1}\t__label__{0}\n", b"", ""),
+            (
+                "and lines without",
+                "{1} __label__{0}\n",
+                b"x\ny\n",
+                "without a __label__, which are left out: 2",
+            ),
+        ]
+    ),
+    *(
+        as_reviews(
+            f"lines of MALLET, {mark!r}",
+            "t.txt",
+            "".join(f"n{i}{mark}{a}{mark}{b}\n" for i, (a, b) in enumerate(ROWS)).encode(),
+            "a name, a label and a text",
+        )
+        for mark in (" ", "\t", ", ")
+    ),
+    as_reviews(
+        "ARFF",
+        "t.arff",
+        b"@relation r\n@attribute text string\n@attribute class {good,bad}\n@data\n"
+        + "".join(f"'{b}',{a}\n" for a, b in ROWS).encode(),
+    ),
+    Mistake(
+        "sparse ARFF",
+        f"train t.arff {TRAIN}",
+        "line 5 is no row of ARFF with all attributes",
+        files={"t.arff": b"@relation r\n@attribute text string\n@attribute class {a,b}\n@data\n{0 x, 1 b}\n"},
+    ),
+    *(
+        Mistake(
+            f"tags of tokens, {name}", f"train {name} {TRAIN}", "a tag for each token", files={name: content}
+        )
+        for name, content in [
+            ("t.conll", b"EU NNP B-ORG\nsays VBZ O\nso RB O\n\nBo NNP B-PER\nsays VBZ O\n\n"),
+            ("t.tsv", b"EU\tB-ORG\nsays\tO\n\nBo\tB-PER\nsays\tO\n\n"),
+            ("t.txt", b"the\tDT\ncat\tNN\n\na\tDT\ndog\tNN\n\n"),
+        ]
+    ),
+    as_reviews(
+        "sentences with their labels",
+        "t.conll",
+        "".join(
+            f"# label = {a}\n" + "".join(f"{word}\tX\n" for word in b.split()) + "\n" for a, b in ROWS
+        ).encode(),
+    ),
+    *(
+        as_reviews(f"{title}", "t.jsonl", jsonl(map(row, ROWS)), says)
+        for title, row, says in [
+            (
+                "cats of spaCy",
+                lambda r: {"text": r[1], "cats": {"good": r[0] == "good", "bad": r[0] == "bad"}},
+                "cats of at least 0.5",
+            ),
+            (
+                "messages of a chat",
+                lambda r: {
+                    "messages": [{"role": "user", "content": r[1]}, {"role": "assistant", "content": r[0]}]
+                },
+                "last message of the user",
+            ),
+            ("lists of a label", lambda r: {"text": r[1], "label": [r[0]]}, ""),
+            (
+                "Argilla",
+                lambda r: {"fields": {"text": r[1]}, "responses": {"q": [{"value": r[0], "user_id": 1}]}},
+                "",
+            ),
+        ]
+    ),
+    Mistake(
+        "a chat without classes",
+        f"train t.jsonl {TRAIN}",
+        "labels.*once",
+        files={
+            "t.jsonl": jsonl(
+                {"messages": [{"role": "user", "content": b}, {"role": "assistant", "content": f"well, {b}"}]}
+                for _, b in ROWS
+            )
+        },
+    ),
+    as_reviews(
+        "rejected answers",
+        "t.jsonl",
+        jsonl(
+            [{"text": b, "label": a, "answer": "accept"} for a, b in ROWS]
+            + [{"text": f"no {i}", "label": "bad", "answer": ("reject", "ignore")[i % 2]} for i in range(6)]
+        ),
+        "answers that are left out: 3 rejected, 3 ignored",
+    ),
+    as_reviews(
+        "the majority of annotators",
+        "t.json",
+        annotated("", "bad", ""),
+        "several annotators: 40; not unanimous: 20; left out for a tie: 0.*alpha: 0\\.256",
+    ),
+    as_reviews("one of the annotators", "t.json", annotated("bad", ""), "alpha", "--annotators 1"),
+    as_reviews(
+        "predictions beside answers",
+        "t.json",
+        annotated("", predictions=[{"result": [{"value": {"choices": ["bad"]}}]}]),
+    ),
+    Mistake(
+        "a tie",
+        "corpus t.json --json",
+        "left out for a tie: 20",
+        0,
+        {"t.json": annotated("", "bad")},
+        rows=1,
+        prints='"labels": {"bad": 20}',
+    ),
+    Mistake(
+        "all annotators",
+        "corpus t.json --json --annotators all",
+        "alpha",
+        0,
+        {"t.json": annotated("", "bad")},
+        rows=1,
+        prints='"labels": {"bad": 60, "good": 20}',
+    ),
+    Mistake(
+        "an unknown annotator",
+        f"train t.json --annotators bo {TRAIN}",
+        "--annotators bo is not one of all, majority, 0, 1",
+        files={"t.json": annotated("", "bad")},
+    ),
+    Mistake(
+        "annotators of a table without", f"train reviews.csv --annotators bo {TRAIN}", "names no annotators"
+    ),
+    as_reviews(
+        "a column of annotators",
+        "t.csv",
+        table(
+            [(a if k < 2 else "bad", b, k) for a, b in ROWS for k in range(3)], ("label", "text", "annotator")
+        ),
+        "several annotators: 40; not unanimous: 20; left out for a tie: 0",
+    ),
+    *(
+        Mistake(
+            f"lists of labels, {cells[0]}",
+            "cv t.csv --multilabel --kernel spectrum:2 --folds 2 --json",
+            "are read as lists of labels",
+            0,
+            {"t.csv": table([(b, cells[i % 2]) for i, (_, b) in enumerate(ROWS)], ("text", "labels"))},
+            rows=1,
+            prints='"a".*"b".*"c"',
+        )
+        for cells in [
+            ("['a', 'b']", "['c']"),
+            ('c("a", "b")', 'c("c")'),
+            ('["a", "b"]', '["c"]'),
+            ("{'a', 'b'}", "{'c'}"),
+            ("['a' 'b']", "['c']"),
+        ]
+    ),
+    Mistake(
+        "lists of labels as single labels",
+        f"train t.csv {TRAIN}",
+        "may have several labels; learn all of them with --multilabel",
+        files={
+            "t.csv": table(
+                [(b, ("['a', 'b']", "['c']")[i % 2]) for i, (_, b) in enumerate(ROWS)], ("text", "labels")
+            )
+        },
+    ),
+    Mistake(
+        "a column for each label",
+        "corpus t.csv --label good,bad --json",
+        "label good \\+ bad",
+        0,
+        {
+            "t.csv": table(
+                [(b, int(a == "good"), int(i < 30)) for i, (a, b) in enumerate(ROWS)], ("text", "good", "bad")
+            )
+        },
+        rows=1,
+        prints='"labels": {"bad": 30, "good": 20}',
+    ),
+    Mistake(
+        "a column for each label that has another number",
+        f"train t.csv --label good,bad --multilabel {TRAIN}",
+        "line 2: 'bad' is '-1'; several columns of labels hold 0 and 1",
+        files={"t.csv": table([(b, 1, -1) for _, b in ROWS], ("text", "good", "bad"))},
+    ),
+    Mistake(
+        "indices from 0",
+        "train t.svm -o new.textsvm",
+        "first index 0|indices count from 0",
+        0,
+        {"t.svm": ZERO},
+        rows=1,
+    ),
+    Mistake(
+        "indices from 0 for a model of indices from 1",
+        "predict vectors.textsvm t.svm",
+        "the index is 0, and indices count from 1",
+        files={"t.svm": ZERO},
+    ),
+    Mistake(
+        "an unknown charset",
+        f"train reviews.csv --encoding cp125 {TRAIN}",
+        "no charset 'cp125'; usual ones are",
+    ),
+    Mistake(
+        "the wrong charset",
+        f"train t.csv --encoding utf-8 {TRAIN}",
+        "t\\.csv is not in the charset utf-8",
+        files={"t.csv": CYRILLIC},
+    ),
+    Mistake(
+        "a charset that is guessed",
+        "corpus t.csv --json",
+        "read as Windows-1252; --encoding names another",
+        0,
+        {"t.csv": CYRILLIC},
+        rows=1,
+    ),
+    Mistake(
+        "a charset",
+        "corpus t.csv --json --encoding cp1251",
+        "cp1251",
+        0,
+        {"t.csv": CYRILLIC},
+        rows=1,
+        prints=r'"\\u0434\\u0430": 20|"да": 20',
+    ),
+    Mistake(
+        "the charset of mail",
+        f"train {SAMPLES}/mail.tar.gz --encoding cp1251 {TRAIN}",
+        "names its charsets; leave out --encoding",
+    ),
+    Mistake(
+        "the sheet of a table", f"train reviews.csv --sheet 2 {TRAIN}", "has no sheets; leave out --sheet"
+    ),
     # Tables beside other files
     Mistake(
         "tables beside a model and a picture",
@@ -933,7 +1632,9 @@ MISTAKES = [
         "'good'.*not a finite number",
     ),
     *(
-        Mistake(f"nested {title}", f"train t.jsonl {options} {TRAIN}", says, files={"t.jsonl": jsonl(*rows)})
+        Mistake(
+            f"nested {title}", f"train t.jsonl {options} {TRAIN}", says, files={"t.jsonl": json_lines(*rows)}
+        )
         for title, options, says, rows in [
             (
                 "text",
@@ -963,14 +1664,14 @@ MISTAKES = [
         f"train t.jsonl --text text.body --label meta.class {TRAIN}",
         r"text text.body, label meta.class \(2\)",
         0,
-        {"t.jsonl": jsonl(*({"text": {"body": b}, "meta": {"class": a}} for a, b in ROWS))},
+        {"t.jsonl": json_lines(*({"text": {"body": b}, "meta": {"class": a}} for a, b in ROWS))},
         rows=1,
     ),
     Mistake(
         "a nested text to predict",
         "predict m.textsvm t.jsonl",
         "line 1: 'text' is a list or an object",
-        files={"t.jsonl": jsonl({"text": {"body": "a"}})},
+        files={"t.jsonl": json_lines({"text": {"body": "a"}})},
     ),
     Mistake(
         "many usual names",
@@ -1197,6 +1898,12 @@ MISTAKES = [
         "evaluate m.textsvm t.csv",
         "2 of the 40 rows.*--skip-invalid",
         files={"t.csv": HOLES},
+    ),
+    Mistake(
+        "a label with a lone surrogate",
+        f"train t.jsonl {TRAIN}",
+        "the label 'go.*' has a lone surrogate, which is no character",
+        files={"t.jsonl": b'{"label": "go\\ud800", "text": "fine"}\n' + FILES["reviews.jsonl"]},
     ),
     Mistake(
         "a null text in training",
@@ -1608,6 +2315,7 @@ def test_mistake(folder, tmp_path, mistake):
     sentence = " ".join(line for line in message.splitlines() if line.startswith("textsvm: ") or mistake.rows)
     assert re.search(mistake.says, sentence), message
     assert len(result.stdout.splitlines()) == mistake.rows
+    assert re.search(mistake.prints, result.stdout.decode()), result.stdout.decode()
     assert mistake.code == 0 or not (tmp_path / "new.textsvm").exists()
 
 
@@ -1628,6 +2336,87 @@ def test_swapped_texts_and_labels(model):
         model.fit(labels, documents)
     with pytest.raises(InputError, match="swapped"):
         cross_validate(model, labels, documents, cv=2)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "parameter", "remedy"),
+    [
+        (SVC, "probability", "CalibratedSVC"),
+        (SVC, "random_state", "leave it out"),
+        (SVC, "c", "did you mean C"),
+        (SVC, "kernl", "did you mean kernel"),
+        (SVC, "gamma", "kernel=Gaussian"),
+        (SVC, "verbose", "it has C, "),
+        (SVR, "eps", "it has C, "),
+        (SVR, "Epsilon", "did you mean epsilon"),
+        (OneClassSVM, "NU", "did you mean nu"),
+        (MultilabelSVC, "thresholt", "did you mean thresholds"),
+        (CalibratedSVC, "methods", "did you mean method"),
+        (OnlineSVC, "maxtexts", "did you mean max_texts"),
+        (SpectrumFeatures, "analyzer", "Spectrum"),
+        (Spectrum, "P", "did you mean p"),
+        (GapWeighted, "decai", "did you mean decay"),
+    ],
+)
+def test_an_unknown_parameter_is_refused_with_the_remedy(estimator, parameter, remedy):
+    with pytest.raises(TypeError, match=f"^{estimator.__name__} has no parameter '{parameter}'; .*{remedy}"):
+        estimator(**{parameter: 1})
+    estimator()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [pd.DataFrame({"text": ["a"]}), [{"text": "a"}], {"text": ["a"]}, np.array(["a"]), 5, None, [1, 2]],
+    ids=lambda each: type(each).__name__,
+)
+@pytest.mark.parametrize("read", [read_corpus, read_documents])
+def test_data_in_memory_are_no_path(read, data):
+    with pytest.raises(InputError, match=r"expected a path, got .*; fit takes texts and labels in memory"):
+        read(data)
+
+
+@pytest.mark.parametrize("seed", [-1, 99999999999, 1.5, "x", True])
+@pytest.mark.parametrize("call", [cross_validate, tune, doubts, CalibratedSVC, MultilabelSVC])
+def test_a_seed_out_of_range(call, seed):
+    labels, documents = map(list, zip(*ROWS, strict=True))
+    expected = pytest.raises(InputError, match=r"random_state=.* must be a whole number from 0 to 4294967295")
+    if call in (CalibratedSVC, MultilabelSVC):
+        labels = [(label,) for label in labels] if call is MultilabelSVC else labels
+        with expected:
+            call(random_state=seed).fit(documents, labels)
+        return
+    grid = [{"C": [1]}] if call is tune else []
+    with expected:
+        call(SVC("spectrum:2"), documents, labels, *grid, random_state=seed)
+
+
+def test_a_class_weight_of_a_class_that_a_fold_lacks():
+    """As in scikit-learn, a dict may name other classes if it names all that there are."""
+    labels, documents = map(list, zip(*ROWS, strict=True))
+    weight = {"good": 1, "bad": 2, "rare": 5}
+    scores = cross_val_score(
+        SVC("spectrum:2", class_weight=weight), [*documents, "x y"], [*labels, "rare"], cv=2
+    )
+    assert (scores > 0.5).all()
+    with pytest.raises(InputError, match="class_weight names 'godo'"):
+        SVC("spectrum:2", class_weight={"godo": 2}).fit(documents, labels)
+
+
+@pytest.mark.parametrize("command", [["-h"], ["cv", "-h"], ["mail", "learn", "-h"], ["model", "-h"]])
+def test_short_help_is_the_help(command):
+    assert run(*command).stdout == run(*command[:-1], "--help").stdout != b""
+    assert run("-V").stdout == run("--version").stdout
+
+
+@pytest.mark.parametrize("columns", ["30", "40", "59", "80"])
+@pytest.mark.parametrize(
+    ("command", "option"), [("cv", "--learning-curve"), ("tune", "--multiclass"), ("compare", "--holdout")]
+)
+def test_help_cuts_no_name_of_an_option(command, option, columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", columns)
+    with pytest.raises(SystemExit):
+        get_command(app_of([command]))([command, "--help"])
+    assert option in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv"])

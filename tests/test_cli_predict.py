@@ -245,6 +245,9 @@ def test_texts_unlike_those_of_training_are_warned_of(model, tmp_path):
     assert 0 < recorded["features"] < 0.5
     assert 0.1 < recorded["margin"] < 2
     like = [" ".join(text.split()) for text in read_documents(sample("reviews"), text="text").texts[::4]]
+    [known] = warnings_of(like)
+    assert known.startswith("warning: 100.0% of these documents were in the training of the model")
+    like = [f"{text} Indeed" for text in like]
     assert warnings_of(like) == []
     [summary] = warnings_of(like, "--drift")
     assert "of that in training" in summary

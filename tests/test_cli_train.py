@@ -260,10 +260,10 @@ def test_no_probabilities(tmp_path):
         ([sample("mail"), "--multiclass", "some"], "some"),
         ([sample("mail"), "--kernel", "auto:3"], "'auto' is no kernel"),
         ([sample("mail"), "--kernel", "gap", "--kernel", "fast"], "--kernel names 2 kernels"),
-        ([sample("mail"), "--kernel", "auto", "--kernel", "gap"], "name a kernel here"),
+        ([sample("mail"), "--kernel", "auto", "--kernel", "gap"], "name a kernel"),
         ([sample("mail"), "--kernel", "spectrum:3", "--budget", "1"], "--budget is for --kernel auto"),
         ([sample("mail"), "--budget", "-1"], "time_budget must be a number of seconds or None, got -1.0"),
-        ([*ESSAYS, "--kernel", "auto"], "name a kernel here"),
+        ([*ESSAYS, "--kernel", "auto"], "name a kernel"),
         ([sample("mail"), "--one-class", "ham", "--budget", "1"], "--budget is for classifiers"),
     ],
     ids=lambda value: "" if isinstance(value, list) else value,
@@ -348,29 +348,29 @@ def test_rare_classes_are_calibrated_too(tmp_path):
     assert all(0 < p < 1 for p in row["probabilities"].values())
 
 
-@pytest.mark.parametrize("kernel", ["spectrum", "gap", "edit:gamma=1"])
-def test_copies_in_the_held_out_part_are_told(kernel, tmp_path):
+@pytest.mark.parametrize("kernel", ["spectrum", "edit:gamma=1"])
+def test_near_copies_in_the_held_out_part_are_told(kernel, tmp_path):
     rows = [
-        f"the {word} of number {i} is {i * i} and is written so,{word}\n"
+        (f"the {word} of number {i} is {i * i} and is written so " * 4, word)
         for i in range(12)
         for word in ("banana", "monday")
     ]
+    rows = [f"{text}{end},{word}\n" for end in ("", "x") for text, word in rows]
     path = tmp_path / "x.csv"
-    path.write_text("text,label\n" + "".join(rows * 2))
-    options = ["--kernel", kernel, "-o", tmp_path / "m"]
-    done = run("train", path, *options, "--holdout", "0.25", "--json")
+    path.write_text("text,label\n" + "".join(rows))
+    done = run("train", path, "--kernel", kernel, "-o", tmp_path / "m", "--holdout", "0.25", "--json")
     found = json.loads(done.stdout)["holdout"]["near_duplicates"]
+    warning = f"warning: {len(found)} documents are tested by machines that were trained on a near-duplicate"
+    if kernel == "edit:gamma=1":  # one edit away is far at this gamma
+        assert found == []
+        assert b"near-duplicate" not in done.stderr
+        return
     corpus = read_corpus(path)
     text_of = dict(zip(corpus.ids, corpus.texts, strict=True))
-    assert len(found) >= 6
-    assert all(text_of[each["test"]] == text_of[each["train"]] for each in found if each["value"] > 0.9999)
-    warning = f"warning: {len(found)} documents are tested by machines that were trained on a near-duplicate"
+    assert len(found) >= 3
+    assert all(text_of[each["test"]] != text_of[each["train"]] for each in found)
     assert warning in done.stderr.decode()
     assert b"--group-duplicates" in done.stderr
-    alone = run("train", path, *options, "--holdout", "0.25", "--duplicates", "drop", "--json")
-    if kernel == "edit:gamma=1":  # one edit away is far at this gamma
-        assert json.loads(alone.stdout)["holdout"]["near_duplicates"] == []
-        assert b"near-duplicate" not in alone.stderr
 
 
 def test_words_on_the_command_line(tmp_path):
@@ -409,16 +409,19 @@ def last_line(*options, path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ([sample("questions"), "--budget", "0"], " kernels and values of C); always 'what': 40.0 %; next"),
+        (
+            [sample("questions"), "--budget", "0"],
+            "values of C, 9 copies kept together with the originals); always 'what': 40.0 %; next",
+        ),
         (
             [sample("questions"), "--kernel", "fast"],
-            "(3-fold cross-validation); always 'what': 40.0 %; next: without",
+            "(3-fold cross-validation, 9 copies kept together with the originals); always 'what'",
         ),
         (
             [sample("mail"), "--kernel", "spectrum:3", "--holdout", "0.25"],
             "(100 documents); always 'ham': 58.0 %; next",
         ),
-        ([sample("questions"), "--multilabel"], "next: `textsvm tune`"),
+        ([sample("questions"), "--multilabel"], "next: `textsvm explain"),
         ([*ESSAYS, "--kernel", "spectrum:3"], "(3-fold cross-validation); always the median 3: 1.4; next"),
         ([sample("mail"), "--one-class", "ham"], "next: `textsvm evaluate`"),
         ([sample("mail"), "--kernel", "gap", "--calibrate", "sigmoid"], "right on documents held out"),
@@ -430,6 +433,44 @@ def test_the_last_line_tells_how_good_the_model_is(options, words, tmp_path):
     line, shown = last_line(*options, path=tmp_path)
     assert words in line
     assert "support vectors" not in shown
+
+
+def test_the_constant_answer_may_be_several_labels(tmp_path):
+    """Noise is no better than the best constant set of labels, by micro F1."""
+    rows = [
+        f"number {i * 7919 % 101} and {i * 104729 % 97},{'pqr'[i % 3]};{'pqr'[i * 31 % 7 % 3]}\n"
+        for i in range(60)
+    ]
+    (tmp_path / "x.csv").write_text("text,label\n" + "".join(rows))
+    line, _ = last_line(tmp_path / "x.csv", "--multilabel", path=tmp_path)
+    assert re.search(r"always '.', '.', '.': [67]", line)
+    assert "this is no better" in line
+
+
+@pytest.mark.parametrize(
+    ("n", "rare", "options", "advice"),
+    [
+        (200, 3, "--kernel spectrum:3", "next: `textsvm explain MODEL"),
+        (200, 3, "", "next: `textsvm explain MODEL"),
+        (60, 30, "--kernel fast", "next: `textsvm explain MODEL"),
+    ],
+)
+def test_a_model_without_mistakes_is_not_called_no_better(n, rare, options, advice, tmp_path):
+    rows = [
+        f"{'win cash now' if i < rare else 'lunch at noon'} {i} {i * 7919 % 101},{int(i < rare)}\n"
+        for i in range(n)
+    ]
+    (tmp_path / "x.csv").write_text("text,label\n" + "".join(rows))
+    line, _ = last_line(tmp_path / "x.csv", *options.split(), path=tmp_path)
+    assert line.startswith("100.0 % right")
+    assert advice in line
+
+
+def test_an_accuracy_says_little_if_nearly_all_labels_are_equal(tmp_path):
+    rows = [f"number {i * 7919 % 101} and {i * 104729 % 97},{int(i % 25 == 0)}\n" for i in range(150)]
+    (tmp_path / "x.csv").write_text("text,label\n" + "".join(rows))
+    line, _ = last_line(tmp_path / "x.csv", "--kernel", "spectrum:2", path=tmp_path)
+    assert "next: `textsvm cv` shows macro F1, for nearly all labels are '0'" in line
 
 
 def test_a_model_that_learnt_nothing_is_no_better_than_a_constant(tmp_path):

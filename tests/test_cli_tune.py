@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 from command import fails, report, run
 from loading import load
@@ -79,8 +80,22 @@ def test_tune_tries_multiclass_strategies(tmp_path):
 
 def test_tune_has_a_grid_of_its_own():
     found = report("tune", sample("questions"))
-    settings = {(row["params"]["kernel"]["p"], row["params"]["C"]) for row in found["table"]}
+    *rows, default = found["table"]
+    settings = {(row["params"]["kernel"]["p"], row["params"]["C"]) for row in rows}
     assert settings == {(p, C) for p in (3, 4, 5) for C in (1, 10, 100)}
+    assert default["params"] == {"kernel": "auto", "C": 1}
+
+
+def test_no_setting_better_than_the_default_is_an_answer(tmp_path):
+    done = run("tune", sample("questions"), "-C", "1", "-o", tmp_path / "m")
+    assert b"no setting was better than the default (auto) by more than a standard error" in done.stderr
+    assert "best                      auto, C 1" in done.stdout.decode()
+    report("train", sample("questions"), "-o", tmp_path / "default")
+    tuned, default = (load(tmp_path / name) for name in ("m", "default"))
+    np.testing.assert_array_equal(tuned.dual_coef_, default.dual_coef_)
+    named = report("tune", sample("questions"), "-C", "1", "--kernel", "gap:3", "--kernel", "auto")
+    assert [str(row["params"]["kernel"])[:4] for row in named["table"]][-1] == "auto"
+    assert "auto" not in json.dumps(report("tune", sample("questions"), "-C", "1", "--kernel", "gap:3"))
 
 
 def test_tune_numbers(tmp_path):

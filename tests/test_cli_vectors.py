@@ -239,14 +239,14 @@ MISTAKES = {
     "a column that is not there": (["mails.csv", "--numbers", "hours"], "no column 'hours'"),
     "a number that is a text": (["mails.csv", "--numbers", "subject", "--text", "body"], "line 2: 'subject'"),
     "libsvm's kernels": (["mails.csv", "--text", "body", "--kernel", "gap", "--libsvm"], "no model of the"),
-    "a bad line": (["bad.svm"], "bad.svm, line 2, column 3: the index is 0"),
+    "a bad line": (["bad.svm"], "bad.svm, line 2, column 3: the index is -1"),
     "without texts": (["train.svm", *GAUSSIAN, "--without-texts"], "without its support vectors"),
 }
 
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_one_sentence_and_nothing_is_written(name, here):
-    (here / "bad.svm").write_text("1 1:1\n1 0:1\n")
+    (here / "bad.svm").write_text("1 1:1\n1 -1:1\n")
     arguments, what = MISTAKES[name]
     before = sorted(path.name for path in here.iterdir())
     assert what in fails("train", *arguments, "-o", "never.textsvm", cwd=here)

@@ -204,12 +204,13 @@ def test_page_of_columns(tmp_path, visit):  # noqa: F811
     model = SVC(**CPU).fit(table, LABELS)
     export(model, tmp_path / "page.html", example=["win cash", "see you"])
     page = visit(tmp_path / "page.html", 390)
-    assert page.get_by_label("title", exact=True).count() == page.get_by_label("body", exact=True).count() == 1
+    assert [page.get_by_label(name, exact=True).count() for name in table] == [1, 1]
     for title, body in (("win cash", "see you"), ("", "lunch at noon"), ("see \U0001f600 you", "cash")):
         page.locator("textarea").nth(0).fill(title)
         page.locator("textarea").nth(1).fill(body)
         page.evaluate("new Promise(requestAnimationFrame)")
-        assert page.locator("#answer strong").inner_text() == model.predict({"title": [title], "body": [body]})[0]
+        [predicted] = model.predict({"title": [title], "body": [body]})
+        assert page.locator("#answer strong").inner_text() == predicted
         assert page.locator("#coloured").text_content() == f"{title}\n{body}"
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.get_by_role("button", name="Example").click()

@@ -86,7 +86,9 @@ def test_promises_a_warning_only_where_the_page_has_one(tmp_path):
 def test_note_about_a_large_page(tmp_path, monkeypatch, capsys):
     save(SVC(Spectrum((1, 3)), **CPU).fit(TEXTS, LABELS), tmp_path / "m")
     monkeypatch.setattr(commands, "LARGE_PAGE", 1000)
-    commands.export.__wrapped__(tmp_path / "m", PrintingOptions(), output=tmp_path / "m.html")
+    commands.export.__wrapped__(
+        tmp_path / "m", PrintingOptions(), commands.ContentOptions(), output=tmp_path / "m.html"
+    )
     assert "--max-size" in capsys.readouterr().err
 
 
@@ -112,9 +114,9 @@ def test_errors(tmp_path):
 def test_title_and_lead_fit_a_phone(tmp_path):
     """Few short names are the title; the lead names as many classes as fit, and counts the others."""
     for labels, title, lead in (
-        (LABELS, "Which is it: ham, spam?", "between ham, spam."),
-        (["a" * 100, *LABELS[1:]], "Try the model", f"between {'a' * 79}…"),
-        ([f"class {i % 24:02}" for i in range(24)], "Try the model", "class 08 and 15 others."),
+        (LABELS, "ham or spam?", "between ham, spam."),
+        (["a" * 100, *LABELS[1:]], "Try the model", " … and 2 others."),
+        ([f"class {i % 24:02}" for i in range(24)], "Try the model", "class 07 and 16 others."),
     ):
         page = made(SVC(Spectrum(2), **CPU), labels, tmp_path).read_text("utf-8")
         assert f"<h1>{title}</h1>" in page
@@ -167,7 +169,9 @@ def test_a_page_has_less_than_two_megabytes(tmp_path):
     export(load(tmp_path / "m.textsvm"), tmp_path / "api.html")
     assert (tmp_path / "api.html").stat().st_size == (tmp_path / "m.html").stat().st_size
     (tmp_path / "corpus.jsonl").write_text(
-        "\n".join(json.dumps({"text": text, "label": label}) for text, label in zip(texts, labels, strict=True))
+        "\n".join(
+            json.dumps({"text": text, "label": label}) for text, label in zip(texts, labels, strict=True)
+        )
     )
     done = run("export", "m.textsvm", "-o", "held.html", "--texts", "corpus.jsonl", cwd=tmp_path)
     assert done.returncode == 0, done.stderr.decode()

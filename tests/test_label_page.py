@@ -1042,12 +1042,16 @@ def test_a_target_without_a_path_is_refused(page, method):
 @pytest.mark.parametrize("number", [10**30, 2**63, 2**31, -1, -(10**30)])
 def test_any_number_is_answered(page, number):
     for action, value in (
-        ("history", {"skip": number}), ("search", {"words": "win", "start": number}),
-        ("show", {"index": number, "reason": "", "whole": False}), ("guess", {"index": number, "whole": True}),
-        ("answer", {"index": number, "seen": 0, "label": "spam"}), ("skip", {"index": number}),
-        ("answer", {"index": 0, "seen": number, "label": "spam"}), ("undo", {"events": number}),
+        ("history", {"skip": number}),
+        ("search", {"words": "win", "start": number}),
+        ("show", {"index": number, "reason": "", "whole": False}),
+        ("guess", {"index": number, "whole": True}),
+        ("answer", {"index": number, "seen": 0, "label": "spam"}),
+        ("skip", {"index": number}),
+        ("answer", {"index": 0, "seen": number, "label": "spam"}),
+        ("undo", {"events": number}),
         ("separate", {"index": number}),
-    ):  # fmt: skip
+    ):
         assert request(page, path=action, body=json.dumps(value).encode()).status in (200, 400, 409)
 
 

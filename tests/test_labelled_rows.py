@@ -25,7 +25,7 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """Models of texts by column names: of two classes, of three, calibrated, of several labels, of numbers."""
+    """Models of texts by column names: of two and three classes, calibrated, multilabel, of numbers."""
     folder = tmp_path_factory.mktemp("labelled")
     rows = [(f"{text} {i}", label) for i in range(6) for text, label in ROWS]
     lines = [json.dumps({"body": text, "kind": label}) for text, label in rows]
@@ -55,7 +55,7 @@ def labels(model, *texts):
     return load(model).predict(list(texts)).tolist()
 
 
-#: Tables with the text of a row of the header, of a row, and of the cells that a prediction adds, for {label}.
+#: Tables whose every byte is kept.
 FORMS = {
     "comma": b"nr,body\n1,win cash\n2,lunch\n",
     "semicolon": b"nr;body\n1;win cash\n2;lunch\n",
@@ -344,12 +344,22 @@ def test_documents_and_json(place, tmp_path):
     run("predict", place / "m", "a.txt", "-o", "out.csv", cwd=tmp_path)
     assert (tmp_path / "out.csv").read_text().splitlines()[0] == "id,label,confidence"
     (tmp_path / "in.jsonl").write_text('broken\n{"body": "win cash", "n": [1]}\n')
-    rows, said = table(place, tmp_path, (tmp_path / "in.jsonl").read_bytes(), code=1, suffix=".jsonl")
+    rows, _ = table(place, tmp_path, (tmp_path / "in.jsonl").read_bytes(), code=1, suffix=".jsonl")
     assert rows[0] == ["body", "n", "label", "confidence"]
     assert [row[:3] for row in rows[1:]] == [["", "", ""], ["win cash", "[1]", "spam"]]
     run("predict", place / "m", "a.txt", "-o", "out.json", cwd=tmp_path)
     [row] = json.loads((tmp_path / "out.json").read_text())
     assert row.keys() == {"id", "label", "decision"}
+
+
+def test_several_tables_without_headers(place, tmp_path):
+    """Rows with another separator are written as cells."""
+    (tmp_path / "a.csv").write_text("lunch;a\nwin;b\n")
+    (tmp_path / "b.csv").write_text('"lunch; noon",a\nwin,b\n')
+    options = ["--text", "1", "--no-header", "-o", "out.csv"]
+    assert run("predict", place / "m", "a.csv", "b.csv", *options, cwd=tmp_path).returncode == 0
+    lines = (tmp_path / "out.csv").read_text().splitlines()
+    assert [line.rsplit(";", 2)[0] for line in lines] == ["lunch;a", "win;b", '"lunch; noon";a', "win;b"]
 
 
 def test_several_tables(place, tmp_path):

@@ -133,9 +133,14 @@ def test_a_bound_that_cannot_be(bound):
 
 
 def copies():
-    """Sixty texts of which twenty are copies of others, and authors of four texts each."""
+    """Sixty texts of which twenty are nearly others, and authors of four texts each."""
     documents, y = texts(40)
-    return documents + documents[:20], np.concatenate([y, y[:20]]), np.arange(60) // 4
+    documents = [f"{text} {text[::-1]} " * 3 for text in documents]
+    return (
+        documents + [text + "z" for text in documents[:20]],
+        np.concatenate([y, y[:20]]),
+        np.arange(60) // 4,
+    )
 
 
 def test_copies_are_reported_before_the_work_and_can_be_kept_together(monkeypatch):

@@ -143,7 +143,7 @@ def test_names(store):
     with Filter(store) as opened:
         for number in range(MAX_CATEGORIES - len(WORDS)):
             opened.learn(of("orders", 500 + number), f"kind-{number}")
-        with pytest.raises(InputError, match=r"category 21 of 20.*unlearn --category"):
+        with pytest.raises(InputError, match=r"at most 20 categories.*unlearn --category"):
             opened.learn(SPAM, "one-more")
         assert opened.learn(of("orders", 600), NONE)
         opened.categories.forget(category="kind-0")

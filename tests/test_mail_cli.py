@@ -343,7 +343,9 @@ def test_every_failure_has_an_exit_code_of_its_own(store, arguments):
 
 def test_as_a_process(store):
     assert run_fresh("mail", "classify", "-t", stdin=HAM).returncode == 1
-    assert fails("mail", "classify", "--eggs", code=3, run=run_fresh).endswith("(see textsvm mail --help)")
+    assert fails("mail", "classify", "--eggs", code=3, run=run_fresh).endswith(
+        "(see textsvm mail classify --help)"
+    )
 
 
 def test_deciding_needs_neither_numba_nor_scikit_learn(store):

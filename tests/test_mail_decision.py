@@ -19,7 +19,9 @@ from textsvm.apps.mail.decision import (
     SPAM,
     Decision,
     PlattSigmoid,
+    calibrate,
     fit_sigmoid,
+    new_machine,
 )
 
 
@@ -124,3 +126,23 @@ def test_it_grows_with_the_value_whatever_was_seen(pairs):
 def test_lessons_that_contradict_it_make_it_flat():
     values, spam = values_of(300, 300)
     assert fit_sigmoid(values, ~spam) == PlattSigmoid()
+
+
+def test_the_centre_is_between_both_kinds_and_calls_no_more_mail_spam():
+    """Lessons of mostly one kind draw all values to its side; the zero follows."""
+    draw = np.random.default_rng(5)
+    for n_spam, n_ham in ((20, 2), (2, 20), (5, 5)):
+        machine = new_machine()
+        for number in range(n_spam + n_ham):
+            spam = number < n_spam
+            keys = np.sort(draw.choice(300, 60, replace=False) + (200 if spam else 0)).astype(np.uint64)
+            machine.add(number, keys, np.full(60, 60**-0.5, np.float32), spam)
+        machine.settle()
+        fit, sigmoid = fit_sigmoid(*machine.left_out()), calibrate(machine)
+        assert sigmoid.slope == fit.slope
+        assert sigmoid.offset <= fit.offset
+        assert sigmoid.decide(-sigmoid.offset / sigmoid.slope).value == pytest.approx(0)
+        middle = np.arange(200, 300, dtype=np.uint64)  # in mails of both kinds
+        value = machine.decision(middle, np.full(100, 0.1, np.float32))
+        if n_spam > n_ham:
+            assert abs(sigmoid.decide(value).value) < abs(value)

@@ -86,8 +86,8 @@ def test_one_kind_alone_is_unsure_of_all_but_its_lessons_and_ranks_what_is_like_
         there = opened.classify(mail(kind, 1)), opened.classify(b"Subject: zzzz\n\nqqqq qqqq\n")
     for copy, other in (here, there):
         assert (copy.kind, other.kind) == (kind, "unsure")
-        assert sign * copy.value == pytest.approx(1, abs=1e-3)
-        assert 0 <= sign * other.value < 0.5
+        assert 0.5 < sign * (copy.value - other.value) <= 1.001
+        assert sign * copy.value > 0.5 > abs(other.value)
         assert sign * (copy.score - other.score) > 0
 
 
@@ -121,9 +121,10 @@ def test_a_store_of_version_1_keeps_its_features_until_it_is_trained_again(tmp_p
             assert len(set(lesson.values.tolist())) == 1
         decision, text = opened.classify(mail("spam", 100)), read_message(mail("spam", 100)).text
         keys, values = features(text, 1)
-        assert decision.value == pytest.approx(float(opened.model().weights.of(keys) @ values))
+        product, sigmoid = float(opened.model().weights.of(keys) @ values), opened.model().calibration
+        assert decision.value == pytest.approx(product + sigmoid.offset / sigmoid.slope)
         shares = character_contributions(text, opened.model().weights, 1)[1]
-        assert shares.sum() == pytest.approx(decision.value, abs=1e-6)
+        assert shares.sum() == pytest.approx(product, abs=1e-6)
         opened.retrain()
         assert opened.lessons.meta("features") == FEATURES[2 if texts else 1]
         for lesson in opened.lessons.iterate():
@@ -373,7 +374,7 @@ def test_values_without_numpy_have_the_same_bits(store):
         path = opened.lessons.path.with_name("weights")
         for text in texts:
             expected = model.decide(*features(text))
-            assert stored_value(text, path, opened.lessons.state[1]) == expected.value
+            assert model.calibration.decide(stored_value(text, path, opened.lessons.state[1])) == expected
             with opened.lessons.reading():
                 assert decide_from_file(opened.lessons, text) == expected
     path.write_bytes(path.read_bytes()[:-1] + b"\xff")

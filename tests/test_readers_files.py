@@ -6,6 +6,7 @@ import io
 import lzma
 import os
 import struct
+import sys
 import tarfile
 import zipfile
 from contextlib import suppress
@@ -17,6 +18,8 @@ from hypothesis import strategies as st
 from textsvm.errors import InputError
 from textsvm.readers import files
 from textsvm.readers.files import FileOnDisk, read_files, stem, with_progress
+from textsvm.readers.read import read_corpus
+from textsvm.readers.stream import stream_corpus
 
 FILES = {"a/1.txt": b"one", "a/2.txt": b"two" * 400, "b/3.txt": b""}
 
@@ -158,7 +161,91 @@ def test_cut_between_two_members(tmp_path):
         read_files(tmp_path / "cut.tar")
 
 
-@pytest.mark.parametrize("magic", [b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07\x00", b"\x04\x22\x4d\x18", b"\x1f\x9d\x90"])
+def test_zstandard(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    data = b"label,text\n" + b"a,one\nb,two\n" * 500
+    packed = pyarrow.compress(data, codec="zstd", asbytes=True)
+    (tmp_path / "x.csv.zst").write_bytes(packed)
+    assert len(read_corpus(tmp_path / "x.csv.zst")) == 1000
+    assert sum(1 for _ in stream_corpus(tmp_path / "x.csv.zst")) == 1000
+    (tmp_path / "cut.csv.zst").write_bytes(packed[:-5])
+    for read in (read_corpus, lambda path: list(stream_corpus(path))):
+        with pytest.raises(InputError, match="damaged or cut off"):
+            read(tmp_path / "cut.csv.zst")
+    (tmp_path / "bomb.zst").write_bytes(pyarrow.compress(bytes(50_000_000), codec="zstd", asbytes=True))
+    with pytest.raises(InputError, match="unpacks to more than 200 times"):
+        read_corpus(tmp_path / "bomb.zst")
+    archive = tar({"a/1.txt": b"one", "b/2.txt": b"two"})
+    (tmp_path / "x.tar.zst").write_bytes(pyarrow.compress(archive, codec="zstd", asbytes=True))
+    assert read_corpus(tmp_path / "x.tar.zst").labels == ["a", "b"]
+
+
+def test_zstandard_without_a_library(tmp_path, monkeypatch):
+    for name in ("compression.zstd", "backports.zstd", "pyarrow"):
+        monkeypatch.setitem(sys.modules, name, None)
+    (tmp_path / "x.csv.zst").write_bytes(b"\x28\xb5\x2f\xfd" + bytes(9))
+    with pytest.raises(
+        InputError, match=r"a \.zst file needs backports\.zstd \(pip install backports\.zstd\)"
+    ):
+        read_corpus(tmp_path / "x.csv.zst")
+
+
+def test_files_of_systems_and_editors(tmp_path):
+    ignored = ("desktop.ini", "Thumbs.db", "a/.DS_Store", "__MACOSX/a/._1.txt", "a/Desktop.ini")
+    backups = ("a/#1.txt#", "a/1.txt~", "a/~$1.docx", "b/2.bak")
+    for name in ("a/1.txt", "b/2.txt", *ignored, *backups):
+        (tmp_path / "x" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "x" / name).write_text("text")
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for path in (tmp_path / "x").rglob("*"):
+            if path.is_file():
+                archive.write(path, path.relative_to(tmp_path / "x"))
+    for corpus in (read_corpus(tmp_path / "x"), stream_corpus(tmp_path / "x").stored()):
+        assert corpus.ids == ["a/1.txt", "b/2.txt"]
+        assert corpus.problems == [(name, "left out: it is the backup of an editor") for name in backups]
+    corpus = read_corpus(tmp_path / "x.zip")
+    assert sorted(corpus.ids) == ["a/1.txt", "b/2.txt"]
+    assert {name for name, _ in corpus.problems} == set(backups)
+
+
+def test_office_documents_in_a_folder(tmp_path):
+    for name, member in (
+        ("a/1.docx", "word/document.xml"),
+        ("b/2.pptx", "ppt/p.xml"),
+        ("b/3.epub", "META-INF/container.xml"),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            if "META" not in member:
+                archive.writestr("[Content_Types].xml", "<x/>")
+            archive.writestr(member, "<x/>")
+    with pytest.raises(InputError, match=r"no document .*1\.docx left out: it is a Word document"):
+        read_corpus(tmp_path)
+    for name in "ab":
+        (tmp_path / name / "x.txt").write_text("text")
+    (tmp_path / "b/4.doc").write_bytes(files.OFFICE + bytes(600))
+    corpus = read_corpus(tmp_path)
+    assert corpus.labels == ["a", "b"]
+    assert dict(corpus.problems) == {
+        "a/1.docx": "left out: it is a Word document",
+        "b/2.pptx": "left out: it is an office document",
+        "b/3.epub": "left out: it is an e-book",
+        "b/4.doc": "left out: it is binary",
+    }
+
+
+def test_lines_beside_a_picture(tmp_path):
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x/train.txt").write_text("a\tone\nb\ttwo\n")
+    (tmp_path / "x/cover.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(300))
+    corpus = read_corpus(tmp_path / "x")
+    assert (corpus.format, corpus.labels) == ("lines", ["a", "b"])
+    assert corpus.problems == [("cover.png", "left out: it is binary")]
+
+
+@pytest.mark.parametrize(
+    "magic", [b"7z\xbc\xaf\x27\x1c", b"Rar!\x1a\x07\x00", b"\x04\x22\x4d\x18", b"\x1f\x9d\x90"]
+)
 def test_archives_that_are_not_read(magic, tmp_path):
     (tmp_path / "x").write_bytes(magic + b"rest")
     with pytest.raises(InputError, match="not read; repack"):

@@ -7,7 +7,8 @@ import pytest
 from textsvm.errors import InputError
 from textsvm.readers.charsets import is_binary
 from textsvm.readers.plain_text import is_lines, part_of
-from textsvm.readers.read import read_corpus
+from textsvm.readers.read import read_corpus, read_documents
+from textsvm.readers.stream import stream_corpus
 
 
 def test_label_tab_text(write, tmp_path):
@@ -87,3 +88,66 @@ def test_a_text_may_have_a_few_control_characters():
     assert is_binary(b"\x01" * 9 + b"a" * 20)
     assert not is_binary(b"\x01" * 50 + b"a" * 950)
     assert is_binary(b"\x01" * 51 + b"a" * 949)
+
+
+def test_labels_of_fasttext_anywhere(write):
+    path = write(
+        "t.txt", "one __label__a\ntwo __label__b three\n__label__a __label__b four\nfive\nx__label__c\n"
+    )
+    corpus = read_corpus(path)
+    assert corpus.texts == ["one", "two three", "four"]
+    assert corpus.labels == [("a",), ("b",), ("a", "b")]
+    assert corpus.problems == [("t.txt", "lines without a __label__, which are left out: 2")]
+    assert read_documents(path).texts == ["one", "two three", "four", "five", "x__label__c"]
+
+
+@pytest.mark.parametrize("separator", [" ", "\t", ", "])
+def test_lines_of_mallet(separator, write):
+    rows = [(f"doc{i}", "ab"[i % 2], f"text number {i}") for i in range(12)]
+    path = write("t.txt", "".join(separator.join(row) + "\n" for row in rows))
+    corpus = read_corpus(path)
+    assert (corpus.format, corpus.ids[1], corpus.labels[:2]) == ("mallet", "doc1", ["a", "b"])
+    assert corpus.texts[1] == "text number 1"
+    assert corpus.problems == [("t.txt", "each line is read as a name, a label and a text (MALLET)")]
+    few = write("few.txt", "n1 a some text\nn2\n")
+    with pytest.raises(InputError, match="text without labels"):
+        read_corpus(few)
+    corpus = read_corpus(few, format="mallet")
+    assert (corpus.texts, corpus.problems[-1][0]) == (["some text"], "few.txt, line 2")
+
+
+TAGGED = "-DOCSTART- -X- O\n\nEU NNP B-ORG\nrejects VBZ O\ncalls NN O\n\nPeter NNP B-PER\nsleeps VBZ O\n\n"
+
+
+@pytest.mark.parametrize(
+    "content", [TAGGED, TAGGED.replace(" ", "\t"), "the\tDT\ncat\tNN\n\na\tDT\ndog\tNN\n\n"]
+)
+@pytest.mark.parametrize("name", ["t.conll", "t.txt", "t.tsv"])
+def test_tags_of_tokens_are_no_labels(name, content, write):
+    with pytest.raises(InputError, match="has a tag for each token"):
+        read_corpus(
+            write(name, content if "\t" in content or name != "t.tsv" else content.replace(" ", "\t"))
+        )
+
+
+def test_sentences_of_conll(write):
+    assert read_documents(write("t.conll", TAGGED)).texts == ["EU rejects calls", "Peter sleeps"]
+    head = "# text = book it!\n# intent: book\n1\tbook\tbook\tO\n2\tit\tbook\tB-x\n\n"
+    other = "# label = stop\n1\tplease\tstop\tO\n2\tstop\tstop\tO\n\n"
+    corpus = read_corpus(write("u.conll", head + other))
+    assert (corpus.texts, corpus.labels) == (["book it!", "please stop"], ["book", "stop"])
+
+
+def test_named_charset(write):
+    text = "Над седой равниной моря ветер тучи собирает."
+    for charset in ("cp1251", "koi8-r", "utf-16-le", "mac_cyrillic"):
+        path = write("a/t.txt", text.encode(charset))
+        assert read_corpus(path.parent.parent, encoding=charset).texts == [text]
+    assert read_corpus(path.parent.parent).problems[0][1].endswith("--encoding names another charset")
+    mac = write("t.csv", "label,text\nÄnderung,a\nÄnderung,b\n".encode("mac_roman"))
+    assert read_corpus(mac, encoding="macroman").labels == ["Änderung"] * 2
+    assert stream_corpus(mac, encoding="macroman").stored().labels == ["Änderung"] * 2
+    with pytest.raises(InputError, match="no charset 'cp0'; usual ones are"):
+        read_corpus(mac, encoding="cp0")
+    with pytest.raises(InputError, match=r"t\.csv is not in the charset utf-8"):
+        read_corpus(mac, encoding="utf-8")

@@ -148,7 +148,7 @@ def test_one_file_a_class(tmp_path):
     with tarfile.open(tmp_path / "t.tar", "w") as archive:
         for name in ("pos.fa", "neg.fasta.gz"):
             archive.add(tmp_path / name, f"set/{name}")
-    assert both(tmp_path / "t.tar").labels is not None
+    assert both(tmp_path / "t.tar").problems == [("set/neg.fasta.gz", "left out: it is binary")]
     two = both([tmp_path / "pos.fa", tmp_path / "neg.fasta.gz"])
     assert (two.ids, two.labels) == (["a", "b", "c"], ["pos", "pos", "neg"])
     assert two.source == f"{tmp_path / 'pos.fa'}, {tmp_path / 'neg.fasta.gz'}"

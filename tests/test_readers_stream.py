@@ -5,17 +5,20 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+import os
 import pickle
 import tarfile
 import tempfile
 import tracemalloc
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
 
 from textsvm import SVC, InputError, Spectrum, cli, read_corpus, stream_corpus
 from textsvm.readers import sample, stream
+from textsvm.readers.charsets import NOT_UTF_8
 from textsvm.readers.corpus import Document, build_corpus
 from textsvm.readers.files import File, FileOnDisk, iterate_lines
 from textsvm.readers.stream import CorpusStream
@@ -104,7 +107,7 @@ def test_a_line_that_is_no_text_is_named_once(tmp_path):
     found = stream_corpus(tmp_path / "t.csv")
     for _ in range(2):
         assert [each.text for each in found] == ["one", "café", "été"]
-        assert found.problems == [("t.csv", "line 3: bytes that are not UTF-8 were read as Windows-1252")]
+        assert found.problems == [("t.csv", f"line 3: {NOT_UTF_8}")]
 
 
 @pytest.mark.parametrize(
@@ -218,3 +221,15 @@ def test_the_command_line_keeps_texts_of_large_corpora_on_disk(monkeypatch, tmp_
     monkeypatch.setattr(stream, "build_corpus", lambda *a, **b: gathered.append(b) or build_corpus(*a, **b))
     assert train(1 << 40) == train(1)
     assert gathered == [{"labelled": True, "stored": True}]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_a_table_in_a_pipe_is_known_by_its_header(separator, pack, tmp_path):
+    """As of `train <(command)`, whose path has no suffix."""
+    pipe, table = tmp_path / "63", "text,label\na b,x\nc d,y\n".replace(",", separator)
+    os.mkfifo(pipe)
+    Thread(target=pipe.write_bytes, args=(pack(table.encode()),), daemon=True).start()
+    corpus = read_corpus(pipe)
+    assert (corpus.texts, corpus.labels) == (["a b", "c d"], ["x", "y"])

@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import time
 from collections import Counter
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from textsvm.errors import InputError
 from textsvm.readers import sample
 from textsvm.readers.read import read_corpus, read_documents
+from textsvm.readers.stream import incoming_documents
 
 
 def test_csv_with_header(write):
@@ -144,11 +146,21 @@ def test_spreadsheets(write, tmp_path):
     assert corpus.problems == [("x.xlsx", "the sheet 'Sheet' is read; --sheet reads another: 'notes'")]
     assert read_corpus(tmp_path / "x.xlsx", text="label", label="id").texts == ["spam", "ham", "ham"]
     with pytest.raises(
-        InputError, match=r"x\.xlsx \(sheet 'Sheet'; the others, .*, are not read.* no column 'none'"
+        InputError, match=r"x\.xlsx \(sheet 'Sheet'; others, for --sheet: 'notes'\).* no column 'none'"
     ):
         read_corpus(tmp_path / "x.xlsx", text="none")
     (tmp_path / "y.csv").write_text("label,text\nham,a\n")
     assert len(read_corpus(tmp_path)) == 4
+    book.create_sheet("second")
+    for row in (["text", "label"], ["b", "x"]):
+        book["second"].append(row)
+    book.save(tmp_path / "x.xlsx")
+    for sheet in ("second", "3"):
+        assert read_corpus(tmp_path / "x.xlsx", sheet=sheet).texts == ["b"]
+    with pytest.raises(InputError, match="no cells in a sheet 'none'; its sheets are: Sheet, notes, second"):
+        read_corpus(tmp_path / "x.xlsx", sheet="none")
+    with pytest.raises(InputError, match=r"y\.csv is read as csv, which has no sheets; leave out --sheet"):
+        read_corpus(tmp_path / "y.csv", sheet="1")
 
 
 def test_json_arrays(write):
@@ -180,7 +192,12 @@ def test_broken_quotes(write):
 def test_encodings_are_survived(write):
     corpus = read_corpus(write("x.tsv", "text\tlabel\ncaf\u00e9\t1\n".encode() + b"na\xefve \x93x\x94\t2\n"))
     assert corpus.texts == ["café", "naïve “x”"]
-    assert corpus.problems == [("x.tsv", "line 3: bytes that are not UTF-8 were read as Windows-1252")]
+    assert corpus.problems == [
+        (
+            "x.tsv",
+            "line 3: bytes that are not UTF-8 were read as Windows-1252; --encoding names another charset",
+        )
+    ]
     for charset in ("utf-8-sig", "utf-16", "utf-32"):
         assert read_corpus(write("y.csv", "text,label\ncafé,1\n".encode(charset))).texts == ["café"]
 
@@ -422,3 +439,309 @@ def test_asap_essays(data):
         scores = [score for group, score in pairs if group == number]
         assert (min(scores), max(scores)) == (low, high)
     assert not corpus.problems
+
+
+TABLE = "text,label\n" + "".join(f"it's text {i},{'ab'[i % 2]}\n" for i in range(12))
+TABLE_TEXTS = [f"it's text {i}" for i in range(12)]
+
+
+def assert_is_table(corpus):
+    assert (corpus.texts, corpus.labels) == (TABLE_TEXTS, ["a", "b"] * 6)
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.txt"])
+@pytest.mark.parametrize("first", ["sep={}\n", '"sep={}"\r\n', "SEP={}\r\n", "sep={0}{0}\n"])
+@pytest.mark.parametrize("mark", ";,\t|^")
+def test_first_line_of_excel_names_the_separator(mark, first, name, write):
+    assert_is_table(read_corpus(write(name, first.format(mark) + TABLE.replace(",", mark))))
+
+
+@pytest.mark.parametrize("charset", ["utf-8-sig", "utf-16"])
+def test_first_line_of_excel_after_a_byte_order_mark(charset, write):
+    assert_is_table(read_corpus(write("t.csv", ("sep=;\r\n" + TABLE.replace(",", ";")).encode(charset))))
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [
+        (r'"he said \"no\" twice"', 'he said "no" twice'),
+        (r'"a \", b"', 'a ", b'),
+        (r'"ends with \"quotes\""', 'ends with "quotes"'),
+        (r'"{\"a\": \"b, c\"}"', '{"a": "b, c"}'),
+        (r'"C:\\new \"q\""', r"C:\new " + '"q"'),
+        (r'"C:\new \"q\""', r"C:\new " + '"q"'),
+        ('"two\nlines \\"q\\""', 'two\nlines "q"'),
+    ],
+)
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+def test_quotes_after_a_backslash(mark, cell, text, write):
+    rows = "".join(f"{label}{mark}{cell}\n" for label in "abab")
+    corpus = read_corpus(write("t.csv", f"label{mark}text\n{rows}"))
+    assert (corpus.texts, corpus.labels) == ([text] * 4, ["a", "b"] * 2)
+    assert "quotes in quoted fields are written \\" in corpus.problems[0][1]
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"), [('"C:\\dir\\"', "C:\\dir\\"), ('"""C:\\dir\\"""', '"C:\\dir\\"'), ('"\\""x"', '\\"x')]
+)
+def test_paths_that_end_with_a_backslash(cell, text, write):
+    """RFC 4180 has no escapes, and wins where it gives equal numbers of fields."""
+    corpus = read_corpus(write("t.csv", "label,text\n" + "".join(f"{c},{cell}\n" for c in "abab")))
+    assert (corpus.texts, corpus.problems) == ([text] * 4, [])
+
+
+def test_a_late_quote_after_a_backslash(write):
+    rows = "".join(f'{"ab"[i % 2]},"plain text {i}"\n' for i in range(5000))
+    corpus = read_corpus(write("t.csv", f'label,text\n{rows}a,"say \\"no\\", please"\n'))
+    assert corpus.texts[-1] == 'say "no", please'
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "row"),
+    [
+        ("t.tsv", '"text"\t"label"', '"{0}"\t"{1}"\t"{2}"'),
+        ("t.csv", '"text","label"', '"{0}","{1}","{2}"'),
+        ("t.txt", '"text" "label"', '"{0}" "{1}" "{2}"'),
+        ("t.tsv", "text\tlabel", "{0}\t{1}\t{2}"),
+        ("t.csv", "text;label", "{0};{1};{2}"),
+        ("t.csv", '"","text","label"', '"{0}","{1}","{2}"'),  # write.csv
+        ("t.csv", '"";"text";"label"', '"{0}";"{1}";"{2}"'),  # write.csv2
+    ],
+)
+def test_tables_of_r(name, header, row, write):
+    rows = [row.format(i, text, "ab"[i % 2]) for i, text in enumerate(TABLE_TEXTS)]
+    corpus = read_corpus(write(name, "\n".join([header, *rows]) + "\n"))
+    assert_is_table(corpus)
+    short = not header.startswith('""')
+    assert [note for _, note in corpus.problems] == short * [
+        "the rows begin with their names, for which the header has no name"
+    ]
+
+
+def test_quotes_in_tables_of_r(write):
+    rows = "".join(f'"{i}"\t"say \\"no\\""\t"{"ab"[i % 2]}"\n' for i in range(4))
+    assert read_corpus(write("t.tsv", f'"text"\t"label"\n{rows}')).texts == ['say "no"'] * 4
+
+
+def test_rows_that_are_longer_for_another_reason_are_refused(write):
+    with pytest.raises(InputError, match=r"2 of the 2 rows .* too few or too many fields"):
+        read_corpus(write("t.csv", "label,text\na,one, two\na,three, four\n"))
+
+
+@pytest.mark.parametrize(
+    "above", ["# made by x, 2024\n", "# one\n# two\n\n", "#\n", '"# quoted, note"\n', "# label text\r\n"]
+)
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.txt"])
+def test_comments_above_the_header(name, above, write):
+    table = TABLE.replace(",", "\t") if name == "t.tsv" else TABLE
+    corpus = read_corpus(write(name, above + table))
+    assert_is_table(corpus)
+    assert "lines above the header that are left out" in corpus.problems[0][1]
+
+
+def test_headers_and_rows_that_begin_like_comments(write):
+    assert_is_table(read_corpus(write("t.csv", "#" + TABLE)))
+    assert_is_table(read_corpus(write("t.csv", "# a comment\n# " + TABLE)))
+    row = '"# Heading\n\nand text",a\n'
+    assert (
+        read_corpus(write("t.csv", row + "x,b\ny,a\n"), text="1", label="2").texts[0]
+        == "# Heading\n\nand text"
+    )
+    rows = "".join(f"#tag {i},{'ab'[i % 2]}\n" for i in range(4))
+    assert len(read_corpus(write("t.csv", rows + "x,a\ny,b\n"), text="1", label="2")) == 6
+
+
+ARFF = """% made by hand
+@RELATION 'a b'
+
+@attribute 'the text' string
+@attribute n numeric
+@attribute @@class@@ {a,'b c'}
+
+@data
+'it\\'s, a',1,a
+"say \\"no\\"", 2 , 'b c'
+plain,?,a
+% a comment
+?,3,?
+"""
+
+
+@pytest.mark.parametrize("name", ["t.arff", "t.txt"])
+def test_arff(name, write):
+    corpus = read_corpus(write(name, ARFF), text="the text", skip_invalid=True)
+    assert (corpus.texts, corpus.labels) == (["it's, a", 'say "no"', "plain"], ["a", "b c", "a"])
+    assert corpus.problems == [(f"{name}, line 13", "left out: its 'the text' is empty")]
+    for row in ("{0 'x', 2 a}", "'unclosed,1,a"):
+        with pytest.raises(InputError, match="line 13 is no row of ARFF with all attributes"):
+            read_corpus(write(name, ARFF.replace("?,3,?", row)), text="the text")
+
+
+@pytest.mark.parametrize(
+    ("cells", "labels"),
+    [
+        (["['a', 'b c']", "['d']", "[]"], [("a", "b c"), ("d",), ()]),  # Python
+        (['["it\'s", "b, c"]', "['d',]", "[]"], [("it's", "b, c"), ("d",), ()]),
+        (["('a', 'b')", "('d',)", "()"], [("a", "b"), ("d",), ()]),
+        (["{'a', 'b'}", "{'d'}", "set()"], [("a", "b"), ("d",), ()]),
+        (["['a' 'b']", "['d'\n 'e']", "[]"], [("a", "b"), ("d", "e"), ()]),  # NumPy
+        (["array(['a', 'b'], dtype=object)", "array(['d'])", "[]"], [("a", "b"), ("d",), ()]),
+        (['c("a", "b")', 'c("d")', "character(0)"], [("a", "b"), ("d",), ()]),  # R
+        (['["a","b"]', '["d"]', "[]"], [("a", "b"), ("d",), ()]),  # JSON
+        (['{"choices": ["a", "b"]}', "d", ""], [("a", "b"), ("d",), ()]),  # Label Studio
+        (["[1, 2]", "[3]", "[]"], [("1", "2"), ("3",), ()]),
+        (["[a, b]", "[d]", "[]"], [("a", "b"), ("d",), ()]),  # Java
+        (["{a,b}", '{"d e",f}', "{}"], [("a", "b"), ("d e", "f"), ()]),  # PostgreSQL
+        (["a;b", "d", ""], [("a", "b"), ("d",), ()]),
+        (["(1)", "(a)", "[x"], [("(1)",), ("(a)",), ("[x",)]),
+    ],
+)
+def test_lists_in_cells(cells, labels, write):
+    stream = io.StringIO()
+    csv.writer(stream).writerows([("text", "labels"), *((f"t{i}", cell) for i, cell in enumerate(cells))])
+    corpus = read_corpus(write("t.csv", stream.getvalue()), label_separator=";")
+    assert corpus.labels == labels
+    assert len(corpus.problems) == (cells[0] not in ("a;b", "(1)"))
+
+
+def test_a_column_for_each_label(write):
+    path = write("t.csv", "id,text,a,b,c\n1,x,1,0,1\n2,y,0,0.0,0\n3,z,0,True,FALSE\n")
+    corpus = read_corpus(path, label="a,b,c")
+    assert corpus.labels == [("a", "c"), (), ("b",)]
+    assert read_corpus(path, label="3,4").labels == [("a",), (), ("b",)]
+    with pytest.raises(InputError, match=r"line 2: 'id' is '2'|'text' is 'x'; several columns of labels"):
+        read_corpus(path, text="a", label="b,text")
+    with pytest.raises(InputError, match="no column 'd' for the label"):
+        read_corpus(path, label="a,d")
+    assert read_corpus(write("u.csv", 'text,"a,b"\nx,q\n'), label="a,b").labels == ["q"]
+
+
+@pytest.mark.parametrize("orient", ["columns", "split", "records", "table", "index", "list", "wrapped"])
+@pytest.mark.parametrize("name", ["t.json", "t.txt", "t.jsonl"])
+def test_data_frames_in_json(name, orient, write):
+    pandas = pytest.importorskip("pandas")
+    for columns, options in (
+        (("text", "label"), {}),
+        (("body of it", "kind"), {"text": "body of it", "label": "kind"}),
+    ):
+        frame = pandas.DataFrame(dict(zip(columns, (TABLE_TEXTS, list("ab" * 6)), strict=True)))
+        if orient == "list":
+            content = json.dumps(frame.to_dict(orient="list"))
+        elif orient == "wrapped":
+            content = json.dumps({"version": "1", "data": frame.to_dict(orient="records")})
+        else:
+            content = frame.to_json(orient=orient)
+        assert_is_table(read_corpus(write(name, content), **options))
+    pretty = json.dumps(json.loads(content), indent=2)
+    assert_is_table(read_corpus(write("t.json", pretty), **options))
+
+
+def test_long_data_frames_and_arrays_in_json(write):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"text": TABLE_TEXTS * 1000, "label": list("ab" * 6000)})
+    for orient in ("columns", "index"):
+        assert len(read_corpus(write("t.txt", frame.to_json(orient=orient)))) == 12_000
+    rows = [["a", "text 1"], ["b", "text 2"], ["a", "text 3"]]
+    assert read_corpus(write("t.json", json.dumps(rows))).labels == ["a", "b", "a"]
+    lines = "\n".join(map(json.dumps, [["label", "text"], *rows]))
+    assert read_corpus(write("t.jsonl", lines)).labels == ["a", "b", "a"]
+    with pytest.raises(InputError, match="is its first line a header"):
+        read_corpus(write("t.json", frame[:5].to_json(orient="values")))
+    for content in ('{"a": 1}', '"text"', "null"):
+        with pytest.raises(InputError, match="must hold an array of objects"):
+            read_corpus(write("t.json", content), format="json")
+
+
+def test_arrow_and_feather(write, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import feather, ipc
+
+    table = pyarrow.table({"text": TABLE_TEXTS, "label": list("ab" * 6)})
+    for name, new in (("file", ipc.new_file), ("stream", ipc.new_stream)):
+        with pyarrow.OSFile(str(tmp_path / name), "wb") as sink, new(sink, table.schema) as writer:
+            writer.write_table(table, max_chunksize=5)
+        assert_is_table(read_corpus(tmp_path / name))
+        data = (tmp_path / name).read_bytes()
+        with pytest.raises(InputError, match="cannot be read as Parquet or Arrow"):
+            read_corpus(write("cut", data[:-200]))
+        at = data.index(b"it's text 0it's text 1")
+        with pytest.raises(InputError, match="cannot be read as Parquet or Arrow"):  # offsets of the texts
+            read_corpus(write("bad", data[: at - 64] + b"\xff" * 60 + data[at - 4 :]))
+    for compression in ("lz4", "zstd", "uncompressed"):
+        feather.write_feather(table, str(tmp_path / "f"), compression=compression)
+        assert_is_table(read_corpus(tmp_path / "f"))
+    long = pyarrow.table({"text": ["a" * 50_000_000]})
+    feather.write_feather(long, str(tmp_path / "b"), compression="zstd")
+    with pytest.raises(InputError, match="unpacks to more than 200 times"):
+        read_corpus(tmp_path / "b")
+
+
+@pytest.mark.filterwarnings("ignore:Feather V1")
+def test_first_version_of_feather(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import feather
+
+    table = pyarrow.table({"text": TABLE_TEXTS, "label": list("ab" * 6)})
+    try:
+        feather.write_feather(table, str(tmp_path / "f"), version=1)
+    except ValueError:
+        pytest.skip("this PyArrow writes no Feather V1")
+    assert_is_table(read_corpus(tmp_path / "f"))
+
+
+CLASSES = {"names": ["x", "y"], "_type": "ClassLabel"}
+
+
+@pytest.mark.parametrize(
+    ("feature", "values", "labels"),
+    [
+        (CLASSES, [0, 1, -1, None], ["x", "y"]),
+        ({"feature": CLASSES, "_type": "Sequence"}, [[0, 1], [1], []], [("x", "y"), ("y",), ()]),
+        ({"feature": CLASSES, "_type": "List"}, [[0, 1], [1], []], [("x", "y"), ("y",), ()]),
+        ([CLASSES], [[0, 1], [1], []], [("x", "y"), ("y",), ()]),
+        ({"dtype": "int64", "_type": "Value"}, [0, 1], ["0", "1"]),
+        (7, [0, 1], ["0", "1"]),
+    ],
+)
+def test_names_of_classes_of_hugging_face(feature, values, labels, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import ipc, parquet
+
+    metadata = {"huggingface": json.dumps({"info": {"features": {"label": feature}}})}
+    table = pyarrow.table({"text": [f"t{i}" for i in range(len(values))], "label": values})
+    table = table.replace_schema_metadata(metadata)
+    parquet.write_table(table, tmp_path / "t.parquet")
+    with (
+        pyarrow.OSFile(str(tmp_path / "t.arrow"), "wb") as sink,
+        ipc.new_stream(sink, table.schema) as writer,
+    ):
+        writer.write_table(table)
+    for name in ("t.parquet", "t.arrow"):
+        assert read_corpus(tmp_path / name).labels == labels
+    if feature is CLASSES:
+        assert read_corpus(tmp_path / "t.parquet", target="label").targets == [0, 1, -1]
+        parquet.write_table(table.set_column(1, "label", [[0, 2, 1, 1]]), tmp_path / "t.parquet")
+        with pytest.raises(InputError, match="'label' is 2, and its 2 classes count from 0"):
+            read_corpus(tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize("name", ["t.arff", "t.jsonl"])
+def test_rows_without_a_line_of_csv(name, write):
+    """The output of `predict` keeps lines of CSV, which ARFF and JSON do not have."""
+    lines = '["text", "label"]\n["a", "b"]\n' if name == "t.jsonl" else ARFF.replace("?,3,?\n", "")
+    options = {"text": "text" if name == "t.jsonl" else "the text"}
+    path = str(write(name, lines))
+    documents = next(incoming_documents([path], keep_rows=True, failed=print, **options))
+    assert type(documents.rows[0]) is dict
+    assert documents.rows[0][options["text"]] == documents.texts[0]
+
+
+@pytest.mark.parametrize(
+    "row", [" " * 20_000 + "'", "[" + " " * 20_000 + "x", "['a'" + " " * 20_000 + "x", "(" * 20_000]
+)
+def test_long_cells_take_no_long_time(row, write):
+    began = time.process_time()
+    with pytest.raises(InputError):
+        read_corpus(write("t.arff", ARFF.replace("?,3,?", row + ",3,?,4")), text="the text")
+    read_corpus(write("t.csv", f'text,label\nx,"{row}"\n'), label_separator=";")
+    assert time.process_time() - began < 5

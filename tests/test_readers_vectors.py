@@ -96,8 +96,28 @@ def test_a_bad_line_is_named_with_its_column(text, where, what, tmp_path):
         read_libsvm(path)
     assert str(error.value).startswith(f"x.svm, {where}: ")
     assert what in str(error.value)
-    with pytest.raises(InputError, match=where):
-        read_corpus(path)
+    if " 0:" not in text:  # an index 0 shows the corpus to count from 0
+        with pytest.raises(InputError, match=where):
+            read_corpus(path)
+
+
+def test_indices_from_0(write):
+    path = write("zero.svm", "1 0:2 2:1\n0 1:3 # 0:\n")
+    vectors, _ = read_libsvm(path, zero_based=True)
+    assert vectors.toarray().tolist() == [[2, 0, 1], [0, 3, 0]]
+    corpus = read_corpus(path)
+    assert (corpus.vectors != vectors).nnz == 0
+    assert (corpus.detected, corpus.reading["first_index"]) == ({"first_index": "0"}, "0")
+    assert "an index is 0, so indices count from 0" in corpus.problems[0][1]
+    other = write("other.svm", "1 1:2\n")  # the whole corpus decides, or the training of the model
+    assert read_corpus([path, other]).vectors.toarray().tolist() == [[2, 0, 1], [0, 3, 0], [0, 2, 0]]
+    assert read_corpus(other, recorded={"first_index": "0"}).vectors.toarray().tolist() == [[0, 2]]
+    assert read_documents(other, recorded={"first_index": "0"}).vectors.toarray().tolist() == [[0, 2]]
+    assert read_corpus(other).vectors.toarray().tolist() == [[2]]
+    for read in (read_vectors, lambda p: read_corpus(p, recorded={"first_index": "1"})):
+        with pytest.raises(InputError, match="the index is 0, and indices count from 1"):
+            read(path)
+    assert read_vectors(write("comment.svm", "1 1:2 # 0:\n")).toarray().tolist() == [[2]]
 
 
 @pytest.mark.parametrize("text", ["# nothing\n", "\n\n"])

@@ -300,7 +300,7 @@ def test_warnings_stand_at_the_top():
     assert page.index("labels that the model does not know") < page.index("Headline")
     assert "% of the symbols of these documents do not occur" in page
     known = judge(model, texts, labels)
-    assert "support vectors of the model" in known.warnings[0]
+    assert "100.0% of these documents were in the training" in known.warnings[0]
     with pytest.raises(InputError, match="no labelled documents"):
         judge(model, [], [])
 

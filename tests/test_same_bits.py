@@ -8,7 +8,18 @@ from contracts import to_numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from textsvm import SVC, BoundedGap, Compute, EditDistance, GapWeighted, Product, Spectrum, Sum
+from textsvm import (
+    SVC,
+    BoundedGap,
+    Compute,
+    EditDistance,
+    GapWeighted,
+    InputError,
+    MultilabelSVC,
+    Product,
+    Spectrum,
+    Sum,
+)
 from textsvm.gram import store as stores
 from textsvm.gram.base import needed_bytes
 from textsvm.gram.build import stored_rows
@@ -189,3 +200,20 @@ def test_machines_of_every_tier_are_the_same(kernel, tmp_path):
     for model in models[1:]:
         np.testing.assert_array_equal(model.dual_coef_, models[0].dual_coef_)
         np.testing.assert_array_equal(model.intercept_, models[0].intercept_)
+
+
+@pytest.mark.parametrize("kernel", ["edit", "gap:3", "spectrum:3", "edit + spectrum:2"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_decision_depends_on_its_text_alone(kernel, n_classes):
+    texts = [f"win cash {i * i} now, lunch {i}?" for i in range(90)]
+    model = SVC(kernel).fit(texts[:60], [str(i % n_classes) for i in range(60)])
+    together = model.decision_function(texts[60:])
+    alone = np.concatenate([model.decision_function([text]) for text in texts[60:]])
+    np.testing.assert_array_equal(together, alone)
+
+
+@pytest.mark.parametrize("labels", [["a\ud800", "b"] * 2, [("a",), ("\udcff",)] * 2])
+def test_labels_are_unicode(labels):
+    estimator = MultilabelSVC("spectrum:2") if isinstance(labels[0], tuple) else SVC("spectrum:2")
+    with pytest.raises(InputError, match="has a lone surrogate"):
+        estimator.fit(["win", "cash", "now", "then"], labels)

@@ -1,14 +1,17 @@
 """What the site and the man page show is what there is."""
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
+from figures import Tree
 
 import textsvm
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
+LINK = re.compile(r"\]\((?!\w+:|#|/)([^)#\s]+)")
 
 
 @pytest.fixture
@@ -36,6 +39,26 @@ def test_the_man_page_names_every_command_and_option(manual):
         for each in command.params:
             for option in each.opts if each.param_type_name == "option" else ():
                 assert option.replace("-", r"\-") in page
+
+
+def test_links_of_a_checkout_lead_to_files():
+    """Also those to pages that only the site has: the links name the files with their content."""
+    pages = [*ROOT.glob("*.md"), *(page for folder in ("docs", "reports", "corpora", "packaging")
+             for page in (ROOT / folder).rglob("*.md"))]  # fmt: skip
+    links = [(page, match[1]) for page in pages for match in LINK.finditer(page.read_text(encoding="utf-8"))]
+    assert len(links) > 100
+    assert [(page.name, link) for page, link in links if not (page.parent / link).exists()] == []
+
+
+def test_messages_name_no_page_of_the_documentation():
+    """Who has installed the package has no checkout."""
+    for name, tree in Tree().modules.items():
+        strings = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+        of_commands = name.startswith("textsvm.cli") or name.endswith(".commands")  # docstrings are help
+        kinds = ast.Module if of_commands else ast.Module | ast.ClassDef | ast.FunctionDef
+        hidden = [ast.get_docstring(node, clean=False) for node in ast.walk(tree) if isinstance(node, kinds)]
+        shown = [text for text in strings if isinstance(text, str) and text not in hidden]
+        assert [text for text in shown if re.search(r"(docs|corpora|reports)/\S+\.md", text)] == [], name
 
 
 def test_the_navigation_has_every_page_of_docs():

@@ -18,12 +18,13 @@ from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.model.settings import Compute
 from textsvm.selection import tuning
 from textsvm.selection.cross_validation import cross_validate
+from textsvm.selection.grid import grid_points
 from textsvm.selection.search import GridSearch, TrialFile
 from textsvm.selection.tuning import tune
 from textsvm.sources import texts as texts_source
 from textsvm.training.folds import make_folds
 from textsvm.training.problems import as_target
-from textsvm.training.train import prepare
+from textsvm.training.train import prepare, read_training_data
 from textsvm.version import __version__
 
 CS = [0.01, 0.3, 3, 30]
@@ -191,13 +192,62 @@ def test_weights_count_in_training():
 
 def test_copies_are_kept_together():
     documents, y = texts(40, seed=1)
-    documents, y = documents * 2, np.concatenate([y, y])
+    documents, y = documents + [f"{text.upper()} !" for text in documents], np.concatenate([y, y])
     grid = {"kernel__p": [3, 4]}
-    with pytest.warns(UserWarning, match="near-duplicate"):
-        assert any(leak.share > 0.5 for leak in tune(SVC(device="cpu"), documents, y, grid, cv=3).leaks)
-    result = tune(SVC(device="cpu"), documents, y, grid, cv=3, group_duplicates=0.98, nested=3)
-    for train, test in result.folds:
-        assert not {documents[i] for i in train} & {documents[i] for i in test}
+    for options in ({}, {"group_duplicates": 0.98}):
+        result = tune(SVC(device="cpu"), documents, y, grid, cv=3, nested=3, **options)
+        assert result.copies == result.as_dict()["copies"] == len(documents) // 2
+        for train, test in result.folds:
+            assert not set(train % 40) & set(test % 40)
+    alone = tune(SVC(device="cpu"), documents[:40], y[:40], grid, cv=3)
+    assert alone.copies == 0
+    for (_, test), (_, of_alone) in zip(
+        tune(SVC(), documents, y, grid, cv=3).folds, alone.folds, strict=True
+    ):
+        assert sorted(test) == sorted([*of_alone, *(of_alone + 40)])
+
+
+def test_the_default_is_a_candidate():
+    """It is chosen unless another setting is better by a standard error, and named as a parameter of SVC."""
+    documents, y = texts(60, seed=3)
+    grid = [{"kernel": [Spectrum(1)], "C": [1e-4]}, {"kernel": ["auto"]}]
+    result = tune(SVC(device="cpu"), documents, y, grid, cv=3, nested=3)
+    assert result.best_params_ == {"kernel": "auto"}
+    assert len(result.table) == 2
+    folds = [{"accuracy": value} for value in result.table[1]["folds"]]
+    expected = cross_validate(SVC(device="cpu"), documents, y, cv=3, metrics=["accuracy"])
+    assert folds == expected.table
+    fitted = SVC(**result.best_params_, device="cpu").fit(documents, y)
+    np.testing.assert_array_equal(
+        result.best_estimator.decision_function(documents), fitted.decision_function(documents)
+    )
+    with pytest.raises(InputError, match="name other kernels"):
+        tune(SVC(), documents, y, {"kernel": ["auto"], "C": [1, 10]}, cv=3)
+
+
+@pytest.mark.parametrize(
+    ("other", "wins"), [([0.9, 0.9, 0.9], True), ([0.8, 0.8, 0.8], False), ([1.0, 0.8, 0.7], False)]
+)
+def test_the_default_wins_within_a_standard_error(other, wins):
+    documents, y = texts(30, seed=3)
+    _, target, weight = read_training_data(SVC().settings, documents, y, None)
+    points = grid_points(SVC().settings, [{"kernel": ["auto", Spectrum(2)]}])
+    search = GridSearch(points, target, weight, None)
+    search.tried = {0: [{"accuracy": 0.8}] * 3, 1: [{"accuracy": value} for value in other]}
+    assert search.choose(range(3)) == int(wins)
+
+
+def test_the_tuned_kernel_is_a_parameter():
+    documents, y = texts(40, seed=2)
+    result = tune(SVC(device="cpu"), documents, y, {"C": [0.1, 10]}, cv=3)
+    fitted = SVC(**result.best_params_, device="cpu").fit(documents, y)
+    np.testing.assert_allclose(
+        result.best_estimator.decision_function(documents), fitted.decision_function(documents), atol=1e-3
+    )
+    assert fitted.kernel_.structure.key == result.best_model.kernel.structure.key
+    of_kernel = tune(SVC(device="cpu"), documents, y, {"kernel__p": [2, 3]}, cv=3)
+    again = SVC(device="cpu").set_params(**of_kernel.best_params_)
+    assert again.kernel.p == of_kernel.best_model.kernel.p
 
 
 @pytest.mark.slow

@@ -21,6 +21,8 @@ ROOT = notebooks.ROOT
 #: Files outside docs/ that are pages or pictures of the site, with the same paths.
 OUTSIDE = ("reports/**/*.md", "reports/**/*.svg", "reports/**/*.png", "CHANGELOG.md", "CONTRIBUTING.md")
 
+#: Pages of the site without a file in the repository, by the file or folder that holds their content there.
+GENERATED = {"docs/textsvm.1": "docs/commands.md", "examples": "docs/examples.md"}
 LINK = re.compile(r"\]\((?!\w+:|#|/)([^)#\s]+)")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 
@@ -51,6 +53,7 @@ def on_page_markdown(markdown: str, page: Any, **kwargs: Any) -> str:
 
     def link(match: re.Match[str]) -> str:
         place = os.path.normpath(("docs" / folder if inside else folder) / match[1])
+        place = GENERATED.get(place, place)
         return f"]({os.path.relpath(place.removeprefix('docs/'), folder).replace('.ipynb', '.md')}"
 
     return LINK.sub(link, markdown)

@@ -136,7 +136,7 @@ def data_folder() -> Path:
     beside = Path(__file__).resolve().parents[3] / "shared" / "data"
     folder = Path(os.environ.get("TEXTSVM_DATA", beside))
     if not folder.is_dir():
-        raise InputError(f"no corpora at {folder}; set TEXTSVM_DATA (corpora/README.md lists their sources)")
+        raise InputError(f"no corpora at {folder}; set TEXTSVM_DATA to the folder of the public corpora")
     return folder
 
 

@@ -79,6 +79,7 @@ def app_of(names: Iterable[str] = COMMANDS, runs: bool = True) -> typer.Typer:
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["--help", "-h"]},
     )
     app.callback()(_textsvm)
     for name in names:
@@ -131,7 +132,8 @@ def _completion(context: typer.Context, parameter: typer.CallbackParam, requeste
 def _textsvm(
     context: typer.Context,
     version: Annotated[
-        bool, option("Show version, device and libraries.", "--version", callback=_version, is_eager=True)
+        bool,
+        option("Show version, device and libraries.", "--version", "-V", callback=_version, is_eager=True),
     ] = False,
     install_completion: Annotated[
         bool,

@@ -32,7 +32,7 @@ class CandidateOptions:
         f"Share of test documents (default: the test part, or {options.HOLDOUT:g})."
     )
     cv: int | None = option_field("Number of folds, instead of one test part.")
-    seed: int = option_field("Random seed.", default=0)
+    seed: int = options.seed_field("Random seed.")
     device: options.Device = "auto"
     report: Path | None = option_field("Write a web page with a chart: .html.")
     figures: Path | None = option_field("Write the chart into this folder as an SVG file.", metavar="DIR")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -57,6 +58,8 @@ _FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 #: Counter of JSON lines written to stdout.
 _printed = count()
 #: ClickException, from whichever Click this Typer uses.
+#: End of messages about numbers with a decimal comma.
+DECIMALS = "decimals have a point, as in 0.5"
 USAGE_ERROR: type[typer.BadParameter] = typer.BadParameter.__mro__[2]
 
 
@@ -65,8 +68,10 @@ class WrongUsage(InputError):
 
 
 def usage_message(error: typer.BadParameter) -> str:
-    """Message of a USAGE_ERROR; empty if the help was shown because there was no command."""
-    return error.format_message().replace("Value error, ", "", 1)  # a prefix from pydantic
+    """Message of a USAGE_ERROR and the help to see; empty if the help was shown for lack of a command."""
+    message = error.format_message().replace("Value error, ", "", 1)  # a prefix from pydantic
+    message = re.sub(r"(valid number.*)", rf"\1; {DECIMALS}", message)
+    return message and f"{message} (see {error.ctx.command_path if error.ctx else 'textsvm'} --help)"
 
 
 @contextmanager
@@ -300,8 +305,7 @@ def main(app: typer.Typer) -> int:
     except InputError as error:
         return _fail(str(error), 1)
     except USAGE_ERROR as error:
-        message = usage_message(error)
-        return _fail(f"{message} (see textsvm --help)", 2) if message else 2
+        return _fail(message, 2) if (message := usage_message(error)) else 2
     except (KeyboardInterrupt, typer.Abort):
         return interrupted()
     except (BrokenPipeError, SystemExit) as error:

@@ -39,7 +39,7 @@ class ListingOptions:
         default=0.5,
     )
     folds: int = option_field("Number of folds.", min=2, default=10)
-    seed: int = option_field("Random seed.", default=0)
+    seed: int = options.seed_field("Random seed.")
     force: Force = False
 
     def checked(self, corpus: list[Path]) -> Output:

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import product
 from typing import Any, TypeAlias
 
-from textsvm.cli.console import WrongUsage, wrong_usage
+from textsvm.cli.console import DECIMALS, WrongUsage, wrong_usage
 from textsvm.cli.kernels import several
 from textsvm.cli.machines import COMPUTE, ModelOptions, requested
 from textsvm.cli.options import LearningOptions
@@ -40,7 +40,8 @@ def single(options: ModelOptions, learning: LearningOptions, solver: str | None 
     models = _estimators(options, points, learning, **requested(time_budget=options.budget, solver=solver))
     if len(models) > 1:
         raise WrongUsage(
-            "-C, --epsilon and --multiclass take a single value here; `textsvm tune` tries several"
+            "-C, --epsilon and --multiclass take a single value here; `textsvm tune` tries several, and "
+            + DECIMALS
         )
     return models[0]
 

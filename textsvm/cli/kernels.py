@@ -7,12 +7,13 @@ values (``--kernel gap --p 3,4,5``): its grid.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, make_dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from textsvm.cli.console import WrongUsage, wrong_usage
+from textsvm.cli.console import DECIMALS, WrongUsage, wrong_usage
 from textsvm.cli.options import KERNEL_PANEL, option_field
 from textsvm.kernels import KERNELS, Kernels, spelling
 
@@ -154,15 +155,20 @@ def _defaults(of_kernels: dict[str, Option]) -> str:
 
 def spelled_out(text: str) -> Kernel:
     """Parse a spelled-out kernel; raises WrongUsage."""
-    with wrong_usage(f"--kernel {text}: "):
+    hint = f"{DECIMALS}: " if re.search(r"=\d*,\d", text) else ""
+    with wrong_usage(f"--kernel {text}: {hint}"):
         return spelling.parse(text)
 
 
 def several(name: str, text: str, convert: Callable[[str], T]) -> list[T]:
-    """Values of a comma-separated list, without repetitions."""
+    """Values of a comma-separated list, without repetitions; "0,5" is probably meant to be 0.5."""
+    if convert is not int and re.fullmatch(r"-?0?,\d+", text.strip()):
+        raise WrongUsage(f"{name} {text} is a list of 0 and another number; {DECIMALS}")
     try:
         return list(dict.fromkeys(convert(piece.strip()) for piece in text.split(",")))
     except WrongUsage:
         raise
     except ValueError:
-        raise WrongUsage(f"{name} {text} is neither a number nor a list such as 1,10,100") from None
+        raise WrongUsage(
+            f"{name} {text} is neither a number nor a list such as 1,10,100; {DECIMALS}"
+        ) from None

@@ -53,10 +53,10 @@ class LabelledRows:
         values = [row.get(name) for name in self.added]
         if self.format not in DIALECTS:
             self._collected.append((dict(zip(self._names, values, strict=True)), cells))
-        elif self._form and isinstance(cells, SourceRow) and cells.form.header == self._form.header:
+        elif self._form and isinstance(cells, SourceRow) and cells.form.dialect == self._form.dialect:
             self._print(self._extended(cells.raw, cells.fields, values))
         else:
-            self._print_cells([*map(cells.get, self._inputs), *values])
+            self._print(self._line([*map(cells.get, self._inputs), *values]) + self._end)
 
     def close(self) -> None:
         """Write the collected rows, or a table without rows."""
@@ -87,7 +87,7 @@ class LabelledRows:
         elif self._form:
             self._print(self._extended(self._form.header, self._form.names, names))
         elif self.format in DIALECTS:
-            self._print_cells([*self._inputs, *names])
+            self._print(self._line([*self._inputs, *names]) + self._end)
 
     def _keep(self, form: TableForm) -> None:
         """Write in the form of a table; InputError if its encoding lacks a letter of a label."""
@@ -96,14 +96,12 @@ class LabelledRows:
         if not mark and decode(head[: head.rfind(b"\n") + 1] or head)[1]:
             self._charset = "cp1252"
         self._charset = form.file.charset or self._charset
-        for label in self.labels:
-            try:
-                label.encode(self._charset)
-            except UnicodeEncodeError as error:
-                raise InputError(
-                    f"the label {label!r} cannot be written in {self._charset}, the encoding of "
-                    f"{form.file.name}; name a .jsonl or .xlsx file, or convert the table to UTF-8"
-                ) from error
+        lacking = (x for x in self.labels if x.encode(self._charset, "ignore").decode(self._charset) != x)
+        if (label := next(lacking, None)) is not None:
+            raise InputError(
+                f"the label {label!r} cannot be written in {self._charset}, the encoding of "
+                f"{form.file.name}; name a .jsonl or .xlsx file, or convert the table to UTF-8"
+            )
         self._form, self._end = form, _end_of(form.header) or "\n"
         sys.stdout.buffer.write(mark)
 
@@ -111,17 +109,18 @@ class LabelledRows:
         """The text of a row with more cells, quoted if all others are; a row with too many stays."""
         if len(cells) > len(self._inputs):
             return raw
-        assert self._form is not None
-        end, delimiter, quoting = _end_of(raw), self._form.delimiter, DIALECTS[self.format][1]
-        text = raw.removesuffix(end)
-        if self.format == "csv" and text.lstrip("\r\n") == line_of(cells, delimiter, csv.QUOTE_ALL):
-            quoting = csv.QUOTE_ALL
+        end, text = _end_of(raw), raw.removesuffix(_end_of(raw))
+        quoted = self.format == "csv" and text.lstrip("\r\n") == self._line(cells, csv.QUOTE_ALL)
         padding = [""] * (len(self._inputs) - len(cells))
-        return delimiter.join([text, *padding, line_of(values, delimiter, quoting)]) + end
+        added = self._line(values, csv.QUOTE_ALL if quoted else None)
+        return self._delimiter.join([text, *padding, added]) + end
 
-    def _print_cells(self, cells: Sequence[object]) -> None:
-        delimiter, quoting = DIALECTS[self.format]
-        self._print(line_of(cells, self._form.delimiter if self._form else delimiter, quoting) + self._end)
+    @property
+    def _delimiter(self) -> str:
+        return self._form.delimiter if self._form else DIALECTS[self.format][0]
+
+    def _line(self, cells: Sequence[object], quoting: int | None = None) -> str:
+        return line_of(cells, self._delimiter, DIALECTS[self.format][1] if quoting is None else quoting)
 
     def _print(self, text: str) -> None:
         """Print lines in the encoding of the table, in UTF-8 if they have other characters."""

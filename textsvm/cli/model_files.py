@@ -50,6 +50,11 @@ class Abilities:
     adapts: bool
     multilabel: bool
 
+    @property
+    def predicts(self) -> str:
+        """Kind of the predictions."""
+        return "several labels" if self.multilabel else "labels" if self.decisions else "numbers"
+
     @classmethod
     def of(cls, model: TrainedModel) -> Abilities:
         rule = model.rule
@@ -84,8 +89,8 @@ class Training:
             strings.setdefault("label_separator", ";")  # saved in Python
         reading = reading if isinstance(reading, dict) else {}
         detected = value if isinstance(value := reading.get("detected"), dict) else {}
-        roles = ("text", "label", "id", FIRST_INDEX)
-        named = {role: reading.get(role) or detected.get(role) for role in roles}
+        named = {role: reading.get(role) or detected.get(role) for role in ("text", "label", "id")}
+        named[FIRST_INDEX] = detected.get(FIRST_INDEX, "1") if reading else None
         columns = {role: column for role, column in named.items() if isinstance(column, str)}
         return cls(**strings, headers=reading.get("headers") is True, columns=columns)
 

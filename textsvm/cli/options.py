@@ -7,6 +7,7 @@ options of its fields. Nothing here reads files or imports a numerical library.
 from __future__ import annotations
 
 import inspect
+import shutil
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
@@ -31,6 +32,8 @@ def option_field(help: str, *names: str, default: Any = None, **settings: Any) -
 
 
 flag_field = partial(option_field, default=False)
+#: Seeds of NumPy's `RandomState`.
+seed_field = partial(option_field, default=0, min=0, max=(1 << 32) - 1)
 _labels = partial(option_field, panel="Labels")
 _reading = partial(option_field, panel="Reading")
 _folds = partial(option_field, panel="Folds")
@@ -41,6 +44,8 @@ Duplicates = Enum("Duplicates", {"keep": "keep", "drop": "drop"})
 #: Commands with more options show the options below only with --help-all; kernels have an option for each
 #: parameter in `tune`, of which `--help` shows none.
 MANY = 22
+#: Columns of a terminal from which a table of options fits.
+NARROW = 60
 KERNEL_PANEL = "Kernel"
 RARE = {
     "negative", "part", "join", "numbers", "vectors", "labels", "id", "header", "headers", "level",
@@ -92,19 +97,8 @@ Header = Annotated[
     bool | None,
     option("Tables: the first row is a header, or data.", "--header/--no-header", panel="Reading"),
 ]
-Sheet = Annotated[
-    str | None,
-    option(
-        "Spreadsheets: sheet, by name or by number from 1 (default: the first with cells).", panel="Reading"
-    ),
-]
-Encoding = Annotated[
-    str | None,
-    option(
-        "Charset of texts and tables, such as cp1251 (default: UTF-8, or Windows-1252 for other bytes).",
-        panel="Reading",
-    ),
-]
+Sheet = Annotated[str | None, option("Spreadsheets: sheet, by name or by number from 1.", panel="Reading")]
+Encoding = Annotated[str | None, option("Charset of texts and tables, such as cp1251.", panel="Reading")]
 Level = Annotated[
     int | None,
     option("Folders in folders: level of the classes, 1 is the outermost.", min=1, panel="Reading"),
@@ -181,11 +175,9 @@ class ReadingOptions(TableOptions):
     part: str | None = _reading("Use only this part of the corpus: train or test.")
     headers: bool = _reading("Mail: use all headers, not only the subject.", default=False)
     annotators: str = _labels(
-        "Exports of annotation tools: labels of the majority of annotators, of all (a document for each "
-        "answer), or of the one with this name.",
-        metavar="majority|all|NAME",
-        default="majority",
-    )
+        "Exports of annotation tools: labels of the majority, of all (a document each), or of an annotator.",
+        metavar="majority|all|NAME", default="majority",
+    )  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
         """Settings that are saved with a model."""
@@ -253,7 +245,7 @@ class FoldOptions:
         "Keep documents with one value in this column, or in one `folder`, in one fold.", metavar="COLUMN"
     )
     group_duplicates: bool = _folds("Keep near-duplicates in one fold.", default=False)
-    seed: int = _folds("Random seed.", default=0)
+    seed: int = seed_field("Random seed.", panel="Folds")
 
     def check(self) -> None:
         """Raise WrongUsage for numbers out of range."""
@@ -341,7 +333,13 @@ def _gather(group: type, values: dict[str, Any]) -> Any:
 
 
 class _PlainFlags:
-    """Mixin: the help of a flag shows no type."""
+    """Mixin: the help of a flag shows no type; on a narrow terminal no name of an option is cut."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help, without boxes on a narrow terminal."""
+        if (width := shutil.get_terminal_size().columns) < NARROW:
+            vars(self)["rich_markup_mode"], formatter.width = None, width - 1
+        super().format_help(ctx, formatter)  # type: ignore[misc]
 
     def get_params(self, ctx: Any) -> list[Any]:
         parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]

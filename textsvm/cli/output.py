@@ -42,14 +42,19 @@ class Kind:
     format: str = ""  #: Of tables, see `textsvm.cli.tables`
 
 
+#: Of formats that have no sign of the program that wrote a file: a file is replaced only with --force.
+_NEVER, _OURS = rb"(?!)", "certainly a file that textsvm wrote"
 MODEL = Kind("a textsvm model", rb'.{8}\{.*"textsvm":')
-NPY = Kind("a NumPy array", rb"\x93NUMPY", ".npy")
-NPZ = Kind("a NumPy .npz file", rb"PK\x03\x04.{26}[\w.]+\.npy", ".npz")
-NAMES = Kind("names as JSON Lines", rb'"[^\n]*"\n', ".jsonl")
+NPY = Kind(
+    "a kernel matrix",
+    rb"\x93NUMPY.{4}\{'descr': '<f4', 'fortran_order': False, 'shape': \((\d+), \1\)",
+    ".npy",
+)
+NPZ = Kind("a matrix of textsvm", rb"PK\x03\x04.{26}format\.npy", ".npz")
+NAMES, VECTORS = Kind(_OURS, _NEVER, ".jsonl"), Kind(_OURS, _NEVER, ".libsvm")
 LIBSVM = Kind("a kernel matrix in LIBSVM's format", rb"\s*[-+.\deE]+ 0:\d")
-VECTORS = Kind("vectors in LIBSVM's format", rb"[-+.\deE,]+( [1-9]\d*:[-+.\deE]+)*\n", ".libsvm")
 LIBSVM_MODEL = Kind("a model of LIBSVM's", rb"svm_type \w+\r?\nkernel_type ", ".model")
-PREDICTIONS = Kind("predictions", rb'\{"id": ')
+PREDICTIONS = Kind("predictions", rb'\{"id": [^\n]*"(decision|predicted|top|reason|value)": ')
 NEIGHBOURS = Kind("neighbours", rb'\{"id": [^\n]*"neighbour": ')
 DOUBTS = Kind("doubtful labels", rb'\{"id": [^\n]*"suggested": ')
 SEARCH = Kind("a table of textsvm tune", rb'\{"textsvm tune": ', to_stdout=False)

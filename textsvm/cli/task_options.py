@@ -48,7 +48,7 @@ class TaskOptions:
         panel="Machine",
     )
     holdout: float | None = option_field("Share of the documents to hold out for evaluation, such as 0.2.")
-    seed: int = option_field("Random seed.", default=0)
+    seed: int = options.seed_field("Random seed.")
 
     def check(self, reading: options.ReadingOptions, learning: options.LearningOptions) -> None:
         """Raise WrongUsage for options that contradict each other."""

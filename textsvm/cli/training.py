@@ -26,6 +26,7 @@ from textsvm.errors import InputError, printable
 from textsvm.evaluation import drift
 from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.evaluation.results import Results
+from textsvm.kernels import Kernel
 from textsvm.model.libsvm import require_libsvms, save_libsvm_model
 from textsvm.model.rules import NumberRule, Rule
 from textsvm.model.settings import (
@@ -192,9 +193,11 @@ class Verdict:
 
     @property
     def better(self) -> bool:
-        """Whether the model is better than the constant answer by two standard errors of an accuracy."""
+        """Whether the model errs half as often as the constant answer, or less by two standard errors."""
         if self.metric == "mae":
             return self.value < self.constant
+        if 1 - self.value <= (1 - self.constant) / 2 and self.constant < 1:
+            return True
         n = self.n * self.distinct
         return self.value > self.constant + 2 * sqrt(self.constant * (1 - self.constant) / n)
 
@@ -331,22 +334,32 @@ def _verdict(
     sets, judged_sets = (
         [labels if isinstance(labels, tuple) else (labels,) for labels in part] for part in (truth, judged)
     )
-    label, _ = Counter(label for labels in sets for label in labels).most_common(1)[0]
-    hits = sum(label in labels for labels in judged_sets)
-    constant = 2 * hits / (n + sum(map(len, judged_sets)))
-    return Verdict(metrics[metric], constant, repr(printable(str(label))), n, where, part, metric)
+    ranked = Counter(label for labels in sets for label in labels).most_common()
+    total, best = sum(count for _, count in ranked), 1
+    if metric == "micro_f1":  # several labels may be better than the commonest
+        sums = np.cumsum([count for _, count in ranked])
+        best = 1 + int((sums / (len(sets) * np.arange(1, len(ranked) + 1) + total)).argmax())
+    always = {label for label, _ in ranked[:best]}
+    hits = sum(len(always.intersection(labels)) for labels in judged_sets)
+    constant = 2 * hits / (n * best + sum(map(len, judged_sets)))
+    answer = ", ".join(repr(printable(str(label))) for label, _ in ranked[:best])
+    return Verdict(metrics[metric], constant, answer, n, where, part, metric)
 
 
 def _next_step(settings: AnySettings, verdict: Verdict) -> str:
     if verdict.part:
         return "`textsvm cv` with the same options tells how good the model of all documents is"
-    if not verdict.better:
-        return "this is no better, so check the columns and labels (`textsvm corpus`), or add documents"
     kernel = model_files.classifier_of(settings).kernel
+    if not verdict.better:
+        if verdict.metric != "mae" and verdict.constant >= 0.9:  # accuracy says little
+            return f"`textsvm cv` shows macro F1, for nearly all labels are {verdict.answer}; add others"
+        return "this is no better, so check the columns and labels (`textsvm corpus`), or add documents"
+    if verdict.metric != "mae" and verdict.value >= GOOD:
+        if isinstance(kernel, Kernel) and kernel.structure.examples == "vectors":
+            return "`textsvm predict MODEL FILE` classifies new documents"
+        return "`textsvm explain MODEL --top 30` shows what the model looks at"
     if kernel == "fast" and not isinstance(settings, MultilabelSettings):  # several labels have no choice
         return "without --kernel fast a kernel is chosen for these documents"
     if kernel != "auto":
         return "`textsvm tune` tries other kernels and values of C"
-    if verdict.value >= GOOD:
-        return "`textsvm explain MODEL --top 30` shows what the model looks at"
     return "`textsvm doubts` lists wrong labels, `textsvm cv --learning-curve` tells if more documents help"

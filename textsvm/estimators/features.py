@@ -39,6 +39,7 @@ from textsvm.runtime.compiled import scipy
 from textsvm.runtime.device import Device
 from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import StageProgress, of_stage, part
+from textsvm.runtime.parameters import NamedParameters
 from textsvm.sources.base import Support
 from textsvm.sources.texts import TextSource
 from textsvm.text.documents import Documents
@@ -49,7 +50,7 @@ BATCH = 1 << 24
 
 
 @dataclass(repr=False, eq=False)
-class SpectrumFeatures(TransformerMixin, BaseEstimator):
+class SpectrumFeatures(TransformerMixin, NamedParameters, BaseEstimator):
     """Transform texts to the feature map of the p-spectrum kernel: X @ X.T is the Gram of `Spectrum`.
 
     With ``weight="log", idf=True`` the values are equal to those of scikit-learn's ``TfidfVectorizer`` with

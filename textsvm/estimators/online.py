@@ -16,6 +16,7 @@ from textsvm.estimators.base import warn_of_column
 from textsvm.model.settings import OnlineSettings
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime.parallel import StageProgress
+from textsvm.runtime.parameters import NamedParameters
 from textsvm.solvers.online import OnlineMachine
 from textsvm.training.online import OnlineLearner
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-class OnlineSVC(ClassifierMixin, BaseEstimator):
+class OnlineSVC(ClassifierMixin, NamedParameters, BaseEstimator):
     """Support vector classifier that learns and unlearns texts incrementally.
 
     After each call of `partial_fit` and `unlearn` it is the C-SVM of the remaining texts, the optimum of

@@ -217,7 +217,7 @@ def decide_sample(
     """Train with kernel, C and loss of a model on a few of its texts: indices of these and of others, and the
     decision values of the others.
 
-    Copies of these are no others. None for a precomputed matrix, or if the sample is too small.
+    Training texts are no copies of the others. None for a precomputed matrix, or if the sample is too small.
     """
     train, test = _sample(model, len(labels))
     record = model.record
@@ -233,9 +233,7 @@ def decide_sample(
 
             copies = copy_groups(text_digests(examples_of(np.concatenate([train, test]))))
             if copies is not None:
-                test = test[~np.isin(copies[len(train) :], copies[: len(train)])]
-                if not len(test):
-                    return None
+                train = train[~np.isin(copies[: len(train)], copies[len(train) :])]
             fresh = train_classifier(settings, examples_of(train), [labels[i] for i in train])
             with one_blas_thread():  # the bits of values depend on the number of threads of BLAS
                 return train, test, fresh.decision_function(examples_of(test))

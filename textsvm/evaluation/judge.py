@@ -206,15 +206,6 @@ def data_warnings(model: TrainedModel, texts: Any) -> list[str]:
             f"{100 * unseen:.0f} % of the symbols of these documents do not occur in the model's support "
             "vectors: another language, or another encoding?"
         )
-    if model.record.texts is not None:
-        return warnings
-    support_texts = {support.text(i) for i in range(len(support))}  # of a file of an older version
-    share = sum(documents.text(i) in support_texts for i in range(len(documents))) / len(documents)
-    if share > SEEN:
-        warnings.append(
-            f"{100 * share:.0f} % of these documents are support vectors of the model: it knows them "
-            "and will do less well on others"
-        )
     return warnings
 
 

@@ -110,7 +110,7 @@ def decision_by_rows(
             stop = min(start + size, len(others))
             block = rows.cross(others.take(np.arange(start, stop)))
             block = (devices.to_host(block) if on_host else block).astype(np.float64)
-            if isinstance(block, np.ndarray):  # BLAS adds the products of one row and of several in other orders
+            if isinstance(block, np.ndarray):  # the order of a sum in BLAS depends on the number of rows
                 values[start:stop] = [row @ weights for row in block]
             else:
                 values[start:stop] = devices.to_host(block @ weights)

@@ -115,6 +115,8 @@ def top_features(
         raise InputError(f"n must be a whole number of at least 1, got {n!r}")
     if machines.support.kernel is None:
         raise InputError("a model of a precomputed kernel matrix has no texts, so it has no features")
+    if machines.support.kernel.structure.examples == "vectors":
+        raise InputError("a model of vectors has no texts, so it has no list of features")
     tables = feature_weights(machines)
     text = _support_text(machines) if any(table.kind.endswith("substrings") for table in tables) else ""
     result = []

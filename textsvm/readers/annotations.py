@@ -7,39 +7,48 @@ them counts, and texts with a tie are left out (`ReadOptions.annotators`).
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from textsvm.arrays import Json
 from textsvm.errors import InputError
 from textsvm.readers.corpus import USUAL, ReadOptions
 
 #: Columns of the names of annotators.
-ANNOTATORS = (
+_ANNOTATORS = (
     "_annotator_id", "_session_id", "annotator", "annotator_id", "completed_by", "worker_id", "workerid",
     "rater", "coder",
 )  # fmt: skip
-#: Keys of the messages of a chat: of their list, and of the author and text of a message.
-_CHATS = {"messages": ("role", "content"), "conversations": ("from", "value")}
+#: Lists of labels as Python, NumPy, R and JSON write them, and lists without quotes.
+_ITEM = r"""(?:u?'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[-+]?\d+(?:\.\d+)?)"""
+_LIST = re.compile(
+    rf"""(?:(?:c|list|array|set|frozenset|tuple)\([\[({{]?|[\[({{]|\{{"choices":\s*\[)\s*+"""
+    rf"""(?:{_ITEM}(?:(?:\s*+,\s*+|\s++){_ITEM})*,?)?\s*+[\])}}]{{0,2}}(?:,\s*dtype=\w+)?[\])}}]|character\(0\)"""
+)
+_BARE_LIST = re.compile(r"""[\[{]((?:"[^"]*"|[^\[\]{}"'])*)[\]}]""")
+#: Facts on a text that no annotator gave.
+_ABOUT = ("id", "part")
 ACCEPTED, REJECTED, OMITTED = "accept", "reject", "ignore"
 ALL, MAJORITY = "all", "majority"
 
 
-class Answer(NamedTuple):
-    """Labels that an annotator gave to a text, or rejected; answers that do not count are omitted."""
+class Annotation(NamedTuple):
+    """Labels that an annotator gave to a text or rejected; omitted answers do not count."""
 
     annotator: str
     labels: tuple[str, ...]
     verdict: str = ACCEPTED
 
 
-class Task(NamedTuple):
+class AnnotatedRow(NamedTuple):
     """A row of an export; rows with equal keys belong together."""
 
     row: Json
-    answers: list[Answer]
+    answers: list[Annotation]
     key: object = None  #: None: the row stands alone
+    note: str = ""  #: How labels are read, if other ways are usual too
 
 
 def krippendorff_alpha(units: Iterable[Sequence[Hashable]]) -> float:
@@ -61,57 +70,55 @@ def krippendorff_alpha(units: Iterable[Sequence[Hashable]]) -> float:
     return 1 - (n - 1) * disagreement / expected if expected else float("nan")
 
 
-#: Reads a row of an export; None for a row of another tool.
-Tool: TypeAlias = Callable[[Json, ReadOptions], Task | None]
-
-
-def tool_of(row: Mapping[str, Any], options: ReadOptions) -> Tool | None:
-    """The function that reads the rows of an export like this row; None for other rows."""
-    return next((tool for tool in _TOOLS if tool(dict(row), options) is not None), None)
-
-
-def decided(
-    rows: Iterable[tuple[int, int, Any]],
-    tool: Tool,
-    options: ReadOptions,
-    notes: list[str],
+def with_labels(
+    rows: Iterable[tuple[int, int, Any]], options: ReadOptions, notes: list[str]
 ) -> Iterator[tuple[int, int, Any]]:
     """Rows of an export with their labels; `notes` gets the answers that do not count."""
-    tasks: dict[object, tuple[int, int, Json, list[Answer]]] = {}
-    verdicts, units, names = Counter[str](), list[list[tuple[str, ...]]](), set[str]()
+    tasks: dict[object, tuple[int, int, Json, list[Annotation]]] = {}
+    counts, units, names = Counter[str](), list[list[tuple[str, ...]]](), set[str]()
 
-    def with_labels(number: int, line: int, row: Json, answers: list[Answer]) -> Iterator[Any]:
+    def decided(
+        number: int, line: int, row: Json, answers: list[Annotation]
+    ) -> Iterator[tuple[int, int, Json]]:
         by_name: dict[str, list[str]] = defaultdict(list)
         for answer in answers:
-            verdicts[answer.verdict] += 1
+            counts[answer.verdict] += 1
             if answer.verdict != OMITTED:
                 by_name[answer.annotator] += answer.labels if answer.verdict == ACCEPTED else ()
         names.update(by_name)
         units.append([tuple(sorted(set(labels))) for labels in by_name.values()])
-        verdicts["disputed"] += len(set(units[-1])) > 1
-        for labels in _labels_of(answers, by_name, options, verdicts):
+        for labels in _labels_of(answers, by_name, options, counts):
             yield number, line, {**row, options.label_column or "label": labels}
 
     for number, line, row in rows:
-        task = tool(dict(row), options) if isinstance(row, Mapping) else None
+        task = task_of(row, options)
         if task is None or not options.labelled:
             yield number, line, row if task is None else task.row
         elif task.key is None:
-            yield from with_labels(number, line, task.row, task.answers)
+            yield from decided(number, line, task.row, task.answers)
         else:
             tasks.setdefault(task.key, (number, line, task.row, []))[3].extend(task.answers)
+        notes += [task.note] if task and task.note and task.note not in notes else []
     for values in tasks.values():
-        yield from with_labels(*values)
+        yield from decided(*values)
     if options.annotators not in (ALL, MAJORITY, *names):
         choices = ", ".join(sorted(names - {""}))
         raise InputError(f"--annotators {options.annotators} is not one of {ALL}, {MAJORITY}, {choices}")
-    notes += _notes(units, verdicts)
+    if counts[REJECTED] or counts[OMITTED]:
+        omitted = f"{counts[REJECTED]:,} rejected, {counts[OMITTED]:,} ignored or cancelled"
+        notes.append(f"answers that are left out: {omitted}")
+    if several := sum(len(unit) > 1 for unit in units):
+        notes.append(
+            f"texts with several annotators: {several:,}; not unanimous: "
+            f"{sum(len(set(unit)) > 1 for unit in units):,}; left out for a tie: {counts['tie']:,} (see "
+            f"--annotators); Krippendorff's alpha: {krippendorff_alpha(units):.3f}"
+        )
 
 
 def _labels_of(
-    answers: list[Answer], by_name: dict[str, list[str]], options: ReadOptions, verdicts: Counter[str]
+    answers: list[Annotation], by_name: dict[str, list[str]], options: ReadOptions, counts: Counter[str]
 ) -> list[Any]:
-    """Labels of a text: of all annotators, of one of them, or of the majority; `verdicts` counts ties."""
+    """Labels of a text: of all annotators, of one of them, or of the majority; `counts` counts ties."""
     several = options.label_separator is not None or any(len(set(labels)) > 1 for labels in by_name.values())
     if options.annotators != MAJORITY:
         named = (labels for name, labels in by_name.items() if options.annotators in (ALL, name))
@@ -119,154 +126,138 @@ def _labels_of(
         return [labels if several else labels[0] for labels in chosen if labels or several]
     votes = Counter[str]()
     for answer in answers:
-        for label in set(answer.labels):
+        for label in dict.fromkeys(answer.labels):
             votes[label] += {ACCEPTED: 1, REJECTED: -1}.get(answer.verdict, 0)
     n, most = len(by_name), max(votes.values(), default=0)
     if not votes:
         return [[] if several and n else None] if n or not answers else []
     if several:
-        verdicts["tied"] += any(2 * count == n for count in votes.values())
+        counts["tie"] += any(2 * count == n for count in votes.values())
         return [labels] if (labels := [label for label, count in votes.items() if 2 * count > n]) else []
     best = [label for label, count in votes.items() if 0 < count == most]
-    verdicts["tied"] += len(best) > 1
+    counts["tie"] += len(best) > 1
     return best if len(best) == 1 else []
 
 
-def _notes(units: list[list[tuple[str, ...]]], verdicts: Counter[str]) -> Iterator[str]:
-    if verdicts[REJECTED] or verdicts[OMITTED]:
-        yield (
-            f"answers that are left out: {verdicts[REJECTED]:,} rejected, "
-            f"{verdicts[OMITTED]:,} ignored or cancelled"
-        )
-    if several := sum(len(unit) > 1 for unit in units):
-        yield (
-            f"{several:,} texts have several annotators: {verdicts['disputed']:,} not unanimous, of which "
-            f"{verdicts['tied']:,} have a tie and lose these labels (--annotators); Krippendorff's alpha is "
-            f"{krippendorff_alpha(units):.3f}"
-        )
+def task_of(row: object, options: ReadOptions) -> AnnotatedRow | None:
+    """The answers in a row of an export; None for other rows. InputError if the row is damaged."""
+    try:
+        return _task(dict(row), options) if isinstance(row, Mapping) else None
+    except (AttributeError, TypeError, KeyError, IndexError) as error:
+        raise InputError(f"a row of an annotation tool is damaged ({error}): {str(row)[:80]}") from error
 
 
-# Tools. Each function returns None for a row of another tool.
+def _task(row: Json, options: ReadOptions) -> AnnotatedRow | None:
+    match row:
+        case {"answer": ("accept" | "reject" | "ignore") as verdict}:  # Prodigy
+            about = {name: value for name, value in (row.get("meta") or {}).items() if name in _ABOUT}
+            labels = _texts(row.get("accept", row.get("label")))
+            fields = {"id": row.get("_task_hash"), **row, **about}
+            return AnnotatedRow(fields, [Annotation(_annotator(row), labels, str(verdict))], row.get("text"))
+        case {"data": dict(data)} if "text" not in row:  # Label Studio
+            texts = [value for name, value in data.items() if isinstance(value, str) and name not in _ABOUT]
+            alone = {"text": texts[0]} if len(texts) == 1 else {}
+            annotations = row.get("annotations", row.get("completions")) or []
+            answers = [_choices(annotation, options.label_column) for annotation in annotations]
+            return AnnotatedRow({"id": row.get("id"), **data, **alone}, answers)
+        case {"fields": dict(fields), "responses": dict(responses)}:  # Argilla
+            entries = _one_of(responses, options.label_column) or []
+            return AnnotatedRow({"id": row.get("id"), **fields}, [_response(answer) for answer in entries])
+        case {"annotation": value, "annotation_agent": agent}:  # Argilla 1
+            valid = value is not None and row.get("status") in (None, "Validated")
+            answer = Annotation(str(agent), _texts(value), ACCEPTED if valid else OMITTED)
+            return AnnotatedRow({**(row.get("inputs") or {}), **row}, [answer])
+        case {"annotations": [{"user": _}, *_] as entries}:  # doccano
+            return AnnotatedRow(
+                row, [Annotation(str(answer["user"]), _texts(answer.get("label"))) for answer in entries]
+            )
+        case {"cats": dict(cats)}:  # spaCy
+            labels = tuple(name for name, value in cats.items() if value >= 0.5)
+            return AnnotatedRow(row, [Annotation("", labels)], note="the cats of at least 0.5 are the labels")
+        case {"messages": [{"role": _}, *_] as messages} | {"conversations": [{"from": _}, *_] as messages}:
+            return _chat(row, messages)
+    return _table_row(row, options)
 
 
 def _texts(value: Any) -> tuple[str, ...]:
     """Labels of a value: a list of names, a name, or none."""
-    values = value if isinstance(value, list) else [value]
-    return tuple(str(name) for name in values if name not in (None, ""))
-
-
-def _prodigy(row: Json, options: ReadOptions) -> Task | None:
-    if row.get("answer") not in (ACCEPTED, REJECTED, OMITTED):
-        return None
-    meta = row["meta"] if isinstance(row.get("meta"), dict) else {}
-    named = {"id": meta.get("id", row.get("_task_hash")), "part": meta.get("part")}
-    fields = {**row, **{name: value for name, value in named.items() if value is not None}}
-    labels = _texts(row["accept"] if isinstance(row.get("accept"), list) else row.get("label"))
-    return Task(fields, [Answer(_annotator(row), labels, row["answer"])], row.get("text"))
+    return tuple(str(x) for x in (value if isinstance(value, list) else [value]) if x not in (None, ""))
 
 
 def _annotator(row: Json) -> str:
-    return next((str(row[name]) for name in row if name.lower() in ANNOTATORS and row[name] is not None), "")
+    return next((str(row[name]) for name in row if name.lower() in _ANNOTATORS and row[name] is not None), "")
 
 
-def _label_studio(row: Json, options: ReadOptions) -> Task | None:
-    data, annotations = row.get("data"), row.get("annotations", row.get("completions")) or []
-    if not isinstance(data, dict) or not isinstance(annotations, list) or "text" in row:
-        return None
-    strings = [name for name, value in data.items() if isinstance(value, str) and name not in ("id", "part")]
-    fields = {"id": row.get("id"), **data, **({"text": data[strings[0]]} if len(strings) == 1 else {})}
-    answers = list[Answer]()
-    for annotation in annotations:
-        author = annotation.get("completed_by", "")
-        author = author.get("email", author.get("id", "")) if isinstance(author, dict) else author
-        labels = _choices(annotation.get("result") or [], options.label_column, row.get("id"))
-        cancelled = annotation.get("was_cancelled") or not labels
-        answers.append(Answer(str(author), labels, OMITTED if cancelled else ACCEPTED))
-    return Task(fields, answers)
+def _one_of(choices: Json, name: str | None) -> Any:
+    """The value of a name, or the only one."""
+    if len(choices) > 1 and name not in choices:
+        raise InputError(f"the export has labels of {' and '.join(choices)}; name one of them with --label")
+    return choices.get(name or "", next(iter(choices.values()), None) if len(choices) == 1 else None)
 
 
-def _choices(results: list[Json], control: str | None, identifier: object) -> tuple[str, ...]:
-    """Choices of a control of Label Studio, or of the only one."""
-    choices: dict[str, tuple[str, ...]] = {}
-    for result in results:
+def _choices(annotation: Json, control: str | None) -> Annotation:
+    """Annotation of Label Studio, to the only control with choices or the named one."""
+    author, choices = annotation.get("completed_by", ""), dict[str, tuple[str, ...]]()
+    author = author.get("email", author.get("id")) if isinstance(author, dict) else author
+    for result in annotation.get("result") or []:
         if names := _texts(result.get("value", {}).get("choices", [])):
             name = str(result.get("from_name", ""))
             choices[name] = choices.get(name, ()) + names
-    if len(choices) > 1 and control not in choices:
-        raise InputError(
-            f"the task {identifier!r} of Label Studio has choices of {' and '.join(choices)}; name one of "
-            "them with --label"
-        )
-    return choices.get(control or "", () if len(choices) != 1 else next(iter(choices.values())))
+    labels = _one_of(choices, control) or ()
+    return Annotation(
+        str(author), labels, OMITTED if annotation.get("was_cancelled") or not labels else ACCEPTED
+    )
 
 
-def _argilla(row: Json, options: ReadOptions) -> Task | None:
-    fields, responses = row.get("fields"), row.get("responses")
-    if "annotation" in row and "annotation_agent" in row:  # version 1
-        valid = row["annotation"] is not None and row.get("status") in (None, "Validated")
-        verdict = ACCEPTED if valid else OMITTED
-        answer = Answer(str(row["annotation_agent"]), _texts(row["annotation"]), verdict)
-        return Task({**(row.get("inputs") or {}), **row}, [answer])
-    if not isinstance(fields, dict) or not isinstance(responses, dict):
-        return None
-    if len(responses) > 1 and options.label_column not in responses:
-        raise InputError(
-            f"Argilla's records have answers to {' and '.join(responses)}; name one with --label"
-        )
-    responses_to = responses.get(options.label_column or "", next(iter(responses.values()), []))
-    answers = [
-        Answer(
-            str(answer.get("user_id")),
-            _texts(answer.get("value")),
-            ACCEPTED if answer.get("status", "submitted") == "submitted" else OMITTED,
-        )
-        for answer in responses_to
-    ]
-    return Task({"id": row.get("id"), **fields}, answers)
+def _response(answer: Json) -> Annotation:
+    """A response of Argilla."""
+    submitted = answer.get("status", "submitted") == "submitted"
+    return Annotation(str(answer["user_id"]), _texts(answer["value"]), ACCEPTED if submitted else OMITTED)
 
 
-def _doccano(row: Json, options: ReadOptions) -> Task | None:
-    answers = row.get("annotations")
-    if not isinstance(answers, list) or not all(isinstance(a, dict) and "user" in a for a in answers):
-        return None
-    return Task(row, [Answer(str(a["user"]), _texts(a.get("label"))) for a in answers])
+def _chat(row: Json, messages: list[Json]) -> AnnotatedRow:
+    said = [(m.get("role", m.get("from")), m.get("content", m.get("value"))) for m in messages]
+    last = max((i for i, (role, _) in enumerate(said) if role in ("user", "human")), default=None)
+    if last is None:
+        return AnnotatedRow({**row, "text": None}, [])
+    content = said[last][1]
+    parts = content if isinstance(content, list) else [{"text": content}]
+    answer = [text for role, text in said[last + 1 :] if role in ("assistant", "gpt")]
+    text = "\n".join(part.get("text") or "" for part in parts)
+    note = "the last message of the user is the text, and the answer after it the label"
+    return AnnotatedRow(
+        {**row, "text": text}, [Annotation("", _texts(row.get("label", answer[:1])))], note=note
+    )
 
 
-def _spacy(row: Json, options: ReadOptions) -> Task | None:
-    cats = row.get("cats")
-    if not isinstance(cats, dict) or not all(isinstance(value, int | float) for value in cats.values()):
-        return None
-    return Task(row, [Answer("", tuple(name for name, value in cats.items() if value >= 0.5))])
-
-
-def _chat(row: Json, options: ReadOptions) -> Task | None:
-    """The last message of the user is the text, the answer after it the label."""
-    name = next((name for name in _CHATS if isinstance(row.get(name), list)), None)
-    if name is None:
-        return None
-    author, content = _CHATS[name]
-    messages = [(str(message.get(author)), message.get(content)) for message in row[name]]
-    users = [i for i, (role, _) in enumerate(messages) if role in ("user", "human")]
-    if not users:
-        return Task({**row, "text": None}, [])
-    parts = messages[users[-1]][1]
-    texts = [part.get("text", "") for part in parts] if isinstance(parts, list) else [parts or ""]
-    answer = [text for role, text in messages[users[-1] + 1 :] if role in ("assistant", "gpt")]
-    labels = _texts(row.get("label", answer[:1]))
-    return Task({**row, "text": "\n".join(texts)}, [Answer("", labels)])
-
-
-def _table(row: Json, options: ReadOptions) -> Task | None:
+def _table_row(row: Json, options: ReadOptions) -> AnnotatedRow | None:
     """A row of a table with a column of annotators; rows with equal texts belong together."""
     names = {name.lower(): name for name in row}
-    text, label = options.columns.get("text"), options.label_column
-    text = text or next((names[usual] for usual in USUAL["text"] if usual in names), None)
-    label = label or next((names[usual] for usual in USUAL["label"] if usual in names), None)
+    usual = {role: next((names[name] for name in USUAL[role] if name in names), "") for role in USUAL}
+    text, label = options.columns.get("text", usual["text"]), options.label_column or usual["label"]
     if not _annotator(row) or not isinstance(text, str) or label not in row:
         return None
-    labels = _texts(row[label])
-    answer = Answer(_annotator(row), labels, ACCEPTED if labels else OMITTED)
-    return Task({name: value for name, value in row.items() if name != label}, [answer], row.get(text))
+    answer = Annotation(_annotator(row), _texts(row[label]), ACCEPTED if _texts(row[label]) else OMITTED)
+    return AnnotatedRow(
+        {name: value for name, value in row.items() if name != label}, [answer], row.get(text)
+    )
 
 
-_TOOLS = (_prodigy, _label_studio, _argilla, _doccano, _spacy, _chat, _table)
+def labels_in(cell: str, bare: bool) -> tuple[str, ...] | None:
+    """The labels of a cell that is a list of Python, R or JSON, else None; `bare` labels need no quotes."""
+    if _LIST.fullmatch(cell) and not re.fullmatch(r"\([\d.]+\)", cell):
+        items = re.findall(_ITEM, re.sub(r'^\{"choices":|character\(0\)', "", cell))
+    elif bare and (match := _BARE_LIST.fullmatch(cell)):
+        items = [item for item in map(str.strip, re.findall(r'"[^"]*"|[^,"]+', match[1])) if item]
+    else:
+        return None
+    return tuple(
+        unquoted(item.removeprefix("u") if item.startswith(("u'", 'u"')) else item) for item in items
+    )
+
+
+def unquoted(cell: str) -> str:
+    """The text of a cell that may be in quotes, with backslashes before special characters."""
+    if not cell.startswith(("'", '"')):
+        return cell
+    return re.sub(r"\\(.)", lambda match: {"n": "\n", "t": "\t"}.get(match[1], match[1]), cell[1:-1])

@@ -25,7 +25,7 @@ Row = Mapping[str, Any]
 #: Usual names of the columns of tables, by their role.
 USUAL = {
     "text": ("text", "body", "content", "message", "document", "review", "essay", "sentence", "comment",
-             "tweet"),
+             "tweet", "comment_text"),
     "label": ("label", "class", "category", "target", "topic", "sentiment", "labels", "@@class@@"),
     "id": ("id", "doc_id", "document_id", "essay_id", "newid", "uid"),
     "part": ("part", "split"),
@@ -115,6 +115,7 @@ class ReadOptions:
     def decide(self, **decisions: Any) -> None:
         """Record decisions about a file, columns as tuples; None and an empty tuple are none."""
         for name, value in decisions.items():
+            value = self.encoding or value if name == "encoding" else value
             if value not in (*self.decisions.get(name, ()), None, ()):
                 self.decisions.setdefault(name, []).append(value)
 

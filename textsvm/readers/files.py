@@ -292,16 +292,12 @@ def _lines_on_disk(file: FileOnDisk, problems: Problems, newline: str) -> Iterat
                 yield from io.StringIO(line, newline="")
 
 
-def transcoded(files: Sequence[Any], encoding: str) -> list[Any]:
-    """The files in memory, with their texts as UTF-8; binary files stay as they are."""
-    result = []
-    for file in files:
-        with file.open() as stream:
-            data = stream.read()
-        is_text = not is_binary(data) or encoding.lower().startswith("utf")
-        data = decode_named(data, encoding, file.name).encode() if is_text else data
-        result.append(File(file.name, data, encoding if is_text else None))
-    return result
+def transcoded(file: Any, encoding: str) -> File:
+    """A file in memory, with its text as UTF-8; binary data stay as they are."""
+    data = file.data
+    if is_binary(data) and not encoding.lower().startswith("utf"):
+        return File(file.name, data)
+    return File(file.name, decode_named(data, encoding, file.name).encode(), encoding)
 
 
 def with_progress(

@@ -74,7 +74,7 @@ def has_header(name: str, data: bytes) -> bool:
         head.startswith(b"From ")
         or is_mail(head)
         or is_outlook(name, data)
-        or (bool(KNOWN.search(head)) and not table_format(name, decode(head)[0]))
+        or (bool(KNOWN.search(head)) and not table_format(name, decode(head)[0], ReadOptions()))
     )
 
 

@@ -28,7 +28,7 @@ PART = re.compile(
 )
 _PARTS = {"valid": "dev", "val": "dev", "validation": "dev", "development": "dev"}
 _FASTTEXT = re.compile(r"(?<!\S)__label__(\S+)\s*")
-_MALLET = re.compile(r"(\S+)[\s,]+([^\s,]+)[\s,]+(\S.*)")
+_MALLET = re.compile(r"([^\s,]+)[\s,]+([^\s,]+)[\s,]+(\S.*)")
 #: Comment of CoNLL: a key with its value; keys of labels; tags of tokens.
 _COMMENT = re.compile(r"#\s*(\w+)\s*[:=]\s*(.*)")
 _LABEL_KEYS = ("label", "class", "category", "intent", "sentiment", "topic", "genre")
@@ -100,13 +100,9 @@ def class_level(paths: Collection[tuple[str, ...]], options: ReadOptions) -> int
 
 def is_lines(head: str) -> bool:
     """Whether all lines (the last may be cut off) have a label and a text after it."""
-    lines = [line for line in head.split("\n") if line.strip()]
-    lines = lines[:-1] or lines
-    if not lines:
-        return False
-    return is_fasttext(head) or all(
-        line.count("\t") == 1 and 0 < line.index("\t") <= _MAX_LABEL for line in lines
-    )
+    lines = _head_lines(head)
+    labelled = all(line.count("\t") == 1 and 0 < line.index("\t") <= _MAX_LABEL for line in lines)
+    return is_fasttext(head) or (bool(lines) and labelled)
 
 
 def _head_lines(head: str) -> list[str]:
@@ -132,9 +128,7 @@ def is_conll(head: str) -> bool:
     """Whether the lines are tokens with tags, in columns, and sentences end with an empty line."""
     lines = [line for line in head.strip().split("\n") if not line.startswith(("#", "-DOCSTART-"))]
     rows = [_columns_of(line) for line in lines[:-1] if line.strip()]
-    tabs = all("\t" in line for line in lines if line.strip()) and not any(
-        " " in cell for row in rows for cell in row
-    )
+    tabs = not any(" " in line or "\t" not in line for line in lines if line)
     tags = sum(_TAG.fullmatch(row[-1].strip()) is not None for row in rows) > 0.9 * len(rows)
     in_columns = len(rows) > 2 and len({len(row) for row in rows}) == 1 and len(rows[0]) > 1
     return in_columns and (tabs or tags) and not all(map(str.strip, lines))
@@ -167,8 +161,8 @@ def read_conll(
                 facts, tokens = {}, []
     if options.labelled and not labelled:
         raise InputError(
-            f"{files[0].name} has a tag for each token (CoNLL) and no labels of texts; write a label, a TAB "
-            "and a text on each line"
+            f"{files[0].name} has a tag for each token (CoNLL) and no labels of texts; a comment can name "
+            "the label of a sentence (# label = NAME), and --format reads the file in another way"
         )
 
 

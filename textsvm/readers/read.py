@@ -6,6 +6,7 @@ unknown format is refused with the advice to name the format.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -87,9 +88,8 @@ def read_corpus(
     path : str or Path, or a sequence of them
         Several paths are read like the files of a common folder.
     format : str, optional
-        "reuters", "mail", "csv", "tsv", "jsonl", "json", "parquet", "excel", "folders", "fasta", "fastq",
-        "libsvm", "npy", "npz", "file" (a file is a text), "lines" (a line is a text, without `label TAB` or
-        `__label__`), or "plain" (a whole line is a text); by default it is detected from the content.
+        A name of ``textsvm train --format``, such as "csv", "file" (a file is a text), "lines" (a line is a
+        text, without `label TAB` or `__label__`) or "plain" (a whole line); by default it is detected.
     part : str, optional
         Only this part, "train" or "test".
     progress : callable, optional
@@ -100,8 +100,8 @@ def read_corpus(
         Columns of tables and other options:
 
         text, label, id : str
-            Tables: columns, by name or by number from 1; several columns of text with commas. A list of
-            columns of text keeps them apart (`Corpus.columns`). Several columns of labels hold 0 and 1.
+            Tables: columns, by name or by number from 1; several with commas. A list of columns of text
+            keeps them apart (`Corpus.columns`). Several columns of labels hold 0 and 1.
         target, weight, group : str
             Tables: columns of the numbers to be predicted (they replace the labels), of the weights of
             documents, and of the names of groups. FASTA and FASTQ: like `label`, a name in the headers,
@@ -124,14 +124,10 @@ def read_corpus(
             The split of Reuters-21578 that defines the parts.
         headers : bool
             Mail: all header lines count as text, not the subject alone.
-        sheet : str
-            Spreadsheets: name of the sheet, or number from 1; by default the first that is not empty.
-        encoding : str
-            Charset of texts and tables, such as "cp1251"; by default that of a byte order mark, UTF-8, or
-            Windows-1252 for bytes that are not UTF-8.
+        sheet, encoding : str
+            Sheet of a spreadsheet, by name or number from 1; charset of texts and tables, such as "cp1251".
         annotators : str
-            Exports of annotation tools: "majority" (the label of most annotators), "all" (a document for each
-            answer), or the name of an annotator.
+            Exports of annotation tools: "majority", "all" (a document for each answer), or an annotator.
 
     Raises
     ------
@@ -170,7 +166,7 @@ def read_documents(
     is a single document. The id of a single document is its path; if several paths hold several documents
     each, the path comes before the id.
     """
-    names = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    names = _names(paths)
     settings, corpora = ReadOptions(format, labelled=False, **options), []
     for number, path in enumerate(names):
         share = part_of(progress, number, 1, len(names))
@@ -188,9 +184,22 @@ def read_documents(
     return settings.interpreted(concatenate_corpora(corpora, ", ".join(map(str, names)), formats))
 
 
+def _names(path: object) -> list[str | Path]:
+    """Path or paths as a list; InputError for data in memory."""
+    several = isinstance(path, Sequence | Iterator) and not isinstance(path, str)
+    names: list[str | Path] = list(path) if several else [path]  # type: ignore[call-overload,list-item]
+    for name in names:
+        if not isinstance(name, str | os.PathLike):
+            raise InputError(
+                f"expected a path, got {type(name).__name__}; fit takes texts and labels in memory, as in "
+                "SVC().fit(table['text'], table['label'])"
+            )
+    return names
+
+
 def as_paths(path: str | Path | Sequence[str | Path]) -> list[Path]:
-    """Paths as a list; InputError for standard input."""
-    paths = [Path(path)] if isinstance(path, str | Path) else [Path(name) for name in path]
+    """Paths as a list; InputError for standard input, and for data in memory."""
+    paths = [Path(name) for name in _names(path)]
     for file in paths:
         if str(file) == "-" and not file.exists():
             raise InputError("a corpus cannot be read from standard input; write it to a file and name that")
@@ -228,12 +237,10 @@ def detect_format(inputs: InputFiles, options: ReadOptions) -> str:
             raise no_document_error(inputs.source, options.format or "a corpus", inputs.problems)
         raise InputError(f"{inputs.source} is empty: there is no document in it{column_note}")
     if options.encoding:
-        inputs.files = transcoded(inputs.files, options.encoding)
+        if options.format in (None, "mail") and all(is_mail(file.head) for file in inputs.files[:10]):
+            raise InputError(f"{inputs.source} is mail, which names its charsets; leave out --encoding")
+        inputs.files = [transcoded(file, options.encoding) for file in inputs.files]
     format = options.format or _detect(inputs, options)
-    if options.encoding and format in ("mail", "reuters"):
-        raise InputError(
-            f"{inputs.source} is read as {format}, which names its charsets; leave out --encoding"
-        )
     if options.sheet and format not in ("excel", "tables"):
         raise InputError(f"{inputs.source} is read as {format}, which has no sheets; leave out --sheet")
     if column == options.target and format in VECTOR_FORMATS:
@@ -351,9 +358,8 @@ def _content_format(inputs: InputFiles, files: Sequence[File], options: ReadOpti
                 place = f"{file.name} in {inputs.source}"
                 raise InputError(f"{place} is an archive in an archive, which is not read; unpack it first")
         raise InputError(f"{inputs.source} is binary data, not text, mail, a table or an archive of them")
-    sample = [file for file in sample if not _is_of_no_use(file, options)]
-    kinds = {file_format(file, options) for file in sample}
-    heads = [(file.name, decode(file.head)[0]) for file in sample]
+    texts = [file for file in sample if not _is_of_no_use(file, options)]
+    heads = [(file.name, decode(file.head)[0]) for file in texts]
     records = [sequence_format(name, head) for name, head in heads]
     if sum(kind is not None for kind in records) > 0.5 * len(records):
         return "fastq" if records.count("fastq") > records.count("fasta") else "fasta"

@@ -33,7 +33,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from textsvm.errors import InputError, check_labels
-from textsvm.readers.annotations import MAJORITY, decided, tool_of
+from textsvm.readers.annotations import MAJORITY, labels_in, task_of, unquoted, with_labels
 from textsvm.readers.charsets import decode, encoding_of, is_binary, is_blank
 from textsvm.readers.corpus import USUAL, Document, Label, ReadOptions, Row, refused_rows
 from textsvm.readers.files import (
@@ -55,21 +55,14 @@ _DELIMITERS = ",;\t|"
 #: First line of Excel that names the separator.
 _SEP = re.compile(r'\s*"?sep=(.)"?\1*[ \t]*(?:\r\n?|\n)', re.IGNORECASE)
 #: Comments and empty lines above a header.
-_COMMENTS = re.compile(r'(?:"?#.*\n|[^\S\n]*\n)+')
+_COMMENTS = re.compile(r'(?:#.*\n|"#[^"\n]*"[,;\t|]*\r?\n|[^\S\n]*\n)+')
 #: A line whose cells are all in quotes, as in the header of R's write.table.
 _QUOTED = re.compile(r'"[^"\n]*"(?:([\t ,;|])"[^"\n]*")(?:\1"[^"\n]*")*\r?\n')
 #: Characters that Spark, MySQL and PostgreSQL write after a backslash.
 _ESCAPED = re.compile(r'\\(["\\\r\n])')
 #: Name of an attribute of ARFF, and a cell of a row with its comma.
 _ATTRIBUTE = re.compile(r"""\s*@attribute\s+('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+)\s""", re.IGNORECASE)
-_ARFF_CELL = re.compile(r"""\s*('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^,'"]*)\s*,""")
-#: Lists of labels as Python, NumPy, R and JSON write them, and lists without quotes.
-_ITEM = r"""(?:u?'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[-+]?\d+(?:\.\d+)?)"""
-_LIST = re.compile(
-    rf"""(?:(?:c|list|array|set|frozenset|tuple)\([\[({{]?|[\[({{]|\{{"choices":\s*\[)\s*"""
-    rf"""(?:{_ITEM}(?:(?:\s*,\s*|\s+){_ITEM})*,?)?\s*[\])}}]{{1,2}}"""
-)
-_BARE_LIST = re.compile(r"""[\[{]([^\[\]{}"']*)[\]}]""")
+_ARFF_CELL = r"""\s*+((?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")\s*+|[^,'"]*+),"""
 #: Rows of Parquet that are read at a time.
 _BATCH = 1 << 12
 _ROLES = (*USUAL, "target", "weight", "group", "numbers")
@@ -107,10 +100,10 @@ def file_format(file: File, options: ReadOptions) -> str | None:
     if head.startswith((b"PAR1", *ARROW)) or is_binary(head):
         return "parquet" if head.startswith(b"PAR1") else "arrow" if head.startswith(ARROW) else None
     text = decode(head)[0]
-    return table_format(file.name, text) or header_format(text, options)
+    return table_format(file.name, text, options) or header_format(text, options)
 
 
-def table_format(name: str, head: str) -> str | None:
+def table_format(name: str, head: str, options: ReadOptions) -> str | None:
     """The table format of a file: JSON and ARFF by the content, others by the name; None for no table."""
     if _SEP.match(head):
         return "csv"
@@ -122,9 +115,10 @@ def table_format(name: str, head: str) -> str | None:
     if first.startswith("{"):
         try:
             if isinstance(row := json.loads(first), dict):
-                named = _SUFFIXES.get(PurePosixPath(name).suffix.lower()) == "jsonl"
-                frame = first.strip() == head.strip() and not named and not tool_of(row, ReadOptions())
-                return "json" if frame and all(isinstance(v, dict | list) for v in row.values()) else "jsonl"
+                lone = first.strip() == head.strip() and not task_of(row, options)
+                frame = lone and not any(isinstance(row.get(name), str) for name in USUAL["text"])
+                frame &= _SUFFIXES.get(PurePosixPath(name).suffix.lower()) != "jsonl"
+                return "json" if frame and _records(row, options) is not None else "jsonl"
         except (ValueError, RecursionError):
             if len(first) == len(head) and re.match(r'\{\s*"[^"]*":\s*[\[{]', first):  # a long line
                 return "json"
@@ -140,7 +134,8 @@ def header_format(head: str, options: ReadOptions) -> str | None:
     columns = {name.strip() for name in (text.split(",") if isinstance(text, str) else text or ())}
     if any(name.isdecimal() for name in columns):
         return None
-    line, _, rest = _COMMENTS.sub("", head.lstrip(), 1).partition("\n")
+    above = _COMMENTS.match(head)
+    line, _, rest = head[above.end() if above else 0 :].partition("\n")
     row = rest.lstrip("\r\n").partition("\n")[0]
     quoted = _QUOTED.match(f"{line}\n")
     for delimiter in quoted[1] if quoted else _DELIMITERS:  # columns may be words of a text; a table has rows
@@ -215,7 +210,7 @@ def read_tables(
                 names = labels_in(label, separator is not None) if isinstance(label, str) else None
                 if names is not None and not listed:
                     listed = str(label)
-                    problems.append((place, f"{listed[:60]} is read as a list of labels, as all such cells"))
+                    problems.append((place, f"cells such as {listed[:60]} are read as lists of labels"))
                 document = document if names is None else document._replace(label=names)
                 yield document if separator is None else split_labels(document, separator)
             if number % PROGRESS_STEP == 0:
@@ -229,19 +224,20 @@ def read_tables(
 
 
 def _with_answers(table: TableRows, options: ReadOptions, notes: list[str], file: str) -> TableRows:
-    """The table with a column of labels if it is an export of an annotation tool."""
-    rows = iter(table.rows)
-    ahead: list[Any] = list(islice(rows, 1))
-    tool = tool_of(ahead[0][2], options) if ahead and isinstance(ahead[0][2], Mapping) else None
+    """The table with a column of labels if its first row is that of an export of an annotation tool."""
+    rows, ahead, task = iter(table.rows), list[NamedRow](), None
+    for row in rows:
+        ahead.append(row)
+        if isinstance(row[2], Mapping):
+            task = task_of(row[2], options)
+            break
     table = replace(table, rows=chain(ahead, rows))
-    if tool is None:
-        if options.annotators != MAJORITY:
+    if task is None or (table.first and not options.labelled):
+        if options.annotators != MAJORITY and options.labelled:
             raise InputError(f"--annotators {options.annotators}: {file} names no annotators of its labels")
         return table
-    rows = decided(table.rows, tool, options, notes)
-    ahead = list(islice(rows, 1))
-    names = [*(ahead[0][2] if ahead else ()), *table.names]
-    return replace(table, names=list(dict.fromkeys(names)), headed=True, rows=chain(ahead, rows))
+    names = dict.fromkeys([*task.row, options.label_column or "label", *table.names])
+    return replace(table, names=list(names), headed=True, rows=with_labels(table.rows, options, notes))
 
 
 def _is_blank(row: Row | InvalidRow) -> bool:
@@ -285,6 +281,11 @@ class TableForm:
     @property
     def headed(self) -> bool:
         return self.header_line > 0
+
+    @property
+    def dialect(self) -> tuple[str, str, int]:
+        """Equal for tables whose rows may stand below each other."""
+        return self.header, self.delimiter, len(self.names)
 
 
 class Cells(list[str]):
@@ -362,23 +363,6 @@ def _marked_labels(row: Row, names: Sequence[str], place: str) -> tuple[str, ...
         if (mark := (_string(row.get(name)) or "").strip().lower()) not in marks:
             raise InputError(f"{place}: {name!r} is {mark!r}; several columns of labels hold 0 and 1")
     return tuple(name for name in names if marks[str(row[name]).strip().lower()])
-
-
-def labels_in(cell: str, bare: bool) -> tuple[str, ...] | None:
-    """The labels of a cell that is a list of Python, R or JSON, else None; `bare` labels need no quotes."""
-    if bare and (match := _BARE_LIST.fullmatch(cell)):
-        return tuple(filter(None, map(str.strip, match[1].split(","))))
-    if not _LIST.fullmatch(cell) or (cell.startswith("(") and "'" not in cell and '"' not in cell):
-        return None
-    items = re.findall(_ITEM, cell.removeprefix('{"choices":'))
-    return tuple(_unquoted(item.removeprefix("u")) for item in items)
-
-
-def _unquoted(cell: str) -> str:
-    """The text of a cell that may be in quotes, with backslashes before special characters."""
-    if not cell.startswith(("'", '"')):
-        return cell
-    return re.sub(r"\\(.)", lambda match: {"n": "\n", "t": "\t"}.get(match[1], match[1]), cell[1:-1])
 
 
 def split_labels(document: Document, separator: str) -> Document:
@@ -548,7 +532,7 @@ def _named_columns(
 # Formats. Without options, the first row is a header if a cell is a usual or a recorded name.
 
 
-class _Layout(NamedTuple):
+class _CsvLayout(NamedTuple):
     """The form of a CSV or TSV file, as its beginning shows it."""
 
     delimiter: str
@@ -557,13 +541,13 @@ class _Layout(NamedTuple):
     escaped: bool  #: Whether quotes in a cell are written \\"
 
 
-def _layout(file: File, options: ReadOptions, delimiters: str) -> _Layout:
+def _layout(file: File, options: ReadOptions, delimiters: str) -> _CsvLayout:
     """The form of a file."""
     data = file.head
     head, cut = decode(data)[0], len(data) == HEAD
     head = (head[: head.rfind("\n") + 1] if cut else "") or head
     if separator := _SEP.match(head):
-        return _Layout(separator[1], 1, False, _is_escaped(head[separator.end() :], separator[1], cut))
+        return _CsvLayout(separator[1], 1, False, _is_escaped(head[separator.end() :], separator[1], cut))
     above = match[0] if (match := _COMMENTS.match(head)) and "#" in match[0] else ""
     rest = head[len(above) :]
     quoted = _QUOTED.match(rest)
@@ -573,10 +557,10 @@ def _layout(file: File, options: ReadOptions, delimiters: str) -> _Layout:
     if {cell.strip().lower() for cell in first}.isdisjoint(_ALL_USUAL | named):
         rows = _head_rows(above, delimiter)  # a line of as many cells is the header, or a row
         skipped = next((i for i, row in enumerate(rows) if len(row) == len(first)), skipped)
-    return _Layout(delimiter, skipped, quoted is not None, _is_escaped(rest, delimiter, cut))
+    return _CsvLayout(delimiter, skipped, quoted is not None, _is_escaped(rest, delimiter, cut))
 
 
-def _stated(layout: _Layout, file: File, problems: Problems) -> _Layout:
+def _stated(layout: _CsvLayout, file: File, problems: Problems) -> _CsvLayout:
     """The form of a file, after `problems` got its unusual parts."""
     if layout.skipped:
         problems.append((file.name, f"lines above the header that are left out: {layout.skipped:,}"))
@@ -612,7 +596,7 @@ def _unescaped(line: str) -> str:
 
 
 def _read_csv(
-    file: File, options: ReadOptions, problems: Problems, layout: _Layout | None = None
+    file: File, options: ReadOptions, problems: Problems, layout: _CsvLayout | None = None
 ) -> TableRows:
     layout = _stated(layout or _layout(file, options, _DELIMITERS), file, problems)
     rows = _csv_rows(file, layout, problems)
@@ -641,7 +625,7 @@ def _table(
     file: File, rows: Iterator[CellRow], options: ReadOptions, problems: Problems, unit: str = "line",
     **form: Any,
 ) -> TableRows:  # fmt: skip
-    """A table of rows of cells; `form` are attributes of its `TableForm`."""
+    """A table of rows of cells; `form` are attributes of its `TableForm`, if it has one."""
     _require_content(file)
     start = next(rows)
     first = [cell.strip() for cell in start[2]]
@@ -653,11 +637,10 @@ def _table(
     if headed:
         peeked = list(islice(rows, min(_ENOUGH, file.lookahead_rows or _ENOUGH)))
         rows = chain(peeked, rows)
-        if _have_names([row for _, _, row in peeked], len(first)):
+        row_names = {cells[0] for *_, cells in peeked if len(cells) == len(first) + 1}
+        if peeked and len(row_names) == len(peeked) and (len(peeked) > 1 or "1" in row_names):
             first.insert(0, "row.names")
-            problems.append(
-                (file.name, "the header has a name less than the rows: these begin with their names")
-            )
+            problems.append((file.name, "the rows begin with their names, for which the header has no name"))
     names = list(first) if headed else [str(i + 1) for i in range(len(first))]
     repeated = {name for name, count in Counter(names).items() if name and count > 1}
     unique = set[str]()
@@ -673,9 +656,9 @@ def _table(
 
     def named_rows() -> Iterator[NamedRow]:
         for number, line, cells in rest:
-            row = SourceRow(cells, source, line)
+            row = SourceRow(cells, source, line) if form else None
             if len(cells) == len(names):
-                yield number, line, row
+                yield number, line, row or dict(zip(names, cells, strict=True))
             else:
                 reason = f"it has {len(cells)} fields and not {len(names)}"
                 yield number, line, InvalidRow(reason, ragged=True, row=row)
@@ -684,39 +667,27 @@ def _table(
     return TableRows(names, headed, named_rows(), unit, first, repeated, lookahead, separator=separator)
 
 
-def _have_names(rows: Sequence[list[str]], width: int) -> bool:
-    """Whether rows have a cell more than the header, the name of the row, as R's write.table writes them."""
-    longer = all(len(row) == width + 1 for row in rows)
-    return (
-        bool(rows)
-        and longer
-        and len({row[0] for row in rows}) == len(rows)
-        and (len(rows) > 1 or rows[0][0] == "1")
-    )
-
-
 def _read_arff(file: File, options: ReadOptions, problems: Problems) -> TableRows:
     """ARFF of Weka with rows of all attributes."""
     lines, names = enumerate(iterate_lines(file, problems), 1), list[str]()
     for _, line in lines:
         if match := _ATTRIBUTE.match(line):
-            names.append(_unquoted(match[1]))
+            names.append(unquoted(match[1]))
         if line.strip().lower() == "@data":
             break
     rows = ((n, n, _arff_row(file, n, line)) for n, line in lines if line.strip() and line.lstrip()[0] != "%")
-    header = replace(options, header=True)
-    return _table(file, chain([(0, 0, Cells(names))], rows), header, problems)
+    return _table(file, chain([(0, 0, Cells(names))], rows), replace(options, header=True), problems)
 
 
 def _arff_row(file: File, number: int, line: str) -> Cells:
-    cells = list(_ARFF_CELL.finditer(f"{line.strip()},"))
-    if line.lstrip().startswith("{") or sum(len(cell[0]) for cell in cells) <= len(line.strip()):
+    row = f"{line.strip()},"
+    if row.startswith("{") or not re.fullmatch(f"(?:{_ARFF_CELL})+", row):
         raise InputError(
             f"{file.name}, line {number} is no row of ARFF with all attributes; sparse rows are not read: "
             "save it as CSV"
         )
-    texts = (cell[1].strip() for cell in cells)
-    return Cells("" if text == "?" else _unquoted(text) for text in texts)
+    texts = map(str.strip, re.findall(_ARFF_CELL, row))
+    return Cells("" if text == "?" else unquoted(text) for text in texts)
 
 
 def _require_content(file: File) -> None:
@@ -826,9 +797,8 @@ def _read_excel(file: File, options: ReadOptions, problems: Problems) -> TableRo
     number = int(wanted) if wanted.isdecimal() and wanted not in sheets else 0
     sheet = list(sheets)[number - 1] if 1 <= number <= len(sheets) else wanted
     if not sheets.get(sheet):
-        raise InputError(
-            f"{file.name} has no cells in a sheet {wanted!r}; its sheets are: {', '.join(sheets)}"
-        )
+        names = ", ".join(sheets)
+        raise InputError(f"{file.name} has no cells in a sheet {wanted!r}; its sheets are: {names}")
     others = ", ".join(repr(name) for name in filled if name != sheet)
     if others and options.sheet is None:
         problems.append((file.name, f"the sheet {sheet!r} is read; --sheet reads another: {others}"))
@@ -858,10 +828,12 @@ def _read_arrow(file: File, options: ReadOptions, problems: Problems) -> TableRo
     try:
         if file.head.startswith(b"PAR1"):
             table = _parquet_table(file, pyarrow, parquet)
-        elif file.head.startswith(b"FEA1"):
-            table = feather.read_table(io.BytesIO(file.data))
         else:
-            table = _arrow_table(file, pyarrow, ipc)
+            of_feather = file.head.startswith(b"FEA1")
+            table = (
+                feather.read_table(io.BytesIO(file.data)) if of_feather else _arrow_table(file, pyarrow, ipc)
+            )
+            table.validate(full=True)  # offsets of damaged files may lie outside
         names = table.column_names
     except InputError:
         raise
@@ -888,7 +860,7 @@ def _class_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
     try:
         features = json.loads(metadata.get(b"huggingface", b"{}")).get("info", {}).get("features", {})
         return {
-            name: list(map(str, found)) for name, feature in features.items() if (found := names(feature))
+            name: list(map(str, classes)) for name, feature in features.items() if (classes := names(feature))
         }
     except (ValueError, TypeError, AttributeError, RecursionError):
         return {}
@@ -997,7 +969,7 @@ class _Lines:
         return row
 
 
-def _csv_rows(file: File, layout: _Layout, problems: Problems) -> Iterator[CellRow]:
+def _csv_rows(file: File, layout: _CsvLayout, problems: Problems) -> Iterator[CellRow]:
     """Rows of CSV that are not empty.
 
     Rows are read strictly. A line with an invalid quote is read leniently, and the first is reported in

@@ -58,8 +58,8 @@ def read_vector_files(inputs: InputFiles, format: str, options: ReadOptions | No
         if first is None and any(map(libsvm.is_zero_based, files)):
             first = "0"
             inputs.problems.append((inputs.source, "an index is 0, so indices count from 0"))
-        if options:
-            options.decide(**{FIRST_INDEX: "0" if first == "0" else "1"})
+        if options and first == "0":
+            options.decide(**{FIRST_INDEX: first})
         corpora = [_of_libsvm(file, inputs, target, first == "0") for file in files]
     elif format == "npz":
         corpora = [_of_arrays(inputs, target)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import is_dataclass, replace
+from difflib import get_close_matches
 from functools import cache
 from inspect import signature
 from typing import TYPE_CHECKING, Any
@@ -27,11 +28,43 @@ def _defaults(kind: Any) -> dict[str, Any]:
     }
 
 
+#: Parameters of other libraries' estimators, and the way here.
+ELSEWHERE = {
+    "probability": "for probabilities of classes use CalibratedSVC(SVC(...))",
+    **dict.fromkeys(("random_state", "seed"), "leave it out, nothing is drawn at random"),
+    **dict.fromkeys(("gamma", "degree", "coef0"), "it belongs to a kernel, as in kernel=Gaussian(gamma=0.1)"),
+    "cache_size": "compute=Compute(memory=...) bounds the memory",
+    "decision_function_shape": 'use multiclass="ovr" or "ovo"',
+    **dict.fromkeys(("analyzer", "ngram_range"), 'use kernel=Spectrum((1, 5)), or tokens="words" for words'),
+}
+
+
+def checked_new(kind: Any, *values: Any, **parameters: Any) -> Any:
+    """``__new__`` that raises TypeError, with the remedy, for an unknown parameter of the constructor."""
+    own = defaults_of(kind)
+    for name in parameters:
+        if name not in own:
+            near = get_close_matches(name.casefold(), {other.casefold(): other for other in own}, 1, 0.7)
+            similar = [other for other in own if other.casefold() in near]
+            remedy = (
+                f"did you mean {similar[0]}?" if similar else ELSEWHERE.get(name, f"it has {', '.join(own)}")
+            )
+            raise TypeError(f"{kind.__name__} has no parameter {name!r}; {remedy}")
+    return object.__new__(kind)
+
+
 #: Types of parameters that are not copied; bool is an int, and most NumPy floats are floats.
 _IMMUTABLE = (str, int, float, type(None))
 
 
-class Parameters:
+class NamedParameters:
+    """Base of classes whose constructor names an unknown parameter and the remedy."""
+
+    if not TYPE_CHECKING:  # type checkers read the constructor
+        __new__ = checked_new
+
+
+class Parameters(NamedParameters):
     """scikit-learn's parameter interface without its `BaseEstimator`, whose import takes more than a second.
 
     The constructor stores its parameters under their names.

@@ -93,8 +93,8 @@ def _with(settings: Settings, params: dict[str, Any]) -> GridPoint:
         point = replace(settings, **{**plain, "kernel": kernel})
     except (ValueError, AttributeError) as error:
         raise InputError(f"the grid cannot be used: {' '.join(str(error).split())}") from error
-    if is_default(point.kernel) and params.get("kernel") != "auto":
-        point = replace(point, kernel=fixed_default())
+    if is_default(params.get("kernel", settings.kernel)) and params.get("kernel") != "auto":
+        point = replace(point, kernel=fixed_default()) if is_default(point.kernel) else point
         params = {**params, "kernel": point.kernel}
     check(point)
     return GridPoint(params, point)

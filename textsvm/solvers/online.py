@@ -218,12 +218,12 @@ class OnlineMachine:
         """Value of the decision function at a vector; above 0 for the positive class."""
         return self._X.value(np.ascontiguousarray(keys, np.uint64), np.asarray(values)) + self.bias
 
-    def left_out(self) -> tuple[Floats, Bools]:
+    def left_out(self, share: float = SHARE) -> tuple[Floats, Bools]:
         """Estimate the leave-one-out decision value of each example.
 
         It is the present value for an example with a dual variable of 0. For the others it is smaller by at
         most alpha K(x, x) (Jaakkola and Haussler 1999), less the part of the example that others span (Vapnik
-        and Chapelle 2000). `SHARE` of this bound is subtracted, which gave the fewest "unsure" spam messages
+        and Chapelle 2000). `share` of this is subtracted; `SHARE` gave the fewest "unsure" spam messages
         of SpamAssassin's, with as few false positives as Bogofilter.
 
         Returns values, shape (n,), and whether each example is positive.
@@ -232,7 +232,7 @@ class OnlineMachine:
         places = self._every
         positive = self._high[places] > 0
         values = self._F[places] + np.where(positive, 1.0, -1.0) + self.bias
-        return values - SHARE * self._coef[places] * self._diag[places], positive
+        return values - share * self._coef[places] * self._diag[places], positive
 
     def weights(self) -> tuple[NDArray[np.uint64], NDArray[np.float32]]:
         """The features of nonzero weight, ascending, and their weights."""

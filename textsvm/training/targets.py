@@ -149,7 +149,7 @@ def class_factors(class_weight: object, classes: AnyArray, totals: Floats) -> Fl
     """Factor of C for each class, shape (n_classes,), given the sum of sample weights of each class.
 
     "balanced" gives every class the same total weight and keeps the sum over all classes; classes that a dict
-    does not name have the factor 1.
+    does not name have the factor 1. A dict that names all classes may name others, as scikit-learn's may.
     """
     if class_weight is None:
         return np.ones(len(classes))
@@ -157,7 +157,7 @@ def class_factors(class_weight: object, classes: AnyArray, totals: Floats) -> Fl
         return totals.sum() / (len(classes) * totals)
     names = classes.tolist()
     for name in class_weight:
-        if name not in names:
+        if name not in names and not set(names) <= set(class_weight):
             raise InputError(f"class_weight names {name!r}, and no document has that label")
     return np.array([float(class_weight.get(name, 1.0)) for name in names])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ from textsvm.apps.export.small import Reduction, accuracy_before_and_after
 from textsvm.arrays import Json
 from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage, wrong_usage
-from textsvm.cli.options import option
+from textsvm.cli.options import option, option_field
 from textsvm.cli.output import STDOUT
 
 #: Bytes of a page that is slow to load.
@@ -30,41 +31,39 @@ FormatOption = Annotated[
     ),
 ]  # fmt: skip
 
-MaxSize = Annotated[
-    str | None,
-    option(
+
+@dataclass(frozen=True)
+class ContentOptions:
+    """Size of the model file, and texts of a page."""
+
+    max_size: str | None = option_field(
         "Largest model file, such as 500kB or 2MB: strings with little effect are left out, weights rounded.",
-        "--max-size", metavar="SIZE",
-    ),
-]  # fmt: skip
-HeldOut = Annotated[
-    Path | None,
-    option(
-        "Corpus by which --max-size chooses, instead of the support vectors; with labels, accuracy is shown.",
-        "--texts", metavar="CORPUS",
-    ),
-]  # fmt: skip
+        metavar="SIZE",
+    )
+    texts: Path | None = option_field(
+        "Corpus by which strings are chosen, instead of the support vectors; with labels, accuracy is shown.",
+        metavar="CORPUS",
+    )
+    title: str | None = option_field("Page: title.")
+    example: list[str] | None = option_field(
+        "Page: text of the button Example; repeat it for several columns."
+    )
 
 
 @options.with_groups
 def export(
     model: options.ModelPath,
     printing: options.PrintingOptions,
+    content: ContentOptions,
     to: FormatOption = None,
     output: Annotated[Path | None, option("Folder for c and js, else a file.", "--output", "-o")] = None,
     force: Annotated[bool, option("Replace existing files.", "--force")] = False,
-    max_size: MaxSize = None,
-    texts: HeldOut = None,
-    title: Annotated[str | None, option("Page: title.")] = None,
-    example: Annotated[
-        list[str] | None, option("Page: text of the button Example; repeat it for several columns.")
-    ] = None,
 ) -> None:
     """Write a model for programs without Python: C, JavaScript and WebAssembly, an HTML page, ONNX, or JSON.
 
     Models of texts with the kernels spectrum, words, gapped and bounded-gap, with edit and gap if they have
     at most 4,000 support vectors, and with sums of these, as the default. Decision values and labels are
-    those of `predict`. docs/tasks/export.md shows how to use the files.
+    those of `predict`. The files begin with comments that show how to use them.
 
     textsvm export spam.textsvm --to c -o spam-in-c
 
@@ -76,6 +75,7 @@ def export(
     """
     if output is None or output == STDOUT:
         raise WrongUsage("-o PATH is missing: a folder for c and js, else a file")
+    max_size, texts = content.max_size, content.texts
     with wrong_usage():
         to = files.check_target(output, to, force, max_size)
     if texts is not None and max_size is None and to != "page":
@@ -88,7 +88,9 @@ def export(
     fitted = load(model)
     plain = plain_model(fitted)
     reduction, facts = _reduce(console, fitted, plain, to, max_size, texts)
-    paths = files.write_plain_model(plain, output, to, reduction, title, example)
+    paths = files.write_plain_model(
+        plain, output, to, reduction, title=content.title, example=content.example
+    )
     sizes = {str(path): path.stat().st_size for path in paths}
     if printing.json:
         console.print_json({"files": sizes, "seconds": time.perf_counter() - clock, **facts})

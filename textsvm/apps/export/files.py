@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
@@ -26,9 +26,13 @@ from textsvm.errors import InputError
 from textsvm.kernels.contract import FeatureTable, FeatureTerm, PairTerm
 from textsvm.model.top_features import TopFeatures
 from textsvm.reporting.formatting import cut, safe, visible
-from textsvm.reporting.html import json_element, page
+from textsvm.reporting.html import json_element
+from textsvm.reporting.html import page as html_page
 from textsvm.runtime.files import replacing
 from textsvm.runtime.plain_json import to_json
+
+if TYPE_CHECKING:
+    from typing import Unpack
 
 #: Formats with their files; a single name is the suffix of a file, several are the files of a folder.
 FORMATS = {
@@ -47,6 +51,13 @@ SIZED = ("c", "js", "page", "bin")
 MOST_ARRAY = 4 << 20
 
 
+class PageKeywords(TypedDict, total=False):
+    """The options of a page that `export` describes."""
+
+    title: str | None
+    example: str | Sequence[str] | None
+
+
 def export(
     model: Any,
     path: str | os.PathLike[str],
@@ -54,8 +65,7 @@ def export(
     force: bool = False,
     max_size: int | str | None = None,
     held_out: Any = None,
-    title: str | None = None,
-    example: str | Sequence[str] | None = None,
+    **page: Unpack[PageKeywords],
 ) -> list[Path]:
     """Write a trained model for programs without Python.
 
@@ -81,10 +91,11 @@ def export(
     held_out : list of str, or table of texts, optional
         Texts like those that the exported model will decide, by which `max_size` chooses; by default the
         support vectors.
-    title : str, optional
-        Title of a page.
-    example : str, or list of str for each column, optional
-        Text of the button "Example" of a page; by default the heaviest words or strings of a class.
+    **page
+        title : str
+            Title of a page.
+        example : str, or list of str for each column
+            Text of the button "Example" of a page; by default the heaviest words or strings of a class.
 
     Returns
     -------
@@ -107,7 +118,7 @@ def export(
     to = check_target(target, to, force, max_size)
     plain = plain_model(model)
     reduction = reduced(model, plain, to, max_size, () if held_out is None else held_out)
-    return write_plain_model(plain, target, to, reduction, title, example)
+    return write_plain_model(plain, target, to, reduction, **page)
 
 
 def reduced(
@@ -123,10 +134,10 @@ def reduced(
 
 
 def write_plain_model(
-    plain: PlainModel, target: Path, to: str, reduction: Reduction | None = None,
-    title: str | None = None, example: str | Sequence[str] | None = None,
-) -> list[Path]:  # fmt: skip
+    plain: PlainModel, target: Path, to: str, reduction: Reduction | None = None, **page: Unpack[PageKeywords]
+) -> list[Path]:
     """Write the files of a format, of the whole model or of a smaller one; title and example of a page."""
+    title, example = page.get("title"), page.get("example")
     examples = [example] if isinstance(example, str) else example
     if to != "page" and not title is example is None:
         raise InputError(f"a title and an example are for pages, not for the format {to}")
@@ -298,7 +309,7 @@ def _table_json(table: FeatureTable, symbols: list[str]) -> Json:
 #: Bytes of a model in a page of less than 2 MB.
 PAGE_BYTES = 1_350_000
 #: Symbols of the names of classes in the lead and, if there are not more, in the title.
-MOST_SHOWN, MOST_TITLE = 80, 24
+MOST_SHOWN, MOST_TITLE = 80, 20
 #: Classes whose heaviest features are listed.
 MOST_CLASSES = 12
 #: Features of each kind that are listed.
@@ -332,14 +343,9 @@ def page_of(
     examples = _example(plain) if examples is None else examples
     data += json_element("facts", {**plain.about["training"], "example": list(examples)})
     script = (source_of("textsvm.mjs") + source_of("page.js")).decode().replace("\nexport ", "\n")
-    fits = 0 < len(names) <= MOST_TITLE
-    return page(
-        title or (f"Which is it: {names}?" if fits else "Try the model"),
-        _LEADS[plain.task].format(names),
-        body,
-        data,
-        script=script,
-    ).encode()
+    question = f"{' or '.join(classes)}?"
+    title = title or (question if classes and len(question) <= MOST_TITLE else "Try the model")
+    return html_page(title, _LEADS[plain.task].format(names), body, data, script=script).encode()
 
 
 def _example(plain: PlainModel) -> list[str]:

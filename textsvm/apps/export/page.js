@@ -13,13 +13,16 @@
 
   // A field for each column; the whole text has a line break between them.
   const fields = [first, ...model.columns.slice(1).map((name) => {
-    const label = element("label", name), field = first.cloneNode();
+    const label = document.createElement("label"), field = first.cloneNode();
     field.id = `column ${name}`, field.autofocus = false;
-    label.append(field);
+    label.append(element("h2", name), field);
     at("fields").append(label);
     return field;
   })];
-  if (fields.length > 1) document.querySelector("label[for=text] h2").textContent = model.columns[0];
+  if (fields.length > 1) {
+    document.querySelector("label[for=text] h2").textContent = model.columns[0];
+    for (const field of fields) field.style.minHeight = "4rem", field.rows = 2;
+  }
   const whole = () => fields.map((field) => field.value).join("\n");
   const input = () => fields.length > 1 ? Object.fromEntries(model.columns.map((name, k) => [name, fields[k].value])) : first.value;
   const aligned = (contributions) => {

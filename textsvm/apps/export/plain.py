@@ -183,7 +183,10 @@ def _terms(model: TrainedModel) -> Sequence[FeatureTerm | PairTerm]:
     """The kernel as a sum of kernels with features or support vectors; InputError if it has another form."""
     kernel, support = model.kernel, model.support
     if reason := _obstacle(kernel):
-        raise InputError(f"{reason} cannot be exported; docs/tasks/export.md lists the models that can")
+        raise InputError(
+            f"{reason} cannot be exported; kernels of texts can: spectrum, words, gapped, bounded-gap, edit "
+            "and gap, and sums of these"
+        )
     assert kernel is not None
     n_support = len(support.documents)
     pairs = [term for _, term in kernel.structure.terms if term.features is None]

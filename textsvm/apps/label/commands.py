@@ -50,7 +50,7 @@ class LabellingOptions:
         "Find the texts of this label: likely ones come first, and the page says when to stop.",
         metavar="LABEL",
     )
-    seed: int = option_field("Random seed.", default=0)
+    seed: int = options.seed_field("Random seed.")
 
     def check(self, corpus: list[Path]) -> None:
         """Raise WrongUsage for an unknown label or strategy, or a file of labels among the texts."""

@@ -118,13 +118,16 @@ class Categories:
         with store.writing():
             for lesson in lessons:
                 if store.kind(lesson.digest) != lesson.kind:
-                    check_name(lesson.kind, store.counts())
+                    check_name(lesson.kind)
                     before = _probabilities(models, lesson.keys, lesson.values)
                     own = (
                         max(before.values(), default=None) if lesson.kind == NONE else before.get(lesson.kind)
                     )
                     store.put(lesson._replace(score=own, value=own, alpha=0.0))
                     n_changed += 1
+            if len({*store.counts()} - {NONE}) > MAX_CATEGORIES:
+                advice = "remove another with `textsvm mail unlearn --category NAME`"
+                raise InputError(f"there can be at most {MAX_CATEGORIES} categories: {advice}")
             self._write_state(store, n_changed)
         return n_changed
 
@@ -161,24 +164,21 @@ class Categories:
             lessons, state = list(store.iterate()), store.state
         learnt, names = {lesson.digest for lesson in lessons}, {lesson.kind for lesson in lessons} - {NONE}
         with closing(Lessons(folder)) as others, others.reading():
-            rest = (lesson for lesson in others.iterate(backwards=True) if lesson.digest not in learnt)
+            rest = (lesson for lesson in others.iterate(newest_first=True) if lesson.digest not in learnt)
             lessons += islice(rest, REST)
         models = {name: _weights(name, lessons) for name in sorted(names)}
-        for name in {file.name.removeprefix("weights-") for file in folder.glob("weights-*")} - names:
+        for file in folder.glob("weights-*"):
             with suppress(OSError):
-                self._file(name).unlink()
+                file.unlink()
         for name, weights in models.items():
             weights.write(self._file(name), state[1])
         self._models = state, models
 
 
-def check_name(name: str, counts: dict[str, int]) -> None:
-    """Raise InputError if no message can be learnt as this category, or it is one too many."""
+def check_name(name: str) -> None:
+    """Raise InputError if no message can be learnt as this category."""
     if not is_category(name):
         raise InputError(NO_CATEGORY.format(name))
-    if name not in counts and name != NONE and len({*counts} - {NONE}) >= MAX_CATEGORIES:
-        advice = "remove a category with `textsvm mail unlearn --category NAME`"
-        raise InputError(f"{name} would be category {MAX_CATEGORIES + 1} of {MAX_CATEGORIES}: {advice}")
 
 
 def _probabilities(models: dict[str, WeightVector], keys: Keys, values: Values) -> dict[str, float]:

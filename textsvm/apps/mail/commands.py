@@ -382,7 +382,7 @@ def failures_exit_with_3(arguments: list[str]) -> Iterator[None]:
         if isinstance(error, WrongUsage):
             print_error(str(error))
         elif message := usage_message(error):
-            print_error(f"{message} (see textsvm mail --help)")
+            print_error(message)
         client.pass_on(arguments)
         raise typer.Exit(client.ERROR) from error
     except Exception as error:  # the calling program knows only four exit codes

@@ -14,6 +14,11 @@ grows as n^0.6, to `LAST`, and the prior counts less. After many spams and few h
 those of new spams of a balanced filter. The prior then expects new spams at a larger v, so that the spam
 threshold lies above the values of these hams. A fit of negative slope is replaced by a flat sigmoid.
 
+P = .5, and the zero of the decision function, is at the centre of the values of both kinds (`_centre`), or
+where the fit puts it if that is higher: the centre calls no more mail spam. While few lessons are known all
+values lean towards the kind of most of them; without the centre, values and scores of mails that come at
+different times are not comparable. Measurements: reports/mail_start.md.
+
 A learnt message keeps its kind: its score is raised to .99 (spam) or lowered to .45 (ham).
 """
 
@@ -40,7 +45,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from textsvm.apps.mail.features import Keys, Values
-    from textsvm.arrays import Floats
+    from textsvm.arrays import Bools, Floats
     from textsvm.solvers.online import OnlineMachine
 
 #: Thresholds of P(spam) for spam and for ham, as in Bogofilter.
@@ -56,6 +61,9 @@ LAST = 0.92
 #: Number of mails of each kind that count as the prior, up to `MANY` lessons of each kind.
 PRIOR_MAILS = 100.0
 MANY = 50
+#: Share as in `OnlineMachine.left_out`, number of mails of each kind that count as values of 0, and power of
+#: the ratio of the numbers of lessons, of the centre.
+CENTRE_SHARE, CENTRE_MAILS, CENTRE_POWER = 0.5, 3, 0.1
 #: Newton's method: maximum number of steps (four to ten are taken), and tolerance of the decrease.
 _MAX_STEPS = 50
 _TOLERANCE = 1e-12
@@ -66,7 +74,7 @@ class Decision(NamedTuple):
 
     kind: str  #: {"spam", "ham", "unsure"}
     score: float  #: P(spam)
-    value: float  #: The decision function
+    value: float  #: The decision function; P(spam) is .5 at 0
     category: str = ""  #: Name of the category, if the message has any (`categories.py`)
     category_score: float = 0.0  #: P(category)
 
@@ -98,8 +106,8 @@ class PlattSigmoid(NamedTuple):
         return 1 / (1 + math.exp(-min(score, 700.0)))
 
     def decide(self, value: float, both: bool = True) -> Decision:
-        """The decision at a decision value; "unsure" unless the filter knows both kinds."""
-        score = self.probability(value)
+        """The decision at <w, x>; "unsure" unless the filter knows both kinds."""
+        score, value = self.probability(value), value + self.offset / (self.slope or 1.0)
         return Decision(kind_of(score) if both else "unsure", score, value)
 
 
@@ -108,6 +116,22 @@ def new_machine() -> OnlineMachine:
     from textsvm.solvers.online import OnlineMachine
 
     return OnlineMachine(C, free_bias=False, blocks=len(SHARES))
+
+
+def calibrate(machine: OnlineMachine) -> PlattSigmoid:
+    """The sigmoid of a machine: that of the fit, moved up to the centre between both kinds."""
+    slope, offset = fit_sigmoid(*machine.left_out())
+    values, spam = machine.left_out(CENTRE_SHARE)
+    centred = -slope * _centre(values, spam)
+    return PlattSigmoid(slope, min(offset, centred) if spam.any() and not spam.all() else centred)
+
+
+def _centre(values: Floats, spam: Bools) -> float:
+    """The mean of the mean values of both kinds, drawn to 0 while there are few lessons of a kind."""
+    groups = [values[spam], values[~spam]]
+    few, many = sorted(len(group) for group in groups)
+    middle = sum(group.sum() / (len(group) + CENTRE_MAILS) for group in groups) / 2
+    return float(middle) * ((few + 1) / (many + 1)) ** CENTRE_POWER
 
 
 def fit_sigmoid(values: ArrayLike, spam: ArrayLike) -> PlattSigmoid:

@@ -13,7 +13,7 @@ same in every mail of a list and would fill most of the block. ASCII letters are
 Stores of version 1 have the 4-mers of all fields and of the text alone, all with the same value; they keep
 them until `Filter.retrain`.
 
-f(x) = <w, x> + b with w = sum_i alpha_i y_i x_i, summed over the support vectors once and kept in a file
+<w, x> with w = sum_i alpha_i y_i x_i, summed over the support vectors once and kept in a file
 beside the lessons: keys ascending, weights behind them, mapped into memory, so that a mail of m features
 reads m log n of n entries. The file holds the sum of digests of the lessons that it was computed from, and a
 digest of itself, checked when it is mapped; a missing, damaged or foreign file is computed again. It may be
@@ -223,7 +223,7 @@ def character_contributions(text: str, weights: WeightVector, version: int = 2) 
     """The part of a text that is read, and the contribution of each character to the decision value.
 
     The term w_u x_u of a feature u is divided equally among its occurrences and among their bytes, so that
-    the contributions add up to f(x).
+    the contributions add up to <w, x>.
     """
     keys, values = features(text, version)
     terms = weights.of(keys) * values

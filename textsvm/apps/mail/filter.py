@@ -24,9 +24,9 @@ from textsvm.apps.mail.decision import (
     Decision,
     DecisionModel,
     PlattSigmoid,
+    calibrate,
     check_features,
     decide_from_file,
-    fit_sigmoid,
     kind_of,
     new_machine,
     read_calibration,
@@ -212,8 +212,7 @@ class Filter:
         Empty messages are skipped; InputError if all are empty.
         """
         if kind not in KINDS:
-            store = self.categories.store()
-            check_name(kind, store.counts() if store else {})
+            check_name(kind)
         emptiness = set[bool]()
 
         def lessons() -> Iterator[Lesson]:
@@ -232,17 +231,14 @@ class Filter:
 
     def add_lessons(self, lessons: Iterable[Lesson]) -> int:
         """Learn lessons with features; return the number that are new or change their kind."""
-        changed, batches, n_categories, remaining = 0, 0, 0, iter(lessons)
+        changed, batches, remaining = 0, 0, iter(lessons)
         with self._change():
-            version = check_features(self.lessons)
+            if check_features(self.lessons) == 1:
+                remaining = (_recompute_features(lesson, 1) for lesson in remaining)
             # Batches grow with the store: each lesson then changes the solution less.
-            while batch := list(islice(remaining, max(1, min(256, (len(self._kinds) + n_categories) // 16)))):
-                categories = [lesson for lesson in batch if lesson.kind not in KINDS]
-                lessons = [lesson for lesson in batch if lesson.kind in KINDS]
-                if version == 1:
-                    lessons = [_recompute_features(lesson, 1) for lesson in lessons]
-                changed += self._add_batch(lessons) + self.categories.add(categories)
-                n_categories += len(categories)
+            while batch := list(islice(remaining, max(1, min(256, max(len(self._kinds), changed) // 16)))):
+                changed += self.categories.add([lesson for lesson in batch if lesson.kind not in KINDS])
+                changed += self._add_batch([lesson for lesson in batch if lesson.kind in KINDS])
                 batches += 1
             if batches > 1 and not self._settled and self._machine is not None:
                 self._machine.settle()  # before the transaction: other processes may write
@@ -383,7 +379,7 @@ class Filter:
         alphas = cast(dict[str, float], machine.alphas)
         self.lessons.set_alphas({name: a for name, a in alphas.items() if self._alphas.get(name, 0.0) != a})
         self._alphas = alphas
-        self._calibration = fit_sigmoid(*machine.left_out())
+        self._calibration = calibrate(machine)
         self.lessons.set_meta("calibration", [self._calibration.slope, self._calibration.offset])
         self.lessons.set_meta("features", self.lessons.meta("features", FEATURES[2]))
         self.lessons.set_meta("generation", self.lessons.generation + 1)
@@ -398,10 +394,8 @@ class Filter:
             counts, history = lessons.counts(), lessons.history()
             texts, most = lessons.holds_texts, lessons.meta("most")
         recent, earlier = (PriorDecisions.of(part) for part in (history[:RECENT], history[RECENT:]))
-        categories = self.categories.status()
-        return Status(
-            counts["spam"], counts["ham"], texts, most, recent, earlier, history[:RECENT], categories
-        )
+        last, categories = history[:RECENT], self.categories.status()
+        return Status(counts["spam"], counts["ham"], texts, most, recent, earlier, last, categories)
 
 
 def _recompute_features(lesson: Lesson, version: int) -> Lesson:

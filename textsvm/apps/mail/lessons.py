@@ -234,11 +234,8 @@ class Lessons:
                 if self._is_empty():  # no other process was quicker
                     for statement in _TABLES.split(";")[:-1]:
                         self.sql.execute(statement if self._no_counts else statement.replace(_CHECK, ""))
-                    self._meta = _NO_LESSONS | {
-                        "counts": self._no_counts,
-                        "store": os.urandom(16).hex(),
-                        "texts": texts,
-                    }
+                    empty = _NO_LESSONS | {"counts": self._no_counts}
+                    self._meta = empty | {"store": os.urandom(16).hex(), "texts": texts}
                     self.sql.execute(f"pragma user_version = {FORMAT}")
                     self.sql.execute(f"pragma application_id = {APPLICATION}")
         if self.pragma("application_id") != APPLICATION:
@@ -423,13 +420,13 @@ class Lessons:
         return dict(self.meta("counts"))
 
     def iterate(
-        self, *, supports: bool = False, messages: bool = False, backwards: bool = False
+        self, *, supports: bool = False, messages: bool = False, newest_first: bool = False
     ) -> Iterator[Lesson]:
         """Lessons in the order of learning; `supports`: only support vectors; `messages`: with messages."""
         query = _LESSONS if messages else _LESSONS.replace(", message", "")
         where = "where alpha != 0" if supports else ""
         with self._translate_errors(), closing(self.sql.cursor()) as rows:
-            rows.execute(f"{query} {where} order by id {'desc' if backwards else ''}")
+            rows.execute(f"{query} {where} order by id {'desc' if newest_first else ''}")
             for row in rows:
                 yield self._lesson(row)
 
@@ -476,9 +473,8 @@ class Lessons:
         has_digests = self.version == FORMAT
         columns = _ROW if has_digests else _ROW.replace("seals", "x''")
         row = LessonRow(*self._row(f"select {columns} from lessons where id = ?", key))
-        if not self._is_kind(row.kind) or (
-            has_digests and row.with_digests().digests[:48] != row.digests[:48]
-        ):
+        damaged = has_digests and row.with_digests().digests[:48] != row.digests[:48]
+        if damaged or not self._is_kind(row.kind):
             raise ValueError("class or subject")
         lesson = Lesson(row.digest, row.kind, *unpacked(b"", b""), row.subject, row.sender, None, row.learnt)
         with suppress(*_UNREADABLE):

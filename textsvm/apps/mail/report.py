@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from textsvm import evaluate
-from textsvm.apps.mail.decision import Decision, DecisionModel, new_machine
+from textsvm.apps.mail.decision import Decision, DecisionModel, calibrate, new_machine
 from textsvm.apps.mail.features import character_contributions, word_contributions
 from textsvm.apps.mail.filter import Filter
 from textsvm.apps.mail.lessons import Lesson
@@ -32,9 +32,8 @@ def filter_report(opened: Filter, mistakes: int = 10) -> SavedReport:
     lessons = list(opened.lessons.iterate())
     if len({lesson.kind for lesson in lessons if lesson.value is not None}) < 2:
         lessons = out_of_fold(lessons)  # all of one kind were learnt first
-    judged = [
-        (lesson, model.calibration.decide(lesson.value)) for lesson in lessons if lesson.value is not None
-    ]
+    sigmoid = model.calibration._replace(offset=0.0)  # lessons have values of the decision function
+    judged = [(lesson, sigmoid.decide(lesson.value)) for lesson in lessons if lesson.value is not None]
     kinds = [lesson.kind for lesson, _ in judged]
     if len(set(kinds)) < 2:
         raise InputError("there is nothing to report: learn more messages, spam and ham")
@@ -75,8 +74,9 @@ def out_of_fold(lessons: list[Lesson], folds: int = 5) -> list[Lesson]:
         for lesson in training:
             machine.add(lesson.digest, lesson.keys, lesson.values, lesson.kind == "spam", lesson.alpha)
         machine.settle()
+        sigmoid = calibrate(machine)
         for i in np.flatnonzero(fold == k):
-            values[i] = machine.decision(lessons[i].keys, lessons[i].values)
+            values[i] = sigmoid.decide(machine.decision(lessons[i].keys, lessons[i].values)).value
     return [lesson._replace(value=value) for lesson, value in zip(lessons, values, strict=True)]
 
 

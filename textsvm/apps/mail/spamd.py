@@ -103,10 +103,7 @@ def read_fields(request: Request, lines: Iterable[bytes]) -> Request:
         raise Refused(EX_DATAERR, f"(a message of more than {LARGEST} bytes)")
     sets, removes = ("local" in fields.get(name, "").lower() for name in ("set", "remove"))
     if not (kind in ("", "spam", "ham") or is_category(kind)) or (sets and removes) or (sets and not kind):
-        raise Refused(
-            EX_PROTOCOL,
-            "(TELL wants Message-class spam, ham or a category with Set: local, or Remove: local)",
-        )
+        raise Refused(EX_PROTOCOL, "(TELL wants a Message-class, or a category, with Set, or Remove: local)")
     compression = fields.get("compress", "").lower()
     if compression not in ("", "zlib"):
         raise Refused(EX_PROTOCOL, "(unsupported compression type)")

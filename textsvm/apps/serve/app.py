@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
 import zlib
@@ -33,6 +34,8 @@ SMALL = 1 << 16
 _DIRECT = 1 << 12
 #: Larger or compressed bodies that the worker has at a time.
 _LARGE = 2
+#: Settings of glibc: freed memory of large texts goes back to the system.
+_ALLOCATOR = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": "1048576"}
 #: Status, body and type of an answer.
 _Page: TypeAlias = tuple[int, bytes, str]
 _JSON, _TEXT = "application/json", "text/plain; version=0.0.4; charset=utf-8"
@@ -53,7 +56,7 @@ class RequestLimits:
     max_characters: int = 100_000  #: Of a text
     max_requests: int = 256  #: That wait for a prediction
     timeout: float = 10.0  #: Seconds for a prediction
-    max_bytes_held: int = 1 << 24  #: Of all bodies above `SMALL`
+    max_bytes_held: int = 1 << 23  #: Of all bodies above `SMALL`
 
 
 def _error(message: str) -> bytes:
@@ -91,7 +94,7 @@ class _Link(asyncio.SubprocessProtocol):
         if future is not None and not future.done():
             future.set_result((status, body))
 
-    def ask(self, kind: int, body: bytes = b"") -> asyncio.Future[tuple[int, bytes]]:
+    def ask(self, kind: int, body: bytes | bytearray = b"") -> asyncio.Future[tuple[int, bytes]]:
         """Send a request; status and body of its answer."""
         self._number = self._number % 0xFFFFFFFF + 1
         future = asyncio.get_running_loop().create_future()
@@ -133,7 +136,7 @@ class Service:
         self._work = asyncio.Event()  #: For `_maintain`
         self._answers: Counter[int] = Counter()
         self._latencies, self._seconds = [0] * (len(BOUNDS) + 1), 0.0
-        self._waiting = self._held = 0
+        self._waiting = self._queued = self._held = 0
         self._large = asyncio.Semaphore(_LARGE)
         self._pages = {"/models": self._models, "/healthz": self._health, "/metrics": self._metrics}
         self._asked: dict[str, asyncio.Task[_Page]] = {}  #: Latest answers of pages
@@ -160,7 +163,9 @@ class Service:
         """Start a worker."""
         code = f"import sys; sys.path[:] = {sys.path!r}; from textsvm.apps.serve import worker; worker.main()"
         link, command = _Link(self._ended), (sys.executable, "-c", code)
-        await asyncio.get_running_loop().subprocess_exec(lambda: link, *command, stderr=None)
+        await asyncio.get_running_loop().subprocess_exec(
+            lambda: link, *command, stderr=None, env={**os.environ, **_ALLOCATOR}
+        )
         return link
 
     async def _load(self, names: set[str]) -> dict[str, str]:
@@ -275,23 +280,26 @@ class Service:
                 return self._too_large()
             if self._link is None or self._waiting >= self.limits.max_requests:
                 return _BUSY
-            self._waiting += 1
+            self._waiting, queued = self._waiting + 1, 0
             try:
                 if len(body) <= _DIRECT and encoding not in _COMPRESSED:
-                    return await self._ask(bytes(body), False)
+                    return await self._ask(body, False)
+                if self._queued >= self.limits.max_requests // 4:  # others find room
+                    return _BUSY
+                self._queued, queued = self._queued + 1, 1
                 async with asyncio.timeout(self.limits.timeout):
                     await self._large.acquire()
-                task = asyncio.create_task(self._ask(bytes(body), encoding in _COMPRESSED))
+                task = asyncio.create_task(self._ask(body, encoding in _COMPRESSED))
                 task.add_done_callback(lambda _: self._large.release())  # also if the client has gone
                 return await asyncio.shield(task)
             except TimeoutError:
                 return _BUSY
             finally:
-                self._waiting -= 1
+                self._waiting, self._queued = self._waiting - 1, self._queued - queued
         finally:
             self._held -= held
 
-    async def _ask(self, body: bytes, compressed: bool) -> tuple[int, bytes]:
+    async def _ask(self, body: bytes | bytearray, compressed: bool) -> tuple[int, bytes]:
         """Status and body of the answer of the worker."""
         if compressed:
             try:
@@ -357,7 +365,7 @@ class Service:
         return 200, metrics_text(values).encode(), _TEXT
 
 
-def _decompressed(body: bytes, most: int) -> bytes:
+def _decompressed(body: bytes | bytearray, most: int) -> bytes:
     """At most `most` bytes of a single stream of gzip or zlib."""
     stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
     content = stream.decompress(body, most)

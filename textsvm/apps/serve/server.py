@@ -48,7 +48,7 @@ _LAST_BYTES = 5.0
 #: Connections that wait to be accepted.
 _BACKLOG = 2048
 #: Bytes that the operating system holds of a connection in each direction.
-_SOCKET_BUFFER = 1 << 16
+_SOCKET_BUFFER = 1 << 15
 #: Open files that are not connections.
 _OTHER_FILES = 64
 #: Maximum bytes that are parsed in a turn of a connection.
@@ -76,10 +76,11 @@ class ClientLimits:
 
 
 class _Turns:
-    """Turns of connections at the parser, by start-time fair queueing over the seconds that they use.
+    """Turns of connections at the parser: weighted fair queueing of the seconds that they use.
 
     The connection that has used least goes first, so a client with few requests does not wait for those that
-    send without a break. A new connection, or one after a pause, starts at the present virtual time.
+    send without a break. A new connection, or one after a pause, starts at the virtual time: the seconds that
+    each connection would have used if all had the same share.
     """
 
     def __init__(self) -> None:
@@ -100,11 +101,13 @@ class _Turns:
         seconds = 0.0
         try:
             while self._waiting and seconds < _TURN:
-                self._time, _, connection = heappop(self._waiting)
+                start, _, connection = heappop(self._waiting)
                 clock, requests = perf_counter(), connection.requests
                 connection.parse()
                 cost = perf_counter() - clock + (connection.requests - requests) * _REQUEST
-                seconds, connection.used = seconds + cost, self._time + cost
+                seconds, connection.used = seconds + cost, start + cost
+                # It advances also if all time goes to new connections, which would otherwise always be first.
+                self._time = max(self._time, start) + cost / (1 + len(self._waiting))
                 if connection.is_ready():
                     heappush(self._waiting, (connection.used, next(self._numbers), connection))
                 else:
@@ -420,7 +423,8 @@ def run(
         limits = replace(limits, connections=max(1, min(limits.connections, soft - _OTHER_FILES)))
     connection: Any = partial(_Connection, limits, _Turns())
     config = uvicorn.Config(
-        partial(_answer, app), interface="asgi3", proxy_headers=False, http=connection, ws="none", lifespan="off", log_config=None,
+        partial(_answer, app), interface="asgi3", proxy_headers=False, http=connection, ws="none",
+        lifespan="off", log_config=None,
         log_level="critical", access_log=False, server_header=False, date_header=False,
         timeout_keep_alive=int(limits.idle) + 1, timeout_notify=1, backlog=_BACKLOG,
         timeout_graceful_shutdown=int(limits.stopping),

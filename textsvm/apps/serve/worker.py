@@ -132,24 +132,21 @@ class ServedModel:
 
     def _examples_of(self, texts: list[str]) -> list[Any]:
         """Examples with a text in each column of texts, and 0 elsewhere."""
-        if not self.columns:
-            return texts
-        return [{name: text if kind else 0 for name, kind in self.columns.items()} for text in texts]
+        rows = [{name: text if kind else 0 for name, kind in self.columns.items()} for text in texts]
+        return rows if self.columns else texts
 
     def read(self, texts: Any) -> list[Example]:
         """Texts of a request, or rows with the columns of the model; raises Refusal."""
-        if not isinstance(texts, list) or not all(map(self._is_example, texts)):
+        kinds: Any = self.columns.items()
+        if not isinstance(texts, list) or not all(
+            isinstance(text, dict if self.columns else str)
+            and all(name in text and isinstance(text[name], str) == kind for name, kind in kinds)
+            for text in texts
+        ):
             names = f"an object with the columns {', '.join(self.columns)}", "such objects"
-            kind, kinds = names if self.columns else ("a string", "strings")
-            raise Refusal(400, f'"text" must be {kind}, and "texts" a list of {kinds}')
+            one, several = names if self.columns else ("a string", "strings")
+            raise Refusal(400, f'"text" must be {one}, and "texts" a list of {several}')
         return [{name: text[name] for name in self.columns} for text in texts] if self.columns else texts
-
-    def _is_example(self, text: Any) -> bool:
-        if not self.columns:
-            return isinstance(text, str)
-        return isinstance(text, dict) and all(
-            name in text and isinstance(text[name], str) == kind for name, kind in self.columns.items()
-        )
 
     def predict(self, texts: list[Example]) -> Predictions:
         """Classes, predictions, decision values and probabilities."""

@@ -203,6 +203,9 @@ class Linear(VectorKernel):
     [[11.  2.]]
     """
 
+    def __init__(self) -> None:
+        pass
+
     name: ClassVar[str] = "linear"
     features = Ability(LinearFeatures)
 

@@ -1,0 +1,201 @@
+"""Exports of annotation tools: labels of the majority, answers that do not count, agreement of annotators."""
+
+import json
+import math
+
+import pytest
+
+from textsvm.errors import InputError
+from textsvm.readers.annotations import krippendorff_alpha
+from textsvm.readers.read import read_corpus, read_documents
+
+TEXTS = ["a fine day", "a poor meal", "the best room", "a cold bed"]
+
+
+def jsonl(rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def task(text, *answers, **about):
+    """A task of Label Studio with a choice, or a list of choices, of each annotator."""
+    annotations = [
+        {"completed_by": i, "result": [{"from_name": "s", "type": "choices", "value": {"choices": choices}}]}
+        for i, choices in enumerate([a] if isinstance(a, str) else a for a in answers)
+    ]
+    return {"id": text, "data": {"text": text}, "annotations": annotations, **about}
+
+
+# Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability": data of sections A to C, a row
+# for each observer, with the values of alpha that he computes. A dot is a missing value.
+@pytest.mark.parametrize(
+    ("observers", "alpha"),
+    [
+        (["0100000010", "1110010000"], 0.095),
+        (["aabbdcccedda", "babbbccceddd"], 0.692),
+        (["123321412...", "1233224125.3", ".3332342251.", "12332441251."], 0.743),
+    ],
+)
+def test_alpha_is_that_of_krippendorff(observers, alpha):
+    units = [[value for value in unit if value != "."] for unit in zip(*observers, strict=True)]
+    assert krippendorff_alpha(units) == pytest.approx(alpha, abs=0.0005)
+
+
+def test_alpha_of_agreement_and_of_a_single_value():
+    assert krippendorff_alpha([("a", "a"), ("b", "b"), ("a",)]) == 1
+    assert math.isnan(krippendorff_alpha([("a", "a"), ("a", "a")]))
+    assert math.isnan(krippendorff_alpha([("a",), ("b",)]))
+
+
+def test_rejected_and_ignored_answers_of_prodigy(write):
+    answers = ["accept", "reject", "ignore", "accept"]
+    rows = [
+        {"text": t, "label": "ab"[i % 2], "answer": a}
+        for i, (t, a) in enumerate(zip(TEXTS, answers, strict=True))
+    ]
+    path = write("teach.jsonl", jsonl(rows))
+    corpus = read_corpus(path)
+    assert (corpus.texts, corpus.labels) == ([TEXTS[0], TEXTS[3]], ["a", "b"])
+    assert corpus.problems == [
+        ("teach.jsonl", "answers that are left out: 1 rejected, 1 ignored or cancelled")
+    ]
+    assert read_corpus(write("teach.json", json.dumps(rows))).labels == ["a", "b"]
+    assert read_documents(path).texts == TEXTS  # texts to classify
+
+
+def test_choices_of_prodigy(write):
+    rows = [
+        {"text": t, "options": [], "accept": a, "answer": "accept"}
+        for t, a in zip(TEXTS, "abab", strict=True)
+    ]
+    rows = [{**row, "accept": [row["accept"]], "meta": {"id": f"n{i}"}} for i, row in enumerate(rows)]
+    corpus = read_corpus(write("t.jsonl", jsonl(rows)))
+    assert (corpus.ids, corpus.labels) == (["n0", "n1", "n2", "n3"], ["a", "b", "a", "b"])
+    rows[1]["accept"] = ["b", "c"]
+    rows[2]["accept"] = []
+    corpus = read_corpus(write("t.jsonl", jsonl(rows)), label_separator=";")
+    assert corpus.labels == [("a",), ("b", "c"), (), ("b",)]
+
+
+def test_answers_of_prodigy_for_the_same_text(write):
+    """Two accepted labels are several labels; more rejections than acceptances are a rejection."""
+    rows = [{"text": "t", "label": label, "answer": "accept"} for label in "ab"]
+    assert read_corpus(write("t.jsonl", jsonl(rows))).labels == [("a", "b")]
+    answers = ["accept", "reject", "reject"]
+    rows = [
+        {"text": "t", "label": "a", "answer": answer, "_annotator_id": f"p{i}"}
+        for i, answer in enumerate(answers)
+    ]
+    rows.append({"text": "u", "label": "b", "answer": "accept", "_annotator_id": "p0"})
+    corpus = read_corpus(write("t.jsonl", jsonl(rows)))
+    assert (corpus.texts, corpus.labels) == (["u"], ["b"])
+
+
+def test_majority_of_label_studio(write):
+    tasks = [task("t", "a", "b", "a"), task("u", "a", "b"), task("v", "b"), task("w")]
+    tasks[2]["annotations"].append({"completed_by": 9, "was_cancelled": True, "result": []})
+    tasks[3]["predictions"] = task("w", "b")["annotations"]
+    path = write("ls.json", json.dumps(tasks))
+    corpus = read_corpus(path)
+    assert (corpus.texts, corpus.labels, corpus.ids) == (["t", "v"], ["a", "b"], ["t", "v"])
+    notes = dict(corpus.problems)
+    assert notes["w"] == "left out: it has no label"  # a prediction is no answer
+    said = [note for _, note in corpus.problems]
+    assert "answers that are left out: 0 rejected, 1 ignored or cancelled" in said
+    # Units {a, b, a} and {a, b}: D_o = 4, n = 5, n_a n_b = 6, so alpha = 1 - 4 * (4 / 2 + 2 / 1) / 12
+    assert any("several annotators: 2; not unanimous: 2; left out for a tie: 1" in note for note in said)
+    assert any(note.endswith(f"alpha: {1 - 4 * 4 / 12:.3f}") for note in said)
+    assert read_corpus(path, annotators="all").labels == ["a", "b", "a", "a", "b", "b"]
+    corpus = read_corpus(path, annotators="1")
+    assert (corpus.texts, corpus.labels) == (["t", "u"], ["b", "b"])
+    with pytest.raises(InputError, match="--annotators 7 is not one of all, majority, 0, 1, 2"):
+        read_corpus(path, annotators="7")
+    assert len(read_documents(path)) == 4
+
+
+def test_several_labels_of_label_studio(write):
+    tasks = [task("t", ["a", "b"], ["a"], ["a", "c"]), task("u", ["b"], ["b", "c"])]
+    corpus = read_corpus(write("ls.json", json.dumps(tasks)), label_separator=";")
+    assert corpus.labels == [("a",), ("b",)]  # c has half of the annotators of u
+    assert any("left out for a tie: 1" in note for _, note in corpus.problems)
+
+
+def test_fields_and_controls_of_label_studio(write):
+    one = task("t", "a")
+    one["data"] = {"review": "the text", "n": 3}
+    one["annotations"][0]["completed_by"] = {"id": 4, "email": "x@y"}
+    path = write("ls.json", json.dumps([one]))
+    assert read_corpus(path, annotators="x@y").texts == ["the text"]
+    one["annotations"][0]["result"].append({"from_name": "tone", "value": {"choices": ["calm"]}})
+    path = write("ls.json", json.dumps([one]))
+    with pytest.raises(InputError, match="labels of s and tone; name one of them with --label"):
+        read_corpus(path)
+    assert read_corpus(path, label="tone").labels == ["calm"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "json"])
+def test_a_table_with_a_column_of_annotators(suffix, write):
+    rows = [("t", "a", 1), ("t", "b", 2), ("t", "b", 3), ("u", "a", 1), ("v", "a", 1), ("v", "b", 2)]
+    content = "text,label,annotator\n" + "".join(f"{t},{a},{n}\n" for t, a, n in rows)
+    if suffix == "json":
+        content = json.dumps([{"text": t, "label": a, "annotator": n} for t, a, n in rows])
+    path = write(f"t.{suffix}", content)
+    corpus = read_corpus(path)
+    assert (corpus.texts, corpus.labels) == (["t", "u"], ["b", "a"])
+    assert read_corpus(path, annotators="2").labels == ["b", "b"]
+    with pytest.raises(InputError, match="names no annotators"):
+        read_corpus(write("u.csv", "text,label\nx,a\n"), annotators="all")
+
+
+RECORD = {"id": "i", "status": "completed", "fields": {"text": "t"}, "suggestions": {}}
+
+
+@pytest.mark.parametrize(
+    ("row", "labels"),
+    [
+        ({"text": "t", "label": ["a"]}, [("a",)]),  # doccano
+        ({"text": "t", "annotations": [{"label": x, "user": i} for i, x in enumerate("aab")]}, ["a"]),
+        ({"text": "t", "annotation": "a", "annotation_agent": "me", "status": "Validated"}, ["a"]),
+        ({"text": "t", "annotation": "a", "annotation_agent": "me", "status": "Discarded"}, None),
+        (RECORD | {"responses": {"label": [{"value": x, "user_id": x} for x in "a"]}}, ["a"]),  # Argilla 2
+        (
+            RECORD
+            | {
+                "responses": {
+                    "q": [
+                        {"value": "a", "user_id": 1, "status": "draft"},
+                        {"value": "b", "user_id": 2, "status": "submitted"},
+                    ]
+                }
+            },
+            ["b"],
+        ),
+        ({"text": "t", "cats": {"a": 1.0, "b": 0.0}}, ["a"]),  # spaCy
+        ({"text": "t", "cats": {"a": 1, "b": 1, "c": 0}}, [("a", "b")]),
+        ({"messages": [{"role": "user", "content": "t"}, {"role": "assistant", "content": "a"}]}, ["a"]),
+        ({"conversations": [{"from": "human", "value": "t"}, {"from": "gpt", "value": "a"}]}, ["a"]),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": "t"}]}], "label": "a"}, ["a"]),
+    ],
+)  # fmt: skip
+def test_rows_of_other_tools(row, labels, write):
+    path = write("t.jsonl", jsonl([row]))
+    if labels is None:
+        with pytest.raises(InputError, match="no document that can be read"):
+            read_corpus(path)
+        return
+    corpus = read_corpus(path)
+    assert (corpus.texts, corpus.labels) == (["t"], labels)
+
+
+def test_the_last_message_of_a_chat_is_stated(write):
+    roles = ["system", "user", "assistant", "user", "assistant"]
+    row = {"messages": [{"role": role, "content": f"{role} {i}"} for i, role in enumerate(roles)]}
+    corpus = read_corpus(write("t.jsonl", jsonl([row])))
+    assert (corpus.texts, corpus.labels) == (["user 3"], ["assistant 4"])
+    assert corpus.problems == [
+        ("t.jsonl", "the last message of the user is the text, and the answer after it the label")
+    ]
+
+
+def test_other_rows_with_such_keys_are_tables(write):
+    rows = [{"text": "what?", "answer": "forty", "label": "a"}, {"text": "t", "answer": "no", "label": "b"}]
+    assert read_corpus(write("t.jsonl", jsonl(rows))).labels == ["a", "b"]
