@@ -1671,7 +1671,7 @@ MISTAKES = [
         "a nested text to predict",
         "predict m.textsvm t.jsonl",
         "line 1: 'text' is a list or an object",
-        files={"t.jsonl": json_lines({"text": {"body": "a"}})},
+        files={"t.jsonl": json_lines({"text": {"body": "a"}}, {"text": {"body": "b"}})},
     ),
     Mistake(
         "many usual names",

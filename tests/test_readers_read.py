@@ -47,7 +47,7 @@ def test_formats_are_told_from_the_content(write):
         ("t.txt", b"a\tb c\n", {}, "1 text, one per line; text after the label, UTF-8, 1 class (a)"),
         ("t.eml", b"Subject: x\nTo: y\n\nz", {}, "1 message"),
         ("t.fa", b">a\nACGT\n>b\nACG\n", {}, "2 sequences"),
-        ("t.svm", b"1 1:2\n2 1:3\n", {}, "2 vectors; first index 1, 2 classes (1, 2)"),
+        ("t.svm", b"1 1:2\n2 1:3\n", {}, "2 vectors; 2 classes (1, 2)"),
     ],
 )  # fmt: skip
 def test_decisions_of_a_reader_are_in_the_corpus(name, data, options, line, write):

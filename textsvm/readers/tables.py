@@ -117,7 +117,6 @@ def table_format(name: str, head: str, options: ReadOptions) -> str | None:
             if isinstance(row := json.loads(first), dict):
                 lone = first.strip() == head.strip() and not task_of(row, options)
                 frame = lone and not any(isinstance(row.get(name), str) for name in USUAL["text"])
-                frame &= _SUFFIXES.get(PurePosixPath(name).suffix.lower()) != "jsonl"
                 return "json" if frame and _records(row, options) is not None else "jsonl"
         except (ValueError, RecursionError):
             if len(first) == len(head) and re.match(r'\{\s*"[^"]*":\s*[\[{]', first):  # a long line
