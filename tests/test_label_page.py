@@ -827,7 +827,7 @@ def test_files_as_other_programs_write_them(tmp_path):
     path.write_text('{"id": 3, "text": "win cash", "label": ["spam"], "Comments": []}\n', "utf-8")
     assert read_labelled(path) == [LabelledText("3", "win cash", "spam")]
     path.write_text('[{"data": {"text": "x"}, "annotations": []}]', "utf-8")
-    with pytest.raises(InputError, match="file.jsonl has no labels"):
+    with pytest.raises(InputError, match=r"file\.jsonl has no labels"):
         read_labelled(path)
 
 

@@ -2,9 +2,9 @@
 
 uvicorn bounds neither the time in which a client sends its request or reads the answer, nor the bytes of
 headers, trailers, chunk framing and unread answers, nor the time of the event loop that a connection takes.
-These limits are in the protocol class. Other ASGI servers in Python would need it too: they
-parse all bytes that they have read. Here bytes are parsed in pieces (`_PIECE`) that begin a single
-request at most, and connections take turns at the parser (`_Turns`). The bytes of a request that are not body are
+These limits are in the protocol class. Other ASGI servers in Python would need it too: they parse all bytes
+that they have read. Here bytes are parsed in pieces (`_PIECE`) that begin at most a request, and connections
+take turns at the parser (`_Turns`). The bytes of a request that are not body are
 counted and bounded, however they are spelled (`_Connection.parse`).
 
 A connection is idle, sending or answering (it waits for the application). Once a second, connections that
