@@ -307,7 +307,7 @@ class _Connection(HttpToolsProtocol):
             self._refuse(400, "chunks are too short, or trailers too long")
 
     def _refuse(self, status: int, message: str, complete: bool = False) -> None:
-        """Answer the request that arrives, or with `complete` one that has arrived, and close the connection.
+        """Answer the request that arrives (with `complete`: has arrived), and close the connection.
 
         A request is answered once. If earlier requests have no answer yet, the connection ends after theirs.
         """
