@@ -322,7 +322,7 @@ from textsvm.apps.mail.raw_message import marked
 data = open(sys.argv[1], "rb").read()
 clock = time.process_time()
 message = read_message(data)
-size = len(marked(data, SimpleNamespace(kind="spam", score=1.0)))
+size = len(marked(data, SimpleNamespace(kind="spam", score=1.0, category="")))
 seconds = time.process_time() - clock
 # What getrusage says begins with the memory of the process that started this one.
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))
