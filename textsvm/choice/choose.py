@@ -95,7 +95,11 @@ def choose(
     rows = order[_subset(target[order], _affordable(characters, n_classes, len(candidates), seconds))]
     needed = len(rows) * _seconds_per_text(characters, n_classes, len(candidates))
     if needed > max(seconds, MIN_SECONDS):
-        return Choice(default.kernel(), default.C * C, _without_trials(default, C, len(rows), needed), [])
+        sentence = (
+            f"{default.description(C)}, without trials: those of {len(rows):,} texts are predicted to take "
+            f"{needed:,.0f} s, longer than the budget"
+        )
+        return Choice(default.kernel(), default.C * C, sentence, [])
     sample = documents.take(rows).with_classes(target[rows])
     copies = None if copies is None else copies[rows]
     fold = _folds(target[rows], joined(near_copies(sample, seconds), copies))
@@ -122,13 +126,6 @@ def _seconds_per_text(characters: Documents, n_classes: int, n_candidates: int) 
     columns = len(FACTORS) * (1 if n_classes == 2 else n_classes)
     entries = float(np.mean(characters.lengths)) * ENTRIES
     return entries * FOLDS * n_candidates * (READING + COLUMN * columns)
-
-
-def _without_trials(default: Candidate, C: float, n: int, needed: float) -> str:
-    return (
-        f"{default.description(C)}, without trials: those of {n:,} texts are predicted to take "
-        f"{needed:,.0f} s, longer than the budget"
-    )
 
 
 def _content_order(characters: Documents, target: Ints, weight: Floats) -> Ints:

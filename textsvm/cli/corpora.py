@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from textsvm.arrays import AnyArray, Array, Floats, Json
+from textsvm.arrays import AnyArray, Array, Json
 from textsvm.cli.console import Console
 from textsvm.cli.options import LEWIS, Duplicates, LearningOptions, ReadingOptions, TableOptions
 from textsvm.errors import InputError, printable
@@ -456,7 +456,11 @@ def describe(corpus: Corpus) -> Json:
         "unlabelled": sum(1 for values in corpus.labels or [] if values == ()),
         **_of_texts(corpus.texts),
         "letters": _letters(corpus.texts) if corpus.of_sequences else None,
-        "columns": corpus.columns and {name: _of_column(values) for name, values in corpus.columns.items()},
+        "columns": corpus.columns
+        and {
+            name: {"numbers": _quantiles(values)} if isinstance(values, np.ndarray) else _of_texts(values)
+            for name, values in corpus.columns.items()
+        },
         "vectors": None if corpus.vectors is None else _of_vectors(corpus.vectors),
         "duplicates": [list(group) for group in corpus.duplicates()],
         "problems": [{"id": identifier, "problem": problem} for identifier, problem in corpus.problems],
@@ -493,10 +497,6 @@ def _letters(texts: Sequence[str]) -> Json:
         "lower": lower,
         "gc": gc,
     }
-
-
-def _of_column(values: Floats | Sequence[str]) -> Json:
-    return {"numbers": _quantiles(values)} if isinstance(values, np.ndarray) else _of_texts(values)
 
 
 def _of_vectors(vectors: Array) -> Json:

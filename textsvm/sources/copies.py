@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 from unicodedata import normalize
@@ -56,19 +56,10 @@ def text_digests(examples: Any, source: Source | None = None) -> NDArray[np.uint
         columns: list[Any] = [examples.texts(name) for name in names]
     else:
         columns = list(examples.values()) if isinstance(examples, Mapping) else [examples]
-    columns = [column for column in columns if _holds_texts(column)]
-    if not columns:
-        return None
-    return np.frombuffer(b"".join(_digests(columns)), np.uint64)
-
-
-def _holds_texts(column: Any) -> bool:
-    return isinstance(column, Sequence) and len(column) > 0 and isinstance(column[0], str)
-
-
-def _digests(columns: list[Sequence[str]]) -> Iterator[bytes]:
-    for texts in zip(*columns, strict=True):
-        yield blake2b(b"\0".join(map(_letters, texts)), digest_size=8).digest()
+    columns = [x for x in columns if isinstance(x, Sequence) and len(x) and isinstance(x[0], str)]
+    rows = (b"\0".join(map(_letters, texts)) for texts in zip(*columns, strict=True))
+    digests = b"".join(blake2b(letters, digest_size=8).digest() for letters in rows)
+    return np.frombuffer(digests, np.uint64) if columns else None
 
 
 def share_in(sample: NDArray[np.uint64], examples: Any, source: Source) -> float:
