@@ -264,6 +264,29 @@ def annotated(*answers, **about):
 
 
 TRAIN = "--kernel spectrum:1-3 -o new.textsvm"
+CV = "--kernel spectrum:1-3 --folds 3"
+
+
+def tree(place, *paths, n=6):
+    """Files of six words in the folders of a path, beginning with the words of one class for each path."""
+    return {
+        f"{place}/{path}/{i}.txt": f"{path} {' '.join(random.Random(i).choices(WORDS['good'], k=5))}".encode()
+        for path in paths
+        for i in range(n)
+    }
+
+
+def labelled(*labels, end="\n"):
+    """A table whose rows have the labels in turn."""
+    rows = [(labels[i % len(labels)], text) for i, (_, text) in enumerate(ROWS)]
+    return table(rows, ("label", "text")).replace(b"\n", end.encode())
+
+
+def json_lines(*rows):
+    """JSON Lines."""
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
 TABS = table(ROWS, ("label", "text"), "\t")
 XLSX = zipped(
     **{
@@ -303,6 +326,8 @@ ODD_LABELS = {
     "json": b'[{"text": "fine", "label": "good"}, {"text": "poor", "label": %b}]',
 }
 
+UNEVEN = tree("n", "Goethe/Faust", "Goethe/Werther", "Schiller/Faust")
+
 MISTAKES = [
     # Paths
     Mistake("missing corpus", f"train none.csv {TRAIN}", "none\\.csv is not there"),
@@ -325,7 +350,7 @@ MISTAKES = [
     Mistake(
         "many lines as one document",
         "predict m.textsvm -",
-        "note: -: it is read as one document of 150 lines; --format lines",
+        "warning: -: it is read as one document of 150 lines; --format lines",
         code=0,
         stdin=b"a good day\n" * 150,
         rows=1,
@@ -527,6 +552,374 @@ MISTAKES = [
             ("predict m.textsvm", "-q", 40),
             ("predict sure.textsvm", "-q --proba", 40),
             ("predict topics.textsvm", "--quiet", 40),
+        ]
+    ),
+    # Folders in folders
+    *(
+        Mistake(
+            f"{command} on an uneven tree",
+            f"{command} n {rest}",
+            r"--level 1 \(Goethe, Schiller\) or --level 2",
+            files=UNEVEN,
+        )
+        for command, rest in [
+            ("train", TRAIN),
+            ("cv", CV),
+            ("tune", "--kernel spectrum:1-3"),
+            ("compare", ""),
+            ("evaluate m.textsvm", ""),
+            ("corpus", ""),
+            ("doubts", ""),
+        ]
+    ),
+    Mistake(
+        "author, year, chapter",
+        f"train n {TRAIN}",
+        r"--level 1 \(a, b\) or --level 2 \(1801, 1802\)",
+        files=tree("n", "a/1801", "a/1802", "b/1801"),
+    ),
+    Mistake(
+        "files beside folders of a class",
+        f"train n {TRAIN}",
+        r"--level 1 \(a, b\) or --level 2 \(x\)",
+        files=tree("n", "a", "a/x", "b"),
+    ),
+    Mistake(
+        "a deep tree in an archive",
+        f"train n.zip {TRAIN}",
+        r"--level 2 \(a, b\) or --level 3 \(x, y\)",
+        files={
+            "n.zip": zipped(
+                **{f"n__{path}__{i}_DOT_txt": path for path in ("a__x", "a__y", "b__x") for i in range(4)}
+            )
+        },
+    ),
+    Mistake(
+        "two folders of folders",
+        f"train n/a n/b {TRAIN}",
+        r"--level 1 \(a, b\) or --level 2 \(x, y\)",
+        files=tree("n", "a/x", "a/y", "b/x"),
+    ),
+    Mistake(
+        "three levels",
+        f"train n {TRAIN}",
+        "--level 1 .* --level 2 .* or --level 3",
+        files=tree("n", "a/x/1", "a/x/2", "b/y/1"),
+    ),
+    Mistake(
+        "folds as folders",
+        f"train n {TRAIN}",
+        r"--level 1 \(fold1, fold2\) or --level 2 \(neg, pos\)",
+        files=tree("n", "fold1/pos", "fold1/neg", "fold2/pos", "fold2/neg"),
+    ),
+    Mistake(
+        "mail in folders of folders",
+        f"train n {TRAIN}",
+        r"--level 1 \(home, work\) or --level 2 \(2019, 2020\)",
+        files={
+            f"n/{path}/{i}": b"From: a@b.c\nTo: d@e.f\nSubject: %d\n\ntext\n" % i
+            for path in ("work/2019", "work/2020", "home/2019")
+            for i in range(3)
+        },
+    ),
+    Mistake(
+        "the level of the authors",
+        "cv n --level 1 " + CV,
+        r"read n: 18 texts, one per file; level 1, UTF-8, 2 classes \(Goethe, Schiller\)",
+        0,
+        UNEVEN,
+        rows=22,
+    ),
+    Mistake(
+        "the level of the books",
+        f"train n --level 2 {TRAIN}",
+        r"level 2, UTF-8, 2 classes \(Faust, Werther\)",
+        0,
+        UNEVEN,
+        rows=1,
+    ),
+    Mistake(
+        "one folder around the classes",
+        f"train n {TRAIN}",
+        r"level 2, UTF-8, 2 classes \(a, b\)",
+        0,
+        tree("n", "corpus/a", "corpus/b"),
+        rows=1,
+    ),
+    Mistake(
+        "parts are no level",
+        f"train n {TRAIN}",
+        r"2 classes \(neg, pos\)",
+        0,
+        tree("n", "train/pos", "train/neg", "test/pos"),
+        rows=1,
+    ),
+    Mistake(
+        "a tree to predict",
+        "predict m.textsvm n",
+        "read n: 18 texts, one per file; UTF-8 device",
+        0,
+        UNEVEN,
+        rows=18,
+    ),
+    Mistake("a level too deep", f"train n --level 3 {TRAIN}", "--level 3: .* levels 1 to 2", files=UNEVEN),
+    Mistake("level 0", f"train n --level 0 {TRAIN}", "--level", 2, UNEVEN),
+    Mistake(
+        "classes of a cross-validation",
+        "cv n " + CV,
+        "note: 12 documents of 2 classes: a 6, b 6",
+        0,
+        tree("n", "a", "b"),
+        rows=22,
+    ),
+    Mistake(
+        "books as groups",
+        "cv n --level 1 --groups folder --kernel spectrum:1-3 --folds 2",
+        "level 1",
+        0,
+        tree("n", "a/x", "a/y", "b/z", "b/w"),
+        rows=21,
+    ),
+    Mistake(
+        "groups of folders without folders",
+        "cv n --groups folder " + CV,
+        r"--groups folder: a/0\.txt is not in a folder below",
+        files=tree("n", "a", "b"),
+    ),
+    Mistake(
+        "groups of a column in a folder",
+        "cv n --groups author " + CV,
+        "no column 'author'",
+        files=tree("n", "a", "b"),
+    ),
+    *(
+        Mistake(
+            f"{option} twice",
+            f"{command} t.csv {option} text {option} label {rest}",
+            f"{option} stands twice",
+            2,
+            {"t.csv": FILES["reviews.csv"]},
+        )
+        for option, command, rest in [
+            ("--label", "train", TRAIN),
+            ("--id", "predict m.textsvm", ""),
+            ("--label", "cv", CV),
+            ("--format", "corpus", ""),
+            ("--numbers", "evaluate m.textsvm", ""),
+        ]
+    ),
+    Mistake(
+        "update with an uneven tree", "update m.textsvm n", r"--level 1 \(Goethe, Schiller\)", files=UNEVEN
+    ),
+    Mistake(
+        "learn a table on stdin",
+        "mail learn --as spam --store s",
+        "- is no message: it has no header",
+        3,
+        stdin=FILES["reviews.csv"],
+    ),
+    # Headers
+    *(
+        Mistake(
+            f"{title} without a header",
+            f"predict m.textsvm three.csv --text {column}",
+            r"first line a header.*--header or --no-header",
+            files={"three.csv": content},
+        )
+        for title, column, content in [
+            ("a column of texts", 1, b"a fine day\nan awful day\na warm friend\n"),
+            ("quoted texts", 1, b'"fine, great"\n"awful, late"\n'),
+            ("texts beside names", 2, b"Anna,a fine day\nBerta,an awful day\nCarl,warm\n"),
+            ("semicolons", 1, b"a fine day;x\nan awful day;y\n"),
+            ("a single text", 1, b"a fine day\n"),
+        ]
+    ),
+    Mistake(
+        "a table without header, said",
+        "predict m.textsvm t.csv --text 1 --no-header",
+        "read t.csv: 3 rows; text 1, .*header no",
+        0,
+        {"t.csv": b"fine day\nawful day\nwarm\n"},
+        rows=3,
+    ),
+    Mistake(
+        "a header, said",
+        "predict m.textsvm t.csv --text 1 --header",
+        "read t.csv: 2 rows; text note, .*header yes",
+        0,
+        {"t.csv": b"note\nawful day\nwarm\n"},
+        rows=2,
+    ),
+    Mistake(
+        "a header that another model knows",
+        "predict said.textsvm t.csv --text 1",
+        "header yes",
+        0,
+        {"t.csv": b"note,utterance\nawful day,x\nwarm,y\n"},
+        rows=2,
+    ),
+    Mistake(
+        "ids show that there is no header",
+        "predict m.textsvm t.csv --text 2",
+        "3 rows; text 2, .*header no",
+        0,
+        {"t.csv": b"1,fine day\n2,awful day\n3,warm\n"},
+        rows=3,
+    ),
+    Mistake(
+        "numbers below a name show a header",
+        "predict m.textsvm t.csv --text 2",
+        "first line a header",
+        files={"t.csv": b"nr,remark\n2,awful day\n3,warm\n"},
+    ),
+    Mistake(
+        "the header of a data frame without names",
+        f"train t.csv --text 1 --label 2 {TRAIN}",
+        "first line a header.*'0', '1'",
+        files={"t.csv": table([(b, i % 2) for i, (_, b) in enumerate(ROWS)], ("0", "1"))},
+    ),
+    Mistake(
+        "no header on stdin",
+        "predict m.textsvm --format csv --text 1",
+        "first line a header",
+        stdin=b"a fine day\nan awful day\n",
+    ),
+    Mistake(
+        "no header, and a name", f"train reviews.csv --text text --no-header {TRAIN}", "no column 'text'"
+    ),
+    Mistake(
+        "a header in training, said",
+        f"train t.csv --text 2 --label 1 --header {TRAIN}",
+        r"text remark, label mood \(2\), .*header yes",
+        0,
+        {"t.csv": table(ROWS, ("mood", "remark"))},
+        rows=1,
+    ),
+    Mistake(
+        "evaluate without a header",
+        "evaluate m.textsvm t.csv --text 2 --label 1 --no-header",
+        r"text 2, label 1 \(2\), .*header no",
+        0,
+        {"t.csv": table(ROWS)},
+        rows=20,
+    ),
+    # Plain text
+    Mistake(
+        "two lines on stdin",
+        "predict m.textsvm",
+        "warning: -: it is read as one document of 2 lines; --format lines",
+        0,
+        stdin=b"a good day\nan awful day\n",
+        rows=1,
+    ),
+    Mistake(
+        "two lines on stdin, quietly",
+        "predict m.textsvm -q",
+        "warning: -: it is read as one document of 2 lines",
+        0,
+        stdin=b"a good day\nan awful day\n",
+        rows=1,
+    ),
+    Mistake(
+        "a file of 40 lines",
+        "predict m.textsvm t.txt",
+        "one document of 40 lines.*read t.txt: 1 text, one per file",
+        0,
+        {"t.txt": b"a fine day\n" * 40},
+        rows=1,
+    ),
+    Mistake(
+        "a file of lines, said",
+        "predict m.textsvm t.txt --format lines",
+        "^read t.txt: 40 texts, one per line; UTF-8",
+        0,
+        {"t.txt": b"a fine day\n" * 40},
+        rows=40,
+    ),
+    Mistake(
+        "a whole file, said",
+        "predict m.textsvm t.txt --format file",
+        "^read t.txt: 1 text, one per file; UTF-8",
+        0,
+        {"t.txt": b"a fine day\n" * 40},
+        rows=1,
+    ),
+    Mistake(
+        "label a file of lines",
+        "label t.txt -o l.jsonl --labels a,b",
+        "t.txt is one text; --format lines",
+        files={"t.txt": b"a fine day\n" * 40},
+    ),
+    Mistake(
+        "lines with their tabs",
+        "predict m.textsvm t.txt --format plain",
+        "^read t.txt: 2 texts, one per line; UTF-8",
+        0,
+        {"t.txt": b"bad\ta fine day\ngood\tx\n"},
+        rows=2,
+    ),
+    Mistake(
+        "lines with labels to predict",
+        "predict m.textsvm t.txt",
+        "text after the label",
+        0,
+        {"t.txt": b"bad\ta fine day\ngood\tx\n"},
+        rows=2,
+    ),
+    *(
+        Mistake(
+            f"a letter that begins with {start[:5]}",
+            "predict m.textsvm l.txt",
+            r"l\.txt begins like a mail.*--format mail or --format file",
+            files={"l.txt": f"{start}\nLieber Freund,\nes war ein guter Tag.\n".encode()},
+        )
+        for start in [
+            "Date: 12. Mai 1801",
+            "From: Weimar",
+            "To: my friend",
+            "Subject: algebra",
+            "Sender: the old man\nDate: Tuesday",
+        ]
+    ),
+    Mistake(
+        "a letter, said to be a text",
+        "predict m.textsvm l.txt --format file",
+        "one per file",
+        0,
+        {"l.txt": b"Date: 12. Mai 1801\nLieber Freund\n"},
+        rows=1,
+    ),
+    Mistake(
+        "a folder of letters",
+        f"train n {TRAIN}",
+        "begins like a mail",
+        files={f"n/{a}/{i}.txt": b"Date: 1801\n\n" + b.encode() for i, (a, b) in enumerate(ROWS)},
+    ),
+    Mistake(
+        "letters, said to be texts",
+        f"train n --format file {TRAIN}",
+        r"40 texts, one per file; UTF-8, 2 classes",
+        0,
+        {f"n/{a}/{i}.txt": b"Date: 1801\n\n" + b.encode() for i, (a, b) in enumerate(ROWS)},
+        rows=1,
+    ),
+    *(
+        Mistake(
+            f"learn {name} as mail",
+            f"mail learn --as spam {name} --store s",
+            rf"{re.escape(name)} is (no message|an archive)",
+            3,
+            {name: content},
+        )
+        for name, content in [
+            ("x.csv", FILES["reviews.csv"]),
+            ("x.jsonl", FILES["reviews.jsonl"]),
+            ("x.txt", b"only a text\n"),
+            ("x.png", b"\x89PNG\r\n\x1a\n" + bytes(500)),
+            ("x.pdf", b"%PDF-1.7\nDate: x\n"[:9]),
+            ("x.docx", DOCX),
+            ("x.fa", FILES["dna.fa"]),
+            ("mails.csv", b'label,text\nspam,"a\nSubject: x\n"\n'),
         ]
     ),
     # Spreadsheets and documents
@@ -1238,6 +1631,83 @@ MISTAKES = [
         f"train reviews.csv --regress label {TRAIN}",
         "'good'.*not a finite number",
     ),
+    *(
+        Mistake(
+            f"nested {title}", f"train t.jsonl {options} {TRAIN}", says, files={"t.jsonl": json_lines(*rows)}
+        )
+        for title, options, says, rows in [
+            (
+                "text",
+                "",
+                "line 1: 'text' is a list or an object, no text.*--text text.title",
+                [{"text": {"title": "a"}, "label": "b"}],
+            ),
+            ("label", "", "line 1: 'label' .*--label label.name", [{"text": "a", "label": {"name": "b"}}]),
+            ("list of words", "", "line 1: 'text' is a list", [{"text": ["a", "b"], "label": "b"}]),
+            ("list of objects", "", "line 1: 'label' is a list", [{"text": "a", "label": [{"name": "b"}]}]),
+            (
+                "text in one row",
+                "",
+                "line 2: 'text' is a list or an object",
+                [{"text": "a", "label": "b"}, {"text": {"x": "a"}, "label": "b"}],
+            ),
+            (
+                "path to an object",
+                "--text a.b",
+                "line 1: 'a.b' is a list or an object.*--text a.b.c",
+                [{"a": {"b": {"c": "x"}}, "label": "b"}],
+            ),
+        ]
+    ),
+    Mistake(
+        "a path in objects",
+        f"train t.jsonl --text text.body --label meta.class {TRAIN}",
+        r"text text.body, label meta.class \(2\)",
+        0,
+        {"t.jsonl": json_lines(*({"text": {"body": b}, "meta": {"class": a}} for a, b in ROWS))},
+        rows=1,
+    ),
+    Mistake(
+        "a nested text to predict",
+        "predict m.textsvm t.jsonl",
+        "line 1: 'text' is a list or an object",
+        files={"t.jsonl": json_lines({"text": {"body": "a"}}, {"text": {"body": "b"}})},
+    ),
+    Mistake(
+        "many usual names",
+        f"train t.csv {TRAIN}",
+        r"read t.csv: 40 rows; unread body \+ category, text text, label label \(2\)",
+        0,
+        {
+            "t.csv": table(
+                [("t", b, "x", "y", a) for a, b in ROWS], ("title", "text", "body", "category", "label")
+            )
+        },
+        rows=1,
+    ),
+    *(
+        Mistake(
+            f"columns {header}",
+            f"{command} t.csv {rest}",
+            "has several columns '(?i:text|label)'",
+            files={"t.csv": table([(b, b, a) for a, b in ROWS], header.split(","))},
+        )
+        for header, command, rest in [
+            ("text,label,text", "train", TRAIN),
+            ("text,Text,label", "train", TRAIN),
+            ("text,label,label", "train", TRAIN),
+            ("text,Label,label", "cv", CV),
+            ("TEXT,text,label", "evaluate", ""),
+            ("text,label,text", "corpus", ""),
+        ][:6]
+        if command != "evaluate"
+    ),
+    Mistake(
+        "two text columns to label",
+        "label t.csv --text a --text nothing -o l.jsonl --labels x,y",
+        "no column 'nothing'",
+        files={"t.csv": b"a,b\nc,d\n"},
+    ),
     Mistake("same column twice", f"train reviews.csv --text text --label text {TRAIN}", "text"),
     # Labels
     *(
@@ -1309,6 +1779,70 @@ MISTAKES = [
         code=0,
         files={f"t/{a}{' ' * (i < 8)}/{i}.txt": b.encode() for i, (a, b) in enumerate(ROWS)},
         rows=1,
+    ),
+    *(
+        Mistake(
+            f"labels in two forms: {title}",
+            f"train t.csv {TRAIN}",
+            says,
+            0,
+            {"t.csv": labelled(*names)},
+            rows=1,
+        )
+        for title, names, says in [
+            (
+                "NFC and NFD",
+                ("caf\u00e9", "cafe\u0301", "x"),
+                "'caf\u00e9' is written in several ways.*of 2 classes",
+            ),
+            ("no width", ("good", "good\u200b", "bad"), "'good' is written in several ways.*of 2 classes"),
+            ("a mark", ("\ufeffgood", "good", "bad"), "'good' is written in several ways.*of 2 classes"),
+            (
+                "a soft hyphen",
+                ("go\u00adod", "good", "bad"),
+                "'good' is written in several ways.*of 2 classes",
+            ),
+            ("blanks", ("good ", "good", "bad\u00a0", "bad"), "of 2 classes"),
+            ("1 and 1.0", ("1", "1.0", "2"), "'1' and '1.0' are the same number"),
+            ("1 and 01", ("1", "01", "2"), "'1' and '01' are the same number"),
+            ("case", ("ham", "HAM", "spam"), "'ham' and 'HAM' differ only in case"),
+            ("inner spaces", ("a b", "a  b", "c"), "differ only in case or spaces"),
+            ("width", ("A", "\uff21", "b"), "differ only in case"),
+        ]
+    ),
+    *(
+        Mistake(
+            f"a class called {name}",
+            f"train t.csv {TRAIN}",
+            rf"40 documents of 2 classes.*|'{name}': a class like others",
+            0,
+            {"t.csv": labelled(name, "other")},
+            rows=1,
+        )
+        for name in ["nan", "NA", "None", "null", "NaN"]
+    ),
+    Mistake(
+        "labels in two forms in cross-validation",
+        "cv t.csv " + CV,
+        "'ham' and 'HAM' differ only in case",
+        0,
+        {"t.csv": labelled("ham", "HAM")},
+        rows=22,
+    ),
+    *(
+        Mistake(
+            f"update with labels in {title}",
+            "update m.textsvm t.csv -o new2.textsvm --json",
+            says,
+            0,
+            {"t.csv": table([(names[i % 2], f"{text} more") for i, (_, text) in enumerate(ROWS)], COLUMNS)},
+            rows=1,
+        )
+        for title, names, says in [
+            ("another case", ("GOOD", "bad"), "'good' and 'GOOD' differ only in case"),
+            ("another width", ("\uff47ood", "bad"), "differ only in case"),
+            ("no width", ("good\u200b", "bad"), "read t.csv: 40 rows.*label \\(2\\)"),
+        ]
     ),
     Mistake("positive label misspelt", f"train reviews.csv --positive god {TRAIN}", "no label 'god'.*good"),
     Mistake(
@@ -1467,6 +2001,29 @@ MISTAKES = [
         "line 2.*empty",
         rows=3,
         files={"t.txt": b"fine\n\npoor\n"},
+    ),
+    *(
+        Mistake(f"predict {title}", f"predict m.textsvm {name}", says, rows=rows, files={name: content})
+        for title, name, content, says, rows in [
+            ("white space", "t.txt", b" \t \n\n", "no text and got no label", 1),
+            ("an invisible text", "t.txt", "\u200b\ufeff \u00a0".encode(), "no text and got no label", 1),
+            ("a mark alone", "t.txt", b"\xef\xbb\xbf", "no text and got no label", 1),
+            ("a header alone", "t.csv", b"text,label\n", r"t\.csv holds no document", 0),
+            ("a marked table without rows", "t.csv", b"\xef\xbb\xbf", r"t\.csv is empty", 0),
+            ("blank cells", "t.csv", "text\n\u200b\nfine\n".encode(), "1 of the rows have no text", 2),
+            ("blank lines", "t.txt", b"\n\n\n", "no text and got no label", 1),
+            ("an empty file in a folder", "n/a.txt", b"", "is empty", 0),
+            ("a blank file in a folder", "n/a.txt", b"  \n", "no text and got no label", 1),
+        ]
+    ),
+    *(
+        Mistake(f"{command.split()[0]} of white space", command, says, files={"t.txt": b" \n \n"})
+        for command, says in [
+            ("explain m.textsvm t.txt", r"t\.txt has no text: it is empty, or white space alone"),
+            ("neighbours t.txt --kernel spectrum:2 -k 1", r"t\.txt has no text"),
+            (f"train t.txt {TRAIN}", r"t\.txt"),
+            ("label t.txt --format lines -o l.jsonl --labels a,b", r"t\.txt"),
+        ]
     ),
     Mistake(
         "labels in another case",

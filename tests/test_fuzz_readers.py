@@ -186,8 +186,10 @@ def test_parquet_of_bytes_that_are_no_text(tmp_path):
     with pytest.raises(InputError, match=r"t\.parquet, row 3: 'text' is called text and is not UTF-8; write"):
         read_corpus(write(raw.view(pyarrow.string())))
     assert read_corpus(write(raw)).texts == ["good", "café", "café ÿ"]  # older writers do not say it is text
-    nested = read_corpus(write(pyarrow.array([{"a": b"x"}, {"a": None}, None])), text="text", label="label")
-    assert nested.texts == ['{"a": "x"}', '{"a": null}']
+    nested = write(pyarrow.array([{"a": b"x"}, {"a": None}, None]))
+    with pytest.raises(InputError, match=r"t\.parquet, row 1: 'text' is .* --text text\.a"):
+        read_corpus(nested, text="text", label="label")
+    assert read_corpus(nested, text="text.a", label="label").texts == ["x"]
 
 
 @pytest.mark.parametrize("rows", ['ham,"one\nspam,two\n', 'ham,"a "b" c"\nham,"one\nspam,two\n'])

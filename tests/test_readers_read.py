@@ -44,7 +44,7 @@ def test_formats_are_told_from_the_content(write):
             "2 rows; text 2, label 1 (1), separator TAB, header no, Windows-1252",
         ),
         ("t.jsonl", b'{"body": "a", "class": "b"}\n', {}, "1 row; jsonl, text body, label class (1), UTF-8"),
-        ("t.txt", b"a\tb c\nd\te f\n", {}, "2 texts, one per line; UTF-8, 2 classes (a, d)"),
+        ("t.txt", b"a\tb c\n", {}, "1 text, one per line; text after the label, UTF-8, 1 class (a)"),
         ("t.eml", b"Subject: x\nTo: y\n\nz", {}, "1 message"),
         ("t.fa", b">a\nACGT\n>b\nACG\n", {}, "2 sequences"),
         ("t.svm", b"1 1:2\n2 1:3\n", {}, "2 vectors; 2 classes (1, 2)"),
@@ -65,7 +65,6 @@ def test_decisions_that_differ_between_files(tmp_path):
     assert corpus.reading["separator"] == [",", ";"]
     assert corpus.reading["text"] == ("text",)
     assert corpus.reading_line.endswith("separator , or ;, header yes, UTF-8 or UTF-16-LE, id id")
-    assert corpus.detected == {"text": "text", "label": "label"}
 
 
 @pytest.mark.parametrize(
@@ -130,7 +129,7 @@ def test_documents_of_several_kinds(write):
     assert corpus.labels is None
     assert corpus.ids == [str(text), f"{table}:1", f"{table}:2", str(mail)]
     assert corpus.texts == ["a plain text\n", "a", "b", "s\nbody"]
-    assert corpus.format == "text, csv, mail"
+    assert corpus.format == "file, csv, mail"
     assert read_documents(table).ids == ["1", "2"]
     assert read_documents([table], text="label").texts == ["p", "q"]
     with pytest.raises(InputError, match="no column 'body'"):

@@ -100,7 +100,7 @@ def test_packed_and_by_content_alone(fasta, pack):
 
 def test_what_only_looks_like_fasta_is_a_text(tmp_path):
     (tmp_path / "reply.txt").write_text("> are you coming?\nyes\n")
-    assert read_documents(tmp_path / "reply.txt").format == "text"
+    assert read_documents(tmp_path / "reply.txt").format == "file"
 
 
 @pytest.mark.parametrize(

@@ -266,18 +266,77 @@ def test_csv_round_trip(tmp_path, rows):
         csv.writer(stream).writerows([("text", "label"), *rows])
     corpus = read_corpus(tmp_path / "x.csv", "csv")
     assert corpus.texts == [text for text, _ in rows]
-    assert corpus.labels == [label.strip() for _, label in rows]
+    if not any("several ways" in problem for _, problem in corpus.problems):
+        assert corpus.labels == [label.strip() for _, label in rows]
 
 
-def test_a_cell_that_is_not_a_number_is_no_class(tmp_path):
-    labels = ["a", "NaN", "b", "nan", ""]
-    (tmp_path / "t.csv").write_text("text,label\n" + "".join(f"w{i},{labels[i % 5]}\n" for i in range(20)))
-    (tmp_path / "t.jsonl").write_text('{"text": "a", "label": NaN}\n{"text": "b", "label": "nano"}\n')
+def test_only_empty_cells_and_nulls_are_missing_labels(tmp_path):
+    labels = ["nan", "NaN", "NA", "None", "null", "N/A", "", " "]
+    (tmp_path / "t.csv").write_text("text,label\n" + "".join(f"w{i},{labels[i % 8]}\n" for i in range(24)))
+    rows = [{"text": "a", "label": label} for label in (float("nan"), None, *labels)]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for name, missing in (("t.csv", 6), ("t.jsonl", 4)):
+        corpus = read_corpus(tmp_path / name)
+        assert set(corpus.labels) == set(labels[:6])
+        assert len([problem for _, problem in corpus.problems if "no label" in problem]) == missing
+
+
+def test_labels_that_look_the_same_are_one_class(tmp_path):
+    forms = ["caf\u00e9", "cafe\u0301", "caf\u00e9\u200b", "\ufeffcaf\u00e9 ", "\u00a0cafe\u0301"]
+    (tmp_path / "t.csv").write_text(
+        "text,label\n" + "".join(f"a,{form}\n" for form in forms), encoding="utf-8"
+    )
     corpus = read_corpus(tmp_path / "t.csv")
-    assert set(corpus.labels) == {"a", "b"}
-    assert [each for each in corpus.problems if "no label" in each[1]] == corpus.problems
-    assert len(corpus.problems) == 12
-    assert read_corpus(tmp_path / "t.jsonl").labels == ["nano"]
+    assert corpus.labels == ["caf\u00e9"] * 5
+    assert any("'caf\u00e9' is written in several ways" in problem for _, problem in corpus.problems)
+    for i, form in enumerate(forms[:2]):
+        (tmp_path / "f" / form).mkdir(parents=True)
+        (tmp_path / "f" / form / f"{i}.txt").write_text("a")
+    assert set(read_corpus(tmp_path / "f").labels) == {"caf\u00e9"}
+
+
+@pytest.mark.parametrize(
+    ("row", "options", "problem"),
+    [
+        ({"text": {"title": "a", "body": "b"}, "label": "x"}, {}, "'text' .*no text.*--text text.title"),
+        ({"text": "a", "label": {"name": "x"}}, {}, "'label' .*no label; name.*--label label.name"),
+        ({"text": ["a", "b"], "label": "x"}, {}, "'text' is a list or an object, no text"),
+        ({"text": "a", "label": [{"name": "x"}]}, {}, "'label' is a list or an object, no label"),
+        ({"doc": {"text": {"x": "a"}}, "label": "x"}, {"text": "doc.text"}, "'doc.text' .*no text"),
+        ({"text": "a", "label": [["x"]]}, {}, "'label' .*no label"),
+    ],
+)  # fmt: skip
+def test_objects_as_text_or_label_are_refused(row, options, problem, write):
+    with pytest.raises(InputError, match=rf"t\.jsonl, line 1: {problem}"):
+        read_corpus(write("t.jsonl", json.dumps(row) + "\n"), **options)
+
+
+def test_paths_in_nested_objects(write):
+    row = {"meta": {"text": {"body": "b"}, "class": "x"}, "text.body": "c"}
+    path = write("t.jsonl", (json.dumps(row) + "\n") * 2)
+    corpus = read_corpus(path, text="meta.text.body", label="meta.class")
+    assert (corpus.texts, corpus.labels) == (["b", "b"], ["x", "x"])
+    assert read_corpus(path, text="text.body", label="meta.class").texts == ["c", "c"]
+    with pytest.raises(InputError, match=r"no column 'mete\.text'"):
+        read_corpus(path, text="mete.text")
+
+
+def test_the_columns_that_were_read_are_said(write):
+    corpus = read_corpus(write("t.csv", "title,text,body,category,label\na,b,c,d,e\n"))
+    assert (corpus.texts, corpus.labels) == (["b"], ["e"])
+    assert "text text, label label (1), " in corpus.reading_line
+    assert "unread body + category" in corpus.reading_line
+    assert corpus.reading["columns"] == ("title", "text", "body", "category", "label")
+
+
+@pytest.mark.parametrize(
+    "header", ["text,Text,label", "text,label,text", "label,text,LABEL", "TEXT,text,label"]
+)
+def test_usual_names_of_several_columns_are_refused(header, write):
+    path = write("t.csv", f"{header}\na,b,c\nd,e,f\n")
+    with pytest.raises(InputError, match=r"has several columns .*by its number"):
+        read_corpus(path)
+    assert read_corpus(path, text="1", label="3").texts == ["a", "d"]
 
 
 def test_numbers_take_the_place_of_labels(write):

@@ -183,7 +183,7 @@ def test_texts_with_colons_stay_texts(text, format, tmp_path):
 
 def test_a_text_with_colons_is_one_document(tmp_path):
     (tmp_path / "x.txt").write_text("Dear all,\n1 2:30 is when we meet\n2 3:30 is when we leave\n")
-    assert read_documents(tmp_path / "x.txt").format == "text"
+    assert read_documents(tmp_path / "x.txt").format == "file"
 
 
 def test_labels_that_are_numbers_to_be_predicted(tmp_path):

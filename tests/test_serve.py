@@ -807,33 +807,39 @@ def test_unread_answers_are_bounded(monkeypatch):
     assert [connection.closed for connection in connections] == [True, True, True, False]
 
 
-def test_connections_that_have_used_less_come_first():
+def test_short_requests_go_before_the_rest_of_long_requests():
     from textsvm.apps.serve.server import _Turns
 
     class Connection:
-        def __init__(self, name, pieces):
-            self.name, self.pieces, self.used, self.requests, self.queued = name, pieces, 0.0, 0, False
-            self.loop = loop
+        """A connection with a number of pieces; `length` are bytes of its request before the next."""
 
-        def is_ready(self):
-            return self.pieces > 0
+        def __init__(self, name, pieces, length):
+            self.name, self.pieces, self.length = name, pieces, length
+            self.used, self.requests, self.queued, self.loop = 0.0, 0, False, loop
 
         def parse(self):
             self.pieces, self.requests = self.pieces - 1, self.requests + 10
             order.append(self.name)
 
+        def go_on(self):
+            if self.pieces > 0:
+                turns.add(self)
+
     order, later = [], []
     loop = SimpleNamespace(call_soon=lambda function, *arguments: later.append((function, arguments)))
     turns = _Turns()
-    turns.add(Connection("busy", 9))
-    for _ in range(4):
-        function, arguments = later.pop()
-        function(*arguments)
-    turns.add(Connection("new", 1))
+    for i in range(20):
+        turns.add(Connection(f"long {i}", 5, 1 << 20))
+    turns.add(Connection("a", 3, 0))
+    turns.add(Connection("b", 3, 0))
     while later:
         function, arguments = later.pop()
         function(*arguments)
-    assert order == ["busy"] * 4 + ["new"] + ["busy"] * 5 or order == ["busy"] * 5 + ["new"] + ["busy"] * 4
+    assert [name for name in order if name in "ab"] == list("ababab")
+    assert order.index("b") < 3
+    assert len([name for name in order[: len(order) - order[::-1].index("b")] if name not in "ab"]) <= 3
+    rest = [name for name in order if name not in "ab"]
+    assert len(set(rest[:20])) == 20  # each has had a turn before one has a second
 
 
 # Facts

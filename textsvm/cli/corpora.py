@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
+from unicodedata import normalize
 
 import numpy as np
 
@@ -19,9 +20,10 @@ from textsvm.errors import InputError, printable
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.resolve import structure_of
 from textsvm.kernels.user import KernelFunction
+from textsvm.readers.charsets import INVISIBLE, is_blank
 from textsvm.readers.corpus import VECTORS, Corpus
-from textsvm.readers.read import TABLES, read_corpus, read_documents
-from textsvm.readers.stream import incoming_documents, is_large, stream_corpus
+from textsvm.readers.read import read_corpus, read_documents
+from textsvm.readers.stream import is_large, stream_corpus
 from textsvm.readers.tables import is_number
 from textsvm.readers.vectors import read_labels, read_vectors
 from textsvm.runtime.compiled import scipy
@@ -31,6 +33,8 @@ from textsvm.text.normal_form import normal_form
 
 #: Kernel of an estimator: an object, a Python function, or the name of a way to choose it.
 KernelOrName: TypeAlias = Kernel | KernelFunction | str | None
+#: Labels that may mean that there is no label.
+_NAMES_OF_MISSING = ("nan", "na", "n/a", "null", "none", "<na>")
 #: Codes of bases that may be one of several.
 _AMBIGUOUS = re.compile("[^acgtu]", re.IGNORECASE)
 #: A document is much longer than the others if it has more symbols than this, and than this many medians.
@@ -93,6 +97,7 @@ def read(
         )
     check_letters(console, kernel, corpus)
     say_problems(console, corpus)
+    say_spellings(console, label_counts(corpus))
     return corpus.without_duplicates() if learning.duplicates is Duplicates.drop else corpus
 
 
@@ -105,6 +110,12 @@ def read_unlabelled(
         names |= {"id": table.id, "skip_invalid": table.skip_invalid, "header": table.header}
         corpus = read_documents(paths, table.format, **names, progress=progress, **settings)
     console.say(corpus.reading_line)
+    filled = [i for i, text in enumerate(corpus.texts) if not is_blank(text)]
+    if table.vectors is None and corpus.columns is None and len(filled) < len(corpus.texts):
+        if not filled:
+            raise InputError(f"{corpus.source} has no text: it is empty, or white space alone")
+        console.warn(f"{len(corpus) - len(filled):,} of {len(corpus):,} documents are empty and left out")
+        corpus = corpus.subset(filled)
     return _with_files(corpus, table.vectors)
 
 
@@ -233,7 +244,9 @@ def targets(corpus: Corpus, several: bool = False) -> list[Any]:
         remedy = "name a column with --label, or use a folder per class"
         if not (len(corpus.texts) or corpus.columns):
             remedy = "give them in a separate file, --labels FILE"
-        raise InputError(f"{corpus.source} has no labels; {remedy}{_columns_in(corpus)}")
+        if names := corpus.reading.get("columns"):
+            remedy += f"; its columns are: {', '.join(names)}"
+        raise InputError(f"{corpus.source} has no labels; {remedy}")
     if several:
         return list(corpus.labels)
     labels = [label for label in corpus.labels if isinstance(label, str)]
@@ -243,17 +256,6 @@ def targets(corpus: Corpus, several: bool = False) -> list[Any]:
             "(train, cv, tune), or separate one label from the others with --positive"
         )
     return labels
-
-
-def _columns_in(corpus: Corpus) -> str:
-    """Names of the columns of a single table, for a message."""
-    if corpus.format not in TABLES or not Path(corpus.source).is_file():
-        return ""
-    batches = incoming_documents(
-        [corpus.source], corpus.format, text="1", keep_rows=True, keep_invalid=True, failed=lambda error: None
-    )
-    names = (next(batches, corpus).rows or [None])[0]
-    return f"; its columns are: {', '.join(names)}" if names else ""
 
 
 def of_one_class(corpus: Corpus, label: str) -> Corpus:
@@ -345,6 +347,16 @@ def check_letters(console: Console, kernel: KernelOrName, corpus: Corpus) -> Non
             )
 
 
+def summary(corpus: Corpus, counts: Counter[str]) -> str:
+    """Number of documents, and their classes or range of numbers."""
+    if corpus.targets is not None:
+        low, high = min(corpus.targets), max(corpus.targets)
+        return f"{len(corpus):,} documents with numbers from {low:g} to {high:g}"
+    shown = ", ".join(f"{name} {count:,}" for name, count in counts.most_common(10))
+    more = f" and {len(counts) - 10} more" if len(counts) > 10 else ""
+    return f"{len(corpus):,} documents of {len(counts)} class{'es' * (len(counts) > 1)}: {shown}{more}"
+
+
 def check_classes(corpus: Corpus, column: str | None) -> None:
     """Raise InputError if the labels look like numbers, ids or texts: most of them occur once."""
     counts = label_counts(corpus)
@@ -410,17 +422,23 @@ def say_long_documents(console: Console, corpus: Corpus) -> None:
         )
 
 
-def say_lone_classes(console: Console, counts: Mapping[str, int]) -> None:
-    """Warn of labels with two spellings, classes of a single document, and numbers with a fraction."""
-    spellings: dict[str, str] = {}
-    for label in counts:
-        other = spellings.setdefault(" ".join(label.split()).casefold(), label)
+def say_spellings(console: Console, labels: Iterable[str]) -> None:
+    """Warn of labels that may be one class, or that may mean that there is no label."""
+    spellings: dict[str | float, str] = {}
+    for label in labels:
+        key = " ".join(INVISIBLE.sub("", normalize("NFKC", label)).split()).casefold()
+        other = spellings.setdefault(float(key) if is_number(key) else key, label)
         if other != label:
-            console.say(
-                f"note: the labels {other!r} and {label!r} differ only in case or spaces and are learnt as "
-                "two classes; correct the labels if they are the same class"
-            )
+            how = "are the same number" if is_number(key) else "differ only in case or spaces"
+            advice = "learnt as two classes; correct the labels if they are the same class"
+            console.say(f"note: the labels {other!r} and {label!r} {how} and are {advice}")
             break
+    if missing := [repr(name) for name in labels if name.casefold() in _NAMES_OF_MISSING]:
+        console.say(f"note: {', '.join(missing)}: a class like others; a missing label is an empty cell")
+
+
+def say_lone_classes(console: Console, counts: Mapping[str, int]) -> None:
+    """Warn of classes of a single document, and of numbers with a fraction."""
     lone = [label for label, count in counts.items() if count == 1]
     if len(lone) > 1 and 2 * len(lone) >= len(counts):
         console.say(

@@ -80,6 +80,7 @@ def cv(
     documents = corpora.read(console, corpus, reading, learning, groups=folds.groups, kernel=tested.kernel)
     tested = model_files.settle(console, tested, model_options.kernel.named, documents)
     truth = corpora.targets(documents, learning.multilabel)
+    console.say(f"note: {corpora.summary(documents, corpora.label_counts(documents))}")
     corpora.check_classes(documents, reading.label)
     read, curve = time.perf_counter() - started, None
     with model_options.cluster.at_work(console, tested.compute_options.store):

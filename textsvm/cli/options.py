@@ -69,8 +69,8 @@ Format = Annotated[
     str | None,
     option(
         "Input format: reuters (ModApte split), reuters-lewis (Lewis' split), mail, csv, tsv, jsonl, json, "
-        "parquet, arrow, excel, arff, folders, lines, mallet, conll, fasta, fastq; for vectors libsvm, npy, "
-        "npz (default: detected from the content).",
+        "parquet, arrow, excel, arff, folders, file (a file is a text), lines (a line is a text), plain "
+        "(a line with TABs), mallet, conll, fasta, fastq; for vectors libsvm, npy, npz (default: detected).",
         panel="Reading",
     ),
 ]
@@ -98,6 +98,10 @@ Header = Annotated[
 ]
 Sheet = Annotated[str | None, option("Spreadsheets: sheet, by name or by number from 1.", panel="Reading")]
 Encoding = Annotated[str | None, option("Charset of texts and tables, such as cp1251.", panel="Reading")]
+Level = Annotated[
+    int | None,
+    option("Folders in folders: level of the classes, 1 is the outermost.", min=1, panel="Reading"),
+]
 Regress = Annotated[
     str | None,
     option(
@@ -166,7 +170,7 @@ class ReadingOptions(TableOptions):
     labels: Path | None = _reading(
         "Labels for vectors without labels: a text file, one per line, or .npy.", metavar="FILE"
     )
-    level: int | None = _reading("Folders in folders: level of the classes, 1 is the outermost.", min=1)
+    level: Level = None
     part: str | None = _reading("Use only this part of the corpus: train or test.")
     headers: bool = _reading("Mail: use all headers, not only the subject.", default=False)
     annotators: str = _labels(
@@ -237,8 +241,7 @@ class FoldOptions:
     folds: int = _folds("Number of folds.", default=5)
     repeats: int = _folds("Number of repetitions with new folds.", default=1)
     groups: str | None = _folds(
-        "Keep documents with equal values in this column, or the files of a folder (`folder`), in one fold.",
-        metavar="COLUMN",
+        "Keep documents with one value in this column, or in one `folder`, in one fold.", metavar="COLUMN"
     )
     group_duplicates: bool = _folds("Keep near-duplicates in one fold.", default=False)
     seed: int = seed_field("Random seed.", panel="Folds")
@@ -350,9 +353,13 @@ class Command(_PlainFlags, TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse arguments; raises WrongUsage if the value of an option is the name of another option."""
+        words, parameters = [word.partition("=")[0] for word in args], list[Any](self.params)
         rest: list[str] = super().parse_args(ctx, args)
         names = {name for parameter in self.params for name in parameter.opts if name.startswith("-")}
-        for parameter in self.params:
+        for parameter in parameters:
+            once = parameter.param_type_name == "option" and not (parameter.multiple or parameter.is_flag)
+            if once and parameter.rich_help_panel == "Reading" and sum(map(words.count, parameter.opts)) > 1:
+                raise WrongUsage(f"{parameter.opts[0]} stands twice, and the command takes it once")
             values = ctx.params.get(parameter.name) if parameter.param_type_name == "option" else None
             if wrong := names.intersection(map(str, values if isinstance(values, list) else [values])):
                 raise WrongUsage(f"{parameter.opts[0]} needs a value, and {wrong.pop()} is an option")

@@ -98,8 +98,12 @@ class Printer:
             self._console.say_waiting(lines or table.format or "one document")
         settings |= {"id": table.id, "skip_invalid": table.skip_invalid, "header": table.header}
         settings |= corpora.columns(table, self._kernel)
-        settings |= {"keep_invalid": True, "failed": self._fail, "say": self._console.say}
+        settings |= {"keep_invalid": True, "failed": self._fail, "say": self._say}
         return incoming_documents(files, table.format, **settings)
+
+    def _say(self, line: str) -> None:
+        doubt = line.removeprefix("warning: ")
+        self._console.say(line) if doubt == line else self._console.warn(doubt)
 
     def _fail(self, error: InputError) -> None:
         self.failures += 1

@@ -40,7 +40,7 @@ Predictions: TypeAlias = "AnyArray | list[Any]"
 #: Keys of the report on the prediction of a document.
 COLUMNS = ("id", "label", "before", "after")
 #: Options of the reader that may differ between old and new documents.
-_COLUMNS = ("text", "label", "header")
+_COLUMNS = ("text", "label", "header", "level")
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,7 @@ def update(
     """Train a model on its old and on new documents, save it, and report the changes."""
     recorded = _recorded(fitted)
     columns: Json = {"text": options.text or None, "label": options.label, "header": options.header}
+    columns["level"] = options.level
     columns = {name: column for name, column in columns.items() if column is not None}
     if fitted.estimator_name == model_files.ONE_CLASS and recorded.training.positive is None:
         raise InputError(
@@ -117,6 +118,7 @@ def update(
     with_columns = recorded.with_columns(columns, isinstance(fitted.rule, NumberRule))
     fresh = _as_trained(_read(console, new, with_columns, fitted, "new"), fitted, recorded.training)
     if fitted.estimator_name == model_files.ONLINE:
+        corpora.say_spellings(console, [*map(str, fitted.rule.classes), *corpora.label_counts(fresh)])
         return _update_online(target, fitted, fresh)
     if not recorded.facts.get("corpora"):  # saved in Python: the names are for the old corpus, too
         recorded = with_columns
@@ -230,6 +232,7 @@ def _train_again(
     n_old, old_labels = sum(map(len, parts)), {name for part in parts for name in corpora.label_counts(part)}
     source = f"{parts[0].source} and {fresh.source}"
     combined = trained = concatenate_corpora([*parts, fresh], source, fresh.format)
+    corpora.say_spellings(console, [*old_labels, *corpora.label_counts(fresh)])
     one_class, own = fitted.estimator_name == model_files.ONE_CLASS, [True] * len(combined)
     if one_class:
         own = [label == training.positive for label in corpora.truth(combined)]

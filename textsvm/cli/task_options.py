@@ -108,6 +108,7 @@ class UpdateOptions:
     text: options.Text = None
     label: str | None = option_field("Tables: label column of the new documents.")
     header: options.Header = None
+    level: options.Level = None
     output: Path | None = option_field("Model file to write (default: MODEL is replaced).", "--output", "-o")
     force: Force = False
     folds: int = option_field("Folds of the cross-validation.", min=2, default=5)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,6 @@ from textsvm.cli.task_options import ModelFile, TaskOptions
 
 if TYPE_CHECKING:
     from textsvm.arrays import Json
-    from textsvm.readers.corpus import Corpus
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ def train(
         of_class = (i for i, label in enumerate(training_part.labels or []) if label == task.one_class)
         training_part = training_part.subset(of_class)
     counts = corpora.label_counts(training_part)
-    console.say(f"note: {_describe(training_part, counts)}")
+    console.say(f"note: {corpora.summary(training_part, counts)}")
     if training_part.labels is not None and not learning.multilabel:
         corpora.check_classes(training_part, reading.label)
     corpora.say_lone_classes(console, counts)
@@ -103,16 +101,6 @@ def train(
         show_results(console, "holdout", outcome.results)
     if not printing.quiet:
         console.line(training.last_line(settings, verdict))
-
-
-def _describe(corpus: Corpus, counts: Counter[str]) -> str:
-    """Number of documents, and their classes or range of numbers."""
-    if corpus.targets is not None:
-        low, high = min(corpus.targets), max(corpus.targets)
-        return f"{len(corpus):,} documents with numbers from {low:g} to {high:g}"
-    shown = ", ".join(f"{name} {count:,}" for name, count in counts.most_common(10))
-    more = f" and {len(counts) - 10} more" if len(counts) > 10 else ""
-    return f"{len(corpus):,} documents of {len(counts)} class{'es' * (len(counts) > 1)}: {shown}{more}"
 
 
 def _show_facts(console: Console, report: Json) -> None:

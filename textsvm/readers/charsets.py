@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 
 from textsvm.errors import InputError
 
@@ -27,6 +28,9 @@ _SUPERSETS = {
 NOT_UTF_8 = "bytes that are not UTF-8 were read as Windows-1252; --encoding names another charset"
 # Python codecs that are no charsets, and slow on long input.
 _NOT_CHARSETS = {"idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined"}
+#: Soft hyphen, marks of direction, and characters without width.
+INVISIBLE = re.compile("[\u00ad\u200b\u200e\u200f\u2060-\u2064\ufeff]")
+_VISIBLE = re.compile(rf"[^\s\u200c\u200d{INVISIBLE.pattern[1:-1]}]")
 _CONTROL = bytes(set(range(32)) - set(b"\t\n\v\f\r\x1a\x1b\b")) + b"\x7f"
 
 
@@ -55,11 +59,7 @@ def encoding_of(head: bytes) -> str:
     mark, charset = byte_order_mark(head)
     if mark:
         return "UTF-8 with BOM" if charset == "utf-8" else charset.upper()
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(head)  # the last character may be cut off
-    except UnicodeDecodeError:
-        return "Windows-1252"
-    return "UTF-8"
+    return "Windows-1252" if decode(head[: head.rfind(b"\n") + 1] or head)[1] else "UTF-8"
 
 
 def decode(data: bytes) -> tuple[str, str | None]:
@@ -129,6 +129,11 @@ def _codec(declared: str) -> str | None:
     except (LookupError, ValueError, UnicodeError):
         return None
     return None if name in _NOT_CHARSETS else _SUPERSETS.get(name, name)
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text has only white space and invisible characters."""
+    return _VISIBLE.search(text) is None
 
 
 def is_binary(data: bytes) -> bool:

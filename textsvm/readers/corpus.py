@@ -9,11 +9,13 @@ from difflib import get_close_matches
 from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, NamedTuple, TypedDict, cast
+from unicodedata import normalize
 
 import numpy as np
 
 from textsvm.arrays import Array, Json
 from textsvm.errors import InputError, check_labels
+from textsvm.readers.charsets import INVISIBLE
 from textsvm.runtime.compiled import scipy
 from textsvm.text.stored import StoredTexts
 
@@ -172,14 +174,15 @@ class ReadOptions:
         if self.header is not None:
             return self.header
         optional = {"id"} if self.labelled else {"id", "label"}
-        names = self.names_of(self.columns.keys() - (optional - self.named.keys()))
-        return True if any(not name.isdecimal() for name in names) else None
+        columns = {
+            role: name for role, name in self.columns.items() if role not in optional or role in self.named
+        }
+        return True if self.names_in(columns) else None
 
-    def names_of(self, roles: Iterable[str]) -> set[str]:
-        """The named or recorded columns of roles."""
-        columns = [self.columns[role] for role in roles]
-        names = ",".join(column if isinstance(column, str) else ",".join(column) for column in columns)
-        return {name.strip() for name in names.split(",")} - {""}
+    def names_in(self, columns: Mapping[str, str | Sequence[str]]) -> set[str]:
+        """The names, not numbers, of columns."""
+        names = ",".join(name if isinstance(name, str) else ",".join(name) for name in columns.values())
+        return {name.strip() for name in names.split(",") if name and not name.strip().isdecimal()}
 
     @property
     def of_a_table(self) -> bool:
@@ -407,8 +410,9 @@ class Corpus:
 
 #: Noun for the documents of a format, and their unit; the documents of tables are rows.
 _NOUNS = {
-    **dict.fromkeys(("folders", "file", "text"), ("text", ", one per file")),
-    "lines": ("text", ", one per line"), "mail": ("message", ""), "reuters": ("document", ""),
+    **dict.fromkeys(("folders", "file"), ("text", ", one per file")),
+    **dict.fromkeys(("lines", "plain"), ("text", ", one per line")),
+    "mail": ("message", ""), "reuters": ("document", ""),
     **dict.fromkeys(SEQUENCES, ("sequence", "")), **dict.fromkeys(("libsvm", "npy", "npz"), ("vector", "")),
 }  # fmt: skip
 
@@ -416,18 +420,20 @@ _NOUNS = {
 def reading_line(reading: Json) -> str:
     """Decisions of a reader (`Corpus.reading`) in one line."""
     noun, unit = _NOUNS.get(reading["format"], ("row", ""))
-    count = "" if (n := reading["documents"]) is None else f": {n:,} {noun}{'s' * (n != 1)}{unit}"
+    n = reading["documents"]
+    count = ("" if n is None else f"{n:,} ") + noun + "s" * (n != 1) + unit
     classes: list[str] = reading.get("classes", [])
     facts = [] if reading["format"] in ("csv", "tsv", *_NOUNS) else [reading["format"]]
     for name, value in reading.items():
         fact = " or ".join(map(_decision, value if isinstance(value, list) else [value]))
         if name == "label" and classes:
             fact += f" ({len(classes):,})"
-        if name not in ("source", "format", "documents", "classes"):
+        if name not in ("source", "format", "documents", "classes", "columns"):
             facts.append(fact if name == "encoding" else f"{name.replace('_', ' ')} {fact}")
     if classes and "label" not in reading:
-        facts.append(f"{len(classes):,} classes ({', '.join(classes[:5])}{', ...' * (len(classes) > 5)})")
-    return f"read {reading['source']}{count}; {', '.join(facts)}".removesuffix("; ")
+        more = ", ..." * (len(classes) > 5)
+        facts.append(f"{len(classes):,} class{'es' * (len(classes) > 1)} ({', '.join(classes[:5])}{more})")
+    return f"read {reading['source']}: {count}; {', '.join(facts)}".removesuffix("; ")
 
 
 def _decision(value: tuple[str, ...] | str | bool) -> str:
@@ -503,8 +509,7 @@ def build_corpus(
         rows, texts = [rows[i] for i in indices], take(texts, indices) if len(texts) else texts
         columns = columns and {name: take(column, indices) for name, column in columns.items()}
     labels: list[Label] = [document.label for document in rows if document.label is not None]
-    if any_label:
-        check_labels({name for label in labels for name in ((label,) if isinstance(label, str) else label)})
+    labels = _composed_labels(labels, source, problems) if any_label else []
     if any(isinstance(label, tuple) for label in labels):
         labels = [(label,) if isinstance(label, str) else label for label in labels]
     return Corpus(
@@ -521,6 +526,19 @@ def build_corpus(
         columns=columns,
         rows=[document.row for document in rows] if any(document.row for document in rows) else None,
     )
+
+
+def _composed_labels(labels: list[Label], source: str, problems: list[tuple[str, str]]) -> list[Label]:
+    """Labels; several forms that look the same become the normal form NFC, which `problems` gets."""
+    names = {name for label in labels for name in ([label] if isinstance(label, str) else label)}
+    check_labels(names)
+    forms = {name: INVISIBLE.sub("", normalize("NFC", name)) for name in names}
+    several = {form for form, count in Counter(forms.values()).items() if count > 1 and form.strip()}
+    problems += [
+        (source, f"the label {form!r} is written in several ways that look the same") for form in several
+    ]
+    forms = {name: form if form in several else name for name, form in forms.items()}
+    return [forms[name] if isinstance(name, str) else tuple(forms[part] for part in name) for name in labels]
 
 
 def refused_rows(file: str, unit: str, lines: list[int], total: int, lack: str, reason: str) -> InputError:

@@ -18,18 +18,25 @@ from itertools import islice, zip_longest
 from mmap import mmap
 from pathlib import PurePosixPath
 
-from textsvm.readers.charsets import decode_declared
+from textsvm.readers.charsets import decode, decode_declared
 from textsvm.readers.corpus import Document, ReadOptions
-from textsvm.readers.files import File, Problems, with_progress
+from textsvm.readers.files import HEAD, OFFICE, File, Problems, with_progress
 from textsvm.readers.mail_header import KNOWN, OUTLOOK, emlx_message, header_start, is_outlook, unwrapped
 from textsvm.readers.mime import PARSER_ERRORS, MimePart, decoded_header, html_text, is_html, parse_message
 from textsvm.readers.plain_text import class_folders, class_level, part_of
+from textsvm.readers.tables import table_format
 from textsvm.runtime.parallel import Progress
 
 _FROM_LINE = re.compile(
     rb"(?:\A(?:\xef\xbb\xbf|\s){0,9}|(?<=\n\n)|(?<=\n\r\n))From ([^\n]{1,300})\n"
     rb"(?=([!-9;-~]+[ \t]*:|>From )?)"
 )
+#: An address, or a header that no other text has; and a line of a header.
+_SURELY = re.compile(
+    rb"@|^(?:received|return-path|message-id|mime-version|delivered-to|content-type|x-[!-9;-~]+)[ \t]*:",
+    re.IGNORECASE | re.MULTILINE,
+)
+_LINE = re.compile(rb"[!-9;-~]+[ \t]*:|[ \t]")
 _FIELDS = re.compile(rb"(?:(?:[!-9;-~]+[ \t]*:|[ \t]+[^\s])[^\r\n]*\r?\n?)*")
 _TRANSPORT = re.compile(rb"^(?:received|return-path|message-id|mime-version|delivered-to):", re.I | re.M)
 _INDENTED = re.compile(rb"^[ \t]+[^\s]", re.MULTILINE)
@@ -50,6 +57,25 @@ def is_mail(data: bytes) -> bool:
     if run and run[0] and not _INDENTED.search(head, 0, start):
         return KNOWN.search(run[0]) is not None
     return has_header and _TRANSPORT.search(head, start) is not None  # a text may begin with To, From, Date
+
+
+def is_surely_mail(data: bytes) -> bool:
+    """Whether bytes that `is_mail` accepts are no other text, such as a letter that begins with "Date:"."""
+    head = re.split(rb"\r?\n\r?\n", data[:8192].lstrip(b"\r\n>"), maxsplit=1)[0]
+    lines = head.splitlines()
+    subject = any(line[:7].lower() == b"subject" for line in lines) and all(map(_LINE.match, lines))
+    return head.startswith((b"From ", OFFICE)) or subject or _SURELY.search(head) is not None
+
+
+def has_header(name: str, data: bytes) -> bool:
+    """Whether a file is a message, however damaged: it has lines of a header, and is no table."""
+    head = data[:HEAD]
+    return (
+        head.startswith(b"From ")
+        or is_mail(head)
+        or is_outlook(name, data)
+        or (bool(KNOWN.search(head)) and not table_format(name, decode(head)[0], ReadOptions()))
+    )
 
 
 def is_mbox(data: bytes | mmap) -> bool:

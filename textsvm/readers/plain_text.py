@@ -5,8 +5,9 @@ Folders: each file is a document, its label the folder it lies in. `train/pos/1.
 classes, unless the outer levels have a single folder. Files beside the folders of classes (a README) are left
 out. Without folders, the documents have no labels.
 
-Lines: `label TAB text`, or fastText's text with `__label__a` anywhere. MALLET's lines have a name, a label
-and a text. CoNLL's files have a token per line; a sentence is a document if a comment names its label.
+Lines: `label TAB text`, or fastText's text with `__label__a` anywhere; "plain" are whole lines. MALLET's
+lines have a name, a label and a text. CoNLL's files have a token per line; a sentence is a document if a
+comment names its label.
 """
 
 from __future__ import annotations
@@ -95,17 +96,6 @@ def class_level(paths: Collection[tuple[str, ...]], options: ReadOptions) -> int
         raise InputError(f"--level {level}: the folders of the documents have the levels 1 to {deepest}")
     options.decide(level=level if deepest > 1 else None)
     return level
-
-
-def parent_folders(files: Sequence[File]) -> set[PurePosixPath]:
-    """The folders that hold other folders of files."""
-    parents = set[PurePosixPath]()
-    for folder in {PurePosixPath(file.name).parent for file in files}:
-        for parent in folder.parents:
-            if parent in parents:
-                break
-            parents.add(parent)
-    return parents
 
 
 def is_lines(head: str) -> bool:
@@ -200,9 +190,12 @@ def read_lines(
     """
     strict = options.keep_invalid or options.require_text or options.skip_invalid
     for file, report in with_progress(files, progress):
-        part, head = part_of(file.name), decode(file.head)[0]
-        marked, unlabelled = is_fasttext(head), not options.labelled and not is_lines(head)
-        options.decide(encoding=encoding_of(file.head))
+        part, head, plain = part_of(file.name), decode(file.head)[0], options.format == "plain"
+        marked, unlabelled = (
+            is_fasttext(head) and not plain,
+            plain or not (options.labelled or is_lines(head)),
+        )
+        options.decide(text=None if unlabelled else "after the label", encoding=encoding_of(file.head))
         without_text, number, without_label = list[int](), 0, 0
         for number, line in enumerate(iterate_lines(file, problems), 1):
             line = line.removesuffix("\n").removesuffix("\r")

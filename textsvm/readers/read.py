@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from textsvm.errors import InputError
-from textsvm.readers.charsets import decode, is_binary
+from textsvm.readers.charsets import decode, is_binary, is_blank
 from textsvm.readers.corpus import SEQUENCES, Corpus, Document, ReadOptions, build_corpus, concatenate_corpora
 from textsvm.readers.files import (
     MAX_BYTES,
@@ -29,13 +29,12 @@ from textsvm.readers.files import (
     read_stream,
     transcoded,
 )
-from textsvm.readers.mail import is_mail, read_mail
+from textsvm.readers.mail import is_mail, is_surely_mail, read_mail
 from textsvm.readers.mail_header import is_outlook
 from textsvm.readers.plain_text import (
     is_conll,
     is_lines,
     is_mallet,
-    parent_folders,
     read_conll,
     read_folders,
     read_lines,
@@ -55,20 +54,16 @@ if TYPE_CHECKING:
 
 VECTOR_FORMATS = ("libsvm", "npy", "npz")
 TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "arrow", "excel", "arff")
-FORMATS = ("reuters", "mail", *TABLES, "folders", "lines", "mallet", "conll", *SEQUENCES, *VECTOR_FORMATS)
-#: Readers of the formats that are not tables. "text" is a single document without a label.
+_OF_TEXTS = ("folders", "file", "lines", "plain", "mallet", "conll", *SEQUENCES)
+FORMATS = ("reuters", "mail", *TABLES, *_OF_TEXTS, *VECTOR_FORMATS)
+#: Readers of the formats that are not tables.
 _READERS = {
-    **{"reuters": read_reuters, "mail": read_mail, "folders": read_folders, "text": read_folders},
-    **{
-        "lines": read_lines,
-        "mallet": read_mallet,
-        "conll": read_conll,
-        "fasta": read_sequences,
-        "fastq": read_sequences,
-    },
+    **{"reuters": read_reuters, "mail": read_mail, "folders": read_folders, "file": read_folders},
+    **{"lines": read_lines, "plain": read_lines, "mallet": read_mallet, "conll": read_conll},
+    **{"fasta": read_sequences, "fastq": read_sequences},
 }
 #: Formats whose readers handle files of other formats themselves.
-_MIXED = ("reuters", "mail", "folders", "text")
+_MIXED = ("reuters", "mail", "folders", "file")
 #: Beginnings of the names of files that describe the others.
 _ABOUT = ("readme", "license", "licence", "copying", "classes.txt", "labels.txt")
 #: Share of the progress for reading; the rest is parsing.
@@ -93,7 +88,8 @@ def read_corpus(
     path : str or Path, or a sequence of them
         Several paths are read like the files of a common folder.
     format : str, optional
-        A name of ``textsvm train --format``, such as "csv"; by default it is detected from the content.
+        A name of ``textsvm train --format``, such as "csv", "file" (a file is a text), "lines" (a line is a
+        text, without `label TAB` or `__label__`) or "plain" (a whole line); by default it is detected.
     part : str, optional
         Only this part, "train" or "test".
     progress : callable, optional
@@ -277,7 +273,21 @@ def iterate_documents(
     if format == "tables":
         files = _tables(files, inputs, options)
     options = replace(options, format=None if format == "tables" else format)
-    return _READERS.get(format, read_tables)(files, inputs.problems, options, progress)
+    documents = _READERS.get(format, read_tables)(files, inputs.problems, options, progress)
+    return _without_blank(documents, inputs.problems, options) if options.keep_invalid else documents
+
+
+def _without_blank(
+    documents: Iterator[Document], problems: list[tuple[str, str]], options: ReadOptions
+) -> Iterator[Document]:
+    """The documents; a blank text is a problem of its document, or leaves it out with `skip_invalid`."""
+    for document in documents:
+        if document.problem is not None or document.columns is not None or not is_blank(document.text):
+            yield document
+        elif options.skip_invalid:
+            problems.append((document.id, "left out: its text is empty"))
+        else:
+            yield Document(document.id, "", problem="its text is empty", row=document.row)
 
 
 def _tables(files: Sequence[File], inputs: InputFiles, options: ReadOptions) -> list[File]:
@@ -315,7 +325,7 @@ def _detect(inputs: InputFiles, options: ReadOptions) -> str:
     text = next((f.name for f in content if f.name not in names and not is_binary(f.head)), None)
     if names and (columns or text is None):
         return "tables"
-    folders = parent_folders(files) if format == "folders" else ()
+    folders = {parent for file in files for parent in PurePosixPath(file.name).parent.parents}
     names = {f.name for f in tables if not is_binary(f.head) and PurePosixPath(f.name).parent not in folders}
     if names and format != "lines":
         raise InputError(
@@ -330,8 +340,15 @@ def _content_format(inputs: InputFiles, files: Sequence[File], options: ReadOpti
         return "reuters"
     content = _content(files) or files
     sample = content[:: max(1, len(content) // 200)]
-    if sum(is_mail(file.head) or is_outlook(file.name, file.head) for file in sample) > 0.5 * len(sample):
-        return "mail"
+    mails = [file for file in sample if is_mail(file.head) or is_outlook(file.name, file.head)]
+    if 2 * len(mails) > len(sample):
+        letters = [file.name for file in mails if not is_surely_mail(file.head)]
+        if 2 * len(letters) <= len(mails):
+            return "mail"
+        raise InputError(
+            f"{letters[0]} begins like a mail, and may be another text, whose first lines would be lost; add "
+            "--format mail or --format file"
+        )
     if all(file.head.startswith(NUMPY) for file in files):
         return vector_format(inputs, files) or ""
     kinds = {file_format(file, options) for file in sample}
@@ -360,7 +377,7 @@ def _content_format(inputs: InputFiles, files: Sequence[File], options: ReadOpti
     if not inputs.single:
         return "folders"
     if not options.labelled:
-        return "text"
+        return "file"
     raise InputError(
         f"{inputs.source} is a text without labels; a corpus is lines of label TAB text, a table "
         "(.csv, .tsv, .jsonl), or a folder for each class"

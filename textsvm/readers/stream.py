@@ -48,15 +48,13 @@ if TYPE_CHECKING:
 
 #: Bytes on disk from which the command line keeps the texts of a corpus in a temporary file.
 LARGE = 32 << 20
-#: Lines from which a plain text may be a list of documents.
-MANY_LINES = 100
+_ROW_FORMATS = ("csv", "tsv", "jsonl", "lines", "plain")
 #: Formats that are not read into memory as a whole.
-STREAMED = ("csv", "tsv", "jsonl", "lines", "folders", "tables", "fasta", "fastq", "libsvm", "npy")
+STREAMED = (*_ROW_FORMATS, "folders", "file", "tables", "fasta", "fastq", "libsvm", "npy")
 #: Maximum number of documents that are read ahead.
 MAX_DOCUMENTS = 8192
 #: Maximum symbols of the documents that are read ahead.
 MAX_SYMBOLS = 1 << 26
-_ROW_FORMATS = ("csv", "tsv", "jsonl", "lines")
 #: Item of the queue: a document, a problem, vectors, a message, or an exception of the reading thread.
 _Item = Document | tuple[str, str] | Corpus | str | BaseException
 _MAGIC = (*OPENERS, *UNSUPPORTED, *ZIP, OFFICE, *ARROW, b"PAR1")
@@ -320,9 +318,10 @@ class _IncomingDocuments:
         for document in documents:
             yield from _drained(inputs.problems)
             name = printable_id(self._id(path, document, inputs))
-            if format == "text" and not self.several and (lines := document.text.count("\n")) >= MANY_LINES:
-                problem = f"it is read as one document of {lines:,} lines; --format lines reads one per line"
-                yield name, problem
+            lines = document.text.strip().count("\n") + 1
+            if format == "file" != self._options.format and not self.several and lines > 1:
+                advice = "--format lines reads one per line, --format file confirms it"
+                yield f"warning: {name}: it is read as one document of {lines:,} lines; {advice}"
             yield document._replace(id=name)
             number += 1
             if number == 1 and endless:

@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 
 from textsvm.errors import InputError, check_labels
 from textsvm.readers.annotations import MAJORITY, labels_in, task_of, unquoted, with_labels
-from textsvm.readers.charsets import decode, encoding_of, is_binary
+from textsvm.readers.charsets import decode, encoding_of, is_binary, is_blank
 from textsvm.readers.corpus import USUAL, Document, Label, ReadOptions, Row, refused_rows
 from textsvm.readers.files import (
     ARROW,
@@ -67,8 +67,7 @@ _ARFF_CELL = r"""\s*+((?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")\s*+|[^,'"]*+),""
 _BATCH = 1 << 12
 _ROLES = (*USUAL, "target", "weight", "group", "numbers")
 _ALL_USUAL = frozenset(name for names in USUAL.values() for name in names)
-#: Cells without a label; pandas and others write the last two.
-_MISSING = ("", "NaN", "nan")
+_RENAME = "rename one, or name it by its number"
 #: Rows of a table that show whether each begins with the name of the row.
 _ENOUGH = 10
 #: Rows in which the first label of a table without a header must occur again.
@@ -163,8 +162,11 @@ def read_tables(
         table = _with_answers(table, options, notes, file.name)
         roles, part = _roles(table, options, f"{file.name}{table.sheet}"), part_of(file.name)
         header = table.headed if table.first else None
-        read = {role: tuple(names) for role, names in roles.items() if role != "label" or options.labelled}
+        labelled = options.labelled and not options.target
+        read = {role: tuple(names) for role, names in roles.items() if role != "label" or labelled}
+        read["columns"] = tuple(table.names)
         options.decide(**read, separator=table.separator, header=header, encoding=encoding)
+        paths = {name for columns in roles.values() for name in columns} - set(table.names)
         ragged, without_text, total, listed = list[int](), list[int](), 0, ""
         strict = not roles["numbers"] and (
             options.keep_invalid or options.require_text or options.skip_invalid
@@ -174,6 +176,9 @@ def read_tables(
             row_name = f"{table.unit} {line}"
             place = f"{file.name}, {row_name}"
             identifier = f"{file.name}:{number}" if len(files) > 1 else str(number)
+            if not table.first and isinstance(row, Mapping):
+                row = {**row, **{path: _at(row, path) for path in paths}} if paths else row
+                _check_values(row, roles, place)
             if problem := _problem(row, roles["text"], strict):
                 if options.keep_invalid and not options.skip_invalid:
                     name = row.get(roles["id"][0]) if roles["id"] and isinstance(row, Mapping) else None
@@ -239,6 +244,26 @@ def _is_blank(row: Row | InvalidRow) -> bool:
     return isinstance(row, Mapping) and not any((_string(value) or "").strip() for value in row.values())
 
 
+def _at(row: Any, path: str) -> Any:
+    """The value at a path of keys in nested objects, such as text.body; None if there is none."""
+    for key in path.split("."):
+        row = row.get(key) if isinstance(row, Mapping) else None
+    return row
+
+
+def _check_values(row: Row, roles: Mapping[str, list[str]], place: str) -> None:
+    """Raise InputError if a text or a label is an object, or a list of other values than labels."""
+    for role in ("text", "label"):
+        for name in roles[role]:
+            value = row.get(name)
+            items = value if isinstance(value, list) and role == "label" else [value]
+            if any(isinstance(item, dict | list) for item in items):
+                key = f": --{role} {name}.{next(iter(value), '')}" if isinstance(value, dict) else ""
+                raise InputError(
+                    f"{place}: {name!r} is a list or an object, no {role}; name a value in it{key}"
+                )
+
+
 @dataclass(frozen=True)
 class TableForm:
     """Form of a table of CSV, TSV or a spreadsheet, for output that keeps it."""
@@ -295,10 +320,10 @@ def _problem(row: Row | InvalidRow, texts: Sequence[str], empty: bool) -> str | 
     """The reason why a row is not a document, or None; with `empty`, an empty text is a reason."""
     if isinstance(row, InvalidRow):
         return row.reason
-    values = [row.get(name) for name in texts]
+    values = [_string(row.get(name)) for name in texts]
     if texts and all(value is None for value in values):
         return f"it has no {texts[0]!r}"
-    blank = all(value is None or (isinstance(value, str) and not value.strip()) for value in values)
+    blank = all(is_blank(value or "") for value in values)
     return f"its {texts[0]!r} is empty" if texts and empty and blank else None
 
 
@@ -378,6 +403,8 @@ def parse_weight(weight: float | None, place: str) -> float | None:
 def _string(value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value
+    if value != value:  # NaN is a missing value
+        return None
     if isinstance(value, bytes):  # of Parquet: older writers do not declare texts
         return decode(value)[0]
     if isinstance(value, (bool, list, dict)):
@@ -392,7 +419,7 @@ def _label(value: object) -> Label | None:
     if isinstance(value, (list, tuple)):
         return tuple(_string(item) or "" for item in value)
     label = (_string(value) or "").strip()
-    return None if label in _MISSING else label
+    return label or None
 
 
 # Columns
@@ -412,38 +439,36 @@ class TableRows:
     sheet: str = ""  #: Description of the sheet for messages, if the file has several
     separator: str | None = None  #: Of CSV and TSV
 
-    def recurs(self, index: int) -> bool:
-        """Whether a cell of the first row occurs again in its column, as labels do and names do not."""
-        return any(
-            row[index].strip() == self.first[index] for _, _, row in self.lookahead if len(row) > index
-        )
-
-    @property
-    def begins_with_data(self) -> bool:
-        """Whether cells of the first row occur again, or are numbers as all below, and none contradicts."""
-        rows, shows = [row for _, _, row in self.lookahead if len(row) == len(self.first)], False
-        for cell, column in zip(self.first, zip(*rows, strict=True), strict=False):
-            numbers, number = sum(map(is_number, column)), is_number(cell)
-            if numbers == (0 if number else len(column)):
-                return False
-            shows = shows or number or cell in map(str.strip, column)
-        return shows
+    def columns_of_data(self) -> list[int]:
+        """Columns whose first cell occurs again or is a number as all below; none if one contradicts."""
+        rows, columns = [row for _, _, row in self.lookahead if len(row) == len(self.first)], list[int]()
+        for i, (cell, below) in enumerate(zip(self.first, zip(*rows, strict=True), strict=False)):
+            numbers, number = sum(map(is_number, below)), is_number(cell)
+            if numbers == (0 if number else len(below)):
+                return []
+            columns += [i] if number or cell in map(str.strip, below) else []
+        return columns
 
 
 def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[str]]:
     """The columns of each role: text, label, id, part, ..."""
     names, columns = table.names, options.columns
-    of_data = table.begins_with_data and (bool(columns) or table.recurs(0))
-    if not table.headed and options.header is None and not of_data:
+    of_data = table.columns_of_data()
+    if not table.headed and options.header is None and not (of_data if columns else 0 in of_data):
         raise InputError(
             f"{file}: is its first line a header? It has {', '.join(map(repr, table.first[:20]))}; add "
             "--header or --no-header (header=), and name the columns of texts and labels with --text and "
             f"--label, by number without a header{_separator_remedy(table)}"
         )
     lowered = {name.strip().lower(): name for name in reversed(names)} if table.headed else {}
-    roles = {
-        role: [lowered[usual] for usual in USUAL.get(role, ()) if usual in lowered][:1] for role in _ROLES
-    }
+    usual = {role: [lowered[name] for name in USUAL.get(role, ()) if name in lowered] for role in _ROLES}
+    roles, unread = {role: candidates[:1] for role, candidates in usual.items()}, list[str]()
+    spellings = Counter(name.strip().lower() for name in table.first or names)
+    for role in {"text", "label"} - columns.keys() - set(() if options.labelled else ("label",)):
+        if roles[role] and spellings[roles[role][0].strip().lower()] > 1:
+            raise InputError(f"{file} has several columns {roles[role][0]!r}; {_RENAME}")
+        unread += usual[role][1:]
+    options.decide(unread=tuple(sorted(unread)))
     if not table.headed and columns.keys().isdisjoint({"label", "text", "target"}) and len(names) > 1:
         roles["label"] = names[:1]
     for role, column in columns.items():
@@ -482,11 +507,13 @@ def _named_columns(
     columns = []
     for name in map(str.strip, column):
         if name in table.repeated:
-            raise InputError(f"{file} has several columns {name!r}; rename one, or name it by its number")
+            raise InputError(f"{file} has several columns {name!r}; {_RENAME}")
         if name in names:
             columns.append(name)
         elif name.isdecimal() and 1 <= int(name) <= len(names):
             columns.append(names[int(name) - 1])
+        elif not table.first and name.partition(".")[0] in names:  # a path in nested objects
+            columns.append(name)
         else:
             close = get_close_matches(name, names[:1000], 1, 0.5)  # it is slow
             remedy = f", which the model was trained on; name another with --{role}" if recorded else ""
@@ -604,7 +631,7 @@ def _table(
     first = [bare if (bare := cell.lstrip("# ")).lower() in _ALL_USUAL else cell for cell in first]
     headed = options.need_header
     if headed is None:
-        recorded = {name for name in options.names_of(options.columns) if not name.isdecimal()}
+        recorded = options.names_in(options.recorded)
         headed = any(cell.lower() in _ALL_USUAL or cell in recorded for cell in first)
     if headed:
         peeked = list(islice(rows, min(_ENOUGH, file.lookahead_rows or _ENOUGH)))

@@ -95,10 +95,7 @@ class TextReading:
     """Reading of the texts."""
 
     format: options.Format = None
-    text: list[str] | None = option_field(
-        "Tables: text column, by name or number from 1. Repeat it to join several columns.",
-        metavar="COLUMN",
-    )
+    text: list[str] | None = option_field("Tables: text column; repeat it to join several.", metavar="COLUMN")
     label: str | None = option_field("--import, --export, --second-opinion: label column.", metavar="COLUMN")
     id: options.Id = None
     skip_invalid: options.SkipInvalid = False
@@ -109,8 +106,8 @@ class TextReading:
     def as_dict(self, several: bool) -> Json:
         """Arguments of the readers."""
         return {
-            "text": ",".join(self.text or ()) or None, "label": self.label, "id": self.id,
-            "skip_invalid": self.skip_invalid, "header": self.header,
+            "text": self.text if isinstance(self.text, str | None) else ",".join(self.text),
+            "label": self.label, "id": self.id, "skip_invalid": self.skip_invalid, "header": self.header,
             "label_separator": ";" if several else None, "sheet": self.sheet, "encoding": self.encoding,
         }  # fmt: skip
 
@@ -214,7 +211,7 @@ def _session(
 
 
 def _read(console: Console, paths: list[Path], reading: TextReading, labelling: LabellingOptions) -> Corpus:
-    """Read the texts; a single file without columns has a text a line."""
+    """Read the texts."""
     from textsvm.cli import corpora
 
     second = labelling.second_opinion
@@ -224,8 +221,8 @@ def _read(console: Console, paths: list[Path], reading: TextReading, labelling: 
     with console.progress():
         progress = console.progress_of("read")
         documents = corpora.stream_corpus(paths, reading.format, progress=progress, **settings)
-        if documents.format == "text":
-            documents = corpora.stream_corpus(paths, "lines", progress=progress, **settings)
+        if documents.format == "file" != reading.format:
+            raise InputError(f"{documents.source} is one text; --format lines reads a text per line")
         corpus = documents.stored()
     filled = [i for i, text in enumerate(corpus.texts) if text.strip()]
     if not filled:

@@ -87,16 +87,16 @@ def open_filter(store: Path | None, *, create: bool = False, texts: bool = True)
 
 def read_messages(files: list[str] | None) -> Iterator[tuple[str, bytes]]:
     """Names and bytes of the messages in files; standard input by default."""
-    for file in files or ["-"]:
-        if file == "-":
-            yield "-", sys.stdin.buffer.read()
-        else:
-            from textsvm.apps.mail.mailboxes import raw_messages
+    from textsvm.apps.mail.mailboxes import raw_messages
+    from textsvm.readers.mail import has_header
 
-            for name, data in raw_messages(file):
-                if data.startswith((b"\x1f\x8b", b"PK\x03\x04")):
-                    raise InputError(f"{name} is an archive or compressed, not a message: unpack it first")
-                yield name, data
+    for file in files or ["-"]:
+        for name, data in [("-", sys.stdin.buffer.read())] if file == "-" else raw_messages(file):
+            if data.startswith((b"\x1f\x8b", b"PK\x03\x04")):
+                raise InputError(f"{name} is an archive or compressed, not a message: unpack it first")
+            if data.strip() and not has_header(name, data):
+                raise InputError(f"{name} is no message: it has no header, such as From: and Subject:")
+            yield name, data
 
 
 def messages(n: int) -> str:

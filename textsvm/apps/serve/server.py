@@ -15,11 +15,13 @@ replaces the one that has waited longest for its client: idle and slow clients k
 from __future__ import annotations
 
 import asyncio
+import gc
 import ipaddress
 import json
 import signal
 import socket
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -76,17 +78,18 @@ class ClientLimits:
 
 
 class _Turns:
-    """Turns of connections at the parser: weighted fair queueing of the seconds that they use.
+    """Turns of connections at the parser.
 
-    The connection that has used least goes first, so a client with few requests does not wait for those that
-    send without a break. A new connection, or one after a pause, starts at the virtual time: the seconds that
-    each connection would have used if all had the same share.
+    The first bytes of requests go in the order of arrival, so a client with an ordinary request waits at most
+    for a request of every other connection. One turn in four is for the rest of longer requests, by fair
+    queueing of the seconds that each connection has used.
     """
 
     def __init__(self) -> None:
         self.oldest_first: dict[_Connection, None] = {}  #: Connections that wait for their clients
         self.unread: dict[_Connection, None] = {}  #: Connections with unread answers, oldest first
-        self._waiting: list[tuple[float, int, _Connection]] = []
+        self._short = deque[_Connection]()
+        self._long: list[tuple[float, int, _Connection]] = []
         self._numbers, self._time, self._scheduled = count(), 0.0, False
 
     def add(self, connection: _Connection) -> None:
@@ -95,26 +98,31 @@ class _Turns:
             self._scheduled = True
             connection.loop.call_soon(self._serve, connection.loop)
         connection.queued = True
-        heappush(self._waiting, (max(self._time, connection.used), next(self._numbers), connection))
+        if connection.length < _PIECE:
+            self._short.append(connection)
+        else:
+            heappush(self._long, (max(self._time, connection.used), next(self._numbers), connection))
+
+    def _next(self) -> _Connection:
+        if self._short and (not self._long or next(self._numbers) % 4):
+            return self._short.popleft()
+        self._time, _, connection = heappop(self._long)
+        return connection
 
     def _serve(self, loop: Any) -> None:
         seconds = 0.0
         try:
-            while self._waiting and seconds < _TURN:
-                start, _, connection = heappop(self._waiting)
+            while (self._short or self._long) and seconds < _TURN:
+                connection = self._next()
                 clock, requests = perf_counter(), connection.requests
                 connection.parse()
                 cost = perf_counter() - clock + (connection.requests - requests) * _REQUEST
-                seconds, connection.used = seconds + cost, start + cost
-                # It advances also if all time goes to new connections, which would otherwise always be first.
-                self._time = max(self._time, start) + cost / (1 + len(self._waiting))
-                if connection.is_ready():
-                    heappush(self._waiting, (connection.used, next(self._numbers), connection))
-                else:
-                    connection.queued = False
+                seconds, connection.used = seconds + cost, max(self._time, connection.used) + cost
+                connection.queued = False
+                connection.go_on()
         finally:
-            self._scheduled = bool(self._waiting)
-            if self._waiting:
+            self._scheduled = bool(self._short or self._long)
+            if self._scheduled:
                 loop.call_soon(self._serve, loop)
 
     def bound_unread(self, connection: _Connection, most: int) -> None:
@@ -151,7 +159,7 @@ class _Connection(HttpToolsProtocol):
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=_BUFFER)
         self.flow.pause_reading = lambda: None  # type: ignore[method-assign] # `is_ready` decides
-        self.flow.resume_reading = self._go_on  # type: ignore[method-assign]
+        self.flow.resume_reading = self.go_on  # type: ignore[method-assign]
         if len(self.connections) > self.limits.connections:
             oldest = next(iter(self.turns.oldest_first))
             del self.turns.oldest_first[oldest]
@@ -171,7 +179,7 @@ class _Connection(HttpToolsProtocol):
         self._received, self._parsed = self._received[self._parsed :] + data, 0
         if len(self._received) > _PIECE:
             self.transport.pause_reading()
-        self._go_on()
+        self.go_on()
 
     def is_ready(self) -> bool:
         """Whether there are bytes to parse, and neither an answer nor the application is waited for."""
@@ -182,18 +190,32 @@ class _Connection(HttpToolsProtocol):
         cycle = self.cycle
         return cycle is None or cycle.response_complete or (cycle.more_body and len(cycle.body) < _BUFFER)
 
-    def _go_on(self) -> None:
+    @property
+    def length(self) -> int:
+        """Bytes of the current request that are parsed, with blank lines before it."""
+        return self._framing + self._body
+
+    def go_on(self) -> None:
+        """Queue the connection for the parser, if it is ready."""
         if not self.queued and self.is_ready():
             self.turns.add(self)
 
     def parse(self) -> None:
+        """Parse the next piece; of a short request both the header and the body."""
+        self._parse_piece()
+        if self._part == "body" and self.length < _PIECE:
+            self._parse_piece()
+
+    def _parse_piece(self) -> None:
         """Parse the next piece, which reaches at most to the end of a header."""
         if not self.is_ready():
             return
         if self.state == "idle":
             self._enter("sending")
-        end = self._received.find(b"\r\n\r\n", self._parsed, self._parsed + _PIECE)
-        piece = self._received[self._parsed : self._parsed + _PIECE if end < 0 else end + 4]
+        piece = self._received[self._parsed : self._parsed + _PIECE]
+        blank = len(piece) - len(piece.lstrip(b"\r\n")) if self._part == "none" else 0
+        end = piece.find(b"\r\n\r\n", blank)
+        piece = piece if end < 0 else piece[: end + 4]
         self._parsed, self._piece = self._parsed + len(piece), len(piece)
         if self._parsed == len(self._received):
             self._received, self._parsed = b"", 0
@@ -232,6 +254,7 @@ class _Connection(HttpToolsProtocol):
             super().on_header(name, value)
             if len(self.headers) > self.limits.fields:
                 self._refuse_framing()
+                raise InputError("too many fields")  # ends the parsing of the piece
 
     def on_headers_complete(self) -> None:
         if self._framing > self.limits.header:
@@ -252,7 +275,7 @@ class _Connection(HttpToolsProtocol):
         if self._part != "body":  # it will be parsed again, or is refused
             return
         super().on_message_complete()
-        self._part = "none"
+        self._part, self._framing, self._body = "none", 0, 0
         # A refused body is read to its end: a client that still sends would not see the answer.
         self._enter("idle" if self.cycle.response_complete else "answering")
 
@@ -269,7 +292,7 @@ class _Connection(HttpToolsProtocol):
     def resume_writing(self) -> None:
         super().resume_writing()
         self.turns.unread.pop(self, None)
-        self._go_on()
+        self.go_on()
 
     def _refuse_framing(self) -> None:
         if self._part == "header":
@@ -359,6 +382,8 @@ class _GracefulServer(uvicorn.Server if uvicorn else object):  # type: ignore[mi
         # Entering the context may take long: SIGHUP must not end it, SIGTERM and SIGINT must.
         with _handling(lambda *_: self.on_hangup(), "SIGHUP"):
             async with self.context:
+                gc.collect()
+                gc.freeze()  # a collection of all objects of the libraries takes 0.1 s
                 with _handling(self.handle_exit, "SIGINT", "SIGTERM"):
                     await self._serve(sockets)
 
