@@ -43,6 +43,8 @@ DIALECTS = {"csv": (",", csv.QUOTE_MINIMAL), "tsv": ("\t", csv.QUOTE_NONE)}
 _HEADER = (
     rb'[^\n]*labels?"?[,;\t|]"?(predicted_)?confidence|id[,\t](truth|neighbour|label[,\t]suggested)[,\t]'
 )
+#: Characters that no cell of Excel may have.
+_NOT_IN_EXCEL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 #: Most symbols of a cell of Excel.
 _MOST_SYMBOLS = 32_767
 
@@ -262,13 +264,13 @@ def _begins(path: Path, beginning: bytes) -> bool:
 
 def table_kind(option: str, path: Path, kind: Kind, requested: str | None = None) -> Kind:
     """The kind of an output in the format of its suffix; `requested` is for other names and stdout."""
-    known = None if path == STDOUT else TABLES.get(path.suffix.lower())
-    if known and requested not in (None, known):
+    of_suffix = None if path == STDOUT else TABLES.get(path.suffix.lower())
+    if of_suffix and requested not in (None, of_suffix):
         raise WrongUsage(f"{option} {path} and --output-format {requested} do not go together; leave one out")
-    if path != STDOUT and not (known or requested):
+    if path != STDOUT and not (of_suffix or requested):
         suffixes = ", ".join(TABLES)
         raise WrongUsage(f"{option} {path}: the suffix decides the format, and must be one of {suffixes}")
-    format = known or requested or "jsonl"
+    format = of_suffix or requested or "jsonl"
     if format in _WRITERS:  # nothing at the beginning tells who wrote it
         if find_spec(library := _WRITERS[format]) is None:
             raise InputError(f"{option} {path} needs {library} (pip install {library}); or name a .csv file")
@@ -324,14 +326,13 @@ def _cell(value: object) -> str:
 
 
 def _write_parquet(columns: Sequence[str], rows: list[Json]) -> None:
-    import pyarrow  # type: ignore[import-not-found, unused-ignore]
-    from pyarrow import parquet
+    from pyarrow import ArrowException, parquet, table  # type: ignore[import-not-found, unused-ignore]
 
     try:
-        table = pyarrow.table({name: [row.get(name) for row in rows] for name in columns})
-    except (pyarrow.ArrowException, TypeError, OverflowError) as error:
+        arrow = table({name: [row.get(name) for row in rows] for name in columns})
+    except (ArrowException, TypeError, OverflowError) as error:
         raise InputError(f"Parquet has no column with values of several types: {error}") from error
-    parquet.write_table(table, sys.stdout.buffer)
+    parquet.write_table(arrow, sys.stdout.buffer)
 
 
 def _write_workbook(columns: Sequence[str], rows: list[Json]) -> None:
@@ -346,10 +347,8 @@ def _write_workbook(columns: Sequence[str], rows: list[Json]) -> None:
 
 def fill(sheet: Any, row: int, column: int, value: object) -> None:
     """Set a cell of a sheet of Excel; texts are never formulas."""
-    from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
-
     number = value is None or isinstance(value, bool | int | float)
-    text = "" if number else ILLEGAL_CHARACTERS_RE.sub("\ufffd", _cell(value))
+    text = "" if number else _NOT_IN_EXCEL.sub("\ufffd", _cell(value))
     if row > 1 << 20 or column > 1 << 14 or len(text) > _MOST_SYMBOLS:
         raise InputError(
             f"row {row} does not fit into Excel: 1,048,576 rows, 16,384 columns and {_MOST_SYMBOLS:,} symbols"

@@ -12,6 +12,7 @@ blocks. A product is then the sum of those of the blocks, in order, each rounded
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +47,10 @@ class InvertedIndex:
         cursor = self.indptr[:-1].copy()
         _transpose(x.indptr, x.features, x.values, cursor, self.documents, self.values, self.after)
         self._dense: dict[tuple[float, type], DenseColumns] = {}
-        self._largest_square = largest_square(x)
+
+    @cached_property
+    def _largest_square(self) -> float:
+        return largest_square(self.x)
 
     def dense(self, share: float, dtype: type[np.floating]) -> DenseColumns:
         """Columns held by more than this share of the rows, cached."""

@@ -73,12 +73,12 @@ def header_start(data: bytes | mmap) -> tuple[int, bool]:
     prelude = _PRELUDE.match(data, count.end() if count else 0)
     begin = prelude.end() if prelude else 0
     head = _LINE_END.sub(b"\n", data[begin : begin + _MAX_START]).partition(b"\n\n")[0]
-    known = KNOWN.findall(head)
+    names = KNOWN.findall(head)
     is_field, indented = _NAME.match(head) is not None, data[begin - 1 : begin] in (b" ", b"\t")
     # A text may hold a line like "Subject: x": after a first line that is no field there must be two.
-    has_header = len(known) > (0 if is_field or indented else 1)
+    has_header = len(names) > (0 if is_field or indented else 1)
     if has_header and indented and not is_field:
-        begin = data.find(known[0], begin)  # a line that continues nothing would continue our field
+        begin = data.find(names[0], begin)  # a line that continues nothing would continue our field
     return begin if has_header else start, has_header
 
 
@@ -125,13 +125,13 @@ def repaired(data: bytes) -> bytes:
     return repaired_header(data[start:], KNOWN) if has_header else b"\n" + data[start:]
 
 
-def repaired_header(data: bytes, known: re.Pattern[bytes] = KNOWN_OF_PART) -> bytes:
+def repaired_header(data: bytes, names: re.Pattern[bytes] = KNOWN_OF_PART) -> bytes:
     """Data that begin with a header or an empty line, with a well-formed header."""
     empty = _EMPTY_LINE.search(data, 0, MAX_HEADER)
     end = empty.start() if empty else min(len(data), MAX_HEADER)
     lines = [line for line in _LINE_END.split(data[:end]) if line]
     clean = [line.replace(b"\0", b"").removeprefix(b"\xef\xbb\xbf") for line in lines]
-    fields, others = _fields(clean, known)
+    fields, others = _fields(clean, names)
     unique: dict[object, bytes] = {}
     for number, field in enumerate(map(_field, fields)):
         name = field.partition(b":")[0].lower()
@@ -148,12 +148,12 @@ def repaired_header(data: bytes, known: re.Pattern[bytes] = KNOWN_OF_PART) -> by
     return header + (b"\n\n" if header else b"\n") + body
 
 
-def _fields(lines: list[bytes], known: re.Pattern[bytes]) -> tuple[list[list[bytes]], list[bytes]]:
+def _fields(lines: list[bytes], names: re.Pattern[bytes]) -> tuple[list[list[bytes]], list[bytes]]:
     """Lines of each field of a header, and the lines behind the last field.
 
-    A line without a name continues a field if either shows it; it is ignored if a `known` field follows.
+    A line without a name continues a field if either shows it; it is ignored if a field of `names` follows.
     """
-    last = max((number for number, line in enumerate(lines) if known.match(line)), default=-1)
+    last = max((number for number, line in enumerate(lines) if names.match(line)), default=-1)
     fields: list[list[bytes]] = []
     ignored = False
     for number, line in enumerate(lines):

@@ -143,7 +143,7 @@ def without_ignorable(text: str) -> str:
     """Remove default-ignorable code points where the script does not need them."""
     if text.isascii() or not _IGNORABLE.search(text):
         return text
-    kept, letter = [], ""
+    pieces, letter = [], ""
     for char in text:
         if not _IGNORABLE.match(char):
             letter = letter if unicodedata.combining(char) else char
@@ -151,8 +151,8 @@ def without_ignorable(text: str) -> str:
             letter = ""
         else:
             continue
-        kept.append(char)
-    return "".join(kept)
+        pieces.append(char)
+    return "".join(pieces)
 
 
 def _compose(text: str, form: str, keep_case: bool) -> str:

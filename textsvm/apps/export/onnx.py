@@ -321,7 +321,7 @@ def _without_ignorable(g: Graph, table: Characters, ids: str, text: str) -> tupl
     same = g.And(g.Greater(number, 0), g.Equal(g.Gather(text, letter), text))
     letter = g.Gather(ids, letter)
     keeps, spaced = _entry(g, letter, bits >= KEEPS), _entry(g, letter, bits == (IGNORED | KEEPS))
-    joiner, zwsp = (_entry(g, ids, np.isin(table.points, [*map(ord, each)])) for each in (JOINERS, ZWSP))
+    joiner, zwsp = (_entry(g, ids, np.isin(table.points, [*map(ord, chars)])) for chars in (JOINERS, ZWSP))
     joins = g.And(g.And(ignored, same), g.Or(g.And(keeps, joiner), g.And(spaced, zwsp)))
     place = g.where(joins)
     owner = g.Gather(number, place)
