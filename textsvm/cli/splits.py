@@ -95,7 +95,7 @@ def copies_of(corpus: Corpus) -> Ints | None:
 
 
 def say_copies(console: Console, n: int) -> None:
-    """Report copies that were kept on one side of every split."""
+    """Report copies that were kept on the same side of every split."""
     if n:
         copies = f"{n:,} copies (texts equal to another" if n > 1 else "1 copy (a text equal to another"
         console.say(

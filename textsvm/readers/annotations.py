@@ -118,7 +118,7 @@ def with_labels(
 def _labels_of(
     answers: list[Annotation], by_name: dict[str, list[str]], options: ReadOptions, counts: Counter[str]
 ) -> list[Any]:
-    """Labels of a text: of all annotators, of one of them, or of the majority; `counts` counts ties."""
+    """Labels of a text: of all annotators, of a named annotator, or of the majority; `counts` counts ties."""
     several = options.label_separator is not None or any(len(set(labels)) > 1 for labels in by_name.values())
     if options.annotators != MAJORITY:
         named = (labels for name, labels in by_name.items() if options.annotators in (ALL, name))
@@ -189,14 +189,14 @@ def _annotator(row: Json) -> str:
 
 
 def _one_of(choices: Json, name: str | None) -> Any:
-    """The value of a name, or the only one."""
+    """The value of a name, or the only value."""
     if len(choices) > 1 and name not in choices:
         raise InputError(f"the export has labels of {' and '.join(choices)}; name one of them with --label")
     return choices.get(name or "", next(iter(choices.values()), None) if len(choices) == 1 else None)
 
 
 def _choices(annotation: Json, control: str | None) -> Annotation:
-    """Annotation of Label Studio, to the only control with choices or the named one."""
+    """Annotation of Label Studio, to the named control, or the only control with choices."""
     author, choices = annotation.get("completed_by", ""), dict[str, tuple[str, ...]]()
     author = author.get("email", author.get("id")) if isinstance(author, dict) else author
     for result in annotation.get("result") or []:

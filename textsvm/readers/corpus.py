@@ -238,7 +238,7 @@ class Corpus:
     reading : dict
         Decisions of the reader: format, number of documents, classes, and where they apply the columns of
         each role, separator, header (bool), encoding and level of the folders of classes. A list of values
-        if files differ. `reading_line` has them in one line.
+        if files differ. `reading_line` has them in a line.
 
     Examples
     --------
@@ -281,7 +281,7 @@ class Corpus:
 
     @property
     def reading_line(self) -> str:
-        """What the reader decided, in one line."""
+        """Decisions of the reader, in a line."""
         return reading_line(self.reading)
 
     @property
@@ -418,7 +418,7 @@ _NOUNS = {
 
 
 def reading_line(reading: Json) -> str:
-    """Decisions of a reader (`Corpus.reading`) in one line."""
+    """Decisions of a reader (`Corpus.reading`) in a line."""
     noun, unit = _NOUNS.get(reading["format"], ("row", ""))
     n = reading["documents"]
     count = ("" if n is None else f"{n:,} ") + noun + "s" * (n != 1) + unit

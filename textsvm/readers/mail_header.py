@@ -1,6 +1,6 @@
 """Malformed mail, repaired before it is parsed: headers that violate RFC 5322 and that mail programs show.
 
-The functions return well-formed mail unchanged. `docs/mail.md` lists what they repair.
+The functions return well-formed mail unchanged. `docs/mail.md` lists their repairs.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def _field(lines: list[bytes]) -> bytes:
 
 
 def _evident_encoding(field: bytes, body: bytes) -> bytes:
-    """The value of a field that names no known transfer encoding: that of the body if it has one."""
+    """The value of a field without a known transfer encoding: the encoding that the body shows, if any."""
     if len(body) >= 40 and BASE64.fullmatch(body):
         return b" base64"
     return b" quoted-printable" if _QUOTED.search(body) else field.partition(b":")[2]

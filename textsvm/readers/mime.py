@@ -134,7 +134,7 @@ def parse_part(data: bytes, source: bytes, depth: int = 0, default: str = "text/
 
 
 def _split_parts(part: MimePart) -> Iterator[bytes]:
-    """The parts of a multipart body; a missing or wrong boundary is taken from the first line like one."""
+    """The parts of a multipart body; without a right boundary the first line that resembles it counts."""
     body, boundary = part.body, part.get_boundary()
     marks = _marks(body, boundary.encode("utf-8", "surrogateescape")) if boundary else []
     if not marks:

@@ -440,7 +440,7 @@ class TableRows:
     separator: str | None = None  #: Of CSV and TSV
 
     def columns_of_data(self) -> list[int]:
-        """Columns whose first cell occurs again or is a number as all below; none if one contradicts."""
+        """Columns whose first cell occurs again or is a number as all below; none if a column contradicts."""
         rows, columns = [row for _, _, row in self.lookahead if len(row) == len(self.first)], list[int]()
         for i, (cell, below) in enumerate(zip(self.first, zip(*rows, strict=True), strict=False)):
             numbers, number = sum(map(is_number, below)), is_number(cell)
@@ -624,7 +624,7 @@ def _table(
     file: File, rows: Iterator[CellRow], options: ReadOptions, problems: Problems, unit: str = "line",
     **form: Any,
 ) -> TableRows:  # fmt: skip
-    """A table of rows of cells; `form` are attributes of its `TableForm`, if it has one."""
+    """A table of rows of cells; `form` are attributes of its `TableForm`, empty for none."""
     _require_content(file)
     start = next(rows)
     first = [cell.strip() for cell in start[2]]

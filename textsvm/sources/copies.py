@@ -84,7 +84,7 @@ def copy_groups(digests: NDArray[np.uint64] | None) -> Ints | None:
 
 
 def n_copies(groups: Ints | None) -> int:
-    """Number of examples that are copies of an earlier one."""
+    """Number of examples that are copies of an earlier example."""
     return 0 if groups is None else len(groups) - len(np.unique(groups))
 
 

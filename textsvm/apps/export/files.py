@@ -135,7 +135,7 @@ def reduced(
 def write_plain_model(
     plain: PlainModel, target: Path, to: str, reduction: Reduction | None = None, **page: Unpack[PageKeywords]
 ) -> list[Path]:
-    """Write the files of a format, of the whole model or of a smaller one; title and example of a page."""
+    """Write the files of a format, of the whole or a smaller model; title and example of a page."""
     title, example = page.get("title"), page.get("example")
     examples = [example] if isinstance(example, str) else example
     if to != "page" and not title is example is None:

@@ -5,7 +5,7 @@ of the work, then the labels, whenever they change, and the answers. An answer h
 its text, the label (null: unsure, [] or several with several labels a text) and how the text was chosen; it
 replaces the earlier answer of the same id, and `"label": false` brings that back, if there is one. An
 answer is in the journal, and synchronised with the disk, before the next text is shown. A line that a crash
-has cut off is removed. A line ends with a digest of its content and number ("check"); lines without one, of
+has cut off is removed. A line ends with a digest of its content and number ("check"); lines without it, of
 earlier versions or edited by hand, are accepted if their values are possible.
 
 The file of labels follows from the journal: a new answer is appended, a changed answer writes the file anew.

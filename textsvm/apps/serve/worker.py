@@ -168,7 +168,7 @@ class ServedModel:
                 self.counts["foreign_texts"] += len(self.drift.add_texts(texts[:DRIFT_TEXTS]))
 
     def fit_room(self, symbols: int, seconds: float) -> None:
-        """Fit the size of calls to the seconds of one."""
+        """Fit the size of calls to the seconds of a call."""
         if seconds > 1.5 * GOAL:
             self.room = max(1, int(symbols * GOAL / seconds))
         elif seconds < GOAL and 2 * symbols > self.room:
@@ -239,7 +239,7 @@ def symbols_of(text: str) -> int:
 
 
 class Lane:
-    """Requests that are predicted by one thread; with `adapts` its calls decide the room of later ones."""
+    """Requests that the same thread predicts; with `adapts` its calls decide the room of later calls."""
 
     def __init__(self, adapts: bool) -> None:
         self._adapts = adapts
