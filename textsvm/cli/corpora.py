@@ -64,10 +64,10 @@ def read(
     with console.progress():
         settings: dict[str, Any] = {
             **columns(reading, kernel), "label": reading.label,
-            "id": reading.id, "target": learning.regress, "weight": learning.weights, "group": groups,
-            "headers": reading.headers, "header": reading.header, "level": reading.level,
+            "target": learning.regress, "weight": learning.weights, "group": groups,
+            "headers": reading.headers, "level": reading.level,
             "label_separator": learning.separator, "annotators": reading.annotators,
-            "skip_invalid": reading.skip_invalid, "recorded": recorded or {},
+            "recorded": recorded or {},
             "require_text": learning.require_text and reading.vectors is None,
             "progress": console.progress_of("read"),
         }  # fmt: skip
@@ -107,7 +107,6 @@ def read_unlabelled(
     """Read documents without labels."""
     with console.progress():
         names, progress = columns(table, kernel), console.progress_of("read")
-        names |= {"id": table.id, "skip_invalid": table.skip_invalid, "header": table.header}
         corpus = read_documents(paths, table.format, **names, progress=progress, **settings)
     console.say(corpus.reading_line)
     filled = [i for i, text in enumerate(corpus.texts) if not is_blank(text)]
@@ -277,15 +276,16 @@ def label_counts(corpus: Corpus) -> Counter[str]:
 
 
 def columns(table: TableOptions, kernel: KernelOrName = None) -> dict[str, Any]:
-    """Arguments of the readers: the columns of the options, else the kernel's; the sheet and charset."""
-    files = {"sheet": table.sheet, "encoding": table.encoding}
+    """Arguments of the readers: the columns of the options, else the kernel's; other options of tables."""
+    names = ("id", "skip_invalid", "header", "sheet", "encoding")
+    others = {name: vars(table)[name] for name in names}
     on_columns = kernel is not None and structure_of(kernel).reads_tables
     if isinstance(kernel, Kernel) and table.text is None and table.numbers is None and on_columns:
-        return _columns_of(kernel, table.vectors is not None) | files
+        return _columns_of(kernel, table.vectors is not None) | others
     text: list[str] | str | None = table.texts
     if text and (table.join or not (len(text) > 1 or table.vectors or on_columns)):
         text = text[0]
-    return {"text": text, "numbers": table.numbers, **files}
+    return {"text": text, "numbers": table.numbers, **others}
 
 
 def _columns_of(kernel: Kernel, with_vectors: bool) -> dict[str, Any]:

@@ -24,17 +24,14 @@ from textsvm.arrays import Json
 from textsvm.cli.console import WrongUsage, json_line, wrong_usage
 from textsvm.cli.options import option, option_field
 from textsvm.errors import InputError
-from textsvm.runtime.files import replacing, target_of
+from textsvm.runtime.files import TABLE_SUFFIXES, replacing, target_of
 
 STDOUT = Path("-")
 #: Bytes of an existing file that are matched against its kind.
 _HEAD = 65_536
 
 #: Formats of tables by the suffix of the file.
-TABLES = {
-    ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json",
-    ".xlsx": "xlsx", ".parquet": "parquet",
-}  # fmt: skip
+TABLES = {**TABLE_SUFFIXES, ".xlsx": "xlsx"}
 #: Libraries that write a format, which are no dependencies.
 _WRITERS = {"xlsx": "openpyxl", "parquet": "pyarrow"}
 #: Delimiter and quotes.

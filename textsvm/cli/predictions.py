@@ -96,7 +96,6 @@ class Printer:
         if "-" in files:
             lines = "one text per line" if table.format == "lines" else None
             self._console.say_waiting(lines or table.format or "one document")
-        settings |= {"id": table.id, "skip_invalid": table.skip_invalid, "header": table.header}
         settings |= corpora.columns(table, self._kernel)
         settings |= {"keep_invalid": True, "failed": self._fail, "say": self._say}
         return incoming_documents(files, table.format, **settings)

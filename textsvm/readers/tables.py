@@ -49,6 +49,7 @@ from textsvm.readers.files import (
     with_progress,
 )
 from textsvm.readers.plain_text import PROGRESS_STEP, part_of
+from textsvm.runtime.files import TABLE_SUFFIXES
 from textsvm.runtime.parallel import Progress
 
 _DELIMITERS = ",;\t|"
@@ -72,18 +73,7 @@ _RENAME = "rename one, or name it by its number"
 _ENOUGH = 10
 #: Rows in which the first label of a table without a header must occur again.
 _LOOKED_AT = 1000
-_SUFFIXES = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".jsonl": "jsonl",
-    ".json": "json",
-    ".ndjson": "jsonl",
-    ".parquet": "parquet",
-    ".arff": "arff",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-}
+_SUFFIXES = {**TABLE_SUFFIXES, ".arff": "arff", ".arrow": "arrow", ".feather": "arrow"}
 #: Endings of the names of tables.
 SUFFIXES = (*_SUFFIXES, ".xlsx", ".xlsb", ".xls", ".ods")
 #: Parts of files that are spreadsheets: of ZIP archives, and names in files of Excel up to 2003.
