@@ -99,14 +99,14 @@ def tokenise(text: str, tokens: Tokens) -> list[str]:
         pieces = list(result)
     except Exception as error:
         raise InputError(
-            f"the function of tokens failed on {_shorten(text)} ({type(error).__name__}: {error}); it must "
+            f"the function of tokens failed on {shorten(text)} ({type(error).__name__}: {error}); it must "
             "return a list of str"
         ) from error
     other = next((type(piece) for piece in pieces if not isinstance(piece, str)), None)
     if isinstance(result, str) or other is not None:
         returned = "a single str" if other is None else f"a list with a {other.__name__} in it"
         raise InputError(
-            f"the function of tokens returned {returned} for {_shorten(text)}; it must return a list of str"
+            f"the function of tokens returned {returned} for {shorten(text)}; it must return a list of str"
         )
     return pieces
 
@@ -163,5 +163,6 @@ def spread(shares: Floats, spans: Spans, length: int) -> Floats:
     return out + shares[nowhere].sum() / length if nowhere.any() and length else out
 
 
-def _shorten(text: str) -> str:
+def shorten(text: str) -> str:
+    """The beginning of a text in quotes, for messages."""
     return repr(text if len(text) <= 30 else text[:27] + "...")
