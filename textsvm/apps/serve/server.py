@@ -222,14 +222,17 @@ class _Connection(HttpToolsProtocol):
             self.transport.resume_reading()
         self._framing += len(piece)
         try:
-            try:
-                self.parser.feed_data(piece)
-            except httptools.HttpParserUpgrade as upgrade:
-                self._feed_without_upgrade(piece[upgrade.args[0] :])
+            self._feed(piece)
         except httptools.HttpParserError:
             self._refuse(400, "this is not a request of HTTP/1.1")
         if self._framing > self.limits.header + self._body // 8:
             self._refuse_framing()
+
+    def _feed(self, piece: bytes) -> None:
+        try:
+            self.parser.feed_data(piece)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._feed_without_upgrade(piece[upgrade.args[0] :])
 
     def _feed_without_upgrade(self, rest: bytes) -> None:
         """Parse a request again as one that asks for no other protocol, which HTTP permits.
@@ -243,7 +246,7 @@ class _Connection(HttpToolsProtocol):
         lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
         lines += [b"%b: %b" % field for field in self.headers if field[0] != b"upgrade"]
         self.parser = httptools.HttpRequestParser(self)
-        self.parser.feed_data(b"\r\n".join([*lines, b"", rest]))
+        self._feed(b"\r\n".join([*lines, b"", rest]))  # `rest` may have requests with Upgrade
 
     def on_message_begin(self) -> None:
         self._part, self._framing, self._body = "header", self._piece, 0
