@@ -103,7 +103,9 @@ def choose(
     sample = documents.take(rows).with_classes(target[rows])
     copies = None if copies is None else copies[rows]
     fold = _folds(target[rows], joined(near_copies(sample, seconds), copies))
-    honest = copies is None or _can_test(target[rows], fold)
+    # Each fold tests some examples, and leaves two classes to learn from.
+    tests = ((fold == k).any() and len(np.unique(target[rows][fold != k])) > 1 for k in range(FOLDS))
+    honest = copies is None or all(tests)
     if not honest:
         fold = _folds(target[rows])
     trials = Trials(TrialExamples(sample, target[rows], n_classes, weight[rows], fold)).run(
@@ -177,11 +179,6 @@ def _folds(target: Ints, groups: Ints | None = None) -> Ints:
         fold[order[members]] = (dealt + np.arange(len(members))) % FOLDS
         dealt += len(members)
     return fold
-
-
-def _can_test(target: Ints, fold: Ints) -> bool:
-    """Whether every fold tests some examples, and leaves two classes to learn from."""
-    return all((fold == k).any() and len(np.unique(target[fold != k])) > 1 for k in range(FOLDS))
 
 
 def _by_class(target: Ints) -> Sequence[Ints]:
