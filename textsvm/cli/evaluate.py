@@ -104,12 +104,7 @@ def evaluate(
             judged = judged.with_intervals()
             compared = {model: judged}
             for path in judging.beside:
-                other = model_files.load_model(console, path, judging.device)
-                kinds = [model_files.Abilities.of(rival).predicts for rival in (fitted, other)]
-                if kinds[0] != kinds[1]:
-                    raise InputError(
-                        f"--beside {path} predicts {kinds[1]}, and {model} {kinds[0]}; compare equal kinds"
-                    )
+                other = model_files.load_rival(console, path, judging.device, model, fitted)
                 compared[path] = results.judge(other, documents, training.positive, console.stage, None, span)
             short = len({path.name for path in compared}) == len(compared)
             results_by_name = {path.name if short else str(path): value for path, value in compared.items()}

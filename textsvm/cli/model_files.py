@@ -108,6 +108,15 @@ def load_model(console: Console, path: Path, device: str, online: bool = False) 
     return model.on(device)
 
 
+def load_rival(console: Console, path: Path, device: str, model: Path, fitted: TrainedModel) -> TrainedModel:
+    """Load a model to compare with another; InputError if it predicts other values."""
+    rival = load_model(console, path, device)
+    own, other = Abilities.of(fitted).predicts, Abilities.of(rival).predicts
+    if own != other:
+        raise InputError(f"--beside {path} predicts {other}, and {model} {own}; compare equal kinds")
+    return rival
+
+
 def classifier_of(settings: AnySettings) -> Settings:
     """Settings of the machines of a model, which may be calibrated."""
     return settings.classifier if isinstance(settings, CalibrationSettings) else settings

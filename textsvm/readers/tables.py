@@ -35,7 +35,17 @@ from typing import Any, NamedTuple
 from textsvm.errors import InputError, check_labels
 from textsvm.readers.annotations import MAJORITY, labels_in, task_of, unquoted, with_labels
 from textsvm.readers.charsets import decode, encoding_of, is_binary, is_blank
-from textsvm.readers.corpus import USUAL, Document, Label, ReadOptions, Row, refused_rows
+from textsvm.readers.corpus import (
+    USUAL,
+    Document,
+    Label,
+    ReadOptions,
+    Row,
+    parse_number,
+    parse_weight,
+    refused_rows,
+    split_labels,
+)
 from textsvm.readers.files import (
     ARROW,
     HEAD,
@@ -354,40 +364,12 @@ def _marked_labels(row: Row, names: Sequence[str], place: str) -> tuple[str, ...
     return tuple(name for name in names if marks[str(row[name]).strip().lower()])
 
 
-def split_labels(document: Document, separator: str) -> Document:
-    """The document with a tuple of labels, empty for an empty cell."""
-    label = document.label or ""
-    pieces = label.split(separator) if isinstance(label, str) else label
-    return document._replace(label=tuple(dict.fromkeys(piece.strip() for piece in pieces if piece.strip())))
-
-
-def parse_number(value: Any, name: str, needed: bool) -> float | None:
-    """A finite number; None for an empty cell unless a number is `needed`."""
-    if not needed and (value is None or (isinstance(value, str) and not value.strip())):
-        return None
-    try:
-        number = float("nan" if isinstance(value, bool) or value is None else value)
-    except (TypeError, ValueError, OverflowError):
-        number = float("nan")
-    if not isfinite(number):
-        comma = "; write a decimal point, not a comma" if isinstance(value, str) and "," in value else ""
-        raise InputError(f"{name} is {value!r}, which is not a finite number{comma}")
-    return number
-
-
 def is_number(text: str) -> bool:
     """Whether a cell or a label is a finite number."""
     try:
         return isfinite(float(text))
     except ValueError:
         return False
-
-
-def parse_weight(weight: float | None, place: str) -> float | None:
-    """The weight of a document; raise InputError if it is negative."""
-    if weight is not None and weight < 0:
-        raise InputError(f"{place}: the weight is {weight:g}, and none may be below 0")
-    return weight
 
 
 def _string(value: object) -> str | None:
