@@ -84,9 +84,8 @@ def class_map(kernel_matrix: Any, labels: Sequence[Any] | None = None) -> ClassM
         [""] * n if labels is None else [str(label) for label in labels], return_inverse=True
     )
     # Means over the documents of each class: row a of `mean` averages the rows of class a.
-    mean = (
-        np.eye(n) if labels is None else (code == np.arange(len(names))[:, None]) / np.bincount(code)[:, None]
-    )
+    members = code == np.arange(len(names))[:, None]
+    mean = np.eye(n) if labels is None else members / np.bincount(code)[:, None]
     between = mean @ K @ mean.T
     squared = np.diag(between)[:, None] + np.diag(between) - 2 * between
     distances = np.sqrt(np.maximum(squared, 0))

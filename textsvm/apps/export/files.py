@@ -391,9 +391,7 @@ def _limits(plain: PlainModel, reduction: Reduction | None) -> str:
     )
     if not (plain.about["training"]["holdout"] or plain.info.get("estimate")):
         note += " Its accuracy on other texts was not recorded when it was trained."
-    facts = (
-        _facts(plain) if reduction is None else [*_facts(plain), ("Smaller than the model", reduction.loss)]
-    )
+    facts = [*_facts(plain), *([("Smaller than the model", reduction.loss)] if reduction else [])]
     table = "".join(f"<tr><th>{safe(name)}</th><td>{safe(value)}</td></tr>" for name, value in facts)
     return (
         f'<section><h2>Limits of this model</h2><p class="note">{note}</p>'

@@ -251,10 +251,8 @@ class Service:
         if scope["method"] != "POST":
             return 405, error_body('send texts by POST, as in {"text": "win cash now"}')
         headers = dict(scope["headers"])
-        encoding, length = (
-            headers.get(b"content-encoding", b"").strip().lower(),
-            headers.get(b"content-length", b""),
-        )
+        encoding = headers.get(b"content-encoding", b"").strip().lower()
+        length = headers.get(b"content-length", b"")
         if encoding not in (b"", b"identity", *_COMPRESSED):
             return 415, error_body(
                 "the body has an unknown Content-Encoding; there are gzip, deflate and identity"
