@@ -88,8 +88,7 @@ def evaluate(
     learning = options.LearningOptions(regress, multilabel=multilabel, label_separator=separator)
     documents = corpora.read(
         console, corpus, reading, learning,
-        groups=judging.slice, kernel=fitted.kernel,
-        recorded=training.columns,
+        groups=judging.slice, kernel=fitted.kernel, recorded=training.columns,
     )  # fmt: skip
     if not multilabel or documents.labels is None:
         corpora.targets(documents)
