@@ -293,10 +293,10 @@ class LabelledRows:
     lost: dict[str, str] = field(default_factory=dict)
     _inputs: Sequence[str] = ()  #: Columns of the input; none before the first row
     _names: Sequence[str] = ()  #: Added columns
-    _form: TableForm | None = None  #: Of CSV and TSV that is written as it was read
+    _form: TableForm | None = None  #: Form of the input, if it is CSV or TSV and the output keeps it
     _charset: str = "utf-8"
     _end: str = "\n"
-    _pending: str = ""  #: End of the last line, if it has none
+    _pending: str = ""  #: Line end that the last line lacks
     _collected: list[tuple[Json, Mapping[str, Any]]] = field(default_factory=list)
 
     def write(self, row: Json, cells: Mapping[str, Any] | None) -> None:
@@ -339,7 +339,7 @@ class LabelledRows:
         if names != list(self.added):
             self.console.say(f"note: some names are in the table; the new columns are {', '.join(names)}")
         if form and form.format == self.format:
-            self._keep(form)
+            self._keep_form(form)
         if form and not form.headed:
             self.console.say(f"note: the table has no header; {' and '.join(names)} are its last columns")
         elif self._form:
@@ -347,8 +347,8 @@ class LabelledRows:
         elif self.format in DIALECTS:
             self._print(self._line([*self._inputs, *names]) + self._end)
 
-    def _keep(self, form: TableForm) -> None:
-        """Write in the form of a table; InputError if its encoding lacks a letter of a label."""
+    def _keep_form(self, form: TableForm) -> None:
+        """Keep the form of a table in the output; InputError if its encoding cannot write a label."""
         head = form.file.head  # without the last line, which may end within a letter
         mark, self._charset = byte_order_mark(head)
         if not mark and decode(head[: head.rfind(b"\n") + 1] or head)[1]:
@@ -364,7 +364,7 @@ class LabelledRows:
         sys.stdout.buffer.write(mark)
 
     def _extended(self, raw: str, cells: Sequence[str], values: Sequence[object]) -> str:
-        """The text of a row with more cells, quoted if all others are; a row with too many stays."""
+        """The text of a row and `values`, quoted if all its cells are; a row with too many is unchanged."""
         if len(cells) > len(self._inputs):
             return raw
         end, text = _end_of(raw), raw.removesuffix(_end_of(raw))
@@ -381,7 +381,7 @@ class LabelledRows:
         return line_of(cells, self._delimiter, DIALECTS[self.format][1] if quoting is None else quoting)
 
     def _print(self, text: str) -> None:
-        """Print lines in the encoding of the table, in UTF-8 if they have other characters."""
+        """Print text in the encoding of the table, or in UTF-8 if the encoding lacks a character."""
         text, self._pending = self._pending + text, "" if _end_of(text) else self._end
         try:
             data = text.encode(self._charset, "textsvm-windows-1252")
@@ -411,5 +411,5 @@ class LabelledRows:
 
 
 def _end_of(raw: str) -> str:
-    """The end of a line."""
+    """The line end of a text, empty if it has none."""
     return raw[len(raw.rstrip("\r\n")) :]

@@ -23,7 +23,7 @@ from textsvm.errors import InputError
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.plain_json import to_json
 
-#: Maximum number of documents on a map; of more a sample is drawn.
+#: Maximum number of documents on a map; of a larger corpus a sample is drawn.
 MOST_DOCUMENTS = 2000
 
 
@@ -76,7 +76,9 @@ def class_map(kernel_matrix: Any, labels: Sequence[Any] | None = None) -> ClassM
     K = np.asarray(kernel_matrix, np.float64)
     n = len(K)
     if K.shape != (n, n) or n < 2 or not np.isfinite(K).all():
-        raise InputError(f"a map needs a square kernel matrix of two or more documents, got shape {K.shape}")
+        raise InputError(
+            f"a map needs a finite, square kernel matrix of two or more documents, got shape {K.shape}"
+        )
     if labels is not None and len(labels) != n:
         raise InputError(f"there are {n:,} documents and {len(labels):,} labels; give one for each")
     K = (K + K.T) / 2
@@ -106,7 +108,10 @@ def class_map(kernel_matrix: Any, labels: Sequence[Any] | None = None) -> ClassM
 
 
 def kernel_pca(K: Floats) -> Projection:
-    """Coordinates on the first two principal components of the feature space; the largest is positive."""
+    """Coordinates on the first two principal components of the feature space.
+
+    The sign of each component makes its coordinate of largest magnitude positive.
+    """
     n = len(K)
     centred = K - K.mean(0) - K.mean(1)[:, None] + K.mean()
     values, vectors = scipy.linalg.eigh(centred, subset_by_index=(max(n - 2, 0), n - 1))

@@ -21,16 +21,20 @@ _ANNOTATORS = (
     "_annotator_id", "_session_id", "annotator", "annotator_id", "completed_by", "worker_id", "workerid",
     "rater", "coder",
 )  # fmt: skip
-#: Lists of labels as Python, NumPy, R and JSON write them, and lists without quotes.
+#: Item of a list of labels: a text in quotes, or a number.
 _ITEM = r"""(?:u?'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[-+]?\d+(?:\.\d+)?)"""
+#: List of labels as Python, NumPy, R and JSON write it.
 _LIST = re.compile(
     rf"""(?:(?:c|list|array|set|frozenset|tuple)\([\[({{]?|[\[({{]|\{{"choices":\s*\[)\s*+"""
     rf"""(?:{_ITEM}(?:(?:\s*+,\s*+|\s++){_ITEM})*,?)?\s*+[\])}}]{{0,2}}(?:,\s*dtype=\w+)?[\])}}]|character\(0\)"""
 )
+#: List of labels that need no quotes.
 _BARE_LIST = re.compile(r"""[\[{]((?:"[^"]*"|[^\[\]{}"'])*)[\]}]""")
-#: Facts on a text that no annotator gave.
+#: Fields that describe a text: its id, and its part of the corpus.
 _ABOUT = ("id", "part")
+#: Verdicts of an annotator in Prodigy's words.
 ACCEPTED, REJECTED, OMITTED = "accept", "reject", "ignore"
+#: Values of `ReadOptions.annotators` other than the name of an annotator.
 ALL, MAJORITY = "all", "majority"
 
 
@@ -47,7 +51,7 @@ class AnnotatedRow(NamedTuple):
 
     row: Json
     answers: list[Annotation]
-    key: object = None  #: None: the row stands alone
+    key: object = None  #: None if no other row belongs to it
     note: str = ""  #: How labels are read, if other ways are usual too
 
 
@@ -73,11 +77,11 @@ def krippendorff_alpha(units: Iterable[Sequence[Hashable]]) -> float:
 def with_labels(
     rows: Iterable[tuple[int, int, Any]], options: ReadOptions, notes: list[str]
 ) -> Iterator[tuple[int, int, Any]]:
-    """Rows of an export with their labels; `notes` gets the answers that do not count."""
+    """Rows of an export with their labels; `notes` gets the answers left out and the agreement."""
     tasks: dict[object, tuple[int, int, Json, list[Annotation]]] = {}
     counts, units, names = Counter[str](), list[list[tuple[str, ...]]](), set[str]()
 
-    def decided(
+    def labelled_rows(
         number: int, line: int, row: Json, answers: list[Annotation]
     ) -> Iterator[tuple[int, int, Json]]:
         by_name: dict[str, list[str]] = defaultdict(list)
@@ -95,12 +99,12 @@ def with_labels(
         if task is None or not options.labelled:
             yield number, line, row if task is None else task.row
         elif task.key is None:
-            yield from decided(number, line, task.row, task.answers)
+            yield from labelled_rows(number, line, task.row, task.answers)
         else:
             tasks.setdefault(task.key, (number, line, task.row, []))[3].extend(task.answers)
         notes += [task.note] if task and task.note and task.note not in notes else []
     for values in tasks.values():
-        yield from decided(*values)
+        yield from labelled_rows(*values)
     if options.annotators not in (ALL, MAJORITY, *names):
         choices = ", ".join(sorted(names - {""}))
         raise InputError(f"--annotators {options.annotators} is not one of {ALL}, {MAJORITY}, {choices}")
@@ -129,7 +133,7 @@ def _labels_of(
         for label in dict.fromkeys(answer.labels):
             votes[label] += {ACCEPTED: 1, REJECTED: -1}.get(answer.verdict, 0)
     n, most = len(by_name), max(votes.values(), default=0)
-    if not votes:
+    if not votes:  # the text has no label; if all its answers were omitted, it is left out
         return [[] if several and n else None] if n or not answers else []
     if several:
         counts["tie"] += any(2 * count == n for count in votes.values())
@@ -189,14 +193,14 @@ def _annotator(row: Json) -> str:
 
 
 def _one_of(choices: Json, name: str | None) -> Any:
-    """The value of a name, or the only value."""
+    """The value of this name, or the only value."""
     if len(choices) > 1 and name not in choices:
         raise InputError(f"the export has labels of {' and '.join(choices)}; name one of them with --label")
     return choices.get(name or "", next(iter(choices.values()), None) if len(choices) == 1 else None)
 
 
 def _choices(annotation: Json, control: str | None) -> Annotation:
-    """Annotation of Label Studio, to the named control, or the only control with choices."""
+    """Annotation of Label Studio: the choices of this control, or of the only control."""
     author, choices = annotation.get("completed_by", ""), dict[str, tuple[str, ...]]()
     author = author.get("email", author.get("id")) if isinstance(author, dict) else author
     for result in annotation.get("result") or []:
@@ -216,13 +220,13 @@ def _response(answer: Json) -> Annotation:
 
 
 def _chat(row: Json, messages: list[Json]) -> AnnotatedRow:
-    said = [(m.get("role", m.get("from")), m.get("content", m.get("value"))) for m in messages]
-    last = max((i for i, (role, _) in enumerate(said) if role in ("user", "human")), default=None)
+    turns = [(m.get("role", m.get("from")), m.get("content", m.get("value"))) for m in messages]
+    last = max((i for i, (role, _) in enumerate(turns) if role in ("user", "human")), default=None)
     if last is None:
         return AnnotatedRow({**row, "text": None}, [])
-    content = said[last][1]
+    content = turns[last][1]
     parts = content if isinstance(content, list) else [{"text": content}]
-    answer = [text for role, text in said[last + 1 :] if role in ("assistant", "gpt")]
+    answer = [text for role, text in turns[last + 1 :] if role in ("assistant", "gpt")]
     text = "\n".join(part.get("text") or "" for part in parts)
     note = "the last message of the user is the text, and the answer after it the label"
     return AnnotatedRow(

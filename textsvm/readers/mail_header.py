@@ -10,15 +10,15 @@ from mmap import mmap
 
 from textsvm.readers.charsets import byte_order_mark
 
-#: What is wrong with a file of Outlook, and what to do.
+#: Error for a file of Outlook, after its name.
 OUTLOOK = "is a message of Outlook (.msg), which is not read; save it as .eml, or convert it with msgconvert"
-#: Bytes of a header; the rest is body.
+#: Maximum bytes of a header; the rest is body.
 MAX_HEADER = 1 << 20
-#: Bytes in which the first fields are looked for.
+#: Bytes at the beginning of a message that are searched for its first fields.
 _MAX_START = 1 << 16
-#: Bytes of a value that are repaired: the time may grow with their square.
+#: Maximum bytes of a value that is repaired: the time may grow with their square.
 _MAX_VALUE = 2000
-# Bounded repetitions, which would take memory for each.
+# Repetitions are bounded, since `re` takes memory for each.
 _PRELUDE = re.compile(rb"(?:\xef\xbb\xbf|[\s\0]+|>?From (?![ \t]*:)[^\r\n]{0,2000}[\r\n]?){0,64}")
 _FROM_LINE = re.compile(rb">?From (?![ \t]*:)[^\n]{0,2000}\n?")
 _EMLX = re.compile(rb"\s{0,80}(\d{1,10})[ \t]{0,80}\r?\n")
@@ -42,7 +42,7 @@ _ONCE = frozenset(
     b"from sender reply-to message-id subject date mime-version content-type content-transfer-encoding "
     b"content-disposition".split()
 )
-# Of fields that occur once, the first with such a value counts, as in Thunderbird.
+# Of a repeated field that should occur once, the first with a usable value counts, as in Thunderbird.
 _USABLE = re.compile(
     rb"(?:content-transfer-encoding:\s*(?:[78]bit|binary|base64|quoted-p|(?:x-)?uu)|(?!content-tr)[^:]*:\s*\S)",
     re.I,
@@ -78,7 +78,8 @@ def header_start(data: bytes | mmap) -> tuple[int, bool]:
     # A text may hold a line like "Subject: x": after a first line that is no field there must be two.
     has_header = len(names) > (0 if is_field or indented else 1)
     if has_header and indented and not is_field:
-        begin = data.find(names[0], begin)  # a line that continues nothing would continue our field
+        # An indented first line would continue a field that is put before it.
+        begin = data.find(names[0], begin)
     return begin if has_header else start, has_header
 
 
@@ -95,7 +96,7 @@ def is_continued(before: bytes, line: bytes) -> bool:
 
 
 def emlx_message(data: bytes | mmap) -> bytes | mmap:
-    """The message in a file of Apple Mail (its number of bytes, itself, a property list); other data."""
+    """The message in a file of Apple Mail, between its number of bytes and a property list; else the data."""
     count = _EMLX.match(data, 0, 256)
     if count is None or not header_start(data)[1]:
         return data
@@ -106,7 +107,7 @@ def emlx_message(data: bytes | mmap) -> bytes | mmap:
 
 
 def unwrapped(data: bytes) -> bytes:
-    """The message itself: not as a file of Apple Mail, in UTF-16, or with the line ends CR or CR CR LF."""
+    """The message without Apple Mail's additions; UTF-16, UTF-32 and unusual line ends are converted."""
     mark, charset = byte_order_mark(data[:4])
     if mark and charset != "utf-8":
         data = data[len(mark) :].decode(charset, "replace").encode()
@@ -149,9 +150,10 @@ def repaired_header(data: bytes, names: re.Pattern[bytes] = KNOWN_OF_PART) -> by
 
 
 def _fields(lines: list[bytes], names: re.Pattern[bytes]) -> tuple[list[list[bytes]], list[bytes]]:
-    """Lines of each field of a header, and the lines behind the last field.
+    """Lines of each field of a header, and the lines where the body begins.
 
-    A line without a name continues a field if either shows it; it is ignored if a field of `names` follows.
+    A line without a name and without indentation continues the field before it if `is_continued`. Otherwise
+    it is ignored if a field of `names` follows, and begins the body if none follows.
     """
     last = max((number for number, line in enumerate(lines) if names.match(line)), default=-1)
     fields: list[list[bytes]] = []
@@ -173,7 +175,7 @@ def _fields(lines: list[bytes], names: re.Pattern[bytes]) -> tuple[list[list[byt
 
 
 def _field(lines: list[bytes]) -> bytes:
-    """A field; encoding and type without comments, with separators and without other words."""
+    """A field from its lines; a transfer encoding and a content type are reduced to their valid parts."""
     name, _, value = b"\n".join(lines).partition(b":")
     name, plain = name.rstrip(), value.strip()
     if name.lower() == _CTE:
@@ -191,7 +193,7 @@ def _field(lines: list[bytes]) -> bytes:
 
 
 def _evident_encoding(field: bytes, body: bytes) -> bytes:
-    """The value of a field without a known transfer encoding: the encoding that the body shows, if any."""
+    """Value for an unknown transfer encoding: the encoding that the body shows, else the old value."""
     if len(body) >= 40 and BASE64.fullmatch(body):
         return b" base64"
     return b" quoted-printable" if _QUOTED.search(body) else field.partition(b":")[2]

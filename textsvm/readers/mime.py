@@ -19,7 +19,7 @@ from typing import cast
 from textsvm.readers.charsets import decode_declared
 from textsvm.readers.mail_header import BASE64, repaired, repaired_header
 
-# A question mark, and a missing end: mail programs read such words too.
+# Mail programs also read words with question marks in them, or without an end.
 _ENCODED_WORD = re.compile(
     r"=\?([^?*\s]{1,60})(?:\*[^?\s]*)?\?([bq])\?((?:[^?=]|\?(?!=)|=(?!\?[^=]))*)(?:\?=|\Z)", re.IGNORECASE
 )
@@ -78,7 +78,7 @@ class MimePart(Message):
             self.set_raw(name, value.strip())
 
     def content(self) -> bytes:
-        """The body without its transfer encoding; base64 that is plainly none stays as it is."""
+        """The body without its transfer encoding; text that is falsely called base64 stays as it is."""
         code, raw = str(self.get("content-transfer-encoding", "")).lower(), self.body
         if "uu" in code:
             self.set_payload(raw.decode("ascii", "surrogateescape"))
@@ -96,7 +96,7 @@ class MimePart(Message):
             is_text = self.get_content_maintype() == "text" and not _WIDE.match(
                 self.get_content_charset() or ""
             )
-            if is_text and 25 * len(raw.split()) > len(raw) and _CONTROL.search(decoded):  # words
+            if is_text and 25 * len(raw.split()) > len(raw) and _CONTROL.search(decoded):  # it has words
                 return raw
         return decoded
 
@@ -105,7 +105,7 @@ def lenient_base64(data: bytes) -> bytes:
     """Decode base64 up to its padding; other characters are ignored, and padding may be missing."""
     try:
         return binascii.a2b_base64(data + b"==")
-    except binascii.Error:  # a single letter remains
+    except binascii.Error:  # a group with a single letter
         return binascii.a2b_base64(data + b"A==")[:-1]
 
 
@@ -115,7 +115,7 @@ def parse_message(data: bytes, depth: int = 0) -> MimePart:
 
 
 def parse_part(data: bytes, source: bytes, depth: int = 0, default: str = "text/plain") -> MimePart:
-    """The tree of a message or a part: of data that begin with a well-formed header, made of `source`."""
+    """The tree of parts of `data`, which begin with a well-formed header; `source` had the header as sent."""
     if depth > MAX_DEPTH:
         raise email.errors.MessageParseError("parts in parts in parts")
     part = MimePart(data, default)
@@ -134,7 +134,7 @@ def parse_part(data: bytes, source: bytes, depth: int = 0, default: str = "text/
 
 
 def _split_parts(part: MimePart) -> Iterator[bytes]:
-    """The parts of a multipart body; without a right boundary the first line that resembles it counts."""
+    """The parts of a multipart body; the first line that looks like one replaces a missing boundary."""
     body, boundary = part.body, part.get_boundary()
     marks = _marks(body, boundary.encode("utf-8", "surrogateescape")) if boundary else []
     if not marks:
@@ -155,7 +155,7 @@ def _split_parts(part: MimePart) -> Iterator[bytes]:
 
 
 def _marks(body: bytes, boundary: bytes) -> list[re.Match[bytes]]:
-    """The lines with a boundary, from the first that is no end; group 1 of an end is "--"."""
+    """Matches of boundary lines from the first opening one; group 1 of a closing one is "--"."""
     line = re.escape(b"--" + boundary)
     marks = re.finditer(line + rb"(?<![^\r\n]" + line + rb")(--)?[ \t]*(?:\r\n|\r|\n|\Z)", body)
     return [*dropwhile(lambda mark: mark[1], marks)]
@@ -199,7 +199,7 @@ def is_html(text: str) -> bool:
 
 
 def html_text(source: str) -> str:
-    """The text of an HTML page, a line a block.
+    """The text of an HTML page, with a line for each block.
 
     Comments, scripts and styles are removed. Inline tags are removed without a blank, so that tags and
     comments do not split a word; tags that begin a block become a line break.
@@ -211,13 +211,13 @@ def html_text(source: str) -> str:
 
 
 def without_comments(source: str) -> str:
-    """A page without comments; an open comment ends where the next begins, or at the end."""
+    """A page without comments; a comment without an end ends before the next, or at the end."""
     first, *others = source.split("<!--")
     return first + "".join(piece.partition("-->")[2] for piece in others)
 
 
 def without_hidden(source: str) -> str:
-    """A page without scripts and styles; an open element ends at the next, or at the end."""
+    """A page without scripts and styles; an element without an end ends before the next, or at the end."""
     pieces, position = [], 0
     starts = [*_HIDDEN.finditer(source)]
     for match, following in zip_longest(starts, starts[1:]):

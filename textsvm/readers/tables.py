@@ -79,15 +79,16 @@ _BATCH = 1 << 12
 _ROLES = (*USUAL, "target", "weight", "group", "numbers")
 _ALL_USUAL = frozenset(name for names in USUAL.values() for name in names)
 _RENAME = "rename one, or name it by its number"
-#: Rows of a table that show whether each begins with the name of the row.
-_ENOUGH = 10
+#: Rows that show whether each row begins with its name, as R writes them.
+_ROWS_FOR_NAMES = 10
 #: Rows in which the first label of a table without a header must occur again.
-_LOOKED_AT = 1000
+_LOOKAHEAD = 1000
 _SUFFIXES = {**TABLE_SUFFIXES, ".arff": "arff", ".arrow": "arrow", ".feather": "arrow"}
 #: Endings of the names of tables.
 SUFFIXES = (*_SUFFIXES, ".xlsx", ".xlsb", ".xls", ".ods")
-#: Parts of files that are spreadsheets: of ZIP archives, and names in files of Excel up to 2003.
+#: Members of a ZIP archive that is a spreadsheet.
 _SPREADSHEET = (b"xl/workbook.", b"opendocument.spreadsheet")
+#: Names of streams in files of Excel up to 2003.
 _WORKBOOK = ("Workbook".encode("utf-16-le"), "Book".encode("utf-16-le"))
 
 
@@ -115,6 +116,7 @@ def table_format(name: str, head: str, options: ReadOptions) -> str | None:
     if first.startswith("{"):
         try:
             if isinstance(row := json.loads(first), dict):
+                # A single object may be a data frame of pandas.
                 lone = first.strip() == head.strip() and not task_of(row, options)
                 frame = lone and not any(isinstance(row.get(name), str) for name in USUAL["text"])
                 return "json" if frame and _records(row, options) is not None else "jsonl"
@@ -127,7 +129,8 @@ def table_format(name: str, head: str, options: ReadOptions) -> str | None:
 def header_format(head: str, options: ReadOptions) -> str | None:
     """The format of a table if its first line has the text columns, else None.
 
-    Text columns are named, or recorded; without these, usual names of a text and of a label are needed.
+    Text columns are those of the options or of a model. Without them, the line must have a usual name of a
+    text column and of a label column.
     """
     text = options.columns.get("text")
     columns = {name.strip() for name in (text.split(",") if isinstance(text, str) else text or ())}
@@ -168,7 +171,7 @@ def read_tables(
         options.decide(**read, separator=table.separator, header=header, encoding=encoding)
         paths = {name for columns in roles.values() for name in columns} - set(table.names)
         ragged, without_text, total, listed = list[int](), list[int](), 0, ""
-        strict = not roles["numbers"] and (
+        needs_text = not roles["numbers"] and (
             options.keep_invalid or options.require_text or options.skip_invalid
         )
         for number, line, row in table.rows:
@@ -179,7 +182,7 @@ def read_tables(
             if not table.first and isinstance(row, Mapping):
                 row = {**row, **{path: _at(row, path) for path in paths}} if paths else row
                 _check_values(row, roles, place)
-            if problem := _problem(row, roles["text"], strict):
+            if problem := _problem(row, roles["text"], needs_text):
                 if options.keep_invalid and not options.skip_invalid:
                     name = row.get(roles["id"][0]) if roles["id"] and isinstance(row, Mapping) else None
                     cells = row.row or dict.fromkeys(table.names) if isinstance(row, InvalidRow) else row
@@ -191,7 +194,7 @@ def read_tables(
                     ragged.append(line)
                 elif options.require_text and not options.skip_invalid and not _is_blank(row):
                     without_text.append(line)
-                    reason = problem
+                    reason_without_text = problem
                 else:
                     problems.append((place, f"left out: {problem}"))
             elif isinstance(row, Mapping):
@@ -219,7 +222,7 @@ def read_tables(
             reason = "a text with the delimiter in it needs quotes"
             raise refused_rows(file.name, table.unit, ragged, total, "too few or too many fields", reason)
         if without_text:
-            raise refused_rows(file.name, table.unit, without_text, total, "no text", reason)
+            raise refused_rows(file.name, table.unit, without_text, total, "no text", reason_without_text)
 
 
 def _with_answers(table: TableRows, options: ReadOptions, notes: list[str], file: str) -> TableRows:
@@ -283,12 +286,12 @@ class TableForm:
 
     @property
     def dialect(self) -> tuple[str, str, int]:
-        """Equal for tables whose rows may stand below each other."""
+        """Equal for tables whose rows can be written below each other as they are."""
         return self.header, self.delimiter, len(self.names)
 
 
 class Cells(list[str]):
-    """Cells of a row, and its text in CSV and TSV with the end of the line and empty lines before it."""
+    """Cells of a row; `raw` is its text in CSV and TSV, with its line end and empty lines before it."""
 
     raw = ""
 
@@ -316,15 +319,15 @@ CellRow = tuple[int, int, Cells]
 NamedRow = tuple[int, int, Row | InvalidRow]
 
 
-def _problem(row: Row | InvalidRow, texts: Sequence[str], empty: bool) -> str | None:
-    """The reason why a row is not a document, or None; with `empty`, an empty text is a reason."""
+def _problem(row: Row | InvalidRow, texts: Sequence[str], needs_text: bool) -> str | None:
+    """The reason why a row is not a document, or None; with `needs_text`, an empty text is a reason."""
     if isinstance(row, InvalidRow):
         return row.reason
     values = [_string(row.get(name)) for name in texts]
     if texts and all(value is None for value in values):
         return f"it has no {texts[0]!r}"
     blank = all(is_blank(value or "") for value in values)
-    return f"its {texts[0]!r} is empty" if texts and empty and blank else None
+    return f"its {texts[0]!r} is empty" if texts and needs_text and blank else None
 
 
 def _document(
@@ -356,7 +359,7 @@ def _document(
 
 
 def _marked_labels(row: Row, names: Sequence[str], place: str) -> tuple[str, ...]:
-    """The labels whose columns hold 1 and not 0."""
+    """The labels whose columns hold 1; InputError for other values than 0 and 1."""
     marks = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
     for name in names:
         if (mark := (_string(row.get(name)) or "").strip().lower()) not in marks:
@@ -377,7 +380,7 @@ def _string(value: object) -> str | None:
         return value
     if value != value:  # NaN is a missing value
         return None
-    if isinstance(value, bytes):  # of Parquet: older writers do not declare texts
+    if isinstance(value, bytes):  # texts of Parquet by older writers, which do not declare them
         return decode(value)[0]
     if isinstance(value, (bool, list, dict)):
         try:
@@ -412,7 +415,10 @@ class TableRows:
     separator: str | None = None  #: Of CSV and TSV
 
     def columns_of_data(self) -> list[int]:
-        """Columns whose first cell occurs again or is a number as all below; none if a column contradicts."""
+        """Columns that show that the first row is data: its cell occurs again, or is a number.
+
+        Empty if a column contradicts: only its first cell is a number, or all cells but the first are.
+        """
         rows, columns = [row for _, _, row in self.lookahead if len(row) == len(self.first)], list[int]()
         for i, (cell, below) in enumerate(zip(self.first, zip(*rows, strict=True), strict=False)):
             numbers, number = sum(map(is_number, below)), is_number(cell)
@@ -487,7 +493,7 @@ def _named_columns(
         elif not table.first and name.partition(".")[0] in names:  # a path in nested objects
             columns.append(name)
         else:
-            close = get_close_matches(name, names[:1000], 1, 0.5)  # it is slow
+            close = get_close_matches(name, names[:1000], 1, 0.5)  # it is slow for many names
             remedy = f", which the model was trained on; name another with --{role}" if recorded else ""
             remedy += _separator_remedy(table) or (f"; did you mean {close[0]!r}" if close else "")
             if not close and table.first and _ALL_USUAL.isdisjoint(map(str.lower, names)):
@@ -504,7 +510,7 @@ def _named_columns(
 
 
 class _CsvLayout(NamedTuple):
-    """The form of a CSV or TSV file, as its beginning shows it."""
+    """Layout of a CSV or TSV file, detected from its beginning."""
 
     delimiter: str
     skipped: int  #: Lines above the header
@@ -513,7 +519,7 @@ class _CsvLayout(NamedTuple):
 
 
 def _layout(file: File, options: ReadOptions, delimiters: str) -> _CsvLayout:
-    """The form of a file."""
+    """Detect the layout of a file."""
     data = file.head
     head, cut = decode(data)[0], len(data) == HEAD
     head = (head[: head.rfind("\n") + 1] if cut else "") or head
@@ -531,8 +537,8 @@ def _layout(file: File, options: ReadOptions, delimiters: str) -> _CsvLayout:
     return _CsvLayout(delimiter, skipped, quoted is not None, _is_escaped(rest, delimiter, cut))
 
 
-def _stated(layout: _CsvLayout, file: File, problems: Problems) -> _CsvLayout:
-    """The form of a file, after `problems` got its unusual parts."""
+def _report_layout(layout: _CsvLayout, file: File, problems: Problems) -> _CsvLayout:
+    """Report unusual parts of a layout in `problems`; return the layout."""
     if layout.skipped:
         problems.append((file.name, f"lines above the header that are left out: {layout.skipped:,}"))
     if layout.escaped:
@@ -546,7 +552,7 @@ def _head_rows(head: str, delimiter: str, strict: bool = False) -> Iterator[list
 
 
 def _is_escaped(head: str, delimiter: str, cut: bool) -> bool:
-    """Whether fewer rows have an odd number of fields if \\" is read as a quote."""
+    """Whether more rows have as many fields as the first if \\" is read as a quote."""
 
     def damage(text: str) -> float:
         widths: list[int] = []
@@ -569,7 +575,7 @@ def _unescaped(line: str) -> str:
 def _read_csv(
     file: File, options: ReadOptions, problems: Problems, layout: _CsvLayout | None = None
 ) -> TableRows:
-    layout = _stated(layout or _layout(file, options, _DELIMITERS), file, problems)
+    layout = _report_layout(layout or _layout(file, options, _DELIMITERS), file, problems)
     rows = _csv_rows(file, layout, problems)
     return _table(file, rows, options, problems, format="csv", delimiter=layout.delimiter)
 
@@ -578,7 +584,7 @@ def _read_tsv(file: File, options: ReadOptions, problems: Problems) -> TableRows
     layout = _layout(file, options, "\t")
     if layout.quoted or layout.delimiter != "\t":
         return _read_csv(file, options, problems, layout)
-    skipped = _stated(layout._replace(escaped=False), file, problems).skipped
+    skipped = _report_layout(layout._replace(escaped=False), file, problems).skipped
     return _table(file, _tsv_rows(file, skipped, problems), options, problems, format="tsv", delimiter="\t")
 
 
@@ -606,7 +612,7 @@ def _table(
         recorded = options.names_in(options.recorded)
         headed = any(cell.lower() in _ALL_USUAL or cell in recorded for cell in first)
     if headed:
-        peeked = list(islice(rows, min(_ENOUGH, file.lookahead_rows or _ENOUGH)))
+        peeked = list(islice(rows, min(_ROWS_FOR_NAMES, file.lookahead_rows or _ROWS_FOR_NAMES)))
         rows = chain(peeked, rows)
         row_names = {cells[0] for *_, cells in peeked if len(cells) == len(first) + 1}
         if peeked and len(row_names) == len(peeked) and (len(peeked) > 1 or "1" in row_names):
@@ -621,7 +627,7 @@ def _table(
         unique.add(names[i])
     lookahead: list[CellRow] = []
     if not headed:
-        lookahead = list(islice(rows, _LOOKED_AT if file.lookahead_rows is None else file.lookahead_rows))
+        lookahead = list(islice(rows, _LOOKAHEAD if file.lookahead_rows is None else file.lookahead_rows))
     rest = chain([] if headed else [start], lookahead, rows)
     source = TableForm(file, names, start[1] if headed else 0, start[2].raw if headed else "", **form)
 
@@ -800,9 +806,9 @@ def _read_arrow(file: File, options: ReadOptions, problems: Problems) -> TableRo
         if file.head.startswith(b"PAR1"):
             table = _parquet_table(file, pyarrow, parquet)
         else:
-            of_feather = file.head.startswith(b"FEA1")
+            is_feather = file.head.startswith(b"FEA1")
             table = (
-                feather.read_table(io.BytesIO(file.data)) if of_feather else _arrow_table(file, pyarrow, ipc)
+                feather.read_table(io.BytesIO(file.data)) if is_feather else _arrow_table(file, pyarrow, ipc)
             )
             table.validate(full=True)  # offsets of damaged files may lie outside
         names = table.column_names
@@ -851,9 +857,9 @@ def _class_of(file: File, name: str, value: Any, names: list[str]) -> Any:
 def _arrow_table(file: File, pyarrow: Any, ipc: Any) -> Any:
     """The table of a file or stream of Arrow, in batches whose size is bounded."""
     data, batches, unpacked = io.BytesIO(file.data), [], 0
-    of_file = file.head.startswith(b"ARROW1")
-    stored = ipc.open_file(data) if of_file else ipc.open_stream(data)
-    for batch in map(stored.get_batch, range(stored.num_record_batches)) if of_file else stored:
+    is_file = file.head.startswith(b"ARROW1")
+    stored = ipc.open_file(data) if is_file else ipc.open_stream(data)
+    for batch in map(stored.get_batch, range(stored.num_record_batches)) if is_file else stored:
         unpacked += batch.nbytes
         check_expansion(file.name, unpacked, file.size)
         batches.append(batch)

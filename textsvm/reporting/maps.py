@@ -21,8 +21,11 @@ MOST_COLOURS = STYLES
 MOST_NAMED = 50
 #: Height of a leaf in pixels.
 _LEAF = 18
-#: Symbols of a name.
-_NAME = 40
+#: Maximum number of symbols of a name.
+_MOST_SYMBOLS = 40
+#: Style of documents without a class, or of too many classes.
+_NEUTRAL = 6
+_COMPONENTS = "The first two components of kernel PCA; near points have similar texts."
 
 
 def map_sections(mapped: ClassMap, ids: Sequence[str]) -> list[str]:
@@ -38,21 +41,18 @@ def map_sections(mapped: ClassMap, ids: Sequence[str]) -> list[str]:
         sections.append(card("Map of the classes", chart, [], _COMPONENTS, wide=True))
     named = ids if len(ids) <= MOST_NAMED else []
     coloured = len(mapped.classes) <= MOST_COLOURS
-    styles = mapped.label if coloured else np.full(len(ids), 6)
+    styles = mapped.label if coloured else np.full(len(ids), _NEUTRAL)
     chart = _scatter("Map of the documents", mapped.documents, styles, named)
     if mapped.classes and not named:
         for code, name in enumerate(mapped.classes):
             x, y = mapped.documents.points[mapped.label == code].mean(0)
-            _name(chart, x, y, name, f"c{code % STYLES + 1}", "■ ")
+            _write_name(chart, x, y, name, f"c{code % STYLES + 1}", "■ ")
     key = [(name, f"c{code + 1}") for code, name in enumerate(mapped.classes)] if coloured else []
     squares = " Squares: means of the classes." if mapped.classes and not named else ""
     sections.append(
         card("Map of the documents", chart, key, _COMPONENTS + squares, wide=True, first=len(key))
     )
     return [section for section in sections if section]
-
-
-_COMPONENTS = "The first two components of kernel PCA; near points have similar texts."
 
 
 def _scatter(title: str, projection: Projection, styles: Ints, names: Sequence[str]) -> Chart:
@@ -73,15 +73,15 @@ def _scatter(title: str, projection: Projection, styles: Ints, names: Sequence[s
         part = points[styles == style]
         chart.dots(part[:, 0], part[:, 1], f"c{style + 1}", 3.5 if names else 2.5)
     for (x, y), name, style in zip(points, names, styles, strict=False):
-        _name(chart, x, y, name, f"c{style + 1}")
+        _write_name(chart, x, y, name, f"c{style + 1}")
     return chart
 
 
-def _name(chart: Chart, x: float, y: float, name: str, style: str, before: str = "") -> None:
-    """Write a name beside a point, at its left in the right part of the chart; `before` is a symbol on it."""
-    shift, end, text = (0.0 if before else 7.0), "", before + cut(name, _NAME)
+def _write_name(chart: Chart, x: float, y: float, name: str, style: str, before: str = "") -> None:
+    """Write a name beside a point, at its left in the right part of the chart; `before` marks it."""
+    shift, end, text = (0.0 if before else 7.0), "", before + cut(name, _MOST_SYMBOLS)
     if chart.px(x) > 0.7 * chart.width:
-        shift, end, text = -shift, " end", f"{cut(name, _NAME)} {before.strip()}".strip()
+        shift, end, text = -shift, " end", f"{cut(name, _MOST_SYMBOLS)} {before.strip()}".strip()
     chart.text(chart.px(x) + shift, chart.py(y) + 4, text, f"name {style}{end}")
 
 
@@ -94,7 +94,7 @@ def _tree(mapped: ClassMap, names: Sequence[str]) -> str:
     top = float(mapped.tree[-1, 2]) or 1.0
     leaves = [names[i] for i in drawn["leaves"]]
     # Room at the right for the names: the axis goes on below 0 without ticks.
-    room = 0.012 * max(len(cut(name, _NAME)) for name in leaves) * top
+    room = 0.012 * max(len(cut(name, _MOST_SYMBOLS)) for name in leaves) * top
     chart = Chart(
         title,
         Axis((-top, room), "distance at which clusters join", lambda x: plain(-x), [-top, -top / 2, 0]),
@@ -103,11 +103,14 @@ def _tree(mapped: ClassMap, names: Sequence[str]) -> str:
         height=TOP + 60 + _LEAF * len(leaves),
     )
     for places, heights in zip(drawn["icoord"], drawn["dcoord"], strict=True):  # leaf i is at 10 i + 5
-        chart.line([-height for height in heights], [place / 10 for place in places], "c7")
+        chart.line([-height for height in heights], [place / 10 for place in places], f"c{_NEUTRAL + 1}")
     for place, leaf in enumerate(drawn["leaves"]):
-        code = leaf if mapped.classes else 6
+        code = leaf if mapped.classes else _NEUTRAL
         chart.text(
-            chart.px(0) + 6, chart.py(place + 0.5) + 4, cut(names[leaf], _NAME), f"name c{code % STYLES + 1}"
+            chart.px(0) + 6,
+            chart.py(place + 0.5) + 4,
+            cut(names[leaf], _MOST_SYMBOLS),
+            f"name c{code % STYLES + 1}",
         )
     note = "Ward's clustering of the distances between " + (
         "the means of the classes." if mapped.classes else "documents."

@@ -1,8 +1,8 @@
-"""Copies: texts that are equal but for case, white space, punctuation and, in long texts, digits.
+"""Copies: texts that are equal except for case, white space, punctuation and, in long texts, digits.
 
 A copy of a test document in the training part flatters the test, and so do training texts in an evaluation.
-A text is compared by a digest of 8 bytes of its letters. The time is that of hashing the text, so copies are
-looked for before every estimate. Similar texts that are no copies are found from kernel values
+A text is compared by a digest of 8 bytes of its letters. This takes as long as hashing the text, so
+every estimate looks for copies first. Similar texts that are no copies are found from kernel values
 (`textsvm.training.leakage`).
 """
 
@@ -23,18 +23,18 @@ from textsvm.kernels.inputs import InputTable
 from textsvm.runtime.compiled import scipy
 from textsvm.sources.base import KernelSource, Source
 
-#: Punctuation and spaces beyond ASCII that Unicode's compatibility form keeps.
+#: Non-ASCII punctuation and spaces that NFKC keeps.
 _MARKS = re.compile("[\u00a1-\u00bf\u2000-\u206f\u3000-\u303f]+")
 _BESIDE_LETTERS = (string.punctuation + string.whitespace).encode()
 _DIGITS = string.digits.encode()
-#: Most digests that a model has of its training texts.
+#: Maximum number of digests of training texts in a model.
 MOST_DIGESTS = 1 << 16
-#: Bytes of letters from which digits are left out: numbers and dates of a template.
+#: Texts with so many bytes of letters are compared without digits: numbers and dates of a template.
 LONG = 40
 
 
 def _letters(text: str) -> bytes:
-    """The part of a text in which copies are equal; the text itself if it has neither letters nor digits."""
+    """The letters of a text, and its digits if it is short; the text itself if it has neither."""
     folded = normalize("NFKC", text).casefold()
     if not folded.isascii():
         folded = _MARKS.sub("", folded)
@@ -48,7 +48,7 @@ def _letters(text: str) -> bytes:
 def text_digests(examples: Any, source: Source | None = None) -> NDArray[np.uint64] | None:
     """Digest of the texts of each example, shape (n,), equal for copies; None without texts.
 
-    `examples` are validated examples, whose columns of texts `source` knows, or those of a corpus.
+    `examples` are validated examples of `source`, or the texts or columns of a corpus.
     """
     if isinstance(examples, InputTable):
         views = source.unfitted.structure.views if isinstance(source, KernelSource) else ()
@@ -63,9 +63,10 @@ def text_digests(examples: Any, source: Source | None = None) -> NDArray[np.uint
 
 
 def share_in(sample: NDArray[np.uint64], examples: Any, source: Source) -> float:
-    """Share of examples with a text that is in the training texts, of which `sample` are digests.
+    """Share of examples that are copies of training texts; `sample` are sorted digests of these.
 
-    If these are the `MOST_DIGESTS` smallest, the share is that among the examples with as small digests.
+    If there are `MOST_DIGESTS`, they are the smallest digests of the training texts. The share is then
+    estimated from the examples with a digest up to the largest of the sample.
     """
     digests = text_digests(examples, source)
     if digests is None or not len(sample):
@@ -100,14 +101,14 @@ def n_separated(groups: Ints | None, folds: Sequence[tuple[Ints, Ints]]) -> int:
 
 
 def merge_groups(first: Ints, second: Ints) -> Ints:
-    """The finest groups that contain both groupings, shape (n,)."""
+    """The finest grouping whose groups are unions of groups of both, shape (n,)."""
     everyone = np.arange(len(first))
     _, leader = np.unique(second, return_index=True)
     return _join(first, everyone, leader[np.unique(second, return_inverse=True)[1]])
 
 
 def joined(first: Ints | None, second: Ints | None) -> Ints | None:
-    """`merge_groups` of groupings that may be None, where every example is alone."""
+    """`merge_groups`, where None is the grouping in which every example is alone."""
     if first is None or second is None:
         return second if first is None else first
     return merge_groups(first, second)

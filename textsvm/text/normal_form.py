@@ -6,10 +6,10 @@ its pieces, mostly single code points, are normalised independently. Case foldin
 code point (except final sigma, which the papers' form does not have) and do not change where a text may be
 cut.
 
-A default-ignorable code point (zero width, soft hyphen, direction marks) is removed before, so a text equals
-one that never had it. The first joiner (ZWNJ, ZWJ, the Mongolian vowel separator) behind a letter of a script
-that needs joiners, or behind an emoji, stays, as does a ZWSP in scripts that separate words by it. Combining
-marks do not count as letters here, since NFKC reorders them.
+A default-ignorable code point (zero width, soft hyphen, direction marks) is removed first, so that a text
+with it equals the text without it. The first joiner (ZWNJ, ZWJ, the Mongolian vowel separator) behind a
+letter of a script that needs joiners, or behind an emoji, stays, as does a ZWSP in scripts that separate
+words by it. Combining marks do not count as letters here, since NFKC reorders them.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ COMPOSED = ("unicode", "nfkc")
 #: SEVERAL + i: expansion at row i of `NormalForm.rows`.
 UNKNOWN, SPACE, JOINED, SEVERAL = 0, sys.maxunicode + 2, sys.maxunicode + 3, sys.maxunicode + 4
 _OUTSIDE_PAPER, _OUTSIDE_PAPER_CASED = re.compile(r"[^a-z0-9]+"), re.compile(r"[^A-Za-z0-9]+")
-#: No code point below the first depends on its predecessor; none from the last on decomposes.
-_FIRST_SECOND, _LAST_DECOMPOSED = 0xAD, 0x30000
+#: Code points below do not depend on their predecessor.
+_FIRST_SECOND = 0xAD
+#: Code points from here on do not decompose.
+_LAST_DECOMPOSED = 0x30000
 #: Default_Ignorable_Code_Point of DerivedCoreProperties.txt, Unicode 16.
 IGNORABLE = (
     "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
@@ -130,7 +132,7 @@ def normal_form(form: str, punctuation: bool, keep_case: bool) -> NormalForm:
 
 
 def begins(point: int) -> bool:
-    """Whether NFKC never composes or reorders a code point with its predecessor, nor is it ignorable."""
+    """Whether a code point is not ignorable, and NFKC never composes or reorders it with its predecessor."""
     if point < _FIRST_SECOND:
         return True
     if _IGNORABLE.match(chr(point)):
@@ -143,7 +145,7 @@ def without_ignorable(text: str) -> str:
     """Remove default-ignorable code points where the script does not need them."""
     if text.isascii() or not _IGNORABLE.search(text):
         return text
-    pieces, letter = [], ""
+    symbols, letter = [], ""
     for char in text:
         if not _IGNORABLE.match(char):
             letter = letter if unicodedata.combining(char) else char
@@ -151,8 +153,8 @@ def without_ignorable(text: str) -> str:
             letter = ""
         else:
             continue
-        pieces.append(char)
-    return "".join(pieces)
+        symbols.append(char)
+    return "".join(symbols)
 
 
 def _compose(text: str, form: str, keep_case: bool) -> str:

@@ -1,13 +1,13 @@
 """Categories of mail beside spam and ham, such as newsletters, orders or phishing, each with a name.
 
-A lesson of a category changes nothing about spam and ham: a message may be learnt as ham and as a newsletter.
-These lessons are in a file of their own, in the form of `lessons.py`. Each category has a machine, as the
-filter, against the rest: the lessons of other categories and of `NONE`, mail of no category, and the `REST`
-newest lessons of spam and ham. The machines are trained anew after changes (0.4 s each for 1,000 lessons) and
-leave their weights in files `weights-NAME`, as in `features.py`, in units of log odds (`fit_sigmoid`) and
-with the offset as the weight of the key `OFFSET`. A message is of the most probable category, or of none if
-its probability is below `PROBABLE`: after 20 lessons of each of five mailing lists 86 % of the other messages
-of the lists were found, after 50 97 %, and .7 to .9 % of all other mail was taken for theirs.
+Categories are independent of spam and ham: a message may be learnt as ham and as a newsletter. The lessons of
+categories are in a file of their own, in the format of `lessons.py`. Each category has a machine like that of
+the filter, trained against the rest: the lessons of other categories, those of `NONE`, and the `REST` newest
+lessons of spam and ham. The machines are trained again after changes (0.4 s each for 1,000 lessons). Their
+weights are in files `weights-NAME` in the format of `features.py`, in units of log odds (`fit_sigmoid`); the
+key `OFFSET` has the offset. A message has the most probable category, or none if the probability is below
+`PROBABLE`. With 20 lessons of each of five mailing lists 86 % of the other messages of the lists were
+recognised, with 50 lessons 97 %; .7 and .9 % of all other mail was assigned to a list.
 """
 
 from __future__ import annotations
@@ -37,10 +37,13 @@ if TYPE_CHECKING:
 
     from textsvm.apps.mail.features import Keys, Values
 
+#: Name for mail of no category.
 NONE = "none"
 #: Maximum number of categories, without `NONE`.
 MAX_CATEGORIES = 20
+#: Number of lessons of spam and ham that each category is trained against.
 REST = 1000
+#: Minimum probability of a recognised category.
 PROBABLE = 0.9
 #: A key that no feature has.
 OFFSET = 0
@@ -52,8 +55,9 @@ class Categories:
     def __init__(self, lessons: Lessons) -> None:
         self._lessons, self._path = lessons, lessons.path.with_name(CATEGORIES_FILE)
         self._opened: Lessons | None = None
-        self._models: tuple[tuple[int, int], dict[str, WeightVector]] = (-1, 0), {}  # with the store's state
-        self._changed = False  # whether this process has lessons that no model knows
+        # State of the store, and its models.
+        self._models: tuple[tuple[int, int], dict[str, WeightVector]] = (-1, 0), {}
+        self._changed = False  # whether this process has changed lessons since the last training
 
     def store(self, *, create: bool = False) -> Lessons | None:
         """The lessons; None if there were never any."""
@@ -90,7 +94,10 @@ class Categories:
         return decision._replace(category=name, category_score=max(score, PROBABLE))
 
     def _current(self, store: Lessons, *, train: bool = True) -> dict[str, WeightVector]:
-        """The models of the store, or while they are trained, and without `train`, those before."""
+        """The models of the store, or earlier ones if these are not written yet.
+
+        Without earlier models, they are trained here if `train` is true.
+        """
         state, names = store.state, {*store.counts()} - {NONE}
         if state != self._models[0]:
             stored = {name: read_weights(self._file(name), state[1]) for name in names}
@@ -119,11 +126,10 @@ class Categories:
             for lesson in lessons:
                 if store.kind(lesson.digest) != lesson.kind:
                     check_name(lesson.kind)
-                    before = _probabilities(models, lesson.keys, lesson.values)
-                    own = (
-                        max(before.values(), default=None) if lesson.kind == NONE else before.get(lesson.kind)
-                    )
-                    store.put(lesson._replace(score=own, value=own, alpha=0.0))
+                    scores = _probabilities(models, lesson.keys, lesson.values)
+                    highest = max(scores.values(), default=None)
+                    score = highest if lesson.kind == NONE else scores.get(lesson.kind)
+                    store.put(lesson._replace(score=score, value=score, alpha=0.0))
                     n_changed += 1
             if len({*store.counts()} - {NONE}) > MAX_CATEGORIES:
                 advice = "remove another with `textsvm mail unlearn --category NAME`"

@@ -1,11 +1,11 @@
-"""Run an ASGI application on a socket with uvicorn; what a client can occupy is bounded.
+"""Run an ASGI application on a socket with uvicorn, with bounds on the time and memory that clients take.
 
 uvicorn bounds neither the time in which a client sends its request or reads the answer, nor the bytes of
 headers, trailers, chunk framing and unread answers, nor the time of the event loop that a connection takes.
-These limits are in the protocol class. Other ASGI servers in Python would need it too: they
-parse all bytes that they have read. Here bytes are parsed in pieces (`_PIECE`) that begin at most one
-request, and connections take turns at the parser (`_Turns`). The bytes of a request that are not body are
-counted and bounded, however they are spelled (`_Connection.parse`).
+The protocol class `_Connection` adds these limits. Other ASGI servers in Python lack them too: they parse
+all bytes that they have read at once. Here bytes are parsed in pieces (`_PIECE`) that begin at most one
+request, and connections take turns at the parser (`_Turns`). All bytes of a request outside of its body
+(header, trailers, chunk sizes, blank lines) are counted and bounded (`_Connection.parse`).
 
 A connection is idle, sending or answering (it waits for the application). Once a second, connections that
 have been in their state for too long are closed. At the maximum number of connections, a new connection
@@ -53,13 +53,13 @@ _BACKLOG = 2048
 _SOCKET_BUFFER = 1 << 15
 #: Open files that are not connections.
 _OTHER_FILES = 64
-#: Maximum bytes that are parsed in a turn of a connection.
+#: Maximum bytes of a piece; a turn of a connection parses one piece, or two of a short request.
 _PIECE = 1 << 12
-#: Seconds of turns before the event loop looks at other work.
+#: Seconds of parsing after which the event loop does other work.
 _TURN = 0.001
-#: Seconds that a request takes after its header, approximately.
+#: Estimated seconds of the event loop that a request takes beside its parsing.
 _REQUEST = 0.0002
-#: Bytes of a body before the application, or of an answer before the client, that stop the parsing.
+#: Parsing stops above these bytes of a body, or of an answer, that the other side has not read.
 _BUFFER = 1 << 14
 
 
@@ -71,7 +71,7 @@ class ClientLimits:
     answering: float = 60.0
     idle: float = 60.0
     stopping: float = 10.0  #: For requests in progress when the server stops
-    header: int = 1 << 15  #: Also of trailers and chunk framing, beside 1/8 of the body
+    header: int = 1 << 15  #: Also of trailers and chunk sizes, which may have 1/8 of the body in addition
     fields: int = 128  #: Of a header
     connections: int = 2000
     unread: int = 1 << 25  #: Of all answers that clients have not read
@@ -126,7 +126,7 @@ class _Turns:
                 loop.call_soon(self._serve, loop)
 
     def bound_unread(self, connection: _Connection, most: int) -> None:
-        """Add a connection with an unread answer; close the oldest such connections above `most` bytes."""
+        """Add a connection with an unread answer; close the oldest while all have more than `most` bytes."""
         self.unread[connection] = None
         while len(self.unread) > 1 and sum(c.transport.get_write_buffer_size() for c in self.unread) > most:
             oldest = next(iter(self.unread))
@@ -169,7 +169,7 @@ class _Connection(HttpToolsProtocol):
         self.turns.oldest_first.pop(self, None)
         self.turns.unread.pop(self, None)
         super().connection_lost(exc)
-        if self.running is not None:  # with requests behind it, its cycle is not the current one
+        if self.running is not None:  # if requests follow it, `self.cycle` is another
             cycle, task = self.running
             cycle.disconnected = True
             task.cancel()
@@ -182,7 +182,7 @@ class _Connection(HttpToolsProtocol):
         self.go_on()
 
     def is_ready(self) -> bool:
-        """Whether there are bytes to parse, and neither an answer nor the application is waited for."""
+        """Whether there are bytes to parse, and neither the client nor the application must read first."""
         if len(self._received) == self._parsed or self._ending or self.transport.is_closing():
             return False
         if self.pipeline or self.flow.write_paused:
@@ -235,9 +235,9 @@ class _Connection(HttpToolsProtocol):
             self._feed_without_upgrade(piece[upgrade.args[0] :])
 
     def _feed_without_upgrade(self, rest: bytes) -> None:
-        """Parse a request again as one that asks for no other protocol, which HTTP permits.
+        """Parse a request again without its field Upgrade, which a server may ignore (RFC 9110, 7.8).
 
-        httptools ends a request with Upgrade after its header; its body would be the next request.
+        httptools ends a request with Upgrade after its header, and would parse its body as the next request.
         """
         if self.parser.get_method() == b"CONNECT":
             self._refuse(405, "there is no CONNECT: this is not a proxy")
@@ -309,7 +309,7 @@ class _Connection(HttpToolsProtocol):
     def _refuse(self, status: int, message: str, complete: bool = False) -> None:
         """Answer the request that arrives, or with `complete` one that has arrived, and close the connection.
 
-        A request is answered once; one behind requests without an answer ends the connection after these.
+        A request is answered once. If earlier requests have no answer yet, the connection ends after theirs.
         """
         cycle, arrives = self.cycle, self._part == "body"
         waits = cycle is not None and not cycle.response_complete
@@ -344,7 +344,7 @@ class _Connection(HttpToolsProtocol):
         self._refuse(503, "the server has stopped", complete=True)
 
     def check(self) -> None:
-        """Close the connection if it is in its state for too long."""
+        """Close the connection if it has been in its state for too long."""
         seconds = self.loop.time() - self.since
         if self.transport.is_closing():
             if self.state != "closing":
@@ -359,7 +359,7 @@ class _Connection(HttpToolsProtocol):
             self.transport.close()
 
 
-async def _answer(app: Any, scope: Any, receive: Any, send: Any) -> None:
+async def _run_app(app: Any, scope: Any, receive: Any, send: Any) -> None:
     """Run the application in a task that is canceled if the connection is lost; print unexpected errors."""
     connection, cycle = scope.pop("extensions")["textsvm"]
     if connection.transport.is_closing():
@@ -376,7 +376,7 @@ async def _answer(app: Any, scope: Any, receive: Any, send: Any) -> None:
 
 
 class _GracefulServer(uvicorn.Server if uvicorn else object):  # type: ignore[misc]
-    """Server within a context of the application; SIGTERM and SIGINT end it without an error."""
+    """Server that runs in a context of the application; SIGTERM and SIGINT end it without an error."""
 
     context: AbstractAsyncContextManager[Any]
     on_hangup: Callable[[], None]
@@ -412,7 +412,7 @@ def listen(host: str, port: int) -> socket.socket:
     """A listening socket; InputError if the address is not available or a package is missing."""
     if uvicorn is None:
         raise InputError(
-            "a server of HTTP needs the extra textsvm[serve]: pip install starlette uvicorn httptools uvloop"
+            "an HTTP server needs the extra textsvm[serve]: pip install starlette uvicorn httptools uvloop"
         )
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -444,14 +444,14 @@ def run(
     `context` is entered before the first connection is accepted and left after the last. `on_hangup` is
     called at SIGHUP, also while the context is entered. This function must run in the main thread.
     """
-    if resource is not None:  # a connection takes a file
+    if resource is not None:  # each connection is an open file
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         soft = max(soft, min(hard, limits.connections + _OTHER_FILES))
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         limits = replace(limits, connections=max(1, min(limits.connections, soft - _OTHER_FILES)))
     connection: Any = partial(_Connection, limits, _Turns())
     config = uvicorn.Config(
-        partial(_answer, app), interface="asgi3", proxy_headers=False, http=connection, ws="none",
+        partial(_run_app, app), interface="asgi3", proxy_headers=False, http=connection, ws="none",
         lifespan="off", log_config=None,
         log_level="critical", access_log=False, server_header=False, date_header=False,
         timeout_keep_alive=int(limits.idle) + 1, timeout_notify=1, backlog=_BACKLOG,

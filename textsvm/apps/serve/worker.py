@@ -1,12 +1,12 @@
 """The process of `textsvm serve` that loads models and predicts: frames on stdin, answers on stdout.
 
-All requests that wait for the same model are predicted by the same call: a call takes milliseconds, and each
-further short text some microseconds. A call takes not more symbols than it predicts in about `GOAL` seconds;
-symbols are those of the normal form, which can have 18 for a character. Odd calls take a few texts of each
-request in turn, so requests with many texts delay those with few by little more. Even calls take the oldest
-requests, after the first few texts of new ones in half of the call, so of too many requests some are answered
-in time. Requests with a text that is longer than a call are predicted by a thread of their own.
-Predictions do not depend on the texts that they are computed with.
+Requests that wait for the same model are predicted in one call: a call takes milliseconds, and each further
+short text some microseconds. The symbols of a call are limited to those that it predicts in about `GOAL`
+seconds. They are counted in the normal form, which can have 18 symbols for a character. Every second call
+takes a few texts of each request in turn, so that requests with many texts hardly delay requests with few.
+The other calls give half of their room to the first texts of new requests and the rest to the oldest
+requests, so that some requests are answered in time under overload. A second thread predicts requests with a
+text that is too long for a call. The prediction of a text does not depend on the other texts of its call.
 """
 
 from __future__ import annotations
@@ -48,8 +48,10 @@ MOST_SYMBOLS = 1 << 15
 TURN = 16
 #: Maximum bytes of an answer, approximately.
 MOST_ANSWER = 1 << 22
-#: Maximum bytes of all answers that are not complete, before answers above `SMALL_ANSWER` are refused.
-MOST_ANSWERS, SMALL_ANSWER = 1 << 24, 1 << 15
+#: Maximum bytes of all answers that are not complete; above it only small answers are accepted.
+MOST_ANSWERS = 1 << 24
+#: Maximum bytes of a small answer.
+SMALL_ANSWER = 1 << 15
 #: Code points from here on are their own normal form.
 DECOMPOSED = 0x30000
 #: Number of code points in the normal form NFKC of each code point.
@@ -60,11 +62,11 @@ DRIFT_TEXTS = 32
 DRIFT_SECONDS = 0.25
 #: Names of values of a request.
 OPTIONS = {"model", "text", "texts", "top", "probabilities"}
-#: Short and long texts that prepare a model: functions that the first requests need are then compiled.
+#: Short and long texts that are predicted after loading, to compile functions before the first request.
 PREPARING = ["ready", "caf\u00e9 \u4e2d", *(f"Ready {n}! " * 400 + "\u00e9" * (n % 2) for n in range(20))]
-#: The same for combining characters and more than 256 different characters.
+#: Further such texts, with combining characters and more than 256 different characters.
 CHARACTERS = ["e\u0301" + "".join(map(chr, range(0x4E00, 0x4F40))) + " ready" * 2, "ready", "caf\u00e9"]
-#: For models of DNA or proteins, which refuse other letters.
+#: Such texts for models of DNA or proteins, which refuse other letters.
 SEQUENCES = ["acgt", "gattaca", *("acgt" * 400 + "ga" * n for n in range(20))]
 
 #: A text, or a row of a table.
@@ -85,7 +87,7 @@ class Refusal(Exception):
 
 
 class ServedModel:
-    """A loaded model, its counters, and the number of symbols of a call."""
+    """A loaded model, its counters, and its `room`: the maximum number of symbols of a call."""
 
     def __init__(self, name: str, path: str) -> None:
         self.name, self.model = name, load(path).on("cpu")
@@ -114,7 +116,7 @@ class ServedModel:
         self.labels: Counter[str] = Counter()
         names = [] if rule.classes is None else list(map(str, rule.classes))
         self.n_classes = max(2, len(names))
-        #: Bytes of the answer to a text, and of each of its best labels, about
+        #: Estimated bytes of the answer: for each of the best labels (`entry_bytes`), and for a text
         self.entry_bytes = 80 + max(map(len, map(json.dumps, names)), default=0)
         self.row_bytes = (1 + self.calibrated) * (self.entry_bytes + 24 * self.n_classes)
         if self.n_classes > 2:
@@ -144,8 +146,8 @@ class ServedModel:
             for text in texts
         ):
             names = f"an object with the columns {', '.join(self.columns)}", "such objects"
-            one, several = names if self.columns else ("a string", "strings")
-            raise Refusal(400, f'"text" must be {one}, and "texts" a list of {several}')
+            singular, plural = names if self.columns else ("a string", "strings")
+            raise Refusal(400, f'"text" must be {singular}, and "texts" a list of {plural}')
         return [{name: text[name] for name in self.columns} for text in texts] if self.columns else texts
 
     def predict(self, texts: list[Example]) -> Predictions:
@@ -168,7 +170,7 @@ class ServedModel:
                 self.counts["foreign_texts"] += len(self.drift.add_texts(texts[:DRIFT_TEXTS]))
 
     def fit_room(self, symbols: int, seconds: float) -> None:
-        """Fit the size of calls to the seconds of a call."""
+        """Adapt `room` to the seconds that a call with this number of symbols took."""
         if seconds > 1.5 * GOAL:
             self.room = max(1, int(symbols * GOAL / seconds))
         elif seconds < GOAL and 2 * symbols > self.room:
@@ -204,7 +206,7 @@ class TextRequest:
         self.sizes = [symbols_of(text_of(text)) for text in self.texts]  #: Symbols of the texts
         n_best = min(self.top or 0, self.model.n_classes)
         row_bytes = n_best * self.model.entry_bytes or self.model.row_bytes
-        self.answer_bytes = len(self.all_texts) * row_bytes  #: About
+        self.answer_bytes = len(self.all_texts) * row_bytes  #: Estimate
 
     def add(self, predictions: Predictions, part: slice) -> None:
         """Add the rows of a part of the texts of a call."""
@@ -239,12 +241,12 @@ def symbols_of(text: str) -> int:
 
 
 class Lane:
-    """Requests that the same thread predicts; with `adapts` its calls decide the room of later calls."""
+    """Requests that are predicted by one thread; with `adapts` its calls adapt the `room` of the models."""
 
     def __init__(self, adapts: bool) -> None:
         self._adapts = adapts
         self.jobs: list[TextRequest] = []  #: Oldest first; the thread that reads adds and cancels
-        self.since = float("inf")  #: Begin of the current call
+        self.since = float("inf")  #: Start of the current call; infinity between calls
         self._in_turn = True  #: Whether the last call took texts of the requests in turn
 
     def call(self) -> list[Answer]:
@@ -313,7 +315,7 @@ class Lane:
 
 
 class Worker:
-    """Models, and requests that wait for them."""
+    """Models, and requests that wait for predictions."""
 
     def __init__(self, send: Callable[[Sequence[Answer]], None]) -> None:
         self._send = send
@@ -402,7 +404,7 @@ class Worker:
         except (ValueError, RecursionError) as error:
             raise Refusal(400, f"the body is not JSON: {one_line(str(error), 100)}") from None
         if isinstance(request, dict):
-            with suppress(Refusal):  # a row alone
+            with suppress(Refusal):  # an object with the columns in place of "text"
                 if (
                     columns := self._model(request.get("model")).columns
                 ) and request.keys() >= columns.keys():
@@ -474,7 +476,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     answers, lock = os.fdopen(os.dup(1), "wb"), threading.Lock()
     os.dup2(2, 1)  # prints go to stderr
-    sys.setswitchinterval(0.0005)  # seconds that a call waits for one with a long text
+    sys.setswitchinterval(0.0005)  # so that a call waits only 0.5 ms for the thread of long texts
     import_module("numba")  # without it the first predictions use functions that are slow for many texts
 
     def send(ready: Sequence[Answer]) -> None:
