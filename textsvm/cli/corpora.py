@@ -21,10 +21,9 @@ from textsvm.kernels.base import Kernel
 from textsvm.kernels.resolve import structure_of
 from textsvm.kernels.user import KernelFunction
 from textsvm.readers.charsets import INVISIBLE, is_blank
-from textsvm.readers.corpus import VECTORS, Corpus
+from textsvm.readers.corpus import VECTORS, Corpus, is_number
 from textsvm.readers.read import read_corpus, read_documents
 from textsvm.readers.stream import is_large, stream_corpus
-from textsvm.readers.tables import is_number
 from textsvm.readers.vectors import read_labels, read_vectors
 from textsvm.runtime.compiled import scipy
 from textsvm.text.documents import encode

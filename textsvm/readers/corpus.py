@@ -549,6 +549,14 @@ def split_labels(document: Document, separator: str) -> Document:
     return document._replace(label=tuple(dict.fromkeys(piece.strip() for piece in pieces if piece.strip())))
 
 
+def is_number(text: str) -> bool:
+    """Whether a cell or a label is a finite number."""
+    try:
+        return isfinite(float(text))
+    except ValueError:
+        return False
+
+
 def parse_number(value: Any, name: str, needed: bool) -> float | None:
     """A finite number; None for an empty cell unless a number is `needed`."""
     if not needed and (value is None or (isinstance(value, str) and not value.strip())):

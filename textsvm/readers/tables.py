@@ -28,7 +28,6 @@ from dataclasses import dataclass, replace
 from datetime import date, time
 from difflib import get_close_matches
 from itertools import chain, islice
-from math import isfinite
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -41,6 +40,7 @@ from textsvm.readers.corpus import (
     Label,
     ReadOptions,
     Row,
+    is_number,
     parse_number,
     parse_weight,
     refused_rows,
@@ -365,14 +365,6 @@ def _marked_labels(row: Row, names: Sequence[str], place: str) -> tuple[str, ...
         if (mark := (_string(row.get(name)) or "").strip().lower()) not in marks:
             raise InputError(f"{place}: {name!r} is {mark!r}; several columns of labels hold 0 and 1")
     return tuple(name for name in names if marks[str(row[name]).strip().lower()])
-
-
-def is_number(text: str) -> bool:
-    """Whether a cell or a label is a finite number."""
-    try:
-        return isfinite(float(text))
-    except ValueError:
-        return False
 
 
 def _string(value: object) -> str | None:
