@@ -14,7 +14,7 @@ from textsvm import SVC, Compute, GapWeighted, Spectrum, Sum
 from textsvm.choice.choose import TrialExamples, Trials
 from textsvm.gram.base import DenseGram
 from textsvm.kernels.options import WEIGHTS
-from textsvm.kernels.spectrum.counted_documents import CountedDocuments
+from textsvm.kernels.spectrum.features import CountedDocuments
 from textsvm.runtime.parallel import limit
 from textsvm.solvers import columns
 from textsvm.solvers.feature_machines import solve_by_descent

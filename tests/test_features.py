@@ -17,7 +17,7 @@ from textsvm.kernels.options import WEIGHTS
 from textsvm.kernels.shared import counting
 from textsvm.kernels.shared import counting as vocabulary
 from textsvm.kernels.shared.counting import count, plan
-from textsvm.kernels.spectrum.counted_documents import CountedDocuments
+from textsvm.kernels.spectrum.features import CountedDocuments
 from textsvm.kernels.spectrum.kernel import Spectrum
 from textsvm.linalg import sparse
 from textsvm.linalg.rows import SharedFeatures

@@ -48,7 +48,7 @@ def printable(text: str) -> str:
 
 
 def check_labels(labels: Iterable[object], place: str = "") -> None:
-    """InputError for an infinite label or a lone surrogate, which no UTF-8 file can hold."""
+    """InputError for an infinite label, and for a lone surrogate in a label, which no UTF-8 file can hold."""
     for label in labels:
         if isinstance(label, float) and abs(label) == float("inf"):
             raise InputError(f"{place}the label is {label}, which is not a finite number; write a text")

@@ -95,11 +95,17 @@ def choose(
     rows = order[_subset(target[order], _affordable(characters, n_classes, len(candidates), seconds))]
     needed = len(rows) * _seconds_per_text(characters, n_classes, len(candidates))
     if needed > max(seconds, MIN_SECONDS):
-        return Choice(default.kernel(), default.C * C, _without_trials(default, C, len(rows), needed), [])
+        sentence = (
+            f"{default.description(C)}, without trials: those of {len(rows):,} texts are predicted to take "
+            f"{needed:,.0f} s, longer than the budget"
+        )
+        return Choice(default.kernel(), default.C * C, sentence, [])
     sample = documents.take(rows).with_classes(target[rows])
     copies = None if copies is None else copies[rows]
     fold = _folds(target[rows], joined(near_copies(sample, seconds), copies))
-    honest = copies is None or _can_test(target[rows], fold)
+    # Each fold tests some examples, and leaves two classes to learn from.
+    tests = ((fold == k).any() and len(np.unique(target[rows][fold != k])) > 1 for k in range(FOLDS))
+    honest = copies is None or all(tests)
     if not honest:
         fold = _folds(target[rows])
     trials = Trials(TrialExamples(sample, target[rows], n_classes, weight[rows], fold)).run(
@@ -122,13 +128,6 @@ def _seconds_per_text(characters: Documents, n_classes: int, n_candidates: int) 
     columns = len(FACTORS) * (1 if n_classes == 2 else n_classes)
     entries = float(np.mean(characters.lengths)) * ENTRIES
     return entries * FOLDS * n_candidates * (READING + COLUMN * columns)
-
-
-def _without_trials(default: Candidate, C: float, n: int, needed: float) -> str:
-    return (
-        f"{default.description(C)}, without trials: those of {n:,} texts are predicted to take "
-        f"{needed:,.0f} s, longer than the budget"
-    )
 
 
 def _content_order(characters: Documents, target: Ints, weight: Floats) -> Ints:
@@ -180,11 +179,6 @@ def _folds(target: Ints, groups: Ints | None = None) -> Ints:
         fold[order[members]] = (dealt + np.arange(len(members))) % FOLDS
         dealt += len(members)
     return fold
-
-
-def _can_test(target: Ints, fold: Ints) -> bool:
-    """Whether every fold tests some examples, and leaves two classes to learn from."""
-    return all((fold == k).any() and len(np.unique(target[fold != k])) > 1 for k in range(FOLDS))
 
 
 def _by_class(target: Ints) -> Sequence[Ints]:

@@ -13,7 +13,7 @@ from unicodedata import normalize
 
 import numpy as np
 
-from textsvm.arrays import AnyArray, Array, Floats, Json
+from textsvm.arrays import AnyArray, Array, Json
 from textsvm.cli.console import Console
 from textsvm.cli.options import LEWIS, Duplicates, LearningOptions, ReadingOptions, TableOptions
 from textsvm.errors import InputError, printable
@@ -21,10 +21,9 @@ from textsvm.kernels.base import Kernel
 from textsvm.kernels.resolve import structure_of
 from textsvm.kernels.user import KernelFunction
 from textsvm.readers.charsets import INVISIBLE, is_blank
-from textsvm.readers.corpus import VECTORS, Corpus
+from textsvm.readers.corpus import VECTORS, Corpus, is_number
 from textsvm.readers.read import read_corpus, read_documents
 from textsvm.readers.stream import is_large, stream_corpus
-from textsvm.readers.tables import is_number
 from textsvm.readers.vectors import read_labels, read_vectors
 from textsvm.runtime.compiled import scipy
 from textsvm.text.documents import encode
@@ -64,10 +63,10 @@ def read(
     with console.progress():
         settings: dict[str, Any] = {
             **columns(reading, kernel), "label": reading.label,
-            "id": reading.id, "target": learning.regress, "weight": learning.weights, "group": groups,
-            "headers": reading.headers, "header": reading.header, "level": reading.level,
+            "target": learning.regress, "weight": learning.weights, "group": groups,
+            "headers": reading.headers, "level": reading.level,
             "label_separator": learning.separator, "annotators": reading.annotators,
-            "skip_invalid": reading.skip_invalid, "recorded": recorded or {},
+            "recorded": recorded or {},
             "require_text": learning.require_text and reading.vectors is None,
             "progress": console.progress_of("read"),
         }  # fmt: skip
@@ -107,7 +106,6 @@ def read_unlabelled(
     """Read documents without labels."""
     with console.progress():
         names, progress = columns(table, kernel), console.progress_of("read")
-        names |= {"id": table.id, "skip_invalid": table.skip_invalid, "header": table.header}
         corpus = read_documents(paths, table.format, **names, progress=progress, **settings)
     console.say(corpus.reading_line)
     filled = [i for i, text in enumerate(corpus.texts) if not is_blank(text)]
@@ -277,15 +275,16 @@ def label_counts(corpus: Corpus) -> Counter[str]:
 
 
 def columns(table: TableOptions, kernel: KernelOrName = None) -> dict[str, Any]:
-    """Arguments of the readers: the columns of the options, else the kernel's; the sheet and charset."""
-    files = {"sheet": table.sheet, "encoding": table.encoding}
+    """Arguments of the readers: the columns of the options, else the kernel's; other options of tables."""
+    names = ("id", "skip_invalid", "header", "sheet", "encoding")
+    others = {name: vars(table)[name] for name in names}
     on_columns = kernel is not None and structure_of(kernel).reads_tables
     if isinstance(kernel, Kernel) and table.text is None and table.numbers is None and on_columns:
-        return _columns_of(kernel, table.vectors is not None) | files
+        return _columns_of(kernel, table.vectors is not None) | others
     text: list[str] | str | None = table.texts
     if text and (table.join or not (len(text) > 1 or table.vectors or on_columns)):
         text = text[0]
-    return {"text": text, "numbers": table.numbers, **files}
+    return {"text": text, "numbers": table.numbers, **others}
 
 
 def _columns_of(kernel: Kernel, with_vectors: bool) -> dict[str, Any]:
@@ -474,7 +473,11 @@ def describe(corpus: Corpus) -> Json:
         "unlabelled": sum(1 for values in corpus.labels or [] if values == ()),
         **_of_texts(corpus.texts),
         "letters": _letters(corpus.texts) if corpus.of_sequences else None,
-        "columns": corpus.columns and {name: _of_column(values) for name, values in corpus.columns.items()},
+        "columns": corpus.columns
+        and {
+            name: {"numbers": _quantiles(values)} if isinstance(values, np.ndarray) else _of_texts(values)
+            for name, values in corpus.columns.items()
+        },
         "vectors": None if corpus.vectors is None else _of_vectors(corpus.vectors),
         "duplicates": [list(group) for group in corpus.duplicates()],
         "problems": [{"id": identifier, "problem": problem} for identifier, problem in corpus.problems],
@@ -511,10 +514,6 @@ def _letters(texts: Sequence[str]) -> Json:
         "lower": lower,
         "gc": gc,
     }
-
-
-def _of_column(values: Floats | Sequence[str]) -> Json:
-    return {"numbers": _quantiles(values)} if isinstance(values, np.ndarray) else _of_texts(values)
 
 
 def _of_vectors(vectors: Array) -> Json:

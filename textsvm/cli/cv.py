@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from textsvm.cli import machines, options
 from textsvm.cli.console import Console
 from textsvm.cli.options import option_field
-from textsvm.cli.output import PREDICTIONS, Output, ReportFile
-from textsvm.cli.tables import table_kind, write_rows
+from textsvm.cli.output import PREDICTIONS, Output, ReportFile, table_kind, write_rows
 from textsvm.reporting.formatting import format_metric
 
 if TYPE_CHECKING:

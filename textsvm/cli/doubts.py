@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from textsvm.cli import machines, options
 from textsvm.cli.console import Console
 from textsvm.cli.options import option_field
-from textsvm.cli.output import DOUBTS, STDOUT, Force, Output, check_report, writing
-from textsvm.cli.tables import table_kind, write_rows
+from textsvm.cli.output import DOUBTS, STDOUT, Force, Output, check_report, table_kind, write_rows, writing
 
 if TYPE_CHECKING:
     from textsvm.arrays import Json

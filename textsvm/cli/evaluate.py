@@ -88,8 +88,7 @@ def evaluate(
     learning = options.LearningOptions(regress, multilabel=multilabel, label_separator=separator)
     documents = corpora.read(
         console, corpus, reading, learning,
-        groups=judging.slice, kernel=fitted.kernel,
-        recorded=training.columns,
+        groups=judging.slice, kernel=fitted.kernel, recorded=training.columns,
     )  # fmt: skip
     if not multilabel or documents.labels is None:
         corpora.targets(documents)
@@ -104,7 +103,7 @@ def evaluate(
             judged = judged.with_intervals()
             compared = {model: judged}
             for path in judging.beside:
-                other = model_files.load_beside(console, path, judging.device, model, fitted)
+                other = model_files.load_rival(console, path, judging.device, model, fitted)
                 compared[path] = results.judge(other, documents, training.positive, console.stage, None, span)
             short = len({path.name for path in compared}) == len(compared)
             results_by_name = {path.name if short else str(path): value for path, value in compared.items()}

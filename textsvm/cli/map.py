@@ -10,6 +10,7 @@ from textsvm.cli import kernels, machines, options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.options import option_field
 from textsvm.cli.output import PICTURES, REPORTS, STDOUT, Force, Output
+from textsvm.kernels.spelling import spell
 
 
 @dataclass(frozen=True)
@@ -49,35 +50,31 @@ def map(
     Texts without labels are drawn too. Of more than 2,000 documents a sample is drawn.
     """
     from textsvm.cli import corpora, estimators, matrices, model_files
-    from textsvm.evaluation.class_map import MOST_DOCUMENTS, class_map, sample
-    from textsvm.kernels.spelling import spell
-    from textsvm.model.settings import ClassifierSettings, Settings
-    from textsvm.reporting.charts import stacked
-    from textsvm.reporting.html import page
-    from textsvm.reporting.maps import map_sections
+    from textsvm.evaluation import class_map
+    from textsvm.model.settings import ClassifierSettings
+    from textsvm.reporting import charts, html, maps
 
     output = drawing.checked(corpus)
     console = Console(printing.quiet)
-    settings: Settings = estimators.checked(
+    settings = estimators.checked(
         lambda: ClassifierSettings(
             drawing.kernel.single("fast"), device=drawing.device, **drawing.text.as_dict()
         )
     )
     documents = corpora.read(console, corpus, reading, options.NoLearningOptions(), kernel=settings.kernel)
     settings = model_files.settle(console, settings, drawing.kernel.named, documents)
-    drawn = sample(documents.labels, len(documents), MOST_DOCUMENTS)
+    drawn = class_map.sample(documents.labels, len(documents))
     if len(drawn) < len(documents):
         console.say(f"note: {len(drawn):,} of {len(documents):,} documents are drawn")
     shown = documents.subset(drawn)
     with console.progress():
         values, used = matrices.between(console, settings, shown, shown)
-    mapped = class_map(values, shown.labels)
-    sections = map_sections(mapped, shown.ids)
+    mapped = class_map.class_map(values, shown.labels)
     title = f"Map of {corpora.names_of(corpus)}"
     kernel = settings.new_kernel()
     lead = f"{len(drawn):,} of {len(documents):,} documents, compared by the kernel {spell(kernel)}"
-    picture = page(title, lead, sections)
-    output.write_lines([picture if output.kind is REPORTS[".html"] else stacked(picture)])
+    picture = html.page(title, lead, maps.map_sections(mapped, shown.ids))
+    output.write_lines([picture if output.kind is REPORTS[".html"] else charts.stacked(picture)])
     matrices.report_matrix(
         console, printing.json, "map", kernel, used,
         output=str(output.path), rows=len(drawn), columns=len(drawn), seconds={},

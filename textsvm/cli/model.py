@@ -52,7 +52,10 @@ def _show(console: Console, contents: Json) -> None:
     }
     console.table("model", [(name, fact) for name, fact in facts.items() if fact is not None])
     arrays = contents["arrays"]
-    rows = [(array["name"], array["dtype"], _shape(array), f"{array['bytes']:,}") for array in arrays]
+    rows = [
+        (a["name"], a["dtype"], " x ".join(f"{n:,}" for n in a["shape"]) or "1", f"{a['bytes']:,}")
+        for a in arrays
+    ]
     console.table("arrays", rows, ("name", "type", "shape", "bytes"))
     info = {name: value for name, value in contents["info"].items() if value is not None}
     if info:
@@ -66,10 +69,6 @@ def _listed(values: Json) -> str:
 def _few(values: list[Any], most: int = 10) -> str:
     more = f" and {len(values) - most:,} more" if len(values) > most else ""
     return ", ".join(_short(value) for value in values[:most]) + more
-
-
-def _shape(array: Json) -> str:
-    return " x ".join(f"{size:,}" for size in array["shape"]) or "1"
 
 
 def _short(value: Any, most: int = 60) -> str:

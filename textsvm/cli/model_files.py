@@ -108,13 +108,13 @@ def load_model(console: Console, path: Path, device: str, online: bool = False) 
     return model.on(device)
 
 
-def load_beside(console: Console, path: Path, device: str, first: Path, model: TrainedModel) -> TrainedModel:
-    """Load a model that predicts the kind of values that the first model predicts."""
-    other = load_model(console, path, device)
-    kinds = [Abilities.of(rival).predicts for rival in (other, model)]
-    if kinds[0] != kinds[1]:
-        raise InputError(f"--beside {path} predicts {kinds[0]}, and {first} {kinds[1]}; compare equal kinds")
-    return other
+def load_rival(console: Console, path: Path, device: str, model: Path, fitted: TrainedModel) -> TrainedModel:
+    """Load a model to compare with another; InputError if it predicts other values."""
+    rival = load_model(console, path, device)
+    own, other = Abilities.of(fitted).predicts, Abilities.of(rival).predicts
+    if own != other:
+        raise InputError(f"--beside {path} predicts {other}, and {model} {own}; compare equal kinds")
+    return rival
 
 
 def classifier_of(settings: AnySettings) -> Settings:

@@ -15,8 +15,7 @@ import typer
 from textsvm.cli import kernels, machines, options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.options import option_field
-from textsvm.cli.output import NEIGHBOURS, NPZ, STDOUT, Force, Output
-from textsvm.cli.tables import table_kind, write_rows
+from textsvm.cli.output import NEIGHBOURS, NPZ, STDOUT, Force, Output, table_kind, write_rows
 
 if TYPE_CHECKING:
     from textsvm.arrays import Json

@@ -31,7 +31,6 @@ def option_field(help: str, *names: str, default: Any = None, **settings: Any) -
     return field(default=default, metadata={"option": option(help, *names, **settings)})
 
 
-flag_field = partial(option_field, default=False)
 #: Seeds of NumPy's `RandomState`.
 seed_field = partial(option_field, default=0, min=0, max=(1 << 32) - 1)
 _labels = partial(option_field, panel="Labels")

@@ -1,7 +1,13 @@
-"""Output files of commands; - is stdout. They are checked before any work."""
+"""Output files of commands; - is stdout. They are checked before any work.
+
+The suffix of a table decides its format; on standard output it is JSON Lines.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import os
 import re
 import shutil
@@ -9,24 +15,35 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
-from textsvm.cli.console import WrongUsage, wrong_usage
+from textsvm.arrays import Json
+from textsvm.cli.console import WrongUsage, json_line, wrong_usage
 from textsvm.cli.options import option, option_field
 from textsvm.errors import InputError
-from textsvm.runtime.files import replacing, target_of
+from textsvm.runtime.files import TABLE_SUFFIXES, replacing, target_of
 
 STDOUT = Path("-")
 #: Bytes of an existing file that are matched against its kind.
 _HEAD = 65_536
 
 #: Formats of tables by the suffix of the file.
-TABLES = {
-    ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json",
-    ".xlsx": "xlsx", ".parquet": "parquet",
-}  # fmt: skip
+TABLES = {**TABLE_SUFFIXES, ".xlsx": "xlsx"}
+#: Libraries that write a format, which are no dependencies.
+_WRITERS = {"xlsx": "openpyxl", "parquet": "pyarrow"}
+#: Delimiter and quotes.
+DIALECTS = {"csv": (",", csv.QUOTE_MINIMAL), "tsv": ("\t", csv.QUOTE_NONE)}
+#: Header of a file that may be replaced.
+_HEADER = (
+    rb'[^\n]*labels?"?[,;\t|]"?(predicted_)?confidence|id[,\t](truth|neighbour|label[,\t]suggested)[,\t]'
+)
+#: Characters that no cell of Excel may have.
+_NOT_IN_EXCEL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+#: Most symbols of a cell of Excel.
+_MOST_SYMBOLS = 32_767
 
 Force = Annotated[bool, option("Replace an existing file of another kind.", "--force")]
 
@@ -39,7 +56,7 @@ class Kind:
     beginning: bytes  #: bytes: Regular expression that matches the beginning of every such file
     suffix: str = ""  #: Suffix, also of the temporary file if the output goes to stdout
     to_stdout: bool = True  #: Whether it may go to stdout
-    format: str = ""  #: Of tables, see `textsvm.cli.tables`
+    format: str = ""  #: Of tables
 
 
 #: Of formats that have no sign of the program that wrote a file: a file is replaced only with --force.
@@ -237,3 +254,103 @@ def _begins(path: Path, beginning: bytes) -> bool:
             return re.match(beginning, stream.read(_HEAD), re.DOTALL) is not None
     except OSError:
         return False
+
+
+# Tables
+
+
+def table_kind(option: str, path: Path, kind: Kind, requested: str | None = None) -> Kind:
+    """The kind of an output in the format of its suffix; `requested` is for other names and stdout."""
+    of_suffix = None if path == STDOUT else TABLES.get(path.suffix.lower())
+    if of_suffix and requested not in (None, of_suffix):
+        raise WrongUsage(f"{option} {path} and --output-format {requested} do not go together; leave one out")
+    if path != STDOUT and not (of_suffix or requested):
+        suffixes = ", ".join(TABLES)
+        raise WrongUsage(f"{option} {path}: the suffix decides the format, and must be one of {suffixes}")
+    format = of_suffix or requested or "jsonl"
+    if format in _WRITERS:  # nothing at the beginning tells who wrote it
+        if find_spec(library := _WRITERS[format]) is None:
+            raise InputError(f"{option} {path} needs {library} (pip install {library}); or name a .csv file")
+        return replace(kind, name=f"certain to be {kind.name}", beginning=rb"(?!)", format=format)
+    beginning = _HEADER if format in DIALECTS else rb"(\[\s*)?" + kind.beginning
+    return replace(kind, name=f"{kind.name} as {format.upper()}", beginning=beginning, format=format)
+
+
+def write_rows(output: Output, columns: Sequence[str], rows: Iterable[Json]) -> None:
+    """Write rows in the format of the output."""
+    with output.printing():
+        print_rows(output.kind.format, columns, rows)
+
+
+def print_rows(format: str, columns: Sequence[str], rows: Iterable[Json]) -> None:
+    """Write rows in a format to stdout; JSON Lines, CSV and TSV line by line."""
+    sys.stdout.flush()
+    if format in _WRITERS:
+        (_write_workbook if format == "xlsx" else _write_parquet)(columns, list(rows))
+        return
+    for line in _lines(format, columns, rows):
+        sys.stdout.buffer.write(line.encode("utf-8", "backslashreplace"))
+
+
+def _lines(format: str, columns: Sequence[str], rows: Iterable[Json]) -> Iterator[str]:
+    if format == "jsonl":
+        yield from map(json_line, rows)
+    elif format == "json":
+        yield "[\n" + ",\n".join(json_line(row).rstrip("\n") for row in rows) + "\n]\n"
+    else:
+        yield line_of(columns, *DIALECTS[format]) + "\n"
+        for row in rows:
+            yield line_of([row.get(name) for name in columns], *DIALECTS[format]) + "\n"
+
+
+def line_of(cells: Sequence[object], delimiter: str, quoting: int) -> str:
+    """A line without its end. In TSV, without quotes, a TAB or a line break within a cell becomes a space."""
+    texts = [_cell(cell) for cell in cells]
+    if quoting == csv.QUOTE_NONE:
+        return delimiter.join(" ".join(text.replace("\t", "\n").splitlines()) for text in texts)
+    line, settings = io.StringIO(), {"quoting": quoting, "lineterminator": ""}
+    csv.writer(line, delimiter=delimiter, **settings).writerow(texts)  # type: ignore[arg-type]
+    return line.getvalue()
+
+
+def _cell(value: object) -> str:
+    """Text of a cell; the labels of a list are separated by semicolons."""
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return ";".join(value)
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False)
+    return "" if value is None else str(value)
+
+
+def _write_parquet(columns: Sequence[str], rows: list[Json]) -> None:
+    from pyarrow import ArrowException, parquet, table  # type: ignore[import-not-found, unused-ignore]
+
+    try:
+        arrow = table({name: [row.get(name) for row in rows] for name in columns})
+    except (ArrowException, TypeError, OverflowError) as error:
+        raise InputError(f"Parquet has no column with values of several types: {error}") from error
+    parquet.write_table(arrow, sys.stdout.buffer)
+
+
+def _write_workbook(columns: Sequence[str], rows: list[Json]) -> None:
+    from openpyxl import Workbook
+
+    book = Workbook()
+    for number, row in enumerate([dict(zip(columns, columns, strict=True)), *rows], 1):
+        for column, name in enumerate(columns, 1):
+            fill(book.active, number, column, row.get(name))
+    book.save(sys.stdout.buffer)
+
+
+def fill(sheet: Any, row: int, column: int, value: object) -> None:
+    """Set a cell of a sheet of Excel; texts are never formulas."""
+    number = value is None or isinstance(value, bool | int | float)
+    text = "" if number else _NOT_IN_EXCEL.sub("\ufffd", _cell(value))
+    if row > 1 << 20 or column > 1 << 14 or len(text) > _MOST_SYMBOLS:
+        raise InputError(
+            f"row {row} does not fit into Excel: 1,048,576 rows, 16,384 columns and {_MOST_SYMBOLS:,} symbols"
+            " in a cell are the most; name a .csv file"
+        )
+    cell = sheet.cell(row, column, value if number else text)
+    if not number:
+        cell.data_type = "s"

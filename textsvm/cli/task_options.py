@@ -13,8 +13,7 @@ from textsvm.cli import options
 from textsvm.cli.console import WrongUsage
 from textsvm.cli.kernels import several
 from textsvm.cli.options import option_field
-from textsvm.cli.output import LIBSVM_MODEL, MODEL, PREDICTIONS, STDOUT, Force, Kind, Output
-from textsvm.cli.tables import table_kind
+from textsvm.cli.output import LIBSVM_MODEL, MODEL, PREDICTIONS, STDOUT, Force, Kind, Output, table_kind
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:

@@ -215,7 +215,9 @@ class SpectrumFeatures(TransformerMixin, NamedParameters, BaseEstimator):
                 step = part(of_stage(progress, "features"), first, last - first, max(1, len(texts)))
                 documents = self._source.encode(texts[first:last], alphabet)
                 parts.append(_twin(device).transform(kernel, self.columns_, documents, step))
-                _require_rest(parts, last, len(texts))
+                entries = sum(matrix.nnz for matrix in parts)  # the remaining rows have as many each
+                left = len(texts) - last
+                host.require_memory(host.ENTRY_BYTES * entries * left // max(last, 1), len(texts))
         return host.stacked(parts)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
@@ -273,12 +275,6 @@ def _batches(texts: list[str]) -> list[tuple[int, int]]:
     cuts = np.flatnonzero(np.diff(ends[:-1] // BATCH)) + 1
     begins = [0, *cuts.tolist()]
     return list(zip(begins, [*begins[1:], len(texts)], strict=True))
-
-
-def _require_rest(parts: list[scipy.sparse.csr_matrix], done: int, n: int) -> None:
-    """Raise InputError if memory will not suffice for the remaining rows, estimated from the rows done."""
-    entries = sum(matrix.nnz for matrix in parts)
-    host.require_memory(host.ENTRY_BYTES * entries * (n - done) // max(done, 1), n)
 
 
 NPZ = ".npz"

@@ -74,7 +74,7 @@ def class_map(kernel_matrix: Any, labels: Sequence[Any] | None = None) -> ClassM
         If the matrix is not square and finite, has fewer than two rows, or the labels have another length.
     """
     K = np.asarray(kernel_matrix, np.float64)
-    n = len(K)
+    n = len(K) if K.ndim == 2 else 0
     if K.shape != (n, n) or n < 2 or not np.isfinite(K).all():
         raise InputError(
             f"a map needs a finite, square kernel matrix of two or more documents, got shape {K.shape}"
@@ -86,9 +86,8 @@ def class_map(kernel_matrix: Any, labels: Sequence[Any] | None = None) -> ClassM
         [""] * n if labels is None else [str(label) for label in labels], return_inverse=True
     )
     # Means over the documents of each class: row a of `mean` averages the rows of class a.
-    mean = (
-        np.eye(n) if labels is None else (code == np.arange(len(names))[:, None]) / np.bincount(code)[:, None]
-    )
+    members = code == np.arange(len(names))[:, None]
+    mean = np.eye(n) if labels is None else members / np.bincount(code)[:, None]
     between = mean @ K @ mean.T
     squared = np.diag(between)[:, None] + np.diag(between) - 2 * between
     distances = np.sqrt(np.maximum(squared, 0))

@@ -167,7 +167,8 @@ def sharded_gram(
             _make_in_place(kernel, documents, shards, progress)
         else:
             _TilesOnCards(kernel, documents, division, shards).run(progress)
-    return ShardedGram(device, shards, _description(shards))
+    most = show_bytes(max(shard.values.nbytes for shard in shards))
+    return ShardedGram(device, shards, f"whole kernel matrix on {len(shards)} cards, {most} each")
 
 
 def spread(gram: Gram, device: Device, memory: int | str | None = None) -> Gram:
@@ -220,11 +221,6 @@ def _room(kernel: Kernel, n: int, device: Device, memory: int | str | None) -> i
     bounds = bounds_of(n, len(device.cards))
     allowed = min(allowed_bytes(memory, device), devices.free_memory(device))
     return int(allowed - 4 * n * np.diff(bounds).max()) // (AT_A_TIME * (1 + kernel.structure.depth))
-
-
-def _description(shards: Sequence[Shard]) -> str:
-    most = max(shard.values.nbytes for shard in shards)
-    return f"whole kernel matrix on {len(shards)} cards, {show_bytes(most)} each"
 
 
 @dataclass(frozen=True)

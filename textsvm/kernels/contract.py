@@ -511,7 +511,7 @@ class Features:
         raise NotImplementedError
 
     def count(self, documents: Documents, device: Device | None = None) -> Any:
-        """Count the features of documents (`kernels.spectrum.counted_documents`), on a CPU by default."""
+        """Count the features of documents (`CountedDocuments`), on a CPU by default."""
         raise NotImplementedError
 
     def fit_counted(self, counted: Any, train: Ints) -> None:

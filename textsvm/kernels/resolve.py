@@ -41,7 +41,7 @@ def sum_on_columns(
 ) -> Kernel:
     """Sum of a kernel on each column of texts and on each group of columns of numbers.
 
-    `of` are the kernels of "texts" and "vectors"; by default the fast one and Gaussian.
+    `of` are the kernels of "texts" and "vectors"; by default the fast kernel and Gaussian.
     """
     of = {"texts": fixed_default(), "vectors": Gaussian(), **(of or {})}
     parts = [On(name, of["texts"]) for name in texts]

@@ -19,6 +19,7 @@ from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents, View
+from textsvm.text.tokens import shorten
 
 #: Takes two lists of texts, returns their kernel values, shape (len(first), len(second)).
 KernelFunction = Callable[[list[str], list[str]], Any]
@@ -165,8 +166,8 @@ class UserRows(HostRows):
         if not np.isfinite(values).all():
             i, j = np.argwhere(~np.isfinite(values))[0]
             raise InputError(
-                f"the kernel function returned {raw[i, j]} for the texts {_shorten(rows[i])} and "
-                f"{_shorten(columns[j])}; it must return finite numbers"
+                f"the kernel function returned {raw[i, j]} for the texts {shorten(rows[i])} and "
+                f"{shorten(columns[j])}; it must return finite numbers"
             )
         return values
 
@@ -183,7 +184,3 @@ def _check_symmetric(block: Floats32, first: int) -> None:
             f"the kernel function is not symmetric: {block[i, j]:g} for documents {first + i} and "
             f"{first + j}, {block[j, i]:g} the other way round"
         )
-
-
-def _shorten(text: str) -> str:
-    return repr(text if len(text) <= 30 else text[:27] + "...")

@@ -235,7 +235,9 @@ class TrainedModel:
 
         Raises InputError if the model has no probabilities.
         """
-        return self.with_probabilities().probabilities(self.decision_function(X, progress))
+        if not isinstance(self.rule, CalibratedRule | ScaledRule):
+            raise InputError(f"a model of {self.estimator_name} has no probabilities; train a CalibratedSVC")
+        return self.rule.probabilities(self.decision_function(X, progress))
 
     def predict_set(self, X: Any, coverage: float = 0.95, per_class: bool = False) -> Bools:
         """Prediction sets: classes of each text that include the true class with the promised probability.
@@ -284,12 +286,6 @@ class TrainedModel:
         """The rule of a calibrated model; InputError for other models."""
         if not isinstance(self.rule, CalibratedRule):
             raise InputError(f"a model of {self.estimator_name} is not calibrated; train a CalibratedSVC")
-        return self.rule
-
-    def with_probabilities(self) -> CalibratedRule | ScaledRule:
-        """The rule of a model with probabilities; InputError for other models."""
-        if not isinstance(self.rule, CalibratedRule | ScaledRule):
-            raise InputError(f"a model of {self.estimator_name} has no probabilities; train a CalibratedSVC")
         return self.rule
 
     def top_features(self, n: int = 30, labels: Collection[Any] | None = None) -> list[TopFeatures]:

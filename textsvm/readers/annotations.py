@@ -122,7 +122,7 @@ def with_labels(
 def _labels_of(
     answers: list[Annotation], by_name: dict[str, list[str]], options: ReadOptions, counts: Counter[str]
 ) -> list[Any]:
-    """Labels of a text: of all annotators, of an annotator, or of the majority; `counts` counts ties."""
+    """Labels of a text: of all annotators, of a named annotator, or of the majority; `counts` counts ties."""
     several = options.label_separator is not None or any(len(set(labels)) > 1 for labels in by_name.values())
     if options.annotators != MAJORITY:
         named = (labels for name, labels in by_name.items() if options.annotators in (ALL, name))

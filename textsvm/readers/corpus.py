@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from hashlib import blake2b
 from itertools import pairwise
+from math import isfinite
 from typing import Any, NamedTuple, TypedDict, cast
 from unicodedata import normalize
 
@@ -281,7 +282,7 @@ class Corpus:
 
     @property
     def reading_line(self) -> str:
-        """The decisions of the reader in a line."""
+        """Decisions of the reader, in a line."""
         return reading_line(self.reading)
 
     @property
@@ -539,6 +540,42 @@ def _composed_labels(labels: list[Label], source: str, problems: list[tuple[str,
     ]
     forms = {name: form if form in several else name for name, form in forms.items()}
     return [forms[name] if isinstance(name, str) else tuple(forms[part] for part in name) for name in labels]
+
+
+def split_labels(document: Document, separator: str) -> Document:
+    """The document with a tuple of labels, empty for an empty cell."""
+    label = document.label or ""
+    pieces = label.split(separator) if isinstance(label, str) else label
+    return document._replace(label=tuple(dict.fromkeys(piece.strip() for piece in pieces if piece.strip())))
+
+
+def is_number(text: str) -> bool:
+    """Whether a cell or a label is a finite number."""
+    try:
+        return isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def parse_number(value: Any, name: str, needed: bool) -> float | None:
+    """A finite number; None for an empty cell unless a number is `needed`."""
+    if not needed and (value is None or (isinstance(value, str) and not value.strip())):
+        return None
+    try:
+        number = float("nan" if isinstance(value, bool) or value is None else value)
+    except (TypeError, ValueError, OverflowError):
+        number = float("nan")
+    if not isfinite(number):
+        comma = "; write a decimal point, not a comma" if isinstance(value, str) and "," in value else ""
+        raise InputError(f"{name} is {value!r}, which is not a finite number{comma}")
+    return number
+
+
+def parse_weight(weight: float | None, place: str) -> float | None:
+    """The weight of a document; raise InputError if it is negative."""
+    if weight is not None and weight < 0:
+        raise InputError(f"{place}: the weight is {weight:g}, and none may be below 0")
+    return weight
 
 
 def refused_rows(file: str, unit: str, lines: list[int], total: int, lack: str, reason: str) -> InputError:

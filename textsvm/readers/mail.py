@@ -147,7 +147,10 @@ def message_text(data: bytes, *, headers: bool = False) -> tuple[str, list[str]]
         pieces = [f"{name}: {decoded_header(str(value), damage)}" for name, value in message.raw_items()]
     else:
         pieces = [decoded_header(str(message.get("Subject", "")), damage)]
-    pieces += [_part_text(*part, damage) for part in parts]
+    for payload, kind, charset in parts:
+        text, problem = decode_declared(payload, charset)
+        damage |= {problem: None} if problem else {}
+        pieces.append(html_text(text) if kind == "text/html" or is_html(text) else text.strip("\r\n"))
     damage |= dict.fromkeys(problem for part in message.walk() for problem in part.damage)
     if _NO_HEADERS in damage:
         damage.pop("a header that is not well-formed", None)
@@ -184,10 +187,3 @@ def _text_parts(message: MimePart) -> Iterator[tuple[bytes, str, str | None]]:
             continue
         if payload := part.content():
             yield payload, kind, part.get_content_charset()
-
-
-def _part_text(payload: bytes, kind: str, charset: str | None, damage: dict[str, None]) -> str:
-    text, problem = decode_declared(payload, charset)
-    if problem:
-        damage[problem] = None
-    return html_text(text) if kind == "text/html" or is_html(text) else text.strip("\r\n")

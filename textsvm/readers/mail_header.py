@@ -1,6 +1,6 @@
 """Malformed mail, repaired before it is parsed: headers that violate RFC 5322 and that mail programs show.
 
-The functions return well-formed mail unchanged. `docs/mail.md` lists what they repair.
+The functions return well-formed mail unchanged. `docs/mail.md` lists their repairs.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ def header_start(data: bytes | mmap) -> tuple[int, bool]:
     prelude = _PRELUDE.match(data, count.end() if count else 0)
     begin = prelude.end() if prelude else 0
     head = _LINE_END.sub(b"\n", data[begin : begin + _MAX_START]).partition(b"\n\n")[0]
-    fields = KNOWN.findall(head)
+    names = KNOWN.findall(head)
     is_field, indented = _NAME.match(head) is not None, data[begin - 1 : begin] in (b" ", b"\t")
     # A text may hold a line like "Subject: x": after a first line that is no field there must be two.
-    has_header = len(fields) > (0 if is_field or indented else 1)
+    has_header = len(names) > (0 if is_field or indented else 1)
     if has_header and indented and not is_field:
         # An indented first line would continue a field that is put before it.
-        begin = data.find(fields[0], begin)
+        begin = data.find(names[0], begin)
     return begin if has_header else start, has_header
 
 
@@ -153,7 +153,7 @@ def _fields(lines: list[bytes], names: re.Pattern[bytes]) -> tuple[list[list[byt
     """Lines of each field of a header, and the lines where the body begins.
 
     A line without a name and without indentation continues the field before it if `is_continued`. Otherwise
-    it is ignored if a field of `names` follows, and else begins the body.
+    it is ignored if a field of `names` follows, and begins the body if none follows.
     """
     last = max((number for number, line in enumerate(lines) if names.match(line)), default=-1)
     fields: list[list[bytes]] = []

@@ -173,7 +173,9 @@ def decoded_header(raw: str, damage: dict[str, None]) -> str:
         between = text[position : match.start()]
         if between.strip() or not pieces:
             pieces.append((None, between))
-        charset, payload = match[1].lower(), _encoded_word(match[2].lower(), match[3])
+        charset, encoded = match[1].lower(), match[3].encode("utf-8", "surrogateescape")
+        quoted = match[2].lower() == "q"
+        payload = quopri.decodestring(encoded, header=True) if quoted else lenient_base64(encoded)
         previous = pieces[-1] if pieces else (None, "")
         if previous[0] == charset and isinstance(previous[1], bytes):
             pieces[-1] = (charset, previous[1] + payload)  # a character may be divided between two words
@@ -189,11 +191,6 @@ def decoded_header(raw: str, damage: dict[str, None]) -> str:
                 damage[problem] = None
         decoded.append(piece)
     return " ".join("".join(decoded).split())
-
-
-def _encoded_word(encoding: str, text: str) -> bytes:
-    raw = text.encode("utf-8", "surrogateescape")
-    return quopri.decodestring(raw, header=True) if encoding == "q" else lenient_base64(raw)
 
 
 def is_html(text: str) -> bool:

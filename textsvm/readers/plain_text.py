@@ -191,10 +191,8 @@ def read_lines(
     strict = options.keep_invalid or options.require_text or options.skip_invalid
     for file, report in with_progress(files, progress):
         part, head, plain = part_of(file.name), decode(file.head)[0], options.format == "plain"
-        marked, unlabelled = (
-            is_fasttext(head) and not plain,
-            plain or not (options.labelled or is_lines(head)),
-        )
+        marked = is_fasttext(head) and not plain
+        unlabelled = plain or not (options.labelled or is_lines(head))
         options.decide(text=None if unlabelled else "after the label", encoding=encoding_of(file.head))
         without_text, number, without_label = list[int](), 0, 0
         for number, line in enumerate(iterate_lines(file, problems), 1):

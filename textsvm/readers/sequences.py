@@ -26,10 +26,9 @@ from typing import NamedTuple
 
 from textsvm.errors import InputError
 from textsvm.readers.charsets import byte_order_mark, decode
-from textsvm.readers.corpus import Document, ReadOptions
+from textsvm.readers.corpus import Document, ReadOptions, parse_number, parse_weight, split_labels
 from textsvm.readers.files import File, FileOnDisk, Problems, iterate_lines, with_progress
 from textsvm.readers.plain_text import PART, part_of
-from textsvm.readers.tables import parse_number, parse_weight, split_labels
 from textsvm.runtime.parallel import Progress
 
 #: Bytes that are read at a time, which fit a cache.

@@ -28,14 +28,24 @@ from dataclasses import dataclass, replace
 from datetime import date, time
 from difflib import get_close_matches
 from itertools import chain, islice
-from math import isfinite
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from textsvm.errors import InputError, check_labels
 from textsvm.readers.annotations import MAJORITY, labels_in, task_of, unquoted, with_labels
 from textsvm.readers.charsets import decode, encoding_of, is_binary, is_blank
-from textsvm.readers.corpus import USUAL, Document, Label, ReadOptions, Row, refused_rows
+from textsvm.readers.corpus import (
+    USUAL,
+    Document,
+    Label,
+    ReadOptions,
+    Row,
+    is_number,
+    parse_number,
+    parse_weight,
+    refused_rows,
+    split_labels,
+)
 from textsvm.readers.files import (
     ARROW,
     HEAD,
@@ -49,6 +59,7 @@ from textsvm.readers.files import (
     with_progress,
 )
 from textsvm.readers.plain_text import PROGRESS_STEP, part_of
+from textsvm.runtime.files import TABLE_SUFFIXES
 from textsvm.runtime.parallel import Progress
 
 _DELIMITERS = ",;\t|"
@@ -72,18 +83,7 @@ _RENAME = "rename one, or name it by its number"
 _ROWS_FOR_NAMES = 10
 #: Rows in which the first label of a table without a header must occur again.
 _LOOKAHEAD = 1000
-_SUFFIXES = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".tab": "tsv",
-    ".jsonl": "jsonl",
-    ".json": "json",
-    ".ndjson": "jsonl",
-    ".parquet": "parquet",
-    ".arff": "arff",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-}
+_SUFFIXES = {**TABLE_SUFFIXES, ".arff": "arff", ".arrow": "arrow", ".feather": "arrow"}
 #: Endings of the names of tables.
 SUFFIXES = (*_SUFFIXES, ".xlsx", ".xlsb", ".xls", ".ods")
 #: Members of a ZIP archive that is a spreadsheet.
@@ -367,42 +367,6 @@ def _marked_labels(row: Row, names: Sequence[str], place: str) -> tuple[str, ...
     return tuple(name for name in names if marks[str(row[name]).strip().lower()])
 
 
-def split_labels(document: Document, separator: str) -> Document:
-    """The document with a tuple of labels, empty for an empty cell."""
-    label = document.label or ""
-    pieces = label.split(separator) if isinstance(label, str) else label
-    return document._replace(label=tuple(dict.fromkeys(piece.strip() for piece in pieces if piece.strip())))
-
-
-def parse_number(value: Any, name: str, needed: bool) -> float | None:
-    """A finite number; None for an empty cell unless a number is `needed`."""
-    if not needed and (value is None or (isinstance(value, str) and not value.strip())):
-        return None
-    try:
-        number = float("nan" if isinstance(value, bool) or value is None else value)
-    except (TypeError, ValueError, OverflowError):
-        number = float("nan")
-    if not isfinite(number):
-        comma = "; write a decimal point, not a comma" if isinstance(value, str) and "," in value else ""
-        raise InputError(f"{name} is {value!r}, which is not a finite number{comma}")
-    return number
-
-
-def is_number(text: str) -> bool:
-    """Whether a cell or a label is a finite number."""
-    try:
-        return isfinite(float(text))
-    except ValueError:
-        return False
-
-
-def parse_weight(weight: float | None, place: str) -> float | None:
-    """The weight of a document; raise InputError if it is negative."""
-    if weight is not None and weight < 0:
-        raise InputError(f"{place}: the weight is {weight:g}, and none may be below 0")
-    return weight
-
-
 def _string(value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value
@@ -630,7 +594,7 @@ def _table(
     file: File, rows: Iterator[CellRow], options: ReadOptions, problems: Problems, unit: str = "line",
     **form: Any,
 ) -> TableRows:  # fmt: skip
-    """A table of rows of cells; `form` are attributes of its `TableForm`, if it has one."""
+    """A table of rows of cells; `form` are attributes of its `TableForm`, empty for none."""
     _require_content(file)
     start = next(rows)
     first = [cell.strip() for cell in start[2]]

@@ -295,7 +295,8 @@ def gpu_error(error: BaseException, where: str) -> InputError | None:
     if type(error).__module__.partition(".")[0] not in ("cupy", "cupy_backends"):
         return None
     reason, remedy = f"{where} failed", "check it with `textsvm devices`,"
-    if _is_out_of_memory(error):
+    signs = ("out of memory", "OUT_OF_MEMORY", "ALLOC_FAILED")
+    if isinstance(error, MemoryError) or any(sign in str(error) for sign in signs):
         clear_frames(error.__traceback__)  # the traceback would keep the arrays of the failed work
         with suppress(Exception):
             cupy().get_default_memory_pool().free_all_blocks()
@@ -308,11 +309,6 @@ def gpu_error(error: BaseException, where: str) -> InputError | None:
             reason = f"{where} is lost to this process"
             remedy = "start again (`textsvm devices` tries the card)"
     return InputError(f"{reason} ({first_line(error)}); {remedy} or run with --device cpu")
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    texts = ("out of memory", "OUT_OF_MEMORY", "ALLOC_FAILED")
-    return isinstance(error, MemoryError) or any(text in str(error) for text in texts)
 
 
 def _is_lost() -> bool:

@@ -28,6 +28,11 @@ except ImportError:  # Windows
 
 #: Position of the locked byte on Windows, where other processes cannot read it: far behind the content.
 _LOCKED_BYTE = 1 << 30
+#: Formats of tables by the suffix of a file.
+TABLE_SUFFIXES = {
+    ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json",
+    ".parquet": "parquet",
+}  # fmt: skip
 #: Age in seconds from which a temporary file counts as a leftover.
 _DAY = 86_400
 _KINDS = {

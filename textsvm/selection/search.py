@@ -10,6 +10,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -250,7 +251,8 @@ class TrialFile:
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{self.path} cannot be read as the table of a search: {error}") from error
         if first and first + "\n" != self._head:
-            self._outdated = self._of_this_search(first)
+            with suppress(ValueError, KeyError, TypeError, RecursionError):
+                self._outdated = bool(json.loads(first)["of"] == self._of)
             if self._outdated:
                 warn_user(
                     f"{self.path} has results of another version of textsvm than {__version__}; all settings "
@@ -271,13 +273,6 @@ class TrialFile:
             except (ValueError, KeyError, TypeError, RecursionError):
                 continue
         return rows
-
-    def _of_this_search(self, head: str) -> bool:
-        """Whether a first line belongs to this search, whatever version of textsvm wrote it."""
-        try:
-            return bool(json.loads(head)["of"] == self._of)
-        except (ValueError, KeyError, TypeError, RecursionError):
-            return False
 
     def _fits(self, folds: Any, seconds: Any) -> bool:
         """Whether a line has numbers for the metrics of every fold; otherwise the setting is tried again."""

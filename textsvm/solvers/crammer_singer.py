@@ -140,7 +140,10 @@ class MulticlassRun:
             best = min(best, worst)
             self.progress(*log_progress(first, best, tol))
             status = ""
-            if worst <= tol or self.gap_is_small():
+            if worst <= tol or (
+                self.stopping.duality_gap is not None
+                and self.stopping.satisfied(objective_and_gap(self.dual, self.coef, self.G)[1])
+            ):
                 status = "converged"
             elif iterations >= bound:
                 status = f"stopped at {bound:,} iterations"
@@ -169,11 +172,6 @@ class MulticlassRun:
             self.renew()
         status = NO_STEP_LEFT if status == "converged" else status
         return assess_multiclass(self.dual, self.coef, self.G, iterations, status, self.stopping)
-
-    def gap_is_small(self) -> bool:
-        if self.stopping.duality_gap is None:
-            return False
-        return self.stopping.satisfied(objective_and_gap(self.dual, self.coef, self.G)[1])
 
     def round(self, violation: Array, worst: float, budget: int) -> tuple[int, float]:
         """Choose a working set, optimise it and update all gradients; return the steps and the decrease."""

@@ -26,7 +26,6 @@ import numpy as np
 from textsvm.arrays import Bools, Floats, Ints
 from textsvm.gram.base import FeatureProducts, Gram
 from textsvm.linalg.dense import matmul
-from textsvm.linalg.rows import FeatureRows
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.device import array_module, to_host
 from textsvm.solvers import dual
@@ -185,7 +184,9 @@ def decision_values(gram: Gram | FeatureProducts, several: Sequence[Machines]) -
     sizes = np.cumsum([len(machines.bias) for machines in several])[:-1]
     weights = _weights(several, len(bias), gram.n)
     if gram.features is not None:
-        return np.split(_feature_values(gram.features, weights) + bias[:, None], sizes)
+        coef, rows = weights.T.toarray(), gram.features  # (X X' + diag(ridge)) W', without kernel values
+        values = to_host(rows.x.dot(rows.x.transposed_dot(coef)))
+        return np.split((values + to_host(rows.ridge)[:, None] * coef).T + bias[:, None], sizes)
     assert not isinstance(gram, FeatureProducts)
     values = np.empty((len(bias), gram.n))
     on_host = gram.device.kind == "cpu"
@@ -208,13 +209,6 @@ def _weights(several: Sequence[Machines], total: int, n: int) -> scipy.sparse.cs
         first += len(machines.bias)
     places = (np.concatenate(rows), np.concatenate(columns))
     return scipy.sparse.csc_matrix((np.concatenate(coef), places), shape=(total, n))
-
-
-def _feature_values(rows: FeatureRows, weights: scipy.sparse.csc_matrix) -> Floats:
-    """(X X' + diag(ridge)) W', transposed, without kernel values."""
-    coef = weights.T.toarray()
-    values = to_host(rows.x.dot(rows.x.transposed_dot(coef)))
-    return (values + to_host(rows.ridge)[:, None] * coef).T
 
 
 def _product(xp: ModuleType, gram: Gram, weights: scipy.sparse.csc_matrix, out: Floats) -> None:

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
-from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +21,7 @@ from textsvm.arrays import Ints
 from textsvm.kernels.inputs import InputTable
 from textsvm.runtime.compiled import scipy
 from textsvm.sources.base import KernelSource, Source
+from textsvm.text.normal_form import nfkc
 
 #: Non-ASCII punctuation and spaces that NFKC keeps.
 _MARKS = re.compile("[\u00a1-\u00bf\u2000-\u206f\u3000-\u303f]+")
@@ -35,7 +35,7 @@ LONG = 40
 
 def _letters(text: str) -> bytes:
     """The letters of a text, and its digits if it is short; the text itself if it has neither."""
-    folded = normalize("NFKC", text).casefold()
+    folded = nfkc(text).casefold()
     if not folded.isascii():
         folded = _MARKS.sub("", folded)
     letters = folded.encode("utf-8", "surrogatepass").translate(None, _BESIDE_LETTERS)
@@ -56,19 +56,10 @@ def text_digests(examples: Any, source: Source | None = None) -> NDArray[np.uint
         columns: list[Any] = [examples.texts(name) for name in names]
     else:
         columns = list(examples.values()) if isinstance(examples, Mapping) else [examples]
-    columns = [column for column in columns if _holds_texts(column)]
-    if not columns:
-        return None
-    return np.frombuffer(b"".join(_digests(columns)), np.uint64)
-
-
-def _holds_texts(column: Any) -> bool:
-    return isinstance(column, Sequence) and len(column) > 0 and isinstance(column[0], str)
-
-
-def _digests(columns: list[Sequence[str]]) -> Iterator[bytes]:
-    for texts in zip(*columns, strict=True):
-        yield blake2b(b"\0".join(map(_letters, texts)), digest_size=8).digest()
+    columns = [x for x in columns if isinstance(x, Sequence) and len(x) and isinstance(x[0], str)]
+    rows = (b"\0".join(map(_letters, texts)) for texts in zip(*columns, strict=True))
+    digests = b"".join(blake2b(letters, digest_size=8).digest() for letters in rows)
+    return np.frombuffer(digests, np.uint64) if columns else None
 
 
 def share_in(sample: NDArray[np.uint64], examples: Any, source: Source) -> float:

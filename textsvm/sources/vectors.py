@@ -37,7 +37,8 @@ def require_numbers(X: Any, kernel: Kernel) -> None:
     if _kind(X) == "c":
         raise InputError("Complex data not supported: X is of complex numbers; give their parts as columns")
     first = X[0] if isinstance(X, list | tuple | StoredTexts) and len(X) else None
-    if isinstance(X, str) or isinstance(first, str) or _is_column_of_texts(X):
+    of_texts = _kind(X) in _TEXTS and len(X.shape) == 1 and len(X) > 0 and isinstance(next(iter(X)), str)
+    if isinstance(X, str) or isinstance(first, str) or of_texts:
         raise InputError(
             f"X is of texts, and the kernel {spell(kernel)} compares vectors; take one of texts, such as "
             "Spectrum(4), or give numbers"
@@ -68,10 +69,6 @@ def _require_column(column: Any, name: object) -> None:
 def _kind(array: Any) -> str:
     """Kind of the NumPy type of an array; "" without a NumPy type."""
     return str(getattr(getattr(array, "dtype", None), "kind", ""))
-
-
-def _is_column_of_texts(X: Any) -> bool:
-    return _kind(X) in _TEXTS and len(X.shape) == 1 and len(X) > 0 and isinstance(next(iter(X)), str)
 
 
 def as_rows(X: Any, vectors: bool = False) -> Array:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
+from textsvm.text.normal_form import nfkc
 
 GROUPS = ("AST", "CU", "DEQBZ", "FWY", "G", "HN", "IV", "KRO", "LMJ", "P", "X", "*")
 #: The code points of the groups' names, in the order of their codes.
@@ -99,14 +100,14 @@ def tokenise(text: str, tokens: Tokens) -> list[str]:
         pieces = list(result)
     except Exception as error:
         raise InputError(
-            f"the function of tokens failed on {_shorten(text)} ({type(error).__name__}: {error}); it must "
+            f"the function of tokens failed on {shorten(text)} ({type(error).__name__}: {error}); it must "
             "return a list of str"
         ) from error
     other = next((type(piece) for piece in pieces if not isinstance(piece, str)), None)
     if isinstance(result, str) or other is not None:
         returned = "a single str" if other is None else f"a list with a {other.__name__} in it"
         raise InputError(
-            f"the function of tokens returned {returned} for {_shorten(text)}; it must return a list of str"
+            f"the function of tokens returned {returned} for {shorten(text)}; it must return a list of str"
         )
     return pieces
 
@@ -142,7 +143,7 @@ def align(folded: str, text: str) -> Spans:
         return np.stack([at, at + 1], axis=1)
     starts = [i for i, c in enumerate(text) if i == 0 or not unicodedata.combining(c)]
     clusters = np.stack([starts, [*starts[1:], m]], axis=1).astype(np.int64) if m else np.empty((0, 2), int)
-    pieces = [unicodedata.normalize("NFKC", text[a:b].casefold()) for a, b in clusters]
+    pieces = [nfkc(text[a:b].casefold()) for a, b in clusters]
     joined = "".join(pieces)
     if pieces and (joined.startswith(folded) or folded.startswith(joined)):
         owner = np.repeat(np.arange(len(pieces)), [len(piece) for piece in pieces])
@@ -163,5 +164,6 @@ def spread(shares: Floats, spans: Spans, length: int) -> Floats:
     return out + shares[nowhere].sum() / length if nowhere.any() and length else out
 
 
-def _shorten(text: str) -> str:
+def shorten(text: str) -> str:
+    """The beginning of a text in quotes, for messages."""
     return repr(text if len(text) <= 30 else text[:27] + "...")

@@ -155,7 +155,7 @@ def make_folds(
 
 
 def n_together(copies: Ints | None, folds: Sequence[Fold]) -> int:
-    """Number of copies, all of which are on the same side of every fold; 0 if some are not."""
+    """Number of copies, if all are on the same side of every fold; else 0."""
     return 0 if n_separated(copies, folds) else n_copies(copies)
 
 

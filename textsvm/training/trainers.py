@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from textsvm.kernels.inputs import InputTable, is_table
@@ -50,13 +52,38 @@ def train(
         from textsvm.training.classifier import train_classifier
 
         return train_classifier(settings, X, y, sample_weight, progress)
-    if isinstance(settings, MultilabelSettings):
-        from textsvm.training.multilabel import train_multilabel
-
-        return train_multilabel(settings, X, y, sample_weight, progress)
+    if isinstance(settings, MultilabelSettings) and settings.thresholds != "zero":
+        return _train_multilabel(settings, X, y, sample_weight, progress)
     from textsvm.training.train import train_machines
 
     return train_machines(settings, X, y, sample_weight, progress)
+
+
+def _train_multilabel(
+    settings: MultilabelSettings,
+    X: Any,
+    y: Any,
+    sample_weight: ArrayLike | None,
+    progress: StageProgress | None,
+) -> TrainedModel:
+    """Train a machine for each label, and choose thresholds from out-of-fold decision values.
+
+    The folds and the fit to all texts share a Gram, unless the kernel learns (idf).
+    """
+    from textsvm.training import fold_grams, folds, problems
+    from textsvm.training import train as training
+
+    examples, target, weight = training.read_training_data(settings, X, y, sample_weight)
+    parts = folds.make_folds(settings.cv, target, random_state=settings.random_state)
+    everyone = np.arange(len(target.values))
+    task = fold_grams.Task(target, weight, [*parts, (everyone, np.empty(0, np.int64))])
+    seconds = dict.fromkeys(("encode", "gram", "solve", "score"), 0.0)
+    model, values = fold_grams.fit_with_folds(settings, examples, task, seconds, progress)
+    assert model is not None
+    clock = time.perf_counter()
+    model = training.with_offsets(model, problems.fit_offsets(settings, values, parts, target))
+    seconds["thresholds"] = seconds.pop("score") + time.perf_counter() - clock
+    return model.with_record(seconds=seconds)
 
 
 def _on_columns(settings: AnySettings, X: Any) -> AnySettings:

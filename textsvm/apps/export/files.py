@@ -24,7 +24,6 @@ from textsvm.apps.export.small import Reduction
 from textsvm.arrays import Json
 from textsvm.errors import InputError
 from textsvm.kernels.contract import FeatureTable, FeatureTerm, PairTerm
-from textsvm.model.top_features import TopFeatures
 from textsvm.reporting.formatting import cut, safe, visible
 from textsvm.reporting.html import json_element
 from textsvm.reporting.html import page as html_page
@@ -136,7 +135,7 @@ def reduced(
 def write_plain_model(
     plain: PlainModel, target: Path, to: str, reduction: Reduction | None = None, **page: Unpack[PageKeywords]
 ) -> list[Path]:
-    """Write the files of a format, of the whole or the smaller model; title and example of a page."""
+    """Write the files of a format, of the whole or a smaller model; title and example of a page."""
     title, example = page.get("title"), page.get("example")
     examples = [example] if isinstance(example, str) else example
     if to != "page" and not title is example is None:
@@ -363,7 +362,13 @@ def _features(plain: PlainModel) -> str:
     labels = list(dict.fromkeys(top.label for top in plain.top))
     parts = []
     for label in labels[:MOST_CLASSES]:
-        lists = "".join(_feature_list(top) for top in plain.top if top.label == label and top.features)
+        lists = ""
+        for top in (top for top in plain.top if top.label == label and top.features):
+            items = "".join(
+                f"<li><code>{safe(visible(cut(feature.text, SHOWN)))}</code> {feature.weight:.2f}</li>"
+                for feature in top.features[:MOST_FEATURES]
+            )
+            lists += f'<p class="kind">{safe(top.kind)}</p><ul class="substrings">{items}</ul>'
         parts.append(f"<section><h2>{safe(label)}</h2>{lists}</section>")
     more = f" The first {MOST_CLASSES} of {len(labels)} classes." if len(labels) > MOST_CLASSES else ""
     return (
@@ -371,14 +376,6 @@ def _features(plain: PlainModel) -> str:
         f"value of a class. ␣ is a space; th&gt;=3 counts from the third occurrence on.{more}</p></section>"
         f'<div class="grid">{"".join(parts)}</div>'
     )
-
-
-def _feature_list(top: TopFeatures) -> str:
-    items = "".join(
-        f"<li><code>{safe(visible(cut(feature.text, SHOWN)))}</code> {feature.weight:.2f}</li>"
-        for feature in top.features[:MOST_FEATURES]
-    )
-    return f'<p class="kind">{safe(top.kind)}</p><ul class="substrings">{items}</ul>'
 
 
 def _limits(plain: PlainModel, reduction: Reduction | None) -> str:
@@ -394,9 +391,7 @@ def _limits(plain: PlainModel, reduction: Reduction | None) -> str:
     )
     if not (plain.about["training"]["holdout"] or plain.info.get("estimate")):
         note += " Its accuracy on other texts was not recorded when it was trained."
-    facts = (
-        _facts(plain) if reduction is None else [*_facts(plain), ("Smaller than the model", reduction.loss)]
-    )
+    facts = [*_facts(plain), *([("Smaller than the model", reduction.loss)] if reduction else [])]
     table = "".join(f"<tr><th>{safe(name)}</th><td>{safe(value)}</td></tr>" for name, value in facts)
     return (
         f'<section><h2>Limits of this model</h2><p class="note">{note}</p>'

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, groupby
@@ -184,7 +184,10 @@ class Characters:
         words = any(view.tokens != "characters" for view in self.views)
         bits = SPACE | PUNCT | (WORD if words else 0) | IGNORED | KEEPS
         changed = {*np.flatnonzero(tables.classes & CHANGES_FOLDED).tolist(), *tables.decompositions, *HANGUL}
-        used = [np.flatnonzero((tables.classes & bits) | tables.orders), [*range(128), *_symbols_of(plain)]]
+        used: list[Any] = [np.flatnonzero((tables.classes & bits) | tables.orders), range(128)]
+        for term in plain.terms:
+            symbols = term.alphabet.tolist()
+            used.append(symbols if term.alphabet.dtype != object else [*map(ord, "".join(symbols))])
         images = {c: (image(chr(c), form, True), image(chr(c), form, False)) for c in sorted(changed)}
         if form == "paper":  # a character outside the table becomes a space
             used = [range(128)]
@@ -211,13 +214,6 @@ class Characters:
         """Number of the composite of each pair of characters."""
         pairs = (map(chr, row) for row in (*self.tables.pairs.tolist(), *hangul_pairs()))
         return {self.number[a] * BASE + self.number[b]: self.number[c] for a, b, c in pairs}
-
-
-def _symbols_of(plain: PlainModel) -> Iterable[int]:
-    """Code points of the symbols of a model."""
-    for term in plain.terms:
-        symbols = term.alphabet.tolist()
-        yield from symbols if term.alphabet.dtype != object else map(ord, "".join(symbols))
 
 
 def _entry(g: Graph, ids: str, values: AnyArray) -> str:
@@ -325,7 +321,7 @@ def _without_ignorable(g: Graph, table: Characters, ids: str, text: str) -> tupl
     same = g.And(g.Greater(number, 0), g.Equal(g.Gather(text, letter), text))
     letter = g.Gather(ids, letter)
     keeps, spaced = _entry(g, letter, bits >= KEEPS), _entry(g, letter, bits == (IGNORED | KEEPS))
-    joiner, zwsp = (_entry(g, ids, np.isin(table.points, [*map(ord, points)])) for points in (JOINERS, ZWSP))
+    joiner, zwsp = (_entry(g, ids, np.isin(table.points, [*map(ord, chars)])) for chars in (JOINERS, ZWSP))
     joins = g.And(g.And(ignored, same), g.Or(g.And(keeps, joiner), g.And(spaced, zwsp)))
     place = g.where(joins)
     owner = g.Gather(number, place)

@@ -75,7 +75,7 @@ class Reduction:
 
     @property
     def loss(self) -> str:
-        """The loss of the smaller model, in words."""
+        """Loss of the smaller model, in words."""
         (before, after), (weights, tags), (rms, largest) = self.n_strings, self.bits, self.difference
         return (
             f"{after:,} of {before:,} strings, weights of {weights} bits, tags of {tags} bits; decision "

@@ -15,6 +15,7 @@ from importlib.resources import files
 from typing import Any
 
 from textsvm.apps.label.session import Conflict, Session
+from textsvm.apps.serve import error_body
 from textsvm.apps.serve import server as server
 from textsvm.arrays import Json
 from textsvm.errors import InputError, one_line
@@ -74,9 +75,9 @@ class LabellingPage:
         host, token = request.headers.get("host", ""), request["path"].partition("/")[2].partition("/")[0]
         local = host.rpartition(":")[0] if host[-1:].isdigit() and ":" in host else host
         if local not in HOSTS or not secrets.compare_digest(token.encode(), self.token.encode()):
-            return 403, _error("open the address that `textsvm label` has printed")
+            return 403, error_body("open the address that `textsvm label` has printed")
         if request.method == "POST" and request.headers.get("origin") != f"http://{host}":
-            return 403, _error("only the page of `textsvm label` may send this")
+            return 403, error_body("only the page of `textsvm label` may send this")
         return None
 
     async def _answer(self, request: Request) -> tuple[int, bytes]:
@@ -84,12 +85,12 @@ class LabellingPage:
         if request.method == "GET" and not action:
             return 200, self._page
         if request.method != "POST" or action not in _ACTIONS:
-            return 404, _error("there is no such page")
+            return 404, error_body("there is no such page")
         body = b""
         async for part in request.stream():
             body += part
             if len(body) > BODY:
-                return 413, _error(f"the request has more than {BODY:,} bytes")
+                return 413, error_body(f"the request has more than {BODY:,} bytes")
         return await run_in_threadpool(_act, getattr(self.session, action), _ACTIONS[action], body)
 
 
@@ -98,12 +99,12 @@ def _act(action: Callable[..., Json], parameters: Json, body: bytes) -> tuple[in
     try:
         return 200, json.dumps(to_json(action(**_parsed(parameters, body)))).encode()
     except InputError as error:
-        return 409 if isinstance(error, Conflict) else 400, _error(str(error))
+        return 409 if isinstance(error, Conflict) else 400, error_body(str(error))
     except OSError as error:
-        return 500, _error(f"{error.filename or 'the disk'}: {error.strerror or error}")
+        return 500, error_body(f"{error.filename or 'the disk'}: {error.strerror or error}")
     except Exception as error:
         traceback.print_exception(error)
-        return 500, _error("this failed; the terminal of `textsvm label` has the error")
+        return 500, error_body("this failed; the terminal of `textsvm label` has the error")
 
 
 def _parsed(parameters: Json, body: bytes) -> Json:
@@ -121,10 +122,6 @@ def _parsed(parameters: Json, body: bytes) -> Json:
         if not right or not all(isinstance(item, str) for item in items):
             raise InputError("a parameter has a wrong type")
     return values
-
-
-def _error(message: str) -> bytes:
-    return json.dumps({"error": one_line(message)}).encode()
 
 
 def label_page() -> str:

@@ -246,13 +246,9 @@ def _facts(summary: Status) -> Iterator[tuple[str, str]]:
             right, unsure, wrong = (
                 f"{100 * n / decisions.n:.0f} %" for n in (n_right, decisions.unsure, decisions.wrong)
             )
-            yield (
-                name,
-                (
-                    f"{decisions.n:,} messages before they were learnt: {right} right, {unsure} unsure, "
-                    f"{wrong} wrong; {decisions.false_positives:,} ham as spam"
-                ),
-            )
+            numbers = f"{right} right, {unsure} unsure, {wrong} wrong"
+            as_spam = f"{decisions.false_positives:,} ham as spam"
+            yield name, f"{decisions.n:,} messages before they were learnt: {numbers}; {as_spam}"
 
 
 def export(

@@ -6,8 +6,11 @@ so long predictions and loading delay no connection. The processes exchange fram
 (length of the body, number of the request, its kind or the status of its answer), then a body.
 """
 
+import json
 import struct
 from collections.abc import Iterator
+
+from textsvm.errors import one_line
 
 FRAME = struct.Struct("<IIH")
 LOAD, PREDICT, DESCRIBE, CANCEL = range(4)
@@ -25,3 +28,8 @@ def frames(received: bytearray) -> Iterator[tuple[int, int, bytes]]:
         body = bytes(received[FRAME.size : end])
         del received[:end]
         yield number, kind, body
+
+
+def error_body(message: str) -> bytes:
+    """Body of an answer that is an error."""
+    return json.dumps({"error": one_line(message)}).encode()

@@ -20,8 +20,8 @@ from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from textsvm.apps.serve import CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, frames
-from textsvm.errors import InputError, one_line
+from textsvm.apps.serve import CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, error_body, frames
+from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     from textsvm.arrays import Json
@@ -59,11 +59,7 @@ class RequestLimits:
     max_bytes_held: int = 1 << 23  #: Of all bodies above `SMALL`
 
 
-def _error(message: str) -> bytes:
-    return json.dumps({"error": one_line(message)}).encode()
-
-
-_BUSY = 503, _error("the server is busy; try again")
+_BUSY = 503, error_body("the server is busy; try again")
 #: Additional headers of some answers.
 _HEADERS = {503: [(b"retry-after", b"1")], 415: [(b"accept-encoding", b"gzip, deflate")]}
 
@@ -86,7 +82,7 @@ class _Link(asyncio.SubprocessProtocol):
 
     def process_exited(self) -> None:
         for number in list(self.waiting):
-            self._answer(number, 503, _error("the process that predicts has ended; try again"))
+            self._answer(number, 503, error_body("the process that predicts has ended; try again"))
         self._on_end(self)
 
     def _answer(self, number: int, status: int, body: bytes) -> None:
@@ -114,7 +110,7 @@ class _Link(asyncio.SubprocessProtocol):
         before = time.monotonic() - timeout
         late = [(number, since) for number, (_, since) in self.waiting.items() if since < before]
         for number, since in late:
-            self._answer(number, 503, _error(f"no prediction within {timeout:g} seconds; try again"))
+            self._answer(number, 503, error_body(f"no prediction within {timeout:g} seconds; try again"))
             self._stdin.write(FRAME.pack(0, number, CANCEL))
             if self._heard < since:
                 self.process.kill()
@@ -253,14 +249,12 @@ class Service:
     async def _predict(self, scope: Any, receive: Any) -> tuple[int, bytes] | None:
         """Status and body of the answer; None if the client has gone."""
         if scope["method"] != "POST":
-            return 405, _error('send texts by POST, as in {"text": "win cash now"}')
+            return 405, error_body('send texts by POST, as in {"text": "win cash now"}')
         headers = dict(scope["headers"])
-        encoding, length = (
-            headers.get(b"content-encoding", b"").strip().lower(),
-            headers.get(b"content-length", b""),
-        )
+        encoding = headers.get(b"content-encoding", b"").strip().lower()
+        length = headers.get(b"content-length", b"")
         if encoding not in (b"", b"identity", *_COMPRESSED):
-            return 415, _error(
+            return 415, error_body(
                 "the body has an unknown Content-Encoding; there are gzip, deflate and identity"
             )
         size, body, held, more = int(length) if length.isdigit() else 0, bytearray(), 0, True
@@ -305,20 +299,22 @@ class Service:
             try:
                 body = await asyncio.to_thread(_decompressed, body, self.limits.max_body + 1)
             except zlib.error as error:
-                return 400, _error(f"the body cannot be decompressed: {error}")
+                return 400, error_body(f"the body cannot be decompressed: {error}")
             if len(body) > self.limits.max_body:
                 return self._too_large()
         return _BUSY if self._link is None else await self._link.ask(PREDICT, body)
 
     def _too_large(self) -> tuple[int, bytes]:
-        return 413, _error(f"the body has more than {self.limits.max_body:,} bytes; send several requests")
+        return 413, error_body(
+            f"the body has more than {self.limits.max_body:,} bytes; send several requests"
+        )
 
     async def _page(self, method: str, path: str) -> _Page:
         """Answer of a page; requests that arrive while it is prepared get the same."""
         if path not in self._pages or method not in ("GET", "HEAD"):
             pages = "POST /predict, GET /models, /healthz and /metrics"
             message = f"there is no {method} {path}; there are {pages}"
-            return 405 if path in self._pages else 404, _error(message), _JSON
+            return 405 if path in self._pages else 404, error_body(message), _JSON
         task = self._asked.get(path)
         if task is None or task.done():
             task = self._asked[path] = asyncio.create_task(self._pages[path]())

@@ -30,7 +30,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from textsvm import load
-from textsvm.apps.serve import CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, PROGRESS_NUMBER, frames
+from textsvm.apps.serve import CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, PROGRESS_NUMBER, error_body, frames
 from textsvm.arrays import AnyArray, Floats, Json
 from textsvm.errors import InputError, one_line
 from textsvm.evaluation import judge
@@ -83,7 +83,7 @@ class Refusal(Exception):
     def answer(self, number: int) -> Answer:
         """Answer to the request of this number."""
         status, message = self.args
-        return number, status, json.dumps({"error": one_line(message)}).encode()
+        return number, status, error_body(message)
 
 
 class ServedModel:

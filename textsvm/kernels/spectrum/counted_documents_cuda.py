@@ -1,4 +1,4 @@
-"""`counted_documents` on a GPU: p-mers are counted once, batch by batch, and become feature rows.
+"""`CountedDocuments` on a GPU: p-mers are counted once, batch by batch, and become feature rows.
 
 Memory in bytes: 24 per symbol while p-mers get their ids; 12 per entry (a p-mer of a document) while they are
 weighted; 8 per entry of a shared p-mer for the rows, twice while batches are joined.

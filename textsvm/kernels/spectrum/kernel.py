@@ -53,11 +53,11 @@ from textsvm.kernels.contract import Ability, Cost, Features, FeatureWeights, Sh
 from textsvm.kernels.shared.counting import Vocabulary, count_each, pmer_names, windows_of
 from textsvm.kernels.shared.feature_rows import FeatureKernelRows, HostFeatureRows
 from textsvm.kernels.shared.normalisation import Normalisation, finished_gram
-from textsvm.kernels.spectrum.counted_documents import CountedDocuments
 from textsvm.kernels.spectrum.feature_matrix import counted_bytes
 from textsvm.kernels.spectrum.features import (
     DAMAGE,
     SUBSTRINGS,
+    CountedDocuments,
     FeatureSpace,
     PmerKernel,
     PmerWeights,
