@@ -35,7 +35,7 @@ LONG = 40
 
 def _letters(text: str) -> bytes:
     """The letters of a text, and its digits if it is short; the text itself if it has neither."""
-    folded = nfkc(text).casefold()
+    folded = (text if text.isascii() else nfkc(text)).casefold()
     if not folded.isascii():
         folded = _MARKS.sub("", folded)
     letters = folded.encode("utf-8", "surrogatepass").translate(None, _BESIDE_LETTERS)
