@@ -1338,6 +1338,31 @@ MISTAKES = [
         "t\\.csv is not in the charset utf-8",
         files={"t.csv": CYRILLIC},
     ),
+    *(
+        Mistake(
+            f"{charset} for {mark}",
+            f"train t.csv --encoding {charset} {TRAIN}",
+            f"t\\.csv begins with the byte order mark of {mark.upper()}.*leave out --encoding",
+            files={"t.csv": f"\ufeff{labelled('a', 'b').decode()}".encode(mark)},
+        )
+        for charset, mark in [
+            ("latin1", "utf-8"),
+            ("cp1251", "utf-16-le"),
+            ("utf-8", "utf-16-be"),
+            ("utf-16-be", "utf-16-le"),
+        ]
+    ),
+    *(
+        Mistake(
+            f"the charset {charset} of a file with its mark",
+            f"corpus t.csv --json --encoding {charset}",
+            "40 rows",
+            0,
+            files={"t.csv": f"\ufeff{labelled('a', 'b').decode()}".encode(mark)},
+            rows=1,
+        )
+        for charset, mark in [("utf8", "utf-8"), ("utf-16", "utf-16-le"), ("utf-16-be", "utf-16-be")]
+    ),
     Mistake(
         "a charset that is guessed",
         "corpus t.csv --json",
@@ -1820,6 +1845,35 @@ MISTAKES = [
             rows=1,
         )
         for name in ["nan", "NA", "None", "null", "NaN"]
+    ),
+    *(
+        Mistake(
+            f"texts called {name}",
+            f"{command} t.csv",
+            f"{n} texts are {name!r}.*an empty cell is a missing text",
+            0,
+            {"t.csv": table([("good", name)] * n + ROWS, COLUMNS)},
+            rows=rows,
+        )
+        for command, name, n, rows in [
+            (f"train {TRAIN}", "nan", 2, 1),
+            ("corpus --json", "N/A", 3, 1),
+            ("predict m.textsvm", "null", 2, 42),
+        ]
+    ),
+    *(
+        Mistake(
+            f"numbers as classes: {numbers[0]}",
+            f"train t.csv {TRAIN}",
+            f"numbers with a fraction .*--regress COLUMN predicts numbers{more}",
+            0,
+            {"t.csv": labelled(*numbers)},
+            rows=1,
+        )
+        for numbers, more in [
+            (("1.9", "2", "3.5"), ""),
+            (("2,3", "1", "4,5"), ", whose decimals have a point"),
+        ]
     ),
     Mistake(
         "labels in two forms in cross-validation",
