@@ -1875,6 +1875,23 @@ MISTAKES = [
             (("2,3", "1", "4,5"), ", whose decimals have a point"),
         ]
     ),
+    *(
+        Mistake(
+            f"{title} with {options}",
+            f"train t.csv {options} -o new.textsvm",
+            f"warning: .*{says}",
+            0,
+            {"t.csv": labelled(*names)},
+            rows=1,
+            prints=rf'"warnings": \[\s*"[^]]*{says}' if "--json" in options else "; next: check the labels",
+        )
+        for title, names, says in [
+            ("labels in two cases", ("ham", "HAM", "spam"), "'ham' and 'HAM' differ"),
+            ("1 and 1.0", ("1", "1.0", "2"), "'1' and '1.0' are the same"),
+            ("a class nan", ("nan", "spam"), "'nan': a class like others"),
+        ]
+        for options in ("--kernel fast", "--kernel spectrum:2 -q --json")
+    ),
     Mistake(
         "labels in two forms in cross-validation",
         "cv t.csv " + CV,

@@ -269,8 +269,11 @@ def _kept_together(n: int) -> str:
     return f", {n:,} {'copies' if n > 1 else 'copy'} kept together with the originals" if n else ""
 
 
-def last_line(settings: AnySettings, verdict: Verdict | None) -> str:
-    """The line: the quality of the model, and the next step."""
+def last_line(settings: AnySettings, verdict: Verdict | None, doubtful: bool = False) -> str:
+    """The line: the quality of the model, and the next step; `doubtful`: a warning names labels."""
+    if doubtful:
+        step = "next: check the labels that the warning names, for the figures depend on them"
+        return step if verdict is None else f"{verdict.sentence}; {step}"
     if verdict is None:
         if isinstance(settings, NoveltySettings):
             return "next: `textsvm evaluate` on labelled documents tells how good the model is"

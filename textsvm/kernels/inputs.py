@@ -111,7 +111,7 @@ def _checked(texts: Iterable[Any]) -> Iterator[str]:
 def _no_text(i: int, value: Any) -> InputError:
     if is_missing(value):
         return InputError(
-            f"document {i} is missing, not a string; drop the rows without a text, or fill them with fillna('')"
+            f"document {i} is missing, not a string; drop such rows, or fill them with fillna('')"
         )
     if isinstance(value, list | tuple | np.ndarray):
         instead = "take a kernel of vectors, such as Gaussian(), for rows of numbers"

@@ -119,8 +119,8 @@ def decode_named(data: bytes, charset: str, name: str) -> str:
     mark, marked = byte_order_mark(data)
     if mark and codec not in (marked, marked[:6], f"{marked}-sig"):
         raise InputError(
-            f"{name} begins with the byte order mark of {marked.upper()} and is not in the charset {charset}; "
-            "leave out --encoding"
+            f"{name} begins with the byte order mark of {marked.upper()} and is not in the charset "
+            f"{charset}; leave out --encoding"
         )
     try:
         return data.decode(codec).removeprefix("\ufeff")
