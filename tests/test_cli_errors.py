@@ -1846,6 +1846,32 @@ MISTAKES = [
         )
         for name in ["nan", "NA", "None", "null", "NaN"]
     ),
+    Mistake(
+        "an export with two controls needs no label",
+        "predict m.textsvm t.json",
+        "40 rows",
+        0,
+        {
+            "t.json": json.dumps(
+                [
+                    {
+                        "data": {"text": text},
+                        "annotations": [
+                            {
+                                "completed_by": 1,
+                                "result": [
+                                    {"from_name": name, "value": {"choices": [label]}} for name in ("s", "t")
+                                ],
+                            }
+                        ],
+                    }
+                    for label, text in ROWS
+                ]
+            ).encode()
+        },
+        rows=40,
+        prints='"label": "good"',
+    ),
     *(
         Mistake(
             f"texts called {name}",

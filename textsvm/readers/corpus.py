@@ -584,7 +584,7 @@ def refused_rows(file: str, unit: str, lines: list[int], total: int, lack: str, 
     have, units = ("has", unit) if len(lines) == 1 else ("have", f"{unit}s")
     return InputError(
         f"{len(lines):,} of the {total:,} rows of {file} {have} {lack} ({units} {numbers}): {reason}; "
-        "correct them, or leave them out with --skip-invalid (skip_invalid=True)"
+        "correct them, or leave them out with --skip-invalid"
     )
 
 

@@ -427,7 +427,7 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
     if not table.headed and options.header is None and not (of_data if columns else 0 in of_data):
         raise InputError(
             f"{file}: is its first line a header? It has {', '.join(map(repr, table.first[:20]))}; add "
-            "--header or --no-header (header=), and name the columns of texts and labels with --text and "
+            "--header or --no-header, and name the columns of texts and labels with --text and "
             f"--label, by number without a header{_separator_remedy(table)}"
         )
     lowered = {name.strip().lower(): name for name in reversed(names)} if table.headed else {}
@@ -455,7 +455,7 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
             raise InputError(f"{file}: the column {min(both)!r} is named twice: --{first_role} and --{other}")
     if not roles["text"] and not roles["numbers"]:
         available = ", ".join(names[:20])
-        raise InputError(f"{file}: which column is the text? Name it (--text, text=): {available}")
+        raise InputError(f"{file}: which column is the text? Name it with --text: {available}")
     return roles
 
 
