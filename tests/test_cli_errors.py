@@ -1800,7 +1800,7 @@ MISTAKES = [
     Mistake(
         "a label with a space",
         f"train t {TRAIN}",
-        "labels 'bad ?' and 'bad ?' differ only in case or spaces",
+        "label 'bad ' and 1 more: white space around a label is left out.* of 2 classes",
         code=0,
         files={f"t/{a}{' ' * (i < 8)}/{i}.txt": b.encode() for i, (a, b) in enumerate(ROWS)},
         rows=1,
@@ -1827,7 +1827,7 @@ MISTAKES = [
                 ("go\u00adod", "good", "bad"),
                 "'good' is written in several ways.*of 2 classes",
             ),
-            ("blanks", ("good ", "good", "bad\u00a0", "bad"), "of 2 classes"),
+            ("blanks", ("good ", "good", "bad\u00a0", "bad"), "1 more: white space around .*of 2 classes"),
             ("1 and 1.0", ("1", "1.0", "2"), "'1' and '1.0' are the same number"),
             ("1 and 01", ("1", "01", "2"), "'1' and '01' are the same number"),
             ("case", ("ham", "HAM", "spam"), "'ham' and 'HAM' differ only in case"),

@@ -209,7 +209,7 @@ def read_tables(
                 if options.keep_rows:
                     document = document._replace(row=row)
                 label, separator = document.label, options.label_separator
-                names = labels_in(label, separator is not None) if isinstance(label, str) else None
+                names = labels_in(label.strip(), separator is not None) if isinstance(label, str) else None
                 if names is not None and not listed:
                     listed = str(label)
                     problems.append((place, f"cells such as {listed[:60]} are read as lists of labels"))
@@ -385,8 +385,8 @@ def _string(value: object) -> str | None:
 def _label(value: object) -> Label | None:
     if isinstance(value, (list, tuple)):
         return tuple(_string(item) or "" for item in value)
-    label = (_string(value) or "").strip()
-    return label or None
+    label = _string(value) or ""
+    return label if label.strip() else None
 
 
 # Columns
