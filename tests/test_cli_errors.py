@@ -1889,6 +1889,27 @@ MISTAKES = [
     ),
     *(
         Mistake(
+            f"a class of a single text, {title} {options}",
+            f"train t.csv {options} -o new.textsvm",
+            "class of a single document|copies" if title == "copies" else "a class of a single document",
+            0,
+            {"t.csv": table([*ROWS, *[("rare", "one text alone")] * n], COLUMNS)},
+            rows=1,
+            prints=f"right on 40 of {40 + n} documents held out",
+        )
+        for title, n in [("once", 1), ("copies", 2)]
+        for options in ("--kernel fast", "--kernel spectrum:2", "--kernel spectrum:2 --calibrate sigmoid")
+    ),
+    Mistake(
+        "no class of a single text",
+        f"train reviews.csv {TRAIN}",
+        "",
+        0,
+        rows=1,
+        prints="right on documents held out",
+    ),
+    *(
+        Mistake(
             f"numbers as classes: {numbers[0]}",
             f"train t.csv {TRAIN}",
             f"numbers with a fraction .*--regress COLUMN predicts numbers{more}",
