@@ -507,7 +507,7 @@ MISTAKES = [
         Mistake(
             f"{name} of texts {how}",
             ESTIMATES[name],
-            "note: 180 copies .* kept in one part with the original",
+            "note: 180 copies .* but for case, .*in long texts, digits\\) kept in one part with the original",
             0,
             {"t.csv": repeated(4, CHANGES[how])},
             rows=1,
@@ -534,7 +534,7 @@ MISTAKES = [
     Mistake(
         "two texts, each many times",
         "cv t.csv --kernel spectrum:2 --json",
-        "warning: the folds do not keep copies together: 20 of 20 documents are tested by machines",
+        "warning: the folds do not keep copies together: 20 of 20 documents .*in long texts, digits",
         0,
         {"t.csv": table([("x", "a text"), ("y", "something else")] * 10, ("label", "text"))},
         rows=1,
@@ -543,7 +543,7 @@ MISTAKES = [
         Mistake(
             f"training documents, {options}",
             f"{command} reviews.csv {options}",
-            "warning: 100.0% of these documents were in the training",
+            "warning: 100.0% of these documents were in the training .*in long texts, digits",
             0,
             rows=rows,
         )
@@ -1338,6 +1338,31 @@ MISTAKES = [
         "t\\.csv is not in the charset utf-8",
         files={"t.csv": CYRILLIC},
     ),
+    *(
+        Mistake(
+            f"{charset} for {mark}",
+            f"train t.csv --encoding {charset} {TRAIN}",
+            f"t\\.csv begins with the byte order mark of {mark.upper()}.*leave out --encoding",
+            files={"t.csv": f"\ufeff{labelled('a', 'b').decode()}".encode(mark)},
+        )
+        for charset, mark in [
+            ("latin1", "utf-8"),
+            ("cp1251", "utf-16-le"),
+            ("utf-8", "utf-16-be"),
+            ("utf-16-be", "utf-16-le"),
+        ]
+    ),
+    *(
+        Mistake(
+            f"the charset {charset} of a file with its mark",
+            f"corpus t.csv --json --encoding {charset}",
+            "40 rows",
+            0,
+            files={"t.csv": f"\ufeff{labelled('a', 'b').decode()}".encode(mark)},
+            rows=1,
+        )
+        for charset, mark in [("utf8", "utf-8"), ("utf-16", "utf-16-le"), ("utf-16-be", "utf-16-be")]
+    ),
     Mistake(
         "a charset that is guessed",
         "corpus t.csv --json",
@@ -1775,7 +1800,7 @@ MISTAKES = [
     Mistake(
         "a label with a space",
         f"train t {TRAIN}",
-        "labels 'bad ?' and 'bad ?' differ only in case or spaces",
+        "label 'bad ' and 1 more: white space around a label is left out.* of 2 classes",
         code=0,
         files={f"t/{a}{' ' * (i < 8)}/{i}.txt": b.encode() for i, (a, b) in enumerate(ROWS)},
         rows=1,
@@ -1802,7 +1827,7 @@ MISTAKES = [
                 ("go\u00adod", "good", "bad"),
                 "'good' is written in several ways.*of 2 classes",
             ),
-            ("blanks", ("good ", "good", "bad\u00a0", "bad"), "of 2 classes"),
+            ("blanks", ("good ", "good", "bad\u00a0", "bad"), "1 more: white space around .*of 2 classes"),
             ("1 and 1.0", ("1", "1.0", "2"), "'1' and '1.0' are the same number"),
             ("1 and 01", ("1", "01", "2"), "'1' and '01' are the same number"),
             ("case", ("ham", "HAM", "spam"), "'ham' and 'HAM' differ only in case"),
@@ -1820,6 +1845,99 @@ MISTAKES = [
             rows=1,
         )
         for name in ["nan", "NA", "None", "null", "NaN"]
+    ),
+    Mistake(
+        "an export with two controls needs no label",
+        "predict m.textsvm t.json",
+        "40 rows",
+        0,
+        {
+            "t.json": json.dumps(
+                [
+                    {
+                        "data": {"text": text},
+                        "annotations": [
+                            {
+                                "completed_by": 1,
+                                "result": [
+                                    {"from_name": name, "value": {"choices": [label]}} for name in ("s", "t")
+                                ],
+                            }
+                        ],
+                    }
+                    for label, text in ROWS
+                ]
+            ).encode()
+        },
+        rows=40,
+        prints='"label": "good"',
+    ),
+    *(
+        Mistake(
+            f"texts called {name}",
+            f"{command} t.csv",
+            f"{n} texts are {name!r}.*an empty cell is a missing text",
+            0,
+            {"t.csv": table([("good", name)] * n + ROWS, COLUMNS)},
+            rows=rows,
+        )
+        for command, name, n, rows in [
+            (f"train {TRAIN}", "nan", 2, 1),
+            ("corpus --json", "N/A", 3, 1),
+            ("predict m.textsvm", "null", 2, 42),
+        ]
+    ),
+    *(
+        Mistake(
+            f"a class of a single text, {title} {options}",
+            f"train t.csv {options} -o new.textsvm",
+            "class of a single document|copies" if title == "copies" else "a class of a single document",
+            0,
+            {"t.csv": table([*ROWS, *[("rare", "one text alone")] * n], COLUMNS)},
+            rows=1,
+            prints=f"right on 40 of {40 + n} documents held out",
+        )
+        for title, n in [("once", 1), ("copies", 2)]
+        for options in ("--kernel fast", "--kernel spectrum:2", "--kernel spectrum:2 --calibrate sigmoid")
+    ),
+    Mistake(
+        "no class of a single text",
+        f"train reviews.csv {TRAIN}",
+        "",
+        0,
+        rows=1,
+        prints="right on documents held out",
+    ),
+    *(
+        Mistake(
+            f"numbers as classes: {numbers[0]}",
+            f"train t.csv {TRAIN}",
+            f"numbers with a fraction .*--regress COLUMN predicts numbers{more}",
+            0,
+            {"t.csv": labelled(*numbers)},
+            rows=1,
+        )
+        for numbers, more in [
+            (("1.9", "2", "3.5"), ""),
+            (("2,3", "1", "4,5"), ", whose decimals have a point"),
+        ]
+    ),
+    *(
+        Mistake(
+            f"{title} with {options}",
+            f"train t.csv {options} -o new.textsvm",
+            f"warning: .*{says}",
+            0,
+            {"t.csv": labelled(*names)},
+            rows=1,
+            prints=rf'"warnings": \[\s*"[^]]*{says}' if "--json" in options else "; next: check the labels",
+        )
+        for title, names, says in [
+            ("labels in two cases", ("ham", "HAM", "spam"), "'ham' and 'HAM' differ"),
+            ("1 and 1.0", ("1", "1.0", "2"), "'1' and '1.0' are the same"),
+            ("a class nan", ("nan", "spam"), "'nan': a class like others"),
+        ]
+        for options in ("--kernel fast", "--kernel spectrum:2 -q --json")
     ),
     Mistake(
         "labels in two forms in cross-validation",

@@ -98,7 +98,7 @@ def test_an_unknown_header_is_no_document(write):
 def test_rows_of_the_wrong_length_are_an_error(write):
     path = write("x.csv", "text,label\na,1\nb,2,3\nc\n")
     with pytest.raises(
-        InputError, match=r"2 of the 3 rows of x.csv have .* fields \(lines 3, 4\).*skip_invalid"
+        InputError, match=r"2 of the 3 rows of x.csv have .* fields \(lines 3, 4\).*--skip-invalid"
     ):
         read_corpus(path)
     corpus = read_corpus(path, skip_invalid=True)

@@ -116,6 +116,7 @@ class Console:
         self.stdout = RichConsole(stderr=stdout_taken, quiet=quiet and stdout_taken, highlight=False)
         self._stdout_taken = stdout_taken
         self.quiet = quiet
+        self.warned: list[str] = []  #: Warnings that were printed
         self.counts = True  # whether lines of output are counted
         self._bars: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
@@ -134,6 +135,7 @@ class Console:
 
     def warn(self, message: str) -> None:
         """Print a warning to stderr, also with `quiet`."""
+        self.warned.append(message)
         with _ignore_write_errors():
             self.stderr.print(f"warning: {one_line(message)}", markup=False)
 

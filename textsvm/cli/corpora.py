@@ -96,7 +96,7 @@ def read(
         )
     check_letters(console, kernel, corpus)
     say_problems(console, corpus)
-    say_spellings(console, label_counts(corpus))
+    warn_of_labels(console, label_counts(corpus))
     return corpus.without_duplicates() if learning.duplicates is Duplicates.drop else corpus
 
 
@@ -108,6 +108,7 @@ def read_unlabelled(
         names, progress = columns(table, kernel), console.progress_of("read")
         corpus = read_documents(paths, table.format, **names, progress=progress, **settings)
     console.say(corpus.reading_line)
+    say_missing_texts(console, names_of_missing(corpus))
     filled = [i for i, text in enumerate(corpus.texts) if not is_blank(text)]
     if table.vectors is None and corpus.columns is None and len(filled) < len(corpus.texts):
         if not filled:
@@ -360,14 +361,16 @@ def check_classes(corpus: Corpus, column: str | None) -> None:
     """Raise InputError if the labels look like numbers, ids or texts: most of them occur once."""
     counts = label_counts(corpus)
     single = [label for label, count in counts.items() if count == 1]
-    numbers = all(map(is_number, counts))
+    numbers = _numbers(counts) is not None
     if len(counts) > 2 and (
         2 * len(single) > len(corpus) or (numbers and len(single) > max(10, len(counts) / 2))
     ):
         named = "the label column" if column is None else f"the column {column!r}"
         remedy = "name the column of the classes with --label, and of the texts with --text"
         if numbers:
-            remedy = f"predict numbers with --regress {column or 'COLUMN'}, or name the classes with --label"
+            comma = " (decimals with a point)" * any("," in label for label in counts)
+            regress = f"predict numbers with --regress {column or 'COLUMN'}{comma}"
+            remedy = f"{regress}, or name the classes with --label"
         raise InputError(
             f"{len(single):,} of the {len(counts):,} labels of {corpus.source} occur once (such as "
             f"{printable(single[0][:40])}), so {named} holds no classes; {remedy}"
@@ -382,6 +385,7 @@ def say_problems(console: Console, corpus: Corpus) -> None:
         console.say(f"note: {more:,} more notes of that kind; `textsvm corpus` shows them all")
     if len(corpus.texts) and corpus.columns is None:
         _say_lengths(console, corpus)
+    say_missing_texts(console, names_of_missing(corpus))
     groups = corpus.duplicates()
     if groups:
         copies = sum(len(group) - 1 for group in groups)
@@ -408,6 +412,21 @@ def _say_lengths(console: Console, corpus: Corpus) -> None:
         )
 
 
+def names_of_missing(corpus: Corpus) -> Counter[str]:
+    """How many texts are each name of a missing value."""
+    columns = [corpus.texts] if corpus.columns is None else list(corpus.columns.values())
+    texts = (text for column in columns if not isinstance(column, np.ndarray) for text in column)
+    short = (text.strip() for text in texts if len(text) < 16)
+    return Counter(text for text in short if text.casefold() in _NAMES_OF_MISSING)
+
+
+def say_missing_texts(console: Console, names: Counter[str]) -> None:
+    """Report several texts that are names of a missing value."""
+    if (n := names.total()) > 1:
+        shown = " or ".join(map(repr, names))
+        console.say(f"note: {n:,} texts are {shown}, read as words; an empty cell is a missing text")
+
+
 def say_long_documents(console: Console, corpus: Corpus) -> None:
     """Warn of a very long document before training with a kernel of quadratic time."""
     if not len(corpus.texts):
@@ -421,19 +440,33 @@ def say_long_documents(console: Console, corpus: Corpus) -> None:
         )
 
 
-def say_spellings(console: Console, labels: Iterable[str]) -> None:
-    """Warn of labels that may be one class, or that may mean that there is no label."""
+def warn_of_labels(console: Console, labels: Iterable[str]) -> None:
+    """Print `doubtful_labels`."""
+    for sentence in doubtful_labels(labels):
+        console.warn(sentence)
+
+
+def doubtful_labels(labels: Iterable[str]) -> list[str]:
+    """Sentences on labels that may be one class, or that may mean that there is no label."""
     spellings: dict[str | float, str] = {}
+    sentences = []
     for label in labels:
         key = " ".join(INVISIBLE.sub("", normalize("NFKC", label)).split()).casefold()
         other = spellings.setdefault(float(key) if is_number(key) else key, label)
         if other != label:
             how = "are the same number" if is_number(key) else "differ only in case or spaces"
             advice = "learnt as two classes; correct the labels if they are the same class"
-            console.say(f"note: the labels {other!r} and {label!r} {how} and are {advice}")
+            sentences.append(f"the labels {other!r} and {label!r} {how} and are {advice}")
             break
     if missing := [repr(name) for name in labels if name.casefold() in _NAMES_OF_MISSING]:
-        console.say(f"note: {', '.join(missing)}: a class like others; a missing label is an empty cell")
+        sentences.append(f"{', '.join(missing)}: a class like others; a missing label is an empty cell")
+    return sentences
+
+
+def _numbers(labels: Iterable[str]) -> list[float] | None:
+    """The labels as numbers, with a decimal point or comma; None if one is no number."""
+    labels = [label.replace(",", ".") for label in labels]
+    return list(map(float, labels)) if all(map(is_number, labels)) else None
 
 
 def say_lone_classes(console: Console, counts: Mapping[str, int]) -> None:
@@ -444,10 +477,11 @@ def say_lone_classes(console: Console, counts: Mapping[str, int]) -> None:
             f"note: {len(lone):,} of the {len(counts):,} classes have a single document, from which nothing "
             "can be learnt; check the label column (--label), or predict numbers with --regress"
         )
-    elif len(counts) > 2 and all(map(is_number, counts)) and not all(float(x).is_integer() for x in counts):
+    elif len(counts) > 2 and not all(number.is_integer() for number in _numbers(counts) or ()):
+        comma = ", whose decimals have a point" * any("," in label for label in counts)
         console.say(
             "note: the classes are numbers with a fraction and are learnt as names without order; --regress "
-            "COLUMN predicts numbers"
+            f"COLUMN predicts numbers{comma}"
         )
     elif lone:
         others = f" and {len(lone) - 1:,} more" * (len(lone) > 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -80,6 +81,7 @@ class Printer:
             labels = () if model.classes is None else [*map(str, model.classes), UNSURE, "rest"]
             self._table = LabelledRows(console, self._format, names, labels)
         self._listed: list[Json] = []  #: Rows of JSON
+        self._missing = Counter[str]()  #: Texts that are names of a missing value
         self._without_text = 0  #: Number of rows without a text
         self._first_reason = ""  #: Of the first of these rows
         self._warned = False
@@ -140,6 +142,7 @@ class Printer:
         """Printed values of each document, without its id."""
         self.model, examples = examples_for(self.model, documents)
         self._predicted += len(documents)
+        self._missing += corpora.names_of_missing(documents)
         self._seen += len(documents) * judge.share_of_training(self.model, examples)
         self._warn_of_foreign(documents, self._drift.add_texts(examples, self._form.drift))
         with self._console.progress(beside_stdout=True):
@@ -178,6 +181,7 @@ class Printer:
 
     def report(self) -> None:
         """Report the drift, columns that the table has no place for, and rows without a text."""
+        corpora.say_missing_texts(self._console, self._missing)
         if self._predicted >= FEW and self._seen > judge.SEEN * self._predicted:
             self._console.warn(judge.KNOWN.format(self._seen / self._predicted))
         if self._form.drift:

@@ -118,7 +118,7 @@ def update(
     with_columns = recorded.with_columns(columns, isinstance(fitted.rule, NumberRule))
     fresh = _as_trained(_read(console, new, with_columns, fitted, "new"), fitted, recorded.training)
     if fitted.estimator_name == model_files.ONLINE:
-        corpora.say_spellings(console, [*map(str, fitted.rule.classes), *corpora.label_counts(fresh)])
+        corpora.warn_of_labels(console, [*map(str, fitted.rule.classes), *corpora.label_counts(fresh)])
         return _update_online(target, fitted, fresh)
     if not recorded.facts.get("corpora"):  # saved in Python: the names are for the old corpus, too
         recorded = with_columns
@@ -232,7 +232,7 @@ def _train_again(
     n_old, old_labels = sum(map(len, parts)), {name for part in parts for name in corpora.label_counts(part)}
     source = f"{parts[0].source} and {fresh.source}"
     combined = trained = concatenate_corpora([*parts, fresh], source, fresh.format)
-    corpora.say_spellings(console, [*old_labels, *corpora.label_counts(fresh)])
+    corpora.warn_of_labels(console, [*old_labels, *corpora.label_counts(fresh)])
     one_class, own = fitted.estimator_name == model_files.ONE_CLASS, [True] * len(combined)
     if one_class:
         own = [label == training.positive for label in corpora.truth(combined)]

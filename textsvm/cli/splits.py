@@ -18,7 +18,7 @@ from textsvm.errors import InputError
 from textsvm.model.settings import ClassifierSettings
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus
-from textsvm.sources.copies import copy_groups, groups_of, n_copies, n_separated, text_digests
+from textsvm.sources.copies import BUT_FOR, copy_groups, groups_of, n_copies, n_separated, text_digests
 from textsvm.training.folds import make_folds, n_together, quoted_names, shuffle_split
 from textsvm.training.leakage import BOUND, LeakageWarning, held_out_leak, leakage_message
 from textsvm.training.problems import as_target
@@ -98,9 +98,7 @@ def say_copies(console: Console, n: int) -> None:
     """Report copies that were kept on the same side of every split."""
     if n:
         copies = f"{n:,} copies (texts equal to another" if n > 1 else "1 copy (a text equal to another"
-        console.say(
-            f"note: {copies} but for case, spaces and punctuation) kept in one part with the original"
-        )
+        console.say(f"note: {copies} {BUT_FOR}) kept in one part with the original")
 
 
 def _held_out(console: Console, corpus: Corpus, groups: Ints, share: float, seed: int) -> Bools:

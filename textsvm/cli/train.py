@@ -67,6 +67,7 @@ def train(
     if task.one_class is not None:
         of_class = (i for i, label in enumerate(training_part.labels or []) if label == task.one_class)
         training_part = training_part.subset(of_class)
+    doubtful = bool(corpora.doubtful_labels(corpora.label_counts(documents)))
     counts = corpora.label_counts(training_part)
     console.say(f"note: {corpora.summary(training_part, counts)}")
     if training_part.labels is not None and not learning.multilabel:
@@ -90,6 +91,7 @@ def train(
     saved = {"model": str(file.output), "bytes": size, "texts": not file.without_texts}
     seconds = {"read": read, **model.record.seconds, "total": time.perf_counter() - started}
     report = {**saved, **summary, "seconds": seconds, "reading": documents.reading}
+    report["warnings"] = console.warned
     if printing.json:
         console.print_json(report)
         return
@@ -100,7 +102,7 @@ def train(
 
         show_results(console, "holdout", outcome.results)
     if not printing.quiet:
-        console.line(training.last_line(settings, verdict))
+        console.line(training.last_line(settings, verdict, doubtful))
 
 
 def _show_facts(console: Console, report: Json) -> None:

@@ -104,6 +104,7 @@ class TestPredictions:
     predicted: AnyArray
     where: str  #: How the documents were held out
     part: bool = False  #: Whether the machines had less than half of the documents
+    total: int = 0  #: Number of documents of which folds test all but those of classes of a single text
 
 
 @dataclass(frozen=True)
@@ -190,6 +191,7 @@ class Verdict:
     part: bool  #: Whether the model that was tested had less than half of the documents
     metric: str  #: {"accuracy", "micro_f1", "mae"}
     distinct: float = 1.0  #: Share of the documents that are no copies
+    total: int = 0  #: As in `TestPredictions`
 
     @property
     def better(self) -> bool:
@@ -208,7 +210,8 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """Both figures."""
-        where = f"on documents held out of training ({self.where})"
+        tested = f"{self.n:,} of {self.total:,} " * (self.total > self.n)
+        where = f"on {tested}documents held out of training ({self.where})"
         if self.metric == "mae":
             return f"mean error {self.value:.3g} {where}; always {self.answer}: {self.constant:.3g}"
         name = "right" if self.metric == "accuracy" else "micro F1"
@@ -255,13 +258,23 @@ def _verdict_of(outcome: Outcome) -> Verdict | None:
     accuracy, n_trials = record.held_out_accuracy, record.n_trials  # of a choice or a calibration
     if accuracy:
         where = "cross-validation" + f", best of {n_trials} kernels and values of C" * (n_trials > 1)
-        where += _kept_together(n_copies(splits.copies_of(outcome.training)))
-        return _verdict({"accuracy": accuracy}, truth, truth, where)
+        copies = splits.copies_of(outcome.training)
+        judged = _of_several_texts(truth, copies)
+        verdict = _verdict({"accuracy": accuracy}, truth, judged, where + _kept_together(n_copies(copies)))
+        return replace(verdict, total=len(truth))
     if predictions is None or (predictions.part and len(predictions.indices) < ENOUGH):
         return None
     judged = [truth[i] for i in predictions.indices.tolist()]
     metrics = _metrics(judged, predictions.predicted, outcome.model.rule)
-    return _verdict(metrics, truth, judged, predictions.where, predictions.part)
+    verdict = _verdict(metrics, truth, judged, predictions.where, predictions.part)
+    return replace(verdict, total=predictions.total)
+
+
+def _of_several_texts(truth: Sequence[Any], copies: Ints | None) -> list[Any]:
+    """The labels of classes with several different texts: folds test no others."""
+    texts = range(len(truth)) if copies is None else copies.tolist()
+    n_texts = Counter(label for label, _ in set(zip(truth, texts, strict=True)))
+    return [label for label in truth if n_texts[label] > 1]
 
 
 def _kept_together(n: int) -> str:
@@ -269,8 +282,11 @@ def _kept_together(n: int) -> str:
     return f", {n:,} {'copies' if n > 1 else 'copy'} kept together with the originals" if n else ""
 
 
-def last_line(settings: AnySettings, verdict: Verdict | None) -> str:
-    """The line: the quality of the model, and the next step."""
+def last_line(settings: AnySettings, verdict: Verdict | None, doubtful: bool = False) -> str:
+    """The line: the quality of the model, and the next step; `doubtful`: a warning names labels."""
+    if doubtful:
+        step = "next: check the labels that the warning names, for the figures depend on them"
+        return step if verdict is None else f"{verdict.sentence}; {step}"
     if verdict is None:
         if isinstance(settings, NoveltySettings):
             return "next: `textsvm evaluate` on labelled documents tells how good the model is"
@@ -318,7 +334,8 @@ def _cross_validated(settings: Settings, model: TrainedModel, training: Corpus) 
     predicted = fold_predictions(settings, values, folds, target)
     indices = np.concatenate([test for _, test in folds])
     where = f"{len(folds)}-fold cross-validation" + _kept_together(n_copies(target.copies))
-    return TestPredictions(indices, np.concatenate(values), np.concatenate(predicted), where)
+    decision = np.concatenate(values)
+    return TestPredictions(indices, decision, np.concatenate(predicted), where, total=len(training))
 
 
 def _verdict(

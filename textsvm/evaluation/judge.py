@@ -14,7 +14,7 @@ from textsvm.evaluation.results import Results, evaluate, evaluate_labels
 from textsvm.model.rules import CalibratedRule, LabelRule, NumberRule, ScaledRule
 from textsvm.model.settings import Settings
 from textsvm.model.trained import TrainedModel, as_model
-from textsvm.sources.copies import share_in
+from textsvm.sources.copies import BUT_FOR, share_in
 from textsvm.text.documents import Documents, MultiView
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ UNSEEN = 0.05
 #: Warn if more than this share of the documents are training documents.
 SEEN = 0.01
 KNOWN = (
-    "{:.1%} of these documents were in the training of the model (equal but for case, spaces and "
-    "punctuation): it knows them and will do less well on others"
+    f"{{:.1%}} of these documents were in the training of the model (equal {BUT_FOR}): it knows them and "
+    "will do less well on others"
 )
 
 

@@ -110,9 +110,13 @@ def _checked(texts: Iterable[Any]) -> Iterator[str]:
 
 def _no_text(i: int, value: Any) -> InputError:
     if is_missing(value):
-        return InputError(f"document {i} is missing, not a string; remove it or convert it with str()")
+        return InputError(
+            f"document {i} is missing, not a string; drop such rows, or fill them with fillna('')"
+        )
     if isinstance(value, list | tuple | np.ndarray):
         instead = "take a kernel of vectors, such as Gaussian(), for rows of numbers"
+    elif isinstance(value, bytes):
+        instead = "decode it with .decode()"
     else:
         instead = "remove it or convert it with str()"
     return InputError(f"document {i} is of type {type(value).__name__}, not a string; {instead}")

@@ -163,10 +163,10 @@ def _task(row: Json, options: ReadOptions) -> AnnotatedRow | None:
             texts = [value for name, value in data.items() if isinstance(value, str) and name not in _ABOUT]
             alone = {"text": texts[0]} if len(texts) == 1 else {}
             annotations = row.get("annotations", row.get("completions")) or []
-            answers = [_choices(annotation, options.label_column) for annotation in annotations]
+            answers = [_choices(annotation, options) for annotation in annotations]
             return AnnotatedRow({"id": row.get("id"), **data, **alone}, answers)
         case {"fields": dict(fields), "responses": dict(responses)}:  # Argilla
-            entries = _one_of(responses, options.label_column) or []
+            entries = _one_of(responses, options) or []
             return AnnotatedRow({"id": row.get("id"), **fields}, [_response(answer) for answer in entries])
         case {"annotation": value, "annotation_agent": agent}:  # Argilla 1
             valid = value is not None and row.get("status") in (None, "Validated")
@@ -193,22 +193,25 @@ def _annotator(row: Json) -> str:
     return next((str(row[name]) for name in row if name.lower() in _ANNOTATORS and row[name] is not None), "")
 
 
-def _one_of(choices: Json, name: str | None) -> Any:
-    """The value of this name, or the only value."""
+def _one_of(choices: Json, options: ReadOptions) -> Any:
+    """The value of the label column, or the only value; None if no labels are needed."""
+    name = options.label_column
+    if not options.labelled:
+        return None
     if len(choices) > 1 and name not in choices:
         raise InputError(f"the export has labels of {' and '.join(choices)}; name one of them with --label")
     return choices.get(name or "", next(iter(choices.values()), None) if len(choices) == 1 else None)
 
 
-def _choices(annotation: Json, control: str | None) -> Annotation:
-    """Annotation of Label Studio: the choices of this control, or of the only control."""
+def _choices(annotation: Json, options: ReadOptions) -> Annotation:
+    """Annotation of Label Studio: the choices of the control that is the label column, or of the only one."""
     author, choices = annotation.get("completed_by", ""), dict[str, tuple[str, ...]]()
     author = author.get("email", author.get("id")) if isinstance(author, dict) else author
     for result in annotation.get("result") or []:
         if names := _texts(result.get("value", {}).get("choices", [])):
             name = str(result.get("from_name", ""))
             choices[name] = choices.get(name, ()) + names
-    labels = _one_of(choices, control) or ()
+    labels = _one_of(choices, options) or ()
     return Annotation(
         str(author), labels, OMITTED if annotation.get("was_cancelled") or not labels else ACCEPTED
     )

@@ -116,6 +116,12 @@ def decode_named(data: bytes, charset: str, name: str) -> str:
     codec = _codec(charset)
     if codec is None:
         raise InputError(f"there is no charset {charset!r}; usual ones are utf-8, cp1252, cp1251, mac_roman")
+    mark, marked = byte_order_mark(data)
+    if mark and codec not in (marked, marked[:6], f"{marked}-sig"):
+        raise InputError(
+            f"{name} begins with the byte order mark of {marked.upper()} and is not in the charset "
+            f"{charset}; leave out --encoding"
+        )
     try:
         return data.decode(codec).removeprefix("\ufeff")
     except (UnicodeError, ValueError) as error:

@@ -530,15 +530,20 @@ def build_corpus(
 
 
 def _composed_labels(labels: list[Label], source: str, problems: list[tuple[str, str]]) -> list[Label]:
-    """Labels; several forms that look the same become the normal form NFC, which `problems` gets."""
+    """Labels without white space around them; forms that look the same become NFC. `problems` gets a note."""
     names = {name for label in labels for name in ([label] if isinstance(label, str) else label)}
     check_labels(names)
-    forms = {name: INVISIBLE.sub("", normalize("NFC", name)) for name in names}
+    bare = {name: name.strip() or name for name in names}
+    if padded := sorted(name for name in names if bare[name] != name):
+        more = f" and {len(padded) - 1:,} more" * (len(padded) > 1)
+        problems.append((source, f"label {padded[0]!r}{more}: white space around a label is left out"))
+    names = set(bare.values())
+    forms = {name: INVISIBLE.sub("", normalize("NFC", name)).strip() for name in names}
     several = {form for form, count in Counter(forms.values()).items() if count > 1 and form.strip()}
     problems += [
         (source, f"the label {form!r} is written in several ways that look the same") for form in several
     ]
-    forms = {name: form if form in several else name for name, form in forms.items()}
+    forms = {name: forms[own] if forms[own] in several else own for name, own in bare.items()}
     return [forms[name] if isinstance(name, str) else tuple(forms[part] for part in name) for name in labels]
 
 
@@ -584,7 +589,7 @@ def refused_rows(file: str, unit: str, lines: list[int], total: int, lack: str, 
     have, units = ("has", unit) if len(lines) == 1 else ("have", f"{unit}s")
     return InputError(
         f"{len(lines):,} of the {total:,} rows of {file} {have} {lack} ({units} {numbers}): {reason}; "
-        "correct them, or leave them out with --skip-invalid (skip_invalid=True)"
+        "correct them, or leave them out with --skip-invalid"
     )
 
 

@@ -215,7 +215,7 @@ def read_lines(
                 label = fasttext[0] if len(fasttext) == 1 else tuple(dict.fromkeys(fasttext))
                 document = Document(identifier, _FASTTEXT.sub("", line).rstrip(), label, part)
             else:
-                document = Document(identifier, rest, first.strip(), part)
+                document = Document(identifier, rest, first if first.strip() else "", part)
             problem = "" if document.text.strip() or not strict else "its text is empty"
             if not (unlabelled or marked or fasttext or (tab and first.strip())):
                 problem = "it is not a label, a TAB and a text"

@@ -209,7 +209,7 @@ def read_tables(
                 if options.keep_rows:
                     document = document._replace(row=row)
                 label, separator = document.label, options.label_separator
-                names = labels_in(label, separator is not None) if isinstance(label, str) else None
+                names = labels_in(label.strip(), separator is not None) if isinstance(label, str) else None
                 if names is not None and not listed:
                     listed = str(label)
                     problems.append((place, f"cells such as {listed[:60]} are read as lists of labels"))
@@ -385,8 +385,8 @@ def _string(value: object) -> str | None:
 def _label(value: object) -> Label | None:
     if isinstance(value, (list, tuple)):
         return tuple(_string(item) or "" for item in value)
-    label = (_string(value) or "").strip()
-    return label or None
+    label = _string(value) or ""
+    return label if label.strip() else None
 
 
 # Columns
@@ -427,7 +427,7 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
     if not table.headed and options.header is None and not (of_data if columns else 0 in of_data):
         raise InputError(
             f"{file}: is its first line a header? It has {', '.join(map(repr, table.first[:20]))}; add "
-            "--header or --no-header (header=), and name the columns of texts and labels with --text and "
+            "--header or --no-header, and name the columns of texts and labels with --text and "
             f"--label, by number without a header{_separator_remedy(table)}"
         )
     lowered = {name.strip().lower(): name for name in reversed(names)} if table.headed else {}
@@ -455,7 +455,7 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
             raise InputError(f"{file}: the column {min(both)!r} is named twice: --{first_role} and --{other}")
     if not roles["text"] and not roles["numbers"]:
         available = ", ".join(names[:20])
-        raise InputError(f"{file}: which column is the text? Name it (--text, text=): {available}")
+        raise InputError(f"{file}: which column is the text? Name it with --text: {available}")
     return roles
 
 

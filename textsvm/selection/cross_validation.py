@@ -65,8 +65,8 @@ class CrossValidation:
     seconds: dict[str, float]
     #: Choice of ``SVC("auto")`` on the training part of each fold; empty for other models.
     chosen: list[str] = field(default_factory=list)
-    #: Number of copies of other documents (equal but for case, spaces and punctuation) that are in one part
-    #: with them; 0 if the folds separate some.
+    #: Number of copies of other documents (equal but for case, spaces, punctuation and, in long texts,
+    #: digits) that are in one part with them; 0 if the folds separate some.
     copies: int = 0
 
     def as_dict(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def cross_validate(
     weights): then the kernel is fitted to the training part of each fold, with a matrix for each.
     ``SVC("auto")`` chooses kernel and C on the training part of each fold, without a shared matrix;
     near-duplicates are then detected with the kernel of ``SVC("fast")``. Copies, texts that are equal but for
-    case, spaces and punctuation, are in the same part of every fold.
+    case, spaces, punctuation and, in long texts, digits, are in the same part of every fold.
 
     Parameters
     ----------

@@ -31,6 +31,8 @@ _DIGITS = string.digits.encode()
 MOST_DIGESTS = 1 << 16
 #: Texts with so many bytes of letters are compared without digits: numbers and dates of a template.
 LONG = 40
+#: What copies may differ in, in messages.
+BUT_FOR = "but for case, spaces, punctuation and, in long texts, digits"
 
 
 def _letters(text: str) -> bytes:

@@ -28,7 +28,7 @@ from textsvm.arrays import AnyArray, Bools, Ints
 from textsvm.errors import InputError, RareClassWarning
 from textsvm.model.settings import Fold, warn_user
 from textsvm.runtime.parallel import Progress
-from textsvm.sources.copies import joined, merge_groups, n_copies, n_separated
+from textsvm.sources.copies import BUT_FOR, joined, merge_groups, n_copies, n_separated
 from textsvm.training.grams import PreparedRows
 from textsvm.training.leakage import (
     Leak,
@@ -147,8 +147,7 @@ def make_folds(
     if separated := n_separated(copies, folds):
         warn_user(
             f"the folds do not keep copies together: {separated} of {n} documents are tested by machines "
-            "that were trained on a copy (equal but for case, spaces and punctuation), which flatters the "
-            "result",
+            f"that were trained on a copy (equal {BUT_FOR}), which flatters the result",
             LeakageWarning,
         )
     return folds
