@@ -91,6 +91,7 @@ class _Turns:
         self._short = deque[_Connection]()
         self._long: list[tuple[float, int, _Connection]] = []
         self._numbers, self._time, self._scheduled = count(), 0.0, False
+        self._both = count()  #: Turns while both queues wait
 
     def add(self, connection: _Connection) -> None:
         """Queue a connection that has bytes to parse."""
@@ -104,7 +105,7 @@ class _Turns:
             heappush(self._long, (max(self._time, connection.used), next(self._numbers), connection))
 
     def _next(self) -> _Connection:
-        if self._short and (not self._long or next(self._numbers) % 4):
+        if self._short and (not self._long or next(self._both) % 4):
             return self._short.popleft()
         self._time, _, connection = heappop(self._long)
         return connection
