@@ -130,7 +130,7 @@ class Journal:
 
     def _read_line(self, number: int, line: bytes, kind: Json) -> None:
         try:
-            whole = {"labels": self.labels}, True  # of an emptied line
+            whole: tuple[Any, bool] = {"labels": self.labels}, True  # of an emptied line
             event, checked = read_line(line, number) if line or number == 1 else whole
             trouble = self._trouble(event, kind, number == 1)
         except (ValueError, TypeError, AttributeError, RecursionError):
