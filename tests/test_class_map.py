@@ -81,6 +81,7 @@ def test_equal_documents_and_a_kernel_that_is_not_positive_are_drawn():
     [
         (np.ones((2, 3)), None, r"square.*\(2, 3\)"),
         (np.ones((1, 1)), None, "two or more"),
+        (1.0, None, r"shape \(\)"),
         (np.full((2, 2), np.nan), None, "finite|square"),
         (np.ones((3, 3)), ["a", "b"], "3 documents and 2 labels"),
     ],

@@ -313,7 +313,7 @@ def refused(path):
 def test_a_file_without_one_of_its_arrays_is_refused(saved, tmp_path):
     _, arrays = saved
     assert {"view_0.codes", "view_1.tokens", "view_2.alphabet"} <= set(arrays)
-    for name in arrays:
+    for name in arrays.keys() - {"training_digests"}:  # files of older versions have none
         message = refused(rewritten(saved, tmp_path / "m", **{name: None}))
         assert "m is damaged: it has no '" in message or name.startswith("kernel.")
 

@@ -1,6 +1,7 @@
 """Texts to codes in compiled loops: the same as normalising and numbering one text after the other."""
 
 import sys
+import time
 import unicodedata
 
 import numpy as np
@@ -17,7 +18,7 @@ from textsvm.text import encoding
 from textsvm.text import encoding as spans
 from textsvm.text.documents import encode, encode_as
 from textsvm.text.encoding import Reading, distinct
-from textsvm.text.normal_form import UNKNOWN, NormalForm, begins, normal_form, normalise
+from textsvm.text.normal_form import UNKNOWN, NormalForm, begins, nfkc, normal_form, normalise
 from textsvm.text.tokens import tokenise
 
 MARKS = "\u0301\u0307\u0323\u0345\u0328\u05b0\u064b\u093c\u094d\u0e38\u0e48\u09be\u3099\uff9e\ufe0f\u200d"
@@ -88,6 +89,25 @@ def test_ignorable_code_points_are_read_as_normalise_reads_them(keep_case):
         ]  # a mark that folds to a letter
         once = [normalise(text, form, keep_case=keep_case) for text in stable]
         assert [normalise(text, form, keep_case=keep_case) for text in once] == once
+
+
+RUNS = st.text(
+    st.sampled_from("ab \u0301\u0323\u0344\u0f73\u0f71\uff9e\u0345\u3099か\u0327ﬁ-é\u1e9b"), max_size=12
+)
+LONG_RUNS = st.text(st.sampled_from("\u0301\u0323\u0344\u0f73\uff9e\u0345\u3099-"), min_size=60, max_size=90)
+
+
+@given(RUNS, LONG_RUNS, RUNS)
+def test_long_runs_of_marks_are_normalised_as_unicodedata_does(before, marks, after):
+    text = before + marks + after
+    assert nfkc(text) == unicodedata.normalize("NFKC", text)
+
+
+@pytest.mark.parametrize("pair", ["\u0301\u0323", "\uff9e\u0301", "\u0f73\u0f71", "\u0301\u200d\u0323"])
+def test_marks_take_linear_time(pair):
+    clock = time.process_time()
+    encode(["a" + pair * 100_000], None, Reading(normal_form("unicode", True, False)))
+    assert time.process_time() - clock < 5  # sorted by insertion: over 20 s
 
 
 @given(texts=st.lists(TEXT, min_size=3, max_size=12), known=TEXTS)

@@ -167,10 +167,10 @@ def test_damaged_files_in_c(kernel, tmp_path):
 
 
 @needs_gcc
-@pytest.mark.parametrize("version", [0, 1, 2, 4])
+@pytest.mark.parametrize("version", [0, 1, 2, 5])
 def test_other_versions_are_refused(version):
     content = bytearray(pack(plain_model(mixed_model())))
-    assert content[8] == 3
+    assert content[8] == 4
     content[8] = version
     assert CModel(with_checksum(bytes(content))).error == 1
 

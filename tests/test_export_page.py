@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 from command import run
-from test_reporting import HOSTILE
+from test_reporting import HOSTILE_LABEL
 
 from textsvm import SVC, GapWeighted, InputError, On, Spectrum, Sum, export, load, save
 from textsvm.apps.export import commands
@@ -44,7 +44,7 @@ def test_allows_its_own_script_alone(tmp_path):
 
 
 def test_hostile_labels_and_features_are_text(tmp_path):
-    labels = [HOSTILE if label == "spam" else "<b>ham</b>" for label in LABELS]
+    labels = [HOSTILE_LABEL if label == "spam" else "<b>ham</b>" for label in LABELS]
     texts = [text.replace("cash", "<img src=x onerror=alert(1)>") for text in TEXTS]
     page = made(SVC(Spectrum((1, 4)), **CPU), labels, tmp_path, texts).read_text("utf-8")
     assert "<b>ham" not in page
@@ -53,7 +53,8 @@ def test_hostile_labels_and_features_are_text(tmp_path):
 
 
 def test_tells_the_accuracy_that_the_model_recorded_and_no_path(tmp_path):
-    rows = "\n".join(f"{text.replace(',', '')},{label}" for text, label in zip(TEXTS, LABELS, strict=True))
+    pairs = enumerate(zip(TEXTS, LABELS, strict=True))
+    rows = "\n".join(f"{text.replace(',', '')} {number},{label}" for number, (text, label) in pairs)
     (tmp_path / "secret.csv").write_text("text,label\n" + rows + "\n", "utf-8")
     assert run("train", "secret.csv", "--holdout", "0.25", "-o", "m.textsvm", cwd=tmp_path).returncode == 0
     assert run("export", "m.textsvm", "--to", "page", "-o", "m.html", cwd=tmp_path).returncode == 0

@@ -839,13 +839,13 @@ def test_files_as_other_programs_write_them(tmp_path):
     ]  # fmt: skip
     path.write_text("\n".join(map(json.dumps, PRODIGY)), "utf-8")
     assert [(each.id, each.text, each.label) for each in read_labelled(path)] == [
-        ("11", "win cash", "spam"), ("", "noon", "ham")
+        ("11", "win cash", "spam"), ("3", "noon", "ham")
     ]  # fmt: skip
     path = path.rename(tmp_path / "file.jsonl")
     path.write_text('{"id": 3, "text": "win cash", "label": ["spam"], "Comments": []}\n', "utf-8")
     assert read_labelled(path) == [LabelledText("3", "win cash", "spam")]
     path.write_text('[{"data": {"text": "x"}, "annotations": []}]', "utf-8")
-    with pytest.raises(InputError, match="no labelled text"):
+    with pytest.raises(InputError, match=r"file\.jsonl has no labels"):
         read_labelled(path)
 
 
@@ -859,15 +859,17 @@ def test_label_studio_with_other_fields_and_several_controls(tmp_path):
 
     assert read({"id": "a1", "body": "hello"}, "x") == [("a1", "hello", "x!")]
     several = {"id": "a1", "url": "http://a", "body": "hello"}
-    with pytest.raises(InputError, match=r"'a1' .* fields url, body; .* --text"):
-        read(several, "x")
-    assert read(several, "x", text="body") == [("a1", "hello", "x!")]
-    with pytest.raises(InputError, match=r"choices of x and y; .* --label"):
+    assert read(several, "x") == [("a1", "hello", "x!")]
+    unusual = {"id": "a1", "url": "http://a", "words": "hello"}
+    with pytest.raises(InputError, match=r"--text.* url, words"):
+        read(unusual, "x")
+    assert read(unusual, "x", text="words") == [("a1", "hello", "x!")]
+    with pytest.raises(InputError, match=r"labels of x and y; .* --label"):
         read({"text": "hello"}, "xy")
-    assert read({"text": "hello"}, "xy", label="y") == [("", "hello", "y!")]
+    assert read({"text": "hello"}, "xy", label="y") == [("1", "hello", "y!")]
 
 
-@pytest.mark.parametrize("columns", [{}, {"text": "body"}, {"text": "body", "label": "label"}])
+@pytest.mark.parametrize("columns", [{}, {"text": ["body"]}, {"text": ["body"], "label": "label"}])
 def test_import_of_a_table_with_several_labels(tmp_path, columns):
     corpus, path = tmp_path / "texts.csv", tmp_path / "in.csv"
     corpus.write_text("body\nwin cash\nlunch\n")

@@ -9,7 +9,8 @@ from textsvm.readers import sample
 
 def test_a_regression_is_told_beside_the_length_alone(tmp_path):
     """Scores of essays that lengths tell: figures of the same folds, and of the training part alone."""
-    rows = [("good " * (i % 10 + 1), i % 10 + (i % 3) / 10) for i in range(60)]
+    words = [f"{chr(97 + i % 26)}{chr(97 + i // 26)}" for i in range(60)]  # no text is a copy of another
+    rows = [("good " * (i % 10 + 1) + words[i], i % 10 + (i % 3) / 10) for i in range(60)]
     (tmp_path / "t.csv").write_text("essay,score\n" + "".join(f"{text},{score}\n" for text, score in rows))
     command = [tmp_path / "t.csv", "--text", "essay", "--regress", "score", "--kernel", "spectrum"]
     found = report("cv", *command)

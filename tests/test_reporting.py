@@ -24,6 +24,7 @@ HOSTILE = (
     '</div></script><script>document.title="owned"</script><img src=x onerror=alert(1)> "quoted" \'single\' '
     "&amp; ]]> <!-- <svg/onload=alert(2)> ```\n# not a heading\n| a | \ud800 \x1b[31m \x00 \u202e"
 )
+HOSTILE_LABEL = HOSTILE.replace("\ud800", "")  # a label with a lone surrogate is refused
 VOID = {"meta", "input", "br", "link", "img", "hr"}
 
 
@@ -111,7 +112,7 @@ def test_a_hostile_document_stays_text(binary):
 
 
 def test_hostile_names_stay_text(tmp_path):
-    texts, labels = corpus((HOSTILE, "<b>spam</b>"))
+    texts, labels = corpus((HOSTILE_LABEL, "<b>spam</b>"))
     model = SVC(Spectrum(2), device="cpu").fit(texts[:40], labels[:40])
     results = judge(model, texts[40:], labels[40:])
     found = make_report(model.model_, results, texts[40:], [HOSTILE] * 20, title=HOSTILE)

@@ -807,6 +807,7 @@ def _gzip(data):
         ("br", BODY, 415, "gzip, deflate and identity"),
         ("gzip, gzip", _gzip(_gzip(BODY)), 415, "gzip, deflate and identity"),
     ],
+    ids=["large", "bomb", "short", "a byte more", "two members", "plain", "empty", "br", "twice"],
 )
 def test_wrong_compressed_bodies_get_a_sentence(encoding, body, status, words, server):
     code, headers, answer = server.ask("POST", "/predict", body, **{"Content-Encoding": encoding})

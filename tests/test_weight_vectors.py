@@ -258,11 +258,15 @@ def test_machines_of_landmarks_of_a_spectrum_kernel(path):
     np.testing.assert_allclose(found.decision_function(NEW), model.decision_function(NEW), atol=1e-6)
 
 
-def test_judging_says_nothing_of_support_vectors_and_warns_of_other_alphabets(path):
+def test_judging_warns_of_training_texts_and_of_other_alphabets(path):
+    """The file has digests of the training texts, not the texts."""
     model = without(SVC(Spectrum(2)).fit(TEXTS, LABELS), path)
-    assert judge(model, TEXTS, LABELS).warnings == []
-    [told] = judge(model, ["日本語の文書", *TEXTS[:3]], LABELS[:4]).warnings
-    assert "do not occur" in told
+    assert judge(model, [f"{text} banana" for text in TEXTS], LABELS).warnings == []
+    [told] = judge(model, [TEXTS[0].upper(), *(f"{text} banana" for text in TEXTS[1:])], LABELS).warnings
+    assert f"{1 / len(TEXTS):.1%} of these documents were in the training" in told
+    told = judge(model, ["日本語の文書", *TEXTS[:3]], LABELS[:4]).warnings
+    assert "do not occur" in told[1]
+    assert "75.0% of these documents were in the training" in told[0]
 
 
 def test_short_weights_only_where_they_move_no_value():

@@ -74,7 +74,7 @@ def class_map(kernel_matrix: Any, labels: Sequence[Any] | None = None) -> ClassM
         If the matrix is not square and finite, has fewer than two rows, or the labels have another length.
     """
     K = np.asarray(kernel_matrix, np.float64)
-    n = len(K)
+    n = len(K) if K.ndim == 2 else 0
     if K.shape != (n, n) or n < 2 or not np.isfinite(K).all():
         raise InputError(
             f"a map needs a finite, square kernel matrix of two or more documents, got shape {K.shape}"

@@ -258,7 +258,7 @@ class TermGrams(_MatricesInMemory):
         """No Gram of this kernel will be requested any more."""
         for _, term in kernel.structure.terms:
             self.wanted[term.structure.key] -= 1
-        self._cache = {at: known for at, known in self._cache.items() if self.wanted[at[0]] > 0}
+        self._cache = {at: rows for at, rows in self._cache.items() if self.wanted[at[0]] > 0}
 
     def _values(
         self, term: Kernel, learnt_from: Documents, name: bytes, progress: Progress | None

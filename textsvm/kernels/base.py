@@ -217,10 +217,10 @@ class SymbolKernel(Kernel):
         return Structure(self, View(self.tokens, bool(self.keep_case), self._column))
 
     def check(self) -> None:
-        check_tokens(self.tokens)
         check_flag(self, "keep_case")
         if hasattr(self, "normalised"):
             check_flag(self, "normalised")
+        check_tokens(self.tokens)
 
     def _copied(self, name: str, value: Any) -> Any:
         # Functions of tokens are compared by identity.

@@ -313,10 +313,10 @@ def read_view(table: InputTable, view: View) -> Any:
     return table.numbers(view.column) if isinstance(view.column, tuple) else table.texts(str(view.column))
 
 
-def _numbers_of(table: InputTable, view: View, known: Any) -> Numbers:
+def _numbers_of(table: InputTable, view: View, base: Any) -> Numbers:
     """Numbers of a view; each column must have the width of the known examples."""
     numbers: Numbers = read_view(table, view)
-    before = numbers if known is None else known.of(view)
+    before = numbers if base is None else base.of(view)
     if not len(numbers):  # the length of vectors is unknown
         return before.take(np.empty(0, np.int64))
     for name, width, known_width in zip(view.column or (), numbers.widths, before.widths, strict=True):
@@ -330,21 +330,21 @@ def _numbers_of(table: InputTable, view: View, known: Any) -> Numbers:
 def encode_texts(
     texts: list[str],
     views: Sequence[View],
-    known: Documents | MultiView | None = None,
+    base: Documents | MultiView | None = None,
     form: TextForm = TextForm(),
     progress: Progress | None = None,
 ) -> dict[View, Documents]:
-    """Normalise and encode texts in views without columns; the alphabets of `known` are extended."""
+    """Normalise and encode texts in views without columns; the alphabets of `base` are extended."""
     cases, n = list(dict.fromkeys(view.keep_case for view in views)), len(texts)
     characters = {}
     for number, case in enumerate(cases):
         plain = View(keep_case=case)
-        alphabet = None if known is None or plain not in views else known.of(plain).alphabet
+        alphabet = None if base is None or plain not in views else base.of(plain).alphabet
         reading = Reading(normal_form(form.normalise, form.punctuation, case), form.max_length)
         step = part(progress, number * n, n, len(cases) * n)
         characters[case] = encode(texts, alphabet, reading, step)
     return {
-        view: encode_as(characters[view.keep_case], view.tokens, None if known is None else known.of(view))
+        view: encode_as(characters[view.keep_case], view.tokens, None if base is None else base.of(view))
         for view in views
     }
 
@@ -352,7 +352,7 @@ def encode_texts(
 def encode_table(
     table: InputTable,
     views: Sequence[View],
-    known: Any = None,
+    base: Any = None,
     form: TextForm = TextForm(),
     progress: Progress | None = None,
 ) -> dict[View, Any]:
@@ -362,31 +362,31 @@ def encode_table(
     for number, column in enumerate(columns):
         of_column = [view for view in views if view.column == column]
         if isinstance(column, tuple):
-            examples[of_column[0]] = _numbers_of(table, of_column[0], known)
+            examples[of_column[0]] = _numbers_of(table, of_column[0], base)
             continue
         plain = {view: replace(view, column=None) for view in of_column}
-        before = None if known is None else MultiView({plain[view]: known.of(view) for view in of_column})
+        before = None if base is None else MultiView({plain[view]: base.of(view) for view in of_column})
         step = part(progress, number, 1, len(columns))
         encoded = encode_texts(table.texts(str(column)), tuple(plain.values()), before, form, step)
         examples |= {view: encoded[plain[view]] for view in of_column}
     return {view: examples[view] for view in views}
 
 
-def encode_inputs(X: Any, views: Sequence[View], known: Any = None) -> Any:
+def encode_inputs(X: Any, views: Sequence[View], base: Any = None) -> Any:
     """Encode texts, vectors or a table, as `textsvm.SVC.fit` takes them, in the default normal form.
 
-    `views` are the views of the kernel, and `known` the examples for comparison.
+    `views` are the views of the kernel, and `base` the examples for comparison.
     """
     if any(view.column is not None for view in views):
-        table = encode_table(InputTable.of(X), views, known)
+        table = encode_table(InputTable.of(X), views, base)
         return Table(table) if len(table) > 1 else table[views[0]]
     if views == (NUMBERS,):
-        return as_vectors(X, known)
-    texts = encode_texts(as_texts(X), views, known)
+        return as_vectors(X, base)
+    texts = encode_texts(as_texts(X), views, base)
     return MultiView(texts) if len(texts) > 1 else texts[views[0]]
 
 
-def as_vectors(X: Any, known: Vectors | None = None) -> Vectors:
+def as_vectors(X: Any, base: Vectors | None = None) -> Vectors:
     """Read vectors from an array, a sparse matrix, a data frame or a list of rows."""
     xp = devices.array_module(devices.device_of(X)) if devices.is_on_gpu(X) else np
     try:
@@ -400,8 +400,8 @@ def as_vectors(X: Any, known: Vectors | None = None) -> Vectors:
         values.sum_duplicates()
     if not bool(xp.isfinite(values.data if is_sparse(values) else values).all()):
         raise InputError("vectors must be of finite numbers; fill or remove missing and infinite numbers")
-    if known is not None and values.shape[1] != known.n_features:
-        raise InputError(f"vectors have {values.shape[1]} numbers, and the others {known.n_features}")
+    if base is not None and values.shape[1] != base.n_features:
+        raise InputError(f"vectors have {values.shape[1]} numbers, and the others {base.n_features}")
     return Vectors(values)
 
 

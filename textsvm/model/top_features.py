@@ -115,9 +115,9 @@ def top_features(
         raise InputError(f"n must be a whole number of at least 1, got {n!r}")
     if machines.support.kernel is None:
         raise InputError("a model of a precomputed kernel matrix has no texts, so it has no features")
-    if machines.support.kernel.structure.examples == "vectors":
-        raise InputError("a model of vectors has no texts, so it has no list of features")
     tables = feature_weights(machines)
+    if not tables and machines.support.kernel.structure.examples == "vectors":
+        raise InputError("a model of vectors has no texts, so it has no list of features")
     text = _support_text(machines) if any(table.kind.endswith("substrings") for table in tables) else ""
     result = []
     for mix, label in zip(*_class_mixes(rule), strict=True):

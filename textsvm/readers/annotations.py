@@ -158,9 +158,10 @@ def _task(row: Json, options: ReadOptions) -> AnnotatedRow | None:
     match row:
         case {"answer": ("accept" | "reject" | "ignore") as verdict}:  # Prodigy
             about = {name: value for name, value in (row.get("meta") or {}).items() if name in _ABOUT}
-            labels = _texts(row.get("accept", row.get("label")))
+            labels = _texts(row.get("label") if row.get("accept") is None else row["accept"])
             fields = {"id": row.get("_task_hash"), **row, **about}
-            return AnnotatedRow(fields, [Annotation(_annotator(row), labels, str(verdict))], row.get("text"))
+            key = None if row.get("text") is None else repr((row["text"], about.get("id")))
+            return AnnotatedRow(fields, [Annotation(_annotator(row), labels, str(verdict))], key)
         case {"data": dict(data)} if "text" not in row:  # Label Studio
             texts = [value for name, value in data.items() if isinstance(value, str) and name not in _ABOUT]
             alone = {"text": texts[0]} if len(texts) == 1 else {}

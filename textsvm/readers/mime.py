@@ -155,7 +155,7 @@ def _split_parts(part: MimePart) -> Iterator[bytes]:
 
 
 def _marks(body: bytes, boundary: bytes) -> list[re.Match[bytes]]:
-    """Matches of boundary lines from the first opening one; group 1 of a closing one is "--"."""
+    """Matches of boundary lines from the first opening line; group 1 of a closing line is "--"."""
     line = re.escape(b"--" + boundary)
     marks = re.finditer(line + rb"(?<![^\r\n]" + line + rb")(--)?[ \t]*(?:\r\n|\r|\n|\Z)", body)
     return [*dropwhile(lambda mark: mark[1], marks)]

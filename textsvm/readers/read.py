@@ -107,8 +107,7 @@ def read_corpus(
             documents, and of the names of groups. FASTA and FASTQ: like `label`, a name in the headers,
             `name=value`, or the number of a word.
         numbers : str or sequence of str
-            Tables: columns of numbers, with commas, that are kept beside the columns of text
-            (`Corpus.columns`).
+            Tables: columns of numbers, with commas, kept beside those of text (`Corpus.columns`).
         label_separator : str
             Tables, FASTA: separator of several labels in a cell or header, such as ";". A JSON list is
             always several labels.

@@ -137,9 +137,8 @@ def tune(
         kernel that learns from documents needs a Gram for each training part. Sums of kernels share the Grams
         of their parts, if memory suffices.
     minutes : float, optional
-        Time budget. A grid with a longer estimated time is refused before the work starts (the estimate is
-        for this computer, without workers). If the time ends during the search, the remaining kernels are
-        left out with a warning.
+        Time budget. A grid with a longer estimated time (on this computer, without workers) is refused before
+        the work starts. If the time ends, the remaining kernels are left out with a warning.
     nested : int, optional
         Number of outer folds for an unbiased estimate of the result of tuning, over the same Grams.
     resume : path, optional

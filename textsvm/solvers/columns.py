@@ -185,7 +185,7 @@ def _descend_one(
         state = _shuffle(order, visited, state)
         visits += visited
         worst = np.float32(0)
-        hot = kept = 0  # order[:hot] are visited in the next partial epoch, order[:kept] remain active
+        hot = stay = 0  # order[:hot] are visited in the next partial epoch, order[:stay] remain active
         for at in range(visited):
             i = order[at]
             if at + AHEAD < visited:
@@ -200,12 +200,12 @@ def _descend_one(
             bounded = (a <= 0 and gradient > 0) or (a >= u and gradient < 0)
             if bounded and size > margin:
                 continue
-            order[at], order[kept] = order[kept], i
-            kept += 1
+            order[at], order[stay] = order[stay], i
+            stay += 1
             if bounded:
                 continue
             if size > cold:
-                order[kept - 1], order[hot] = order[hot], i
+                order[stay - 1], order[hot] = order[hot], i
                 hot += 1
             worst = max(worst, size)
             if size > np.float32(0.1) * tol:
@@ -217,10 +217,10 @@ def _descend_one(
                     balance += step
                     for k in range(first, last):
                         weights[features[k]] += values[k] * step
-        for at in range(kept, min(visited, kept + active - visited)):  # rows left out go behind the others
-            other = active - 1 - (at - kept)
+        for at in range(stay, min(visited, stay + active - visited)):  # rows left out go behind the others
+            other = active - 1 - (at - stay)
             order[at], order[other] = order[other], order[at]
-        active -= visited - kept
+        active -= visited - stay
         worst = max(worst, scale * abs(balance))
         b += scale * balance
         bias[0] = b

@@ -13,7 +13,6 @@ import string
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
-from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +21,7 @@ from textsvm.arrays import Ints
 from textsvm.kernels.inputs import InputTable
 from textsvm.runtime.compiled import scipy
 from textsvm.sources.base import KernelSource, Source
+from textsvm.text.normal_form import nfkc
 
 #: Non-ASCII punctuation and spaces that NFKC keeps.
 _MARKS = re.compile("[\u00a1-\u00bf\u2000-\u206f\u3000-\u303f]+")
@@ -35,7 +35,7 @@ LONG = 40
 
 def _letters(text: str) -> bytes:
     """The letters of a text, and its digits if it is short; the text itself if it has neither."""
-    folded = normalize("NFKC", text).casefold()
+    folded = nfkc(text).casefold()
     if not folded.isascii():
         folded = _MARKS.sub("", folded)
     letters = folded.encode("utf-8", "surrogatepass").translate(None, _BESIDE_LETTERS)

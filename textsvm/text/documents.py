@@ -246,13 +246,13 @@ def encode(
     return Documents(*encode_characters(texts, reading, first, progress))
 
 
-def encode_as(texts: Sequence[str] | Documents, tokens: Tokens, known: Documents | None = None) -> Documents:
+def encode_as(texts: Sequence[str] | Documents, tokens: Tokens, base: Documents | None = None) -> Documents:
     """Encode normalised texts, or `Documents` of their characters, as tokens.
 
-    The alphabet of `known`, documents with the same kind of tokens, is extended. With ``"characters"``
-    documents are returned unchanged: encode them over the known alphabet.
+    The alphabet of `base`, documents with the same kind of tokens, is extended. With ``"characters"``
+    documents are returned unchanged: encode them over its alphabet.
     """
-    of_characters = known.alphabet if known is not None and tokens == "characters" else None
+    of_characters = base.alphabet if base is not None and tokens == "characters" else None
     characters = texts if isinstance(texts, Documents) else encode(texts, of_characters)
     if tokens == "characters":
         return characters
@@ -261,14 +261,14 @@ def encode_as(texts: Sequence[str] | Documents, tokens: Tokens, known: Documents
         return Documents(groups, characters.offsets, GROUP_NAMES, characters)
     split = _call_on_texts if callable(tokens) else _split_words
     pieces, ids, distinct_tokens = split(characters, tokens)  # type: ignore[arg-type]
-    code_of: Mapping[str, int] = {} if known is None else known.code_of
+    code_of: Mapping[str, int] = {} if base is None else base.code_of
     new = sorted(token for token in distinct_tokens if token not in code_of)
     number = {token: code_of[token] for token in distinct_tokens if token in code_of}
     number |= zip(new, range(len(code_of), len(code_of) + len(new)), strict=True)
     code = np.fromiter(map(number.__getitem__, distinct_tokens), np.uint32)
     alphabet = np.array([None, *new], object)[1:]  # an object array even if empty
-    if known is not None:
-        alphabet = np.concatenate([known.alphabet, alphabet])
+    if base is not None:
+        alphabet = np.concatenate([base.alphabet, alphabet])
     codes = translate(
         [piece.numbers for piece in pieces], [code[own] for own in ids], code_type(len(alphabet))
     )

@@ -57,19 +57,19 @@ class TextChunk:
 
 
 def encode_characters(
-    texts: Iterable[str], reading: Reading, known: NDArray[np.uint32], progress: Progress | None = None
+    texts: Iterable[str], reading: Reading, first: NDArray[np.uint32], progress: Progress | None = None
 ) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64], NDArray[np.uint32]]:
     """Normalise texts and encode their characters: codes, offsets (n + 1,) and alphabet.
 
-    Texts are consumed once, a few million characters at a time. The alphabet is the known alphabet followed
-    by the other symbols of the texts, sorted.
+    Texts are consumed once, a few million characters at a time. The alphabet is `first` followed by the
+    other symbols of the texts, sorted.
     """
     parts = list(_parts(texts, reading, progress))
     lengths = np.empty(sum(len(chunk.numbers) for chunk in parts), np.int64)
     for chunk in parts:
         lengths[chunk.numbers] = chunk.lengths
     offsets = offsets_of(lengths)
-    alphabet = extended(known, [chunk.symbols for chunk in parts])
+    alphabet = extended(first, [chunk.symbols for chunk in parts])
     codes = np.empty(offsets[-1], code_type(len(alphabet)))
     code_of = np.zeros(int(alphabet.max(initial=0)) + 1, codes.dtype)
     code_of[alphabet] = np.arange(len(alphabet))
@@ -90,10 +90,10 @@ def encode_characters(
     return codes, offsets, alphabet
 
 
-def extended(known: NDArray[np.uint32], symbols: Sequence[NDArray[np.uint32]]) -> NDArray[np.uint32]:
-    """A known alphabet followed by the other symbols, sorted."""
+def extended(first: NDArray[np.uint32], symbols: Sequence[NDArray[np.uint32]]) -> NDArray[np.uint32]:
+    """An alphabet followed by the other symbols, sorted."""
     present = np.unique(np.concatenate([np.empty(0, np.uint32), *symbols]))
-    return np.concatenate([known, np.setdiff1d(present, known, assume_unique=True)]).astype(np.uint32)
+    return np.concatenate([first, np.setdiff1d(present, first, assume_unique=True)]).astype(np.uint32)
 
 
 def gather(
@@ -211,12 +211,12 @@ def _normalised(texts: list[str], reading: Reading) -> tuple[Array, NDArray[np.i
         points = points.copy()  # to be written to
     if not form.changes:
         return points, np.diff(starts)
-    known, size = _ChunkForms(form), len(points)
+    forms, size = _ChunkForms(form), len(points)
     if points.dtype != np.uint8:
-        size = known.survey(points, starts)
+        size = forms.survey(points, starts)
     out, lengths = np.empty(size + 1, points.dtype), np.empty(len(texts), np.int64)
     most = len(out) if most is None else most
-    end = int(_rewrite(points, starts, form.table, known.more, known.rows, form.strips, most, out, lengths))
+    end = int(_rewrite(points, starts, form.table, forms.more, forms.rows, form.strips, most, out, lengths))
     return out[:end], lengths
 
 

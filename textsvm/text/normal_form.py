@@ -19,6 +19,7 @@ import sys
 import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
+from itertools import chain, groupby
 
 import numpy as np
 
@@ -52,6 +53,8 @@ JOINING = (
 SPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19ff\u1a20-\u1aaf\ua9e0-\ua9ff\uaa60-\uaadf"
 #: Zero-width non-joiner and joiner, Mongolian vowel separator; zero-width space.
 JOINERS, ZWSP = "\u200c\u200d\u180e", "\u200b"
+#: A run that may have many combining marks; two letters (half-width voiced sound marks) decompose to marks.
+_LONG_RUN = re.compile(r"(?:[^\w\s]|[\uff9e\uff9f]){64,}")
 _IGNORABLE, _JOINING, _SPACED = (
     re.compile(f"[{points}]") for points in (IGNORABLE, JOINING + SPACED, SPACED)
 )
@@ -159,8 +162,25 @@ def without_ignorable(text: str) -> str:
 
 def _compose(text: str, form: str, keep_case: bool) -> str:
     text = without_ignorable(text) if form == "unicode" else text
-    text = unicodedata.normalize("NFKC", text)
+    text = nfkc(text)
     return text if keep_case else unicodedata.normalize("NFKC", text.casefold())
+
+
+def nfkc(text: str) -> str:
+    """NFKC in linear time: `unicodedata` sorts a run of combining marks by insertion."""
+    text = text if text.isascii() else _LONG_RUN.sub(_sorted_marks, text)
+    return unicodedata.normalize("NFKC", text)
+
+
+def _sorted_marks(run: re.Match[str]) -> str:
+    """A run of symbols that are no letters, decomposed, with combining marks in canonical order."""
+    symbols = "".join(unicodedata.normalize("NFKD", symbol) for symbol in run[0])
+    pieces = groupby(symbols, lambda symbol: unicodedata.combining(symbol) > 0)
+    return "".join(
+        chain.from_iterable(
+            sorted(piece, key=unicodedata.combining) if marks else piece for marks, piece in pieces
+        )
+    )
 
 
 @lru_cache(maxsize=1)

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
+from textsvm.text.normal_form import nfkc
 
 GROUPS = ("AST", "CU", "DEQBZ", "FWY", "G", "HN", "IV", "KRO", "LMJ", "P", "X", "*")
 #: The code points of the groups' names, in the order of their codes.
@@ -142,7 +143,7 @@ def align(folded: str, text: str) -> Spans:
         return np.stack([at, at + 1], axis=1)
     starts = [i for i, c in enumerate(text) if i == 0 or not unicodedata.combining(c)]
     clusters = np.stack([starts, [*starts[1:], m]], axis=1).astype(np.int64) if m else np.empty((0, 2), int)
-    pieces = [unicodedata.normalize("NFKC", text[a:b].casefold()) for a, b in clusters]
+    pieces = [nfkc(text[a:b].casefold()) for a, b in clusters]
     joined = "".join(pieces)
     if pieces and (joined.startswith(folded) or folded.startswith(joined)):
         owner = np.repeat(np.arange(len(pieces)), [len(piece) for piece in pieces])

@@ -9,7 +9,7 @@ request, and connections take turns at the parser (`_Turns`). All bytes of a req
 
 A connection is idle, sending or answering (it waits for the application). Once a second, connections that
 have been in their state for too long are closed. At the maximum number of connections, a new connection
-replaces the one that has waited longest for its client: idle and slow clients keep nobody out.
+replaces that which has waited longest for its client: idle and slow clients keep nobody out.
 """
 
 from __future__ import annotations
@@ -327,7 +327,7 @@ class _Connection(HttpToolsProtocol):
             self._refuse(400, "chunks are too short, or trailers too long")
 
     def _refuse(self, status: int, message: str, complete: bool = False) -> None:
-        """Answer the request that arrives, or with `complete` one that has arrived, and close the connection.
+        """Answer the request that arrives (with `complete`: has arrived), and close the connection.
 
         A request is answered once. If earlier requests have no answer yet, the connection ends after theirs.
         """

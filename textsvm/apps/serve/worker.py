@@ -249,7 +249,7 @@ def symbols_of(text: str) -> int:
 
 
 class Lane:
-    """Requests that are predicted by one thread; with `adapts` its calls adapt the `room` of the models."""
+    """Requests that are predicted by a thread; with `adapts` its calls adapt the `room` of the models."""
 
     def __init__(self, adapts: bool) -> None:
         self._adapts = adapts

@@ -151,8 +151,8 @@ class DenseMasks:
 
     def _fill_rows(self, masks: Sequence[Mask], high: Array, low: Array | None, squares: Array) -> None:
         cp, n_padded = gpu.cupy(), self._padded(masks)
-        kept = cp.asarray(np.array([mask.positions for mask in masks], np.int32))
-        argument = _structure(self.arrays, kept, self.texts, self.texts.n_symbols)
+        positions = cp.asarray(np.array([mask.positions for mask in masks], np.int32))
+        argument = _structure(self.arrays, positions, self.texts, self.texts.n_symbols)
         kernel = gpu.function(SOURCE, "dense_rows")
         kernel.max_dynamic_shared_size_bytes = 4 * n_padded
         out = (self.high, self.low, self.square, high, np.uint64(0) if low is None else low, squares)
@@ -181,10 +181,10 @@ def _on_card(texts: CodedTexts) -> dict[str, Array]:
     return {"codes": copy(texts.codes), "counted": copy(texts.counted), "offsets": copy(texts.offsets)}
 
 
-def _structure(arrays: dict[str, Array], kept: Array, texts: CodedTexts, n_symbols: int) -> Any:
-    n_kept = kept.shape[1]
+def _structure(arrays: dict[str, Array], positions: Array, texts: CodedTexts, n_symbols: int) -> Any:
+    n_kept = positions.shape[1]
     return gpu.structure(
-        TEXTS, **arrays, kept=kept, g=texts.g, n_kept=n_kept,
+        TEXTS, **arrays, kept=positions, g=texts.g, n_kept=n_kept,
         n_symbols=n_symbols, n_keys=n_symbols**n_kept, strands=texts.strands,
     )  # fmt: skip
 
@@ -266,12 +266,12 @@ class CudaGapped(GappedRows):
         bound = max(texts.windows, 1) * int(tables.times.sum())
         unit = _unit(bound * largest * float(np.diff(values).max(initial=1)))
         square_unit = _unit(bound * float(values.max()) ** 2)
-        arrays, kept = _on_card(texts), cp.asarray(tables.kept)
+        arrays, positions = _on_card(texts), cp.asarray(tables.positions)
         times, more, more_square = map(cp.asarray, (tables.times, np.diff(values), np.diff(values**2)))
         shared = 4 * keys + 2 * texts.windows
         kernel = gpu.function(SOURCE, "look_up")
         kernel.max_dynamic_shared_size_bytes = shared
-        argument = _structure(arrays, kept, texts, tables.n_symbols)
+        argument = _structure(arrays, positions, texts, tables.n_symbols)
         weights = (np.int32(masks), times, more, more_square, tables.weights)
         if n:
             numbers = (np.float64(unit), np.float64(square_unit))

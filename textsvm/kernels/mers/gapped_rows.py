@@ -330,29 +330,29 @@ class Tables:
     """Weights of all possible keys of some masks, NumPy or CuPy.
 
     n_symbols : base of the keys, which have as many digits as a mask keeps positions
-    kept : int32, (masks, positions), on the host
+    positions : int32, (masks, positions), on the host
     times : int32, (masks,), on the host
     weights : float64, (machines, masks, keys)
     """
 
     n_symbols: int
-    kept: Ints32
+    positions: Ints32
     times: Ints32
     weights: Array
 
     @classmethod
     def of(cls, parts: Sequence[MaskWeights], n_symbols: int) -> Tables:
         """Tables of weight vectors, with keys to the base `n_symbols`."""
-        kept = np.array([mask.positions for mask, _, _ in parts], np.int32)
+        positions = np.array([mask.positions for mask, _, _ in parts], np.int32)
         times = np.array([mask.times for mask, _, _ in parts], np.int32)
         xp = array_module(device_of(parts[0][2]))
-        tables = xp.zeros((parts[0][2].shape[1], len(parts), n_symbols ** kept.shape[1]))
+        tables = xp.zeros((parts[0][2].shape[1], len(parts), n_symbols ** positions.shape[1]))
         for at, (_, vocabulary, weights) in enumerate(parts):
-            digits, keys = digits_of(vocabulary, kept.shape[1]), 0
+            digits, keys = digits_of(vocabulary, positions.shape[1]), 0
             for column in digits:
                 keys = keys * n_symbols + column
             tables[:, at, xp.asarray(keys)] = weights.T
-        return cls(n_symbols, kept, times, tables)
+        return cls(n_symbols, positions, times, tables)
 
 
 def digits_of(vocabulary: MaskedWindows, number: int) -> Ints:
@@ -441,7 +441,7 @@ class HostGapped(GappedRows):
                 texts.offsets,
                 paired,
                 *sizes,
-                tables.kept,
+                tables.positions,
                 tables.times,
             )
             _look_up(first, last, *text_arrays, more, more_square, tables.weights, sums, squares)
