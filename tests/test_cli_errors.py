@@ -1223,7 +1223,7 @@ MISTAKES = [
         "the majority of annotators",
         "t.json",
         annotated("", "bad", ""),
-        "several annotators: 40; not unanimous: 20; left out for a tie: 0.*alpha: 0\\.256",
+        "several annotators: 40; not unanimous: 20; left out without a majority: 0.*alpha: 0\\.256",
     ),
     as_reviews("one of the annotators", "t.json", annotated("bad", ""), "alpha", "--annotators 1"),
     as_reviews(
@@ -1234,7 +1234,7 @@ MISTAKES = [
     Mistake(
         "a tie",
         "corpus t.json --json",
-        "left out for a tie: 20",
+        "left out without a majority: 20",
         0,
         {"t.json": annotated("", "bad")},
         rows=1,
@@ -1264,7 +1264,7 @@ MISTAKES = [
         table(
             [(a if k < 2 else "bad", b, k) for a, b in ROWS for k in range(3)], ("label", "text", "annotator")
         ),
-        "several annotators: 40; not unanimous: 20; left out for a tie: 0",
+        "several annotators: 40; not unanimous: 20; left out without a majority: 0",
     ),
     *(
         Mistake(
@@ -1312,6 +1312,15 @@ MISTAKES = [
         f"train t.csv --label good,bad --multilabel {TRAIN}",
         "line 2: 'bad' is '-1'; several columns of labels hold 0 and 1",
         files={"t.csv": table([(b, 1, -1) for _, b in ROWS], ("text", "good", "bad"))},
+    ),
+    Mistake(
+        "a column for each label with a zero that has a sign",
+        "corpus t.jsonl --label good,bad --json",
+        "",
+        0,
+        {"t.jsonl": jsonl([{"text": b, "good": 1, "bad": -0.0} for _, b in ROWS])},
+        rows=1,
+        prints='"labels": {"good": 40}',
     ),
     Mistake(
         "indices from 0",

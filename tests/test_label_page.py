@@ -526,6 +526,24 @@ def test_a_label_edited_by_hand_is_checked(written, value):
     assert "t1" not in state_of(path)["answers"]
 
 
+def test_a_line_edited_by_hand_replaces_the_answer_of_the_file(written):
+    path, content, _ = written
+    journal, labels = path.with_name(path.name + ".journal"), path.read_bytes()
+    line = next(line for line in content.splitlines() if b'"t1"' in line and b'"ham"' in line)
+    edited = line[: line.index(b', "check"')].replace(b"ham", b"spam") + b"}"
+    assert b'"t1", "label": "ham"' in labels
+    journal.write_bytes(content.replace(line, edited))
+    assert state_of(path)["answers"]["t1"].label == "spam"
+    path.write_bytes(labels + labels.splitlines()[0].replace(b'"id": "', b'"id": "x') + b"\n")
+    assert state_of(path) is None  # the journal has lost a line
+    path.write_bytes(labels)
+    journal.write_bytes(content.replace(line, b""))
+    with pytest.raises(InputError, match=r"answer to 't1' .*, move \S*labels.jsonl away and start again"):
+        Journal(path, ONE)
+    path.unlink()
+    assert "t1" not in state_of(path)["answers"]
+
+
 def test_a_journal_without_digests_is_read(written):
     path, content, state = written
     journal = path.with_name(path.name + ".journal")

@@ -102,7 +102,7 @@ def test_majority_of_label_studio(write):
     said = [note for _, note in corpus.problems]
     assert "answers that are left out: 0 rejected, 1 ignored or cancelled" in said
     # Units {a, b, a} and {a, b}: D_o = 4, n = 5, n_a n_b = 6, so alpha = 1 - 4 * (4 / 2 + 2 / 1) / 12
-    assert any("several annotators: 2; not unanimous: 2; left out for a tie: 1" in note for note in said)
+    assert any("annotators: 2; not unanimous: 2; left out without a majority: 1" in note for note in said)
     assert any(note.endswith(f"alpha: {1 - 4 * 4 / 12:.3f}") for note in said)
     assert read_corpus(path, annotators="all").labels == ["a", "b", "a", "a", "b", "b"]
     corpus = read_corpus(path, annotators="1")
@@ -116,7 +116,33 @@ def test_several_labels_of_label_studio(write):
     tasks = [task("t", ["a", "b"], ["a"], ["a", "c"]), task("u", ["b"], ["b", "c"])]
     corpus = read_corpus(write("ls.json", json.dumps(tasks)), label_separator=";")
     assert corpus.labels == [("a",), ("b",)]  # c has half of the annotators of u
-    assert any("left out for a tie: 1" in note for _, note in corpus.problems)
+    assert any("left out without a majority: 0" in note for _, note in corpus.problems)
+
+
+@pytest.mark.parametrize(
+    ("answers", "labels", "count"),
+    [
+        ((["a", "b"], ["a"]), [("a",)], 0),  # b has a tie, but a has a majority
+        ((["a"], ["b"], ["c"]), [], 1),
+        ((["a"], ["b"]), [], 1),
+    ],
+)
+def test_texts_without_majority_are_counted(write, answers, labels, count):
+    tasks = [task("t", *answers), task("v", ["d"], ["d"])]
+    corpus = read_corpus(write("ls.json", json.dumps(tasks)), label_separator=";")
+    assert corpus.labels == [*labels, ("d",)]
+    assert any(f"left out without a majority: {count} " in note for _, note in corpus.problems)
+
+
+def test_a_label_that_as_many_accept_as_reject_has_no_majority(write):
+    rows = [
+        {"text": text, "label": "a", "answer": answer, "_annotator_id": f"p{i}"}
+        for text, answers in (("t", "accept reject"), ("u", "reject reject accept"), ("v", "accept accept"))
+        for i, answer in enumerate(answers.split())
+    ]
+    corpus = read_corpus(write("t.jsonl", jsonl(rows)))
+    assert corpus.texts == ["v"]
+    assert any("left out without a majority: 1 " in note for _, note in corpus.problems)
 
 
 def test_fields_and_controls_of_label_studio(write):

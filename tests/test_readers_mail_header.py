@@ -23,7 +23,7 @@ from textsvm.errors import InputError
 from textsvm.readers import sample
 from textsvm.readers.files import read_files
 from textsvm.readers.mail import is_mail, is_mbox, message_text
-from textsvm.readers.mail_header import repaired
+from textsvm.readers.mail_header import header_start, repaired
 from textsvm.readers.mime import lenient_base64, parse_message
 from textsvm.readers.read import read_corpus, read_documents
 
@@ -80,6 +80,12 @@ def test_a_clean_mail_is_not_repaired(kind):
             assert part.keys() == other.keys()
             assert part.is_multipart() or part.content().split() == other.get_payload(decode=True).split()
             assert part.damage == []
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"])
+def test_a_name_within_an_indented_line_begins_no_header(line_end):
+    data = line_end.join([b" junk To: a", b"To: b@c", b"Subject: x", b"", b"body"])
+    assert data[header_start(data)[0] :].startswith(b"To: b@c")
 
 
 def test_damage_is_named():

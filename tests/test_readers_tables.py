@@ -235,6 +235,15 @@ def test_parquet(write, tmp_path):
     assert (corpus.format, corpus.texts, corpus.labels) == ("parquet", ["a", "b"], ["1", "0"])
 
 
+def test_columns_of_labels_of_bytes(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    columns = {"text": ["a", "b"], "x": [b"1", b"0"], "y": [b"true", b"false"]}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "x.parquet")
+    assert read_corpus(tmp_path / "x.parquet", label="x,y").labels == [("x", "y"), ()]
+
+
 def test_parquet_without_pyarrow(write, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(InputError, match="needs PyArrow"):

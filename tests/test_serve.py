@@ -226,15 +226,18 @@ def tables(tmp_path_factory):
     save(SVC(kernel + On("n", Gaussian())).fit(ROWS, LABELS), folder / "n.textsvm")
     rows = [{"text": row["title"], "body": row["body"]} for row in ROWS]
     save(SVC(On("text", Spectrum(2)) + On("body", Spectrum(3))).fit(rows, LABELS), folder / "named.textsvm")
+    save(SVC(On("text", Spectrum(2))).fit(rows, LABELS), folder / "single.textsvm")
     with serving(*sorted(folder.glob("*.textsvm"))) as started:
         yield SimpleNamespace(predict=started.predict, ask=started.ask, folder=folder)
 
 
 @pytest.mark.parametrize("name", ["two", "n"])
 def test_rows_of_columns(name, tables):
-    """As "text", in "texts", or as the body itself; other columns are ignored."""
+    """As "text", in "texts", or as the body itself."""
     model = textsvm.load(tables.folder / f"{name}.textsvm")
-    rows = [{**row, "other": [1]} for row in ROWS[100:120]]
+    rows = [
+        {key: row[key] for key in ("title", "body", "n")[: 3 if name == "n" else 2]} for row in ROWS[100:120]
+    ]
     values, labels = model.decision_function(rows), model.predict(rows)
     status, answer = tables.predict(model=name, texts=rows)
     assert status == 200
@@ -251,6 +254,11 @@ def test_a_row_alone(tables):
     row = {"text": "win cash", "body": "now"}
     assert tables.predict(model="named", **row) == tables.predict(model="named", text=row)
     assert tables.predict(model="named", text=row)[0] == 200
+    row = {"text": "win cash"}
+    status, answer = tables.predict(model="single", text=row)
+    assert status == 200
+    assert tables.predict(model="single", **row) == (200, answer)
+    assert tables.predict(model="single", texts=[row]) == (200, {"predictions": [answer]})
 
 
 def test_rows_without_texts_get_no_label(tables):
@@ -264,13 +272,21 @@ def test_rows_without_texts_get_no_label(tables):
     ("request_", "words"),
     [
         ({"model": "two", "text": "win cash"}, "an object with the columns title, body"),
-        ({"model": "two", "text": {"title": "win"}}, "an object with the columns title, body"),
+        ({"model": "two", "text": {"title": "win"}}, "the column body is missing"),
+        ({"model": "two", "texts": [{"title": "win"}]}, "the column body is missing"),
+        ({"model": "two", "text": {"title": "w", "body": "", "y": 1}}, "no column 'y'; there are title"),
+        ({"model": "two", "texts": [{"title": "w", "body": "x", "y": 1}]}, "no column 'y'"),
+        ({"model": "named", "text": "win cash"}, "the column body is missing"),
+        ({"model": "named", "body": "now"}, "the column text is missing"),
+        ({"model": "single", "text": {"txet": "win cash"}}, "the column text is missing"),
+        ({"model": "named", "body": "x", "texts": []}, "no option 'body'"),
+        ({"model": "two", "body": "x", "text": "win"}, "no option 'body'"),
         ({"model": "two", "text": {"title": "win", "body": 1}}, "an object with the columns title, body"),
         ({"model": "two", "texts": {"title": "win", "body": "x"}}, 'a list of such objects'),
         ({"model": "two", "texts": ["win"]}, "a list of such objects"),
-        ({"model": "two", "title": "win"}, 'either "text" or "texts"'),
+        ({"model": "two", "title": "win"}, "the column body is missing"),
         ({"model": "two", "title": "win", "body": "x", "extra": 1}, "no option 'extra'"),
-        ({"model": "n", "text": {"title": "win", "body": "x"}}, "the columns title, body, n"),
+        ({"model": "n", "text": {"title": "win", "body": "x"}}, "the column n is missing"),
         ({"model": "n", "text": {"title": "win", "body": "x", "n": "1"}}, "the columns title, body, n"),
         ({"model": "n", "text": {"title": "win", "body": "x", "n": None}}, "missing"),
     ],
@@ -284,7 +300,7 @@ def test_wrong_rows_get_a_sentence(request_, words, tables):
 def test_columns_are_listed(tables):
     _, _, answer = tables.ask("GET", "/models")
     assert {model["name"]: model["columns"] for model in json.loads(answer)["models"]} == {
-        "two": ["title", "body"], "n": ["title", "body", "n"], "named": ["text", "body"],
+        "two": ["title", "body"], "n": ["title", "body", "n"], "named": ["text", "body"], "single": ["text"],
     }  # fmt: skip
 
 
@@ -435,6 +451,38 @@ def test_a_text_that_fails_does_not_take_others_with_it(models, capsys):
     assert statuses == {1: 500, 2: 200, 3: 500}
     assert not scripted.worker.short.jobs
     assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_a_part_that_takes_too_much_memory_leaves_no_rows(models, monkeypatch):
+    """The rows of other parts are added once, and each repeated call is measured by its own symbols."""
+    scripted, fitted = Scripted(models / "two.textsvm"), []
+    scripted.model.room, scripted.model.fit_room = 10**6, lambda symbols, _: fitted.append(symbols)
+    rows_of = worker.judge.rows_of
+    monkeypatch.setattr(
+        worker.judge, "rows_of", lambda *given: _raise(MemoryError) if len(given[1]) == 3 else rows_of(*given)
+    )
+    scripted.ask(1, texts=["lunch", "now"])
+    scripted.ask(2, texts=["win", "cash", "now"])
+    scripted.ask(3, text="lunch")
+    answers = {number: (status, body) for number, status, body in scripted.worker.short.call()}
+    assert {number: status for number, (status, _) in answers.items()} == {1: 200, 2: 503, 3: 200}
+    assert len(json.loads(answers[1][1])["predictions"]) == 2
+    assert fitted == [8, 5]
+    assert scripted.worker.short.jobs == []
+
+
+def test_an_answer_that_takes_too_much_memory_is_refused(models, monkeypatch):
+    scripted = Scripted(models / "two.textsvm")
+    scripted.ask(1, text="lunch")
+    monkeypatch.setattr(scripted.model, "count", lambda *_: _raise(MemoryError))
+    assert [status for _, status, _ in scripted.worker.short.call()] == [200]
+    scripted.ask(2, text="lunch")
+    monkeypatch.setattr(worker, "text_of", lambda _: _raise(MemoryError))
+    assert [(number, status) for number, status, _ in scripted.worker.short.call()] == [(2, 503)]
+
+
+def _raise(error):
+    raise error
 
 
 def test_predictions_go_on_while_another_model_is_prepared(models, monkeypatch):
@@ -695,6 +743,43 @@ def test_answers_keep_their_order_and_are_given_once(server):
         assert (len(answers), answers[0][0] in (400, 404), closed) == (1, True, True)
 
 
+MANY = json.dumps({"model": "two", "texts": TEXTS[:200]}).encode()
+COMPLETE, LARGE = POST + LENGTH + b"\r\n" + BODY, POST + b"Content-Length: %d\r\n\r\n" % len(MANY) + MANY
+
+
+@pytest.mark.parametrize(
+    ("sent", "statuses"),
+    [
+        (COMPLETE, [200]),
+        (POST + CHUNKS + b"\r\n" + CHUNK, [200]),
+        (COMPLETE * 40, [200] * 40),
+        (LARGE * 2 + COMPLETE, [200] * 3),
+        (COMPLETE.replace(b"/predict", b"/nothing"), [404]),
+        (COMPLETE * 2 + COMPLETE[:-1], [200] * 2),
+        (COMPLETE * 2 + POST, [200] * 2),
+        (COMPLETE * 2 + b"\r\n", [200] * 2),
+        (COMPLETE + b"garbage\r\n\r\n", [200]),
+        (COMPLETE[:-1], [400]),
+        (LARGE[:-1], [400]),
+        (POST, [400]),
+        (b"\r\n", []),
+        (b"", []),
+    ],
+)
+@pytest.mark.parametrize("pause", [0.0, 0.2])
+def test_a_client_that_sends_no_more_gets_its_answers(sent, statuses, pause, server):
+    begin = time.monotonic()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
+        client.sendall(sent)
+        time.sleep(pause)
+        client.shutdown(socket.SHUT_WR)
+        answer = b"".join(iter(lambda: client.recv(1 << 16), b""))
+    found = [int(status) for status in re.findall(rb"HTTP/1.1 (\d+)", answer)]
+    assert found[: len(statuses)] == statuses
+    assert found[len(statuses) :] in ([], [400])  # incomplete
+    assert time.monotonic() - begin < 5
+
+
 # Bodies
 
 
@@ -845,6 +930,20 @@ def test_short_requests_go_before_the_rest_of_long_requests():
     assert len([name for name in order[: len(order) - order[::-1].index("b")] if name not in "ab"]) <= 3
     rest = [name for name in order if name not in "ab"]
     assert len(set(rest[:20])) == 20  # each has had a turn before one has a second
+
+
+def test_one_turn_in_four_is_for_long_requests_while_both_wait():
+    from textsvm.apps.serve.server import _Turns
+
+    loop, turns = SimpleNamespace(call_soon=lambda *_: None), _Turns()
+    for long in [True] * 40 + [False] * 120:
+        turns.add(SimpleNamespace(length=long << 20, used=0.0, loop=loop))
+    order = []
+    for _ in range(40):
+        connection = turns._next()
+        order.append(connection.length > 0)
+        turns.add(connection)  # numbers the next entry of the heap
+    assert [sum(order[i : i + 4]) for i in range(0, 40, 4)] == [1] * 10
 
 
 # Facts

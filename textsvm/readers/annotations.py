@@ -114,15 +114,16 @@ def with_labels(
     if several := sum(len(unit) > 1 for unit in units):
         notes.append(
             f"texts with several annotators: {several:,}; not unanimous: "
-            f"{sum(len(set(unit)) > 1 for unit in units):,}; left out for a tie: {counts['tie']:,} (see "
-            f"--annotators); Krippendorff's alpha: {krippendorff_alpha(units):.3f}"
+            f"{sum(len(set(unit)) > 1 for unit in units):,}; left out without a majority: "
+            f"{counts['no majority']:,} (see --annotators); "
+            f"Krippendorff's alpha: {krippendorff_alpha(units):.3f}"
         )
 
 
 def _labels_of(
     answers: list[Annotation], by_name: dict[str, list[str]], options: ReadOptions, counts: Counter[str]
 ) -> list[Any]:
-    """Labels of a text: of all annotators, of a named annotator, or of the majority; `counts` counts ties."""
+    """Labels of a text: of all annotators, of one, or of the majority; `counts` counts no majority."""
     several = options.label_separator is not None or any(len(set(labels)) > 1 for labels in by_name.values())
     if options.annotators != MAJORITY:
         named = (labels for name, labels in by_name.items() if options.annotators in (ALL, name))
@@ -135,12 +136,14 @@ def _labels_of(
     n, most = len(by_name), max(votes.values(), default=0)
     if not votes:  # the text has no label; if all its answers were omitted, it is left out
         return [[] if several and n else None] if n or not answers else []
-    if several:
-        counts["tie"] += any(2 * count == n for count in votes.values())
-        return [labels] if (labels := [label for label, count in votes.items() if 2 * count > n]) else []
-    best = [label for label, count in votes.items() if 0 < count == most]
-    counts["tie"] += len(best) > 1
-    return best if len(best) == 1 else []
+    least = n // 2 + 1 if several else max(most, 1)
+    best = [label for label, count in votes.items() if count >= least]
+    if several and best:
+        return [best]
+    if len(best) == 1:
+        return best
+    counts["no majority"] += n > 0 and most >= 0  # below 0 most annotators reject
+    return []
 
 
 def task_of(row: object, options: ReadOptions) -> AnnotatedRow | None:

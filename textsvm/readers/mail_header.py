@@ -79,7 +79,8 @@ def header_start(data: bytes | mmap) -> tuple[int, bool]:
     has_header = len(names) > (0 if is_field or indented else 1)
     if has_header and indented and not is_field:
         # An indented first line would continue a field that is put before it.
-        begin = data.find(names[0], begin)
+        places = (data.find(line_end + names[0], begin) + 1 for line_end in (b"\r", b"\n"))
+        begin = min(place for place in places if place)
     return begin if has_header else start, has_header
 
 

@@ -82,6 +82,8 @@ class Journal:
         self._alike: dict[str, set[str]] = {}  #: Near-copies of each text, and the text
         #: Ids with each label that was ever recorded, as JSON
         self._recorded: set[tuple[str, str]] = set()
+        #: Ids of answers without a digest: edited by hand. None: the journal is of an earlier version
+        self._edited: set[str | None] = set()
         self._n_lines = self._size = 0  #: Lines, and bytes, that are on disk
         self.labels: list[str] = []
         self._removed: set[str] = set()
@@ -128,7 +130,8 @@ class Journal:
 
     def _read_line(self, number: int, line: bytes, kind: Json) -> None:
         try:
-            event = read_line(line, number)[0] if line or number == 1 else {"labels": self.labels}
+            whole: tuple[Any, bool] = {"labels": self.labels}, True  # of an emptied line
+            event, checked = read_line(line, number) if line or number == 1 else whole
             trouble = self._trouble(event, kind, number == 1)
         except (ValueError, TypeError, AttributeError, RecursionError):
             trouble = "is damaged, moved or edited"
@@ -138,6 +141,7 @@ class Journal:
                 'the line and delete `, "check": "..."` before its last brace (an empty line is ignored)'
             )
         self._n_lines = number
+        self._edited |= set() if checked else {event.get("id")}
         if number > 1:
             self._apply(event)
         elif different := [name for name in kind if kind[name] != event.get(name)]:
@@ -175,11 +179,12 @@ class Journal:
                 answer = row["id"], json.dumps(row["label"])
             except (ValueError, KeyError, TypeError, RecursionError):
                 continue
-            if answer not in self._recorded:
+            if answer not in self._recorded and (row["id"] not in self._edited or None in self._edited):
                 raise InputError(
                     f"{self.path} has an answer to {row['id']!r} that {self.journal_path.name} lacks: lines "
-                    "of the journal are lost, or the answer was edited; restore the journal from a copy, or "
-                    f"take another -o and --import {self.path}"
+                    "of the journal are lost, or an answer was edited; restore the journal from a copy, take "
+                    f"another -o and --import {self.path}, or, if you have emptied or edited a line of the "
+                    f"journal, move {self.path} away and start again"
                 )
 
     def _apply(self, event: Json) -> None:

@@ -140,15 +140,20 @@ class ServedModel:
     def read(self, texts: Any) -> list[Example]:
         """Texts of a request, or rows with the columns of the model; raises Refusal."""
         kinds: Any = self.columns.items()
+        for row in texts if isinstance(texts, list) and self.columns else ():
+            if isinstance(row, dict) and (missing := [name for name in self.columns if name not in row]):
+                raise Refusal(400, f"the column {missing[0]} is missing")
+            if isinstance(row, dict) and (unknown := sorted(row.keys() - self.columns.keys())):
+                raise Refusal(400, f"there is no column {unknown[0]!r}; there are {', '.join(self.columns)}")
         if not isinstance(texts, list) or not all(
             isinstance(text, dict if self.columns else str)
-            and all(name in text and isinstance(text[name], str) == kind for name, kind in kinds)
+            and all(isinstance(text[name], str) == kind for name, kind in kinds)
             for text in texts
         ):
             names = f"an object with the columns {', '.join(self.columns)}", "such objects"
             singular, plural = names if self.columns else ("a string", "strings")
             raise Refusal(400, f'"text" must be {singular}, and "texts" a list of {plural}')
-        return [{name: text[name] for name in self.columns} for text in texts] if self.columns else texts
+        return texts
 
     def predict(self, texts: list[Example]) -> Predictions:
         """Classes, predictions, decision values and probabilities."""
@@ -208,8 +213,8 @@ class TextRequest:
         row_bytes = n_best * self.model.entry_bytes or self.model.row_bytes
         self.answer_bytes = len(self.all_texts) * row_bytes  #: Estimate
 
-    def add(self, predictions: Predictions, part: slice) -> None:
-        """Add the rows of a part of the texts of a call."""
+    def rows_of(self, predictions: Predictions, part: slice) -> list[str]:
+        """Rows of a part of the texts of a call, as JSON."""
         classes, predicted, decision, probability = predictions
         predicted, decision = predicted[part], decision[part]
         probability = None if probability is None else probability[part]
@@ -217,14 +222,17 @@ class TextRequest:
         rows = judge.rows_of(classes, predicted, decision, shown, self.model.positive)
         if self.top is not None:
             rows = judge.with_top(rows, classes, decision, probability, self.top)
-        self.rows += map(json.dumps, rows)
+        return list(map(json.dumps, rows))
 
     def answer(self) -> Answer:
         """Answer with all rows, also of empty texts."""
         predicted, empty = iter(self.rows), json.dumps(self.model.row_of_empty_text)
-        rows = [next(predicted) if text_of(text).strip() else empty for text in self.all_texts]
-        answer = rows[0] if self.single else f'{{"predictions": [{", ".join(rows)}]}}'
-        return self.number, 200, answer.encode()
+        try:
+            rows = [next(predicted) if text_of(text).strip() else empty for text in self.all_texts]
+            answer = rows[0] if self.single else f'{{"predictions": [{", ".join(rows)}]}}'
+            return self.number, 200, answer.encode()
+        except MemoryError as error:
+            return _refusal(error).answer(self.number)
 
 
 def text_of(example: Example) -> str:
@@ -293,21 +301,24 @@ class Lane:
         self.since, processor = time.perf_counter(), time.process_time()
         try:
             predictions = model.predict(texts)
-            for job, part in parts:
-                job.add(predictions, part)
+            rows = [job.rows_of(predictions, part) for job, part in parts]
         except Exception as error:
             if len(parts) == 1:
                 return {parts[0][0].number: _refusal(error).answer(parts[0][0].number)}
             for job, part in parts:
                 alone = texts[part]
+                symbols = sum(symbols_of(text_of(text)) for text in alone)
                 answers = self._answers([(job, slice(0, len(alone)))], alone, symbols) | answers
             return answers
         finally:
             seconds, self.since = time.perf_counter() - self.since, float("inf")
-        model.count(texts, predictions)
+        with suppress(MemoryError):  # counters are not worth the answers
+            model.count(texts, predictions)
         if self._adapts:
             # Smaller calls would not help against other programs that use the processors.
             model.fit_room(symbols, min(seconds, time.process_time() - processor))
+        for (job, _), new in zip(parts, rows, strict=True):
+            job.rows += new
         for job, _ in parts:
             if len(job.rows) == len(job.texts):
                 answers[job.number] = job.answer()
@@ -405,11 +416,13 @@ class Worker:
             raise Refusal(400, f"the body is not JSON: {one_line(str(error), 100)}") from None
         if isinstance(request, dict):
             with suppress(Refusal):  # an object with the columns in place of "text"
-                if (
-                    columns := self._model(request.get("model")).columns
-                ) and request.keys() >= columns.keys():
-                    row = {name: request.pop(name) for name in columns}
-                    request["text"] = row
+                columns = self._model(request.get("model")).columns
+                given = request.keys() & {"text", "texts"}  # they may be columns, too
+                has_rows = any(
+                    isinstance(request[name], dict | list) or name not in columns for name in given
+                )
+                row = {} if has_rows else {name: request.pop(name) for name in columns if name in request}
+                request |= {"text": row} if row else {}
         if not isinstance(request, dict) or ("text" in request) == ("texts" in request):
             raise Refusal(400, 'give an object with either "text" or "texts", as in {"text": "win cash"}')
         if unknown := sorted(request.keys() - OPTIONS):
