@@ -743,43 +743,6 @@ def test_answers_keep_their_order_and_are_given_once(server):
         assert (len(answers), answers[0][0] in (400, 404), closed) == (1, True, True)
 
 
-MANY = json.dumps({"model": "two", "texts": TEXTS[:200]}).encode()
-COMPLETE, LARGE = POST + LENGTH + b"\r\n" + BODY, POST + b"Content-Length: %d\r\n\r\n" % len(MANY) + MANY
-
-
-@pytest.mark.parametrize(
-    ("sent", "statuses"),
-    [
-        (COMPLETE, [200]),
-        (POST + CHUNKS + b"\r\n" + CHUNK, [200]),
-        (COMPLETE * 40, [200] * 40),
-        (LARGE * 2 + COMPLETE, [200] * 3),
-        (COMPLETE.replace(b"/predict", b"/nothing"), [404]),
-        (COMPLETE * 2 + COMPLETE[:-1], [200] * 2),
-        (COMPLETE * 2 + POST, [200] * 2),
-        (COMPLETE * 2 + b"\r\n", [200] * 2),
-        (COMPLETE + b"garbage\r\n\r\n", [200]),
-        (COMPLETE[:-1], [400]),
-        (LARGE[:-1], [400]),
-        (POST, [400]),
-        (b"\r\n", []),
-        (b"", []),
-    ],
-)
-@pytest.mark.parametrize("pause", [0.0, 0.2])
-def test_a_client_that_sends_no_more_gets_its_answers(sent, statuses, pause, server):
-    begin = time.monotonic()
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
-        client.sendall(sent)
-        time.sleep(pause)
-        client.shutdown(socket.SHUT_WR)
-        answer = b"".join(iter(lambda: client.recv(1 << 16), b""))
-    found = [int(status) for status in re.findall(rb"HTTP/1.1 (\d+)", answer)]
-    assert found[: len(statuses)] == statuses
-    assert found[len(statuses) :] in ([], [400])  # incomplete
-    assert time.monotonic() - begin < 5
-
-
 # Bodies
 
 

@@ -147,7 +147,6 @@ class _Connection(HttpToolsProtocol):
         self._framing = 0  # bytes of the current request that are not body
         self._part = "none"  # part of the current request: none, header or body
         self._ending = False  # whether the connection ends with the answers to complete requests
-        self._has_all = False  # whether the client sends no more
         self.running: tuple[Any, asyncio.Task[None]] | None = None  # cycle and task of the application
         self._enter("idle")
 
@@ -183,21 +182,6 @@ class _Connection(HttpToolsProtocol):
             self.transport.pause_reading()
         self.go_on()
 
-    def eof_received(self) -> bool:  # type: ignore[override]
-        """Stay open for the answers to complete requests, after which `_close_at_end` closes."""
-        self._has_all = True
-        self._close_at_end()
-        return not self.transport.is_closing()
-
-    def _close_at_end(self) -> None:
-        """Close the connection if its client sends no more and all complete requests are answered."""
-        if not self._has_all or self._ending or self._parsed < len(self._received):
-            return
-        if self._part != "none":
-            self._refuse(400, "the request is not complete")
-        elif self.cycle is None or self.cycle.response_complete:
-            self.transport.close()
-
     def is_ready(self) -> bool:
         """Whether there are bytes to parse, and neither the client nor the application must read first."""
         if len(self._received) == self._parsed or self._ending or self.transport.is_closing():
@@ -222,7 +206,6 @@ class _Connection(HttpToolsProtocol):
         self._parse_piece()
         if self._part == "body" and self.length < _PIECE:
             self._parse_piece()
-        self._close_at_end()
 
     def _parse_piece(self) -> None:
         """Parse the next piece, which reaches at most to the end of a header."""
@@ -237,8 +220,7 @@ class _Connection(HttpToolsProtocol):
         self._parsed, self._piece = self._parsed + len(piece), len(piece)
         if self._parsed == len(self._received):
             self._received, self._parsed = b"", 0
-            if not self._has_all:
-                self.transport.resume_reading()
+            self.transport.resume_reading()
         self._framing += len(piece)
         try:
             self._feed(piece)
@@ -306,7 +288,6 @@ class _Connection(HttpToolsProtocol):
         super().on_response_complete()
         if self._ending and not self.pipeline:
             self.transport.close()
-        self._close_at_end()
 
     def pause_writing(self) -> None:
         super().pause_writing()
