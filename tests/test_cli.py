@@ -192,6 +192,7 @@ def test_train_reports_what_a_script_needs(model):
     path, report = model
     assert path.exists()
     assert report.keys() == {
+        "warnings",
         "reading",
         "model", "estimator", "device", "kernel", "kernel_spelled", "kernel_matrix", "n_train", "classes",
         "n_support", "chosen", "C", "loss",
