@@ -266,6 +266,7 @@ PAGES = {
     "calibrated": lambda n: module("html").render(calibrated()),
     "classes": lambda n: module("html").render(of_classes(9)),
     "many": lambda n: module("html").render(of_classes(40)),
+    "figures": lambda n: module("html").charts(of_classes(9)),
     "parts": lambda n: module("html").render(everything(ALL[0])),
     "review": review,
     "comparison": comparison,

@@ -31,7 +31,7 @@ _COMPONENTS = "The first two components of kernel PCA; near points have similar 
 def map_sections(mapped: ClassMap, ids: Sequence[str]) -> list[str]:
     """Sections of a page: the tree, the map of class means, and the map of documents.
 
-    `ids` are the names of the documents, shown if there are few.
+    `ids` are the names of the documents, shown if there are few; empty to show none.
     """
     names = mapped.classes or ids
     sections = [_tree(mapped, names)]
@@ -41,7 +41,7 @@ def map_sections(mapped: ClassMap, ids: Sequence[str]) -> list[str]:
         sections.append(card("Map of the classes", chart, [], _COMPONENTS, wide=True))
     named = ids if len(ids) <= MOST_NAMED else []
     coloured = len(mapped.classes) <= MOST_COLOURS
-    styles = mapped.label if coloured else np.full(len(ids), _NEUTRAL)
+    styles = mapped.label if coloured else np.full(len(mapped.documents.points), _NEUTRAL)
     chart = _scatter("Map of the documents", mapped.documents, styles, named)
     if mapped.classes and not named:
         for code, name in enumerate(mapped.classes):

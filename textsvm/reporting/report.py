@@ -121,7 +121,7 @@ def make_report(
         wrong.append(Mistake(name, *results.labels_of(i), float(values[i]), text, explanation))
     features = _features(model, results) if mistakes else []
     class_map, drawn = _class_map(model, results, texts, documents.lengths)
-    map_ids = [ids[i] for i in drawn]
+    map_ids = [ids[i] for i in drawn] if mistakes else []
     return Report(
         title, results, facts, documents.lengths, wrong,
         features=features, class_map=class_map, map_ids=map_ids,
