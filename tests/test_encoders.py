@@ -130,6 +130,13 @@ def test_kernel_is_the_centred_product_of_mean_square_one(folder, encoder):
     assert np.diag(Encoder(folder)(train)).mean() == pytest.approx(1, abs=1e-6)
 
 
+def test_a_text_without_tokens_is_similar_to_none(folder):
+    values = Encoder(folder)(["", "bread"], [*topics(10)[0], "\u2603"])
+    assert not values[0].any()
+    assert not values[:, -1].any()
+    assert values[1, :-1].all()
+
+
 def test_texts_are_read_in_the_normal_form_with_case():
     seen = []
 
@@ -205,7 +212,7 @@ def test_values_are_means_of_weights_of_tokens(tmp_path, folder, encoder):
     by_token, constant = token_weights(loaded.kernel, loaded.support.weights)
     test = [*train, *hostile(100)]
     ids = encoder.tokenise([normalise(text, keep_case=True).replace("\ud800", "\ufffd") for text in test])
-    values = [by_token[own].sum() / max(len(own), 1) + constant[0] for own in ids]
+    values = [by_token[own].mean() + constant[0] if own else 0 for own in ids]
     np.testing.assert_allclose(
         values + loaded.predictor.intercept[0], loaded.decision_function(test), rtol=1e-5, atol=1e-5
     )

@@ -3,9 +3,9 @@
     k(s, t) = <x(s) - m, x(t) - m> / c^2
 
 where x is the vector of a text, m the mean of the vectors of the training texts, and c^2 the mean of
-|x - m|^2: k(s, s) is 1 in the mean, as of the normalised kernels of strings with which it is added. The value
-of a machine is linear in x: with a static encoder a mean over the tokens of the text, a weight for each token
-and machine.
+|x - m|^2: k(s, s) is 1 in the mean, as of the normalised kernels of strings with which it is added. A text
+without tokens (x = 0) has k(s, t) = 0. The value of a machine is linear in x: with a static encoder a mean
+over the tokens of the text, a weight for each token and machine.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ def as_encoder(encoder: Any) -> Encoder:
 def token_weights(kernel: Encoder, weights: NumberWeights) -> tuple[Floats, Floats]:
     """Weight of each token, (V, n_machines), and constants, (n_machines,), of a static encoder.
 
-    The values of the machines are the mean of the weights of the tokens of a text, 0 without tokens, plus the
-    constants. InputError for other encoders.
+    The values of the machines are the mean of the weights of the tokens of a text plus the constants, and 0
+    for a text without tokens. InputError for other encoders.
     """
     encoder, own = kernel.encoder, weights.own
     if not isinstance(encoder, StaticEncoder):

@@ -65,8 +65,9 @@ class Standard:
         Vectors of an encoder are centred, and have the mean square length 1.
         """
         if isinstance(numbers, EncodedTexts):
-            mean = numbers.values.mean(axis=0, dtype=np.float64)
-            length = np.sqrt(np.square(numbers.values - mean).sum(axis=1).mean())
+            filled = numbers.values[numbers.values.any(axis=1)].astype(np.float64)
+            mean = filled.sum(axis=0) / max(len(filled), 1)
+            length = np.sqrt(np.square(filled - mean).sum() / max(len(filled), 1))
             return cls(mean, np.full(len(mean), length if length > SMALLEST else 1.0))
         mean, scale = np.zeros(numbers.n_features), np.ones(numbers.n_features)
         alone = numbers.single
@@ -90,7 +91,7 @@ class Standard:
         return {STANDARD + "mean": self.mean, STANDARD + "scale": self.scale}
 
     def apply(self, numbers: Numbers) -> Numbers:
-        """Standardised numbers; sparse rows do not change."""
+        """Standardised numbers; sparse rows, and the vector 0 of an encoder (no token), do not change."""
         if numbers.sparse:
             return numbers
         if numbers.n_features != len(self.mean):
@@ -98,7 +99,10 @@ class Standard:
                 f"the encoder returned vectors of {numbers.n_features} numbers, and the model was trained on "
                 f"vectors of {len(self.mean)}; take the encoder of the training"
             )
-        return replace(numbers, values=(numbers.values - self.mean) / self.scale)
+        values = (numbers.values - self.mean) / self.scale
+        if isinstance(numbers, EncodedTexts):
+            values[~numbers.values.any(axis=1)] = 0
+        return replace(numbers, values=values)
 
 
 class StandardisedRows:
