@@ -11,7 +11,7 @@ from hypothesis import settings
 settings.register_profile("textsvm", deadline=None, print_blob=True)
 settings.load_profile("textsvm")
 
-# Many images set this. Then every process compiles each module that it imports, and pytest rewrites each assert.
+# Many images set this. Then every process compiles each module that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
