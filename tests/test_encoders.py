@@ -281,6 +281,14 @@ def test_a_weight_of_0_3_beside_named_kernels(folder):
     assert spell(model.kernel_) == "0.7 spectrum:1-5,log,idf + 0.3 encoder:tiny"
 
 
+def test_a_kernel_of_an_encoder_as_the_parameter(folder):
+    texts, labels = FOOD + ROAD, ["food"] * 10 + ["road"] * 10
+    model = SVC(encoder=Encoder(folder, bits=8)).fit(texts, labels)
+    assert model.kernel_.structure.leaves[-1].encoder.arrays()["embeddings"].dtype == np.int8
+    with pytest.raises(InputError, match="must be the name of a folder, or a function"):
+        SVC(encoder=Spectrum(3)).fit(texts, labels)
+
+
 def test_on_a_table_each_text_column_is_encoded(tmp_path, folder):
     texts, labels = topics(20)
     table = {"title": texts, "body": texts[::-1], "n": np.arange(20)}

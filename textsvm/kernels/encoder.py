@@ -109,7 +109,8 @@ class Encoder(On):
         return encoder
 
     def check(self) -> None:
-        if self.encoder == "" or not (callable(self.encoder) or isinstance(self.encoder, str | os.PathLike)):
+        usable = isinstance(self.encoder, str | os.PathLike) or callable(self.encoder)
+        if self.encoder == "" or not usable or isinstance(self.encoder, Kernel):
             raise InputError(
                 f"encoder={self.encoder!r} of the encoder kernel must be the name of a folder, or a function "
                 "of a list of texts"
