@@ -37,6 +37,7 @@ from textsvm.solvers.dual import LOSSES
 from textsvm.sources.base import Source
 from textsvm.sources.texts import TextSource
 from textsvm.text.byte_pmers import LONGEST as LONGEST_PMER
+from textsvm.text.encoders import FunctionEncoder, TextEncoder
 
 #: Kernel as users give it: an object, a name or notation, or a Python function.
 KernelLike: TypeAlias = Kernel | KernelFunction | str
@@ -182,6 +183,8 @@ class Settings:
     _POSITIVE: ClassVar[tuple[str, ...]] = ("tol", "duality_gap")
 
     def __post_init__(self) -> None:
+        if callable(self.encoder) and not isinstance(self.encoder, TextEncoder):
+            object.__setattr__(self, "encoder", FunctionEncoder(self.encoder))  # it keeps its vectors
         # Only classifiers choose a kernel, and with it the weight of the encoder.
         if self.encoder is not None and not (
             isinstance(self, ClassifierSettings) and is_default(self.kernel)
