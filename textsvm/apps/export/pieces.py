@@ -42,6 +42,12 @@ class WordPiece:
     most: int  #: Characters of the longest word that is split
     prefix: str  #: Of the tokens inside of words
 
+    def image(self, char: str) -> str:
+        """What the normaliser makes of a character; itself if it is removed later."""
+        if ord(char) in HANGUL and self.letters.classes[ord(char)] & CHANGES:
+            return unicodedata.normalize("NFD", char)
+        return self.letters.decompositions.get(ord(char), char)
+
     @property
     def array(self) -> AnyArray:
         """The tokens as an alphabet."""
