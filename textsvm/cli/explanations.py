@@ -56,12 +56,16 @@ def show(console: Console, identifier: str, explanation: Explanation) -> None:
             for piece in explanation.merged
         ]
         console.table("substrings", rows, ("", "times", "contribution", "merged"))
-    if explanation.similar:
-        similar = [
-            (text.name, f"{text.kernel:.3f}", f"{text.contribution:+.4f}") for text in explanation.similar
-        ]
-        console.table("training documents", similar, ("document", "similarity", "contribution"))
-        for text in explanation.similar:
+    whole = sum(abs(part.contribution) for part in explanation.parts) or 1.0
+    for part in explanation.parts:
+        share = f"{part.contribution:+.4f} ({100 * abs(part.contribution) / whole:.0f} %)"
+        console.line(f"{printable(part.name)}: {share}")
+    lists = [(f"training documents by {part.name}", part.similar) for part in explanation.parts]
+    for title, texts in lists or [("training documents", explanation.similar)]:
+        similar = [(text.name, f"{text.kernel:.3f}", f"{text.contribution:+.4f}") for text in texts]
+        if similar:
+            console.table(title, similar, ("document", "similarity", "contribution"))
+        for text in texts:
             shown = f"{printable(text.text[:SHOWN])}{' …' * (len(text.text) > SHOWN)}"
             console.line(f"{printable(text.name)}: {shown}")
     console.line("")

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.apps.export.characters import CharacterTables, character_tables
-from textsvm.apps.export.pieces import word_piece
+from textsvm.apps.export.characters import HANGUL, CharacterTables, character_tables
+from textsvm.apps.export.pieces import WordPiece, word_piece
 from textsvm.apps.export.plain import PlainModel
 from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.errors import InputError
@@ -355,19 +355,27 @@ def _add_unicode(out: _Writer, plain: PlainModel, tokens: Sequence[str]) -> int:
 
 def _add_tokenizer(out: _Writer, encoder: Any, rounded: bool) -> int:
     """Record of a tokenizer; tags of its vocabulary have 32 bits if `rounded`."""
-    piece = word_piece(encoder.tokenizer)
-    first, second = string_hashes(np.arange(len(piece.tokens))[:, None], symbol_hashes(piece.array))
-    keys = np.sort(first.astype(np.uint64) << np.uint64(32) | second)
+    piece, keys, stages = _packed_tokenizer(encoder.tokenizer)
     tags = np.append(keys.astype(np.uint32) if rounded else keys, np.zeros(1 + SCANNED, np.uint64))
     states = [*SEEDS]
     for point in map(ord, piece.prefix):
         for k, seed in enumerate(SEEDS):
             states[k] = (states[k] * STEPS[k] + int(mix(np.array([point ^ seed], np.uint32))[0])) % (1 << 32)
-    starts = bucket_starts(keys, PER_BUCKET)
-    words = [_add_characters(out, piece.letters, two_stages(piece.letters)), piece.most]
+    starts = bucket_starts(keys, 3 * PER_BUCKET if rounded else PER_BUCKET)
+    words = [_add_characters(out, piece.letters, stages), piece.most]
     words += [max(map(len, piece.tokens)), len(piece.prefix), *states, len(starts) - 1, len(keys)]
     words += [32 if rounded else 64, out.add(starts), out.add(tags, np.uint32 if rounded else np.uint64)]
     return out.words([words], TOKENIZER_WORDS)
+
+
+@lru_cache(maxsize=3)
+def _packed_tokenizer(tokenizer: bytes) -> tuple[WordPiece, Hashes, tuple[AnyArray, AnyArray]]:
+    """A tokenizer, the sorted keys of its tokens, and `two_stages` of its code points."""
+    piece = word_piece(tokenizer)
+    hashes = symbol_hashes(np.array(piece.tokens, object))
+    first, second = string_hashes(np.arange(len(piece.tokens))[:, None], hashes)
+    keys = np.sort(first.astype(np.uint64) << np.uint64(32) | second)
+    return piece, keys, two_stages(piece.letters)
 
 
 def _add_characters(out: _Writer, tables: CharacterTables, stages: tuple[AnyArray, AnyArray]) -> int:
@@ -380,7 +388,7 @@ def _add_characters(out: _Writer, tables: CharacterTables, stages: tuple[AnyArra
         *(out.add(part) for part in np.split(blocks, 2, axis=1)),
     ]
     for images in (tables.decompositions, tables.folds):
-        keys = sorted(images)
+        keys = sorted(images.keys() - {*HANGUL})
         units = [images[key].encode("utf-16-le") for key in keys]
         starts = np.cumsum([0, *(len(image) // 2 for image in units)])
         record += [len(keys), out.add(keys, np.uint32), out.add(starts, np.uint32), out.add(b"".join(units))]

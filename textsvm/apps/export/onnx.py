@@ -265,7 +265,9 @@ def _symbols(
     for view in views:
         ids, text = cased[view.keep_case]
         if view.encoder is not None:
-            symbols[view] = _pieces(g, table, ids, text, n_texts, word_piece(view.encoder.tokenizer), distinct)
+            symbols[view] = _pieces(
+                g, table, ids, text, n_texts, word_piece(view.encoder.tokenizer), distinct
+            )
         elif view.tokens == "characters":
             symbols[view] = Symbols(ids, text, *_spans(g, text, n_texts), table.number)
         else:
@@ -460,16 +462,21 @@ def _pieces(
 
     def of_class(ids: str, bit: int) -> str:
         ends = np.flatnonzero(np.diff(np.concatenate([[0], (classes & bit) > 0, [0]])))
-        ranges = "".join(f"\\x{{{first:X}}}-\\x{{{end - 1:X}}}" for first, end in ends.reshape(-1, 2).tolist())
-        others = g.RegexFullMatch(distinct, pattern=f"[{ranges}]")
+        ranges = "".join(
+            f"\\x{{{first:X}}}-\\x{{{end - 1:X}}}" for first, end in ends.reshape(-1, 2).tolist()
+        )
+        others = g.RegexFullMatch(distinct, pattern=f"[{ranges}]" * bool(ranges))
         place = g.Max(g.Sub(ids, table.size), 0)
         other = g.Gather(g.Concat(others, np.array([False]), axis=0), place)
         other = g.And(g.GreaterOrEqual(ids, table.size), other)
         return str(g.Or(other, _entry(g, ids, (classes[table.points] & bit) > 0)))
 
     ids, text = g.select(g.Not(of_class(ids, KEEPS)), ids, text)
-    images = [piece.image(chr(point)) for point in table.points.tolist()]
-    images = [image if table.number.keys() >= {*image} else chr(c) for image, c in zip(images, table.points.tolist())]
+    images = [piece.letters.decompositions.get(ord(char), char) for char in table.number]
+    images = [
+        image if table.number.keys() >= {*image} else char
+        for char, image in zip(table.number, images, strict=True)
+    ]
     ids, text = _mapped(g, table, [images], ids, text, 0)
     order = g.Cast(_entry(g, ids, piece.letters.orders[table.points]), to=INT64)
     ids = _ordered(g, order, ids, text)
@@ -506,7 +513,9 @@ def _longest(
         at = g.Add(g.Range(0, g.Size(node), 1), trip)
         going = g.And(g.Less(at, limit), g.GreaterOrEqual(node, 0))
         symbol = g.Gather(padded, g.Where(going, at, 0))
-        node = g.Where(going, g.look_up(g.Add(g.Mul(node, BASE), symbol), [*edges], [*edges.values()], -1), -1)
+        node = g.Where(
+            going, g.look_up(g.Add(g.Mul(node, BASE), symbol), [*edges], [*edges.values()], -1), -1
+        )
         found = g.look_up(node, [*tokens], [*tokens.values()], -1)
         is_token = g.GreaterOrEqual(found, 0)
         after = [node, g.Where(is_token, g.Add(trip, 1), size), g.Where(is_token, found, token)]
@@ -648,12 +657,12 @@ def _term_values(g: Graph, term: FeatureTerm, symbols: Symbols, size: str, zeros
         for table, deepest, nodes in _levels(g, symbols, level, 0, same, parents, number):
             sums, squares = _table_values(g, term, table, deepest, nodes, symbols, (sums, squares))
     if term.mean:
-        n = g.Cast(g.Max(g.Sub(symbols.ends, symbols.starts), 1), to=DOUBLE)
-        return str(g.Mul(g.Div(sums, g.Unsqueeze(n, [1])), term.scale))
-    if not term.normalised:
+        squares = g.Cast(g.Sub(symbols.ends, symbols.starts), to=DOUBLE)
+    elif not term.normalised:
         return str(g.Mul(sums, term.scale))
     positive = g.Greater(squares, 0.0)
-    scaled = g.Div(sums, g.Unsqueeze(g.Sqrt(g.Where(positive, squares, 1.0)), [1]))
+    divisor = g.Where(positive, squares, 1.0)
+    scaled = g.Div(sums, g.Unsqueeze(divisor if term.mean else g.Sqrt(divisor), [1]))
     return str(g.Where(g.Unsqueeze(positive, [1]), scaled, _featureless(g, term, symbols, number, zeros)))
 
 

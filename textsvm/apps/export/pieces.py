@@ -16,9 +16,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from textsvm.arrays import AnyArray
-from textsvm.apps.export.characters import CHANGES, HANGUL, IGNORED, KEEPS, PUNCT, SPACE, CharacterTables
+from textsvm.apps.export.characters import CHANGES, IGNORED, KEEPS, PUNCT, SPACE, CharacterTables
 from textsvm.errors import InputError
+from textsvm.text.encoders import library_of
 
 #: Code points of which the tokenizer is asked; the last stands for all others of private use.
 _ASKED = [*range(0xD800), *range(0xE000, 0x33000), *range(0xE0000, 0xE1000), 0xF0000]
@@ -38,44 +38,35 @@ class WordPiece:
     #: IGNORED (removed after it has stopped the canonical order).
     letters: CharacterTables
     tokens: tuple[str, ...]  #: By id
-    unknown: str  #: Token of words that are not in the vocabulary
     most: int  #: Characters of the longest word that is split
     prefix: str  #: Of the tokens inside of words
-
-    def image(self, char: str) -> str:
-        """What the normaliser makes of a character; itself if it is removed later."""
-        if ord(char) in HANGUL and self.letters.classes[ord(char)] & CHANGES:
-            return unicodedata.normalize("NFD", char)
-        return self.letters.decompositions.get(ord(char), char)
-
-    @property
-    def array(self) -> AnyArray:
-        """The tokens as an alphabet."""
-        return np.array(self.tokens, object)
 
 
 @lru_cache(maxsize=3)
 def word_piece(tokenizer: bytes) -> WordPiece:
     """The tables of a tokenizer, given as JSON; InputError if it is not BERT's."""
-    from tokenizers import Tokenizer
-
-    state = json.loads(tokenizer)
-    kinds = [(state[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
-    model = state["model"]
-    if kinds != ["BertNormalizer", "BertPreTokenizer", "WordPiece"] or model["max_input_chars_per_word"] > MOST_WORD:
+    state, names = json.loads(tokenizer), ("model", "normalizer", "pre_tokenizer")
+    model, kinds = state["model"], [(state[name] or {"type": f"no {name}"}).get("type") for name in names]
+    added = [token["content"] for token in state["added_tokens"] if not token["special"]]
+    problem = f"the added token {added[0]!r}" if added else ""
+    if (
+        kinds != ["WordPiece", "BertNormalizer", "BertPreTokenizer"]
+        or model["max_input_chars_per_word"] > MOST_WORD
+    ):
+        problem = f"the tokenizer {kinds[0]} ({kinds[1]}, {kinds[2]})"
+    elif model["unk_token"].isalnum():
+        problem = f"the unknown token {model['unk_token']!r}"
+    if problem:
         raise InputError(
-            f"an encoder with the tokenizer {kinds[2]} ({kinds[0]}, {kinds[1]}) cannot be exported; WordPiece with "
-            f"BERT's normaliser and words of at most {MOST_WORD} characters can"
+            f"an encoder with {problem} cannot be exported; WordPiece with BERT's normaliser, words of at most "
+            f"{MOST_WORD} characters and no added tokens can"
         )
-    if others := [token["content"] for token in state["added_tokens"] if not token["special"]]:
-        raise InputError(f"an encoder with the added token {others[0]!r} cannot be exported")
-    parts = Tokenizer.from_str(tokenizer.decode())
+    parts = library_of("tokenizers", "static encoders").Tokenizer.from_str(tokenizer.decode())
     tokens = sorted(model["vocab"], key=model["vocab"].get)
     letters = _letters(parts.normalizer.normalize_str, parts.pre_tokenizer.pre_tokenize_str)
     return WordPiece(
-        letters, tuple(tokens), model["unk_token"], model["max_input_chars_per_word"],
-        model["continuing_subword_prefix"],
-    )  # fmt: skip
+        letters, tuple(tokens), model["max_input_chars_per_word"], model["continuing_subword_prefix"]
+    )
 
 
 def _letters(normalise: Callable[[str], str], split: Callable[[str], list]) -> CharacterTables:
@@ -96,16 +87,14 @@ def _letters(normalise: Callable[[str], str], split: Callable[[str], list]) -> C
     classes[[*map(ord, removed)]] = KEEPS
     stops = images([_HIGH + char + _LOW for char in removed])
     classes[[ord(char) for char, text in zip(removed, stops, strict=True) if text == _HIGH + _LOW]] = IGNORED
-    classes[[ord(char) for char in chars if image_of[char] == f" {char} "]] = PUNCT  # a word of its own, as CJK
+    classes[[ord(char) for char in chars if image_of[char] == f" {char} "]] = PUNCT  # CJK
     for plane in (0xF0000, 0x100000):
         classes[plane : plane + 0xFFFE] = classes[0xF0000]
     changed = {ord(char): image.strip(" ") or " " for char, image in image_of.items() if image}
     changed = {point: image for point, image in changed.items() if image != chr(point)}
     classes[[*changed]] |= CHANGES
     marks = [char for char in chars if image_of[char] == char and unicodedata.combining(char)]
-    after, before = (images([first + mark + last for mark in marks]) for first, last in ((_HIGH, ""), ("", _LOW)))
-    for mark, pair in zip(marks, zip(after, before, strict=True), strict=True):
-        if pair != (_HIGH + mark, mark + _LOW):
-            orders[ord(mark)] = unicodedata.combining(mark)
-    decompositions = {point: image for point, image in changed.items() if point not in HANGUL}
-    return CharacterTables(classes, orders, decompositions, {}, np.zeros((0, 3), np.uint32))
+    ordered = [f"{_HIGH}{mark}1{mark}{_LOW}" for mark in marks]
+    for mark, text, image in zip(marks, ordered, images(ordered), strict=True):
+        orders[ord(mark)] = unicodedata.combining(mark) if image != text else 0
+    return CharacterTables(classes, orders, changed, {}, np.zeros((0, 3), np.uint32))

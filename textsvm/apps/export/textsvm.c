@@ -1207,8 +1207,8 @@ static void add_term(textsvm *m, const term *t, size_t n) {
         size_t distinct = count_strings(m, &b, symbols, t->both_strands ? m->clear : NULL, &length);
         look_up(m, t, &b, distinct, &squares);
     }
-    if (t->normalised == MEAN)
-        scale = n ? scale / (double)n : 0;
+    if (t->normalised == MEAN && n)
+        scale /= (double)n;
     else if (t->normalised && squares > 0)
         scale = 1 / sqrt(squares);
     else if (t->normalised) {

@@ -93,6 +93,12 @@ static void explain_term(textsvm *m, const term *t, const reading *r, explanatio
     }
     if (squares > 0 || !t->normalised)
         spread_shares(m, t, r, t->normalised == MEAN ? t->scale / (double)n : t->normalised ? 1 / sqrt(squares) : t->scale, e);
+    else if (!clear) {
+        memset(m->term_sums, 0, m->n_machines * sizeof *m->term_sums);
+        add_featureless(m, t, n, m->term_sums);
+        for (u32 k = 0; k < m->n_machines; k++)
+            e->totals[0] += e->weights[k] * m->term_sums[k];
+    }
 }
 
 /* Weights of the machines in a decision value; of votes those in the sum of the values for its class. */
