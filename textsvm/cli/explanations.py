@@ -77,6 +77,7 @@ _LEGEND = {
     "words": "weight: for this class against the others",
     "counted substrings": "weight: of the heaviest of the merged substrings; >=2: of the second occurrence",
     "counted words": "weight: for this class against the others; >=2: of the second occurrence",
+    "tokens": "weight: divided by the number of tokens of a text; ## continues a word",
     "numbers": "weight: for this class against the others",
     "patterns": "weight: sum of the contributions to the support vectors; . stands for any symbol",
     "training documents": "weight: dual coefficient; the kernel has no list of features to weigh",

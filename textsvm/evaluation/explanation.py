@@ -9,7 +9,7 @@ number. Each kernel defines its attribution (`Kernel.attribution`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -254,7 +254,8 @@ class _OfWeights:
 
     def __init__(self, model: TrainedModel, device: Device) -> None:
         assert model.support.weights is not None
-        self.kernel, self.predictor = model.kernel, model.support.weights.predictor(device)
+        self.kernel = model.kernel
+        self.predictor: Any = model.support.weights.predictor(device)
 
     def set_documents(self, documents: Documents | MultiView) -> Floats:
         self.documents = documents

@@ -24,7 +24,14 @@ from textsvm.kernels.attribution import OCCLUSION, Attribution, Attributor, Cont
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.combined.on import NumberWeights, On, OnFeatures, OnStructure, Standard, StandardisedRows
 from textsvm.kernels.combined.table import EncodedTexts
-from textsvm.kernels.contract import Ability, FeatureTable, FeatureTerm, Structure, strip_prefix
+from textsvm.kernels.contract import (
+    Ability,
+    FeatureTable,
+    FeatureTerm,
+    FeatureWeights,
+    Structure,
+    strip_prefix,
+)
 from textsvm.kernels.vectors.kernels import Linear, LinearWeights
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
@@ -63,10 +70,10 @@ class EncoderFeatures(OnFeatures):
     def key(self) -> Hashable:
         return self.kernel.structure.view
 
-    def weights(self, support: Any, coef: Floats) -> EncoderWeights:
+    def weights(self, support: Any, coef: Floats) -> Any:
         return EncoderWeights(**vars(super().weights(support, coef)), kernel=self.kernel)
 
-    def restore_weights(self, state: Arrays, alphabets: Any) -> EncoderWeights:
+    def restore_weights(self, state: Arrays, alphabets: Any) -> Any:
         return EncoderWeights(**vars(super().restore_weights(state, alphabets)), kernel=self.kernel)
 
 
@@ -76,7 +83,18 @@ class EncoderWeights(NumberWeights):
 
     kernel: Any
 
-    def predictor(self, device: Device) -> EncoderPredictor:
+    @property
+    def tokens(self) -> FeatureWeights:
+        """Weights of the tokens; InputError unless the encoder is static."""
+        by_token, constant = token_weights(self.kernel, self)
+        numbers = self.kernel.encoder.vocabulary
+        names, weights = np.array([*numbers], object), by_token[[*numbers.values()]] + constant
+        return FeatureWeights("tokens", names, weights, self.kernel)
+
+    def named(self, examples: Any) -> list[FeatureWeights]:
+        return [self.tokens] if isinstance(self.kernel.encoder, StaticEncoder) else super().named(examples)
+
+    def predictor(self, device: Device) -> Any:
         return EncoderPredictor(self.own.predictor(device), self.standard, self.kernel)
 
 
@@ -89,16 +107,15 @@ class EncoderPredictor(StandardisedRows):
 
     def feature_terms(self, examples: Any) -> list[FeatureTerm]:
         """All that prediction needs, for export; InputError without weights of tokens."""
-        weights = NumberWeights(LinearWeights(self._rows.weights), self._standard)
-        by_token, constant = token_weights(self._kernel, weights)
-        numbers = self._kernel.encoder.vocabulary
-        n, ones = len(numbers), np.ones(len(numbers), np.int64)
-        table = FeatureTable(
-            np.zeros((1, 1), np.int64), 1, np.ones(1), 1, np.arange(n)[:, None], None, ones,
-            by_token[[*numbers.values()]] + constant,
-        )  # fmt: skip
-        view, alphabet = self._kernel.structure.view, np.array([*numbers], object)
-        return [FeatureTerm(self._kernel, view, alphabet, "count", False, [table], mean=True)]
+        kernel = self._kernel
+        own = EncoderWeights(LinearWeights(self._rows.weights), self._standard, kernel).tokens
+        codes, rows, place = (
+            np.arange(len(own.names))[:, None],
+            np.ones(len(own.names), np.int64),
+            np.zeros((1, 1), int),
+        )
+        table = FeatureTable(place, 1, np.ones(1), 1, codes, None, rows, own.weights)
+        return [FeatureTerm(kernel, kernel.structure.view, own.names, "count", False, [table], mean=True)]
 
     def contributions(self, others: Any, mixes: Floats) -> Contributions:
         if not isinstance(self._kernel.encoder, StaticEncoder):
@@ -107,9 +124,9 @@ class EncoderPredictor(StandardisedRows):
 
 
 def _token_contributions(standard: Standard, texts: EncodedTexts, weights: Floats) -> Contributions:
-    """Contributions of tokens by weights of the standardised numbers for each text, shape (n, d).
+    """Contributions of tokens, and of words as features, by weights of standardised numbers, (n, d).
 
-    Each of the n tokens of a text adds its standardised vector times the weights, divided by n. The features are words.
+    Each of the n tokens of a text adds its standardised vector times the weights, divided by n.
     """
     symbols, features = [], []
     for d, own in enumerate(weights / standard.scale):
@@ -167,7 +184,7 @@ class Encoder(On):
 
     name: ClassVar[str] = "encoder"
     features = Ability(EncoderFeatures)
-    attribution = Ability(EncoderAttributor)
+    attribution = Ability(EncoderAttributor)  # type: ignore[assignment]
 
     def __init__(self, encoder: Any = "", bits: int | None = None, digest: str | None = None) -> None:
         self.encoder = encoder
@@ -198,7 +215,7 @@ class Encoder(On):
             )
         return encoder
 
-    def predictor(self, support: Any, coef: Floats, device: Device) -> EncoderPredictor:
+    def predictor(self, support: Any, coef: Floats, device: Device) -> Any:
         own = self.kernel.predictor(self._standardised(support), coef, device)
         return EncoderPredictor(own, self.standard_, self)
 

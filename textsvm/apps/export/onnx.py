@@ -445,7 +445,7 @@ def _word_spans(g: Graph, table: Characters, ids: str, text: str, tokens: str) -
 
 
 def _spans_of(g: Graph, text: str, inside: str, joins: str) -> tuple[str, str]:
-    """First character of each word, and the end; a word is a run of characters that join, or another one inside."""
+    """First character and end of each word: a run of characters that join, or another one inside."""
     behind = g.Cast(_before(g, g.Cast(joins, to=INT64), 0), to=BOOL)
     first = g.And(inside, g.Or(_begins(g, text), g.Not(g.And(joins, behind))))
     owner = g.Sub(g.CumSum(g.Cast(first, to=INT64), 0), 1)
@@ -457,7 +457,7 @@ def _spans_of(g: Graph, text: str, inside: str, joins: str) -> tuple[str, str]:
 def _pieces(
     g: Graph, table: Characters, ids: str, text: str, n_texts: str, piece: WordPiece, distinct: str
 ) -> Symbols:
-    """Tokens of an encoder as symbols; `distinct` are the characters that are numbered from `table.size` on."""
+    """Tokens of an encoder as symbols; characters outside the table are numbered as in `distinct`."""
     classes = piece.letters.classes
 
     def of_class(ids: str, bit: int) -> str:
@@ -499,7 +499,7 @@ def _pieces(
 def _longest(
     g: Graph, ids: str, is_start: str, limit: str, spelled: Sequence[Sequence[int]], begins: Sequence[bool]
 ) -> list[str]:
-    """Length and number of the longest token from each character on, before its limit; the length is 0 for none."""
+    """Length, 0 without any, and number of the longest token from each character on, before its limit."""
     edges: dict[int, int] = {}
     tokens = {}
     for number, (string, first) in enumerate(zip(spelled, begins, strict=True)):
@@ -570,7 +570,7 @@ def _ranks(g: Graph, ids: str, starts: str, ends: str) -> str:
 #: Versions of the operators and of the format, which onnxruntime 1.15 and later read.
 OPSETS = {"": 18, "ai.onnx.ml": 3, "com.microsoft": 1}
 IR_VERSION = 9
-#: Version of the operators with RegexFullMatch, for the tokens of encoders; onnxruntime 1.17 and later read it.
+#: Version of the operators with RegexFullMatch, for encoders, which onnxruntime 1.17 and later read.
 ENCODED = 20
 #: Names of outputs.
 OUTPUTS = ("label", "labels", "decision", "probabilities")

@@ -1,8 +1,8 @@
 """WordPiece tokenizers of static encoders as tables, which the readers of exported models follow.
 
-The library `tokenizers` has its own version of Unicode, so the tables come from its normaliser: it is asked about every
-code point. A reader replaces each code point by its image, puts combining characters into canonical order, splits
-at white space and at punctuation, and takes the longest tokens of each word from left to right.
+The library `tokenizers` has its own version of Unicode, so its normaliser is asked about every code point. A
+reader replaces each code point by its image, puts combining characters into canonical order, splits at white
+space and at punctuation, and takes the longest tokens of each word from left to right.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def word_piece(tokenizer: bytes) -> WordPiece:
         problem = f"the unknown token {model['unk_token']!r}"
     if problem:
         raise InputError(
-            f"an encoder with {problem} cannot be exported; WordPiece with BERT's normaliser, words of at most "
-            f"{MOST_WORD} characters and no added tokens can"
+            f"an encoder with {problem} cannot be exported; WordPiece with BERT's normaliser, words of at "
+            f"most {MOST_WORD} characters and no added tokens can"
         )
     parts = library_of("tokenizers", "static encoders").Tokenizer.from_str(tokenizer.decode())
     tokens = sorted(model["vocab"], key=model["vocab"].get)

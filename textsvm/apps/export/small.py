@@ -39,7 +39,6 @@ from textsvm.runtime.parallel import Progress
 from textsvm.runtime.plain_json import to_json
 from textsvm.text.documents import Documents
 from textsvm.text.encoders import without_surrogates
-from textsvm.text.encoding import offsets_of
 
 #: Strings per bucket.
 PER_BUCKET = 6
@@ -208,14 +207,15 @@ def rows_of(table: PackedTable, keys: AnyArray) -> Ints:
 
 def _read(term: FeatureTerm, documents: Documents) -> Documents:
     """The symbols that a term counts: of an encoder the tokens."""
-    own, encoder = documents.of(term.view), term.view.encoder
+    own: Any = documents.of(term.view)
+    encoder = term.view.encoder
     if encoder is None:
         return own
     place = {number: code for code, number in enumerate(encoder.vocabulary.values())}
     texts = without_surrogates(own.characters)
     tokens = encoder.tokenise([texts.text(i) for i in range(len(texts))])
     codes = np.array([place[number] for row in tokens for number in row], np.uint32)
-    return Documents(codes, offsets_of(map(len, tokens)), term.alphabet)
+    return Documents(codes, np.cumsum([0, *map(len, tokens)]), term.alphabet)
 
 
 def symbols_of(term: FeatureTerm, documents: Documents) -> tuple[list[AnyArray], Ints, Ints]:
