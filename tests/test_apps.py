@@ -58,6 +58,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "textsvm.model.settings": "Settings: all models but those of single texts can be exported",
         "textsvm.model.trained": "the trained model of an estimator",
         "textsvm.text.documents": "View: the symbols that a kernel reads",
+        "textsvm.text.encoders": "the tokenizer of an encoder",
         "textsvm.text.normal_form": "the normal form, of which the Unicode tables are made",
     },
 }
