@@ -101,6 +101,15 @@ class Explanation:
         return self.attribution.name
 
     @property
+    def shares(self) -> str:
+        """Contributions of the parts in words, with their shares of the sum of absolute values."""
+        whole = sum(abs(part.contribution) for part in self.parts) or 1.0
+        return ", ".join(
+            f"{part.name} {part.contribution:+.4f} ({abs(part.contribution) / whole:.0%})"
+            for part in self.parts
+        )
+
+    @property
     def exact(self) -> bool:
         return self.attribution.exact
 
