@@ -27,7 +27,7 @@ from textsvm.cli.output import DIALECTS, Output, fill, line_of, print_rows
 from textsvm.errors import InputError
 from textsvm.evaluation import judge
 from textsvm.evaluation.drift import UNLIKE, Drift
-from textsvm.model.rules import UNSURE, LabelRule, NumberRule, check_reject, margins
+from textsvm.model.rules import UNSURE, ClassRule, LabelRule, NumberRule, check_reject, margins
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.charsets import byte_order_mark, decode
 from textsvm.readers.corpus import Corpus
@@ -48,7 +48,8 @@ def with_unsure(model: TrainedModel, limits: list[float], training: Training) ->
     text = ",".join(f"{limit:g}" for limit in limits)
     if len(limits) > 2 or not all(0 <= limit <= 1 for limit in limits) or limits != sorted(limits):
         raise WrongUsage(f"--unsure must be one or two probabilities, the lower one first, got {text}")
-    rule = model.calibrated()
+    rule = model.rule
+    assert isinstance(rule, ClassRule)
     if len(limits) == 2 and len(rule.classes) > 2:
         raise WrongUsage(
             f"--unsure {text} is for two classes and the model has {len(rule.classes)}; give one "

@@ -168,7 +168,9 @@ class KernelEstimator(BaseEstimator):
 
     @property
     def predict_proba(self) -> Any:
-        """Not available: AttributeError names an alternative."""
+        """Probabilities if the training had out-of-fold values; else AttributeError names an alternative."""
+        if self.__sklearn_is_fitted__() and self.model_.probabilistic:
+            return lambda X, progress=None: self._model_for(X).predict_proba(X, progress)
         raise AttributeError(f"{type(self).__name__} has no probabilities; {self._alternative}")
 
     @property

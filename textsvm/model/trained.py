@@ -24,7 +24,7 @@ from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Predictor
 from textsvm.model.conformal import largest
-from textsvm.model.rules import CalibratedRule, ClassRule, NoveltyRule, Rule, ScaledRule
+from textsvm.model.rules import CalibratedRule, ClassRule, NoveltyRule, Rule
 from textsvm.model.top_features import TopFeatures, top_features
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
@@ -146,7 +146,7 @@ class TrainedModel:
     @property
     def probabilistic(self) -> bool:
         """Whether the model has probabilities."""
-        return isinstance(self.rule, CalibratedRule | ScaledRule)
+        return self.rule.probabilistic
 
     def encode(self, X: Any, extending: bool = True) -> Any:
         """Examples, checked and encoded over an extension of the alphabet of the support vectors.
@@ -235,7 +235,7 @@ class TrainedModel:
 
         Raises InputError if the model has no probabilities.
         """
-        if not isinstance(self.rule, CalibratedRule | ScaledRule):
+        if not self.probabilistic:
             raise InputError(f"a model of {self.estimator_name} has no probabilities; train a CalibratedSVC")
         return self.rule.probabilities(self.decision_function(X, progress))
 

@@ -33,7 +33,7 @@ from textsvm import InputError, SpectrumFeatures
 from textsvm.arrays import Floats, Ints
 from textsvm.choice.candidates import has_words
 from textsvm.linalg.sparse import Sparse
-from textsvm.model.online import fit_scale
+from textsvm.model.rules import fit_scale
 from textsvm.text.documents import normalise
 
 Indices: TypeAlias = Sequence[int] | Ints
