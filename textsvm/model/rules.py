@@ -1,8 +1,9 @@
 """Decision rules of trained models: from the values of the machines to decision values and predictions.
 
 A positive value of a two-class machine means the second class. `ClassRule` has a machine for each class
-against the rest ("ovr", "crammer-singer"), or for each pair of classes ("ovo"), which vote. `CalibratedRule`
-adds probabilities: the decision value f of a class is mapped by either of
+against the rest ("ovr", "crammer-singer"), or for each pair of classes ("ovo"), which vote; with "ordered"
+the machine of a class is a sum of machines of higher against lower classes. `CalibratedRule` adds
+probabilities: the decision value f of a class is mapped by either of
 
     sigmoid    p = 1 / (1 + exp(a f + b))                  (Platt 1999)
     isotonic   p = interpolation of increasing points (x, y)   (Zadrozny and Elkan 2002)
@@ -93,7 +94,7 @@ class ClassRule(Rule):
     """A class for each text."""
 
     classes: AnyArray
-    strategy: str = "ovr"  #: {"ovr", "ovo", "crammer-singer"}
+    strategy: str = "ovr"  #: {"ovr", "ovo", "crammer-singer", "ordered", "ordered:A<B<..."}
     #: shape (n_classes,): Added to the decision values of the classes; None for 0.
     offsets: Floats | None = None
     #: Scale of the decision values in probabilities; None without probabilities.
@@ -115,7 +116,7 @@ class ClassRule(Rule):
     @property
     def in_pairs(self) -> bool:
         """Whether each machine tells two classes apart."""
-        return self.strategy == "ovo" or (len(self.classes) == 2 and self.strategy == "ovr")
+        return self.strategy == "ovo" or (len(self.classes) == 2 and self.strategy != "crammer-singer")
 
     def scores(self, values: Floats) -> Floats:
         if len(self.classes) == 2 and values.shape[1] == 2:
@@ -182,7 +183,7 @@ def _class_mix(strategy: str, a: int, n_classes: int) -> Floats:
         pairs = combinations(range(n_classes), 2)
         return np.array([float(second == a) - float(first == a) for first, second in pairs])
     unit = np.eye(n_classes)[a]
-    return unit if strategy == "ovr" else (unit - (1 - unit) / (n_classes - 1))
+    return unit if strategy != "crammer-singer" else (unit - (1 - unit) / (n_classes - 1))
 
 
 def added_bias(offsets: Floats, ndim: int) -> Any:

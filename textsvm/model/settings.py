@@ -43,7 +43,7 @@ KernelLike: TypeAlias = Kernel | KernelFunction | str
 DEFAULT_KERNELS = ("auto", "fast")
 #: Indices of training rows and of test rows.
 Fold: TypeAlias = tuple[Ints, Ints]
-STRATEGIES = ("ovo", "ovr", "crammer-singer")
+STRATEGIES = ("ovo", "ovr", "crammer-singer", "ordered")
 SCORINGS = ("accuracy", "f1_macro")
 THRESHOLDS = ("cv", "zero")
 METHODS = ("sigmoid", "isotonic")
@@ -290,7 +290,8 @@ class ClassifierSettings(Settings):
 
     def check(self) -> None:
         super().check()
-        if not isinstance(self.multiclass, str) or self.multiclass not in STRATEGIES:
+        name = self.multiclass if isinstance(self.multiclass, str) else ""
+        if name not in STRATEGIES and not name.startswith("ordered:"):
             raise InputError(f"multiclass={self.multiclass!r} is not one of {', '.join(STRATEGIES)}")
         check_class_weight(self.class_weight)
         if self.loss not in (None, *LOSSES):

@@ -83,7 +83,35 @@ def classification(
     factors = class_factors(settings.class_weight, target.classes, totals)
     penalty, loss = float(settings.C if C is None else C), settings.loss or "hinge"
     weight = weight * factors[codes]
-    return Classification(index, codes, len(target.classes), penalty, weight, settings.multiclass, loss)
+    strategy, levels = settings.multiclass, None
+    if strategy.startswith("ordered"):
+        strategy, levels = "ordered", levels_of(strategy, target.classes)
+    return Classification(index, codes, len(target.classes), penalty, weight, strategy, loss, levels)
+
+
+def levels_of(multiclass: str, classes: AnyArray) -> Ints:
+    """The level of each class, from 0: by the numbers in their names, or as "ordered:A<B<..." orders them."""
+    names, order = [str(name) for name in classes.tolist()], multiclass.partition(":")[2]
+    if order:
+        places = [name.strip() for name in order.split("<")]
+        for name in names:
+            if places.count(name) != 1:
+                raise InputError(
+                    f'multiclass="{multiclass}" must name each class once, the lowest first, and names '
+                    f"{name!r} {places.count(name)} times"
+                )
+        values = [float(places.index(name)) for name in names]
+    else:
+        try:
+            values = [float(name) for name in names]
+        except ValueError:
+            values = []
+        if len(set(values)) < len(names) or not np.isfinite(values).all():
+            raise InputError(
+                f'multiclass="ordered" needs different numbers as classes, not {", ".join(names[:5])}: name '
+                'them from the lowest to the highest, as multiclass="ordered:low<medium<high" (--multiclass)'
+            )
+    return np.argsort(np.argsort(values))
 
 
 def rule_of(settings: Settings, target: Target) -> Rule:
