@@ -143,6 +143,8 @@ class ClassRule(Rule):
     def machine_names(self) -> list[str]:
         if self.in_pairs:
             return [f"{a!s} against {b!s}" for a, b in combinations(self.classes, 2)]
+        if self.strategy.startswith("ordered"):
+            return [f"level {k} against those above" for k in range(1, len(self.classes) + 1)]
         return [f"{a!s} against the rest" for a in self.classes]
 
     def machine_weights(self, positive: object = None) -> tuple[Floats, list[Any]]:

@@ -92,26 +92,34 @@ def classification(
 def levels_of(multiclass: str, classes: AnyArray) -> Ints:
     """The level of each class, from 0: by the numbers in their names, or as "ordered:A<B<..." orders them."""
     names, order = [str(name) for name in classes.tolist()], multiclass.partition(":")[2]
-    if order:
-        places = [name.strip() for name in order.split("<")]
-        for name in names:
-            if places.count(name) != 1:
-                raise InputError(
-                    f'multiclass="{multiclass}" must name each class once, the lowest first, and names '
-                    f"{name!r} {places.count(name)} times"
-                )
-        values = [float(places.index(name)) for name in names]
-    else:
-        try:
-            values = [float(name) for name in names]
-        except ValueError:
-            values = []
-        if len(set(values)) < len(names) or not np.isfinite(values).all():
+    places = [name.strip() for name in order.split("<")]
+    values: list[float] = []
+    for name in names:
+        if order and places.count(name) != 1:
             raise InputError(
-                f'multiclass="ordered" needs different numbers as classes, not {", ".join(names[:5])}: name '
-                'them from the lowest to the highest, as multiclass="ordered:low<medium<high" (--multiclass)'
+                f'multiclass="{multiclass}" must name each class once, the lowest first, and names {name!r} '
+                f"{places.count(name)} times"
             )
+        value = float(places.index(name)) if order else _as_level(name)
+        if value in values:
+            raise InputError(
+                f"the ordered classes {names[values.index(value)]} and {name} are the same number"
+            )
+        values.append(value)
     return np.argsort(np.argsort(values))
+
+
+def _as_level(name: str) -> float:
+    try:
+        value = float(name)
+    except ValueError:
+        value = np.nan
+    if np.isfinite(value):
+        return value
+    raise InputError(
+        f"ordered classes are numbers, and {name!r} is none: name all of them, the lowest first, such as "
+        'multiclass="ordered:low<medium<high" (--multiclass)'
+    )
 
 
 def rule_of(settings: Settings, target: Target) -> Rule:
