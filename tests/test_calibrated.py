@@ -360,7 +360,7 @@ def test_values_of_one_class_give_no_probabilities():
 
 @pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning")
 @pytest.mark.parametrize("k", [2, 3])
-def test_probabilities_without_a_second_training(k, tmp_path, monkeypatch):
+def test_probabilities_without_a_second_training(k, tmp_path):
     """Of the folds that fit the offsets for macro-F1, of trials, and of a search."""
     documents = [f"{['red apple', 'blue car', 'tall tree'][i % k]} {i % 5} {i % 11}" for i in range(66)]
     y = np.arange(66) % k

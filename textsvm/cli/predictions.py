@@ -268,7 +268,7 @@ def _confidence(
         thresholds = 0.0 if model.rule.thresholds is None else model.rule.thresholds
         nearest: Floats = np.abs(decision - thresholds).min(axis=1)
         return nearest
-    if probability is None:
+    if probability is None or type(model.rule) is ClassRule:  # whether a scale exists depends on the corpus
         return margins(decision)
     own = np.asarray(predicted)[:, None] == classes
     return np.where(own.any(axis=1), (own * probability).sum(axis=1), probability.max(axis=1))

@@ -134,9 +134,9 @@ def fit(
         warn_user(model.record.unfinished, NotConvergedWarning)
     predictions = estimate_quality(settings, model, training, with_folds=test is None)
     if predictions is not None and not predictions.part:
-        tested = predictions.indices
-        weights = None if training.weights is None else np.asarray(training.weights)[tested]
-        model = with_scale(model, predictions.decision, np.asarray(truth)[tested], weights)
+        tested = predictions.indices.tolist()
+        weights = None if training.weights is None else [training.weights[i] for i in tested]
+        model = with_scale(model, predictions.decision, [truth[i] for i in tested], weights)
     facts = drift.record(
         model, len(training), lambda index: training.subset(index.tolist()).examples,
         predictions.decision if predictions and isinstance(settings, ClassifierSettings) else None,
