@@ -352,8 +352,8 @@ def test_values_of_one_class_give_no_probabilities():
     matrix, y = classes_of(N, 2)
     model = given().fit(matrix, y).model_
     decision = np.where(y == model.classes[0], model.decision_function(matrix), np.nan)
-    assert not with_scale(model, decision, y).probabilistic
-    assert not with_scale(model, np.zeros((N, 3)), y).probabilistic
+    assert with_scale(model, decision, y) is model
+    assert with_scale(model, np.zeros((N, 3)), y) is model
     with pytest.raises(InputError, match="a model of SVC has no probabilities; train a CalibratedSVC"):
         model.predict_proba(matrix)
 

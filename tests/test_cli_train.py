@@ -251,7 +251,10 @@ def test_probabilities_of_the_quick_cross_validation(tmp_path):
     best = [max(row["probabilities"].values()) for row in rows]
     unsure = [row["label"] for row in lines_of(model, sample("questions"), "--unsure", "0.8")]
     assert [label == "unsure" for label in unsure] == [p < 0.8 for p in best]
-    assert report("evaluate", model, sample("questions"))["log_loss"] < 0.5
+    [table] = [run("predict", model, "-", "--proba", "--top", "2", "--output-format", "csv", stdin=b"Why?")]
+    head, row = table.stdout.decode().splitlines()
+    assert head == "id,label,confidence,label_1,decision_1,probability_1,label_2,decision_2,probability_2"
+    assert float(row.split(",")[2]) == pytest.approx(float(row.split(",")[5]), abs=1e-6)
     assert "--adapt does not go with" in fails(
         "predict", model, sample("questions"), "--proba", "--adapt", code=2
     )

@@ -11,7 +11,7 @@ import numpy as np
 from textsvm.arrays import AnyArray, Array, Floats, Json
 from textsvm.errors import InputError
 from textsvm.evaluation.results import Results, evaluate, evaluate_labels
-from textsvm.model.rules import CalibratedRule, LabelRule, NumberRule
+from textsvm.model.rules import CalibratedRule, LabelRule, NumberRule, ScaledRule
 from textsvm.model.settings import Settings
 from textsvm.model.trained import TrainedModel, as_model
 from textsvm.sources.copies import BUT_FOR, share_in
@@ -41,9 +41,11 @@ def predict(
     rule, decision = model.rule, model.decision_function(texts, progress)
     if isinstance(rule, NumberRule):
         return None, decision, decision, None
+    if isinstance(rule, CalibratedRule | ScaledRule):
+        probability = rule.probabilities(decision)
+        return rule.classes, rule.decide(probability), decision, probability
     if rule.classes is not None:
-        probability = rule.probabilities(decision) if rule.probabilistic else None
-        return rule.classes, rule.predictions(decision), decision, probability
+        return rule.classes, rule.predictions(decision), decision, None
     if positive is None:
         raise InputError("a one-class model needs the label that it was trained on: give the positive label")
     others = sorted({label for label in truth if label != positive}) or ["rest"]

@@ -23,7 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
 
@@ -51,15 +51,6 @@ class Rule(ABC):
     def n_machines(self) -> int:
         """Number of machines that the rule needs."""
         return 1
-
-    @property
-    def probabilistic(self) -> bool:
-        """Whether the rule has probabilities of the classes."""
-        return False
-
-    def probabilities(self, scores: Floats) -> Floats:
-        """Probabilities, shape (n, n_classes), of decision values, shape (n,) or (n, n_classes)."""
-        raise NotImplementedError
 
     def scores(self, values: Floats) -> Floats:
         """Decision values, shape (n,) or (n, n_classes), from values of the machines, (n, n_machines)."""
@@ -105,10 +96,6 @@ class ClassRule(Rule):
     estimator = "SVC"
 
     @property
-    def probabilistic(self) -> bool:
-        return self.scale is not None
-
-    @property
     def n_machines(self) -> int:
         n = len(self.classes)
         return n * (n - 1) // 2 if self.in_pairs else n
@@ -130,6 +117,7 @@ class ClassRule(Rule):
         return self.classes[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
     def probabilities(self, scores: Floats) -> Floats:
+        """Probabilities, shape (n, n_classes), of decision values, shape (n,) or (n, n_classes)."""
         assert self.scale is not None
         return softmax(self.scale * by_class(self._moved(scores)))
 
@@ -214,10 +202,6 @@ class CalibratedRule(ClassRule):
     conformity: Conformity | None = None  #: None if an older version saved the model
 
     estimator = "CalibratedSVC"
-
-    @property
-    def probabilistic(self) -> bool:
-        return True
 
     def probabilities(self, scores: Floats) -> Floats:
         columns = scores[:, None] if scores.ndim == 1 else scores
@@ -388,14 +372,16 @@ class ScaledRule(ClassRule):
 
     estimator = "OnlineSVC"
 
-    @property
-    def probabilistic(self) -> bool:
-        return True
-
     def probabilities(self, scores: Floats) -> Floats:
         if self.scale is None:
             raise InputError("probabilities need texts of two classes or more; learn some first")
         return super().probabilities(scores)
+
+
+def has_probabilities(rule: Rule) -> TypeGuard[ClassRule]:
+    """Whether a rule has probabilities of the classes."""
+    calibrated = isinstance(rule, CalibratedRule | ScaledRule)
+    return calibrated or (isinstance(rule, ClassRule) and rule.scale is not None)
 
 
 def by_class(decision: Floats) -> Floats:
