@@ -2367,6 +2367,28 @@ MISTAKES = [
         "(vector|text|number)",
     ),
     Mistake(
+        "ordered labels without numbers",
+        f"train reviews.csv --ordered {TRAIN}",
+        "ordered classes are numbers, and 'bad' is none: .*ordered:low<medium<high",
+    ),
+    Mistake(
+        "an order without a label",
+        f"train reviews.csv --multiclass ordered:bad<fair {TRAIN}",
+        "each class once, the lowest first, and names 'good' 0 times",
+    ),
+    Mistake(
+        "ordered and a strategy",
+        f"train reviews.csv --ordered --multiclass ovo {TRAIN}",
+        "--ordered and --multi",
+        2,
+    ),
+    Mistake(
+        "an ordered regression",
+        f"train stars.csv --regress stars --ordered {TRAIN}",
+        "--ordered.*--regress",
+        2,
+    ),
+    Mistake(
         "calibrate a regression",
         f"train stars.csv --regress stars --calibrate sigmoid {TRAIN}",
         "calibrat",
