@@ -6,10 +6,10 @@ dual of its own over the same rows:
     ovo              machine (a, b), a < b: class b against class a, in the order (0,1), (0,2), ..
     ovr              machine a: class a against all others; for two classes the same as ovo
     crammer-singer   a machine per class, without bias, solved together (Crammer and Singer 2001)
-    ordered          machine k: the classes above level k against the others (Frank and Hall 2001), and their
-                     sums, a machine per class: s_a = half the sum over k of +f_k for a above level k, else
-                     -f_k. Neighbours differ by s_b - s_a = f_k, so the largest s has as many f_k > 0 below it
-                     as the level says wherever f falls with k. For two classes the same as ovo
+    ordered          machine k: the classes above level k against the others (Frank and Hall 2001). Their sums
+                     are a machine per class: s_a = half the sum over k of f_k if a is above level k, else of
+                     -f_k. Then s_b - s_a = f_k for neighbours a < b, and where f falls with k, the predicted
+                     level is the number of positive f_k. For two classes the same as ovo
 
 With several labels per example there is a machine per label: examples with the label against the others. A
 label that all or none of the examples have gets a machine without coefficients and a bias of NaN.
