@@ -22,6 +22,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "textsvm.choice.candidates": "has_words: whether texts have words, as the automatic choice sees it",
         "textsvm.evaluation.results": "clopper_pearson: the interval of reports",
         "textsvm.kernels.attribution": "pieces: how explanations cut a text",
+        "textsvm.kernels.encoder": "as_encoder: vectors of an encoder beside substrings and words",
         "textsvm.linalg.sparse": "Sparse: products of 50,000 rows on all cores",
         "textsvm.reporting.formatting": "runs: steps of colour as in explanations",
         "textsvm.reporting.html": "page: style sheet and content security policy of reports",

@@ -15,7 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from textsvm.kernels.base import Kernel, Sum
+from textsvm.kernels.encoder import Encoder
 from textsvm.kernels.mers.gapped import GappedKmers
+from textsvm.kernels.resolve import ENCODER_WEIGHT
 from textsvm.kernels.spectrum.kernel import Spectrum
 from textsvm.kernels.spelling import spell
 from textsvm.text.documents import Documents, MultiView, View
@@ -38,9 +40,20 @@ class Candidate:
     plain: float = 0.5  #: Weight of the plain kernel, from 0 to 1
     C: float = 1.0
     loss: str = "squared_hinge"
+    encoder: Encoder | None = None  #: Kernel of the meaning of texts
+    meaning: float = ENCODER_WEIGHT  #: Weight of the encoder, 0 without
 
     def kernel(self) -> Kernel:
         """A new kernel object."""
+        strings = self._strings()
+        if self.encoder is None or self.meaning == 0:
+            return strings
+        weights = [(1 - self.meaning) * weight for weight, _ in strings.structure.terms]
+        terms = [*(term for _, term in strings.structure.terms), self.encoder.structure.resolved()]
+        return Sum(terms, [*weights, self.meaning])
+
+    def _strings(self) -> Kernel:
+        """The kernel without an encoder."""
         plain = Spectrum((1, 5), "intersection")
         if self.dna:
             learning: list[Kernel] = [GappedKmers(7, 2, canonical=True)]

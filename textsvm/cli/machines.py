@@ -152,6 +152,11 @@ class ModelOptions:
     text: TextOptions
     machine: MachineOptions
     cluster: ClusterOptions
+    encoder: str | None = option_field(
+        "Compare texts by meaning, too, with vectors of this encoder: a folder of model2vec (default: none).",
+        metavar="FOLDER",
+        panel=KERNEL_PANEL,
+    )
     budget: float | None = option_field(
         "--kernel auto: predicted time of trials by cross-validation (default: none).",
         metavar="SECONDS",

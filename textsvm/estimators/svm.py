@@ -81,6 +81,10 @@ class SVC(ClassifierMixin, KernelEstimator):
         Threads; None or -1 uses all cores.
     compute : Compute, optional
         Solver, kernel matrix and memory, see `textsvm.Compute`.
+    encoder : str or callable, optional
+        Also compare texts by their meaning: an `Encoder`, the folder of an encoder, or a function of a list
+        of n texts that returns an array of shape (n, d). Its weight is chosen for the texts with "auto" and
+        "fast", and 0.3 beside any other kernel of texts.
 
     Attributes
     ----------
@@ -168,6 +172,7 @@ class SVC(ClassifierMixin, KernelEstimator):
         device: str = "auto",
         n_jobs: int | None = None,
         compute: Compute | None = None,
+        encoder: Any = None,
     ) -> None:
         self.kernel = kernel
         self.C = C
@@ -185,6 +190,7 @@ class SVC(ClassifierMixin, KernelEstimator):
         self.device = device
         self.n_jobs = n_jobs
         self.compute = compute
+        self.encoder = encoder
 
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, progress: StageProgress | None = None
@@ -253,7 +259,7 @@ class SVR(RegressorMixin, KernelEstimator):
         Penalty of deviations past epsilon, > 0.
     epsilon : float
         Deviations without penalty, >= 0, in the unit of the targets.
-    normalise, punctuation, max_length, tol, duality_gap, max_iter, device, n_jobs, compute
+    normalise, punctuation, max_length, tol, duality_gap, max_iter, device, n_jobs, compute, encoder
         See `textsvm.SVC`.
 
     Attributes
@@ -290,6 +296,7 @@ class SVR(RegressorMixin, KernelEstimator):
         device: str = "auto",
         n_jobs: int | None = None,
         compute: Compute | None = None,
+        encoder: Any = None,
     ) -> None:
         self.kernel = kernel
         self.C = C
@@ -303,6 +310,7 @@ class SVR(RegressorMixin, KernelEstimator):
         self.device = device
         self.n_jobs = n_jobs
         self.compute = compute
+        self.encoder = encoder
 
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, progress: StageProgress | None = None
@@ -342,7 +350,7 @@ class OneClassSVM(OutlierMixin, KernelEstimator):
     nu : float
         Upper bound of the share of training texts outside, and lower bound of the share of support vectors;
         in (0, 1].
-    normalise, punctuation, max_length, tol, duality_gap, max_iter, device, n_jobs, compute
+    normalise, punctuation, max_length, tol, duality_gap, max_iter, device, n_jobs, compute, encoder
         See `textsvm.SVC`.
 
     Attributes
@@ -383,6 +391,7 @@ class OneClassSVM(OutlierMixin, KernelEstimator):
         device: str = "auto",
         n_jobs: int | None = None,
         compute: Compute | None = None,
+        encoder: Any = None,
     ) -> None:
         self.kernel = kernel
         self.nu = nu
@@ -395,6 +404,7 @@ class OneClassSVM(OutlierMixin, KernelEstimator):
         self.device = device
         self.n_jobs = n_jobs
         self.compute = compute
+        self.encoder = encoder
 
     def fit(
         self,

@@ -41,6 +41,7 @@ from textsvm.errors import MAX_MESSAGE, InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import MOST_DEPTH, Kernel, is_number
 from textsvm.kernels.contract import strip_prefix
+from textsvm.kernels.encoder import attach_encoders, stored_encoders
 from textsvm.kernels.spectrum.weight_vectors import MOST_TIMES, ROOM
 from textsvm.kernels.spelling import spell
 from textsvm.model.conformal import Conformity
@@ -258,6 +259,8 @@ def _machine_form(model: TrainedModel, support: Support) -> tuple[Json, Arrays]:
     assert isinstance(model.reader, Source)
     kernel, state = model.reader.state(support)
     arrays = {"intercept": model.predictor.intercept, **state}
+    if support.kernel is not None:
+        arrays |= stored_encoders(support.kernel)
     if support.weights is None:
         arrays |= {"support": support.indices, **pack_coef(model.predictor.dual_coef)}
     rule, record = model.rule, model.record
@@ -368,6 +371,8 @@ def _build(header: Json, arrays: Arrays) -> TrainedModel:
 
 def _build_machine(header: Json, arrays: Arrays) -> TrainedModel:
     name, parameters, kernel = _given(header)
+    if isinstance(kernel, Kernel):
+        attach_encoders(kernel, arrays)
     settings = SETTINGS[name](kernel=kernel, **parameters)
     settings.check()
     rule = _rule(name, header, arrays, parameters)

@@ -24,8 +24,9 @@ import numpy as np
 from textsvm.arrays import Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel, is_number, is_whole
+from textsvm.kernels.encoder import as_encoder
 from textsvm.kernels.inputs import TextForm
-from textsvm.kernels.resolve import as_kernel, structure_of
+from textsvm.kernels.resolve import as_kernel, structure_of, with_encoder
 from textsvm.kernels.spelling import is_spelled_out, parse
 from textsvm.kernels.user import KernelFunction
 from textsvm.model.rules import check_reject
@@ -173,11 +174,19 @@ class Settings:
     device: str = "auto"
     n_jobs: int | None = None
     compute: Compute | None = None
+    encoder: Any = None
 
     #: Name of the estimator, in model files and reports.
     estimator: ClassVar[str]
     #: Settings that must be finite numbers above 0 (`duality_gap` may be None).
     _POSITIVE: ClassVar[tuple[str, ...]] = ("tol", "duality_gap")
+
+    def __post_init__(self) -> None:
+        # Only classifiers choose a kernel, and with it the weight of the encoder.
+        if self.encoder is not None and not (
+            isinstance(self, ClassifierSettings) and is_default(self.kernel)
+        ):
+            object.__setattr__(self, "kernel", with_encoder(self.kernel, self.encoder))
 
     def as_dict(self) -> dict[str, Any]:
         """Copies of the settings by name."""
@@ -242,6 +251,8 @@ class Settings:
             raise InputError(f"compute must be textsvm.Compute(...) or None, got {self.compute!r}")
         compute = self.compute_options
         self.source.check()
+        if self.encoder is not None:
+            as_encoder(self.encoder)
         if compute.landmarks is not None:
             self._check_approximated()
         for name in self._POSITIVE:

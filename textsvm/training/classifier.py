@@ -18,6 +18,7 @@ from textsvm.choice import candidates
 from textsvm.choice.candidates import Candidate
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
+from textsvm.kernels.encoder import as_encoder
 from textsvm.model.settings import ClassifierSettings, is_default
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime import device as devices
@@ -132,6 +133,8 @@ def choose_kernel(
 def _default(settings: ClassifierSettings, texts: list[str]) -> Candidate:
     default_of = candidates.auto if settings.kernel == "auto" else candidates.fast
     default = default_of(texts, settings.normalise != "none")
+    if settings.encoder is not None:
+        default = replace(default, encoder=as_encoder(settings.encoder))
     return default if settings.loss is None else default.with_loss(settings.loss)
 
 
@@ -217,7 +220,7 @@ def checked_weights(
 
 def with_chosen(settings: ClassifierSettings, model: TrainedModel, tol: float) -> ClassifierSettings:
     """Settings to train without a choice: kernel, C and loss of a model; `tol` if a default chose them."""
-    fixed = replace(settings, scoring="accuracy", time_budget=None)
+    fixed = replace(settings, scoring="accuracy", time_budget=None, encoder=None)
     record, kernel = model.record, model.kernel
     if not record.chosen:
         return fixed
