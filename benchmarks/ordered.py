@@ -123,6 +123,16 @@ class OrderedReport(BenchmarkReport):
         self.write_files([self.note, "", *tables(rows)], {"rows": rows})
 
 
+def _gaps(means: Array) -> list[str]:
+    """Mean difference of each metric with its standard error over the sets, and the sets with a gain."""
+    gaps = means[:, 1] - means[:, 0]
+    errors, better = gaps.std(axis=0) / np.sqrt(max(len(gaps) - 1, 1)), (gaps * [-1, 1, 1] > 0).sum(axis=0)
+    return [
+        f"{gap:+.4f} ± {error:.4f}, {n}"
+        for gap, error, n in zip(gaps.mean(axis=0), errors, better.tolist(), strict=True)
+    ]
+
+
 def tables(rows: Iterable[dict[str, Any]]) -> list[str]:
     """Means over the seeds by set, and the mean differences with standard errors over the sets."""
     sets: dict[str, dict[str, list[dict[str, Any]]]] = {}
@@ -137,18 +147,14 @@ def tables(rows: Iterable[dict[str, Any]]) -> list[str]:
             for of in sets.values()
         ]
     )
-    gaps = means[:, 1] - means[:, 0]
-    sign = np.array([-1, 1, 1])
     titles = ["mean absolute error", "quadratic weighted kappa", "accuracy"]
-    errors = gaps.std(axis=0) / np.sqrt(len(gaps) - 1)
+    sentiment = np.array([name in PANEL and name != "onestop" for name in sets])
     summary = [
-        [title, f"{gap:+.4f} ± {error:.4f}", f"{better} of {len(gaps)}"]
-        for title, gap, error, better in zip(
-            titles, gaps.mean(axis=0), errors, (sign * gaps > 0).sum(axis=0).tolist(), strict=True
-        )
+        [group, len(means[of]), *_gaps(means[of])]
+        for group, of in {"grades and levels": ~sentiment, "sentiment of three classes": sentiment}.items()
     ]
-    lines = ["Ordered less one against the rest, means over the sets:", ""]
-    lines += markdown_lines(["", "difference", "better"], summary, ".4f")
+    lines = ["Ordered less one against the rest: mean of the sets, and the sets on which it is better:", ""]
+    lines += markdown_lines(["", "sets", *titles], summary, ".4f")
     lines += ["", "By set, one against the rest / ordered, means of the seeds:", ""]
     table = []
     for name, of, pair in zip(sets, sets.values(), means, strict=True):
