@@ -63,13 +63,14 @@ SCALES = (-3.0, 4.0)
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen kernel and C, a sentence about them, all trials, and the accuracy of the chosen trial."""
+    """The chosen kernel and C, a sentence about them, all trials, and the results of the chosen trial."""
 
     kernel: Kernel
     C: float
     description: str
     trials: list[Trial]
     accuracy: float | None = None
+    decision: Floats | None = None  #: Held-out decision values of all examples
 
 
 def choose(
@@ -119,7 +120,10 @@ def choose(
     sentence = _sentence(trials, best, len(rows), len(target))
     if n := n_copies(copies):
         sentence += f"; {n:,} copies of texts are {'' if honest else 'not '}kept in one fold with them"
-    return Choice(best.candidate.kernel(), best.C, sentence, trials, best.accuracy if honest else None)
+    accuracy, decision = (best.accuracy, best.values) if honest else (None, None)
+    if decision is not None:
+        decision = np.squeeze(decision[np.argsort(rows)]) if len(rows) == len(target) else None
+    return Choice(best.candidate.kernel(), best.C, sentence, trials, accuracy, decision)
 
 
 def weigh_encoder(
@@ -262,6 +266,7 @@ class Trial:
     C: float
     accuracy: float
     loss: float  #: Mean log loss at the best scale of the decision values
+    values: Floats | None = None  #: Decision values of all examples, shape (n, width)
 
 
 class Trials:
@@ -289,9 +294,10 @@ class Trials:
 
         run(run_fold, [(k, fold) for k in range(len(kernels)) for fold in range(FOLDS)], progress=progress)
         return [
-            Trial(candidate, candidate.C * factor, *_judge(values[k, j].astype(float), examples.target))
+            Trial(candidate, candidate.C * factor, *_judge(tested, examples.target), tested)
             for k, candidate in enumerate(candidates)
             for j, factor in enumerate(factors)
+            for tested in [values[k, j].astype(float)]
         ]
 
     def count(self, kernel: Kernel) -> None:
