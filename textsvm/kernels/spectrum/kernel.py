@@ -70,6 +70,7 @@ from textsvm.kernels.spectrum.features import (
     represent,
 )
 from textsvm.kernels.spectrum.weight_vectors import WeightVectors, pack, sizes_of, unpack
+from textsvm.linalg.factored import is_factored, scipy_sparse
 from textsvm.linalg.products import Half
 from textsvm.linalg.sparse import Sparse
 from textsvm.runtime import device as devices
@@ -315,9 +316,9 @@ class Spectrum(PmerKernel):
             return CudaSpectrum(self, documents, device)
         return HostSpectrum(self, documents, device)
 
-    def predictor(self, support: Documents, coef: Floats, device: Device) -> SpectrumPredictor:
-        rows = self.rows(support, device)
-        if device.kind != "cpu" or not is_weighted(self):
+    def predictor(self, support: Documents, coef: Array, device: Device) -> SpectrumPredictor:
+        rows = self.rows(support, devices.select("cpu") if scipy_sparse(coef) else device)
+        if device.kind != "cpu" or not is_weighted(self) or is_factored(rows.x, coef):
             return SpectrumPredictor.of_support(rows, coef)
         weights = SpectrumWeights.of_rows(rows, coef)  # p-mers are then looked up once, for both weights
         return weights.predictor(device, (rows.normalisation, coef))
