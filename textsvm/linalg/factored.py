@@ -9,6 +9,7 @@ alone. Values of a document do not depend on the other documents.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -25,11 +26,23 @@ ROOM, MOST_TIMES = 1 << 26, 16
 BLOCK = 16
 
 
-def packed(coef: Array) -> Array:
-    """Coefficients (n_machines, n_sv) as a sparse array if the dense array is large and mostly 0."""
-    if scipy_sparse(coef) or coef.nbytes <= ROOM or not coef.size:
-        return coef
-    return coef if coef.nbytes <= MOST_TIMES * 12 * np.count_nonzero(coef) else scipy.sparse.csr_array(coef)
+def stacked(rows: Sequence[Floats], places: Sequence[Ints], n: int) -> Array:
+    """Rows of n numbers, given at ascending places: a sparse array if a dense array is large and mostly 0."""
+    used = [np.flatnonzero(row) for row in rows]
+    starts = np.cumsum([0, *map(len, used)])
+    if not keep_sparse((len(rows), n), int(starts[-1])):
+        dense = np.zeros((len(rows), n))
+        for out, row, place in zip(dense, rows, places, strict=True):
+            out[place] = row
+        return dense
+    data = np.concatenate([row[own] for row, own in zip(rows, used, strict=True)])
+    columns = np.concatenate([place[own] for place, own in zip(places, used, strict=True)])
+    return scipy.sparse.csr_array((data, columns.astype(np.int32), starts), shape=(len(rows), n))
+
+
+def keep_sparse(shape: tuple[int, int], n_values: int) -> bool:
+    """Whether a dense array of coefficients is large, and would have few values that are not 0."""
+    return 8 * shape[0] * shape[1] > max(ROOM, MOST_TIMES * 12 * n_values)
 
 
 def unpacked(coef: Array) -> Floats:
@@ -66,15 +79,27 @@ class FactoredWeights:
         lists = scipy.sparse.csr_array((x.values, x.features, x.indptr), shape=shape).T.tocsr()
         return cls(lists, scale, scipy.sparse.csr_array(coef))
 
+    @classmethod
+    def of_product(cls, weights: Any) -> FactoredWeights:
+        """From W as a csr_array."""
+        m = weights.shape[1]
+        return cls(weights, np.ones(m), scipy.sparse.eye_array(m, format="csr"))
+
     @property
     def shape(self) -> tuple[int, int]:
         """(n_features, n_machines)."""
         return self.lists.shape[0], self.coef.shape[0]
 
+    @property
+    def product(self) -> Any:
+        """W as a csr_array."""
+        scaled = self.lists.astype(np.float64) @ scipy.sparse.diags_array(self.scale)
+        return (scaled @ self.coef.T).tocsr()
+
     def __getitem__(self, features: Ints) -> Floats:
         """Dense weights of some features."""
-        lists = self.lists[features].astype(np.float64) * self.scale
-        return np.asarray((lists @ self.coef.T).toarray())
+        part = FactoredWeights(self.lists[features], self.scale, self.coef)
+        return unpacked(part.product)
 
     def dot(self, x: Sparse, target: SignedInts) -> Floats:
         """X @ W on all cores; feature u of `x` is row `target[u]` of W, or dropped if it is -1."""

@@ -70,7 +70,7 @@ from textsvm.kernels.spectrum.features import (
     represent,
 )
 from textsvm.kernels.spectrum.weight_vectors import WeightVectors, pack, sizes_of, unpack
-from textsvm.linalg.factored import is_factored, scipy_sparse
+from textsvm.linalg.factored import FactoredWeights, is_factored, scipy_sparse, unpacked
 from textsvm.linalg.products import Half
 from textsvm.linalg.sparse import Sparse
 from textsvm.runtime import device as devices
@@ -94,8 +94,11 @@ class SpectrumWeights:
     def of_rows(cls, rows: Any, coef: Floats) -> SpectrumWeights:
         """From support vectors on the host; coef has shape (n_machines, n_sv)."""
         kernel, columns = rows.kernel, rows.normalisation
-        dense = rows.x.transposed_dot(columns.scale[:, None] * coef.T)
-        vectors = WeightVectors.of(rows.space.vocabulary, rows.space.starts, dense)
+        if is_factored(rows.x, coef):
+            weights: Array = FactoredWeights.of(rows.x, columns.scale, coef).product
+        else:
+            weights = rows.x.transposed_dot(columns.scale[:, None] * unpacked(coef).T)
+        vectors = WeightVectors.of(rows.space.vocabulary, rows.space.starts, weights)
         if is_weighted(kernel):
             vectors = vectors.over(kernel.weights_.vocabulary)
         return cls(kernel, vectors, len(columns.featureless))
@@ -107,7 +110,9 @@ class SpectrumWeights:
     def predictor(self, device: Device, featureless: Any = None) -> SpectrumPredictor:
         vectors = self.vectors
         space: Any = FeatureSpace(self.kernel, vectors.vocabulary, vectors.starts, vectors.row)
-        weights = vectors.weights.astype(np.float64)
+        weights: Array = vectors.weights.astype(np.float64)
+        if scipy_sparse(weights):
+            device, weights = devices.select("cpu"), FactoredWeights.of_product(weights)
         if device.kind == "cpu":
             return SpectrumPredictor(device, space, weights, featureless)
         from textsvm.kernels.spectrum.cuda import CudaFeatureSpace
