@@ -13,7 +13,8 @@ import pytest
 import scipy.sparse
 
 import textsvm
-from textsvm import SVC, Spectrum, explain, load
+from textsvm import SVC, InputError, Spectrum, explain, load
+from textsvm.apps.export.plain import plain_model
 from textsvm.gram.plan import Case, FeatureCase, plan_features
 from textsvm.linalg import factored
 from textsvm.linalg.factored import FactoredWeights
@@ -45,13 +46,6 @@ def corpus(n_classes, per_class=3, length=30, seed=0):
             random.shuffle(text)
             texts.append(" ".join(text)[:length])
     return texts, np.repeat(np.arange(n_classes), per_class)
-
-
-@pytest.fixture
-def always_sparse(monkeypatch):
-    """Sparse forms for small models, too."""
-    monkeypatch.setattr(factored, "ROOM", 0)
-    monkeypatch.setattr(factored, "MOST_TIMES", 0)
 
 
 KERNELS = [
@@ -117,6 +111,23 @@ def test_a_model_without_texts_has_sparse_weights(kernel, monkeypatch, tmp_path)
         assert [feature.text for feature in own.features] == [feature.text for feature in other.features]
 
 
+@pytest.mark.parametrize("texts_kept", [True, False])
+def test_export_of_factored_weights(texts_kept, monkeypatch, tmp_path):
+    texts, y = corpus(12)
+    dense = SVC(KERNEL).fit(texts, y)
+    textsvm.save(dense, tmp_path / "m", texts=texts_kept)
+    expected = plain_model(load(tmp_path / "m")).terms[0].tables
+    monkeypatch.setattr(factored, "ROOM", 0)
+    monkeypatch.setattr(factored, "MOST_TIMES", 0)
+    textsvm.save(SVC(KERNEL).fit(texts, y), tmp_path / "m", texts=texts_kept)
+    for own, other in zip(plain_model(load(tmp_path / "m")).terms[0].tables, expected, strict=True):
+        np.testing.assert_array_equal(own.codes, other.codes)
+        np.testing.assert_allclose(own.weights, other.weights, rtol=0, atol=1e-6)
+    monkeypatch.setattr(devices, "free_memory", lambda device=None: 1000)
+    with pytest.raises(InputError, match=r"12 machines .* fewer classes"):
+        plain_model(load(tmp_path / "m"))
+
+
 def test_the_first_prediction_allocates_no_dense_weights():
     """Dense weights of 700 classes take 8 x 45,000 x 700 bytes = 250 MB for this kernel, twice."""
     texts, y = corpus(700, 2, length=60)
@@ -130,6 +141,18 @@ def test_the_first_prediction_allocates_no_dense_weights():
     weights = model.model_.prepared().weights
     assert 8 * weights.shape[0] * weights.shape[1] > 1 << 28
     assert peak < 1 << 26
+
+
+def test_predict_holds_the_values_of_some_texts(monkeypatch):
+    texts, y = corpus(12)
+    model = SVC(KERNEL).fit(texts, y)
+    expected = model.predict(texts)
+    monkeypatch.setattr("textsvm.model.trained.MOST_VALUES", 60)
+    sizes, rule = [], type(model.model_.rule)
+    predictions = rule.predictions
+    monkeypatch.setattr(rule, "predictions", lambda *a: sizes.append(a[1].size) or predictions(*a))
+    np.testing.assert_array_equal(model.predict(np.array(texts)), expected)
+    assert max(sizes) == 60
 
 
 def solved(function, loss, C, seed=0):

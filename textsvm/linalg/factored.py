@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from textsvm.arrays import Array, Floats, Ints, SignedInts
-from textsvm.linalg.sparse import Sparse, run_on_ranges
+from textsvm.errors import InputError
+from textsvm.linalg.sparse import Sparse, index_type, run_on_ranges
+from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import njit, scipy
 
 #: Dense matrices up to ROOM bytes, or MOST_TIMES the bytes of their sparse form, are not replaced by it.
@@ -41,7 +43,7 @@ def stacked(rows: Sequence[Floats], places: Sequence[Ints], n: int) -> Array:
 
 
 def keep_sparse(shape: tuple[int, int], n_values: int) -> bool:
-    """Whether a dense array of coefficients is large, and would have few values that are not 0."""
+    """Whether a dense array of this shape is large beside a sparse form with `n_values` values."""
     return 8 * shape[0] * shape[1] > max(ROOM, MOST_TIMES * 12 * n_values)
 
 
@@ -57,11 +59,8 @@ def scipy_sparse(array: Array) -> bool:
 
 def is_factored(x: Sparse, coef: Array) -> bool:
     """Whether weights W = X' A' should remain factors."""
-    dense = 8 * x.n_features * coef.shape[0]
-    if dense <= 4 * ROOM:
-        return False
-    n_coef = coef.nnz if scipy_sparse(coef) else np.count_nonzero(coef)
-    return bool(dense > MOST_TIMES * 12 * (len(x.values) + n_coef))
+    n_coef: int = coef.nnz if scipy_sparse(coef) else int(np.count_nonzero(coef))
+    return keep_sparse((x.n_features, coef.shape[0]), len(x.values) + n_coef)
 
 
 @dataclass(frozen=True)
@@ -70,14 +69,13 @@ class FactoredWeights:
 
     lists: Any  #: X', csr_array of shape (n_features, n_sv)
     scale: Floats  #: shape (n_sv,): The diagonal of D
-    coef: Any  #: A, csr_array of shape (n_machines, n_sv)
+    coef: Any  #: A', csr_array of shape (n_sv, n_machines)
 
     @classmethod
     def of(cls, x: Sparse, scale: Floats, coef: Array) -> FactoredWeights:
-        """From the features of support vectors; coef may be dense."""
-        shape = (len(x), x.n_features)
-        lists = scipy.sparse.csr_array((x.values, x.features, x.indptr), shape=shape).T.tocsr()
-        return cls(lists, scale, scipy.sparse.csr_array(coef))
+        """From the features of support vectors; coef, shape (n_machines, n_sv), may be dense."""
+        features = scipy.sparse.csr_array((x.values, x.features, x.indptr), shape=(len(x), x.n_features))
+        return cls(features.T.tocsr(), scale, scipy.sparse.csr_array(coef).T.tocsr())
 
     @classmethod
     def of_product(cls, weights: Any) -> FactoredWeights:
@@ -88,35 +86,55 @@ class FactoredWeights:
     @property
     def shape(self) -> tuple[int, int]:
         """(n_features, n_machines)."""
-        return self.lists.shape[0], self.coef.shape[0]
+        return self.lists.shape[0], self.coef.shape[1]
 
     @property
     def product(self) -> Any:
         """W as a csr_array."""
         scaled = self.lists.astype(np.float64) @ scipy.sparse.diags_array(self.scale)
-        return (scaled @ self.coef.T).tocsr()
+        return (scaled @ self.coef).tocsr()
 
     def __getitem__(self, features: Ints) -> Floats:
         """Dense weights of some features."""
-        part = FactoredWeights(self.lists[features], self.scale, self.coef)
-        return unpacked(part.product)
+        return unpacked(FactoredWeights(self.lists[features], self.scale, self.coef).product)
+
+    def dense(self) -> Floats:
+        """W as a dense array; InputError if it does not fit into memory."""
+        need, free = 8 * self.shape[0] * self.shape[1], devices.free_memory(devices.select("cpu"))
+        if 3 * need > free:
+            raise InputError(
+                f"weights of {self.shape[1]:,} machines for {self.shape[0]:,} features take "
+                f"{need / 2**30:.1f} GiB, of which three copies are needed, and {free / 2**30:.1f} GiB are free; take fewer "
+                "classes, or a kernel with fewer lengths (p)"
+            )
+        return unpacked(self.product)
+
+    @cached_property
+    def _common(self) -> tuple[Floats, SignedInts, SignedInts]:
+        """Dense weights of common features; their rows by feature, and numbers of other features, else -1."""
+        lengths = np.diff(self.lists.indptr)
+        common = np.flatnonzero(lengths > self.shape[1] // 4)
+        rows = np.full(len(lengths), -1, index_type(len(lengths)))
+        rows[common] = np.arange(len(common))
+        return self[common], rows, np.where(rows < 0, np.arange(len(lengths), dtype=rows.dtype), -1)
 
     def dot(self, x: Sparse, target: SignedInts) -> Floats:
         """X @ W on all cores; feature u of `x` is row `target[u]` of W, or dropped if it is -1."""
-        x, out = x.select(target, self.shape[0]), np.zeros((len(x), self.shape[1]))
+        x, (dense, rows, others) = x.select(target, self.shape[0]), self._common
+        out, x = x.select(rows, len(dense)).dot(dense), x.select(others, self.shape[0])
         factors = [(part.indptr, part.indices, part.data) for part in (self.lists, self.coef)]
         entries = (x.indptr, x.features, x.values)
-        run_on_ranges(x.indptr, partial(_dot, *entries, *factors[0], self.scale, *factors[1], out))
+        run_on_ranges(x.indptr, partial(_add_products, *entries, *factors[0], self.scale, *factors[1], out))
         return out
 
 
 @njit(nogil=True, cache=True)
-def _dot(
-    indptr, features, values, list_starts, members, list_values, scale, coef_starts, support, coef, out,
+def _add_products(
+    indptr, features, values, list_starts, members, list_values, scale, coef_starts, machines, coef, out,
     first, last,
 ):  # fmt: skip
-    n_support = len(scale)
-    sums, kernel, total = np.zeros(n_support), np.zeros((n_support, BLOCK)), np.empty(BLOCK)
+    n_support, n_machines = len(scale), out.shape[1]
+    sums, kernel, total = np.zeros(n_support), np.zeros((n_support, BLOCK)), np.zeros((n_machines, BLOCK))
     for begin in range(first, last, BLOCK):
         end = min(begin + BLOCK, last)
         for i in range(begin, end):
@@ -127,10 +145,11 @@ def _dot(
             for j in range(n_support):
                 kernel[j, i - begin] = sums[j] * scale[j]
                 sums[j] = 0.0
-        for machine in range(out.shape[1]):
-            total[:] = 0
-            for k in range(coef_starts[machine], coef_starts[machine + 1]):
+        for j in range(n_support):
+            for k in range(coef_starts[j], coef_starts[j + 1]):
                 for b in range(BLOCK):
-                    total[b] += coef[k] * kernel[support[k], b]
+                    total[machines[k], b] += coef[k] * kernel[j, b]
+        for machine in range(n_machines):
             for i in range(begin, end):
-                out[i, machine] = total[i - begin]
+                out[i, machine] += total[machine, i - begin]
+            total[machine] = 0.0

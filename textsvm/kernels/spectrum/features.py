@@ -406,11 +406,12 @@ class SpectrumPredictor(FeaturePredictor):
 
     def feature_terms(self, examples: Documents) -> list[FeatureTerm]:
         """All that prediction needs, for export; `examples` have the alphabet of training."""
-        kernel, space = self.space.kernel, self.space
+        kernel, space, weights = self.space.kernel, self.space, self.weights
+        weights = weights.dense() if isinstance(weights, FactoredWeights) else weights
         if space.row is None:
-            vectors = WeightVectors.of(space.vocabulary, space.starts, self.weights)
+            vectors = WeightVectors.of(space.vocabulary, space.starts, weights)
         else:
-            vectors = WeightVectors(space.vocabulary, space.starts, space.row, self.weights)
+            vectors = WeightVectors(space.vocabulary, space.starts, space.row, weights)
         unary, factors, unknown = kernel.weight == "intersection", None, 1.0
         if is_weighted(kernel):
             vectors = vectors.over(kernel.weights_.vocabulary)
