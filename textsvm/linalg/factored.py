@@ -104,8 +104,8 @@ class FactoredWeights:
         if 3 * need > free:
             raise InputError(
                 f"weights of {self.shape[1]:,} machines for {self.shape[0]:,} features take "
-                f"{need / 2**30:.1f} GiB, of which three copies are needed, and {free / 2**30:.1f} GiB are free; take fewer "
-                "classes, or a kernel with fewer lengths (p)"
+                f"{need / 2**30:.1f} GiB, three copies are needed and {free / 2**30:.1f} GiB are free; "
+                "take fewer classes, or a kernel with fewer lengths (p)"
             )
         return unpacked(self.product)
 
