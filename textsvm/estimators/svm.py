@@ -94,7 +94,7 @@ class SVC(ClassifierMixin, KernelEstimator):
         Indices of the support vectors of all machines in the training texts.
     support_documents_ : Documents, MultiView or Vectors
         Support vectors: encoded texts or vectors; None with a precomputed kernel matrix.
-    dual_coef_ : float64 array, shape (n_machines, n_sv)
+    dual_coef_ : float64 array, or csr_array if that takes far less memory, shape (n_machines, n_sv)
         sign_i alpha_i of each machine; machines in the order of `textsvm.solvers.problems`.
     intercept_ : float64 array, shape (n_machines,)
         The biases; those of "auto" and "fast" are moved a little towards rare classes.

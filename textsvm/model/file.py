@@ -36,7 +36,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors import numpy as arrays_file
 
-from textsvm.arrays import AnyArray, Arrays, Floats, Ints, Json
+from textsvm.arrays import AnyArray, Array, Arrays, Floats, Ints, Json
 from textsvm.errors import MAX_MESSAGE, InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import MOST_DEPTH, Kernel, is_number
@@ -44,6 +44,7 @@ from textsvm.kernels.contract import strip_prefix
 from textsvm.kernels.encoder import attach_encoders, stored_encoders
 from textsvm.kernels.spectrum.weight_vectors import MOST_TIMES, ROOM
 from textsvm.kernels.spelling import spell
+from textsvm.linalg.factored import keep_sparse, unpacked
 from textsvm.model.conformal import Conformity
 from textsvm.model.rules import (
     MAX_SCALE,
@@ -519,12 +520,11 @@ def read_label(form: Any) -> Any:
     raise InputError(f"it has a label of the unknown kind {kind!r}")
 
 
-def pack_coef(coef: Floats) -> Arrays:
+def pack_coef(coef: Array) -> Arrays:
     """Arrays of the coefficients: dense, or CSR if it takes fewer bytes."""
-
-    packed = scipy.sparse.csr_matrix(coef)
-    if 12 * packed.nnz + 8 * len(packed.indptr) >= coef.nbytes:
-        return {"dual_coef": coef}
+    packed = scipy.sparse.csr_array(coef)
+    if 12 * packed.nnz + 8 * len(packed.indptr) >= 8 * coef.shape[0] * coef.shape[1]:
+        return {"dual_coef": unpacked(coef)}
     return {
         "dual_coef.data": packed.data,
         "dual_coef.columns": packed.indices.astype(np.int32),
@@ -532,7 +532,7 @@ def pack_coef(coef: Floats) -> Arrays:
     }
 
 
-def read_coef(arrays: Arrays, shape: tuple[int, int]) -> Floats:
+def read_coef(arrays: Arrays, shape: tuple[int, int]) -> Array:
     """Inverse of `pack_coef`, with checks."""
     if "dual_coef" in arrays:
         coef = finite(arrays, "dual_coef")
@@ -549,10 +549,11 @@ def read_coef(arrays: Arrays, shape: tuple[int, int]) -> Floats:
         raise InputError("its coefficients are out of bounds")
     if len(columns) and (columns.min() < 0 or columns.max() >= shape[1]):
         raise InputError("its coefficients do not fit its support vectors")
-
-    packed = scipy.sparse.csr_matrix((data, columns, starts), shape=shape)
+    packed = scipy.sparse.csr_array((data, columns, starts), shape=shape)
     if not packed.has_canonical_format:
         raise InputError("its coefficients are out of order")
+    if keep_sparse(shape, len(data)):
+        return packed
     require_room("coefficients", 8 * shape[0] * shape[1], data.nbytes + columns.nbytes + starts.nbytes)
     return packed.toarray()
 

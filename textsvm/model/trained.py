@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from textsvm.solvers.solution import Solution
 
 
+#: Decision values that `predict` holds at a time.
+MOST_VALUES = 1 << 24
+
+
 @dataclass(frozen=True, eq=False)
 class Record:
     """How a model was trained."""
@@ -228,7 +232,13 @@ class TrainedModel:
 
         A calibrated model with a reject option predicts "unsure" for rejected examples.
         """
-        return self.rule.to_target_type(self.rule.predictions(self.decision_function(X, progress)))
+        examples = self.reader.validate(X, self.support.n_features)
+        most = max(1, MOST_VALUES // self.rule.n_machines)
+        if not isinstance(examples, list) or len(examples) <= most:
+            return self.rule.to_target_type(self.rule.predictions(self.decision_function(X, progress)))
+        parts = [examples[first : first + most] for first in range(0, len(examples), most)]
+        predictions = [self.rule.predictions(self.decision_function(part, progress)) for part in parts]
+        return self.rule.to_target_type(np.concatenate(predictions))
 
     def predict_proba(self, X: Any, progress: StageProgress | None = None) -> Floats:
         """The probability of each class, shape (n, n_classes); rows sum to 1.

@@ -27,9 +27,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from textsvm.arrays import Bools, Floats, Ints
+from textsvm.arrays import Array, Bools, Floats, Ints
 from textsvm.gram.base import FeatureProducts, Gram
 from textsvm.linalg.dense import matmul
+from textsvm.linalg.factored import stacked, unpacked
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.device import array_module, to_host
 from textsvm.solvers import dual
@@ -118,7 +119,7 @@ class Machines:
 
     index: Ints  #: shape (m,): Rows of the Gram that the columns of `coef` stand for
     #: shape (n_machines, m): Value of machine k at x: sum_i coef[k, i] K(index_i, x) + bias[k].
-    coef: Floats
+    coef: Array  #: Sparse if it is large and most are 0
     bias: Floats  #: shape (n_machines,)
     #: Of each trained machine; a single solution for all machines of Crammer-Singer.
     solutions: tuple[Solution, ...]
@@ -165,16 +166,16 @@ def collect(problem: Problem, parts: Sequence[MachineDual], solutions: Sequence[
     if parts and isinstance(parts[0].dual, MulticlassDual):
         [solution] = solutions
         return Machines(problem.index, solution.coef, np.zeros(len(solution.coef)), (solution,))
-    coef = np.zeros((len(parts), len(problem.index)))
-    for k, (part, solution) in enumerate(zip(parts, solutions, strict=True)):
-        if isinstance(problem, Regression):  # an example has two variables, whose coefficients add up
-            coef[k] = np.bincount(part.at, solution.coef, len(problem.index))
-        else:
-            coef[k, part.at] = solution.coef
+    n, rows = len(problem.index), [solution.coef for solution in solutions]
+    coef: Array
+    if isinstance(problem, Regression):  # an example has two variables, whose coefficients add up
+        coef = np.stack([np.bincount(part.at, row, n) for part, row in zip(parts, rows, strict=True)])
+    else:
+        coef = stacked(rows, [part.at for part in parts], n)
     bias = np.array([solution.bias for solution in solutions])
     if isinstance(problem, Labelling):  # labels that were not learnt have a machine too
         n_labels, learnt = problem.target.shape[1], problem.learnt
-        learnt_coef, learnt_bias = coef, bias
+        learnt_coef, learnt_bias = unpacked(coef), bias
         coef, bias = np.zeros((n_labels, coef.shape[1])), np.full(n_labels, np.nan)
         coef[learnt], bias[learnt] = learnt_coef, learnt_bias
     elif isinstance(problem, Classification) and problem.levels is not None and problem.n_classes > 2:

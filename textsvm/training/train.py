@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from textsvm.arrays import Floats
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
+from textsvm.linalg.factored import scipy_sparse
 from textsvm.model.rules import ClassRule, added_bias, by_class, fit_scale
 from textsvm.model.settings import Settings
 from textsvm.model.trained import Expansion, Record, TrainedModel
@@ -90,8 +91,9 @@ def assemble(
     structure = kernel.structure
     approximation = structure.approximation
     kernel, index, every = structure.condense(machines.index, machines.coef)
-    used = np.flatnonzero((every != 0).any(axis=0))
-    support, coef = index[used], np.ascontiguousarray(every[:, used])
+    used = np.flatnonzero((every != 0).sum(axis=0))
+    support, coef = index[used], every[:, used]
+    coef = coef if scipy_sparse(coef) else np.ascontiguousarray(coef)
     source = settings.source.of_kernel(kernel)
     rule = rule_of(settings, target)
     for a in np.flatnonzero(np.isnan(machines.bias))[:1]:
