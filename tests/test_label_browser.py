@@ -158,7 +158,10 @@ def test_two_tabs(tmp_path, visit, truth):
 def test_all_keys_several_labels_and_the_list(tmp_path, visit):
     texts = [f"{animal} {place}" for animal in ("cat", "dog", "owl") for place in ("home", "garden", "wood")]
     (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
-    with serving("texts.txt", "--format", "lines", "-o", "l.jsonl", "--multilabel", cwd=tmp_path) as (address, _):
+    with serving("texts.txt", "--format", "lines", "-o", "l.jsonl", "--multilabel", cwd=tmp_path) as (
+        address,
+        _,
+    ):
         page = visit(address, 390, color_scheme="dark", has_touch=True)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert "press n" in page.locator("#note").inner_text()
@@ -219,7 +222,9 @@ def test_toggles_and_names_of_labels(tmp_path, visit):
 
 def test_undo_of_a_skip_and_removal_of_a_label(tmp_path, visit):
     (tmp_path / "texts.txt").write_text("".join(f"{word} {word}\n" for word in ("one", "two", "three")))
-    with serving("texts.txt", "--format", "lines", "-o", "l.jsonl", "--labels", "spam,spma", cwd=tmp_path) as (address, _):
+    with serving(
+        "texts.txt", "--format", "lines", "-o", "l.jsonl", "--labels", "spam,spma", cwd=tmp_path
+    ) as (address, _):
         page = visit(address)
         press(page, "1")
         second = shown_text(page)
@@ -234,7 +239,10 @@ def test_undo_of_a_skip_and_removal_of_a_label(tmp_path, visit):
 def test_near_copies_and_a_key_to_separate_them(tmp_path, visit):
     texts = ["Win cash now, 1 day", "win CASH  now, 1 day", "lunch at noon", "see you soon"]
     (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
-    with serving("texts.txt", "--format", "lines", "-o", "l.jsonl", "--labels", "spam,ham", cwd=tmp_path) as (address, _):
+    with serving("texts.txt", "--format", "lines", "-o", "l.jsonl", "--labels", "spam,ham", cwd=tmp_path) as (
+        address,
+        _,
+    ):
         page = visit(address)
         while "cash" not in shown_text(page).lower():
             press(page, "2")
