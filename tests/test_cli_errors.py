@@ -23,7 +23,9 @@ import pandas as pd
 import pyarrow
 import pytest
 from command import ROOT, run
+from encoders import tokenizer, vocabulary
 from pyarrow import ipc, parquet
+from safetensors.numpy import save
 from sklearn.model_selection import cross_val_score
 from typer.main import get_command
 
@@ -265,6 +267,7 @@ def annotated(*answers, **about):
 
 TRAIN = "--kernel spectrum:1-3 -o new.textsvm"
 CV = "--kernel spectrum:1-3 --folds 3"
+FAST = "--kernel fast"
 
 
 def tree(place, *paths, n=6):
@@ -2337,6 +2340,28 @@ MISTAKES = [
     Mistake("C that is a word", f"train reviews.csv -C high {TRAIN}", "high", 2),
     Mistake("gamma of zero", "train reviews.csv --kernel edit:gamma=0 -o new.textsvm", "gamma", 2),
     Mistake("decay above 1", "train reviews.csv --kernel gap:decay=1.5 -o new.textsvm", "decay", 2),
+    Mistake("an encoder that is not there", f"train reviews.csv --encoder no {TRAIN}", "no is not there", 2),
+    Mistake("a file as an encoder", f"cv reviews.csv --encoder reviews.txt {CV}", "is a file; name its f", 2),
+    Mistake("a folder that is no encoder", f"compare reviews.csv --encoder . {FAST}", "is no encoder", 2),
+    Mistake(
+        "an encoder without a name", "train reviews.csv --kernel encoder -o new.textsvm", "name of a f", 2
+    ),
+    Mistake(
+        "a damaged encoder",
+        f"doubts reviews.csv --encoder e {FAST}",
+        "the encoder e is damaged",
+        2,
+        files={"e/model.safetensors": b"none", "e/tokenizer.json": b"{}"},
+    ),
+    Mistake(
+        "an encoder of vectors",
+        "train two.libsvm --encoder e -o new.textsvm",
+        "an encoder reads texts, and the kernel compares vectors",
+        files={
+            "e/model.safetensors": save({"embeddings": np.ones((200, 4), np.float32)}),
+            "e/tokenizer.json": tokenizer(vocabulary()).encode(),
+        },
+    ),
     Mistake("a GPU that is not there", f"train reviews.csv --device cuda:7 {TRAIN}", "cuda:7|GPU", code=2),
     Mistake("memory without a number", f"train reviews.csv --memory lots {TRAIN}", "lots", 2),
     Mistake("unknown format", f"train reviews.csv --format xml {TRAIN}", "xml"),

@@ -3,6 +3,7 @@
 import json
 import pickle
 import random
+import re
 import shutil
 import sys
 import threading
@@ -32,6 +33,7 @@ from textsvm import (
     save,
     tune,
 )
+from textsvm.choice.choose import RIDGE, _left_out_margins
 from textsvm.kernels.encoder import as_encoder, token_weights
 from textsvm.kernels.spelling import parse, spell
 from textsvm.text.documents import encode, normalise
@@ -180,6 +182,35 @@ def test_meaning_helps_where_words_differ(folder):
     assert strings.mean() < 0.9
 
 
+def test_the_weight_is_chosen_for_the_texts(folder):
+    texts, labels = FOOD + ROAD, ["food"] * 10 + ["road"] * 10
+    model = SVC(encoder=folder).fit(texts, labels)
+    assert re.search(r"encoder with weight 0\.\d+ by the errors on 20 texts left out", model.chosen_)
+    assert re.search(r" \+ 0\.\d+ encoder:tiny$", spell(model.kernel_))
+    shuffled = np.random.default_rng(0).permutation(20)
+    again = SVC(encoder=folder).fit([texts[i] for i in shuffled], [labels[i] for i in shuffled])
+    assert again.chosen_ == model.chosen_
+    style = [text.upper() if i % 2 else text for i, text in enumerate(topics(60)[0])]
+    model = SVC(encoder=lambda texts: [[hash(text) % 97, hash(text) % 89] for text in texts])
+    model.fit(style, ["low", "up"] * 30)
+    assert "encoder with weight 0 " in model.chosen_
+    assert "encoder" not in spell(model.kernel_)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_left_out_margins_are_those_of_regressions_without_the_text(n_classes):
+    rng = np.random.default_rng(0)
+    x, classes = rng.normal(size=(30, 5)), rng.integers(n_classes, size=30)
+    gram, expected = x @ x.T, np.empty(30)
+    for i in range(30):
+        rest = np.delete(np.arange(30), i)
+        signs = np.where(classes[rest][:, None] == np.unique(classes), 1.0, -1.0)
+        inner = gram[np.ix_(rest, rest)] + 1 + RIDGE * np.eye(29)
+        values = (gram[i, rest] + 1) @ np.linalg.solve(inner, signs)
+        expected[i] = values[classes[i]] - np.delete(values, classes[i]).max()
+    np.testing.assert_allclose(_left_out_margins(gram, classes), expected, rtol=1e-9)
+
+
 def test_without_an_encoder_nothing_changes():
     texts, labels = topics(40)
     assert "encoder" not in spell(SVC().fit(texts, labels).kernel_)
@@ -262,11 +293,14 @@ def test_on_a_table_each_text_column_is_encoded(tmp_path, folder):
 
 
 def test_calibration_folds_and_searches(folder):
-    texts, labels = topics(60)
-    calibrated = CalibratedSVC(SVC(encoder=folder), cv=3).fit(texts, labels)
+    words, meanings = FOOD + ROAD, ["food"] * 10 + ["road"] * 10
+    calibrated = CalibratedSVC(SVC(encoder=folder), cv=3).fit(words, meanings)
     assert "encoder:tiny" in spell(calibrated.model_.kernel)
-    assert calibrated.predict_set(texts).any(axis=1).all()
-    assert calibrated.predict_known(texts).mean() > 0.8
+    assert calibrated.predict(words).tolist() == meanings
+    assert calibrated.predict_set(words).any(axis=1).all()
+    assert calibrated.predict_known(words).mean() > 0.8
+    assert cross_validate(SVC(encoder=folder), words, meanings, cv=3).pooled["accuracy"] > 0.9
+    texts, labels = topics(60)
     for kernel in ("auto", "spectrum:3"):
         result = cross_validate(SVC(kernel, encoder=folder), texts, labels, cv=3)
         assert result.pooled["accuracy"] == 1
@@ -320,7 +354,7 @@ def test_pickles_and_equality(folder, encoder):
 
 def test_a_function_as_an_encoder(tmp_path):
     texts, labels = topics(20)
-    model = SVC(encoder=lengths).fit(texts, labels)
+    model = SVC("spectrum", encoder=lengths).fit(texts, labels)
     assert model.predict(texts).tolist() == labels
     with pytest.raises(InputError, match="function as its encoder cannot be saved"):
         save(model, tmp_path / "m")
@@ -499,7 +533,7 @@ def test_models_refer_to_encoders_of_libraries(tmp_path):
     pytest.importorskip("onnxruntime")
     folder, _ = onnx_folder(tmp_path / "e")
     texts, labels = topics(20)
-    model = SVC(encoder=str(folder)).fit(texts, labels)
+    model = SVC("spectrum", encoder=str(folder)).fit(texts, labels)
     save(model, tmp_path / "m")
     assert (tmp_path / "m").stat().st_size < 50_000
     assert (load(tmp_path / "m").decision_function(texts) == model.decision_function(texts)).all()

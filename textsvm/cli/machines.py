@@ -143,8 +143,8 @@ class ModelOptions:
     machine: MachineOptions
     cluster: ClusterOptions
     encoder: str | None = option_field(
-        "Compare texts by meaning, too, with vectors of this encoder: a folder of model2vec (default: none).",
-        metavar="FOLDER",
+        "Compare texts by meaning, too, with an encoder of model2vec, sentence-transformers or ONNX.",
+        metavar="FOLDER|OWNER/NAME",
         panel=KERNEL_PANEL,
     )
     budget: float | None = option_field(

@@ -166,7 +166,8 @@ class Encoder(On):
     Parameters
     ----------
     encoder : str or callable
-        Folder of an encoder, or a function of a list of n texts that returns an array of shape (n, d).
+        Folder of an encoder of model2vec, sentence-transformers or ONNX, ``owner/name`` of the Hugging Face
+        hub, or a function of a list of n texts that returns an array of shape (n, d).
     bits : {8} or None
         8 rounds the vectors of the tokens of a static encoder to 8 bits: half of its size in a model file.
     digest : str, optional

@@ -160,15 +160,22 @@ def _choice(
         )
     ):
         default = default.with_loss("hinge")
-    C, budget = settings.C, settings.time_budget
-    if settings.kernel == "fast" or budget is None:
-        return ChosenKernel(default.kernel(), default.C * C, default.loss, default.description(C))
-    from textsvm.choice.choose import choose
-
+    C, budget, weighed = settings.C, settings.time_budget, ""
+    if settings.kernel == "fast":
+        budget = None
+    if default.encoder is not None or budget is not None:
+        from textsvm.choice.choose import choose, weigh_encoder
+    if default.encoder is not None:
+        default, sentence = weigh_encoder(default, documents, problem.weight)
+        weighed = f"; {sentence}"
+    if budget is None:
+        description = default.description(C) + weighed
+        return ChosenKernel(default.kernel(), default.C * C, default.loss, description)
     choice = choose(default, documents, target.copies, problem.weight, float(C), budget, progress)
     return ChosenKernel(
-        choice.kernel, choice.C, default.loss, choice.description, choice.accuracy, len(choice.trials)
-    )
+        choice.kernel, choice.C, default.loss, choice.description + weighed, choice.accuracy,
+        len(choice.trials),
+    )  # fmt: skip
 
 
 def rare_class_bias(totals: Floats) -> Floats:
