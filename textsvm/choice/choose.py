@@ -146,16 +146,21 @@ def weigh_encoder(
     for kernel in (replace(default, encoder=None, odds=False).kernel(), default.encoder.structure.resolved()):
         read = kernel.structure.read(sample)
         grams.append(kernel.fit(read).rows(read, device).gram().astype(np.float64))
-    classes = characters.classes[rows]
-    margins = [_left_out_margins((1 - w) * grams[0] + w * grams[1], classes) for w in ENCODER_WEIGHTS]
-    losses = [scipy.special.expit(-margin / max(np.abs(margin).mean(), 1e-12)) for margin in margins]
-    gains = [losses[0] - loss for loss in losses]
-    chosen = ENCODER_WEIGHTS[np.argmax([gain.mean() - gain.std() / np.sqrt(len(rows)) for gain in gains])]
+    chosen, margins = encoder_weight(grams[0], grams[1], characters.classes[rows])
     errors = ", ".join(
         f"{w:g}: {np.mean(margin <= 0):.1%}" for w, margin in zip(ENCODER_WEIGHTS, margins, strict=True)
     )
     sentence = f"encoder with weight {chosen:g} by the errors on {len(rows):,} texts left out ({errors})"
     return replace(default, meaning=chosen), sentence
+
+
+def encoder_weight(strings: Floats, vectors: Floats, classes: Ints) -> tuple[float, list[Floats]]:
+    """Weight of an encoder by the matrices of both kernels, and the margins for each of `ENCODER_WEIGHTS`."""
+    margins = [_left_out_margins((1 - w) * strings + w * vectors, classes) for w in ENCODER_WEIGHTS]
+    losses = [scipy.special.expit(-margin / max(np.abs(margin).mean(), 1e-12)) for margin in margins]
+    gains = [losses[0] - loss for loss in losses]
+    least = [gain.mean() - gain.std() / np.sqrt(len(gain)) for gain in gains]
+    return ENCODER_WEIGHTS[int(np.argmax(least))], margins
 
 
 def _left_out_margins(gram: Floats, classes: Ints) -> Floats:
