@@ -66,3 +66,23 @@ def topics(n, seed=0, words=3):
     labels = [("food", "road")[i % 2] for i in range(n)]
     texts = [" ".join(["the", *rng.choices(FOOD if y == "food" else ROAD, k=words)]) for y in labels]
     return texts, labels
+
+
+def onnx_folder(folder, d=8, seed=0, window=6):
+    """Write an ONNX model whose last hidden states are rows of a table, and its tokenizer."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    folder, tokens = Path(folder), vocabulary()
+    folder.mkdir(parents=True, exist_ok=True)
+    table = np.random.default_rng(seed).normal(size=(len(tokens), d)).astype(np.float32)
+    table[[tokens.index(word) for word in FOOD], 0] += 4
+    shapes = [helper.make_tensor_value_info(name, TensorProto.INT64, ["n", "t"]) for name in ("input_ids",)]
+    states = helper.make_tensor_value_info("last_hidden_state", TensorProto.FLOAT, ["n", "t", d])
+    node = helper.make_node("Gather", ["table", "input_ids"], ["last_hidden_state"])
+    graph = helper.make_graph([node], "encoder", shapes, [states], [numpy_helper.from_array(table, "table")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    onnx.save(model, folder / "model.onnx")
+    cut = {"max_length": window, "strategy": "LongestFirst", "stride": 0, "direction": "Right"}
+    (folder / "tokenizer.json").write_text(tokenizer(tokens, truncation=cut))
+    return folder, table

@@ -3,12 +3,15 @@
 import json
 import pickle
 import random
+import re
 import shutil
+import sys
 import threading
+import types
 
 import numpy as np
 import pytest
-from encoders import FOOD, ROAD, static_folder, tokenizer, topics, vocabulary
+from encoders import FOOD, ROAD, onnx_folder, static_folder, tokenizer, topics, vocabulary
 from safetensors.numpy import load_file
 
 from textsvm import (
@@ -30,11 +33,20 @@ from textsvm import (
     save,
     tune,
 )
+from textsvm.choice.choose import RIDGE, _left_out_margins
 from textsvm.kernels.encoder import as_encoder, token_weights
 from textsvm.kernels.spelling import parse, spell
-from textsvm.text.documents import normalise
+from textsvm.text.documents import encode, normalise
+from textsvm.text.encoders import VectorCache, _load_folder
 
 pytest.importorskip("tokenizers")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """The folder of the cache of vectors."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "textsvm"
 
 
 @pytest.fixture(scope="module")
@@ -170,6 +182,35 @@ def test_meaning_helps_where_words_differ(folder):
     assert strings.mean() < 0.9
 
 
+def test_the_weight_is_chosen_for_the_texts(folder):
+    texts, labels = FOOD + ROAD, ["food"] * 10 + ["road"] * 10
+    model = SVC(encoder=folder).fit(texts, labels)
+    assert re.search(r"encoder with weight 0\.\d+ by the errors on 20 texts left out", model.chosen_)
+    assert re.search(r" \+ 0\.\d+ encoder:tiny$", spell(model.kernel_))
+    shuffled = np.random.default_rng(0).permutation(20)
+    again = SVC(encoder=folder).fit([texts[i] for i in shuffled], [labels[i] for i in shuffled])
+    assert again.chosen_ == model.chosen_
+    style = [text.upper() if i % 2 else text for i, text in enumerate(topics(60)[0])]
+    model = SVC(encoder=lambda texts: [[hash(text) % 97, hash(text) % 89] for text in texts])
+    model.fit(style, ["low", "up"] * 30)
+    assert "encoder with weight 0 " in model.chosen_
+    assert "encoder" not in spell(model.kernel_)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_left_out_margins_are_those_of_regressions_without_the_text(n_classes):
+    rng = np.random.default_rng(0)
+    x, classes = rng.normal(size=(30, 5)), rng.integers(n_classes, size=30)
+    gram, expected = x @ x.T, np.empty(30)
+    for i in range(30):
+        rest = np.delete(np.arange(30), i)
+        signs = np.where(classes[rest][:, None] == np.unique(classes), 1.0, -1.0)
+        inner = gram[np.ix_(rest, rest)] + 1 + RIDGE * np.eye(29)
+        values = (gram[i, rest] + 1) @ np.linalg.solve(inner, signs)
+        expected[i] = values[classes[i]] - np.delete(values, classes[i]).max()
+    np.testing.assert_allclose(_left_out_margins(gram, classes), expected, rtol=1e-9)
+
+
 def test_without_an_encoder_nothing_changes():
     texts, labels = topics(40)
     assert "encoder" not in spell(SVC().fit(texts, labels).kernel_)
@@ -252,11 +293,14 @@ def test_on_a_table_each_text_column_is_encoded(tmp_path, folder):
 
 
 def test_calibration_folds_and_searches(folder):
-    texts, labels = topics(60)
-    calibrated = CalibratedSVC(SVC(encoder=folder), cv=3).fit(texts, labels)
+    words, meanings = FOOD + ROAD, ["food"] * 10 + ["road"] * 10
+    calibrated = CalibratedSVC(SVC(encoder=folder), cv=3).fit(words, meanings)
     assert "encoder:tiny" in spell(calibrated.model_.kernel)
-    assert calibrated.predict_set(texts).any(axis=1).all()
-    assert calibrated.predict_known(texts).mean() > 0.8
+    assert calibrated.predict(words).tolist() == meanings
+    assert calibrated.predict_set(words).any(axis=1).all()
+    assert calibrated.predict_known(words).mean() > 0.8
+    assert cross_validate(SVC(encoder=folder), words, meanings, cv=3).pooled["accuracy"] > 0.9
+    texts, labels = topics(60)
     for kernel in ("auto", "spectrum:3"):
         result = cross_validate(SVC(kernel, encoder=folder), texts, labels, cv=3)
         assert result.pooled["accuracy"] == 1
@@ -310,7 +354,7 @@ def test_pickles_and_equality(folder, encoder):
 
 def test_a_function_as_an_encoder(tmp_path):
     texts, labels = topics(20)
-    model = SVC(encoder=lengths).fit(texts, labels)
+    model = SVC("spectrum", encoder=lengths).fit(texts, labels)
     assert model.predict(texts).tolist() == labels
     with pytest.raises(InputError, match="function as its encoder cannot be saved"):
         save(model, tmp_path / "m")
@@ -438,3 +482,187 @@ def test_the_json_of_a_kernel_names_the_encoder(folder):
     form = (Spectrum(2) + as_encoder(folder)).structure.as_dict()
     assert json.loads(json.dumps(form))["kernels"][1]["encoder"] == "tiny"
     assert Sum([Spectrum(2), as_encoder(folder)]).structure.comparable
+
+
+# Encoders of libraries, and the cache of their vectors
+
+
+class Sentences:
+    """The part of sentence-transformers that is used."""
+
+    calls = 0
+    max_seq_length = 4
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def tokenizer(self, texts, verbose):
+        return {"input_ids": [text.split() for text in texts]}
+
+    def encode(self, texts, batch_size, show_progress_bar):
+        assert texts == sorted(texts, key=len)  # little padding
+        Sentences.calls += len(texts)
+        return np.array([[text.count(letter) for letter in "abcde"] for text in texts], np.float32)
+
+
+@pytest.fixture
+def sentences(tmp_path, monkeypatch):
+    """A folder of sentence-transformers."""
+    module = types.SimpleNamespace(SentenceTransformer=Sentences)
+    monkeypatch.setitem(sys.modules, "sentence_transformers", module)
+    Sentences.calls = 0
+    folder = tmp_path / "sentences"
+    folder.mkdir()
+    (folder / "modules.json").write_text("[]")
+    return folder
+
+
+def test_an_onnx_model_gives_means_of_its_last_states(tmp_path):
+    pytest.importorskip("onnxruntime")
+    folder, table = onnx_folder(tmp_path / "e")
+    vocab = vocabulary()
+    ids = [vocab.index("bread"), vocab.index("car"), vocab.index("car")]
+    vectors = as_encoder(str(folder)).encoder(["bread car car", "bread"])
+    np.testing.assert_allclose(vectors, [table[ids].mean(axis=0), table[ids[0]]], rtol=1e-6)
+    with pytest.warns(UserWarning, match="e reads only the beginning of 1 long texts"):
+        cut = as_encoder(str(folder)).encoder(["bread " * 7])
+    np.testing.assert_allclose(cut, table[ids[:1]], rtol=1e-6)
+
+
+def test_models_refer_to_encoders_of_libraries(tmp_path):
+    pytest.importorskip("onnxruntime")
+    folder, _ = onnx_folder(tmp_path / "e")
+    texts, labels = topics(20)
+    model = SVC("spectrum", encoder=str(folder)).fit(texts, labels)
+    save(model, tmp_path / "m")
+    assert (tmp_path / "m").stat().st_size < 50_000
+    assert (load(tmp_path / "m").decision_function(texts) == model.decision_function(texts)).all()
+    onnx_folder(folder, seed=1)
+    with pytest.raises(InputError, match="put the encoder of the training in its place"):
+        load(tmp_path / "m")
+    shutil.rmtree(folder)
+    with pytest.raises(InputError, match="is not there"):
+        load(tmp_path / "m")
+
+
+def test_sentence_transformers_are_used_if_installed(sentences):
+    vectors = as_encoder(str(sentences)).encoder(["a bad cab", "b", "a bad cab"])
+    assert vectors[:, :3].tolist() == [[3, 2, 1], [0, 1, 0], [3, 2, 1]]
+    assert Sentences.calls == 2  # once for each distinct text
+
+
+def test_missing_libraries(sentences, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(InputError, match="needs the library sentence_transformers: pip install sentence-tr"):
+        as_encoder(str(sentences)).encoder(["a"])
+
+
+def test_static_encoders_without_their_library(folder, monkeypatch):
+    encoder = as_encoder(folder).encoder
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(InputError, match=r'tokenizers: pip install "textsvm\[encoders\]"'):
+        type(encoder)(encoder.arrays(), "e")
+
+
+@pytest.mark.parametrize("name", ["owner/name", "nowhere", "a/b/c"])
+def test_names_of_the_hub_offline(monkeypatch, name):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(InputError, match=r"is not there; name its f|no folder owner/name, and the hub"):
+        as_encoder(name)
+
+
+def test_a_folder_of_something_else(tmp_path):
+    with pytest.raises(InputError, match="is no encoder: it has neither"):
+        as_encoder(str(tmp_path))
+
+
+def test_vectors_are_computed_once(sentences, cache):
+    texts, labels = topics(40)
+    for _ in range(2):
+        model = SVC("spectrum:2", encoder=str(sentences)).fit(texts, labels)
+        assert Sentences.calls == len(set(texts))
+        _load_folder.cache_clear()  # as in another process
+    cross_validate(SVC(encoder=str(sentences)), texts, labels, cv=3)
+    doubts(SVC(encoder=str(sentences)), texts, labels, cv=3)
+    assert Sentences.calls == len(set(texts))
+    assert len(list(cache.glob("*.vectors"))) == 1
+    calls = []
+
+    def count(texts):
+        calls.extend(texts)
+        return lengths(texts)
+
+    cross_validate(SVC(encoder=count), texts, labels, cv=3)
+    assert sorted(calls) == sorted(set(texts))
+    assert model is not None
+
+
+def test_an_interrupted_encoding_continues(sentences, monkeypatch):
+    monkeypatch.setattr("textsvm.text.encoders.AT_A_TIME", 10)
+    texts, done = [f"text {i}" for i in range(100)], []
+
+    def interrupt(n, total):
+        done.append((n, total))
+        if n >= 50:
+            raise KeyboardInterrupt
+
+    encoder = as_encoder(str(sentences)).encoder
+    with pytest.raises(KeyboardInterrupt):
+        encoder.encode(encode(texts), interrupt)
+    assert done[-1] == (50, 100)
+    _load_folder.cache_clear()
+    as_encoder(str(sentences)).encoder(texts)
+    assert Sentences.calls == 100
+
+
+@pytest.mark.parametrize("damage", ["cut off", "changed", "other version", "empty", "unwritable"])
+def test_a_damaged_cache_is_noticed(sentences, cache, damage):
+    texts = [f"a bad text {i}" for i in range(20)]
+    expected = as_encoder(str(sentences)).encoder(texts)
+    [path] = cache.glob("*.vectors")
+    data = bytearray(path.read_bytes())
+    if damage == "cut off":
+        del data[-7:]
+    elif damage == "changed":
+        data[len(data) // 2] ^= 1
+    elif damage == "other version":
+        data[:8] = b"textsvm0"
+    elif damage == "empty":
+        data.clear()
+    path.write_bytes(data)
+    if damage == "unwritable":
+        path.unlink()
+        path.mkdir()
+    for computed in (1 if damage in ("cut off", "changed") else 20, 0 if damage != "unwritable" else 20):
+        Sentences.calls = 0
+        _load_folder.cache_clear()
+        assert (as_encoder(str(sentences)).encoder(texts) == expected).all()
+        assert Sentences.calls == computed
+
+
+def test_the_cache_is_bounded(sentences, cache, monkeypatch):
+    monkeypatch.setattr("textsvm.text.encoders.MOST_BYTES", 5000)
+    encoder = as_encoder(str(sentences)).encoder
+    for i in range(20):
+        encoder([f"text {i} {j}" for j in range(30)])
+    [path] = cache.glob("*.vectors")
+    assert 2500 < path.stat().st_size < 5000 + 3 * 30 * 44
+    Sentences.calls = 0
+    _load_folder.cache_clear()
+    as_encoder(str(sentences)).encoder([f"text 19 {j}" for j in range(30)])
+    assert not Sentences.calls
+
+
+def test_two_processes_share_a_cache(sentences, cache):
+    first, second = (VectorCache(cache / "both") for _ in range(2))
+    first.add(["a"], np.ones((1, 3), np.float32))
+    second.add(["b"], np.zeros((1, 3), np.float32))
+    assert VectorCache(cache / "both").known(["a", "b", "c"]).keys() == {"a", "b"}
+
+
+def test_a_function_of_changing_width():
+    def varied(texts):
+        return np.ones((len(texts), 2 if len(texts[0]) < 5 else 3))
+
+    with pytest.raises(InputError, match="vectors of different lengths"):
+        as_encoder(varied).encoder(["a"] + [f"long text {i}" for i in range(200)])

@@ -41,7 +41,8 @@ class Candidate:
     C: float = 1.0
     loss: str = "squared_hinge"
     encoder: Encoder | None = None  #: Kernel of the meaning of texts
-    meaning: float = ENCODER_WEIGHT  #: Weight of the encoder, 0 without
+    meaning: float = ENCODER_WEIGHT  #: Weight of the encoder
+    odds: bool = True  #: Whether substrings and words are weighted by their log odds in the classes
 
     def kernel(self) -> Kernel:
         """A new kernel object."""
@@ -58,9 +59,10 @@ class Candidate:
         if self.dna:
             learning: list[Kernel] = [GappedKmers(7, 2, canonical=True)]
         else:
-            learning = [Spectrum((1, 5), "log", idf=True, odds=True, keep_case=True)]
+            learning = [Spectrum((1, 5), "log", idf=True, odds=self.odds, keep_case=True)]
         if self.words:
-            learning.append(Spectrum((1, 2), "log", idf=True, odds=True, tokens="words", keep_case=True))
+            words = Spectrum((1, 2), "log", idf=True, odds=self.odds, tokens="words", keep_case=True)
+            learning.append(words)
         if self.plain == 0:
             return Sum(learning) if len(learning) > 1 else learning[0]
         if self.plain == 1:

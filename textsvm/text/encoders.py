@@ -5,6 +5,9 @@ tokens (model2vec's folders: config.json, model.safetensors, tokenizer.json). It
 tokenizers alone. Special tokens are not added and unknown tokens not counted, as in model2vec; texts are
 never cut, and a text without tokens has the vector 0.
 
+Encoders of sentence-transformers and ONNX models are used if the library is installed. Their vectors are
+computed once for each text and kept on disk.
+
 Encoders read the normal form of a text with its case kept.
 """
 
@@ -12,8 +15,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from hashlib import blake2b
@@ -24,13 +30,14 @@ from string import punctuation
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors import numpy as arrays_file
 
 from textsvm.arrays import AnyArray, Arrays, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.runtime.compiled import njit, use_numpy
-from textsvm.runtime.parallel import Progress, n_threads, run
+from textsvm.runtime.files import cache_folder, try_lock
+from textsvm.runtime.parallel import Lock, Progress, n_threads, run
 from textsvm.text.documents import Documents, batches, encode, split_words
 from textsvm.text.encoding import offsets_of
 from textsvm.text.tokens import ALONE, BETWEEN, WITHIN, shorten
@@ -39,6 +46,18 @@ from textsvm.text.tokens import ALONE, BETWEEN, WITHIN, shorten
 _BERT = ["BertNormalizer", "BertPreTokenizer", "WordPiece"]
 #: Symbols of texts that are tokenised together.
 _BATCH = 1 << 20
+#: Texts that an encoder of a library computes at a time; the cache grows by so many.
+AT_A_TIME = 64
+#: Number of tokens that an encoder reads if it does not say so.
+WINDOW = 512
+#: Most bytes of the vectors of an encoder in the cache.
+MOST_BYTES = 256 << 20
+#: Beginning of a file of the cache with its version, and length of its head.
+_MAGIC, _HEAD = b"textsvm1", 16
+#: Suffixes of the files on which vectors depend.
+_WEIGHTS = (".json", ".safetensors", ".txt", ".model", ".onnx")
+#: Packages of libraries that are no dependency of an extra.
+_PACKAGES = {"sentence_transformers": "sentence-transformers", "onnxruntime": "onnxruntime"}
 #: Code points of lone surrogates, which no library of encoders accepts, and their replacement.
 _SURROGATES, _REPLACEMENT = (0xD800, 0xDFFF), 0xFFFD
 
@@ -126,13 +145,14 @@ class StaticEncoder(TextEncoder):
 
     @cached_property
     def _tokenizer(self) -> Any:
-        library = library_of("tokenizers", "static encoders")
+        library = library_of("tokenizers")
         try:
             tokenizer = library.Tokenizer.from_str(self.tokenizer.decode())
         except Exception as error:  # the library raises Exception itself
             raise InputError(f"tokenizer.json of the encoder {self.name} is damaged: {error}") from error
         tokenizer.no_padding()
         tokenizer.no_truncation()
+        tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text
         tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text
         return tokenizer
 
@@ -164,6 +184,19 @@ class StaticEncoder(TextEncoder):
         scale = np.abs(self.embeddings).max(axis=1) / 127
         rows = np.rint(self.embeddings / np.maximum(scale, 1e-30)[:, None]).astype(np.int8)
         return StaticEncoder({**self._arrays, "embeddings": rows, "scale": scale}, self.name)
+
+    @cached_property
+    def vocabulary(self) -> dict[str, int]:
+        """Number of each token, in ascending order."""
+        numbers = self._tokenizer.get_vocab(with_added_tokens=False)
+        return dict(sorted(numbers.items(), key=lambda item: item[1]))
+
+    def spans(self, text: str) -> list[tuple[int, int, int, int]]:
+        """Number, word, first character and end of each token of a text, without unknown tokens."""
+        text = without_surrogates(encode([text])).text(0)
+        [encoding] = self._tokenizer.encode_batch([text], add_special_tokens=False)
+        parts = zip(encoding.ids, encoding.word_ids, encoding.offsets, strict=True)
+        return [(number, word, *span) for number, word, span in parts if number != self.unknown]
 
     def tokenise(self, texts: Sequence[str]) -> list[list[int]]:
         """Numbers of the tokens of each text, without unknown tokens."""
@@ -233,36 +266,220 @@ def _digest(*parts: Any) -> str:
     return hashed.hexdigest()
 
 
-def library_of(name: str, purpose: str) -> Any:
-    """A library that is not installed with the package; InputError with the remedy if it is missing."""
+def library_of(name: str) -> Any:
+    """A library that an encoder needs; InputError with the remedy if it is missing."""
     try:
         return import_module(name)
     except ImportError as error:
-        extra = '"textsvm[encoders]"' if name in ("tokenizers", "huggingface_hub") else name.replace("_", "-")
-        raise InputError(f"{purpose} need the library {name}: pip install {extra}") from error
+        package = _PACKAGES.get(name, '"textsvm[encoders]"')
+        raise InputError(f"this encoder needs the library {name}: pip install {package}") from error
 
 
-class FunctionEncoder(TextEncoder):
-    """A Python function of a list of texts that returns an array of shape (n, d)."""
+class VectorCache:
+    """Vectors by text, in memory, and in a file if there is a path.
 
-    def __init__(self, function: Any) -> None:
-        self.function, self.name = function, str(getattr(function, "__name__", type(function).__name__))
+    The file has records of a digest of the text, a digest of the record and the vector. Damaged records are
+    ignored, and the older half is dropped beyond `MOST_BYTES`. A file that cannot be written is left alone.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._vectors: dict[bytes, Floats32] = {}
+        with suppress(OSError):
+            data = b"" if path is None else path.read_bytes()
+            if data[: len(_MAGIC)] == _MAGIC:
+                rows = np.frombuffer(data, *_records(data))
+                keys = [row.tobytes() for row in rows["key"]]
+                pairs = zip(keys, rows["check"].tolist(), rows["vector"], strict=True)
+                self._vectors = {key: v for key, check, v in pairs if check == _check(key, v)}
+
+    def known(self, texts: Sequence[str]) -> dict[str, Floats32]:
+        """The vectors of those texts that are in the cache."""
+        keys = {text: _key(text) for text in texts}
+        return {text: self._vectors[key] for text, key in keys.items() if key in self._vectors}
+
+    def add(self, texts: Sequence[str], vectors: Floats32) -> None:
+        """Keep vectors; a later process finds them even if this process is killed."""
+        keys = list(map(_key, texts))
+        self._vectors.update(zip(keys, vectors, strict=True))
+        if self._path is None:
+            if len(self._vectors) * vectors[0].nbytes > MOST_BYTES:
+                self._vectors.clear()
+            return
+        head = _MAGIC + vectors.shape[1].to_bytes(8, "little")
+        rows = np.zeros(len(keys), _records(head)[0])
+        rows["key"], rows["vector"] = np.array(keys, "V16"), vectors
+        rows["check"] = [_check(key, vector) for key, vector in zip(keys, vectors, strict=True)]
+        with suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
+            with open(handle, "r+b") as stream:
+                if try_lock(handle):
+                    _append(stream, head, rows)
+
+
+def _append(stream: Any, head: bytes, rows: AnyArray) -> None:
+    """Append records behind the last whole record of a file, which is emptied if it has another head."""
+    same, size = stream.read(len(head)) == head, rows.dtype.itemsize
+    n = (stream.seek(0, os.SEEK_END) - len(head)) // size if same else 0
+    if n * size > MOST_BYTES:
+        stream.seek(len(head) + n // 2 * size)
+        rows, n = np.append(np.frombuffer(stream.read((n - n // 2) * size), rows.dtype), rows), 0
+    stream.seek(0)
+    stream.write(head)
+    stream.truncate(stream.seek(len(head) + n * size))
+    stream.write(rows.tobytes())
+
+
+def _records(data: bytes) -> tuple[Any, int, int]:
+    """Type of the records of a file, their number, and their place."""
+    d = int.from_bytes(data[len(_MAGIC) : _HEAD], "little")
+    dtype = np.dtype([("key", "V16"), ("check", "<u8"), ("vector", "<f4", (min(d, 1 << 20),))])
+    return dtype, max(0, len(data) - _HEAD) // dtype.itemsize, _HEAD
+
+
+def _key(text: str) -> bytes:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _check(key: bytes, vector: Floats32) -> int:
+    return int.from_bytes(blake2b(key + vector.tobytes(), digest_size=8).digest(), "little")
+
+
+class BatchEncoder(TextEncoder):
+    """An encoder that computes the vectors of some texts at a time, from the shortest text to the longest.
+
+    Vectors are computed once: with a digest they are kept on disk, otherwise in memory.
+    """
+
+    def __init__(self, name: str, digest: str = "", reference: str = "") -> None:
+        self.name, self.digest, self._reference = name, digest, reference
+
+    @cached_property
+    def _cache(self) -> VectorCache:
+        with suppress(RuntimeError):  # there is no home
+            return VectorCache(cache_folder() / f"{self.digest}.vectors" if self.digest else None)
+        return VectorCache(None)
+
+    @cached_property
+    def _lock(self) -> Lock:
+        return Lock()
 
     @property
-    def _identity(self) -> Any:
-        return id(self.function)
+    def reference(self) -> str:
+        return self._reference
+
+    @abstractmethod
+    def compute(self, texts: list[str]) -> tuple[Any, int]:
+        """Vectors of a batch, and the number of texts that are cut."""
 
     def encode(self, characters: Documents, progress: Progress | None = None) -> Floats32:
         characters = without_surrogates(characters)
-        texts = [characters.text(i) for i in range(len(characters))]
+        texts = [characters.text(i) for i in range(len(characters))] or [""]
+        with self._lock:  # the objects of the libraries are not made for several threads
+            known, cut = self._cache.known(texts), 0
+            missing = sorted(set(texts) - known.keys(), key=lambda text: (len(text), text))
+            total = len(known) + len(missing)
+            for first in range(0, len(missing), AT_A_TIME):
+                batch = missing[first : first + AT_A_TIME]
+                vectors, n = self._computed(batch)
+                known.update(zip(batch, vectors, strict=True))
+                self._cache.add(batch, vectors)
+                cut += n
+                if progress is not None:
+                    progress(len(known), total)
+        if cut:
+            warnings.warn(
+                f"the encoder {self.name} reads only the beginning of {cut:,} long texts", stacklevel=2
+            )
+        if len({len(vector) for vector in known.values()}) > 1:
+            raise InputError(f"the encoder {self.name} returned vectors of different lengths; correct it")
+        return np.array([known[text] for text in texts], np.float32)[: len(characters)]
+
+    def _computed(self, batch: list[str]) -> tuple[Floats32, int]:
         try:
-            returned = self.function(texts)
+            returned, cut = self.compute(batch)
         except Exception as error:
             raise InputError(
-                f"the encoder {self.name} failed on {len(texts):,} texts ({type(error).__name__}: {error}); "
+                f"the encoder {self.name} failed on {len(batch):,} texts ({type(error).__name__}: {error}); "
                 "correct it, or catch what these texts may cause"
             ) from error
-        return checked_vectors(self.name, texts, returned)
+        return checked_vectors(self.name, batch, returned), cut
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("_cache", "_lock")}
+
+
+class FunctionEncoder(BatchEncoder):
+    """A Python function of a list of texts that returns an array of shape (n, d)."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(str(getattr(function, "__name__", type(function).__name__)))
+        self._function = function
+
+    @property
+    def _identity(self) -> Any:
+        return id(self._function)
+
+    def compute(self, texts: list[str]) -> tuple[Any, int]:
+        return self._function(texts), 0
+
+
+class SentenceEncoder(BatchEncoder):
+    """A folder of sentence-transformers."""
+
+    @cached_property
+    def _model(self) -> Any:
+        return library_of("sentence_transformers").SentenceTransformer(self.folder)
+
+    def __init__(self, folder: Path, reference: str) -> None:
+        super().__init__(folder.name, folder_digest(folder), reference)
+        self.folder = str(folder)
+
+    def compute(self, texts: list[str]) -> tuple[Any, int]:
+        model = self._model
+        lengths = map(len, model.tokenizer(texts, verbose=False)["input_ids"])
+        cut = sum(length > (model.max_seq_length or length) for length in lengths)
+        return model.encode(texts, batch_size=len(texts), show_progress_bar=False), cut
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "_model"}
+
+
+class OnnxEncoder(BatchEncoder):
+    """A folder with model.onnx and tokenizer.json: mean of the last hidden states over the tokens."""
+
+    def __init__(self, folder: Path, reference: str) -> None:
+        super().__init__(folder.name, folder_digest(folder), reference)
+        self.folder = str(folder)
+        library_of("onnxruntime")
+
+    @cached_property
+    def _parts(self) -> tuple[Any, Any]:
+        """Tokenizer and session of the model."""
+        tokenizer = library_of("tokenizers").Tokenizer.from_file(f"{self.folder}/tokenizer.json")
+        tokenizer.enable_truncation((tokenizer.truncation or {}).get("max_length", WINDOW))
+        tokenizer.enable_padding(**(tokenizer.padding or {}) | {"length": None})
+        runtime = library_of("onnxruntime")
+        providers = runtime.get_available_providers()
+        return tokenizer, runtime.InferenceSession(f"{self.folder}/model.onnx", providers=providers)
+
+    def compute(self, texts: list[str]) -> tuple[Any, int]:
+        tokenizer, session = self._parts
+        rows = tokenizer.encode_batch(texts)
+        mask = np.array([row.attention_mask for row in rows], np.int64)
+        inputs = {
+            "input_ids": np.array([row.ids for row in rows], np.int64),
+            "attention_mask": mask,
+            "token_type_ids": np.zeros_like(mask),
+        }
+        states = session.run(None, {own.name: inputs[own.name] for own in session.get_inputs()})[0]
+        if states.ndim == 3:
+            states = (states * mask[..., None]).sum(axis=1) / np.maximum(mask.sum(axis=1), 1)[:, None]
+        return states, sum(bool(row.overflowing) for row in rows)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "_parts"}
 
 
 def checked_vectors(name: str, texts: Sequence[str], returned: Any) -> Floats32:
@@ -288,36 +505,75 @@ def checked_vectors(name: str, texts: Sequence[str], returned: Any) -> Floats32:
 
 
 def load_encoder(encoder: Any) -> TextEncoder:
-    """The encoder of a folder or a Python function; InputError if there is none."""
+    """The encoder of a folder, of a name of the Hugging Face hub or of a Python function."""
     if isinstance(encoder, TextEncoder):
         return encoder
-    if isinstance(encoder, str | os.PathLike):
-        folder = Path(encoder).expanduser()
-        if not folder.is_dir():
-            raise InputError(
-                f"the encoder {encoder} is {'a file' if folder.exists() else 'not there'}; name a folder"
-            )
-        stamp = max(path.stat().st_mtime_ns for path in [folder, *folder.iterdir()])
-        return _load_folder(str(folder.resolve()), stamp)
-    if callable(encoder):
+    if not isinstance(encoder, str | os.PathLike):
         return FunctionEncoder(encoder)
-    raise InputError(f"encoder={encoder!r} is neither the name of a folder nor a function of texts")
+    folder = Path(encoder).expanduser()
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"the encoder {encoder} is a file; name its folder")
+    if not folder.exists():
+        folder = _downloaded(str(encoder))
+    stamp = max(path.stat().st_mtime_ns for path in [folder, *folder.iterdir()])
+    return _load_folder(str(folder.resolve()), stamp, str(encoder))
+
+
+def _downloaded(name: str) -> Path:
+    """Folder of an encoder of the Hugging Face hub, which is downloaded if it is not there."""
+    if not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name):
+        raise InputError(
+            f"the encoder {name} is not there; name its folder, or owner/name of the Hugging Face hub"
+        )
+    hub = library_of("huggingface_hub")
+    try:
+        return Path(
+            hub.snapshot_download(name, allow_patterns=["*.json", "*.txt", "*.model", "*.safetensors"])
+        )
+    except Exception as error:
+        raise InputError(
+            f"there is no folder {name}, and the hub gives no such encoder ({type(error).__name__}); name a "
+            "folder, or connect to the Hugging Face hub"
+        ) from error
 
 
 @lru_cache(maxsize=4)
-def _load_folder(folder: str, stamp: int) -> TextEncoder:
+def _load_folder(folder: str, stamp: int, reference: str) -> TextEncoder:
     """The encoder of a folder whose files last changed at `stamp`."""
     path = Path(folder)
     try:
-        arrays = arrays_file.load_file(path / "model.safetensors")
-        tokenizer = (path / "tokenizer.json").read_bytes()
-    except (OSError, SafetensorError, ValueError) as error:
-        raise InputError(f"the encoder {path.name} is damaged: {error}") from error
-    rows = arrays.get("embeddings", arrays.get("embedding.weight"))
-    if rows is None:
-        raise InputError(f"{path} holds no static encoder")
+        for place in (path, path / "0_StaticEmbedding"):
+            if (place / "model.safetensors").is_file():
+                with safe_open(place / "model.safetensors", "numpy") as file:
+                    names = set(file.keys())
+                if names & {"embeddings", "embedding.weight"}:
+                    return _static_of(place, path.name)
+        if (path / "model.onnx").is_file():
+            return OnnxEncoder(path, reference)
+        if (path / "modules.json").is_file():
+            return SentenceEncoder(path, reference)
+    except (OSError, SafetensorError, ValueError, TypeError, KeyError, IndexError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"the encoder {reference} is damaged: {error}; take another copy of it") from error
+    raise InputError(
+        f"{reference} is no encoder: it has neither model.safetensors of model2vec, nor model.onnx, nor "
+        "modules.json of sentence-transformers"
+    )
+
+
+def _static_of(folder: Path, name: str) -> StaticEncoder:
+    arrays = arrays_file.load_file(folder / "model.safetensors")
+    rows = arrays["embeddings"] if "embeddings" in arrays else arrays["embedding.weight"]
     if "mapping" in arrays:
         rows = rows[arrays["mapping"]]
     if "weights" in arrays:
         rows = rows * arrays["weights"].reshape(-1, 1)
-    return StaticEncoder({"embeddings": rows, "tokenizer": np.frombuffer(tokenizer, np.uint8)}, path.name)
+    tokenizer = (folder / "tokenizer.json").read_bytes()
+    return StaticEncoder({"embeddings": rows, "tokenizer": np.frombuffer(tokenizer, np.uint8)}, name)
+
+
+def folder_digest(folder: Path) -> str:
+    """Digest of the files of an encoder."""
+    files = sorted(path for path in folder.rglob("*") if path.suffix in _WEIGHTS and path.is_file())
+    return _digest(*(part for path in files for part in (path.name.encode(), path.read_bytes())))
