@@ -247,7 +247,8 @@ static unsigned draw(unsigned n) {
 }
 static void explain(textsvm *m) {
     static const uint16_t text[] = {'W', 'i', 'n', ' ', 0x301, 0xFDFA, 0xD83D, 0xDE00, 0xD800, '?', ' ', 'a'};
-    size_t n = sizeof text / sizeof *text, columns = textsvm_columns(m), *sizes = malloc(columns * sizeof *sizes);
+    size_t n = sizeof text / sizeof *text, columns = textsvm_columns(m);
+    size_t *sizes = malloc(columns * sizeof *sizes);
     const char **units = malloc(columns * sizeof *units); /* of each column the same */
     for (size_t c = 0; c < columns; c++) units[c] = (const char *)text, sizes[c] = n;
     void *memory = malloc(textsvm_explain_memory(m->n_machines, m->max_symbols));
