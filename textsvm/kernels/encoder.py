@@ -12,19 +12,37 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, ClassVar
+
+import numpy as np
 
 from textsvm.arrays import Arrays, Floats, Json
 from textsvm.errors import InputError
+from textsvm.kernels.attribution import OCCLUSION, Attribution, Attributor, Contributions, occlusion
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.combined.on import NumberWeights, On, OnFeatures, OnStructure
-from textsvm.kernels.contract import Ability, Structure, strip_prefix
+from textsvm.kernels.combined.on import NumberWeights, On, OnFeatures, OnStructure, Standard, StandardisedRows
+from textsvm.kernels.combined.table import EncodedTexts
+from textsvm.kernels.contract import (
+    Ability,
+    FeatureTable,
+    FeatureTerm,
+    FeatureWeights,
+    Structure,
+    strip_prefix,
+)
 from textsvm.kernels.vectors.kernels import Linear, LinearWeights
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import View
 from textsvm.text.encoders import StaticEncoder, TextEncoder, load_encoder
 
 #: Prefix of the arrays of static encoders in a model file.
 _STORED = "encoder."
+#: Attribution of static encoders, and the mark of their tokens in lists of features.
+TOKENS = Attribution("tokens", "tokens: exact: the contributions of the tokens of the encoder", exact=True)
+MEANING = "(meaning)"
 
 
 class EncoderStructure(OnStructure):
@@ -52,6 +70,95 @@ class EncoderFeatures(OnFeatures):
     def key(self) -> Hashable:
         return self.kernel.structure.view
 
+    def weights(self, support: Any, coef: Floats) -> Any:
+        return EncoderWeights(**vars(super().weights(support, coef)), kernel=self.kernel)
+
+    def restore_weights(self, state: Arrays, alphabets: Any) -> Any:
+        return EncoderWeights(**vars(super().restore_weights(state, alphabets)), kernel=self.kernel)
+
+
+@dataclass(frozen=True)
+class EncoderWeights(NumberWeights):
+    """`Weights` of a kernel of an encoder."""
+
+    kernel: Any
+
+    @property
+    def tokens(self) -> FeatureWeights:
+        """Weights of the tokens; InputError unless the encoder is static."""
+        by_token, constant = token_weights(self.kernel, self)
+        numbers = self.kernel.encoder.vocabulary
+        names, weights = np.array([*numbers], object), by_token[[*numbers.values()]] + constant
+        return FeatureWeights("tokens", names, weights, self.kernel)
+
+    def named(self, examples: Any) -> list[FeatureWeights]:
+        return [self.tokens] if isinstance(self.kernel.encoder, StaticEncoder) else super().named(examples)
+
+    def predictor(self, device: Device) -> Any:
+        return EncoderPredictor(self.own.predictor(device), self.standard, self.kernel)
+
+
+class EncoderPredictor(StandardisedRows):
+    """Prediction with a weight for each number of a vector, or for each token."""
+
+    def __init__(self, rows: Any, standard: Standard, kernel: Any) -> None:
+        super().__init__(rows, standard)
+        self._kernel = kernel
+
+    def feature_terms(self, examples: Any) -> list[FeatureTerm]:
+        """All that prediction needs, for export; InputError without weights of tokens."""
+        kernel = self._kernel
+        own = EncoderWeights(LinearWeights(self._rows.weights), self._standard, kernel).tokens
+        codes, rows, place = (
+            np.arange(len(own.names))[:, None],
+            np.ones(len(own.names), np.int64),
+            np.zeros((1, 1), int),
+        )
+        table = FeatureTable(place, 1, np.ones(1), 1, codes, None, rows, own.weights)
+        return [FeatureTerm(kernel, kernel.structure.view, own.names, "count", False, [table], mean=True)]
+
+    def contributions(self, others: Any, mixes: Floats) -> Contributions:
+        if not isinstance(self._kernel.encoder, StaticEncoder):
+            return occlusion(lambda texts, mix: self.values(texts) @ mix, others, mixes)
+        return _token_contributions(self._standard, others, mixes @ self._rows.weights)
+
+
+def _token_contributions(standard: Standard, texts: EncodedTexts, weights: Floats) -> Contributions:
+    """Contributions of tokens, and of words as features, by weights of standardised numbers, (n, d).
+
+    Each of the n tokens of a text adds its standardised vector times the weights, divided by n.
+    """
+    symbols, features = [], []
+    for d, own in enumerate(weights / standard.scale):
+        text = texts.shown(d)
+        share, spans = np.zeros(len(text)), texts.encoder.spans(text)
+        totals: dict[str, list[float]] = {}
+        for _, word in groupby(spans, key=lambda span: span[1]):
+            numbers, _, firsts, ends = zip(*word, strict=True)
+            values = (texts.encoder.embeddings[[*numbers]] - standard.mean) @ own / len(spans)
+            for value, first, end in zip(values, firsts, ends, strict=True):
+                share[first:end] += value / (end - first)
+            totals.setdefault(f"{text[firsts[0] : ends[-1]]} {MEANING}", []).append(float(values.sum()))
+        symbols.append(share)
+        features.append([(name, len(values), sum(values)) for name, values in totals.items()])
+    return Contributions(symbols, features)
+
+
+class EncoderAttributor(Attributor):
+    """Attribution by the tokens of a static encoder; occlusion for other encoders."""
+
+    @property
+    def method(self) -> Attribution:  # type: ignore[override]
+        return TOKENS if isinstance(self.kernel.encoder, StaticEncoder) else OCCLUSION
+
+    def contributions(
+        self, rows: Any, documents: Any, coef: Floats, values: Floats, progress: Progress | None = None
+    ) -> Contributions:
+        if not isinstance(self.kernel.encoder, StaticEncoder):
+            return super().contributions(rows, documents, coef, values, progress)
+        texts = self.kernel.structure.read(documents)
+        return _token_contributions(self.kernel.standard_, texts, coef @ rows.documents.values)
+
 
 class Encoder(On):
     """Product of the vectors that an encoder computes from two texts, centred and scaled.
@@ -78,6 +185,7 @@ class Encoder(On):
 
     name: ClassVar[str] = "encoder"
     features = Ability(EncoderFeatures)
+    attribution = Ability(EncoderAttributor)  # type: ignore[assignment]
 
     def __init__(self, encoder: Any = "", bits: int | None = None, digest: str | None = None) -> None:
         self.encoder = encoder
@@ -107,6 +215,10 @@ class Encoder(On):
                 f"{self.digest}; put the encoder of the training in its place"
             )
         return encoder
+
+    def predictor(self, support: Any, coef: Floats, device: Device) -> Any:
+        own = self.kernel.predictor(self._standardised(support), coef, device)
+        return EncoderPredictor(own, self.standard_, self)
 
     def check(self) -> None:
         usable = isinstance(self.encoder, str | os.PathLike) or callable(self.encoder)

@@ -45,7 +45,7 @@ KernelLike: TypeAlias = Kernel | KernelFunction | str
 DEFAULT_KERNELS = ("auto", "fast")
 #: Indices of training rows and of test rows.
 Fold: TypeAlias = tuple[Ints, Ints]
-STRATEGIES = ("ovo", "ovr", "crammer-singer")
+STRATEGIES = ("ovo", "ovr", "crammer-singer")  #: Of classes without an order
 SCORINGS = ("accuracy", "f1_macro")
 THRESHOLDS = ("cv", "zero")
 METHODS = ("sigmoid", "isotonic")
@@ -304,8 +304,9 @@ class ClassifierSettings(Settings):
 
     def check(self) -> None:
         super().check()
-        if not isinstance(self.multiclass, str) or self.multiclass not in STRATEGIES:
-            raise InputError(f"multiclass={self.multiclass!r} is not one of {', '.join(STRATEGIES)}")
+        name = self.multiclass.partition(":")[0] if isinstance(self.multiclass, str) else ""
+        if self.multiclass not in STRATEGIES and name != "ordered":
+            raise InputError(f"multiclass={self.multiclass!r} is not one of {', '.join(STRATEGIES)}, ordered")
         check_class_weight(self.class_weight)
         if self.loss not in (None, *LOSSES):
             raise InputError(f"loss={self.loss!r} is not None or one of {', '.join(LOSSES)}")

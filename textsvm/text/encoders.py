@@ -153,6 +153,7 @@ class StaticEncoder(TextEncoder):
         tokenizer.no_padding()
         tokenizer.no_truncation()
         tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text
+        tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text
         return tokenizer
 
     @cached_property
@@ -183,6 +184,19 @@ class StaticEncoder(TextEncoder):
         scale = np.abs(self.embeddings).max(axis=1) / 127
         rows = np.rint(self.embeddings / np.maximum(scale, 1e-30)[:, None]).astype(np.int8)
         return StaticEncoder({**self._arrays, "embeddings": rows, "scale": scale}, self.name)
+
+    @cached_property
+    def vocabulary(self) -> dict[str, int]:
+        """Number of each token, in ascending order."""
+        numbers = self._tokenizer.get_vocab(with_added_tokens=False)
+        return dict(sorted(numbers.items(), key=lambda item: item[1]))
+
+    def spans(self, text: str) -> list[tuple[int, int, int, int]]:
+        """Number, word, first character and end of each token of a text, without unknown tokens."""
+        text = without_surrogates(encode([text])).text(0)
+        [encoding] = self._tokenizer.encode_batch([text], add_special_tokens=False)
+        parts = zip(encoding.ids, encoding.word_ids, encoding.offsets, strict=True)
+        return [(number, word, *span) for number, word, span in parts if number != self.unknown]
 
     def tokenise(self, texts: Sequence[str]) -> list[list[int]]:
         """Numbers of the tokens of each text, without unknown tokens."""

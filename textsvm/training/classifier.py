@@ -27,9 +27,16 @@ from textsvm.sources.texts import TextSource
 from textsvm.text.documents import Documents, MultiView
 from textsvm.training.grams import can_square_hinge, solve_problem
 from textsvm.training.problems import classification, fit_offsets
-from textsvm.training.targets import Target, with_classes
+from textsvm.training.targets import Target, labels_of, with_classes
 from textsvm.training.thresholds import out_of_fold_values
-from textsvm.training.train import assemble, read_training_data, train_machines, with_bias, with_offsets
+from textsvm.training.train import (
+    assemble,
+    read_training_data,
+    train_machines,
+    with_bias,
+    with_offsets,
+    with_scale,
+)
 
 #: Change of the bias of a class, for kernel="auto" and "fast", when its total weight falls by a factor of e;
 #: half as much with two classes.
@@ -52,6 +59,7 @@ class ChosenKernel:
     description: str  #: A sentence
     accuracy: float | None = None  #: Held-out accuracy of the trial that was chosen
     n_trials: int = 0
+    decision: Floats | None = None  #: Held-out decision values of that trial, if it tested all texts
 
 
 def train_classifier(
@@ -100,7 +108,12 @@ def _choose_and_train(
         seconds=seconds, gram=gram, device=device, C=float(chosen.C), loss=chosen.loss,
         chosen=chosen.description, held_out_accuracy=chosen.accuracy, n_trials=chosen.n_trials,
     )  # fmt: skip
-    return with_bias(model, default_bias(settings, target, weight))
+    bias = default_bias(settings, target, weight)
+    model = with_bias(model, bias)
+    # Trials have machines against the rest, and offsets for macro-F1 will move the decision values.
+    if chosen.decision is None or (settings.multiclass, settings.scoring) != ("ovr", "accuracy"):
+        return model
+    return with_scale(model, chosen.decision + bias, labels_of(target), weight)
 
 
 def choose_kernel(
@@ -174,7 +187,7 @@ def _choice(
     choice = choose(default, documents, target.copies, problem.weight, float(C), budget, progress)
     return ChosenKernel(
         choice.kernel, choice.C, default.loss, choice.description + weighed, choice.accuracy,
-        len(choice.trials),
+        len(choice.trials), choice.decision,
     )  # fmt: skip
 
 
@@ -233,7 +246,8 @@ def with_fitted_offsets(
     """The model with offsets for macro-F1 from out-of-fold values."""
     decision, target = out_of_fold(settings, model, X, y, sample_weight, progress)
     everyone = (np.empty(0, np.int64), np.arange(len(target.values)))
-    return with_offsets(model, fit_offsets(settings, [decision], [everyone], target))
+    offsets = fit_offsets(settings, [decision], [everyone], target)
+    return with_scale(with_offsets(model, offsets), decision, labels_of(target), sample_weight, offsets)
 
 
 def out_of_fold(
