@@ -183,7 +183,7 @@ class Settings:
     _POSITIVE: ClassVar[tuple[str, ...]] = ("tol", "duality_gap")
 
     def __post_init__(self) -> None:
-        if callable(self.encoder) and not isinstance(self.encoder, TextEncoder):
+        if callable(self.encoder) and not isinstance(self.encoder, TextEncoder | Kernel):
             object.__setattr__(self, "encoder", FunctionEncoder(self.encoder))  # it keeps its vectors
         # Only classifiers choose a kernel, and with it the weight of the encoder.
         if self.encoder is not None and not (
