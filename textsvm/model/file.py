@@ -39,13 +39,15 @@ from safetensors import numpy as arrays_file
 from textsvm.arrays import AnyArray, Array, Arrays, Floats, Ints, Json
 from textsvm.errors import MAX_MESSAGE, InputError
 from textsvm.kernels import KERNELS
-from textsvm.kernels.base import MOST_DEPTH, Kernel
+from textsvm.kernels.base import MOST_DEPTH, Kernel, is_number
 from textsvm.kernels.contract import strip_prefix
+from textsvm.kernels.encoder import attach_encoders, stored_encoders
 from textsvm.kernels.spectrum.weight_vectors import MOST_TIMES, ROOM
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.factored import keep_sparse, unpacked
 from textsvm.model.conformal import Conformity
 from textsvm.model.rules import (
+    MAX_SCALE,
     CalibratedRule,
     ClassRule,
     LabelRule,
@@ -206,14 +208,15 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     if is_libsvm_model(path):
         raise InputError(f"{path} is a LIBSVM model, which has no digest; read its text instead")
     header, arrays, digest = content = _read(Path(path))
-    kernel = _build_checked(path, content).kernel
+    kernel, scale = _build_checked(path, content).kernel, header.get("scale")
     return {
         "file": str(path),
         "bytes": Path(path).stat().st_size,
         "digest": digest,
         **{name: header.get(name) for name in ("format_version", "written_by", "estimator", "kernel")},
         "kernel_line": str(header["kernel"]) if kernel is None else spell(kernel),
-        **{name: header.get(name) for name in ("parameters", "classes", "n_support", "calibration")},
+        **{name: header.get(name) for name in ("parameters", "classes", "n_support")},
+        "calibration": header.get("calibration", {"scale": scale} if scale is not None else None),
         "texts": any(name.endswith("offsets") and len(array) > 1 for name, array in arrays.items()),
         "arrays": [
             {"name": name, "dtype": str(array.dtype), "shape": list(array.shape), "bytes": array.nbytes}
@@ -257,6 +260,8 @@ def _machine_form(model: TrainedModel, support: Support) -> tuple[Json, Arrays]:
     assert isinstance(model.reader, Source)
     kernel, state = model.reader.state(support)
     arrays = {"intercept": model.predictor.intercept, **state}
+    if support.kernel is not None:
+        arrays |= stored_encoders(support.kernel)
     if support.weights is None:
         arrays |= {"support": support.indices, **pack_coef(model.predictor.dual_coef)}
     rule, record = model.rule, model.record
@@ -288,6 +293,8 @@ def _machine_form(model: TrainedModel, support: Support) -> tuple[Json, Arrays]:
     if isinstance(rule, LabelRule):
         assert rule.thresholds is not None
         header["label_form"], arrays["thresholds"] = rule.form, rule.thresholds
+    if isinstance(rule, ClassRule) and rule.scale is not None:
+        header["scale"] = rule.scale
     return header, arrays
 
 
@@ -365,6 +372,8 @@ def _build(header: Json, arrays: Arrays) -> TrainedModel:
 
 def _build_machine(header: Json, arrays: Arrays) -> TrainedModel:
     name, parameters, kernel = _given(header)
+    if isinstance(kernel, Kernel):
+        attach_encoders(kernel, arrays)
     settings = SETTINGS[name](kernel=kernel, **parameters)
     settings.check()
     rule = _rule(name, header, arrays, parameters)
@@ -399,7 +408,10 @@ def _digests(arrays: Arrays) -> AnyArray | None:
 def _rule(name: str, header: Json, arrays: Arrays, parameters: Json) -> Rule:
     """The decision rule of a kernel machine, checked."""
     if name == "SVC":
-        return ClassRule(read_classes(header["classes"]), parameters.get("multiclass", "ovr"))
+        scale = header.get("scale")  # older versions do not read it
+        if scale is not None and not (is_number(scale) and 0 <= scale <= MAX_SCALE):
+            raise InputError(f"its scale of probabilities is {repr(scale)[:40]}, not from 0 to {MAX_SCALE:g}")
+        return ClassRule(read_classes(header["classes"]), parameters.get("multiclass", "ovr"), scale=scale)
     if name == "MultilabelSVC":
         rule = LabelRule(read_classes(header["classes"]), finite(arrays, "thresholds"), header["label_form"])
         rule.check()

@@ -58,7 +58,8 @@ class TopFeatures:
     """The heaviest features of a class, or of a direction of a regression."""
 
     label: Any  #: "a higher number", "a lower number" for regression; "inside", "outside" for one class
-    kind: str  #: "substrings", "counted substrings", "words", "numbers", "patterns" or "training documents"
+    #: "substrings", "counted substrings", "words", "tokens", "numbers", "patterns" or "training documents"
+    kind: str
     features: list[Feature] = field(default_factory=list)
 
     def as_dict(self) -> Json:

@@ -24,7 +24,7 @@ from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Predictor
 from textsvm.model.conformal import largest
-from textsvm.model.rules import CalibratedRule, ClassRule, NoveltyRule, Rule, ScaledRule
+from textsvm.model.rules import CalibratedRule, ClassRule, NoveltyRule, Rule, ScaledRule, has_probabilities
 from textsvm.model.top_features import TopFeatures, top_features
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
@@ -149,7 +149,7 @@ class TrainedModel:
 
     @property
     def probabilistic(self) -> bool:
-        """Whether the model has probabilities."""
+        """Whether predictions have probabilities beside them, of a calibrated or an online model."""
         return isinstance(self.rule, CalibratedRule | ScaledRule)
 
     def encode(self, X: Any, extending: bool = True) -> Any:
@@ -245,7 +245,7 @@ class TrainedModel:
 
         Raises InputError if the model has no probabilities.
         """
-        if not isinstance(self.rule, CalibratedRule | ScaledRule):
+        if not has_probabilities(self.rule):
             raise InputError(f"a model of {self.estimator_name} has no probabilities; train a CalibratedSVC")
         return self.rule.probabilities(self.decision_function(X, progress))
 

@@ -6,6 +6,10 @@ dual of its own over the same rows:
     ovo              machine (a, b), a < b: class b against class a, in the order (0,1), (0,2), ..
     ovr              machine a: class a against all others; for two classes the same as ovo
     crammer-singer   a machine per class, without bias, solved together (Crammer and Singer 2001)
+    ordered          machine k: the classes above level k against the others (Frank and Hall 2001). Their sums
+                     are a machine per class: s_a = half the sum over k of f_k if a is above level k, else of
+                     -f_k. Then s_b - s_a = f_k for neighbours a < b, and where f falls with k, the predicted
+                     level is the number of positive f_k. For two classes the same as ovo
 
 With several labels per example there is a machine per label: examples with the label against the others. A
 label that all or none of the examples have gets a machine without coefficients and a bias of NaN.
@@ -50,8 +54,9 @@ class Classification:
     n_classes: int  #: 2 or more
     C: float
     weight: Floats  #: shape (m,): Factors of C: sample weights times class weights
-    strategy: str = "ovo"  #: {"ovo", "ovr", "crammer-singer"}
+    strategy: str = "ovo"  #: {"ovo", "ovr", "crammer-singer", "ordered"}
     loss: str = "hinge"  #: {"hinge", "squared_hinge"}
+    levels: Ints | None = None  #: shape (n_classes,), "ordered": Level of each class, from 0
 
 
 @dataclass(frozen=True)
@@ -144,10 +149,16 @@ def machine_duals(problem: Problem) -> list[MachineDual]:
             part = dual.svc(sign, problem.C, weight[at], index[at], problem.loss)
             parts.append(MachineDual(part, at))
     else:
-        for a in range(problem.n_classes):
-            sign = np.where(target == a, 1.0, -1.0)
+        members = _above(problem.levels) if problem.levels is not None else np.eye(problem.n_classes) > 0
+        for member in members.T:
+            sign = np.where(member[target], 1.0, -1.0)
             parts.append(MachineDual(dual.svc(sign, problem.C, weight, index, problem.loss), everyone))
     return parts
+
+
+def _above(levels: Ints) -> Bools:
+    """Whether each class is above each level but the highest, shape (n_classes, n_classes - 1)."""
+    return np.asarray(levels[:, None] > np.arange(len(levels) - 1))
 
 
 def collect(problem: Problem, parts: Sequence[MachineDual], solutions: Sequence[Solution]) -> Machines:
@@ -167,6 +178,9 @@ def collect(problem: Problem, parts: Sequence[MachineDual], solutions: Sequence[
         learnt_coef, learnt_bias = unpacked(coef), bias
         coef, bias = np.zeros((n_labels, coef.shape[1])), np.full(n_labels, np.nan)
         coef[learnt], bias[learnt] = learnt_coef, learnt_bias
+    elif isinstance(problem, Classification) and problem.levels is not None and problem.n_classes > 2:
+        mix = np.where(_above(problem.levels), 0.5, -0.5)
+        coef, bias = mix @ coef, mix @ bias
     return Machines(problem.index, coef, bias, tuple(solutions))
 
 
