@@ -140,7 +140,13 @@ def tables(rows: Iterable[dict[str, Any]]) -> list[str]:
         for name in CLASSIFIERS
     }
     titles = ["log loss", "calibration error %", "accuracy %"]
-    head = ["classifier", *titles, *(f"difference in {title}" for title in titles), "worse on", "seconds"]
+    head = [
+        "classifier",
+        *titles,
+        *(f"difference in {title}" for title in titles),
+        "worse log loss on",
+        "seconds",
+    ]
     table = []
     for name, values in figures.items():
         gap = values - figures[FIRST]

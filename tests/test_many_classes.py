@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse
 
 import textsvm
-from textsvm import SVC, InputError, Spectrum, explain, load
+from textsvm import SVC, BoundedGap, InputError, Spectrum, explain, load
 from textsvm.apps.export.plain import plain_model
 from textsvm.gram.plan import Case, FeatureCase, plan_features
 from textsvm.linalg import factored
@@ -56,7 +56,7 @@ KERNELS = [
 ]
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+@pytest.mark.parametrize("kernel", [*KERNELS, BoundedGap(2), BoundedGap(2, normalised=False)], ids=str)
 @pytest.mark.parametrize("strategy", ["ovr", "ovo"])
 def test_factored_weights_give_the_values_of_dense_weights(kernel, strategy, monkeypatch, tmp_path):
     texts, y = corpus(12)

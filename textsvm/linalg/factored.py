@@ -118,9 +118,9 @@ class FactoredWeights:
         rows[common] = np.arange(len(common))
         return self[common], rows, np.where(rows < 0, np.arange(len(lengths), dtype=rows.dtype), -1)
 
-    def dot(self, x: Sparse, target: SignedInts) -> Floats:
-        """X @ W on all cores; feature u of `x` is row `target[u]` of W, or dropped if it is -1."""
-        x, (dense, rows, others) = x.select(target, self.shape[0]), self._common
+    def dot(self, x: Sparse, target: SignedInts | None = None) -> Floats:
+        """X @ W on all cores; feature u of `x` is row `target[u]` of W, if given, or dropped if it is -1."""
+        x, (dense, rows, others) = x if target is None else x.select(target, self.shape[0]), self._common
         out, x = x.select(rows, len(dense)).dot(dense), x.select(others, self.shape[0])
         factors = [(part.indptr, part.indices, part.data) for part in (self.lists, self.coef)]
         entries = (x.indptr, x.features, x.values)

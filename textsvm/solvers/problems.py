@@ -180,7 +180,7 @@ def collect(problem: Problem, parts: Sequence[MachineDual], solutions: Sequence[
         coef[learnt], bias[learnt] = learnt_coef, learnt_bias
     elif isinstance(problem, Classification) and problem.levels is not None and problem.n_classes > 2:
         mix = np.where(_above(problem.levels), 0.5, -0.5)
-        coef, bias = mix @ coef, mix @ bias
+        coef, bias = mix @ unpacked(coef), mix @ bias
     return Machines(problem.index, coef, bias, tuple(solutions))
 
 

@@ -145,6 +145,10 @@ class FeaturePredictor:
             weights = rows.x.transposed_dot(columns.scale[:, None] * unpacked(coef).T)
             return cls(rows.device, rows.space, weights, (columns, coef))
 
+    def dense_weights(self) -> Array:
+        """`weights` as an array, for export; InputError if they do not fit into memory."""
+        return self.weights.dense() if isinstance(self.weights, FactoredWeights) else self.weights
+
     def values(self, documents: Documents, progress: Progress | None = None) -> Floats:
         values = np.empty((len(documents), self.weights.shape[1]))
         for first, last in self._batches(documents):

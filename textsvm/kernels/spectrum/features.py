@@ -406,8 +406,7 @@ class SpectrumPredictor(FeaturePredictor):
 
     def feature_terms(self, examples: Documents) -> list[FeatureTerm]:
         """All that prediction needs, for export; `examples` have the alphabet of training."""
-        kernel, space, weights = self.space.kernel, self.space, self.weights
-        weights = weights.dense() if isinstance(weights, FactoredWeights) else weights
+        kernel, space, weights = self.space.kernel, self.space, self.dense_weights()
         if space.row is None:
             vectors = WeightVectors.of(space.vocabulary, space.starts, weights)
         else:
