@@ -734,7 +734,9 @@ def _table_values(
     if table.rows.max(initial=1) > 1:
         row = g.Add(row, g.Sub(g.Min(g.Cast(amount, to=INT64), g.Gather(rows, node)), 1))
     features = g.Mul(g.Unsqueeze(x, [1]), g.Gather(cumulated(table), row))
-    return g.ScatterND(sums, g.Unsqueeze(text, [1]), features, reduction="add"), squares
+    # ScatterND of onnxruntime adds on several threads at once, and loses addends of the same text.
+    owner = g.Expand(g.Unsqueeze(text, [1]), g.Shape(features))
+    return g.ScatterElements(sums, owner, features, axis=0, reduction="add"), squares
 
 
 def _amounts(g: Graph, table: FeatureTable, level: Level, symbols: Symbols) -> tuple[str, str]:
