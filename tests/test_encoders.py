@@ -165,10 +165,12 @@ def test_texts_are_read_in_the_normal_form_with_case():
     assert seen == ["Big CAR\ufffd"]
 
 
-def test_features_and_gram_train_the_same_machine(folder):
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_features_and_gram_train_the_same_machine(folder, n_classes):
     from textsvm import Compute
 
-    texts, labels = topics(60)
+    texts = topics(60)[0]
+    labels = [len(text) % n_classes for text in texts]
     kernel = 2 * Spectrum(3) + Encoder(folder)
     values = [
         SVC(kernel, tol=1e-6, compute=Compute(solver=solver)).fit(texts, labels).decision_function(texts)
