@@ -7,9 +7,12 @@ idf: ln((1 + n) / (1 + df)) + 1, and ln(1 + n) + 1 for a p-mer without a trainin
 odds: the root mean square, over the classes c, of the log-odds ratio of the p-mer u,
 ln(P(c | u) / (1 - P(c | u))) - ln(P(c) / (1 - P(c))). P(c) is the share of class c in all (document, distinct
 p-mer) pairs, and the weight of c in the mean; P(c | u) is the share of c among the documents with u, plus
-PSEUDO documents with shares P(c). A p-mer without a training document has weight 0. For two classes this is
-the log-count ratio of Wang and Manning 2012 (NB-SVM) except for the prior; a common weight for all classes
-keeps a single kernel, with a single Gram matrix for all machines.
+PSEUDO documents with shares P(c). For two classes this is the log-count ratio of Wang and Manning 2012
+(NB-SVM) except for the prior; a common weight for all classes keeps a single kernel, with a single Gram matrix
+for all machines. A p-mer without a training document has the root mean square of the weights that it would have
+in a single document, of class c with probability P(c). Such p-mers count in k(s, s) alone: a new text has a norm
+like that of a training text, some of whose p-mers no other text has. With weight 0, a few known p-mers would
+decide a text that is otherwise unlike all training texts.
 
 Attribution
 -----------
@@ -124,14 +127,14 @@ class PmerWeights:
     df: Ints  #: shape (number of p-mers,)
     n: int  #: Number of training documents
     idf: bool = True  #: Whether to weight by idf
-    odds: Floats | None = None  #: shape (number of p-mers,)
+    odds: Floats | None = None  #: shape (number of p-mers + 1,): The last is of unknown p-mers
 
     @cached_property
     def table(self) -> Floats:
         """Weight of every p-mer; the last entry is the weight of unknown p-mers."""
         df = np.append(self.df, 0)
         table = np.log((1 + self.n) / (1 + df)) + 1 if self.idf else np.ones(len(df))
-        return table if self.odds is None else table * np.append(self.odds, 0)
+        return table if self.odds is None else table * self.odds
 
     def weights(self, vocabulary: Vocabulary) -> Floats:
         """Weight of every p-mer of another vocabulary."""
@@ -163,7 +166,9 @@ class PmerWeights:
         if len(df) and not 0 <= df.min() <= df.max() <= n:
             raise ValueError("df is out of range")
         learnt = np.asarray(state["odds"]) if odds else None
-        if learnt is not None and (learnt.shape != df.shape or learnt.dtype != np.float64):
+        if learnt is not None and learnt.shape == df.shape:
+            learnt = np.append(learnt, 0)  # a model saved when unknown p-mers had no odds
+        if learnt is not None and (learnt.shape != (len(df) + 1,) or learnt.dtype != np.float64):
             raise ValueError("odds do not match the keys")
         if learnt is not None and not (np.isfinite(learnt) & (learnt >= 0)).all():
             raise ValueError("odds are out of range")
@@ -171,15 +176,25 @@ class PmerWeights:
 
 
 def log_odds(counts: Counts, rows: Ints, classes: Ints, df: Ints) -> Floats:
-    """Class odds of each p-mer in `rows`, given their classes and document frequencies."""
-    odds, total = np.zeros(len(df)), max(int(df.sum()), 1)
+    """Class odds of each p-mer in `rows`, given their classes and document frequencies, and of unknown p-mers."""
+    odds, total, shares = np.zeros(len(df) + 1), max(int(df.sum()), 1), []
     for c in range(int(classes.max(initial=-1)) + 1):
         class_df = count_features_of(counts.indptr, counts.features, rows[classes == c], len(df))
         part = int(class_df.sum()) / total
         if 0 < part < 1:
             size = max(SERIAL_SIZE, len(df) // (4 * n_threads()) + 1)
             run_pieces(partial(_add_log_odds, part, class_df, df, odds, size), range(0, len(df), size))
+            shares.append(part)
+    odds[:-1][df == 0] = odds[-1] = unknown_square(np.array(shares))
     return np.sqrt(odds)
+
+
+def unknown_square(shares: Floats) -> float:
+    """Mean square of the odds of a p-mer in one document, given the shares of the classes in (0, 1)."""
+    prior = np.log(shares / (1 - shares))
+    inside = np.log((1 + PSEUDO * shares) / (PSEUDO * (1 - shares))) - prior
+    outside = np.log(PSEUDO * shares / (1 + PSEUDO * (1 - shares))) - prior
+    return float(np.sum(shares * (shares * inside**2 + (1 - shares) * outside**2)))
 
 
 @njit(nogil=True, cache=True)
