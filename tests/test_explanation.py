@@ -325,7 +325,7 @@ def test_tokens_have_the_contributions_of_their_vectors(folder, tmp_path, texts)
     for first, end, token in places:
         expected = (encoder.embeddings[token] - centre) @ weights / len(places)
         assert explanation.symbols[first:end] == pytest.approx(expected / (end - first), abs=1e-4)
-    assert {part.text for part in explanation.substrings} == {f"{word} (meaning)" for word in text.split()}
+    assert {part.text for part in explanation.substrings} == {f"token:{word}" for word in text.split()}
 
 
 @pytest.mark.parametrize("texts", [True, False])

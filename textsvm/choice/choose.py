@@ -63,13 +63,14 @@ SCALES = (-3.0, 4.0)
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen kernel and C, a sentence about them, all trials, and the accuracy of the chosen trial."""
+    """The chosen kernel and C, a sentence about them, all trials, and the results of the chosen trial."""
 
     kernel: Kernel
     C: float
     description: str
     trials: list[Trial]
     accuracy: float | None = None
+    decision: Floats | None = None  #: Held-out decision values of all examples
 
 
 def choose(
@@ -119,7 +120,10 @@ def choose(
     sentence = _sentence(trials, best, len(rows), len(target))
     if n := n_copies(copies):
         sentence += f"; {n:,} copies of texts are {'' if honest else 'not '}kept in one fold with them"
-    return Choice(best.candidate.kernel(), best.C, sentence, trials, best.accuracy if honest else None)
+    accuracy, decision = (best.accuracy, best.values) if honest else (None, None)
+    if decision is not None:
+        decision = np.squeeze(decision[np.argsort(rows)]) if len(rows) == len(target) else None
+    return Choice(best.candidate.kernel(), best.C, sentence, trials, accuracy, decision)
 
 
 def weigh_encoder(
@@ -142,16 +146,21 @@ def weigh_encoder(
     for kernel in (replace(default, encoder=None, odds=False).kernel(), default.encoder.structure.resolved()):
         read = kernel.structure.read(sample)
         grams.append(kernel.fit(read).rows(read, device).gram().astype(np.float64))
-    classes = characters.classes[rows]
-    margins = [_left_out_margins((1 - w) * grams[0] + w * grams[1], classes) for w in ENCODER_WEIGHTS]
-    losses = [scipy.special.expit(-margin / max(np.abs(margin).mean(), 1e-12)) for margin in margins]
-    gains = [losses[0] - loss for loss in losses]
-    chosen = ENCODER_WEIGHTS[np.argmax([gain.mean() - gain.std() / np.sqrt(len(rows)) for gain in gains])]
+    chosen, margins = encoder_weight(grams[0], grams[1], characters.classes[rows])
     errors = ", ".join(
         f"{w:g}: {np.mean(margin <= 0):.1%}" for w, margin in zip(ENCODER_WEIGHTS, margins, strict=True)
     )
     sentence = f"encoder with weight {chosen:g} by the errors on {len(rows):,} texts left out ({errors})"
     return replace(default, meaning=chosen), sentence
+
+
+def encoder_weight(strings: Floats, vectors: Floats, classes: Ints) -> tuple[float, list[Floats]]:
+    """Weight of an encoder by the matrices of both kernels, and the margins for each of `ENCODER_WEIGHTS`."""
+    margins = [_left_out_margins((1 - w) * strings + w * vectors, classes) for w in ENCODER_WEIGHTS]
+    losses = [scipy.special.expit(-margin / max(np.abs(margin).mean(), 1e-12)) for margin in margins]
+    gains = [losses[0] - loss for loss in losses]
+    least = [gain.mean() - gain.std() / np.sqrt(len(gain)) for gain in gains]
+    return ENCODER_WEIGHTS[int(np.argmax(least))], margins
 
 
 def _left_out_margins(gram: Floats, classes: Ints) -> Floats:
@@ -262,6 +271,7 @@ class Trial:
     C: float
     accuracy: float
     loss: float  #: Mean log loss at the best scale of the decision values
+    values: Floats | None = None  #: Decision values of all examples, shape (n, width)
 
 
 class Trials:
@@ -289,9 +299,10 @@ class Trials:
 
         run(run_fold, [(k, fold) for k in range(len(kernels)) for fold in range(FOLDS)], progress=progress)
         return [
-            Trial(candidate, candidate.C * factor, *_judge(values[k, j].astype(float), examples.target))
+            Trial(candidate, candidate.C * factor, *_judge(tested, examples.target), tested)
             for k, candidate in enumerate(candidates)
             for j, factor in enumerate(factors)
+            for tested in [values[k, j].astype(float)]
         ]
 
     def count(self, kernel: Kernel) -> None:

@@ -30,8 +30,8 @@ class CandidateOptions:
         metavar="KERNEL",
     )
     encoder: str | None = option_field(
-        "Also compare each kernel with the vectors of this encoder added: a folder of model2vec.",
-        metavar="FOLDER",
+        "Also compare each kernel with an encoder added, of model2vec, sentence-transformers or ONNX.",
+        metavar="FOLDER|OWNER/NAME",
     )
     holdout: float | None = option_field(
         f"Share of test documents (default: the test part, or {options.HOLDOUT:g})."

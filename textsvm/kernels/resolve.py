@@ -62,7 +62,7 @@ def sum_on_columns(
 def with_encoder(kernel: Any, encoder: Any, weight: float = ENCODER_WEIGHT) -> Any:
     """Sum of a kernel of texts, given as for `as_kernel` or spelled out, and of a kernel of an encoder.
 
-    A kernel that reads an encoder already, or no texts, is returned unchanged.
+    A kernel that reads an encoder already is returned unchanged. InputError for a kernel of other examples.
     """
     if isinstance(kernel, str):
         if kernel == "precomputed":
@@ -70,8 +70,14 @@ def with_encoder(kernel: Any, encoder: Any, weight: float = ENCODER_WEIGHT) -> A
         kernel = parse(kernel) if is_spelled_out(kernel) else as_kernel(kernel)
     elif not isinstance(kernel, Kernel):
         kernel = as_kernel(kernel)
-    if not kernel.structure.reads_texts or any(view.encoder is not None for view in kernel.structure.views):
+    structure = kernel.structure.resolved().structure
+    if any(view.encoder is not None for view in structure.views):
         return kernel
+    if not structure.reads_texts:
+        raise InputError(
+            f"an encoder reads texts, and the kernel compares {structure.examples}; leave encoder out"
+            + ", or write column=encoder:NAME into the kernel" * structure.reads_tables
+        )
     return Sum([kernel, as_encoder(encoder)], [1 - weight, weight])
 
 

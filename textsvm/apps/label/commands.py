@@ -51,8 +51,8 @@ class LabellingOptions:
         metavar="LABEL",
     )
     encoder: str | None = option_field(
-        "Compare texts by meaning, too, with vectors of this encoder: a folder of model2vec (default: none).",
-        metavar="FOLDER",
+        "Compare texts by meaning, too, with an encoder of model2vec, sentence-transformers or ONNX.",
+        metavar="FOLDER|OWNER/NAME",
     )
     seed: int = options.seed_field("Random seed.")
 
