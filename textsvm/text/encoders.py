@@ -376,24 +376,24 @@ class BatchEncoder(TextEncoder):
         characters = without_surrogates(characters)
         texts = [characters.text(i) for i in range(len(characters))] or [""]
         with self._lock:  # the objects of the libraries are not made for several threads
-            vectors, cut = self._cache.known(texts), 0
-            missing = sorted(set(texts) - vectors.keys(), key=lambda text: (len(text), text))
-            total = len(vectors) + len(missing)
+            by_text, cut = self._cache.known(texts), 0
+            missing = sorted(set(texts) - by_text.keys(), key=lambda text: (len(text), text))
+            total = len(by_text) + len(missing)
             for first in range(0, len(missing), AT_A_TIME):
                 batch = missing[first : first + AT_A_TIME]
-                rows, n = self._computed(batch)
-                vectors.update(zip(batch, rows, strict=True))
-                self._cache.add(batch, rows)
+                vectors, n = self._computed(batch)
+                by_text.update(zip(batch, vectors, strict=True))
+                self._cache.add(batch, vectors)
                 cut += n
                 if progress is not None:
-                    progress(len(vectors), total)
+                    progress(len(by_text), total)
         if cut:
             warnings.warn(
                 f"the encoder {self.name} reads only the beginning of {cut:,} long texts", stacklevel=2
             )
-        if len({len(vector) for vector in vectors.values()}) > 1:
+        if len({len(vector) for vector in by_text.values()}) > 1:
             raise InputError(f"the encoder {self.name} returned vectors of different lengths; correct it")
-        return np.array([vectors[text] for text in texts], np.float32)[: len(characters)]
+        return np.array([by_text[text] for text in texts], np.float32)[: len(characters)]
 
     def _computed(self, batch: list[str]) -> tuple[Floats32, int]:
         try:

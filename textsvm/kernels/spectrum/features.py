@@ -7,9 +7,12 @@ idf: ln((1 + n) / (1 + df)) + 1, and ln(1 + n) + 1 for a p-mer without a trainin
 odds: the root mean square, over the classes c, of the log-odds ratio of the p-mer u,
 ln(P(c | u) / (1 - P(c | u))) - ln(P(c) / (1 - P(c))). P(c) is the share of class c in all (document, distinct
 p-mer) pairs, and the weight of c in the mean; P(c | u) is the share of c among the documents with u, plus
-PSEUDO documents with shares P(c). A p-mer without a training document has weight 0. For two classes this is
-the log-count ratio of Wang and Manning 2012 (NB-SVM) except for the prior; a common weight for all classes
-keeps a single kernel, with a single Gram matrix for all machines.
+PSEUDO documents with shares P(c). For two classes this is the log-count ratio of Wang and Manning 2012
+(NB-SVM) except for the prior; a common weight for all classes keeps a single kernel, with a single Gram matrix
+for all machines. A p-mer without a training document has the root mean square of the weights that it would have
+in a single document, of class c with probability P(c). Such p-mers count in k(s, s) alone: a new text has a norm
+like that of a training text, some of whose p-mers no other text has. With weight 0, a few known p-mers would
+decide a text that is otherwise unlike all training texts.
 
 Attribution
 -----------
@@ -125,14 +128,14 @@ class PmerWeights:
     df: Ints  #: shape (number of p-mers,)
     n: int  #: Number of training documents
     idf: bool = True  #: Whether to weight by idf
-    odds: Floats | None = None  #: shape (number of p-mers,)
+    odds: Floats | None = None  #: shape (number of p-mers + 1,): The last is of unknown p-mers
 
     @cached_property
     def table(self) -> Floats:
         """Weight of every p-mer; the last entry is the weight of unknown p-mers."""
         df = np.append(self.df, 0)
         table = np.log((1 + self.n) / (1 + df)) + 1 if self.idf else np.ones(len(df))
-        return table if self.odds is None else table * np.append(self.odds, 0)
+        return table if self.odds is None else table * self.odds
 
     def weights(self, vocabulary: Vocabulary) -> Floats:
         """Weight of every p-mer of another vocabulary."""
@@ -164,7 +167,9 @@ class PmerWeights:
         if len(df) and not 0 <= df.min() <= df.max() <= n:
             raise ValueError("df is out of range")
         learnt = np.asarray(state["odds"]) if odds else None
-        if learnt is not None and (learnt.shape != df.shape or learnt.dtype != np.float64):
+        if learnt is not None and learnt.shape == df.shape:
+            learnt = np.append(learnt, 0)  # a model saved when unknown p-mers had no odds
+        if learnt is not None and (learnt.shape != (len(df) + 1,) or learnt.dtype != np.float64):
             raise ValueError("odds do not match the keys")
         if learnt is not None and not (np.isfinite(learnt) & (learnt >= 0)).all():
             raise ValueError("odds are out of range")
@@ -172,8 +177,8 @@ class PmerWeights:
 
 
 def log_odds(counts: Counts, rows: Ints, classes: Ints, df: Ints) -> Floats:
-    """Class odds of each p-mer in `rows`, given their classes and document frequencies."""
-    odds, order = np.zeros(len(df)), rows[np.argsort(classes, kind="stable")]
+    """Class odds of each p-mer in `rows`, given their classes and document frequencies, and of unknown p-mers."""
+    odds, order = np.zeros(len(df) + 1), rows[np.argsort(classes, kind="stable")]
     starts = np.concatenate([[0], np.cumsum(np.bincount(classes))])
     lengths = np.bincount(classes, np.diff(counts.indptr)[rows], len(starts) - 1)
     shares = lengths / max(int(df.sum()), 1)
@@ -181,7 +186,16 @@ def log_odds(counts: Counts, rows: Ints, classes: Ints, df: Ints) -> Floats:
     arrays = (counts.indptr, counts.features, order, starts, shares, df, frequencies, odds)
     size = max(SERIAL_SIZE, -(-len(df) // n_threads()))
     run_pieces(partial(_add_log_odds, *arrays, size), range(0, len(df), size))
+    odds[:-1][df == 0] = odds[-1] = unknown_square(shares[(shares > 0) & (shares < 1)])
     return np.sqrt(odds)
+
+
+def unknown_square(shares: Floats) -> float:
+    """Mean square of the odds of a p-mer in one document, given the shares of the classes in (0, 1)."""
+    prior = np.log(shares / (1 - shares))
+    inside = np.log((1 + PSEUDO * shares) / (PSEUDO * (1 - shares))) - prior
+    outside = np.log(PSEUDO * shares / (1 + PSEUDO * (1 - shares))) - prior
+    return float(np.sum(shares * (shares * inside**2 + (1 - shares) * outside**2)))
 
 
 @njit(nogil=True, cache=True)
