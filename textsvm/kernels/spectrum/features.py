@@ -176,7 +176,7 @@ class PmerWeights:
 
 
 def log_odds(counts: Counts, rows: Ints, classes: Ints, df: Ints) -> Floats:
-    """Class odds of each p-mer in `rows`, given their classes and document frequencies, and of unknown p-mers."""
+    """Class odds of each p-mer in `rows` and of unknown p-mers, given classes and document frequencies."""
     odds, total, shares = np.zeros(len(df) + 1), max(int(df.sum()), 1), []
     for c in range(int(classes.max(initial=-1)) + 1):
         class_df = count_features_of(counts.indptr, counts.features, rows[classes == c], len(df))
