@@ -248,7 +248,7 @@ def test_weight_of_too_few_texts(labels):
     """The last two texts are copies, and one counts."""
     texts = ["bread", "soup", "car", "car!"][: len(labels)]
     sentence = weighed(texts, labels, np.eye(4)[: len(labels)])
-    assert "encoder with weight 0.3, which is not chosen: fewer than two classes have two diff" in sentence
+    assert "encoder with weight 0.3 (too few different texts to choose it)" in sentence
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
@@ -741,7 +741,7 @@ def test_a_model_file_downloads_nothing(hub, sentences, tmp_path):
         assert set(hub.calls) == {True}
         hub.calls.clear()
     shutil.rmtree(hub.snapshot)
-    with pytest.raises(InputError, match="owner/name is not on this computer, and loading a model down"):
+    with pytest.raises(InputError, match="a model downloads nothing; download the encoder owner/name first"):
         load(tmp_path / "m")
     assert set(hub.calls) == {True}
 

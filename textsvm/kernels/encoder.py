@@ -209,9 +209,7 @@ class Encoder(On):
         encoder = load_encoder(self.encoder)
         if self.bits is not None:
             if not isinstance(encoder, StaticEncoder):
-                raise InputError(
-                    f"bits={self.bits} needs a static encoder, and {encoder.name} is none; leave bits out"
-                )
+                raise InputError(f"bits={self.bits} needs a static encoder, and {encoder.name} is none")
             encoder = encoder.rounded()
         if self.digest not in (None, encoder.digest):
             raise InputError(

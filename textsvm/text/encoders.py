@@ -530,10 +530,8 @@ def _downloaded(name: str, download: bool) -> Path:
         return Path(hub.snapshot_download(name, allow_patterns=patterns, local_files_only=not download))
     except Exception as error:
         if not download:
-            raise InputError(
-                f"the encoder {name} is not on this computer, and loading a model downloads nothing; "
-                f"download it first, in Python by Encoder({name!r})(['text'])"
-            ) from error
+            how = f"download the encoder {name} first, such as by Encoder({name!r})(['text'])"
+            raise InputError(f"loading a model downloads nothing; {how}") from error
         raise InputError(
             f"there is no folder {name}, and the hub gives no such encoder ({type(error).__name__}); name a "
             "folder, or connect to the Hugging Face hub"

@@ -21,7 +21,7 @@ from textsvm.arrays import Array, Arrays, Floats, Ints, Json
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
 from textsvm.kernels.base import Composite, Kernel
-from textsvm.kernels.combined.table import EncodedTexts, Numbers
+from textsvm.kernels.combined.table import Numbers
 from textsvm.kernels.contract import (
     OWN,
     Ability,
@@ -118,7 +118,7 @@ class CountedNumbers:
     def rows(self, on: On, train: Ints) -> FeatureRows:
         """All numbers as rows of features."""
         numbers = Standard.of(self.numbers.take(train)).apply(self.numbers)
-        if isinstance(numbers, EncodedTexts):
+        if numbers.dense:
             n, d = numbers.values.shape
             columns, values = np.tile(np.arange(d, dtype=np.int32), n), numbers.values.astype(np.float32)
             return FeatureRows(Sparse(d * np.arange(n + 1), columns, values.ravel(), d), np.zeros(n), dense=d)

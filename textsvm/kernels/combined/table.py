@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ class Numbers(Vectors):
     """
 
     widths: tuple[int, ...] = ()
+    dense: ClassVar[bool] = False  #: Whether rows of features are dense
 
     @property
     def single(self) -> Bools:
@@ -80,6 +81,7 @@ class EncodedTexts(Numbers):
 
     characters: Any = None  #: `Documents` of the texts, with case
     encoder: Any = None
+    dense = True
 
     @classmethod
     def of_texts(cls, characters: Documents, encoder: Any, progress: Progress | None = None) -> EncodedTexts:
