@@ -1,6 +1,7 @@
 """Fixtures that several test files share, and what a test marked `gpu` needs."""
 
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -9,6 +10,10 @@ from hypothesis import settings
 
 settings.register_profile("textsvm", deadline=None, print_blob=True)
 settings.load_profile("textsvm")
+
+# Many images set this. Then every process compiles each module that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 ROOT = Path(__file__).resolve().parent.parent
 START = time.monotonic()

@@ -22,10 +22,11 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "textsvm.choice.candidates": "has_words: whether texts have words, as the automatic choice sees it",
         "textsvm.evaluation.results": "clopper_pearson: the interval of reports",
         "textsvm.kernels.attribution": "pieces: how explanations cut a text",
+        "textsvm.kernels.encoder": "as_encoder: vectors of an encoder beside substrings and words",
         "textsvm.linalg.sparse": "Sparse: products of 50,000 rows on all cores",
         "textsvm.reporting.formatting": "runs: steps of colour as in explanations",
         "textsvm.reporting.html": "page: style sheet and content security policy of reports",
-        "textsvm.model.online": "fit_scale: scale of probabilities as in OnlineSVC",
+        "textsvm.model.rules": "fit_scale: scale of probabilities as in OnlineSVC",
         "textsvm.text.documents": "normalise: near-copies are texts with the same normal form",
     },
     "serve": {
@@ -57,6 +58,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "textsvm.model.settings": "Settings: all models but those of single texts can be exported",
         "textsvm.model.trained": "the trained model of an estimator",
         "textsvm.text.documents": "View: the symbols that a kernel reads",
+        "textsvm.text.encoders": "the tokenizer of an encoder",
         "textsvm.text.normal_form": "the normal form, of which the Unicode tables are made",
     },
 }

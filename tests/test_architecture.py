@@ -61,6 +61,7 @@ MAX_KERNEL_MEMBERS = 16  # goal: 15
 MAX_CU_LINES = 80
 #: Functions that may have more than seven parameters: users call them by keyword.
 MANY_PARAMETERS = {
+    "textsvm.apps.label.learner:Learner.__init__",
     "textsvm.estimators.multilabel:MultilabelSVC.__init__",
     "textsvm.estimators.svm:OneClassSVM.__init__",
     "textsvm.estimators.svm:SVC.__init__",

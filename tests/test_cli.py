@@ -63,7 +63,8 @@ def test_help_is_quick_and_names_the_commands():
     [
         (("train",), "Train a classifier on a labelled corpus"),
         (("mail", "classify"), "Classify"),
-        (("bench", "kernels"), "Compute kernel matrices"),
+        # Imports Numba, whose modules Python compiles without docstrings for this test alone.
+        pytest.param(("bench", "kernels"), "Compute kernel matrices", marks=pytest.mark.slow),
     ],
 )
 def test_help_without_docstrings(command, text):

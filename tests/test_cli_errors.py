@@ -23,7 +23,9 @@ import pandas as pd
 import pyarrow
 import pytest
 from command import ROOT, run
+from encoders import tokenizer, vocabulary
 from pyarrow import ipc, parquet
+from safetensors.numpy import save
 from sklearn.model_selection import cross_val_score
 from typer.main import get_command
 
@@ -115,6 +117,7 @@ FILES = {
     ),
     "reviews.jsonl": b"".join(json.dumps({"label": a, "text": b}).encode() + b"\n" for a, b in ROWS),
     "reviews.txt": lines(ROWS),
+    "few.csv": table(ROWS[:2], ("label", "text")),
     "stars.csv": table(STARS, ("stars", "text")),
     "dna.fa": fasta(),
     "wide.npy": array(np.arange(120.0).reshape(40, 3) % 7),
@@ -131,6 +134,7 @@ MODELS = {
     "lines": "train reviews.txt --kernel spectrum:1-3",
     "stars": "train stars.csv --regress stars --kernel spectrum:1-3",
     "sure": "train reviews.csv --kernel spectrum:1-3 --calibrate sigmoid",
+    "few": "train few.csv --kernel spectrum:1-3",
     "dna": "train dna.fa --kernel gkm:l=6,k=4,canonical",
     "topics": "train topics.csv --multilabel --kernel spectrum:1-3",
     "vectors": "train two.libsvm",
@@ -265,6 +269,7 @@ def annotated(*answers, **about):
 
 TRAIN = "--kernel spectrum:1-3 -o new.textsvm"
 CV = "--kernel spectrum:1-3 --folds 3"
+FAST = "--kernel fast"
 
 
 def tree(place, *paths, n=6):
@@ -2295,7 +2300,17 @@ MISTAKES = [
     Mistake("texts for a model of vectors", "predict vectors.textsvm reviews.csv", "vectors"),
     Mistake("vectors for a model of texts", "predict m.textsvm two.libsvm", "(text|vector)"),
     Mistake("texts for a model of DNA", "predict dna.textsvm reviews.csv", "(letter|sequence|DNA)"),
-    Mistake("probabilities of an uncalibrated model", "predict m.textsvm reviews.csv --proba", "--calibrate"),
+    Mistake(
+        "probabilities of a model of few texts",
+        "predict few.textsvm reviews.csv --proba",
+        "few.textsvm gives no probabilities.*--calibrate",
+    ),
+    Mistake(
+        "probabilities of an adapted model",
+        "predict m.textsvm reviews.csv --adapt --proba",
+        "--adapt.*--proba",
+        2,
+    ),
     Mistake(
         "coverage of an uncalibrated model", "predict m.textsvm reviews.csv --coverage 0.9", "--calibrate"
     ),
@@ -2337,6 +2352,28 @@ MISTAKES = [
     Mistake("C that is a word", f"train reviews.csv -C high {TRAIN}", "high", 2),
     Mistake("gamma of zero", "train reviews.csv --kernel edit:gamma=0 -o new.textsvm", "gamma", 2),
     Mistake("decay above 1", "train reviews.csv --kernel gap:decay=1.5 -o new.textsvm", "decay", 2),
+    Mistake("an encoder that is not there", f"train reviews.csv --encoder no {TRAIN}", "no is not there", 2),
+    Mistake("a file as an encoder", f"cv reviews.csv --encoder reviews.txt {CV}", "is a file; name its f", 2),
+    Mistake("a folder that is no encoder", f"compare reviews.csv --encoder . {FAST}", "is no encoder", 2),
+    Mistake(
+        "an encoder without a name", "train reviews.csv --kernel encoder -o new.textsvm", "name of a f", 2
+    ),
+    Mistake(
+        "a damaged encoder",
+        f"doubts reviews.csv --encoder e {FAST}",
+        "the encoder e is damaged",
+        2,
+        files={"e/model.safetensors": b"none", "e/tokenizer.json": b"{}"},
+    ),
+    Mistake(
+        "an encoder of vectors",
+        "train two.libsvm --encoder e -o new.textsvm",
+        "an encoder reads texts, and the kernel compares vectors",
+        files={
+            "e/model.safetensors": save({"embeddings": np.ones((200, 4), np.float32)}),
+            "e/tokenizer.json": tokenizer(vocabulary()).encode(),
+        },
+    ),
     Mistake("a GPU that is not there", f"train reviews.csv --device cuda:7 {TRAIN}", "cuda:7|GPU", code=2),
     Mistake("memory without a number", f"train reviews.csv --memory lots {TRAIN}", "lots", 2),
     Mistake("unknown format", f"train reviews.csv --format xml {TRAIN}", "xml"),
@@ -2353,6 +2390,28 @@ MISTAKES = [
         "a kernel of vectors on texts",
         "train reviews.csv --kernel gaussian -o new.textsvm",
         "(vector|text|number)",
+    ),
+    Mistake(
+        "ordered labels without numbers",
+        f"train reviews.csv --ordered {TRAIN}",
+        "ordered classes are numbers, and 'bad' is none: .*ordered:low<medium<high",
+    ),
+    Mistake(
+        "an order without a label",
+        f"train reviews.csv --multiclass ordered:bad<fair {TRAIN}",
+        "each class once, the lowest first, and names 'good' 0 times",
+    ),
+    Mistake(
+        "ordered and a strategy",
+        f"train reviews.csv --ordered --multiclass ovo {TRAIN}",
+        "--ordered and --multi",
+        2,
+    ),
+    Mistake(
+        "an ordered regression",
+        f"train stars.csv --regress stars --ordered {TRAIN}",
+        "--ordered.*--regress",
+        2,
     ),
     Mistake(
         "calibrate a regression",

@@ -209,6 +209,7 @@ def test_essays(data):
     assert corpus.problems == []
 
 
+@pytest.mark.slow
 def test_imdb(data):
     corpus = read_corpus(data / "imdb" / "aclImdb_labelled.tar.xz")
     assert Counter(zip(corpus.part, corpus.labels, strict=True)) == {

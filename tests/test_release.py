@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -77,6 +78,17 @@ def test_every_job_of_the_workflows_is_one_script():
     assert scripts == {f".ci/{job}" for job in jobs}
     assert all(os.access(ROOT / script, os.X_OK) for script in scripts)
     assert [each for each in used if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", each)] == []
+
+
+def test_slow_tests_that_a_change_concerns():
+    """A line each. Without a change there is no line: an empty line would be the path of all tests."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("no checkout")
+    program = [sys.executable, ROOT / ".ci" / "concerned.py", "HEAD"]
+    assert subprocess.run(program, capture_output=True, check=True).stdout == b""
+    concerned = runpy.run_path(str(program[1]))["concerned"]
+    changed = ["kernels_cu/gap.cu", "tests/test_release.py", "tests/test_gone.py"]
+    assert concerned(changed) == ["tests/test_kernels_cu.py", "tests/test_release.py"]
 
 
 def test_the_job_of_the_oldest_versions_has_the_lower_bounds():

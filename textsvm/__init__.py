@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from textsvm.kernels import (
         BoundedGap,
         EditDistance,
+        Encoder,
         GappedKmers,
         GapWeighted,
         Gaussian,
@@ -97,6 +98,7 @@ __all__ = [
     "Compute",
     "Corpus",
     "EditDistance",
+    "Encoder",
     "GapWeighted",
     "GappedKmers",
     "Gaussian",

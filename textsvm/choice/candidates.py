@@ -15,7 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from textsvm.kernels.base import Kernel, Sum
+from textsvm.kernels.encoder import Encoder
 from textsvm.kernels.mers.gapped import GappedKmers
+from textsvm.kernels.resolve import ENCODER_WEIGHT
 from textsvm.kernels.spectrum.kernel import Spectrum
 from textsvm.kernels.spelling import spell
 from textsvm.text.documents import Documents, MultiView, View
@@ -40,16 +42,29 @@ class Candidate:
     plain: float = 0.5  #: Weight of the plain kernel, from 0 to 1
     C: float = 1.0
     loss: str = "squared_hinge"
+    encoder: Encoder | None = None  #: Kernel of the meaning of texts
+    meaning: float = ENCODER_WEIGHT  #: Weight of the encoder
+    odds: bool = True  #: Whether substrings and words are weighted by their log odds in the classes
 
     def kernel(self) -> Kernel:
         """A new kernel object."""
+        strings = self._strings()
+        if self.encoder is None or self.meaning == 0:
+            return strings
+        weights = [(1 - self.meaning) * weight for weight, _ in strings.structure.terms]
+        terms = [*(term for _, term in strings.structure.terms), self.encoder.structure.resolved()]
+        return Sum(terms, [*weights, self.meaning])
+
+    def _strings(self) -> Kernel:
+        """The kernel without an encoder."""
         plain = Spectrum((1, 5), "intersection")
         if self.dna:
             learning: list[Kernel] = [GappedKmers(7, 2, canonical=True)]
         else:
-            learning = [Spectrum((1, 5), "log", idf=True, odds=True, keep_case=True)]
+            learning = [Spectrum((1, 5), "log", idf=True, odds=self.odds, keep_case=True)]
         if self.words:
-            learning.append(Spectrum((1, 2), "log", idf=True, odds=True, tokens="words", keep_case=True))
+            words = Spectrum((1, 2), "log", idf=True, odds=self.odds, tokens="words", keep_case=True)
+            learning.append(words)
         if self.plain == 0:
             return Sum(learning) if len(learning) > 1 else learning[0]
         if self.plain == 1:

@@ -25,7 +25,7 @@ from textsvm.kernels.spelling import spell
 from textsvm.linalg.rows import FeatureRows, side_by_side
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy
-from textsvm.runtime.parallel import Progress, StageProgress, of_stage, run
+from textsvm.runtime.parallel import Progress, StageProgress, of_stage, one_blas_thread, run
 from textsvm.solvers.columns import MachineColumns, solve_columns
 from textsvm.solvers.dual import MOST_SLACK, loss_diagonal
 from textsvm.sources.copies import joined, n_copies
@@ -53,19 +53,24 @@ PREDICTED_PER_MEASURED = 20.0
 MOST_COMPARED = 10_000
 #: Fewest texts of the trials.
 FEWEST = 600
+#: Weights of an encoder, texts of which their values are compared at most, and the ridge of the regression.
+ENCODER_WEIGHTS = (0.0, 0.15, 0.3, 0.5)
+MOST_WEIGHED = 1000
+RIDGE = 0.5
 #: Smallest and largest logarithm of the scale of decision values.
 SCALES = (-3.0, 4.0)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen kernel and C, a sentence about them, all trials, and the accuracy of the chosen trial."""
+    """The chosen kernel and C, a sentence about them, all trials, and the results of the chosen trial."""
 
     kernel: Kernel
     C: float
     description: str
     trials: list[Trial]
     accuracy: float | None = None
+    decision: Floats | None = None  #: Held-out decision values of all examples
 
 
 def choose(
@@ -115,7 +120,59 @@ def choose(
     sentence = _sentence(trials, best, len(rows), len(target))
     if n := n_copies(copies):
         sentence += f"; {n:,} copies of texts are {'' if honest else 'not '}kept in one fold with them"
-    return Choice(best.candidate.kernel(), best.C, sentence, trials, best.accuracy if honest else None)
+    accuracy, decision = (best.accuracy, best.values) if honest else (None, None)
+    if decision is not None:
+        decision = np.squeeze(decision[np.argsort(rows)]) if len(rows) == len(target) else None
+    return Choice(best.candidate.kernel(), best.C, sentence, trials, accuracy, decision)
+
+
+def weigh_encoder(
+    default: Candidate, documents: Documents | MultiView, weight: Floats
+) -> tuple[Candidate, str]:
+    """The default with a weight of its encoder, and a sentence about the weight.
+
+    Ridge regressions of the classes on at most `MOST_WEIGHED` texts have leave-one-out values in closed form:
+    the matrices of both kernels serve all weights, and no machine is trained. The kernel of strings has no
+    log odds, which know the class of the text that is left out. The weight has the largest gain less its
+    standard error: it is 0 unless the encoder clearly helps.
+    """
+    assert default.encoder is not None
+    characters = default.characters(documents)
+    assert characters.classes is not None
+    order = _content_order(characters, characters.classes, weight)
+    order = order[weight[order] > 0]
+    rows = order[_subset(characters.classes[order], MOST_WEIGHED)]
+    sample, device, grams = documents.take(rows), devices.select("cpu"), list[Floats]()
+    for kernel in (replace(default, encoder=None, odds=False).kernel(), default.encoder.structure.resolved()):
+        read = kernel.structure.read(sample)
+        grams.append(kernel.fit(read).rows(read, device).gram().astype(np.float64))
+    chosen, margins = encoder_weight(grams[0], grams[1], characters.classes[rows])
+    errors = ", ".join(
+        f"{w:g}: {np.mean(margin <= 0):.1%}" for w, margin in zip(ENCODER_WEIGHTS, margins, strict=True)
+    )
+    sentence = f"encoder with weight {chosen:g} by the errors on {len(rows):,} texts left out ({errors})"
+    return replace(default, meaning=chosen), sentence
+
+
+def encoder_weight(strings: Floats, vectors: Floats, classes: Ints) -> tuple[float, list[Floats]]:
+    """Weight of an encoder by the matrices of both kernels, and the margins for each of `ENCODER_WEIGHTS`."""
+    margins = [_left_out_margins((1 - w) * strings + w * vectors, classes) for w in ENCODER_WEIGHTS]
+    losses = [scipy.special.expit(-margin / max(np.abs(margin).mean(), 1e-12)) for margin in margins]
+    gains = [losses[0] - loss for loss in losses]
+    least = [gain.mean() - gain.std() / np.sqrt(len(gain)) for gain in gains]
+    return ENCODER_WEIGHTS[int(np.argmax(least))], margins
+
+
+def _left_out_margins(gram: Floats, classes: Ints) -> Floats:
+    """Margins of the classes of texts by ridge regressions without each text, shape (n,)."""
+    own = classes[:, None] == np.unique(classes)
+    signs = np.where(own, 1.0, -1.0)
+    with one_blas_thread():  # the same bits with any number of threads
+        lower, _ = scipy.linalg.lapack.dpotrf(gram + 1 + RIDGE * np.eye(len(gram)), lower=1)
+        coef, _ = scipy.linalg.lapack.dpotrs(lower, signs, lower=1)
+        inverse, _ = scipy.linalg.lapack.dpotri(lower, lower=1)
+    values = signs - coef / np.diag(inverse)[:, None]
+    return np.asarray(values[own] - np.where(own, -np.inf, values).max(axis=1))
 
 
 def _affordable(characters: Documents, n_classes: int, n_candidates: int, seconds: float) -> int:
@@ -214,6 +271,7 @@ class Trial:
     C: float
     accuracy: float
     loss: float  #: Mean log loss at the best scale of the decision values
+    values: Floats | None = None  #: Decision values of all examples, shape (n, width)
 
 
 class Trials:
@@ -241,9 +299,10 @@ class Trials:
 
         run(run_fold, [(k, fold) for k in range(len(kernels)) for fold in range(FOLDS)], progress=progress)
         return [
-            Trial(candidate, candidate.C * factor, *_judge(values[k, j].astype(float), examples.target))
+            Trial(candidate, candidate.C * factor, *_judge(tested, examples.target), tested)
             for k, candidate in enumerate(candidates)
             for j, factor in enumerate(factors)
+            for tested in [values[k, j].astype(float)]
         ]
 
     def count(self, kernel: Kernel) -> None:

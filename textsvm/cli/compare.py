@@ -12,6 +12,7 @@ from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.kernels import DEFAULTS, spelled_out
 from textsvm.cli.options import option_field
 from textsvm.cli.output import Force, check_figures, check_report, writing
+from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     from textsvm.evaluation.comparison import Compared
@@ -27,6 +28,10 @@ class CandidateOptions:
         "(default: auto, fast and two more).",
         "--kernel",
         metavar="KERNEL",
+    )
+    encoder: str | None = option_field(
+        "Also compare each kernel with an encoder added, of model2vec, sentence-transformers or ONNX.",
+        metavar="FOLDER|OWNER/NAME",
     )
     holdout: float | None = option_field(
         f"Share of test documents (default: the test part, or {options.HOLDOUT:g})."
@@ -73,16 +78,19 @@ def compare(
     from textsvm.reporting.pages import comparison_page
     from textsvm.runtime.device import select
 
-    candidates = {name: partial(baselines.machine, name, device) for name in names}
-    for make in (candidates or baselines.candidates(device)).values():
+    encoder = None if judging.encoder is None else estimators.encoder_of(judging.encoder)
+    candidates = baselines.candidates(device, names, encoder)
+    for make in candidates.values():
         estimators.checked(make)
     on_columns = (kernel for kernel in kernels.values() if kernel and kernel.structure.reads_tables)
     documents = corpora.read(console, corpus, reading, kernel=next(on_columns, None))
     examples = documents.examples
+    if encoder is not None and examples is not documents.texts:
+        raise InputError(f"{documents.source} holds no single texts, which --encoder reads; leave it out")
     if not names and examples is not documents.texts:
         names = ["fast"] if isinstance(examples, dict) else ["gaussian", "linear"]
         kernels = _kernels(names)
-        candidates = {name: partial(baselines.machine, name, device) for name in names}
+        candidates = baselines.candidates(device, names)
     for name, kernel in kernels.items():
         if suitable := model_files.kernel_for(kernel, documents):
             candidates[name] = partial(ClassifierSettings, suitable, device=device)
@@ -92,8 +100,7 @@ def compare(
         parts, how = splits.comparison_parts(
             console, documents, labels, cv=judging.cv, holdout=judging.holdout, seed=judging.seed
         )
-        ours = candidates or baselines.candidates(device)
-        compared = baselines.compare(examples, labels, parts, ours, console.stage)
+        compared = baselines.compare(examples, labels, parts, candidates, console.stage)
     used = select(device)
     console.say_device(used)
     title = f"Classifiers of {corpora.names_of(corpus)}"

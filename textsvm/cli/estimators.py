@@ -15,6 +15,8 @@ from textsvm.cli.kernels import several
 from textsvm.cli.machines import COMPUTE, ModelOptions, requested
 from textsvm.cli.options import LearningOptions
 from textsvm.kernels import Kernel
+from textsvm.kernels.encoder import as_encoder
+from textsvm.kernels.spelling import parse
 from textsvm.model.settings import (
     ClassifierSettings,
     Compute,
@@ -48,8 +50,9 @@ def single(options: ModelOptions, learning: LearningOptions, solver: str | None 
 
 def one_class(options: ModelOptions, nu: float | None, solver: str | None = None) -> Settings:
     """Checked one-class machine."""
-    options.machine.refuse("multiclass", "class_weight", "scoring", "epsilon", of="--one-class")
-    parameters = {"kernel": _kernel(options, "--one-class"), **requested(nu=nu, solver=solver)}
+    options.machine.refuse("multiclass", "ordered", "class_weight", "scoring", "epsilon", of="--one-class")
+    parameters = {"kernel": _kernel(options, "--one-class")}
+    parameters |= requested(nu=nu, solver=solver, **_encoder(options))
     parameters |= options.machine.fixed()
     return checked(partial(_machine, NoveltySettings, parameters | options.text.as_dict()))
 
@@ -69,15 +72,25 @@ def _estimators(
     machine = options.machine
     if learning.multilabel:
         make = MultilabelSettings
-        machine.refuse("multiclass", "class_weight", "scoring", "epsilon", of="--multilabel")
+        machine.refuse("multiclass", "ordered", "class_weight", "scoring", "epsilon", of="--multilabel")
     elif learning.regress is not None:
         make = RegressionSettings
-        machine.refuse("multiclass", "class_weight", "scoring", of="--regress")
+        machine.refuse("multiclass", "ordered", "class_weight", "scoring", of="--regress")
     else:
         machine.refuse("epsilon", of="a classifier; it goes with --regress")
-    fixed = machine.fixed() | options.text.as_dict() | others
+    fixed = machine.fixed() | options.text.as_dict() | _encoder(options) | others
     points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     return [checked(partial(_machine, make, point | fixed)) for point in points]
+
+
+def encoder_of(text: str) -> Kernel:
+    """The kernel of --encoder: a folder, and options as in the notation of kernels."""
+    with wrong_usage(f"--encoder {text}: "):
+        return as_encoder(parse(f"encoder:{text}"))
+
+
+def _encoder(options: ModelOptions) -> dict[str, Any]:
+    return {} if options.encoder is None else {"encoder": encoder_of(options.encoder)}
 
 
 def _kernel(options: ModelOptions, mode: str | None) -> Kernel | str:

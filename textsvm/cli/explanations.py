@@ -56,12 +56,14 @@ def show(console: Console, identifier: str, explanation: Explanation) -> None:
             for piece in explanation.merged
         ]
         console.table("substrings", rows, ("", "times", "contribution", "merged"))
-    if explanation.similar:
-        similar = [
-            (text.name, f"{text.kernel:.3f}", f"{text.contribution:+.4f}") for text in explanation.similar
-        ]
-        console.table("training documents", similar, ("document", "similarity", "contribution"))
-        for text in explanation.similar:
+    if explanation.parts:
+        console.line(printable(explanation.shares))
+    lists = [(f"training documents by {part.name}", part.similar) for part in explanation.parts]
+    for title, texts in lists or [("training documents", explanation.similar)]:
+        similar = [(text.name, f"{text.kernel:.3f}", f"{text.contribution:+.4f}") for text in texts]
+        if similar:
+            console.table(title, similar, ("document", "similarity", "contribution"))
+        for text in texts:
             shown = f"{printable(text.text[:SHOWN])}{' …' * (len(text.text) > SHOWN)}"
             console.line(f"{printable(text.name)}: {shown}")
     console.line("")
@@ -73,6 +75,7 @@ _LEGEND = {
     "words": "weight: for this class against the others",
     "counted substrings": "weight: of the heaviest of the merged substrings; >=2: of the second occurrence",
     "counted words": "weight: for this class against the others; >=2: of the second occurrence",
+    "tokens": "weight: divided by the number of tokens of a text; ## continues a word",
     "numbers": "weight: for this class against the others",
     "patterns": "weight: sum of the contributions to the support vectors; . stands for any symbol",
     "training documents": "weight: dual coefficient; the kernel has no list of features to weigh",

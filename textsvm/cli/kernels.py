@@ -131,7 +131,7 @@ def options_of(kernels: Kernels) -> type[KernelOptions]:
     """Dataclass with the parameters of kernels as options; kernels may share options."""
     owners: dict[str, dict[str, Option]] = {}
     for name in kernels:
-        for option in kernels.options(name):
+        for option in (option for option in kernels.options(name) if not option.spelled_only):
             owners.setdefault(option.name, {})[name] = option
     fields: list[tuple[str, Any, Any]] = []
     for name, of_kernels in owners.items():

@@ -25,7 +25,7 @@ from textsvm.errors import InputError
 from textsvm.kernels import Gaussian, Kernel, spelling
 from textsvm.kernels.resolve import structure_of, sum_on_columns
 from textsvm.model.file import load, save
-from textsvm.model.rules import CalibratedRule, ClassRule, LabelRule, NumberRule
+from textsvm.model.rules import CalibratedRule, ClassRule, LabelRule, NumberRule, has_probabilities
 from textsvm.model.settings import CalibrationSettings, ClassifierSettings, Settings
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import FIRST_INDEX, VECTORS, Corpus
@@ -61,7 +61,7 @@ class Abilities:
         return cls(
             classes=rule.classes is not None,
             decisions=not isinstance(rule, NumberRule),
-            probabilities=model.probabilistic,
+            probabilities=has_probabilities(rule),
             sets=isinstance(rule, CalibratedRule),
             adapts=type(rule) is ClassRule,
             multilabel=isinstance(rule, LabelRule),
@@ -271,7 +271,7 @@ def examples_for(model: TrainedModel, corpus: Corpus) -> tuple[TrainedModel, Any
 
 def settle(console: Console, settings: Settings, is_named: bool, corpus: Corpus) -> Settings:
     """Settings with the kernel that fits the documents of a corpus; it is reported if none was named."""
-    kernel = kernel_for(settings.kernel if is_named else None, corpus)
+    kernel = kernel_for(settings.kernel if is_named else None, corpus, settings.encoder)
     if not 1e-6 <= (C := settings.as_dict().get("C", 1.0)) <= 1e6:
         console.say(f"note: C = {C:g} is far from usual values, 0.01 to 1000")
     if kernel is None:
@@ -292,7 +292,7 @@ def settle_grid(
     """
     if _kind_of(corpus) == "vectors" and not options.named:
         grid["kernel"] = options.grid(tuning=True, default="gaussian")
-    grid["kernel"] = [kernel_for(kernel, corpus) or kernel for kernel in grid["kernel"]]
+    grid["kernel"] = [kernel_for(kernel, corpus, settings.encoder) or kernel for kernel in grid["kernel"]]
     is_tried = isinstance(settings, ClassifierSettings) and _kind_of(corpus) == "texts"
     if options.kernel and options.tries_default and not is_tried:
         raise WrongUsage("--kernel auto is only for classifiers of texts; name another kernel")
@@ -302,19 +302,19 @@ def settle_grid(
     return replace(settings, kernel=grid["kernel"][0]), [grid, *default]
 
 
-def kernel_for(kernel: KernelOrName, corpus: Corpus) -> Kernel | None:
+def kernel_for(kernel: KernelOrName, corpus: Corpus, encoder: Any = None) -> Kernel | None:
     """Kernel to set for the documents of a corpus; None to keep `kernel`."""
     kind = _kind_of(corpus)
     if kind == "columns":
         if isinstance(kernel, Kernel) and _reads(kernel) == "columns":
             return kernel
-        return _sum_on_columns(kernel, corpus.examples)
+        return _sum_on_columns(kernel, corpus.examples, encoder)
     if kernel is not None:
         _require(_reads(kernel), "the kernel", corpus)
     return Gaussian() if kind == "vectors" and kernel is None else None
 
 
-def _sum_on_columns(kernel: KernelOrName, examples: dict[str, Any]) -> Kernel:
+def _sum_on_columns(kernel: KernelOrName, examples: dict[str, Any], encoder: Any) -> Kernel:
     """Sum of a text kernel on each text column and a vector kernel on all numbers and on the vectors.
 
     `kernel` replaces the default for its kind of column.
@@ -324,7 +324,7 @@ def _sum_on_columns(kernel: KernelOrName, examples: dict[str, Any]) -> Kernel:
     ]
     texts = [name for name in examples if name not in numbers and name != VECTORS]
     of = {_reads(kernel): kernel} if isinstance(kernel, Kernel) else {}
-    return sum_on_columns(texts, [numbers, [VECTORS] * (VECTORS in examples)], of)
+    return sum_on_columns(texts, [numbers, [VECTORS] * (VECTORS in examples)], of, encoder)
 
 
 def _reads(kernel: KernelOrName) -> str:

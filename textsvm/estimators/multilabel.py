@@ -36,7 +36,7 @@ class MultilabelSVC(ClassifierMixin, KernelEstimator):
     cv : int, scikit-learn splitter, or sequence of (train, test) index pairs
         Folds of the thresholds. A number of folds means shuffled folds, which are not stratified. A label
         without a document in a training part is left out of the fold.
-    normalise, punctuation, max_length, tol, duality_gap, max_iter, device, n_jobs, compute
+    normalise, punctuation, max_length, tol, duality_gap, max_iter, device, n_jobs, compute, encoder
         See `textsvm.SVC`.
     random_state : int, optional
         Seed of the folds, if `cv` is a number.
@@ -95,6 +95,7 @@ class MultilabelSVC(ClassifierMixin, KernelEstimator):
         device: str = "auto",
         n_jobs: int | None = None,
         compute: Compute | None = None,
+        encoder: Any = None,
     ) -> None:
         self.kernel = kernel
         self.C = C
@@ -110,6 +111,7 @@ class MultilabelSVC(ClassifierMixin, KernelEstimator):
         self.device = device
         self.n_jobs = n_jobs
         self.compute = compute
+        self.encoder = encoder
 
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, progress: StageProgress | None = None

@@ -31,7 +31,7 @@ from sklearn.svm import SVC, LinearSVC
 from textsvm.arrays import AnyArray, Json
 from textsvm.errors import InputError
 from textsvm.evaluation.comparison import Compared, judge_prediction
-from textsvm.kernels.spelling import parse
+from textsvm.kernels.spelling import parse, spell
 from textsvm.model.settings import DEFAULT_KERNELS, ClassifierSettings, is_default
 from textsvm.model.trained import as_model, is_ours
 from textsvm.readers.corpus import select_examples
@@ -167,15 +167,20 @@ def _chosen(model: Any) -> str:
     return f"C={last.best_params_['C']:g}" if isinstance(last, GridSearchCV) else ""
 
 
-def candidates(device: str) -> dict[str, Maker]:
-    """Default candidates, by name."""
-    spellings = ("spectrum:2-7,log,idf", "spectrum:1-7,intersection")
-    return {name: partial(machine, name, device) for name in (*DEFAULT_KERNELS, *spellings)}
+def candidates(device: str, names: Sequence[str] = (), encoder: Any = None) -> dict[str, Maker]:
+    """Candidates with kernels of these names, or default candidates, by name; also with an encoder."""
+    names = names or (*DEFAULT_KERNELS, "spectrum:2-7,log,idf", "spectrum:1-7,intersection")
+    makers: dict[str, Maker] = {name: partial(machine, name, device) for name in names}
+    if encoder is not None:
+        spelled = spell(encoder)
+        makers |= {f"{name} + {spelled}": partial(machine, name, device, encoder) for name in names}
+    return makers
 
 
-def machine(name: str, device: str) -> ClassifierSettings:
+def machine(name: str, device: str, encoder: Any = None) -> ClassifierSettings:
     """Settings with the kernel "auto", "fast" or as spelled on the command line."""
-    return ClassifierSettings(name if is_default(name) else parse(name), device=device)
+    kernel = name if is_default(name) else parse(name)
+    return ClassifierSettings(kernel, device=device, encoder=encoder)
 
 
 def compare(

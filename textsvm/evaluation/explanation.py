@@ -60,6 +60,15 @@ class Similar:
 
 
 @dataclass(frozen=True)
+class KernelShare:
+    """Contribution of the spelling or of the meaning of a text to a value."""
+
+    name: str  #: "spelling", or "meaning" with the name of the encoder
+    contribution: float
+    similar: list[Similar]  #: The support vectors that are most similar by this part alone
+
+
+@dataclass(frozen=True)
 class Explanation:
     """Contributions to the value of a document."""
 
@@ -79,6 +88,8 @@ class Explanation:
     similar: list[Similar]  #: Largest contributions of support vectors; empty for a model saved without texts
     #: As `substrings`, with overlapping substrings merged to the longest, and their contributions summed.
     merged: list[Substring] = field(default_factory=list)
+    #: Contributions of the kernels of strings and of encoders, if a sum has both.
+    parts: list[KernelShare] = field(default_factory=list)
 
     def __str__(self) -> str:
         parts = "".join(f", {substring.text!r} {substring.contribution:+.3f}" for substring in self.merged)
@@ -90,12 +101,23 @@ class Explanation:
         return self.attribution.name
 
     @property
+    def shares(self) -> str:
+        """Contributions of the parts in words, with their shares of the sum of absolute values."""
+        whole = sum(abs(part.contribution) for part in self.parts) or 1.0
+        return ", ".join(
+            f"{part.name} {part.contribution:+.4f} ({abs(part.contribution) / whole:.0%})"
+            for part in self.parts
+        )
+
+    @property
     def exact(self) -> bool:
         return self.attribution.exact
 
     def as_dict(self) -> Json:
         """JSON values."""
         values = {**asdict(self), "attribution": self.attribution.description, "exact": self.exact}
+        if not self.parts:
+            del values["parts"]
         return {"method" if name == "attribution" else name: to_json(value) for name, value in values.items()}
 
 
@@ -209,10 +231,26 @@ class _OfSupport:
         exact = kernel.attribution.method.exact
         return complete(parts, (self.coef * self.values).sum(axis=1)) if exact else parts
 
+    def parts(self, d: int, most: int) -> list[KernelShare]:
+        """Contributions of the parts of the kernel to document d."""
+        document, parts = self.documents.take([d]), []
+        for name, terms in _parts_of(self.kernel, self.rows).items():
+            weight = sum(weight for weight, _, _ in terms)
+            values = sum(
+                w * rows.cross(term.structure.read(document))[0].astype(float) for w, term, rows in terms
+            )
+            similar = self._listed(d, values / weight, weight, -values, most)
+            parts.append(KernelShare(name, float(self.coef[d] @ values), similar))
+        return parts
+
     def similar(self, d: int, most: int) -> list[Similar]:
         """Support vectors with the largest contributions to document d."""
-        values, terms, index = self.values[d], self.coef[d] * self.values[d], self.index
-        order = np.argsort(-np.abs(terms), kind="stable")[:most].tolist()
+        values = self.values[d]
+        return self._listed(d, values, 1.0, -np.abs(self.coef[d] * values), most)
+
+    def _listed(self, d: int, values: Floats, weight: float, key: Floats, most: int) -> list[Similar]:
+        terms, index = weight * self.coef[d] * values, self.index
+        order = np.argsort(key, kind="stable")[:most].tolist()
         return [
             Similar(int(index[i]), float(values[i]), float(terms[i]), self.support.shown(i), self.ids[i])
             for i in order
@@ -225,6 +263,7 @@ class _OfWeights:
 
     def __init__(self, model: TrainedModel, device: Device) -> None:
         assert model.support.weights is not None
+        self.kernel = model.kernel
         self.predictor: Any = model.support.weights.predictor(device)
 
     def set_documents(self, documents: Documents | MultiView) -> Floats:
@@ -232,13 +271,31 @@ class _OfWeights:
         return np.asarray(self.predictor.values(documents))
 
     def contributions(self, machine_weights: Floats, progress: Progress | None) -> Contributions:
+        self.machine_weights = machine_weights
         parts: Contributions = self.predictor.contributions(self.documents, machine_weights)
         if progress is not None:
             progress(1, 1)
         return parts
 
+    def parts(self, d: int, most: int) -> list[KernelShare]:
+        document, parts = self.documents.take([d]), []
+        for name, terms in _parts_of(self.kernel, self.predictor).items():
+            values = sum(part.values(term.structure.read(document))[0] for _, term, part in terms)
+            parts.append(KernelShare(name, float(values @ self.machine_weights[d]), []))
+        return parts
+
     def similar(self, d: int, most: int) -> list[Similar]:
         return []
+
+
+def _parts_of(kernel: Any, rows: Any) -> dict[str, list[tuple[float, Any, Any]]]:
+    """Weight, kernel and rows, or predictor, of the terms of each part of a sum; empty without two parts."""
+    terms, parts = kernel.structure.terms, dict[str, list[tuple[float, Any, Any]]]()
+    for (weight, term), own in zip(terms, rows.parts if len(terms) > 1 else (), strict=False):
+        encoders = [view.encoder.name for view in term.structure.views if view.encoder is not None]
+        name = f"meaning ({encoders[0]})" if encoders else "spelling"
+        parts.setdefault(name, []).append((weight, term, own))
+    return parts if len(parts) > 1 else {}
 
 
 def _explain(
@@ -272,6 +329,7 @@ def _explain(
                 substrings=substrings[: most[0]],
                 similar=explainer.similar(d, most[1]),
                 merged=_merged(substrings[: CANDIDATES * max(most[0], 30)], text)[: most[0]],
+                parts=explainer.parts(d, most[1]),
             )
         )
     return explanations

@@ -29,7 +29,7 @@ from textsvm.kernels.contract import AHEAD, MatrixRows
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
 from textsvm.runtime.device import Device
-from textsvm.runtime.files import replacing
+from textsvm.runtime.files import cache_folder, replacing
 from textsvm.version import __version__
 
 #: Seconds for which a measurement is cached.
@@ -136,9 +136,7 @@ def _read_all(handle: int, size: int) -> None:
 
 def cache_file() -> Path:
     """File of cached measurements."""
-    folder = os.environ.get("XDG_CACHE_HOME", "")
-    base = Path(folder) if os.path.isabs(folder) else Path.home() / ".cache"
-    return base / "textsvm" / "rates.json"
+    return cache_folder() / "rates.json"
 
 
 def cached_rates(name: str, measure: Callable[[], tuple[float, ...]]) -> tuple[float, ...]:

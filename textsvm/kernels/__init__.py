@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from textsvm.kernels.base import Sum as Sum
     from textsvm.kernels.combined.on import On as On
     from textsvm.kernels.edit.kernel import EditDistance as EditDistance
+    from textsvm.kernels.encoder import Encoder as Encoder
     from textsvm.kernels.gap.bounded import BoundedGap as BoundedGap
     from textsvm.kernels.gap.kernel import GapWeighted as GapWeighted
     from textsvm.kernels.mers.gapped import GappedKmers as GappedKmers
@@ -63,8 +64,8 @@ class Kernels(UserDict[str, Any]):
         return self.data[name][1] if name in self.data else ()
 
     def simple(self) -> list[str]:
-        """Names of the kernels that are not composed of others."""
-        return [name for name in self if name not in ("sum", "product", "on")]
+        """Names of the kernels that need no other object: neither kernels nor an encoder."""
+        return [name for name in self if name not in ("sum", "product", "on", "encoder")]
 
 
 #: Kernels by their name on the command line and in model files, with their options.
@@ -81,6 +82,7 @@ KERNELS = Kernels({
     "polynomial": ("vectors.kernels:Polynomial", o.POLYNOMIAL),
     "gaussian": ("vectors.kernels:Gaussian", o.GAUSSIAN),
     "sigmoid": ("vectors.kernels:Sigmoid", o.SIGMOID),
+    "encoder": ("encoder:Encoder", o.ENCODER),
     "sum": ("base:Sum", ()),
     "product": ("base:Product", ()),
     "on": ("combined.on:On", ()),

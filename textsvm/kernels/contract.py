@@ -179,6 +179,7 @@ class FeatureTerm:
     unknown: float = 1.0  #: Factor of strings that no table has
     scale: float = 1.0
     both_strands: bool = False  #: Whether windows of the reverse complement count (DNA)
+    mean: bool = False  #: Whether the values are divided by the number of symbols of the text
     #: Codes of texts without any feature, and values of equal texts, shape (n, n_machines).
     featureless: Sequence[Ints] = ()
     featureless_values: Floats | None = None

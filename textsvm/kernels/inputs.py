@@ -15,7 +15,7 @@ import numpy as np
 
 from textsvm.arrays import AnyArray, Bools
 from textsvm.errors import InputError
-from textsvm.kernels.combined.table import Numbers, Table
+from textsvm.kernels.combined.table import EncodedTexts, Numbers, Table
 from textsvm.linalg.vectors import NUMBERS, Vectors, is_sparse
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy
@@ -337,20 +337,26 @@ def encode_texts(
     base: Documents | MultiView | None = None,
     form: TextForm = TextForm(),
     progress: Progress | None = None,
-) -> dict[View, Documents]:
+) -> dict[View, Any]:
     """Normalise and encode texts in views without columns; the alphabets of `base` are extended."""
     cases, n = list(dict.fromkeys(view.keep_case for view in views)), len(texts)
+    steps = len(cases) + any(view.encoder is not None for view in views)
     characters = {}
     for number, case in enumerate(cases):
         plain = View(keep_case=case)
         alphabet = None if base is None or plain not in views else base.of(plain).alphabet
         reading = Reading(normal_form(form.normalise, form.punctuation, case), form.max_length)
-        step = part(progress, number * n, n, len(cases) * n)
+        step = part(progress, number * n, n, steps * n)
         characters[case] = encode(texts, alphabet, reading, step)
-    return {
-        view: encode_as(characters[view.keep_case], view.tokens, None if base is None else base.of(view))
-        for view in views
-    }
+    encoded: dict[View, Any] = {}
+    for view in views:
+        earlier, own = None if base is None else base.of(view), characters[view.keep_case]
+        if view.encoder is None:
+            encoded[view] = encode_as(own, view.tokens, earlier)
+        else:
+            step = part(progress, (steps - 1) * n, n, steps * n)
+            encoded[view] = EncodedTexts.of_texts(own, view.encoder, step)
+    return encoded
 
 
 def encode_table(

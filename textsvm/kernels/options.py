@@ -31,6 +31,7 @@ class Option:
     text: Callable[[dict[str, Any]], str] | None = None
     #: Whether a value may stand without its name in a spelled-out kernel: ``spectrum:2-7,log``.
     bare: bool = False
+    spelled_only: bool = False  #: Whether only a spelled-out kernel has the option, not the command line
 
     def parameters(self, value: Any) -> dict[str, Any]:
         """The kernel's parameters for a converted value."""
@@ -219,3 +220,18 @@ LOCALITY = (
 POLYNOMIAL = (Option("degree", "degree of the polynomial", "NUMBER", "3", convert=whole), GAMMA, COEF0)
 GAUSSIAN = (GAMMA,)
 SIGMOID = (GAMMA, COEF0)
+
+
+def _encoder_text(params: dict[str, Any]) -> str:
+    """Name of an encoder, in quotes if the notation needs them."""
+    name = str(getattr(params["encoder"], "__name__", params["encoder"]))
+    return f'"{name}"' if any(sign in name for sign in "+*,") else name
+
+
+ENCODER = (
+    Option(
+        "encoder", "folder of an encoder", "NAME", convert=lambda text: text.strip('"'), text=_encoder_text,
+        bare=True, spelled_only=True,
+    ),
+    Option("bits", "8: vectors of tokens of 8 bits", "8", convert=whole, spelled_only=True),
+)  # fmt: skip

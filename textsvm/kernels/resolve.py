@@ -10,12 +10,16 @@ from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel, Sum
 from textsvm.kernels.combined.on import On
 from textsvm.kernels.contract import Structure
+from textsvm.kernels.encoder import as_encoder
 from textsvm.kernels.nystroem import Nystroem
 from textsvm.kernels.spectrum.kernel import fixed_default
-from textsvm.kernels.spelling import IN_SKLEARN
+from textsvm.kernels.spelling import IN_SKLEARN, is_spelled_out, parse
 from textsvm.kernels.user import UserKernel
 from textsvm.kernels.vectors.kernels import Gaussian
 from textsvm.text.documents import View
+
+#: Weight of the encoder beside a kernel that the user names.
+ENCODER_WEIGHT = 0.3
 
 
 def as_kernel(kernel: Any) -> Kernel:
@@ -37,16 +41,44 @@ def as_kernel(kernel: Any) -> Kernel:
 
 
 def sum_on_columns(
-    texts: Sequence[str], numbers: Sequence[list[str]], of: Mapping[str, Kernel] | None = None
+    texts: Sequence[str],
+    numbers: Sequence[list[str]],
+    of: Mapping[str, Kernel] | None = None,
+    encoder: Any = None,
 ) -> Kernel:
     """Sum of a kernel on each column of texts and on each group of columns of numbers.
 
-    `of` are the kernels of "texts" and "vectors"; by default the fast kernel and Gaussian.
+    `of` are the kernels of "texts" and "vectors"; by default the fast kernel and Gaussian. An encoder reads
+    each column of texts, too.
     """
     of = {"texts": fixed_default(), "vectors": Gaussian(), **(of or {})}
+    if encoder is not None:
+        of["texts"] = with_encoder(of["texts"], encoder)
     parts = [On(name, of["texts"]) for name in texts]
     parts += [On(names if len(names) > 1 else names[0], of["vectors"]) for names in numbers if names]
     return parts[0] if len(parts) == 1 else Sum(parts)
+
+
+def with_encoder(kernel: Any, encoder: Any, weight: float = ENCODER_WEIGHT) -> Any:
+    """Sum of a kernel of texts, given as for `as_kernel` or spelled out, and of a kernel of an encoder.
+
+    A kernel that reads an encoder already is returned unchanged. InputError for a kernel of other examples.
+    """
+    if isinstance(kernel, str):
+        if kernel == "precomputed":
+            raise InputError("a precomputed kernel matrix has no texts for an encoder; leave encoder out")
+        kernel = parse(kernel) if is_spelled_out(kernel) else as_kernel(kernel)
+    elif not isinstance(kernel, Kernel):
+        kernel = as_kernel(kernel)
+    structure = kernel.structure.resolved().structure
+    if any(view.encoder is not None for view in structure.views):
+        return kernel
+    if not structure.reads_texts:
+        raise InputError(
+            f"an encoder reads texts, and the kernel compares {structure.examples}; leave encoder out"
+            + ", or write column=encoder:NAME into the kernel" * structure.reads_tables
+        )
+    return Sum([kernel, as_encoder(encoder)], [1 - weight, weight])
 
 
 def structure_of(kernel: Any) -> Structure:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 #: Further names of kernels: the name of the kernel, its fixed options, and other defaults.
 NAMED: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
-    "words": ("spectrum", ("tokens=words",), ("p=1",))
+    "words": ("spectrum", ("tokens=words",), ("p=1",)),
+    "encoder": ("encoder", (), ()),  # needs the name of an encoder
 }
 #: Names of kernels in scikit-learn.
 IN_SKLEARN = {"rbf": "gaussian", "poly": "polynomial"}
@@ -118,7 +119,7 @@ def _leaf(text: str) -> Kernel:
     base, fixed, defaults = NAMED.get(name, (name, (), ()))
     options = {option.name: option for option in KERNELS.options(base)}
     parameters: dict[str, dict[str, object]] = {}
-    for piece in (*fixed, *(options_text.split(",") if colon else ())):
+    for piece in (*fixed, *(_split(options_text, ",") if colon else ())):
         option, values = _option(piece.strip(), options, text)
         if option.name in parameters:
             raise InputError(f"{option.name} is given twice in {text}")

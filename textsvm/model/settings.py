@@ -24,8 +24,9 @@ import numpy as np
 from textsvm.arrays import Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel, is_number, is_whole
+from textsvm.kernels.encoder import as_encoder
 from textsvm.kernels.inputs import TextForm
-from textsvm.kernels.resolve import as_kernel, structure_of
+from textsvm.kernels.resolve import as_kernel, structure_of, with_encoder
 from textsvm.kernels.spelling import is_spelled_out, parse
 from textsvm.kernels.user import KernelFunction
 from textsvm.model.rules import check_reject
@@ -36,6 +37,7 @@ from textsvm.solvers.dual import LOSSES
 from textsvm.sources.base import Source
 from textsvm.sources.texts import TextSource
 from textsvm.text.byte_pmers import LONGEST as LONGEST_PMER
+from textsvm.text.encoders import FunctionEncoder, TextEncoder
 
 #: Kernel as users give it: an object, a name or notation, or a Python function.
 KernelLike: TypeAlias = Kernel | KernelFunction | str
@@ -43,7 +45,7 @@ KernelLike: TypeAlias = Kernel | KernelFunction | str
 DEFAULT_KERNELS = ("auto", "fast")
 #: Indices of training rows and of test rows.
 Fold: TypeAlias = tuple[Ints, Ints]
-STRATEGIES = ("ovo", "ovr", "crammer-singer")
+STRATEGIES = ("ovo", "ovr", "crammer-singer")  #: Of classes without an order
 SCORINGS = ("accuracy", "f1_macro")
 THRESHOLDS = ("cv", "zero")
 METHODS = ("sigmoid", "isotonic")
@@ -173,11 +175,21 @@ class Settings:
     device: str = "auto"
     n_jobs: int | None = None
     compute: Compute | None = None
+    encoder: Any = None
 
     #: Name of the estimator, in model files and reports.
     estimator: ClassVar[str]
     #: Settings that must be finite numbers above 0 (`duality_gap` may be None).
     _POSITIVE: ClassVar[tuple[str, ...]] = ("tol", "duality_gap")
+
+    def __post_init__(self) -> None:
+        if callable(self.encoder) and not isinstance(self.encoder, TextEncoder | Kernel):
+            object.__setattr__(self, "encoder", FunctionEncoder(self.encoder))  # it keeps its vectors
+        # Only classifiers choose a kernel, and with it the weight of the encoder.
+        if self.encoder is not None and not (
+            isinstance(self, ClassifierSettings) and is_default(self.kernel)
+        ):
+            object.__setattr__(self, "kernel", with_encoder(self.kernel, self.encoder))
 
     def as_dict(self) -> dict[str, Any]:
         """Copies of the settings by name."""
@@ -242,6 +254,8 @@ class Settings:
             raise InputError(f"compute must be textsvm.Compute(...) or None, got {self.compute!r}")
         compute = self.compute_options
         self.source.check()
+        if self.encoder is not None:
+            as_encoder(self.encoder)
         if compute.landmarks is not None:
             self._check_approximated()
         for name in self._POSITIVE:
@@ -290,8 +304,9 @@ class ClassifierSettings(Settings):
 
     def check(self) -> None:
         super().check()
-        if not isinstance(self.multiclass, str) or self.multiclass not in STRATEGIES:
-            raise InputError(f"multiclass={self.multiclass!r} is not one of {', '.join(STRATEGIES)}")
+        name = self.multiclass.partition(":")[0] if isinstance(self.multiclass, str) else ""
+        if self.multiclass not in STRATEGIES and name != "ordered":
+            raise InputError(f"multiclass={self.multiclass!r} is not one of {', '.join(STRATEGIES)}, ordered")
         check_class_weight(self.class_weight)
         if self.loss not in (None, *LOSSES):
             raise InputError(f"loss={self.loss!r} is not None or one of {', '.join(LOSSES)}")

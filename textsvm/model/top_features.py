@@ -26,6 +26,7 @@ from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel, is_whole
 from textsvm.kernels.contract import FeatureWeights
 from textsvm.kernels.spelling import spell
+from textsvm.linalg.factored import unpacked
 from textsvm.model.rules import Rule
 from textsvm.runtime import device as devices
 from textsvm.sources.base import Expansion, Support
@@ -57,7 +58,8 @@ class TopFeatures:
     """The heaviest features of a class, or of a direction of a regression."""
 
     label: Any  #: "a higher number", "a lower number" for regression; "inside", "outside" for one class
-    kind: str  #: "substrings", "counted substrings", "words", "numbers", "patterns" or "training documents"
+    #: "substrings", "counted substrings", "words", "tokens", "numbers", "patterns" or "training documents"
+    kind: str
     features: list[Feature] = field(default_factory=list)
 
     def as_dict(self) -> Json:
@@ -101,7 +103,7 @@ def coefficients(machines: Expansion) -> tuple[NDArray[np.object_], Floats]:
     names = [
         table.names if len(tables) == 1 else f"{spell(table.kernel)}__" + table.names for table in tables
     ]
-    return np.concatenate(names), np.concatenate([table.weights for table in tables]).T
+    return np.concatenate(names), np.concatenate([unpacked(table.weights) for table in tables]).T
 
 
 def top_features(

@@ -96,6 +96,8 @@ def _with(settings: Settings, params: dict[str, Any]) -> GridPoint:
     if is_default(params.get("kernel", settings.kernel)) and params.get("kernel") != "auto":
         point = replace(point, kernel=fixed_default()) if is_default(point.kernel) else point
         params = {**params, "kernel": point.kernel}
+    elif point.encoder is not None and not is_default(point.kernel):
+        params = {**params, "kernel": point.kernel}
     check(point)
     return GridPoint(params, point)
 

@@ -14,6 +14,7 @@ from textsvm.arrays import AnyArray, Arrays, Ints
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel
+from textsvm.kernels.combined.table import EncodedTexts
 from textsvm.kernels.inputs import TextForm, as_texts, encode_texts
 from textsvm.kernels.resolve import approximated
 from textsvm.kernels.spelling import spell
@@ -181,6 +182,8 @@ class TextSource(KernelSource):
             function = "kernel function"
         elif any(callable(view.tokens) for view in kernel.structure.views):
             function = "function of tokens"
+        elif any(view.encoder is not None and not view.encoder.digest for view in kernel.structure.views):
+            function = "function as its encoder"
         if function:
             raise InputError(
                 f"a model with a {function} cannot be saved, for a file holds no code; train it again "
@@ -206,11 +209,21 @@ class TextSource(KernelSource):
 
     def _pack(self, documents: Any) -> Arrays:
         """Arrays to save documents of a single view."""
+        if isinstance(documents, EncodedTexts):
+            return arrays_of(documents.characters) | {"vectors": documents.values}
         return arrays_of(documents)
 
     def _unpack(self, arrays: Arrays, prefix: str, view: View, n: int) -> Any:
         """n documents of a view from the arrays with this prefix."""
-        return documents_from(arrays, prefix, tokens=view.tokens not in SINGLE)
+        documents = documents_from(arrays, prefix, tokens=view.tokens not in SINGLE)
+        if view.encoder is None:
+            return documents
+        vectors = arrays[prefix + "vectors"]
+        if vectors.ndim != 2 or vectors.dtype != np.float32 or len(vectors) != len(documents):
+            raise InputError("the vectors of its encoder are not as many as its support vectors")
+        if not np.isfinite(vectors).all():
+            raise InputError("the vectors of its encoder are not finite numbers")
+        return EncodedTexts(vectors, (), documents, view.encoder)
 
 
 def _require_bounds(kernel: Kernel, support: Documents | MultiView) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from textsvm.arrays import Array, Arrays, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.combined.table import Numbers, Table
+from textsvm.kernels.combined.table import EncodedTexts, Numbers, Table
 from textsvm.kernels.contract import strip_prefix
 from textsvm.kernels.inputs import InputTable, encode_table, read_view
 from textsvm.kernels.spelling import spell
@@ -267,7 +267,7 @@ class ColumnSource(TextSource):
         return Table(views) if len(views) > 1 else next(iter(views.values()))
 
     def _pack(self, documents: Any) -> Arrays:
-        if not isinstance(documents, Numbers):
+        if isinstance(documents, EncodedTexts) or not isinstance(documents, Numbers):
             return super()._pack(documents)
         return pack(documents) | {"widths": np.array(documents.widths, np.int64)}
 

@@ -47,6 +47,8 @@ class View:
     keep_case: bool = False  #: Whether case is kept where the normal form would fold it
     #: Column (or numeric columns) of a table; None without a table.
     column: str | tuple[str, ...] | None = None
+    #: Encoder of the texts, or its name until it is loaded (`textsvm.text.encoders`); None without.
+    encoder: Any = None
 
 
 @dataclass(frozen=True)
@@ -259,8 +261,11 @@ def encode_as(texts: Sequence[str] | Documents, tokens: Tokens, base: Documents 
     if tokens == "blosum62":
         groups = residue_groups(characters.codes, characters.offsets, characters.alphabet)
         return Documents(groups, characters.offsets, GROUP_NAMES, characters)
-    split = _call_on_texts if callable(tokens) else _split_words
-    pieces, ids, distinct_tokens = split(characters, tokens)  # type: ignore[arg-type]
+    if callable(tokens):
+        pieces, ids, distinct_tokens = _call_on_texts(characters, tokens)
+    else:
+        kind_of = kinds(map(chr, characters.alphabet.tolist()), tokens)
+        pieces, ids, distinct_tokens = split_words(characters, kind_of)
     code_of: Mapping[str, int] = {} if base is None else base.code_of
     new = sorted(token for token in distinct_tokens if token not in code_of)
     number = {token: code_of[token] for token in distinct_tokens if token in code_of}
@@ -280,8 +285,8 @@ def encode_as(texts: Sequence[str] | Documents, tokens: Tokens, base: Documents 
 _Tokens = tuple[list[TokenSpans], list[NDArray[np.uint32]], list[str]]
 
 
-def _split_words(characters: Documents, tokens: str) -> _Tokens:
-    kind_of = kinds(map(chr, characters.alphabet.tolist()), tokens)
+def split_words(characters: Documents, kind_of: NDArray[np.uint8]) -> _Tokens:
+    """Split documents into words, given the class of each symbol, see `textsvm.text.tokens.kinds`."""
     pieces = find_words(characters.codes, characters.offsets, kind_of)
     starts, stops = (
         np.concatenate([getattr(piece, name) for piece in pieces]) for name in ("starts", "stops")

@@ -56,7 +56,7 @@ def train_calibrated(
     if is_default(classifier.kernel):
         clock = time.perf_counter()
         chosen = choose_kernel(classifier, examples, target, weight, progress)
-        classifier = replace(classifier, kernel=chosen.kernel, C=chosen.C, loss=chosen.loss)
+        classifier = replace(classifier, kernel=chosen.kernel, C=chosen.C, loss=chosen.loss, encoder=None)
         lap(seconds, "choose", clock)
     model, values = fold_grams.fit_with_folds(classifier, examples, task, seconds, progress)
     assert model is not None

@@ -18,6 +18,7 @@ from textsvm.choice import candidates
 from textsvm.choice.candidates import Candidate
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
+from textsvm.kernels.encoder import as_encoder
 from textsvm.model.settings import ClassifierSettings, is_default
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime import device as devices
@@ -26,9 +27,16 @@ from textsvm.sources.texts import TextSource
 from textsvm.text.documents import Documents, MultiView
 from textsvm.training.grams import can_square_hinge, solve_problem
 from textsvm.training.problems import classification, fit_offsets
-from textsvm.training.targets import Target, with_classes
+from textsvm.training.targets import Target, labels_of, with_classes
 from textsvm.training.thresholds import out_of_fold_values
-from textsvm.training.train import assemble, read_training_data, train_machines, with_bias, with_offsets
+from textsvm.training.train import (
+    assemble,
+    read_training_data,
+    train_machines,
+    with_bias,
+    with_offsets,
+    with_scale,
+)
 
 #: Change of the bias of a class, for kernel="auto" and "fast", when its total weight falls by a factor of e;
 #: half as much with two classes. It is larger for less than `MANY` texts.
@@ -51,6 +59,7 @@ class ChosenKernel:
     description: str  #: A sentence
     accuracy: float | None = None  #: Held-out accuracy of the trial that was chosen
     n_trials: int = 0
+    decision: Floats | None = None  #: Held-out decision values of that trial, if it tested all texts
 
 
 def train_classifier(
@@ -99,7 +108,12 @@ def _choose_and_train(
         seconds=seconds, gram=gram, device=device, C=float(chosen.C), loss=chosen.loss,
         chosen=chosen.description, held_out_accuracy=chosen.accuracy, n_trials=chosen.n_trials,
     )  # fmt: skip
-    return with_bias(model, default_bias(settings, target, weight))
+    bias = default_bias(settings, target, weight)
+    model = with_bias(model, bias)
+    # Trials have machines against the rest, and offsets for macro-F1 will move the decision values.
+    if chosen.decision is None or (settings.multiclass, settings.scoring) != ("ovr", "accuracy"):
+        return model
+    return with_scale(model, chosen.decision + bias, labels_of(target), weight)
 
 
 def choose_kernel(
@@ -119,6 +133,8 @@ def choose_kernel(
 def _default(settings: ClassifierSettings, texts: list[str]) -> Candidate:
     default_of = candidates.auto if settings.kernel == "auto" else candidates.fast
     default = default_of(texts, settings.normalise != "none")
+    if settings.encoder is not None:
+        default = replace(default, encoder=as_encoder(settings.encoder))
     return default if settings.loss is None else default.with_loss(settings.loss)
 
 
@@ -157,15 +173,22 @@ def _choice(
         )
     ):
         default = default.with_loss("hinge")
-    C, budget = settings.C, settings.time_budget
-    if settings.kernel == "fast" or budget is None:
-        return ChosenKernel(default.kernel(), default.C * C, default.loss, default.description(C))
-    from textsvm.choice.choose import choose
-
+    C, budget, weighed = settings.C, settings.time_budget, ""
+    if settings.kernel == "fast":
+        budget = None
+    if default.encoder is not None or budget is not None:
+        from textsvm.choice.choose import choose, weigh_encoder
+    if default.encoder is not None:
+        default, sentence = weigh_encoder(default, documents, problem.weight)
+        weighed = f"; {sentence}"
+    if budget is None:
+        description = default.description(C) + weighed
+        return ChosenKernel(default.kernel(), default.C * C, default.loss, description)
     choice = choose(default, documents, target.copies, problem.weight, float(C), budget, progress)
     return ChosenKernel(
-        choice.kernel, choice.C, default.loss, choice.description, choice.accuracy, len(choice.trials)
-    )
+        choice.kernel, choice.C, default.loss, choice.description + weighed, choice.accuracy,
+        len(choice.trials), choice.decision,
+    )  # fmt: skip
 
 
 def rare_class_bias(totals: Floats) -> Floats:
@@ -204,7 +227,7 @@ def checked_weights(
 
 def with_chosen(settings: ClassifierSettings, model: TrainedModel, tol: float) -> ClassifierSettings:
     """Settings to train without a choice: kernel, C and loss of a model; `tol` if a default chose them."""
-    fixed = replace(settings, scoring="accuracy", time_budget=None)
+    fixed = replace(settings, scoring="accuracy", time_budget=None, encoder=None)
     record, kernel = model.record, model.kernel
     if not record.chosen:
         return fixed
@@ -224,7 +247,8 @@ def with_fitted_offsets(
     """The model with offsets for macro-F1 from out-of-fold values."""
     decision, target = out_of_fold(settings, model, X, y, sample_weight, progress)
     everyone = (np.empty(0, np.int64), np.arange(len(target.values)))
-    return with_offsets(model, fit_offsets(settings, [decision], [everyone], target))
+    offsets = fit_offsets(settings, [decision], [everyone], target)
+    return with_scale(with_offsets(model, offsets), decision, labels_of(target), sample_weight, offsets)
 
 
 def out_of_fold(

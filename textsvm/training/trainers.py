@@ -95,7 +95,7 @@ def _on_columns(settings: AnySettings, X: Any) -> AnySettings:
     if not texts or (len(table.names) == 1 and not isinstance(X, Mapping | list | tuple)):
         return settings  # `as_texts` reads a single column
     numbers = [name for name in table.names if name not in texts]
-    return replace(settings, kernel=sum_on_columns(texts, [numbers]))
+    return replace(settings, kernel=sum_on_columns(texts, [numbers], None, settings.encoder))
 
 
 def check(settings: Settings | CalibrationSettings) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.apps.export.characters import character_tables
+from textsvm.apps.export.characters import HANGUL, CharacterTables, character_tables
+from textsvm.apps.export.pieces import WordPiece, word_piece
 from textsvm.apps.export.plain import PlainModel
 from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.errors import InputError
@@ -23,14 +24,14 @@ from textsvm.text.normal_form import COMPOSED
 Hashes = NDArray[np.uint32]
 #: First bytes of the file.
 MAGIC = b"TEXTSVM\0"
-#: Version 4 has classes of ignorable code points, for the form "unicode".
-VERSION = 4
+#: Version 4 has classes of ignorable code points, for the form "unicode", version 5 tokenizers.
+VERSION = 5
 #: Bytes of the unit of offsets.
 UNIT = 8
 #: Largest number of symbols of a text without a limit.
 NONE = 0xFFFFFFFF
 #: Words of records.
-HEADER_WORDS, VIEW_WORDS, TERM_WORDS, TABLE_WORDS, PAIRS_WORDS = 64, 8, 16, 32, 16
+HEADER_WORDS, VIEW_WORDS, TERM_WORDS, TABLE_WORDS, PAIRS_WORDS, TOKENIZER_WORDS = 64, 8, 16, 32, 16, 16
 #: First of the two words of the checksum in the header.
 CHECKSUM = 36
 #: Word of the header with the number of columns.
@@ -44,6 +45,8 @@ COMBINATIONS = ("identity", "difference", "ovo")
 #: "unicode" and "nfkc" differ in the Unicode tables.
 NORMAL_FORMS = {"none": 0, "unicode": 1, "nfkc": 1, "paper": 2}
 TOKENS = ("characters", "words", "whitespace", "blosum62")
+#: Code of the tokens of an encoder, and of terms that are divided by their number.
+PIECES, MEAN = 4, 2
 COUNTS = ("count", "presence", "log", "intersection", "edit", "gap")
 #: Codes of the types of weights and factors; 0 is no array.
 TYPES = {np.dtype(np.float32): 1, np.dtype(np.float64): 2, np.dtype(np.int16): 3, np.dtype(np.int8): 4}
@@ -202,12 +205,20 @@ def write(plain: PlainModel, tables: Sequence[Sequence[PackedTable]]) -> bytes:
     views = list(dict.fromkeys(term.view for term in plain.terms))
     columns: list[Any] = plain.columns or [None]
     header[:2] = np.frombuffer(MAGIC, np.uint32)
-    header[2] = VERSION - (plain.text.normalise != "unicode" and len(columns) < 2)
+    encoded = [view for view in views if view.encoder is not None]
+    older = plain.text.normalise != "unicode" and len(columns) < 2
+    header[2] = VERSION if encoded else VERSION - 1 - older
     header[4:6] = TASKS.index(plain.task), COMBINATIONS.index(plain.combine)
     header[6:9] = plain.n_machines, plain.n_decisions, len(plain.classes or ())
     header[9] = NONE if plain.text.max_length is None else min(plain.text.max_length, NONE - 1)
     header[27:29] = NORMAL_FORMS[plain.text.normalise], plain.text.punctuation
-    view_words = [[view.keep_case, TOKENS.index(view.tokens), columns.index(view.column)] for view in views]
+    rounded = any(table.tags.dtype != np.uint64 for of_term in tables for table in of_term)
+    view_words = [
+        [view.keep_case, TOKENS.index(view.tokens), columns.index(view.column)]
+        if view.encoder is None
+        else [1, PIECES, columns.index(view.column), _add_tokenizer(out, view.encoder, rounded)]
+        for view in views
+    ]
     header[COLUMNS] = len(columns) if len(columns) > 1 else 0
     header[10:12] = len(views), out.words(view_words, VIEW_WORDS)
     terms = [_term_words(out, views, *pair) for pair in zip(plain.terms, tables, strict=True)]
@@ -250,7 +261,8 @@ def _term_words(
     else:
         numbers = out.add([0.0, term.scale], np.float64)
         rows = out.words([_table_words(out, table, term) for table in tables], TABLE_WORDS)
-        words += [COUNTS.index(term.count), int(term.normalised), int(term.both_strands), len(tables)]
+        words += [COUNTS.index(term.count), MEAN if term.mean else int(term.normalised)]
+        words += [int(term.both_strands), len(tables)]
         words += [numbers, rows]
     words += [len(term.featureless), 0, 0]
     if len(term.featureless):
@@ -338,7 +350,37 @@ def _add_unicode(out: _Writer, plain: PlainModel, tokens: Sequence[str]) -> int:
     words = any(name in ("words", "whitespace") for name in tokens)
     if not (form != "none" or words or (plain.text.normalise == "none" and not plain.text.punctuation)):
         return 0
-    tables, (numbers, blocks) = character_tables(form), _two_stages(form)
+    return _add_characters(out, character_tables(form), _two_stages(form))
+
+
+def _add_tokenizer(out: _Writer, encoder: Any, rounded: bool) -> int:
+    """Record of a tokenizer; tags of its vocabulary have 32 bits if `rounded`."""
+    piece, keys, stages = _packed_tokenizer(encoder.tokenizer)
+    tags = np.append(keys.astype(np.uint32) if rounded else keys, np.zeros(1 + SCANNED, np.uint64))
+    states = [*SEEDS]
+    for point in map(ord, piece.prefix):
+        for k, seed in enumerate(SEEDS):
+            states[k] = (states[k] * STEPS[k] + int(mix(np.array([point ^ seed], np.uint32))[0])) % (1 << 32)
+    starts = bucket_starts(keys, 3 * PER_BUCKET if rounded else PER_BUCKET)
+    words = [_add_characters(out, piece.letters, stages), piece.most]
+    words += [max(map(len, piece.tokens)), len(piece.prefix), *states, len(starts) - 1, len(keys)]
+    words += [32 if rounded else 64, out.add(starts), out.add(tags, np.uint32 if rounded else np.uint64)]
+    return out.words([words], TOKENIZER_WORDS)
+
+
+@lru_cache(maxsize=3)
+def _packed_tokenizer(tokenizer: bytes) -> tuple[WordPiece, Hashes, tuple[AnyArray, AnyArray]]:
+    """A tokenizer, the sorted keys of its tokens, and `two_stages` of its code points."""
+    piece = word_piece(tokenizer)
+    hashes = symbol_hashes(np.array(piece.tokens, object))
+    first, second = string_hashes(np.arange(len(piece.tokens))[:, None], hashes)
+    keys = np.sort(first.astype(np.uint64) << np.uint64(32) | second)
+    return piece, keys, two_stages(piece.letters)
+
+
+def _add_characters(out: _Writer, tables: CharacterTables, stages: tuple[AnyArray, AnyArray]) -> int:
+    """Record of the tables of code points."""
+    numbers, blocks = stages
     record = [
         len(numbers),
         out.add(numbers),
@@ -346,7 +388,7 @@ def _add_unicode(out: _Writer, plain: PlainModel, tokens: Sequence[str]) -> int:
         *(out.add(part) for part in np.split(blocks, 2, axis=1)),
     ]
     for images in (tables.decompositions, tables.folds):
-        keys = sorted(images)
+        keys = sorted(images.keys() - {*HANGUL})
         units = [images[key].encode("utf-16-le") for key in keys]
         starts = np.cumsum([0, *(len(image) // 2 for image in units)])
         record += [len(keys), out.add(keys, np.uint32), out.add(starts, np.uint32), out.add(b"".join(units))]
@@ -355,11 +397,14 @@ def _add_unicode(out: _Writer, plain: PlainModel, tokens: Sequence[str]) -> int:
 
 @lru_cache(maxsize=3)
 def _two_stages(form: str) -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
+    return two_stages(character_tables(form))
+
+
+def two_stages(tables: CharacterTables) -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
     """Number of each block of code points, up to the last with a property; and the different blocks.
 
     A block is a row of classes and then orders.
     """
-    tables = character_tables(form)
     rows = np.concatenate([tables.classes.reshape(-1, BLOCK), tables.orders.reshape(-1, BLOCK)], axis=1)
     blocks, numbers = np.unique(rows, axis=0, return_inverse=True)
     last = int(np.flatnonzero(rows.any(axis=1))[-1])

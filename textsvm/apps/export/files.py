@@ -274,7 +274,14 @@ def _term_json(term: FeatureTerm | PairTerm) -> Json:
     }
     if isinstance(term, FeatureTerm):
         tables = [_table_json(table, symbols) for table in term.tables]
-        own = {"count": term.count, "unknown": term.unknown, "both_strands": term.both_strands}
+        own = {
+            "count": term.count,
+            "unknown": term.unknown,
+            "both_strands": term.both_strands,
+            "mean": term.mean,
+        }
+        if term.view.encoder is not None:
+            own |= {"tokenizer": json.loads(term.view.encoder.tokenizer)}
         return {**common, **own, "tables": tables}
     texts = np.split(term.support.codes, term.support.offsets[1:-1]) if len(term.support) else []
     return {

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from textsvm import InputError, TrainedModel
+from textsvm.apps.export.pieces import word_piece
 from textsvm.arrays import AnyArray, Arrays, Floats, Json
 from textsvm.kernels.contract import FeatureTerm, PairTerm
 from textsvm.kernels.inputs import TextForm
@@ -200,6 +201,8 @@ def _terms(model: TrainedModel) -> Sequence[FeatureTerm | PairTerm]:
     with model.at_work(cpu):
         predictor: Any = model.predictor.prepare(model.reader, cpu)
         terms: Sequence[FeatureTerm | PairTerm] = predictor.feature_terms(support.documents)
+    for encoder in dict.fromkeys(term.view.encoder for term in terms if term.view.encoder is not None):
+        word_piece(encoder.tokenizer)
     return terms
 
 

@@ -38,6 +38,7 @@ from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.plain_json import to_json
 from textsvm.text.documents import Documents
+from textsvm.text.encoders import without_surrogates
 
 #: Strings per bucket.
 PER_BUCKET = 6
@@ -204,6 +205,19 @@ def rows_of(table: PackedTable, keys: AnyArray) -> Ints:
     return np.where(codes[at] == wanted, at, n)
 
 
+def _read(term: FeatureTerm, documents: Documents) -> Documents:
+    """The symbols that a term counts: of an encoder the tokens."""
+    own: Any = documents.of(term.view)
+    encoder = term.view.encoder
+    if encoder is None:
+        return own
+    place = {number: code for code, number in enumerate(encoder.vocabulary.values())}
+    texts = without_surrogates(own.characters)
+    tokens = encoder.tokenise([texts.text(i) for i in range(len(texts))])
+    codes = np.array([place[number] for row in tokens for number in row], np.uint32)
+    return Documents(codes, np.cumsum([0, *map(len, tokens)]), term.alphabet)
+
+
 def symbols_of(term: FeatureTerm, documents: Documents) -> tuple[list[AnyArray], Ints, Ints]:
     """The two hashes of each symbol of some texts, the text of each symbol, and the end of its windows."""
     text = np.repeat(np.arange(len(documents)), documents.lengths)
@@ -229,9 +243,11 @@ class Sample:
     ) -> None:
         self.plain, self.n, self.training = plain, len(documents), training
         self.strings: list[list[CountedStrings]] = []
+        self.n_symbols: list[Ints] = []
         for k, term in enumerate(plain.feature_terms):
-            symbols = symbols_of(term, documents.of(term.view))
-            discount = DISCOUNT if training else 0.0
+            symbols = symbols_of(term, _read(term, documents))
+            discount = DISCOUNT if training and not term.mean else 0.0
+            self.n_symbols.append(np.bincount(symbols[1], minlength=self.n))
             counted = [CountedStrings.counted(table, symbols, self.n, discount) for table in term.tables]
             self.strings.append(counted)
             if progress is not None:
@@ -253,6 +269,8 @@ class Sample:
     def scales(self, k: int, tables: Sequence[PackedTable]) -> Floats:
         """1 / sqrt(k(s, s)) of each text in a normalised term, shape (n_texts,)."""
         term, squares = self.plain.feature_terms[k], np.zeros(self.n)
+        if term.mean:
+            return term.scale / np.maximum(self.n_symbols[k], 1)
         if not term.normalised:
             return np.full(self.n, term.scale)
         for table, strings in zip(tables, self.strings[k], strict=True):
@@ -272,7 +290,12 @@ class Sample:
             worths = _gains(table, np.bincount(entries.weighted, unit, len(table.weights)).astype(float))
             worths *= share[order.owner]
             squares = np.ones(n) if table.factors is None else table.factors.astype(np.float64) ** 2
-            seldom = (1 - DISCOUNT) / 2 * squares * (scales**2).mean()  # strings of none of the texts
+            rare = (1 - DISCOUNT) / 2
+            if self.plain.feature_terms[
+                k
+            ].mean:  # as many unseen tokens as tokens of a single text (Good 1953)
+                rare = min(rare, float((n_with == 1).sum()) / max(1, int((n_with == 0).sum())))
+            seldom = rare * squares * (scales**2).mean()  # strings of none of the texts
             norms = (table.weights[:n] ** 2).sum(axis=1)
             worths[order.firsts[:-1]] = np.where(n_with > 0, worths[order.firsts[:-1]], seldom * norms)
             pairs.append((worths, np.where(n_with > 0, units, seldom)))

@@ -21,7 +21,7 @@ typedef uint64_t u64;
 
 /* ---- The file ------------------------------------------------------------------------------------- */
 
-#define VERSION 4u
+#define VERSION 5u  /* also read: 3 and 4, which have fewer abilities */
 #define COLUMNS 38u  /* number of columns; 0 for texts, or a single column */
 #define CHECKSUM 36u /* first of its two words in the header */
 #define NONE 0xFFFFFFFFu
@@ -30,12 +30,14 @@ typedef uint64_t u64;
 #define TERM_WORDS 16
 #define TABLE_WORDS 32
 #define PAIRS_WORDS 16
+#define TOKENIZER_WORDS 16
 #define SCANNED 4u /* rows of a bucket that are compared at once; the file has as many spare tags */
 
 enum { COMBINE_IDENTITY, COMBINE_DIFFERENCE, COMBINE_OVO };
 enum { FORM_NONE, FORM_UNICODE, FORM_PAPER };
-enum { TOKENS_CHARACTERS, TOKENS_WORDS, TOKENS_WHITESPACE, TOKENS_PROTEIN };
+enum { TOKENS_CHARACTERS, TOKENS_WORDS, TOKENS_WHITESPACE, TOKENS_PROTEIN, TOKENS_PIECES };
 enum { COUNT_PLAIN, COUNT_PRESENCE, COUNT_LOG, COUNT_INTERSECTION, PAIRS_EDIT, PAIRS_GAP };
+#define MEAN 2u /* of a term that is divided by its number of symbols, instead of normalised */
 enum { TYPE_NONE, TYPE_F32, TYPE_F64, TYPE_I16, TYPE_I8, TYPE_IN_ROW };
 enum { CALIBRATION_NONE, CALIBRATION_SIGMOID, CALIBRATION_ISOTONIC };
 /* Flags of code points. */
@@ -49,7 +51,7 @@ typedef struct {
 } table;
 
 typedef struct {
-    u32 keep_case, tokens, column;
+    u32 keep_case, tokens, column, tokenizer;
 } view;
 
 typedef struct { /* support vectors of a kernel that compares texts with each of them */
@@ -72,18 +74,31 @@ typedef struct { /* sorted keys, starts and UTF-16 data */
     u32 n;
 } mapping;
 
-struct textsvm {
-    const u32 *w; /* the file as words */
-    u64 units;    /* its size in units of 8 bytes */
-    u32 n_machines, n_decisions, n_classes;
-    const double *biases;
-    /* Unicode */
+typedef struct { /* tables of code points */
     const uint16_t *stage1;
     const unsigned char *stage2, *orders;
     u32 n_stage1;
     mapping decompositions, folds;
     const u32 *pairs;
     u32 n_pairs;
+} characters;
+
+typedef struct { /* a WordPiece tokenizer */
+    characters letters; /* their decompositions are the images that the tokenizer takes */
+    table vocabulary;
+    u32 most, longest; /* characters of a word that is split, of a token */
+    u32 states[2], prefix; /* hashes of the prefix of the pieces inside of words, and its length */
+} tokenizer;
+
+struct textsvm {
+    const u32 *w; /* the file as words */
+    u64 units;    /* its size in units of 8 bytes */
+    u32 n_machines, n_decisions, n_classes;
+    const double *biases;
+    /* Unicode */
+    characters unicode;
+    tokenizer pieces; /* the last one that was read, and where */
+    u32 pieces_at;
     /* Working memory */
     size_t max_symbols;
     u32 *points, *symbols, *piece, *piece2, *s1, *s2, *h1, *h2, *list;
@@ -188,7 +203,7 @@ static pairs pairs_of(const textsvm *m, const term *t) {
 static view view_of(const textsvm *m, u32 number) {
     const u32 *w = (const u32 *)at(m, m->w[11]) + (size_t)VIEW_WORDS * number;
     view v;
-    v.keep_case = w[0], v.tokens = w[1], v.column = w[2];
+    v.keep_case = w[0], v.tokens = w[1], v.column = w[2], v.tokenizer = w[3];
     return v;
 }
 
@@ -246,12 +261,60 @@ static int check_pairs(const textsvm *m, u32 number) {
            inside(m, w[7], 8 * (u64)b.p) && inside(m, w[8], 8 * (u64)b.n);
 }
 
+static int read_mapping(const textsvm *m, const u32 *w, mapping *map) {
+    map->n = w[0];
+    if (!w[0])
+        return 1;
+    if (!inside(m, w[1], 4 * (u64)w[0]) || !inside(m, w[2], 4 * ((u64)w[0] + 1)))
+        return 0;
+    map->keys = at(m, w[1]), map->starts = at(m, w[2]), map->data = at(m, w[3]);
+    return has_parts(map->starts, w[0], 0) && inside(m, w[3], 2 * (u64)map->starts[w[0]]);
+}
+
+static int read_characters(const textsvm *m, u32 offset, characters *c) {
+    const u32 *w;
+    if (!offset)
+        return 1; /* no view needs the tables */
+    if (!inside(m, offset, 64))
+        return 0;
+    w = at(m, offset);
+    if (!inside(m, w[1], 2 * (u64)w[0]) || !inside(m, w[3], 128 * (u64)w[2]) || !inside(m, w[4], 128 * (u64)w[2]))
+        return 0;
+    c->n_stage1 = w[0], c->stage1 = at(m, w[1]), c->stage2 = at(m, w[3]), c->orders = at(m, w[4]);
+    for (u32 i = 0; i < w[0]; i++)
+        if (c->stage1[i] >= w[2])
+            return 0;
+    c->n_pairs = w[13], c->pairs = at(m, w[14]);
+    return read_mapping(m, w + 5, &c->decompositions) && read_mapping(m, w + 9, &c->folds) &&
+           (!w[13] || inside(m, w[14], 12 * (u64)w[13]));
+}
+
+#define MOST_WORD 256u
+
+/* Read a tokenizer; returns 0 if it does not lie within the file. */
+static int read_tokenizer(const textsvm *m, u32 offset, tokenizer *t) {
+    const u32 *w;
+    table *b = &t->vocabulary;
+    memset(t, 0, sizeof *t);
+    if (!inside(m, offset, 4 * TOKENIZER_WORDS))
+        return 0;
+    w = at(m, offset);
+    t->most = w[1], t->longest = w[2], t->prefix = w[3], t->states[0] = w[4], t->states[1] = w[5];
+    b->n_buckets = w[6], b->n_strings = w[7], b->tag_bits = w[8], b->starts = at(m, w[9]), b->tags = at(m, w[10]);
+    b->weights = b->tags, b->weight_type = TYPE_I8, b->stride = 1; /* the rows that find_rows fetches */
+    return w[0] && w[1] && w[1] <= MOST_WORD && w[2] && w[6] && (w[8] == 32 || w[8] == 64) &&
+           inside(m, w[9], 4 * ((u64)w[6] + 1)) && inside(m, w[10], w[8] / 8 * ((u64)w[7] + 1 + SCANNED)) &&
+           read_characters(m, w[0], &t->letters);
+}
+
 static int check_terms(const textsvm *m) {
     const u32 *w = m->w;
+    tokenizer pieces;
     if (w[27] > FORM_PAPER || !inside(m, w[11], 4 * (u64)VIEW_WORDS * w[10]) || !inside(m, w[13], 4 * (u64)TERM_WORDS * w[12]))
         return 0;
     for (u32 i = 0; i < w[10]; i++)
-        if (view_of(m, i).tokens > TOKENS_PROTEIN || view_of(m, i).column >= textsvm_columns(m))
+        if (view_of(m, i).tokens > TOKENS_PIECES || view_of(m, i).column >= textsvm_columns(m) ||
+            (view_of(m, i).tokens == TOKENS_PIECES && !read_tokenizer(m, view_of(m, i).tokenizer, &pieces)))
             return 0;
     for (u32 i = 0; i < w[12]; i++) {
         const u32 *t = (const u32 *)at(m, w[13]) + (size_t)TERM_WORDS * i;
@@ -268,34 +331,6 @@ static int check_terms(const textsvm *m) {
                 return 0;
     }
     return 1;
-}
-
-static int read_mapping(const textsvm *m, const u32 *w, mapping *map) {
-    map->n = w[0];
-    if (!w[0])
-        return 1;
-    if (!inside(m, w[1], 4 * (u64)w[0]) || !inside(m, w[2], 4 * ((u64)w[0] + 1)))
-        return 0;
-    map->keys = at(m, w[1]), map->starts = at(m, w[2]), map->data = at(m, w[3]);
-    return has_parts(map->starts, w[0], 0) && inside(m, w[3], 2 * (u64)map->starts[w[0]]);
-}
-
-static int read_unicode(textsvm *m, u32 offset) {
-    const u32 *w;
-    if (!offset)
-        return 1; /* no view needs the tables */
-    if (!inside(m, offset, 64))
-        return 0;
-    w = at(m, offset);
-    if (!inside(m, w[1], 2 * (u64)w[0]) || !inside(m, w[3], 128 * (u64)w[2]) || !inside(m, w[4], 128 * (u64)w[2]))
-        return 0;
-    m->n_stage1 = w[0], m->stage1 = at(m, w[1]), m->stage2 = at(m, w[3]), m->orders = at(m, w[4]);
-    for (u32 i = 0; i < w[0]; i++)
-        if (m->stage1[i] >= w[2])
-            return 0;
-    m->n_pairs = w[13], m->pairs = at(m, w[14]);
-    return read_mapping(m, w + 5, &m->decompositions) && read_mapping(m, w + 9, &m->folds) &&
-           (!w[13] || inside(m, w[14], 12 * (u64)w[13]));
 }
 
 static int check_outputs(const textsvm *m) {
@@ -347,7 +382,7 @@ static int read_model(textsvm *m, const void *data, size_t bytes) {
     if (!data || (uintptr_t)data % 8 || bytes < 4 * HEADER_WORDS || memcmp(data, "TEXTSVM", 8))
         return 0;
     m->w = w, m->units = w[3];
-    if ((w[2] != VERSION && w[2] != VERSION - 1) || 8 * m->units > bytes || w[COLUMNS] > w[10])
+    if (w[2] > VERSION || w[2] < VERSION - 2 || 8 * m->units > bytes || w[COLUMNS] > w[10])
         return 0;
     m->n_machines = w[6], m->n_decisions = w[7], m->n_classes = w[8];
     if (!m->n_machines || !m->n_decisions || m->n_machines > 1u << 24 || m->n_classes > 1u << 24)
@@ -355,7 +390,7 @@ static int read_model(textsvm *m, const void *data, size_t bytes) {
     if (!inside(m, w[14], 8 * (u64)m->n_machines) || !inside(m, w[33], 8 * (u64)w[32]))
         return 0;
     m->biases = at(m, w[14]);
-    return check_terms(m) && check_outputs(m) && read_unicode(m, w[31]);
+    return check_terms(m) && check_outputs(m) && read_characters(m, w[31], &m->unicode);
 }
 
 /* ---- Memory --------------------------------------------------------------------------------------- */
@@ -536,15 +571,15 @@ static size_t decode(const char *utf8, size_t n, u32 *out, size_t most) {
     return k;
 }
 
-static u32 flags_of(const textsvm *m, u32 point) {
+/* Entry of a code point in `stage2` or `orders` of the tables. */
+static u32 entry_of(const characters *c, const unsigned char *blocks, u32 point) {
     u32 block = point >> 7;
-    return block < m->n_stage1 ? m->stage2[(size_t)m->stage1[block] * 128 + (point & 127)] : 0;
+    return block < c->n_stage1 ? blocks[(size_t)c->stage1[block] * 128 + (point & 127)] : 0;
 }
 
-static u32 order_of(const textsvm *m, u32 point) {
-    u32 block = point >> 7;
-    return block < m->n_stage1 ? m->orders[(size_t)m->stage1[block] * 128 + (point & 127)] : 0;
-}
+static u32 flags_of(const textsvm *m, u32 point) { return entry_of(&m->unicode, m->unicode.stage2, point); }
+
+static u32 order_of(const textsvm *m, u32 point) { return entry_of(&m->unicode, m->unicode.orders, point); }
 
 #define HANGUL 0xAC00u
 #define HANGULS 11172u
@@ -612,21 +647,21 @@ static void reorder(const textsvm *m, u32 *points, size_t n, u32 *spare) {
 }
 
 static u32 composed(const textsvm *m, u32 a, u32 b) {
-    u32 low = 0, high = m->n_pairs;
+    u32 low = 0, high = m->unicode.n_pairs;
     if (a - 0x1100u < 19 && b - 0x1161u < 21)
         return HANGUL + ((a - 0x1100u) * 21 + (b - 0x1161u)) * 28;
     if (a - HANGUL < HANGULS && (a - HANGUL) % 28 == 0 && b - 0x11A8u < 27)
         return a + (b - 0x11A7u);
     while (low < high) {
         u32 middle = low + (high - low) / 2;
-        const u32 *pair = m->pairs + 3 * (size_t)middle;
+        const u32 *pair = m->unicode.pairs + 3 * (size_t)middle;
         if (pair[0] < a || (pair[0] == a && pair[1] < b))
             low = middle + 1;
         else
             high = middle;
     }
-    if (low < m->n_pairs && m->pairs[3 * (size_t)low] == a && m->pairs[3 * (size_t)low + 1] == b)
-        return m->pairs[3 * (size_t)low + 2];
+    if (low < m->unicode.n_pairs && m->unicode.pairs[3 * (size_t)low] == a && m->unicode.pairs[3 * (size_t)low + 1] == b)
+        return m->unicode.pairs[3 * (size_t)low + 2];
     return 0;
 }
 
@@ -649,8 +684,8 @@ static size_t compose(const textsvm *m, u32 *points, size_t n) {
     return k;
 }
 
-/* NFKD of code points without the final order; returns its length, NONE for no room. */
-static size_t decompose(const textsvm *m, const u32 *in, size_t n, u32 *out, size_t room) {
+/* Images of code points, and Hangul decomposed, without the final order; returns its length, NONE for no room. */
+static size_t decompose(const mapping *map, const u32 *in, size_t n, u32 *out, size_t room) {
     size_t k = 0;
     for (size_t i = 0; i < n; i++) {
         u32 s = in[i] - HANGUL;
@@ -661,7 +696,7 @@ static size_t decompose(const textsvm *m, const u32 *in, size_t n, u32 *out, siz
             out[k++] = 0x1161 + s % 588 / 28;
             if (s % 28)
                 out[k++] = 0x11A7 + s % 28;
-        } else if (!map_point(&m->decompositions, in[i], out, &k, room))
+        } else if (!map_point(map, in[i], out, &k, room))
             return NONE;
     }
     return k;
@@ -690,7 +725,7 @@ static size_t normalise_piece(textsvm *m, const u32 *in, size_t n, int keep_case
     size_t room = m->max_symbols + 32, k, folded = 0;
     u32 *points = m->piece;
     n = without_ignorable(m, in, n, m->piece2);
-    k = decompose(m, m->piece2, n, m->piece, room);
+    k = decompose(&m->unicode.decompositions, m->piece2, n, m->piece, room);
     if (k == NONE)
         return NONE;
     reorder(m, points, k, m->piece2);
@@ -698,13 +733,13 @@ static size_t normalise_piece(textsvm *m, const u32 *in, size_t n, int keep_case
         if (n > 1) { /* U+0345 folds to a letter: where it composes matters */
             size_t composed_size = compose(m, m->piece, k);
             memcpy(m->piece2, m->piece, composed_size * sizeof *m->piece);
-            k = decompose(m, m->piece2, composed_size, m->piece, room);
+            k = decompose(&m->unicode.decompositions, m->piece2, composed_size, m->piece, room);
             if (k == NONE)
                 return NONE;
         }
         points = m->piece2;
         for (size_t i = 0; i < k; i++)
-            if (!map_point(&m->folds, m->piece[i], points, &folded, room))
+            if (!map_point(&m->unicode.folds, m->piece[i], points, &folded, room))
                 return NONE;
         k = folded;
         reorder(m, points, k, m->piece);
@@ -1172,7 +1207,9 @@ static void add_term(textsvm *m, const term *t, size_t n) {
         size_t distinct = count_strings(m, &b, symbols, t->both_strands ? m->clear : NULL, &length);
         look_up(m, t, &b, distinct, &squares);
     }
-    if (t->normalised && squares > 0)
+    if (t->normalised == MEAN && n)
+        scale /= (double)n;
+    else if (t->normalised && squares > 0)
         scale = 1 / sqrt(squares);
     else if (t->normalised) {
         memset(m->term_sums, 0, m->n_machines * sizeof *m->term_sums);
@@ -1183,6 +1220,94 @@ static void add_term(textsvm *m, const term *t, size_t n) {
     }
     for (u32 k = 0; k < m->n_machines; k++)
         m->sums[k] += scale * m->term_sums[k];
+}
+
+/* ---- Pieces of words ------------------------------------------------------------------------------ */
+
+typedef struct { /* a word that is read */
+    u32 points[MOST_WORD], sources[MOST_WORD]; /* the code points, and the symbols that they come from */
+    u32 n;                                     /* all of its characters; those above `most` are not stored */
+    u32 first;                                 /* after the last character that stops the canonical order */
+} word;
+
+/* Add a character in canonical order; characters that follow another one stay behind it. */
+static void add_character(const tokenizer *t, word *w, u32 point, u32 source) {
+    u32 order = entry_of(&t->letters, t->letters.orders, point), at = w->n;
+    if (w->n++ >= t->most)
+        return;
+    w->sources[at] = source;
+    for (; order && at > w->first && entry_of(&t->letters, t->letters.orders, w->points[at - 1]) > order; at--)
+        w->points[at] = w->points[at - 1];
+    w->points[at] = point;
+}
+
+/* End of the longest token of the word from `start` on, with its hashes; `start` if there is none. */
+static u32 longest_token(const tokenizer *t, const word *w, u32 start, u32 *hashes) {
+    u32 a[MOST_WORD + 1], b[MOST_WORD + 1], end = start, row;
+    u32 before = start ? t->prefix : 0, most = w->n - start < t->longest ? w->n - start : t->longest;
+    a[0] = start ? t->states[0] : SEED1, b[0] = start ? t->states[1] : SEED2;
+    for (u32 k = 0; k < most; k++) {
+        a[k + 1] = a[k] * STEP1 + mix(w->points[start + k] ^ SEED1);
+        b[k + 1] = b[k] * STEP2 + mix(w->points[start + k] ^ SEED2);
+    }
+    for (u32 k = most; k > 0 && end == start; k--) {
+        u64 key;
+        hashes[0] = mix(a[k] ^ (before + k)), hashes[1] = mix(b[k] + (before + k));
+        key = (u64)(SEED1 * STEP1 + hashes[0]) << 32 | (SEED2 * STEP2 + hashes[1]);
+        find_rows(&t->vocabulary, &key, 1, &row);
+        end = row < t->vocabulary.n_strings ? start + k : start;
+    }
+    return end;
+}
+
+/* Append the tokens of a word, none of an unknown word, and empty the word; returns the number of all tokens, NONE for
+ * no room. */
+static size_t split_word(textsvm *m, const tokenizer *t, word *w, size_t n) {
+    u32 start = 0, length = w->n > t->most ? 0 : w->n;
+    size_t k = n;
+    while (start < length) {
+        u32 hashes[2], end = longest_token(t, w, start, hashes);
+        if (end == start)
+            break;
+        if (k >= m->max_symbols)
+            return NONE;
+        m->piece[k] = w->sources[start], m->piece2[k] = w->sources[end - 1] + 1;
+        m->s1[k] = hashes[0], m->s2[k++] = hashes[1];
+        start = end;
+    }
+    w->n = w->first = 0;
+    return start < length ? n : k;
+}
+
+/* Hashes of the tokens of m->symbols, into s1 and s2; their first symbol and the end into `piece` and `piece2`. Returns
+ * the number of tokens, NONE for no room. */
+static size_t hash_pieces(textsvm *m, u32 offset, size_t n) {
+    const u32 *points = m->symbols;
+    const tokenizer *t = &m->pieces;
+    word w;
+    size_t k = 0;
+    if (m->pieces_at != offset)
+        read_tokenizer(m, m->pieces_at = offset, &m->pieces);
+    w.n = w.first = 0;
+    for (size_t i = 0; i < n; i++) {
+        u32 image[8] = {points[i]}, flags = entry_of(&t->letters, t->letters.stage2, points[i]);
+        size_t size = flags & CHANGES ? decompose(&t->letters.decompositions, points + i, 1, image, 8) : 1;
+        size = flags & (IGNORED | KEEPS) ? 0 : size;
+        if (flags & IGNORED) /* removed after it has stopped the canonical order */
+            w.first = w.n;
+        for (size_t c = 0; c < size && size != NONE && k != NONE; c++) {
+            flags = entry_of(&t->letters, t->letters.stage2, image[c]);
+            if (flags & (SPACE | PUNCT))
+                k = split_word(m, t, &w, k);
+            if (!(flags & SPACE))
+                add_character(t, &w, image[c], (u32)i);
+            if (flags & PUNCT && k != NONE)
+                k = split_word(m, t, &w, k);
+        }
+        if (k == NONE)
+            return NONE;
+    }
+    return split_word(m, t, &w, k);
 }
 
 /* ---- Pairs of texts ------------------------------------------------------------------------------- */
@@ -1449,6 +1574,11 @@ static int read_symbols(textsvm *m, const term *t, reading *r) {
             return TEXTSVM_TOO_LONG;
         if (v.tokens == TOKENS_WORDS || v.tokens == TOKENS_WHITESPACE)
             r->tokens = hash_tokens(m, r->symbols, v.tokens == TOKENS_WORDS);
+        else if (v.tokens == TOKENS_PIECES) {
+            r->tokens = hash_pieces(m, v.tokenizer, r->symbols);
+            if (r->tokens == NONE)
+                return TEXTSVM_TOO_LONG;
+        }
         else {
             if (v.tokens == TOKENS_PROTEIN && !group_proteins(m->symbols, r->symbols))
                 return TEXTSVM_BAD_TEXT;

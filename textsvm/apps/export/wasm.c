@@ -65,12 +65,13 @@ static void share_table(const textsvm *m, const term *t, const table *b, size_t 
 /* Add the contribution of each symbol, times `scale`, to the units of the text that it comes from. */
 static void spread_shares(const textsvm *m, const term *t, const reading *r, double scale, explanation *e) {
     view v = view_of(m, t->view);
-    int words = v.tokens == TOKENS_WORDS || v.tokens == TOKENS_WHITESPACE;
+    int words = v.tokens == TOKENS_WORDS || v.tokens == TOKENS_WHITESPACE, pieces = v.tokens == TOKENS_PIECES;
     for (size_t k = 0, i = 0, end; k < r->tokens; k++, i = end) {
         double share = scale * (t->both_strands ? e->shares[k] + e->shares[2 * r->tokens - 1 - k] : e->shares[k]);
         while (words && flags_of(m, m->symbols[i]) & SPACE)
             i++;
-        end = words ? token_end(m, i, r->symbols, v.tokens == TOKENS_WORDS) : i + 1;
+        i = pieces ? m->piece[k] : i;
+        end = pieces ? m->piece2[k] : words ? token_end(m, i, r->symbols, v.tokens == TOKENS_WORDS) : i + 1;
         for (size_t c = i; c < end; c++) {
             u32 first = e->units[e->spans[2 * c]], last = e->units[e->spans[2 * c + 1]];
             for (u32 u = first; u < last; u++)
@@ -91,7 +92,13 @@ static void explain_term(textsvm *m, const term *t, const reading *r, explanatio
         share_table(m, t, &b, n, clear, e);
     }
     if (squares > 0 || !t->normalised)
-        spread_shares(m, t, r, t->normalised ? 1 / sqrt(squares) : t->scale, e);
+        spread_shares(m, t, r, t->normalised == MEAN ? t->scale / (double)n : t->normalised ? 1 / sqrt(squares) : t->scale, e);
+    else if (!clear) {
+        memset(m->term_sums, 0, m->n_machines * sizeof *m->term_sums);
+        add_featureless(m, t, n, m->term_sums);
+        for (u32 k = 0; k < m->n_machines; k++)
+            e->totals[0] += e->weights[k] * m->term_sums[k];
+    }
 }
 
 /* Weights of the machines in a decision value; of votes those in the sum of the values for its class. */

@@ -50,6 +50,10 @@ class LabellingOptions:
         "Find the texts of this label: likely ones come first, and the page says when to stop.",
         metavar="LABEL",
     )
+    encoder: str | None = option_field(
+        "Compare texts by meaning, too, with an encoder of model2vec, sentence-transformers or ONNX.",
+        metavar="FOLDER|OWNER/NAME",
+    )
     seed: int = options.seed_field("Random seed.")
 
     def check(self, corpus: list[Path]) -> None:
@@ -201,6 +205,7 @@ def _session(
         chooser = learner.Learner(
             corpus.texts, journal.with_labels(labelling.names()), multilabel=labelling.multilabel,
             strategy=labelling.strategy, relevant=labelling.relevant, seed=labelling.seed,
+            encoder=labelling.encoder,
         )  # fmt: skip
     work = session.Session(corpus, journal, chooser)
     if texts is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,11 +118,14 @@ class Learner:
         Label whose texts are searched for: the strategy is then "relevance".
     seed : int
         Seed of all random choices.
+    encoder : str or callable, optional
+        Encoder of the texts, see `textsvm.Encoder`.
     """
 
     def __init__(
         self, texts: Sequence[str], labels: Sequence[str] = (), *, multilabel: bool = False,
         strategy: str = "mixture", random_share: float = 0.1, relevant: str | None = None, seed: int = 0,
+        encoder: Any = None,
     ) -> None:  # fmt: skip
         if strategy not in STRATEGIES:
             raise InputError(f"strategy={strategy!r} is not one of {', '.join(STRATEGIES)}")
@@ -136,7 +139,7 @@ class Learner:
         self.multilabel, self.relevant, self.random_share = multilabel, relevant, random_share
         self.strategy = strategy if relevant is None else "relevance"
         self._texts, self._seed = texts, seed
-        self._pool = Pool(texts, np.random.default_rng(seed).permutation(len(texts)))
+        self._pool = Pool(texts, np.random.default_rng(seed).permutation(len(texts)), encoder)
         # Not the order of the pool, whose texts the strategy takes: all texts are drawn alike.
         self._order = np.random.default_rng([seed, 1]).permutation(len(texts))
         self._position = np.argsort(self._order)

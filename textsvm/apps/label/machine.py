@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from unicodedata import category
 
 import numpy as np
@@ -30,10 +30,11 @@ from scipy.sparse import csr_matrix, hstack, vstack
 from scipy.special import expit, softmax
 
 from textsvm import InputError, SpectrumFeatures
-from textsvm.arrays import Floats, Ints
+from textsvm.arrays import Floats, Floats32, Ints
 from textsvm.choice.candidates import has_words
+from textsvm.kernels.encoder import as_encoder
 from textsvm.linalg.sparse import Sparse
-from textsvm.model.online import fit_scale
+from textsvm.model.rules import fit_scale
 from textsvm.text.documents import normalise
 
 Indices: TypeAlias = Sequence[int] | Ints
@@ -104,12 +105,12 @@ class Pool:
     `order` is a random order of the texts, shape (n,); the pool is a beginning of it.
     """
 
-    def __init__(self, texts: Sequence[str], order: Ints) -> None:
+    def __init__(self, texts: Sequence[str], order: Ints, encoder: Any = None) -> None:
         self.texts = texts
         lengths = np.cumsum([min(len(texts[int(i)]), LENGTH) for i in order[:TEXTS]])
         self.members = order[: max(1, int(np.searchsorted(lengths, CHARACTERS, "right")))]
         beginnings = [texts[int(i)][:LENGTH] for i in self.members]
-        self._features = _fitted(beginnings)
+        self._features = _fitted(beginnings, encoder)
         self.rows = self.encode(beginnings)
         self._place = {int(i): row for row, i in enumerate(self.members)}
         #: Rows of texts outside the pool that were needed so far.
@@ -173,19 +174,37 @@ class ColumnWeights:
         return np.asarray(selected @ values)
 
 
-def _fitted(texts: Sequence[str]) -> list[SpectrumFeatures]:
-    """Characters, and words if the texts have words; none without a text that has features."""
+class MeaningFeatures:
+    """Centred and scaled vectors of an encoder as feature rows."""
+
+    def __init__(self, encoder: Any, texts: Sequence[str]) -> None:
+        self._encode = as_encoder(encoder).encoder
+        vectors = self._vectors(texts)
+        self._mean = vectors.mean(axis=0)
+        self._length = max(float(np.sqrt(np.square(vectors - self._mean).sum(axis=1).mean())), 1e-12)
+
+    def transform(self, texts: Sequence[str]) -> csr_matrix:
+        """Rows of texts."""
+        return csr_matrix((self._vectors(texts) - self._mean) / self._length)
+
+    def _vectors(self, texts: Sequence[str]) -> Floats32:
+        vectors: Floats32 = self._encode([normalise(text, keep_case=True) for text in texts])
+        return vectors
+
+
+def _fitted(texts: Sequence[str], encoder: Any) -> list[SpectrumFeatures | MeaningFeatures]:
+    """Characters, words if the texts have words, and an encoder; none without a text that has features."""
     least = 2 if len(texts) >= MANY else 1
     forms = [SpectrumFeatures((1, 5), "log", idf=True, min_df=least, device="cpu")]
     if has_words(texts):
         forms.append(SpectrumFeatures((1, 2), "log", idf=True, tokens="words", min_df=least, device="cpu"))
-    fitted = []
+    fitted: list[SpectrumFeatures | MeaningFeatures] = []
     for features in forms:
         try:
             fitted.append(features.fit(list(texts)))
         except InputError:  # texts without features, or of which no two share a feature
             continue
-    return fitted
+    return fitted if encoder is None else [*fitted, MeaningFeatures(encoder, texts)]
 
 
 def digest(text: str) -> bytes:

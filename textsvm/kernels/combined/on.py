@@ -21,7 +21,7 @@ from textsvm.arrays import Array, Arrays, Floats, Ints, Json
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
 from textsvm.kernels.base import Composite, Kernel
-from textsvm.kernels.combined.table import Numbers
+from textsvm.kernels.combined.table import EncodedTexts, Numbers
 from textsvm.kernels.contract import (
     OWN,
     Ability,
@@ -34,6 +34,7 @@ from textsvm.kernels.contract import (
 )
 from textsvm.kernels.near import Near, Nearest
 from textsvm.linalg.rows import FeatureRows
+from textsvm.linalg.sparse import Sparse
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
@@ -45,6 +46,8 @@ STANDARD = "standard."
 TOGETHER = Attribution("numbers", "numbers: the joint contribution of all numbers of a kernel", exact=True)
 #: Greatest number of columns of numbers of a kernel.
 MOST_COLUMNS = 10_000
+#: Smallest mean length of centred vectors that are scaled.
+SMALLEST = 1e-12
 #: Bytes of a number as a feature.
 NUMBER_BYTES = 16
 
@@ -58,7 +61,15 @@ class Standard:
 
     @classmethod
     def of(cls, numbers: Numbers) -> Standard:
-        """Mean and standard deviation of columns of single numbers; 0 and 1 for vectors."""
+        """Mean and standard deviation of columns of single numbers; 0 and 1 for vectors.
+
+        Vectors of an encoder are centred, and have the mean square length 1.
+        """
+        if isinstance(numbers, EncodedTexts):
+            filled = numbers.values[numbers.values.any(axis=1)].astype(np.float64)
+            mean = filled.sum(axis=0) / max(len(filled), 1)
+            length = np.sqrt(np.square(filled - mean).sum() / max(len(filled), 1))
+            return cls(mean, np.full(len(mean), length if length > SMALLEST else 1.0))
         mean, scale = np.zeros(numbers.n_features), np.ones(numbers.n_features)
         alone = numbers.single
         if alone.any() and not numbers.sparse:
@@ -81,10 +92,18 @@ class Standard:
         return {STANDARD + "mean": self.mean, STANDARD + "scale": self.scale}
 
     def apply(self, numbers: Numbers) -> Numbers:
-        """Standardised numbers; sparse rows do not change."""
+        """Standardised numbers; sparse rows, and the vector 0 of an encoder (no token), do not change."""
         if numbers.sparse:
             return numbers
-        return replace(numbers, values=(numbers.values - self.mean) / self.scale)
+        if numbers.n_features != len(self.mean):
+            raise InputError(
+                f"the encoder returned vectors of {numbers.n_features} numbers, and the model was trained on "
+                f"vectors of {len(self.mean)}; take the encoder of the training"
+            )
+        values = (numbers.values - self.mean) / self.scale
+        if isinstance(numbers, EncodedTexts):
+            values[~numbers.values.any(axis=1)] = 0
+        return replace(numbers, values=values)
 
 
 class StandardisedRows:
@@ -118,6 +137,10 @@ class CountedNumbers:
     def rows(self, on: On, train: Ints) -> FeatureRows:
         """All numbers as rows of features."""
         numbers = Standard.of(self.numbers.take(train)).apply(self.numbers)
+        if isinstance(numbers, EncodedTexts):
+            n, d = numbers.values.shape
+            columns, values = np.tile(np.arange(d, dtype=np.int32), n), numbers.values.astype(np.float32)
+            return FeatureRows(Sparse(d * np.arange(n + 1), columns, values.ravel(), d), np.zeros(n), dense=d)
         if not numbers.sparse:  # like the features of texts
             numbers = replace(numbers, values=scipy.sparse.csr_array(numbers.values))
         rows = on.kernel.features.count(numbers).rows(on.kernel, train)
@@ -195,7 +218,7 @@ def _bind(kernel: Any, column: Any) -> Any:
     names = (column,) if isinstance(column, str) else tuple(column)
     if kernel.structure.reads_vectors or len(names) > 1:
         return On(column, kernel)
-    kernel = kernel.__sklearn_clone__()
+    kernel = kernel.structure.resolved()
     kernel._column = names[0]
     return kernel
 

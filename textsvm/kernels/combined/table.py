@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import Array, Bools, Ints
+from textsvm.arrays import Array, Bools, Floats, Ints
 from textsvm.linalg.vectors import Vectors
-from textsvm.text.documents import MultiView, View
+from textsvm.runtime.parallel import Progress
+from textsvm.text.documents import Documents, MultiView, View
 from textsvm.text.tokens import Spans, align
 
 #: Greatest number of numbers of an example that are shown; of more, only their count is.
@@ -57,6 +58,51 @@ class Numbers(Vectors):
     def _without(self, index: int, places: Ints, cuts: Sequence[tuple[int, int]]) -> Numbers:
         """Copies of an example: leaving out pieces of text does not change its numbers."""
         return self.take([index] * (1 + len(cuts)))
+
+
+@dataclass(frozen=True)
+class EncodedTexts(Numbers):
+    """Vectors of texts, computed by an encoder (`textsvm.text.encoders`); shown as the texts."""
+
+    characters: Any = None  #: `Documents` of the texts, with case
+    encoder: Any = None
+
+    @classmethod
+    def of_texts(cls, characters: Documents, encoder: Any, progress: Progress | None = None) -> EncodedTexts:
+        """Encode texts."""
+        return cls(encoder.encode(characters, progress), (), characters, encoder)
+
+    @property
+    def lengths(self) -> Ints:
+        lengths: Ints = self.characters.lengths
+        return lengths
+
+    def take(self, indices: Sequence[int] | NDArray[np.integer]) -> EncodedTexts:
+        taken = self.values[np.asarray(indices, np.int64)]
+        return replace(self, values=taken, characters=self.characters.take(indices))
+
+    def shown(self, index: int) -> str:
+        text: str = self.characters.text(index)
+        return text
+
+    def to_shown(self, index: int, view: View, shares: Floats) -> Floats:
+        """As `Documents.to_shown`."""
+        return shares
+
+    def called(self, feature: str, view: View) -> str:
+        """As `Documents.called`."""
+        return feature
+
+    def without(self, index: int, cuts: Sequence[tuple[int, int]]) -> EncodedTexts:
+        """As `Documents.without`."""
+        return self.of_texts(self.characters.without(index, cuts), self.encoder)
+
+    def _places(self, index: int) -> Ints:
+        places: Ints = self.characters._places(index)
+        return places
+
+    def _without(self, index: int, places: Ints, cuts: Sequence[tuple[int, int]]) -> EncodedTexts:
+        return self.of_texts(self.characters._without(index, places, cuts), self.encoder)
 
 
 def _named(column: Any) -> str:

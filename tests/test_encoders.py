@@ -1,0 +1,754 @@
+"""Encoders of texts, and the kernel of their vectors."""
+
+import json
+import pickle
+import random
+import re
+import shutil
+import sys
+import threading
+import time
+import types
+
+import numpy as np
+import pytest
+from encoders import FOOD, ROAD, onnx_folder, static_folder, tokenizer, topics, vocabulary
+from safetensors.numpy import load_file
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from textsvm import (
+    SVC,
+    SVR,
+    CalibratedSVC,
+    Encoder,
+    InputError,
+    MultilabelSVC,
+    On,
+    OneClassSVM,
+    Spectrum,
+    Sum,
+    cross_validate,
+    doubts,
+    explain,
+    load,
+    neighbours,
+    save,
+    tune,
+)
+from textsvm.choice.choose import RIDGE, _left_out_margins
+from textsvm.evaluation.drift import Drift, record
+from textsvm.kernels.encoder import as_encoder, token_weights
+from textsvm.kernels.spelling import parse, spell
+from textsvm.text.documents import encode, normalise
+from textsvm.text.encoders import VectorCache, _load_folder
+
+pytest.importorskip("tokenizers")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """The folder of the cache of vectors."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "textsvm"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return str(static_folder(tmp_path_factory.mktemp("encoders") / "tiny"))
+
+
+@pytest.fixture(scope="module")
+def encoder(folder):
+    return as_encoder(folder).encoder
+
+
+def lengths(texts):
+    """A function as an encoder."""
+    return np.array([[len(text), text.count(" "), text.count("e")] for text in texts], float)
+
+
+def hostile(n, seed=0):
+    """Texts of words, marks, accents, controls, ideographs and lone surrogates."""
+    rng = random.Random(seed)
+    symbols = [
+        *"aeiou bcdf  .,'-/[]#",
+        "é",
+        "e\u0301",
+        "ß",
+        "İ",
+        "日",
+        "本",
+        "\u200b",
+        "\u3000",
+        "\ufffd",
+        "\ud800",
+    ]
+    words = ["the", "bread", "Car", "BUSED", "unable", "word7", "[SEP]", "[UNK]", "don't", "x" * 101]
+    return [
+        "".join(rng.choices([*symbols, *(f" {w} " for w in words)], k=rng.randrange(25))) for _ in range(n)
+    ]
+
+
+def means(folder, texts):
+    """The definition: the mean of the rows of all tokens but the unknown."""
+    from tokenizers import Tokenizer
+
+    rows = load_file(f"{folder}/model.safetensors")["embeddings"].astype(float)
+    library = Tokenizer.from_file(f"{folder}/tokenizer.json")
+    library.no_truncation()
+    library.encode_special_tokens = True
+    vectors = np.zeros((len(texts), rows.shape[1]))
+    for i, text in enumerate(texts):
+        ids = library.encode(text.replace("\ud800", "\ufffd"), add_special_tokens=False).ids
+        ids = [number for number in ids if number != vocabulary().index("[UNK]")]
+        vectors[i] = rows[ids].mean(axis=0) if ids else 0
+    return vectors
+
+
+def test_static_vectors_are_means_of_token_vectors(folder, encoder):
+    texts = ["", "the", "bread bread car", "unable!", "日本 soup", *hostile(2000)]
+    np.testing.assert_allclose(encoder(texts), means(folder, texts), atol=1e-6)
+
+
+@pytest.mark.parametrize("case", ["cased", "other pre-tokenizer"])
+def test_static_vectors_of_other_tokenizers(tmp_path, case):
+    folder = static_folder(tmp_path / "e", lowercase=case != "cased")
+    if case != "cased":
+        split = {"pre_tokenizer": {"type": "Whitespace"}}
+        (folder / "tokenizer.json").write_text(tokenizer(vocabulary(), **split))
+    texts = [*hostile(500), "Bread bread"]
+    np.testing.assert_allclose(as_encoder(str(folder)).encoder(texts), means(folder, texts), atol=1e-6)
+
+
+def test_vectors_do_not_depend_on_the_batch(encoder, monkeypatch):
+    texts = hostile(300)
+    whole = encoder(texts)
+    monkeypatch.setattr("textsvm.text.encoders._BATCH", 200)
+    assert (encoder(texts) == whole).all()
+    assert (encoder(texts[7:8]) == whole[7:8]).all()
+
+
+def test_equal_to_model2vec(folder):
+    model = pytest.importorskip("model2vec").StaticModel.from_pretrained(folder)
+    texts = ["the bread is unable", "my car", "日本", "", "un##able"]
+    ours = as_encoder(folder).encoder(texts)
+    np.testing.assert_allclose(ours, model.encode(texts, normalize=False, max_length=None), atol=2e-3)
+
+
+def test_kernel_is_the_centred_product_of_mean_square_one(folder, encoder):
+    train, test = topics(20)[0], topics(9, seed=5)[0]
+    x, y = encoder(train).astype(float), encoder(test).astype(float)
+    mean = x.mean(axis=0)
+    scale = np.square(x - mean).sum(axis=1).mean()
+    expected = (y - mean) @ (x - mean).T / scale
+    np.testing.assert_allclose(Encoder(folder)(test, train), expected, rtol=1e-5, atol=1e-6)
+    assert np.diag(Encoder(folder)(train)).mean() == pytest.approx(1, abs=1e-6)
+
+
+def test_a_text_without_tokens_is_similar_to_none(folder):
+    values = Encoder(folder)(["", "bread"], [*topics(10)[0], "\u2603"])
+    assert not values[0].any()
+    assert not values[:, -1].any()
+    assert values[1, :-1].all()
+
+
+def test_texts_are_read_in_the_normal_form_with_case():
+    seen = []
+
+    def record(texts):
+        seen.extend(texts)
+        return lengths(texts)
+
+    Encoder(record)(["  Big\u00ad\tCAR\ud800 "])
+    assert seen == ["Big CAR\ufffd"]
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_features_and_gram_train_the_same_machine(folder, n_classes):
+    from textsvm import Compute
+
+    texts = topics(60)[0]
+    labels = [len(text) % n_classes for text in texts]
+    kernel = 2 * Spectrum(3) + Encoder(folder)
+    values = [
+        SVC(kernel, tol=1e-6, compute=Compute(solver=solver)).fit(texts, labels).decision_function(texts)
+        for solver in ("features", "gram")
+    ]
+    np.testing.assert_allclose(*values, atol=1e-4)
+
+
+def test_meaning_helps_where_words_differ(folder):
+    """Training and test have no word in common."""
+    train = [" ".join(FOOD[i : i + 2]) for i in range(4)] + [" ".join(ROAD[i : i + 2]) for i in range(4)]
+    test, labels = FOOD[6:] + ROAD[6:], ["food"] * 4 + ["road"] * 4
+    strings = SVC().fit(train, labels).predict(test) == labels
+    meaning = SVC(encoder=folder).fit(train, labels).predict(test) == labels
+    assert meaning.all()
+    assert strings.mean() < 0.9
+
+
+def test_the_weight_is_chosen_for_the_texts(folder):
+    texts, labels = FOOD + ROAD, ["food"] * 10 + ["road"] * 10
+    model = SVC(encoder=folder).fit(texts, labels)
+    assert re.search(r"encoder with weight 0\.\d+ by the errors on 20 texts left out", model.chosen_)
+    assert re.search(r" \+ 0\.\d+ encoder:tiny$", spell(model.kernel_))
+    shuffled = np.random.default_rng(0).permutation(20)
+    again = SVC(encoder=folder).fit([texts[i] for i in shuffled], [labels[i] for i in shuffled])
+    assert again.chosen_ == model.chosen_
+    style = [text.upper() if i % 2 else text for i, text in enumerate(topics(60)[0])]
+    model = SVC(encoder=lambda texts: [[hash(text) % 97, hash(text) % 89] for text in texts])
+    model.fit(style, ["low", "up"] * 30)
+    assert "encoder with weight 0 " in model.chosen_
+    assert "encoder" not in spell(model.kernel_)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_left_out_margins_are_those_of_regressions_without_the_text(n_classes):
+    rng = np.random.default_rng(0)
+    x, classes = rng.normal(size=(30, 5)), rng.integers(n_classes, size=30)
+    gram, expected = x @ x.T, np.empty(30)
+    for i in range(30):
+        rest = np.delete(np.arange(30), i)
+        signs = np.where(classes[rest][:, None] == np.unique(classes), 1.0, -1.0)
+        inner = gram[np.ix_(rest, rest)] + 1 + RIDGE * np.eye(29)
+        values = (gram[i, rest] + 1) @ np.linalg.solve(inner, signs)
+        expected[i] = values[classes[i]] - np.delete(values, classes[i]).max()
+    np.testing.assert_allclose(_left_out_margins(gram, classes), expected, rtol=1e-9)
+
+
+def test_without_an_encoder_nothing_changes():
+    texts, labels = topics(40)
+    assert "encoder" not in spell(SVC().fit(texts, labels).kernel_)
+
+
+@pytest.mark.parametrize("texts", [True, False])
+@pytest.mark.parametrize("bits", [None, 8])
+def test_a_static_encoder_is_in_the_model_file(tmp_path, bits, texts):
+    place = static_folder(tmp_path / "gone")
+    train, labels = topics(40)
+    kernel = 2 * Spectrum(2) + Encoder(str(place), bits=bits)
+    model = SVC(kernel).fit(train, labels)
+    save(model, tmp_path / "m", texts=texts)
+    shutil.rmtree(place)
+    loaded = load(tmp_path / "m")
+    np.testing.assert_allclose(
+        loaded.decision_function(hostile(50)), model.decision_function(hostile(50)), atol=0 if texts else 1e-5
+    )
+    save(loaded, tmp_path / "again")  # no loss of a second writing
+    again = load(tmp_path / "again")
+    assert (again.decision_function(train) == loaded.decision_function(train)).all()
+    assert spell(again.kernel) == "0.667 spectrum:2 + 0.333 encoder:gone"
+
+
+def test_8_bits_halve_the_rows_and_hardly_change_them(folder, encoder):
+    rounded = encoder.rounded()
+    rows = rounded.arrays()["embeddings"]
+    assert rows.dtype == np.int8
+    error = np.abs(rounded.embeddings - encoder.embeddings).max(axis=1)
+    assert (error <= np.abs(encoder.embeddings).max(axis=1) / 127).all()
+    assert rounded != encoder
+
+
+def test_values_are_means_of_weights_of_tokens(tmp_path, folder, encoder):
+    """What exports compute."""
+    train, labels = topics(40)
+    model = SVC(Encoder(folder)).fit(train, labels)
+    save(model, tmp_path / "m", texts=False)
+    loaded = load(tmp_path / "m")
+    by_token, constant = token_weights(loaded.kernel, loaded.support.weights)
+    test = [*train, *hostile(100)]
+    ids = encoder.tokenise([normalise(text, keep_case=True).replace("\ud800", "\ufffd") for text in test])
+    values = [by_token[own].mean() + constant[0] if own else 0 for own in ids]
+    np.testing.assert_allclose(
+        values + loaded.predictor.intercept[0], loaded.decision_function(test), rtol=1e-5, atol=1e-5
+    )
+
+
+def test_notation(folder):
+    kernel = parse(f"spectrum:1-3,log+encoder:{folder},bits=8")
+    assert kernel.kernels[1].encoder == folder
+    assert kernel.kernels[1].bits == 8
+    quoted = parse('encoder:"a+b,c"')
+    assert quoted.encoder == "a+b,c"
+    assert spell(quoted) == 'encoder:"a+b,c"'
+    assert spell(as_encoder(folder)) == "encoder:tiny"
+    with pytest.raises(InputError, match="encoder=''"):
+        parse("encoder")
+
+
+def test_a_weight_of_0_3_beside_named_kernels(folder):
+    texts, labels = topics(20)
+    for machine, target in ((SVC, labels), (SVR, np.arange(20.0)), (OneClassSVM, None)):
+        model = machine("spectrum:2", encoder=folder).fit(texts, target)
+        assert spell(model.kernel_) == "0.7 spectrum:2 + 0.3 encoder:tiny"
+    sets = [[label] if i % 4 else ["food", "road"] for i, label in enumerate(labels)]
+    model = MultilabelSVC(encoder=folder).fit(texts, sets)
+    assert spell(model.kernel_) == "0.7 spectrum:1-5,log,idf + 0.3 encoder:tiny"
+
+
+def test_a_kernel_of_an_encoder_as_the_parameter(folder):
+    texts, labels = FOOD + ROAD, ["food"] * 10 + ["road"] * 10
+    model = SVC(encoder=Encoder(folder, bits=8)).fit(texts, labels)
+    assert model.kernel_.structure.leaves[-1].encoder.arrays()["embeddings"].dtype == np.int8
+    with pytest.raises(InputError, match="must be the name of a folder, or a function"):
+        SVC(encoder=Spectrum(3)).fit(texts, labels)
+
+
+def test_on_a_table_each_text_column_is_encoded(tmp_path, folder):
+    texts, labels = topics(20)
+    table = {"title": texts, "body": texts[::-1], "n": np.arange(20)}
+    model = SVC(encoder=folder).fit(table, labels)
+    assert sum("encoder" in spell(leaf) for leaf in model.kernel_.structure.leaves) == 2
+    save(model, tmp_path / "m")
+    assert (load(tmp_path / "m").decision_function(table) == model.decision_function(table)).all()
+    single = SVC(On("title", Encoder(folder))).fit(table, labels)
+    assert single.predict(table).tolist() == labels
+
+
+def test_calibration_folds_and_searches(folder):
+    words, meanings = FOOD + ROAD, ["food"] * 10 + ["road"] * 10
+    calibrated = CalibratedSVC(SVC(encoder=folder), cv=3).fit(words, meanings)
+    assert "encoder:tiny" in spell(calibrated.model_.kernel)
+    assert calibrated.predict(words).tolist() == meanings
+    assert calibrated.predict_set(words).any(axis=1).all()
+    assert calibrated.predict_known(words).mean() > 0.8
+    assert cross_validate(SVC(encoder=folder), words, meanings, cv=3).pooled["accuracy"] > 0.9
+    texts, labels = topics(60)
+    for kernel in ("auto", "spectrum:3"):
+        result = cross_validate(SVC(kernel, encoder=folder), texts, labels, cv=3)
+        assert result.pooled["accuracy"] == 1
+    search = tune(SVC(encoder=folder), texts, labels, {"kernel": [Spectrum(2), Spectrum(3)]}, cv=3)
+    assert spell(search.best_params_["kernel"]) in [f"0.7 spectrum:{p} + 0.3 encoder:tiny" for p in (2, 3)]
+    labels[4] = "road"
+    found = doubts(SVC(encoder=folder), texts, labels, cv=3)
+    assert found.order()[0] == 4
+
+
+def test_neighbours_by_meaning(folder):
+    texts = ["bread soup", "car bus", "cheese rice", "truck lane"]
+    found = neighbours(texts, kernel=Encoder(folder), k=1)
+    assert dict(zip(found.rows.tolist(), found.columns.tolist(), strict=True)) == {0: 2, 1: 3, 2: 0, 3: 1}
+
+
+def test_explanations_sum_to_the_decision(folder):
+    texts, labels = topics(40)
+    model = SVC(2 * Spectrum(2) + Encoder(folder)).fit(texts, labels)
+    [explanation] = explain(model, ["bread in the car"])
+    assert explanation.exact
+    assert explanation.symbols.sum() + explanation.bias == pytest.approx(explanation.value, abs=1e-5)
+
+
+def test_threads_share_an_encoder(folder, encoder):
+    texts, labels = topics(40)
+    model = SVC(encoder=folder).fit(texts, labels)
+    expected, results = model.decision_function(texts), {}
+
+    def work(k):
+        results[k] = model.decision_function(texts)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 8
+    assert all((values == expected).all() for values in results.values())
+
+
+def test_pickles_and_equality(folder, encoder):
+    again = pickle.loads(pickle.dumps(encoder))
+    assert again == encoder
+    assert hash(again) == hash(encoder)
+    assert (again(["bread"]) == encoder(["bread"])).all()
+    texts, labels = topics(20)
+    model = pickle.loads(pickle.dumps(SVC(encoder=folder).fit(texts, labels)))
+    assert model.predict(texts).tolist() == labels
+
+
+def test_a_function_as_an_encoder(tmp_path):
+    texts, labels = topics(20)
+    model = SVC("spectrum", encoder=lengths).fit(texts, labels)
+    assert model.predict(texts).tolist() == labels
+    with pytest.raises(InputError, match="function as its encoder cannot be saved"):
+        save(model, tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda texts: np.full((len(texts), 2), np.nan), "not finite for the text 'the"),
+        (lambda texts: np.zeros((len(texts) + 1, 2)), r"of shape \(21, 2\) for 20 texts"),
+        (lambda texts: np.zeros(len(texts)), r"of shape \(20,\) for 20 texts; it must return an array"),
+        (lambda texts: ["a"] * len(texts), "returned list for 20 texts"),
+        (lambda texts: 1 / 0, "failed on 20 texts .ZeroDivisionError"),
+        (7, "must be the name of a folder, or a function"),
+        ("nowhere", "the encoder nowhere is not there"),
+    ],
+)
+def test_bad_encoders(function, message):
+    texts, labels = topics(20)
+    with pytest.raises(InputError, match=message):
+        SVC(encoder=function).fit(texts, labels)
+
+
+def test_another_dimension_when_predicting():
+    width = [2]
+    texts, labels = topics(20)
+    model = SVC(Encoder(lambda texts: np.ones((len(texts), width[0])))).fit(texts, labels)
+    width[0] = 3
+    with pytest.raises(InputError, match="vectors of 3 numbers, and the model was trained on vectors of 2"):
+        model.predict(["bread"])
+
+
+def _damage(folder, case):
+    if case == "no arrays":
+        (folder / "model.safetensors").unlink()
+    elif case == "cut off":
+        data = (folder / "model.safetensors").read_bytes()
+        (folder / "model.safetensors").write_bytes(data[: len(data) // 2])
+    elif case == "no tokenizer":
+        (folder / "tokenizer.json").unlink()
+    elif case == "tokenizer is text":
+        (folder / "tokenizer.json").write_text("{")
+    elif case == "too few rows":
+        static_folder(folder, embeddings=np.ones((7, 4), np.float16))
+    elif case == "not finite":
+        static_folder(folder, embeddings=np.full((200, 4), np.inf, np.float16))
+    elif case == "one row":
+        static_folder(folder, embeddings=np.ones(200, np.float16))
+
+
+@pytest.mark.parametrize(
+    "case",
+    ["no arrays", "cut off", "no tokenizer", "tokenizer is text", "too few rows", "not finite", "one row"],
+)
+def test_damaged_folders(tmp_path, case):
+    folder = static_folder(tmp_path / "damaged")
+    _damage(folder, case)
+    with pytest.raises(InputError, match="damaged"):
+        Encoder(str(folder))(["bread"])
+
+
+def test_empty_texts_have_the_vector_zero(folder, encoder):
+    assert not encoder(["", " ", "\u200b"]).any()
+    model = SVC(encoder=folder).fit(*topics(20))
+    assert np.isfinite(model.decision_function(["", "\u2603"])).all()
+    with pytest.raises(InputError, match="every document is empty"):
+        SVC(encoder=folder).fit(["", " "], [0, 1])
+
+
+def test_a_precomputed_matrix_and_vectors_have_no_texts(folder):
+    with pytest.raises(InputError, match="no texts for an encoder"):
+        SVC("precomputed", encoder=folder).fit(np.eye(4), [0, 1, 0, 1])
+
+
+def test_damaged_model_files(tmp_path, folder):
+    from textsvm.model.file import packed, read_content
+
+    model = SVC(Encoder(folder)).fit(*topics(20))
+    save(model, tmp_path / "m")
+    header, arrays, _ = read_content(tmp_path / "m")
+    name = next(name for name in arrays if name.endswith("embeddings"))
+    for change in (
+        {name: arrays[name][:5]},
+        {name: arrays[name].astype(np.float32) * np.float32(np.nan)},
+        {"vectors": arrays["vectors"][:2]},
+        {"vectors": arrays["vectors"] * np.float32(np.inf)},
+        {name.replace("embeddings", "tokenizer"): np.frombuffer(b"{}", np.uint8)},
+        {"kernel.standard.mean": np.zeros(3)},
+    ):
+        (tmp_path / "bad").write_bytes(packed(header, {**arrays, **change}))
+        with pytest.raises(InputError, match="bad"):
+            load(tmp_path / "bad").predict(["bread"])
+    (tmp_path / "bad").write_bytes(packed(header, {k: v for k, v in arrays.items() if "encoder." not in k}))
+    with pytest.raises(InputError, match="the encoder tiny is not there"):
+        load(tmp_path / "bad")
+
+
+def test_the_digest_names_the_encoder(folder, tmp_path):
+    other = static_folder(tmp_path / "other", seed=1)
+    digest = as_encoder(folder).encoder.digest
+    assert as_encoder(Encoder(folder, digest=digest)).encoder.digest == digest
+    with pytest.raises(InputError, match="put the encoder of the training in its place"):
+        as_encoder(Encoder(str(other), digest=digest))
+
+
+def test_a_changed_folder_is_read_again(tmp_path):
+    folder = static_folder(tmp_path / "e")
+    before = as_encoder(str(folder)).encoder
+    static_folder(folder, seed=1)
+    assert as_encoder(str(folder)).encoder != before
+
+
+def test_labelling_uses_the_encoder(folder):
+    from textsvm.apps.label.learner import Learner
+
+    texts = FOOD[:6] + ROAD[:6]
+    learner = Learner(texts, ["food", "road"], encoder=folder)
+    for i in (0, 1, 6, 7):
+        learner.answer(i, "food" if i < 6 else "road")
+    learner.refresh()
+    assert [learner.guess(i).scores[0][0] for i in (2, 3, 4, 5, 8, 9)] == ["food"] * 4 + ["road"] * 2
+
+
+def test_the_json_of_a_kernel_names_the_encoder(folder):
+    form = (Spectrum(2) + as_encoder(folder)).structure.as_dict()
+    assert json.loads(json.dumps(form))["kernels"][1]["encoder"] == "tiny"
+    assert Sum([Spectrum(2), as_encoder(folder)]).structure.comparable
+
+
+def test_the_same_bits_with_any_number_of_threads(folder):
+    texts, labels = topics(300, words=12)
+    values = [
+        SVC(encoder=folder, n_jobs=n_jobs).fit(texts, labels).decision_function(texts) for n_jobs in (1, 2)
+    ]
+    assert (values[0] == values[1]).all()
+
+
+def test_searches_and_pipelines_of_scikit_learn(folder):
+    texts, labels = FOOD + ROAD, ["food"] * 10 + ["road"] * 10
+    grid = GridSearchCV(SVC("spectrum:2", C=10), {"encoder": [None, folder]}, cv=5).fit(texts, labels)
+    assert grid.best_params_ == {"encoder": folder}
+    assert clone(grid.best_estimator_).get_params()["encoder"] == folder
+    pipeline = make_pipeline(FunctionTransformer(), SVC(encoder=folder)).fit(texts, labels)
+    assert pipeline.predict(["bread", "bus"]).tolist() == ["food", "road"]
+
+
+def test_regression_with_meaning(folder):
+    """The number of words of food among three, of words that the training does not have."""
+    rng = random.Random(0)
+    mixed = [[rng.random() < 0.5 for _ in range(3)] for _ in range(60)]
+    texts = [
+        " ".join(rng.choice((FOOD if food else ROAD)[i >= 40 :: 2]) for food in row)
+        for i, row in enumerate(mixed)
+    ]
+    y = [sum(row) for row in mixed]
+    errors = [
+        np.abs(SVR("spectrum:2", C=10, encoder=e).fit(texts[:40], y[:40]).predict(texts[40:]) - y[40:]).mean()
+        for e in (None, folder)
+    ]
+    assert errors[1] < 0.5 * errors[0]
+
+
+def test_adaptation_and_drift(folder):
+    texts, labels = topics(120, words=2)
+    model = SVC(encoder=folder).fit(texts, labels)
+    assert set(model.adapt(texts, labels, topics(80, seed=3, words=2)[0]).predict(FOOD[:3])) == {"food"}
+    drift = Drift(model.model_, record(model.model_, 120, lambda rows: [texts[i] for i in rows], None))
+    drift.add_texts(["\u2603 \u2604"] * 50)
+    assert drift.findings()
+
+
+def test_none_of_these_by_meaning(folder):
+    texts, labels = FOOD + ROAD, ["food"] * 10 + ["road"] * 10
+    model = CalibratedSVC(SVC("spectrum:2", encoder=folder), cv=5).fit(texts, labels)
+    scores = model.model_.score_samples(["bread soup rice", "car bus lane", "zzz qqq"])
+    assert scores[2] < scores[:2].min()
+
+
+# Encoders of libraries, and the cache of their vectors
+
+
+class Sentences:
+    """The part of sentence-transformers that is used."""
+
+    calls = 0
+    max_seq_length = 4
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def tokenizer(self, texts, verbose):
+        return {"input_ids": [text.split() for text in texts]}
+
+    def encode(self, texts, batch_size, show_progress_bar):
+        assert texts == sorted(texts, key=len)  # little padding
+        Sentences.calls += len(texts)
+        return np.array([[text.count(letter) for letter in "abcde"] for text in texts], np.float32)
+
+
+@pytest.fixture
+def sentences(tmp_path, monkeypatch):
+    """A folder of sentence-transformers."""
+    module = types.SimpleNamespace(SentenceTransformer=Sentences)
+    monkeypatch.setitem(sys.modules, "sentence_transformers", module)
+    Sentences.calls = 0
+    folder = tmp_path / "sentences"
+    folder.mkdir()
+    (folder / "modules.json").write_text("[]")
+    return folder
+
+
+def test_an_onnx_model_gives_means_of_its_last_states(tmp_path):
+    pytest.importorskip("onnxruntime")
+    folder, table = onnx_folder(tmp_path / "e")
+    vocab = vocabulary()
+    ids = [vocab.index("bread"), vocab.index("car"), vocab.index("car")]
+    vectors = as_encoder(str(folder)).encoder(["bread car car", "bread"])
+    np.testing.assert_allclose(vectors, [table[ids].mean(axis=0), table[ids[0]]], rtol=1e-6)
+    with pytest.warns(UserWarning, match="e reads only the beginning of 1 long texts"):
+        cut = as_encoder(str(folder)).encoder(["bread " * 7])
+    np.testing.assert_allclose(cut, table[ids[:1]], rtol=1e-6)
+
+
+def test_models_refer_to_encoders_of_libraries(tmp_path):
+    pytest.importorskip("onnxruntime")
+    folder, _ = onnx_folder(tmp_path / "e")
+    texts, labels = topics(20)
+    model = SVC("spectrum", encoder=str(folder)).fit(texts, labels)
+    save(model, tmp_path / "m")
+    assert (tmp_path / "m").stat().st_size < 50_000
+    assert (load(tmp_path / "m").decision_function(texts) == model.decision_function(texts)).all()
+    onnx_folder(folder, seed=1)
+    with pytest.raises(InputError, match="put the encoder of the training in its place"):
+        load(tmp_path / "m")
+    shutil.rmtree(folder)
+    with pytest.raises(InputError, match="is not there"):
+        load(tmp_path / "m")
+
+
+def test_sentence_transformers_are_used_if_installed(sentences):
+    vectors = as_encoder(str(sentences)).encoder(["a bad cab", "b", "a bad cab"])
+    assert vectors[:, :3].tolist() == [[3, 2, 1], [0, 1, 0], [3, 2, 1]]
+    assert Sentences.calls == 2  # once for each distinct text
+
+
+def test_missing_libraries(sentences, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(InputError, match="needs the library sentence_transformers: pip install sentence-tr"):
+        as_encoder(str(sentences)).encoder(["a"])
+
+
+def test_static_encoders_without_their_library(folder, monkeypatch):
+    encoder = as_encoder(folder).encoder
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(InputError, match=r'tokenizers: pip install "textsvm\[encoders\]"'):
+        type(encoder)(encoder.arrays(), "e")
+
+
+@pytest.mark.parametrize("name", ["owner/name", "nowhere", "a/b/c"])
+def test_names_of_the_hub_offline(monkeypatch, name):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(InputError, match=r"is not there; name its f|no folder owner/name, and the hub"):
+        as_encoder(name)
+
+
+def test_a_folder_of_something_else(tmp_path):
+    with pytest.raises(InputError, match="is no encoder: it has neither"):
+        as_encoder(str(tmp_path))
+
+
+def test_vectors_are_computed_once(sentences, cache):
+    texts, labels = topics(40)
+    for _ in range(2):
+        model = SVC("spectrum:2", encoder=str(sentences)).fit(texts, labels)
+        assert Sentences.calls == len(set(texts))
+        _load_folder.cache_clear()  # as in another process
+    cross_validate(SVC(encoder=str(sentences)), texts, labels, cv=3)
+    doubts(SVC(encoder=str(sentences)), texts, labels, cv=3)
+    assert Sentences.calls == len(set(texts))
+    assert len(list(cache.glob("*.vectors"))) == 1
+    calls = []
+
+    def count(texts):
+        calls.extend(texts)
+        return lengths(texts)
+
+    cross_validate(SVC(encoder=count), texts, labels, cv=3)
+    assert sorted(calls) == sorted(set(texts))
+    assert model is not None
+
+
+def test_an_interrupted_encoding_continues(sentences, monkeypatch):
+    monkeypatch.setattr("textsvm.text.encoders.AT_A_TIME", 10)
+    texts, done = [f"text {i}" for i in range(100)], []
+
+    def interrupt(n, total):
+        done.append((n, total))
+        if n >= 50:
+            raise KeyboardInterrupt
+
+    encoder = as_encoder(str(sentences)).encoder
+    with pytest.raises(KeyboardInterrupt):
+        encoder.encode(encode(texts), interrupt)
+    assert done[-1] == (50, 100)
+    _load_folder.cache_clear()
+    as_encoder(str(sentences)).encoder(texts)
+    assert Sentences.calls == 100
+
+
+@pytest.mark.parametrize("damage", ["cut off", "changed", "other version", "empty", "unwritable"])
+def test_a_damaged_cache_is_noticed(sentences, cache, damage):
+    texts = [f"a bad text {i}" for i in range(20)]
+    expected = as_encoder(str(sentences)).encoder(texts)
+    [path] = cache.glob("*.vectors")
+    data = bytearray(path.read_bytes())
+    if damage == "cut off":
+        del data[-7:]
+    elif damage == "changed":
+        data[len(data) // 2] ^= 1
+    elif damage == "other version":
+        data[:8] = b"textsvm0"
+    elif damage == "empty":
+        data.clear()
+    path.write_bytes(data)
+    if damage == "unwritable":
+        path.unlink()
+        path.mkdir()
+    for computed in (1 if damage in ("cut off", "changed") else 20, 0 if damage != "unwritable" else 20):
+        Sentences.calls = 0
+        _load_folder.cache_clear()
+        assert (as_encoder(str(sentences)).encoder(texts) == expected).all()
+        assert Sentences.calls == computed
+
+
+def test_the_cache_is_bounded(sentences, cache, monkeypatch):
+    monkeypatch.setattr("textsvm.text.encoders.MOST_BYTES", 5000)
+    encoder = as_encoder(str(sentences)).encoder
+    for i in range(20):
+        encoder([f"text {i} {j}" for j in range(30)])
+    [path] = cache.glob("*.vectors")
+    assert 2500 < path.stat().st_size < 5000 + 3 * 30 * 44
+    Sentences.calls = 0
+    _load_folder.cache_clear()
+    as_encoder(str(sentences)).encoder([f"text 19 {j}" for j in range(30)])
+    assert not Sentences.calls
+
+
+def test_two_processes_share_a_cache(sentences, cache):
+    first, second = (VectorCache(cache / "both") for _ in range(2))
+    first.add(["a"], np.ones((1, 3), np.float32))
+    second.add(["b"], np.zeros((1, 3), np.float32))
+    assert VectorCache(cache / "both").known(["a", "b", "c"]).keys() == {"a", "b"}
+
+
+def test_threads_do_not_enter_a_function_together(sentences):
+    inside, most = [0], []
+
+    def watched(texts):
+        inside[0] += 1
+        most.append(inside[0])
+        time.sleep(0.002)
+        inside[0] -= 1
+        return lengths(texts)
+
+    encoder = as_encoder(watched).encoder
+    work = [threading.Thread(target=encoder, args=([f"text {k} {i}" for i in range(200)],)) for k in range(4)]
+    for thread in work:
+        thread.start()
+    for thread in work:
+        thread.join()
+    assert max(most) == 1
+    again = pickle.loads(pickle.dumps(as_encoder(str(sentences)).encoder))
+    assert again(["a bad"]).tolist() == as_encoder(str(sentences)).encoder(["a bad"]).tolist()
+
+
+def test_a_function_of_changing_width():
+    def varied(texts):
+        return np.ones((len(texts), 2 if len(texts[0]) < 5 else 3))
+
+    with pytest.raises(InputError, match="vectors of different lengths"):
+        as_encoder(varied).encoder(["a"] + [f"long text {i}" for i in range(200)])

@@ -1,0 +1,100 @@
+"""WordPiece tokenizers of static encoders as tables, which the readers of exported models follow.
+
+The library `tokenizers` has its own version of Unicode, so its normaliser is asked about every code point. A
+reader replaces each code point by its image, puts combining characters into canonical order, splits at white
+space and at punctuation, and takes the longest tokens of each word from left to right.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from textsvm.apps.export.characters import CHANGES, IGNORED, KEEPS, PUNCT, SPACE, CharacterTables
+from textsvm.errors import InputError
+from textsvm.text.encoders import library_of
+
+#: Code points of which the tokenizer is asked; the last stands for all others of private use.
+_ASKED = [*range(0xD800), *range(0xE000, 0x33000), *range(0xE0000, 0xE1000), 0xF0000]
+#: Combining characters of classes 224 and 9 that BERT's normaliser keeps.
+_HIGH, _LOW = "\u302e", "\u1b44"
+#: Characters around an asked one.
+_BETWEEN = "|0|"
+#: Most characters of a word that textsvm.c splits.
+MOST_WORD = 256
+
+
+@dataclass(frozen=True)
+class WordPiece:
+    """A WordPiece tokenizer."""
+
+    #: Images are in `decompositions`. Bits of a class: SPACE, PUNCT, CHANGES (has an image), KEEPS (removed),
+    #: IGNORED (removed after it has stopped the canonical order).
+    letters: CharacterTables
+    tokens: tuple[str, ...]  #: By id
+    most: int  #: Characters of the longest word that is split
+    prefix: str  #: Of the tokens inside of words
+
+
+@lru_cache(maxsize=3)
+def word_piece(tokenizer: bytes) -> WordPiece:
+    """The tables of a tokenizer, given as JSON; InputError if it is not BERT's."""
+    state, names = json.loads(tokenizer), ("model", "normalizer", "pre_tokenizer")
+    model, kinds = state["model"], [(state[name] or {"type": f"no {name}"}).get("type") for name in names]
+    added = [token["content"] for token in state["added_tokens"] if not token["special"]]
+    problem = f"the added token {added[0]!r}" if added else ""
+    if (
+        kinds != ["WordPiece", "BertNormalizer", "BertPreTokenizer"]
+        or model["max_input_chars_per_word"] > MOST_WORD
+    ):
+        problem = f"the tokenizer {kinds[0]} ({kinds[1]}, {kinds[2]})"
+    elif model["unk_token"].isalnum():
+        problem = f"the unknown token {model['unk_token']!r}"
+    if problem:
+        raise InputError(
+            f"an encoder with {problem} cannot be exported; WordPiece with BERT's normaliser, words of at "
+            f"most {MOST_WORD} characters and no added tokens can"
+        )
+    parts = library_of("tokenizers").Tokenizer.from_str(tokenizer.decode())
+    tokens = sorted(model["vocab"], key=model["vocab"].get)
+    letters = _letters(parts.normalizer.normalize_str, parts.pre_tokenizer.pre_tokenize_str)
+    return WordPiece(
+        letters, tuple(tokens), model["max_input_chars_per_word"], model["continuing_subword_prefix"]
+    )
+
+
+def _letters(normalise: Callable[[str], str], split: Callable[[str], list]) -> CharacterTables:
+    """What a normaliser and a pre-tokenizer do with each code point."""
+
+    def images(texts: Sequence[str]) -> list[str]:
+        return normalise(_BETWEEN.join(["", *texts, ""])).split(_BETWEEN)[1:-1]
+
+    classes, orders = np.zeros((2, sys.maxunicode + 1), np.uint8)
+    chars = [*map(chr, _ASKED)]
+    inside = np.zeros(2 * len(chars) + 1, np.int64)  # size of the piece that has a character
+    for _, (first, end) in split("a" + "a".join(chars) + "a"):
+        inside[first:end] = end - first
+    sizes = inside[1::2]
+    classes[_ASKED] = SPACE * (sizes == 0) | PUNCT * (sizes == 1)
+    image_of = dict(zip(chars, images(chars), strict=True))
+    removed = [char for char in chars if not image_of[char]]
+    classes[[*map(ord, removed)]] = KEEPS
+    stops = images([_HIGH + char + _LOW for char in removed])
+    classes[[ord(char) for char, text in zip(removed, stops, strict=True) if text == _HIGH + _LOW]] = IGNORED
+    classes[[ord(char) for char in chars if image_of[char] == f" {char} "]] = PUNCT  # CJK
+    for plane in (0xF0000, 0x100000):
+        classes[plane : plane + 0xFFFE] = classes[0xF0000]
+    changed = {ord(char): image.strip(" ") or " " for char, image in image_of.items() if image}
+    changed = {point: image for point, image in changed.items() if image != chr(point)}
+    classes[[*changed]] |= CHANGES
+    marks = [char for char in chars if image_of[char] == char and unicodedata.combining(char)]
+    ordered = [f"{_HIGH}{mark}1{mark}{_LOW}" for mark in marks]
+    for mark, text, image in zip(marks, ordered, images(ordered), strict=True):
+        orders[ord(mark)] = unicodedata.combining(mark) if image != text else 0
+    return CharacterTables(classes, orders, changed, {}, np.zeros((0, 3), np.uint32))

@@ -1,0 +1,272 @@
+"""Kernels of vectors that an encoder computes from texts (`textsvm.text.encoders`).
+
+    k(s, t) = <x(s) - m, x(t) - m> / c^2
+
+where x is the vector of a text, m the mean of the vectors of the training texts, and c^2 the mean of
+|x - m|^2: k(s, s) is 1 in the mean, as of the normalised kernels of strings with which it is added. A text
+without tokens (x = 0) has k(s, t) = 0. The value of a machine is linear in x: with a static encoder a mean
+over the tokens of the text, a weight for each token and machine.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, ClassVar
+
+import numpy as np
+
+from textsvm.arrays import Arrays, Floats, Json
+from textsvm.errors import InputError
+from textsvm.kernels.attribution import OCCLUSION, Attribution, Attributor, Contributions, occlusion
+from textsvm.kernels.base import Kernel
+from textsvm.kernels.combined.on import NumberWeights, On, OnFeatures, OnStructure, Standard, StandardisedRows
+from textsvm.kernels.combined.table import EncodedTexts
+from textsvm.kernels.contract import (
+    Ability,
+    FeatureTable,
+    FeatureTerm,
+    FeatureWeights,
+    Structure,
+    strip_prefix,
+)
+from textsvm.kernels.vectors.kernels import Linear, LinearWeights
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import Progress
+from textsvm.text.documents import View
+from textsvm.text.encoders import StaticEncoder, TextEncoder, load_encoder
+
+#: Prefix of the arrays of static encoders in a model file.
+_STORED = "encoder."
+#: Attribution of static encoders, and the mark of their tokens in lists of features.
+TOKENS = Attribution("tokens", "exact: the contributions of the tokens of the encoder", exact=True)
+MEANING = "token:"
+
+
+class EncoderStructure(OnStructure):
+    """Structure of a kernel of an encoder."""
+
+    def resolved(self) -> Any:
+        kernel = self.kernel.__sklearn_clone__()
+        kernel.encoder, kernel.bits, kernel.digest = kernel._loaded(), None, None
+        return kernel
+
+    def as_dict(self) -> Json:
+        form = Structure.as_dict(self)
+        own, encoder = form if self.view.column is None else form["kernel"], self.kernel.encoder
+        if isinstance(encoder, TextEncoder):
+            own |= {"encoder": encoder.reference, "digest": encoder.digest}
+        return form
+
+
+class EncoderFeatures(OnFeatures):
+    """The numbers of the vectors as features."""
+
+    host_only = True
+
+    @property
+    def key(self) -> Hashable:
+        return self.kernel.structure.view
+
+    def weights(self, support: Any, coef: Floats) -> Any:
+        return EncoderWeights(**vars(super().weights(support, coef)), kernel=self.kernel)
+
+    def restore_weights(self, state: Arrays, alphabets: Any) -> Any:
+        return EncoderWeights(**vars(super().restore_weights(state, alphabets)), kernel=self.kernel)
+
+
+@dataclass(frozen=True)
+class EncoderWeights(NumberWeights):
+    """`Weights` of a kernel of an encoder."""
+
+    kernel: Any
+
+    @property
+    def tokens(self) -> FeatureWeights:
+        """Weights of the tokens; InputError unless the encoder is static."""
+        by_token, constant = token_weights(self.kernel, self)
+        numbers = self.kernel.encoder.vocabulary
+        names, weights = np.array([*numbers], object), by_token[[*numbers.values()]] + constant
+        return FeatureWeights("tokens", names, weights, self.kernel)
+
+    def named(self, examples: Any) -> list[FeatureWeights]:
+        return [self.tokens] if isinstance(self.kernel.encoder, StaticEncoder) else super().named(examples)
+
+    def predictor(self, device: Device) -> Any:
+        return EncoderPredictor(self.own.predictor(device), self.standard, self.kernel)
+
+
+class EncoderPredictor(StandardisedRows):
+    """Prediction with a weight for each number of a vector, or for each token."""
+
+    def __init__(self, rows: Any, standard: Standard, kernel: Any) -> None:
+        super().__init__(rows, standard)
+        self._kernel = kernel
+
+    def feature_terms(self, examples: Any) -> list[FeatureTerm]:
+        """All that prediction needs, for export; InputError without weights of tokens."""
+        kernel = self._kernel
+        own = EncoderWeights(LinearWeights(self._rows.weights), self._standard, kernel).tokens
+        codes, rows, place = (
+            np.arange(len(own.names))[:, None],
+            np.ones(len(own.names), np.int64),
+            np.zeros((1, 1), int),
+        )
+        table = FeatureTable(place, 1, np.ones(1), 1, codes, None, rows, own.weights)
+        return [FeatureTerm(kernel, kernel.structure.view, own.names, "count", False, [table], mean=True)]
+
+    def contributions(self, others: Any, mixes: Floats) -> Contributions:
+        if not isinstance(self._kernel.encoder, StaticEncoder):
+            return occlusion(lambda texts, mix: self.values(texts) @ mix, others, mixes)
+        return _token_contributions(self._standard, others, mixes @ self._rows.weights)
+
+
+def _token_contributions(standard: Standard, texts: EncodedTexts, weights: Floats) -> Contributions:
+    """Contributions of tokens, and of words as features, by weights of standardised numbers, (n, d).
+
+    Each of the n tokens of a text adds its standardised vector times the weights, divided by n.
+    """
+    symbols, features = [], []
+    for d, own in enumerate(weights / standard.scale):
+        text = texts.shown(d)
+        share, spans = np.zeros(len(text)), texts.encoder.spans(text)
+        totals: dict[str, list[float]] = {}
+        for _, word in groupby(spans, key=lambda span: span[1]):
+            numbers, _, firsts, ends = zip(*word, strict=True)
+            values = (texts.encoder.embeddings[[*numbers]] - standard.mean) @ own / len(spans)
+            for value, first, end in zip(values, firsts, ends, strict=True):
+                share[first:end] += value / (end - first)
+            totals.setdefault(f"{MEANING}{text[firsts[0] : ends[-1]]}", []).append(float(values.sum()))
+        symbols.append(share)
+        features.append([(name, len(values), sum(values)) for name, values in totals.items()])
+    return Contributions(symbols, features)
+
+
+class EncoderAttributor(Attributor):
+    """Attribution by the tokens of a static encoder; occlusion for other encoders."""
+
+    @property
+    def method(self) -> Attribution:  # type: ignore[override]
+        return TOKENS if isinstance(self.kernel.encoder, StaticEncoder) else OCCLUSION
+
+    def contributions(
+        self, rows: Any, documents: Any, coef: Floats, values: Floats, progress: Progress | None = None
+    ) -> Contributions:
+        if not isinstance(self.kernel.encoder, StaticEncoder):
+            return super().contributions(rows, documents, coef, values, progress)
+        texts = self.kernel.structure.read(documents)
+        return _token_contributions(self.kernel.standard_, texts, coef @ rows.documents.values)
+
+
+class Encoder(On):
+    """Product of the vectors that an encoder computes from two texts, centred and scaled.
+
+    Parameters
+    ----------
+    encoder : str or callable
+        Folder of an encoder of model2vec, sentence-transformers or ONNX, ``owner/name`` of the Hugging Face
+        hub, or a function of a list of n texts that returns an array of shape (n, d).
+    bits : {8} or None
+        8 rounds the vectors of the tokens of a static encoder to 8 bits: half of its size in a model file.
+    digest : str, optional
+        Digest that the encoder must have.
+
+    Examples
+    --------
+    >>> from textsvm import SVC, Encoder, Spectrum
+    >>> def lengths(texts):
+    ...     return [[len(text), text.count(" ")] for text in texts]
+    >>> kernel = 2 * Spectrum(2) + Encoder(lengths)
+    >>> SVC(kernel).fit(["a win", "win!", "a great loss", "loss!"], [1, 1, 0, 0]).predict(["win"]).tolist()
+    [1]
+    """
+
+    name: ClassVar[str] = "encoder"
+    features = Ability(EncoderFeatures)
+    attribution = Ability(EncoderAttributor)  # type: ignore[assignment]
+
+    def __init__(self, encoder: Any = "", bits: int | None = None, digest: str | None = None) -> None:
+        self.encoder = encoder
+        self.bits = bits
+        self.digest = digest
+        self.kernel = Linear()
+
+    @property
+    def structure(self) -> EncoderStructure:
+        return EncoderStructure(self, View(keep_case=True, column=self._column, encoder=self.encoder))
+
+    @property
+    def _comparable(self) -> bool:
+        return isinstance(self.encoder, str) or bool(self._loaded().digest)
+
+    def _copied(self, name: str, value: Any) -> Any:
+        return value  # encoders and functions are not changed
+
+    def _loaded(self) -> TextEncoder:
+        self.check()
+        encoder = load_encoder(self.encoder)
+        if self.bits is not None and isinstance(encoder, StaticEncoder):
+            encoder = encoder.rounded()
+        if self.digest not in (None, encoder.digest):
+            raise InputError(
+                f"the encoder {encoder.name} has the digest {encoder.digest}, and that of the training had "
+                f"{self.digest}; put the encoder of the training in its place"
+            )
+        return encoder
+
+    def predictor(self, support: Any, coef: Floats, device: Device) -> Any:
+        own = self.kernel.predictor(self._standardised(support), coef, device)
+        return EncoderPredictor(own, self.standard_, self)
+
+    def check(self) -> None:
+        usable = isinstance(self.encoder, str | os.PathLike) or callable(self.encoder)
+        if self.encoder == "" or not usable or isinstance(self.encoder, Kernel):
+            raise InputError(
+                f"encoder={self.encoder!r} of the encoder kernel must be the name of a folder, or a function "
+                "of a list of texts"
+            )
+        if self.bits not in (None, 8):
+            raise InputError(f"bits={self.bits!r} of the encoder kernel must be 8 or None")
+
+
+def as_encoder(encoder: Any) -> Encoder:
+    """A fresh kernel of a loaded encoder; `encoder` is such a kernel or its parameter."""
+    kernel: Encoder = (encoder if isinstance(encoder, Encoder) else Encoder(encoder)).structure.resolved()
+    return kernel
+
+
+def token_weights(kernel: Encoder, weights: NumberWeights) -> tuple[Floats, Floats]:
+    """Weight of each token, (V, n_machines), and constants, (n_machines,), of a static encoder.
+
+    The values of the machines are the mean of the weights of the tokens of a text plus the constants, and 0
+    for a text without tokens. InputError for other encoders.
+    """
+    encoder, own = kernel.encoder, weights.own
+    if not isinstance(encoder, StaticEncoder):
+        raise InputError(f"the encoder {encoder.name} has no weights of tokens to export; take a static one")
+    assert isinstance(own, LinearWeights)
+    by_number = (own.weights / weights.standard.scale).T
+    return encoder.embeddings @ by_number, -weights.standard.mean @ by_number
+
+
+def stored_encoders(kernel: Kernel) -> Arrays:
+    """Arrays of the static encoders of a kernel, for a model file."""
+    arrays: Arrays = {}
+    for leaf in _encoders(kernel):
+        prefix = f"{_STORED}{leaf.encoder.digest}."
+        arrays |= {prefix + name: array for name, array in leaf.encoder.arrays().items()}
+    return arrays
+
+
+def attach_encoders(kernel: Kernel, arrays: Arrays) -> None:
+    """Give the encoders that a model file holds to its kernel, which was built from the header."""
+    for leaf in _encoders(kernel):
+        if own := strip_prefix(f"{_STORED}{leaf.digest}.", arrays):
+            leaf.encoder, leaf.bits = StaticEncoder(own, str(leaf.encoder)), None  # digest: see `resolved`
+
+
+def _encoders(kernel: Kernel) -> list[Encoder]:
+    """The kernels of encoders in a kernel."""
+    return [part for part in [kernel, *kernel.get_params().values()] if isinstance(part, Encoder)]

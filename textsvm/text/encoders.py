@@ -1,0 +1,577 @@
+"""Encoders: texts -> vectors of numbers that carry meaning, for `textsvm.kernels.encoder`.
+
+A static encoder has a vector for each token of its vocabulary, and a text has the mean of the vectors of its
+tokens (model2vec's folders: config.json, model.safetensors, tokenizer.json). It is read with safetensors and
+tokenizers alone. Special tokens are not added and unknown tokens not counted, as in model2vec; texts are
+never cut, and a text without tokens has the vector 0.
+
+Encoders of sentence-transformers and ONNX models are used if the library is installed. Their vectors are
+computed once for each text and kept on disk.
+
+Encoders read the normal form of a text with its case kept.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from hashlib import blake2b
+from importlib import import_module
+from inspect import isroutine
+from itertools import chain
+from pathlib import Path
+from string import punctuation
+from typing import Any, ClassVar
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors import numpy as arrays_file
+
+from textsvm.arrays import AnyArray, Arrays, Floats32, Ints
+from textsvm.errors import InputError
+from textsvm.runtime.compiled import njit, use_numpy
+from textsvm.runtime.files import cache_folder, try_lock
+from textsvm.runtime.parallel import Lock, Progress, n_threads, run
+from textsvm.text.documents import Documents, batches, encode, split_words
+from textsvm.text.encoding import offsets_of
+from textsvm.text.tokens import ALONE, BETWEEN, WITHIN, shorten
+
+#: Parts of BERT's tokenizer, in tokenizer.json.
+_BERT = ["BertNormalizer", "BertPreTokenizer", "WordPiece"]
+#: Symbols of texts that are tokenised together.
+_BATCH = 1 << 20
+#: Texts that an encoder of a library computes at a time; the cache grows by so many.
+AT_A_TIME = 64
+#: Number of tokens that an encoder reads if it does not say so.
+WINDOW = 512
+#: Most bytes of the vectors of an encoder in the cache.
+MOST_BYTES = 256 << 20
+#: Beginning of a file of the cache with its version, and length of its head.
+_MAGIC, _HEAD = b"textsvm1", 16
+#: Suffixes of the files on which vectors depend.
+_WEIGHTS = (".json", ".safetensors", ".txt", ".model", ".onnx")
+#: Packages of libraries that are no dependency of an extra.
+_PACKAGES = {"sentence_transformers": "sentence-transformers", "onnxruntime": "onnxruntime"}
+#: Code points of lone surrogates, which no library of encoders accepts, and their replacement.
+_SURROGATES, _REPLACEMENT = (0xD800, 0xDFFF), 0xFFFD
+
+
+class TextEncoder(ABC):
+    """An encoder of texts; encoders with the same digest are equal."""
+
+    name: str
+    #: Digest of all that vectors depend on; "" of a Python function.
+    digest: str = ""
+
+    @abstractmethod
+    def encode(self, characters: Documents, progress: Progress | None = None) -> Floats32:
+        """Vectors of texts, shape (n, d)."""
+
+    def __call__(self, texts: Sequence[str]) -> Floats32:
+        """Vectors of texts as they are, without a normal form."""
+        return self.encode(encode(texts))
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+    @property
+    def reference(self) -> str:
+        """Name in a model file."""
+        return self.name
+
+    def arrays(self) -> Arrays:
+        """Arrays of the encoder for a model file; empty if it refers to the encoder by name and digest."""
+        return {}
+
+    @property
+    def _identity(self) -> Any:
+        return self.digest or id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TextEncoder) and self._identity == other._identity
+
+    def __hash__(self) -> int:
+        return hash(self._identity)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, digest={self.digest!r})"
+
+
+def without_surrogates(characters: Documents) -> Documents:
+    """Texts with U+FFFD in place of lone surrogates."""
+    alphabet, (low, high) = characters.alphabet, _SURROGATES
+    lone = (alphabet >= low) & (alphabet <= high)
+    if not lone.any():
+        return characters
+    return replace(characters, alphabet=np.where(lone, _REPLACEMENT, alphabet).astype(np.uint32))
+
+
+class StaticEncoder(TextEncoder):
+    """Mean of the vectors of the tokens of a text.
+
+    Parameters
+    ----------
+    arrays : dict
+        "embeddings", (V, d), a row for each token; of int8 with "scale", (V,). "tokenizer", the bytes of
+        tokenizer.json.
+    name : str
+        For messages and notation.
+    """
+
+    def __init__(self, arrays: Arrays, name: str) -> None:
+        self._arrays, self.name = arrays, name
+        rows, scale = arrays["embeddings"], arrays.get("scale")
+        if rows.ndim != 2 or not rows.size or rows.dtype.kind not in "fi":
+            raise InputError(f"the encoder {name} has no matrix with a vector for each token")
+        self.embeddings: Floats32 = rows.astype(np.float32)
+        if scale is not None:
+            self.embeddings *= scale.astype(np.float32).reshape(-1, 1)
+        if not np.isfinite(self.embeddings).all():
+            raise InputError(f"the encoder {name} has vectors that are not finite; take another copy of it")
+        self.tokenizer = arrays["tokenizer"].tobytes()
+        self.digest = _digest(self.embeddings, self.tokenizer)
+        if self._tokenizer.get_vocab_size() > len(rows):
+            raise InputError(
+                f"the encoder {name} has {self._tokenizer.get_vocab_size():,} tokens and {len(rows):,} "
+                "vectors; its files do not belong together"
+            )
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        library = library_of("tokenizers")
+        try:
+            tokenizer = library.Tokenizer.from_str(self.tokenizer.decode())
+        except Exception as error:  # the library raises Exception itself
+            raise InputError(f"tokenizer.json of the encoder {self.name} is damaged: {error}") from error
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text
+        tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text
+        return tokenizer
+
+    @cached_property
+    def unknown(self) -> int:
+        """Number of the unknown token, which is not counted; -1 without."""
+        token = json.loads(self.tokenizer)["model"].get("unk_token")
+        number = None if token is None else self._tokenizer.token_to_id(token)
+        return -1 if number is None else int(number)
+
+    @cached_property
+    def _lowers(self) -> bool | None:
+        """Whether BERT's tokenizer has no capitals; None for any other tokenizer."""
+        parts = json.loads(self.tokenizer)
+        types = [(parts.get(name) or {}).get("type") for name in ("normalizer", "pre_tokenizer", "model")]
+        return bool(parts["normalizer"].get("lowercase")) if types == _BERT else None
+
+    @cached_property
+    def _words(self) -> dict[str, int]:
+        """Numbers of the tokens of BERT's tokenizer that are whole words of ASCII, or punctuation."""
+        tokens = {} if self._lowers is None else self._tokenizer.get_vocab()
+        return {t: i for t, i in tokens.items() if t.isascii() and (t.isalnum() or t in punctuation)}
+
+    def arrays(self) -> Arrays:
+        return self._arrays
+
+    def rounded(self) -> StaticEncoder:
+        """The encoder with vectors of 8-bit numbers and a scale for each token."""
+        scale = np.abs(self.embeddings).max(axis=1) / 127
+        rows = np.rint(self.embeddings / np.maximum(scale, 1e-30)[:, None]).astype(np.int8)
+        return StaticEncoder({**self._arrays, "embeddings": rows, "scale": scale}, self.name)
+
+    @cached_property
+    def vocabulary(self) -> dict[str, int]:
+        """Number of each token, in ascending order."""
+        numbers = self._tokenizer.get_vocab(with_added_tokens=False)
+        return dict(sorted(numbers.items(), key=lambda item: item[1]))
+
+    def spans(self, text: str) -> list[tuple[int, int, int, int]]:
+        """Number, word, first character and end of each token of a text, without unknown tokens."""
+        text = without_surrogates(encode([text])).text(0)
+        [encoding] = self._tokenizer.encode_batch([text], add_special_tokens=False)
+        parts = zip(encoding.ids, encoding.word_ids, encoding.offsets, strict=True)
+        return [(number, word, *span) for number, word, span in parts if number != self.unknown]
+
+    def tokenise(self, texts: Sequence[str]) -> list[list[int]]:
+        """Numbers of the tokens of each text, without unknown tokens."""
+        keys = [text.lower() for text in texts] if self._lowers else texts
+        numbers = [[self._words[key]] if key in self._words else [] for key in keys]
+        rest = [i for i, own in enumerate(numbers) if not own]
+        batch = self._tokenizer.encode_batch_fast([texts[i] for i in rest], add_special_tokens=False)
+        for i, encoding in zip(rest, batch, strict=True):
+            numbers[i] = encoding.ids
+        unknown = self.unknown
+        return [[n for n in own if n != unknown] if unknown in own else own for own in numbers]
+
+    def encode(self, characters: Documents, progress: Progress | None = None) -> Floats32:
+        characters = without_surrogates(characters)
+        vectors = np.zeros((len(characters), self.embeddings.shape[1]), np.float32)
+        for first, last in batches(characters, _BATCH):
+            vectors[first:last] = self._means(characters.take(np.arange(first, last)))
+            if progress is not None:
+                progress(last, len(characters))
+        return vectors
+
+    def _means(self, characters: Documents) -> Floats32:
+        """Vectors of a batch; a distinct word of BERT's tokenizer, which cuts at spaces, is read once."""
+        kind_of = np.full(len(characters.alphabet), WITHIN, np.uint8)
+        if self._lowers is not None:
+            kind_of[np.isin(characters.alphabet, list(map(ord, punctuation)))] = ALONE
+            kind_of[characters.alphabet == ord(" ")] = BETWEEN
+        pieces, ids, words = split_words(characters, kind_of)
+        tokens = self.tokenise(words)
+        lengths = np.array(list(map(len, tokens)), np.int64)
+        of_words = _sums(np.array(list(chain(*tokens)), np.int64), lengths, self.embeddings)
+        numbers = np.concatenate([own[piece.numbers] for piece, own in zip(pieces, ids, strict=True)])
+        n_words = np.concatenate([piece.lengths for piece in pieces])
+        n_tokens = np.diff(offsets_of(lengths[numbers])[offsets_of(n_words)])
+        vectors: Floats32 = _sums(numbers, n_words, of_words)
+        vectors /= np.maximum(n_tokens, 1)[:, None].astype(np.float32)
+        return vectors
+
+
+def _sums(numbers: AnyArray, lengths: Ints, table: Floats32) -> Floats32:
+    """Sums of rows of a table; row i of the result is the sum of the next ``lengths[i]`` numbered rows."""
+    sums, offsets = np.zeros((len(lengths), table.shape[1]), np.float32), offsets_of(lengths)
+    if use_numpy(len(numbers) * table.shape[1]):
+        filled = np.flatnonzero(lengths)
+        if len(filled):
+            sums[filled] = np.add.reduceat(table[numbers], offsets[filled], axis=0)
+        return sums
+    step = -(-len(lengths) // (4 * n_threads()))
+    firsts = range(0, len(lengths), max(step, 64))
+    run(lambda a: _add_rows(a, min(a + firsts.step, len(lengths)), offsets, numbers, table, sums), firsts)
+    return sums
+
+
+@njit(nogil=True, cache=True)
+def _add_rows(first, last, offsets, numbers, table, sums):
+    for i in range(first, last):
+        for k in range(offsets[i], offsets[i + 1]):
+            row = numbers[k]
+            for j in range(table.shape[1]):
+                sums[i, j] += table[row, j]
+
+
+def _digest(*parts: Any) -> str:
+    hashed = blake2b(digest_size=8)
+    for part in parts:
+        hashed.update(part)
+    return hashed.hexdigest()
+
+
+def library_of(name: str) -> Any:
+    """A library that an encoder needs; InputError with the remedy if it is missing."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        package = _PACKAGES.get(name, '"textsvm[encoders]"')
+        raise InputError(f"this encoder needs the library {name}: pip install {package}") from error
+
+
+class VectorCache:
+    """Vectors by text, in memory, and in a file if there is a path.
+
+    The file has records of a digest of the text, a digest of the record and the vector. Damaged records are
+    ignored, and the older half is dropped beyond `MOST_BYTES`. A file that cannot be written is left alone.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._vectors: dict[bytes, Floats32] = {}
+        with suppress(OSError):
+            data = b"" if path is None else path.read_bytes()
+            if data[: len(_MAGIC)] == _MAGIC:
+                rows = np.frombuffer(data, *_records(data))
+                keys = [row.tobytes() for row in rows["key"]]
+                pairs = zip(keys, rows["check"].tolist(), rows["vector"], strict=True)
+                self._vectors = {key: v for key, check, v in pairs if check == _check(key, v)}
+
+    def known(self, texts: Sequence[str]) -> dict[str, Floats32]:
+        """The vectors of those texts that are in the cache."""
+        keys = {text: _key(text) for text in texts}
+        return {text: self._vectors[key] for text, key in keys.items() if key in self._vectors}
+
+    def add(self, texts: Sequence[str], vectors: Floats32) -> None:
+        """Keep vectors; a later process finds them even if this process is killed."""
+        keys = list(map(_key, texts))
+        self._vectors.update(zip(keys, vectors, strict=True))
+        if self._path is None:
+            if len(self._vectors) * vectors[0].nbytes > MOST_BYTES:
+                self._vectors.clear()
+            return
+        head = _MAGIC + vectors.shape[1].to_bytes(8, "little")
+        rows = np.zeros(len(keys), _records(head)[0])
+        rows["key"], rows["vector"] = np.array(keys, "V16"), vectors
+        rows["check"] = [_check(key, vector) for key, vector in zip(keys, vectors, strict=True)]
+        with suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.touch(0o600)
+            with self._path.open("r+b") as stream:
+                if try_lock(stream.fileno()):
+                    _append(stream, head, rows)
+
+
+def _append(stream: Any, head: bytes, rows: AnyArray) -> None:
+    """Append records behind the last whole record of a file, which is emptied if it has another head."""
+    same, size = stream.read(len(head)) == head, rows.dtype.itemsize
+    n = (stream.seek(0, os.SEEK_END) - len(head)) // size if same else 0
+    if n * size > MOST_BYTES:
+        stream.seek(len(head) + n // 2 * size)
+        rows, n = np.append(np.frombuffer(stream.read((n - n // 2) * size), rows.dtype), rows), 0
+    stream.seek(0)
+    stream.write(head)
+    stream.truncate(stream.seek(len(head) + n * size))
+    stream.write(rows.tobytes())
+
+
+def _records(data: bytes) -> tuple[Any, int, int]:
+    """Type of the records of a file, their number, and their place."""
+    d = int.from_bytes(data[len(_MAGIC) : _HEAD], "little")
+    dtype = np.dtype([("key", "V16"), ("check", "<u8"), ("vector", "<f4", (min(d, 1 << 20),))])
+    return dtype, max(0, len(data) - _HEAD) // dtype.itemsize, _HEAD
+
+
+def _key(text: str) -> bytes:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _check(key: bytes, vector: Floats32) -> int:
+    return int.from_bytes(blake2b(key + vector.tobytes(), digest_size=8).digest(), "little")
+
+
+class BatchEncoder(TextEncoder):
+    """An encoder that computes the vectors of some texts at a time, from the shortest text to the longest.
+
+    Vectors are computed once: with a digest they are kept on disk, otherwise in memory.
+    """
+
+    _NOT_PICKLED: ClassVar = ("_cache", "_lock", "_model", "_parts")
+
+    def __init__(self, name: str, digest: str = "", reference: str = "") -> None:
+        self.name, self.digest, self._reference, self._lock = name, digest, reference, Lock()
+
+    @cached_property
+    def _cache(self) -> VectorCache:
+        with suppress(RuntimeError):  # there is no home
+            return VectorCache(cache_folder() / f"{self.digest}.vectors" if self.digest else None)
+        return VectorCache(None)
+
+    @property
+    def reference(self) -> str:
+        return self._reference
+
+    @abstractmethod
+    def compute(self, texts: list[str]) -> tuple[Any, int]:
+        """Vectors of a batch, and the number of texts that are cut."""
+
+    def encode(self, characters: Documents, progress: Progress | None = None) -> Floats32:
+        characters = without_surrogates(characters)
+        texts = [characters.text(i) for i in range(len(characters))] or [""]
+        with self._lock:  # the objects of the libraries are not made for several threads
+            by_text, cut = self._cache.known(texts), 0
+            missing = sorted(set(texts) - by_text.keys(), key=lambda text: (len(text), text))
+            total = len(by_text) + len(missing)
+            for first in range(0, len(missing), AT_A_TIME):
+                batch = missing[first : first + AT_A_TIME]
+                vectors, n = self._computed(batch)
+                by_text.update(zip(batch, vectors, strict=True))
+                self._cache.add(batch, vectors)
+                cut += n
+                if progress is not None:
+                    progress(len(by_text), total)
+        if cut:
+            warnings.warn(
+                f"the encoder {self.name} reads only the beginning of {cut:,} long texts", stacklevel=2
+            )
+        if len({len(vector) for vector in by_text.values()}) > 1:
+            raise InputError(f"the encoder {self.name} returned vectors of different lengths; correct it")
+        return np.array([by_text[text] for text in texts], np.float32)[: len(characters)]
+
+    def _computed(self, batch: list[str]) -> tuple[Floats32, int]:
+        try:
+            returned, cut = self.compute(batch)
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(
+                f"the encoder {self.name} failed on {len(batch):,} texts ({type(error).__name__}: {error}); "
+                "correct it, or catch what these texts may cause"
+            ) from error
+        return checked_vectors(self.name, batch, returned), cut
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in self._NOT_PICKLED}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=Lock())
+
+
+class FunctionEncoder(BatchEncoder):
+    """A Python function of a list of texts that returns an array of shape (n, d)."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function.__name__ if isroutine(function) else type(function).__name__)
+        self._function = function
+
+    @property
+    def _identity(self) -> Any:
+        return id(self._function)
+
+    def compute(self, texts: list[str]) -> tuple[Any, int]:
+        return self._function(texts), 0
+
+
+class SentenceEncoder(BatchEncoder):
+    """A folder of sentence-transformers."""
+
+    @cached_property
+    def _model(self) -> Any:
+        return library_of("sentence_transformers").SentenceTransformer(self.folder)
+
+    def __init__(self, folder: Path, reference: str) -> None:
+        super().__init__(folder.name, folder_digest(folder), reference)
+        self.folder = str(folder)
+
+    def compute(self, texts: list[str]) -> tuple[Any, int]:
+        model = self._model
+        lengths = map(len, model.tokenizer(texts, verbose=False)["input_ids"])
+        cut = sum(length > (model.max_seq_length or length) for length in lengths)
+        return model.encode(texts, batch_size=len(texts), show_progress_bar=False), cut
+
+
+class OnnxEncoder(BatchEncoder):
+    """A folder with model.onnx and tokenizer.json: mean of the last hidden states over the tokens."""
+
+    def __init__(self, folder: Path, reference: str) -> None:
+        super().__init__(folder.name, folder_digest(folder), reference)
+        self.folder = str(folder)
+        library_of("onnxruntime")
+
+    @cached_property
+    def _parts(self) -> tuple[Any, Any]:
+        """Tokenizer and session of the model."""
+        tokenizer = library_of("tokenizers").Tokenizer.from_file(f"{self.folder}/tokenizer.json")
+        tokenizer.enable_truncation((tokenizer.truncation or {}).get("max_length", WINDOW))
+        tokenizer.enable_padding(**(tokenizer.padding or {}) | {"length": None})
+        runtime = library_of("onnxruntime")
+        providers = runtime.get_available_providers()
+        return tokenizer, runtime.InferenceSession(f"{self.folder}/model.onnx", providers=providers)
+
+    def compute(self, texts: list[str]) -> tuple[Any, int]:
+        tokenizer, session = self._parts
+        rows = tokenizer.encode_batch(texts)
+        mask = np.array([row.attention_mask for row in rows], np.int64)
+        inputs = {
+            "input_ids": np.array([row.ids for row in rows], np.int64),
+            "attention_mask": mask,
+            "token_type_ids": np.zeros_like(mask),
+        }
+        states = session.run(None, {own.name: inputs[own.name] for own in session.get_inputs()})[0]
+        if states.ndim == 3:
+            states = (states * mask[..., None]).sum(axis=1) / np.maximum(mask.sum(axis=1), 1)[:, None]
+        return states, sum(bool(row.overflowing) for row in rows)
+
+
+def checked_vectors(name: str, texts: Sequence[str], returned: Any) -> Floats32:
+    """Vectors of texts as float32; InputError if an encoder returned anything else."""
+    try:
+        raw = np.asarray(returned)
+        with np.errstate(over="ignore"):
+            vectors = raw.astype(np.float32) if raw.dtype.kind in "fiub" else None
+    except (TypeError, ValueError):
+        vectors = None
+    if vectors is None or vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.shape[1]:
+        shape = "" if vectors is None else f" of shape {vectors.shape}"
+        raise InputError(
+            f"the encoder {name} returned {type(returned).__name__}{shape} for {len(texts):,} texts; it must "
+            f"return an array of numbers of shape ({len(texts)}, d)"
+        )
+    for i in np.flatnonzero(~np.isfinite(vectors).all(axis=1))[:1]:
+        raise InputError(
+            f"the encoder {name} returned a number that is not finite for the text {shorten(texts[i])}; it "
+            "must return finite numbers for every text"
+        )
+    return vectors
+
+
+def load_encoder(encoder: Any) -> TextEncoder:
+    """The encoder of a folder, of a name of the Hugging Face hub or of a Python function."""
+    if isinstance(encoder, TextEncoder):
+        return encoder
+    if not isinstance(encoder, str | os.PathLike):
+        return FunctionEncoder(encoder)
+    folder = Path(encoder).expanduser()
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"the encoder {encoder} is a file; name its folder")
+    if not folder.exists():
+        folder = _downloaded(str(encoder))
+    stamp = max(path.stat().st_mtime_ns for path in [folder, *folder.iterdir()])
+    return _load_folder(str(folder.resolve()), stamp, str(encoder))
+
+
+def _downloaded(name: str) -> Path:
+    """Folder of an encoder of the Hugging Face hub, which is downloaded if it is not there."""
+    if not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name):
+        raise InputError(
+            f"the encoder {name} is not there; name its folder, or owner/name of the Hugging Face hub"
+        )
+    hub = library_of("huggingface_hub")
+    try:
+        return Path(
+            hub.snapshot_download(name, allow_patterns=["*.json", "*.txt", "*.model", "*.safetensors"])
+        )
+    except Exception as error:
+        raise InputError(
+            f"there is no folder {name}, and the hub gives no such encoder ({type(error).__name__}); name a "
+            "folder, or connect to the Hugging Face hub"
+        ) from error
+
+
+@lru_cache(maxsize=4)
+def _load_folder(folder: str, stamp: int, reference: str) -> TextEncoder:
+    """The encoder of a folder whose files last changed at `stamp`."""
+    path = Path(folder)
+    try:
+        for place in (path, path / "0_StaticEmbedding"):
+            if (place / "model.safetensors").is_file():
+                with safe_open(place / "model.safetensors", "numpy") as file:
+                    names = set(file.keys())
+                if names & {"embeddings", "embedding.weight"}:
+                    return _static_of(place, path.name)
+        if (path / "model.onnx").is_file():
+            return OnnxEncoder(path, reference)
+        if (path / "modules.json").is_file():
+            return SentenceEncoder(path, reference)
+    except (OSError, SafetensorError, ValueError, TypeError, KeyError, IndexError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"the encoder {reference} is damaged: {error}; take another copy of it") from error
+    raise InputError(
+        f"{reference} is no encoder: it has neither model.safetensors of model2vec, nor model.onnx, nor "
+        "modules.json of sentence-transformers"
+    )
+
+
+def _static_of(folder: Path, name: str) -> StaticEncoder:
+    arrays = arrays_file.load_file(folder / "model.safetensors")
+    rows = arrays["embeddings"] if "embeddings" in arrays else arrays["embedding.weight"]
+    if "mapping" in arrays:
+        rows = rows[arrays["mapping"]]
+    if "weights" in arrays:
+        rows = rows * arrays["weights"].reshape(-1, 1)
+    tokenizer = (folder / "tokenizer.json").read_bytes()
+    return StaticEncoder({"embeddings": rows, "tokenizer": np.frombuffer(tokenizer, np.uint8)}, name)
+
+
+def folder_digest(folder: Path) -> str:
+    """Digest of the files of an encoder."""
+    files = sorted(path for path in folder.rglob("*") if path.suffix in _WEIGHTS and path.is_file())
+    return _digest(*(part for path in files for part in (path.name.encode(), path.read_bytes())))
