@@ -27,7 +27,8 @@ def learn_idf(texts, p1, p2):
 
 def learn_odds(texts, classes, p1, p2, pseudo=4.0):
     """Root mean square over the classes of ln(P(c | u) / (1 - P(c | u))) - ln(P(c) / (1 - P(c))) of every
-    p-mer u of the training texts, and of any other, which tells nothing.
+    p-mer u of the training texts, and of any other: the root mean square of what it would be in one text, whose
+    class is c with probability P(c).
     """
     held = Counter(
         (c, u) for s, c in zip(texts, classes, strict=True) for p in range(p1, p2 + 1) for u in pmers(s, p)
@@ -38,14 +39,15 @@ def learn_odds(texts, classes, p1, p2, pseudo=4.0):
         of_class[c] += number
     share = {c: number / held.total() for c, number in of_class.items()}
 
-    def ratio(c, u):
-        inside = held[c, u] + pseudo * share[c]
-        outside = df[u] - held[c, u] + pseudo * (1 - share[c])
-        found = log(inside / outside) - log(share[c] / (1 - share[c]))
+    def ratio(c, inside, total):
+        found = log((inside + pseudo * share[c]) / (total - inside + pseudo * (1 - share[c])))
+        found -= log(share[c] / (1 - share[c]))
         return found if abs(found) > 1e-12 else 0.0
 
     several = [c for c in share if share[c] < 1]
-    return {u: sqrt(sum(share[c] * ratio(c, u) ** 2 for c in several)) for u in df}, 0.0
+    odds = {u: sqrt(sum(share[c] * ratio(c, held[c, u], df[u]) ** 2 for c in several)) for u in df}
+    once = [share[d] * share[c] * ratio(c, c == d, 1) ** 2 for d in several for c in several]
+    return odds, sqrt(sum(once))
 
 
 def spectrum(s, t, p1, p2=None, weight="count", idf=None):

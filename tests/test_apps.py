@@ -26,7 +26,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "textsvm.linalg.sparse": "Sparse: products of 50,000 rows on all cores",
         "textsvm.reporting.formatting": "runs: steps of colour as in explanations",
         "textsvm.reporting.html": "page: style sheet and content security policy of reports",
-        "textsvm.model.online": "fit_scale: scale of probabilities as in OnlineSVC",
+        "textsvm.model.rules": "fit_scale: scale of probabilities as in OnlineSVC",
         "textsvm.text.documents": "normalise: near-copies are texts with the same normal form",
     },
     "serve": {

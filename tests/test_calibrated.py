@@ -1,10 +1,13 @@
 """Probabilities: against scikit-learn's calibration of LIBSVM, and of our own decision values."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from problems import gaussian
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax, softmax
 from sklearn import svm
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
@@ -16,9 +19,13 @@ from textsvm.errors import InputError
 from textsvm.estimators.calibrated import CalibratedSVC
 from textsvm.estimators.svm import SVC, SVR
 from textsvm.kernels import Spectrum
+from textsvm.model.file import load, save
 from textsvm.model.rules import CalibratedRule, checked_maps, decide
+from textsvm.selection.cross_validation import cross_validate
+from textsvm.selection.tuning import tune
 from textsvm.sources.texts import TextSource
 from textsvm.training import calibration
+from textsvm.training.train import with_scale
 from textsvm.training.trainers import check
 
 SPLITS = StratifiedKFold(4, shuffle=True, random_state=3)
@@ -306,3 +313,86 @@ def test_the_accuracy_of_a_calibration_is_weighted():
     plain = CalibratedSVC(given(C=3), cv=SPLITS).fit(matrix, y)
     assert model.held_out_accuracy_ != plain.held_out_accuracy_
     assert model.held_out_accuracy_ > 0.99
+
+
+def likeliest_scale(values, codes, weight):
+    """SciPy's scale of the softmax, with Platt's targets (n + 1) / (n + 2) for a class of n texts."""
+    n, k = len(codes), values.shape[1]
+    own = ((counts := np.bincount(codes))[codes] + 1) / (counts[codes] + 2)
+    targets = np.repeat((1 - own)[:, None] / (k - 1), k, axis=1)
+    targets[np.arange(n), codes] = own
+    loss = lambda t: -(weight[:, None] * targets * log_softmax(t * values, axis=1)).sum()  # noqa: E731
+    return minimize_scalar(loss, bounds=(0, 100), method="bounded", options={"xatol": 1e-9}).x
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_a_scale_of_out_of_fold_values_has_the_largest_likelihood(k):
+    matrix, y = classes_of(N, k)
+    weight = np.random.default_rng(0).uniform(0.3, 3, N)
+    model = given(C=3).fit(matrix, y).model_
+    decision = cross_val_predict(given(C=3), matrix, y, cv=SPLITS, method="decision_function")
+    columns = decision if k > 2 else np.stack([np.zeros(N), decision], axis=1)
+    codes = np.searchsorted(model.classes, y)
+    untested = np.arange(N) % 7 == 0
+    expected = likeliest_scale(columns[~untested], codes[~untested], weight[~untested])
+    decision[untested] = np.nan
+    scaled = with_scale(model, decision, y, weight)
+    assert scaled.rule.scale == pytest.approx(expected, rel=1e-4)
+    p, values = scaled.predict_proba(matrix), model.decision_function(matrix)
+    values = values if k > 2 else np.stack([np.zeros(N), values], axis=1)
+    np.testing.assert_allclose(p, softmax(expected * values, axis=1), atol=1e-4)
+    np.testing.assert_array_equal(scaled.predict(matrix), model.predict(matrix))
+    np.testing.assert_array_equal(model.classes[p.argmax(axis=1)], model.predict(matrix))
+    assert with_scale(scaled, -decision, y) is scaled
+    calibrated = CalibratedSVC(given(), cv=SPLITS).fit(matrix, y).model_
+    assert with_scale(calibrated, decision, y) is calibrated
+
+
+def test_values_of_one_class_give_no_probabilities():
+    matrix, y = classes_of(N, 2)
+    model = given().fit(matrix, y).model_
+    decision = np.where(y == model.classes[0], model.decision_function(matrix), np.nan)
+    assert with_scale(model, decision, y) is model
+    assert with_scale(model, np.zeros((N, 3)), y) is model
+    with pytest.raises(InputError, match="a model of SVC has no probabilities; train a CalibratedSVC"):
+        model.predict_proba(matrix)
+
+
+@pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning")
+@pytest.mark.parametrize("k", [2, 3])
+def test_probabilities_without_a_second_training(k, tmp_path):
+    """Of the folds that fit the offsets for macro-F1, of trials, and of a search."""
+    documents = [f"{['red apple', 'blue car', 'tall tree'][i % k]} {i % 5} {i % 11}" for i in range(66)]
+    y = np.arange(66) % k
+    y[::10] = 0
+    models = [
+        SVC(Spectrum(2), scoring="f1_macro"),
+        SVC(time_budget=5.0),
+        SVC(time_budget=5.0, scoring="f1_macro"),
+    ]
+    for model in models:
+        model.fit(documents, y)
+        p = model.predict_proba(documents)
+        assert p.shape == (66, k)
+        np.testing.assert_array_equal(model.classes_[p.argmax(axis=1)], model.predict(documents))
+        save(model, tmp_path / "m")
+        np.testing.assert_allclose(load(tmp_path / "m").predict_proba(documents), p, atol=1e-6)
+        np.testing.assert_allclose(clone_of(model).predict_proba(documents), p)
+    best = tune(SVC(), documents, y, {"kernel": [Spectrum(1), Spectrum(2)], "C": [1.0]}, cv=3).best_estimator
+    decision = cross_validate(SVC(best.kernel), documents, y, cv=3).decision
+    assert best.model_.rule.scale == pytest.approx(with_scale(best.model_, decision, y).rule.scale)
+    assert not hasattr(SVC(time_budget=0.0).fit(documents * 20, np.tile(y, 20)), "predict_proba")
+
+
+def clone_of(model):
+    return pickle.loads(pickle.dumps(model))
+
+
+def test_rejection_by_a_scale():
+    matrix, y = classes_of(N, 3)
+    model = given().fit(matrix, y).model_
+    model = with_scale(model, model.decision_function(matrix) / 2, y)
+    p = model.predict_proba(matrix)
+    unsure = replace(model, rule=replace(model.rule, reject=0.8)).predict(matrix)
+    np.testing.assert_array_equal(unsure == "unsure", p.max(axis=1) < 0.8)
+    assert 0 < (unsure == "unsure").sum() < N

@@ -162,7 +162,7 @@ def test_dna_has_kernels_of_its_own():
     assert not candidates.is_dna(["ACGTRYKM" * 4] * 20)
     assert not candidates.is_dna([*texts, "a sentence"])
     assert not candidates.is_dna([text[:10] for text in texts])
-    assert candidates.auto(texts) == DNA
+    assert candidates.auto(texts) == replace(DNA, C=7.5)
     assert spell(candidates.fast(texts).kernel()) == "gapped:7,m=2,canonical"
     y = np.array(["GAT" in text or "ATC" in text for text in texts])
     model = auto().fit(texts, y)
@@ -178,6 +178,31 @@ def test_capitals_of_dna_without_a_normal_form_are_ordinary_letters(kernel):
     capitals = [text.upper() for text in texts]
     assert model.fit(capitals, y).chosen_.endswith("the default for texts without words")
     assert auto(kernel=kernel).fit(capitals, y).chosen_.endswith("the default for DNA")
+
+
+def test_few_texts_have_a_larger_C():
+    of_n = np.array([candidates.penalty(1000, n) for n in range(1100)])
+    assert set(of_n[:101]) == {10}
+    assert set(of_n[1000:]) == {1}
+    assert (np.diff(of_n) <= 0).all()
+    assert (of_n[1:] / of_n[:-1] > 0.99 - 1e-9).all()  # no jump
+    for length in (25, 100, 900):
+        texts = ["one two " + "x" * (length - 8)] * 400
+        assert candidates.auto(texts).C == pytest.approx(length**0.5 / 4)
+        assert candidates.fast(texts).C == pytest.approx(1.5 * candidates.auto(texts).C)
+    assert [candidates.auto(["acgt" * 10] * n).C for n in (20, 100, 400)] == [10, 3, 1]
+
+
+@pytest.mark.parametrize("kernel", ["auto", "fast"])
+def test_few_texts_have_the_same_machine_after_another_training(kernel, tmp_path):
+    texts, y = corpus(40, 3)
+    given = {"kernel": kernel, "C": 0.5, "tol": 1e-6}
+    model, again = auto(**given).fit(texts, y), auto(**given).fit(texts[::-1], y[::-1])
+    assert model.C_ == again.C_ == 0.5 * getattr(candidates, kernel)(texts).C > 1
+    new = corpus(9, 3, 1)[0]
+    np.testing.assert_allclose(model.decision_function(new), again.decision_function(new), atol=1e-3)
+    textsvm.save(model, tmp_path / "m")
+    np.testing.assert_array_equal(load(tmp_path / "m").decision_function(new), model.decision_function(new))
 
 
 def test_kernels_of_the_default():
@@ -213,7 +238,9 @@ def test_the_default_is_the_machine_of_its_kernel(kernel):
 
 
 def test_biases_favour_rare_classes():
-    np.testing.assert_allclose(rare_class_bias(np.array([30.0, 10.0])), [0.025 * np.log(3)])
+    np.testing.assert_allclose(rare_class_bias(np.array([3000.0, 1000.0])), [0.025 * np.log(3)])
+    few = [rare_class_bias(n * np.array([0.75, 0.25]))[0] / (0.025 * np.log(3)) for n in (8, 100, 250, 1000)]
+    np.testing.assert_allclose(few, [10**0.5, 10**0.5, 2, 1])
     bias = rare_class_bias(np.array([30.0, 10.0, 10.0]))
     assert bias[0] < 0 < bias[1] == bias[2]
     assert bias.sum() == pytest.approx(0)
@@ -422,10 +449,10 @@ def test_kernels_are_tried_where_a_class_has_one_text(scripted):
 
 def test_weights_of_texts_and_classes_count():
     texts, y = corpus(40)[0], np.random.default_rng(0).permutation(np.arange(40) % 2)
-    plain = auto(C=0.1).fit(texts, y).decision_function(texts).mean()
+    plain = auto(C=0.01).fit(texts, y).decision_function(texts).mean()
     for model, weight in (
-        (auto(C=0.1, class_weight={1: 10.0}), None),
-        (auto(C=0.1), np.where(y == 1, 10.0, 1.0)),
+        (auto(C=0.01, class_weight={1: 10.0}), None),
+        (auto(C=0.01), np.where(y == 1, 10.0, 1.0)),
     ):
         assert model.fit(texts, y, sample_weight=weight).decision_function(texts).mean() > plain + 0.1
     without = auto().fit(texts, y, sample_weight=np.where(np.arange(40) < 4, 0.0, 1.0))
@@ -535,7 +562,7 @@ def test_the_default_has_the_hinge_loss_where_no_other_is_possible():
     small = Compute(solver="gram", memory=8000)
     for model in (auto(multiclass="crammer-singer"), auto(compute=small), auto(loss="hinge")):
         model.fit(texts, y)
-        assert (model.loss_, model.C_) == ("hinge", 2 * SENTENCES.C)
+        assert (model.loss_, model.C_) == ("hinge", 2 * candidates.auto(texts).C)
         assert "hinge loss" in model.chosen_
     with pytest.raises(InputError, match="kernel matrix that fits in memory"):
         auto(loss="squared_hinge", compute=small).fit(texts, y)

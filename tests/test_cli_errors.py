@@ -117,6 +117,7 @@ FILES = {
     ),
     "reviews.jsonl": b"".join(json.dumps({"label": a, "text": b}).encode() + b"\n" for a, b in ROWS),
     "reviews.txt": lines(ROWS),
+    "few.csv": table(ROWS[:2], ("label", "text")),
     "stars.csv": table(STARS, ("stars", "text")),
     "dna.fa": fasta(),
     "wide.npy": array(np.arange(120.0).reshape(40, 3) % 7),
@@ -133,6 +134,7 @@ MODELS = {
     "lines": "train reviews.txt --kernel spectrum:1-3",
     "stars": "train stars.csv --regress stars --kernel spectrum:1-3",
     "sure": "train reviews.csv --kernel spectrum:1-3 --calibrate sigmoid",
+    "few": "train few.csv --kernel spectrum:1-3",
     "dna": "train dna.fa --kernel gkm:l=6,k=4,canonical",
     "topics": "train topics.csv --multilabel --kernel spectrum:1-3",
     "vectors": "train two.libsvm",
@@ -2298,7 +2300,17 @@ MISTAKES = [
     Mistake("texts for a model of vectors", "predict vectors.textsvm reviews.csv", "vectors"),
     Mistake("vectors for a model of texts", "predict m.textsvm two.libsvm", "(text|vector)"),
     Mistake("texts for a model of DNA", "predict dna.textsvm reviews.csv", "(letter|sequence|DNA)"),
-    Mistake("probabilities of an uncalibrated model", "predict m.textsvm reviews.csv --proba", "--calibrate"),
+    Mistake(
+        "probabilities of a model of few texts",
+        "predict few.textsvm reviews.csv --proba",
+        "few.textsvm gives no probabilities.*--calibrate",
+    ),
+    Mistake(
+        "probabilities of an adapted model",
+        "predict m.textsvm reviews.csv --adapt --proba",
+        "--adapt.*--proba",
+        2,
+    ),
     Mistake(
         "coverage of an uncalibrated model", "predict m.textsvm reviews.csv --coverage 0.9", "--calibrate"
     ),
@@ -2378,6 +2390,28 @@ MISTAKES = [
         "a kernel of vectors on texts",
         "train reviews.csv --kernel gaussian -o new.textsvm",
         "(vector|text|number)",
+    ),
+    Mistake(
+        "ordered labels without numbers",
+        f"train reviews.csv --ordered {TRAIN}",
+        "ordered classes are numbers, and 'bad' is none: .*ordered:low<medium<high",
+    ),
+    Mistake(
+        "an order without a label",
+        f"train reviews.csv --multiclass ordered:bad<fair {TRAIN}",
+        "each class once, the lowest first, and names 'good' 0 times",
+    ),
+    Mistake(
+        "ordered and a strategy",
+        f"train reviews.csv --ordered --multiclass ovo {TRAIN}",
+        "--ordered and --multi",
+        2,
+    ),
+    Mistake(
+        "an ordered regression",
+        f"train stars.csv --regress stars --ordered {TRAIN}",
+        "--ordered.*--regress",
+        2,
     ),
     Mistake(
         "calibrate a regression",

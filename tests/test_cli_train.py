@@ -238,8 +238,31 @@ def test_probabilities_of_several_classes(tmp_path):
     assert "lower one first" in fails("predict", model, "--unsure", "0.9,0.1", code=2)
 
 
+def test_probabilities_of_the_quick_cross_validation(tmp_path):
+    """Without --calibrate the folds that judge the model also give it probabilities."""
+    model = tmp_path / "m"
+    report("train", sample("questions"), "-o", model)
+    rows = lines_of(model, sample("questions"), "--proba")
+    plain = lines_of(model, sample("questions"))
+    assert [row["label"] for row in rows] == [row["label"] for row in plain]
+    for row in rows:
+        assert sum(row["probabilities"].values()) == pytest.approx(1)
+        assert row["label"] == max(row["probabilities"], key=row["probabilities"].get)
+    best = [max(row["probabilities"].values()) for row in rows]
+    unsure = [row["label"] for row in lines_of(model, sample("questions"), "--unsure", "0.8")]
+    assert [label == "unsure" for label in unsure] == [p < 0.8 for p in best]
+    [table] = [run("predict", model, "-", "--proba", "--top", "2", "--output-format", "csv", stdin=b"Why?")]
+    head, row = table.stdout.decode().splitlines()
+    assert head == "id,label,confidence,label_1,decision_1,probability_1,label_2,decision_2,probability_2"
+    assert float(row.split(",")[2]) == pytest.approx(float(row.split(",")[5]), abs=1e-6)
+    assert "--adapt does not go with" in fails(
+        "predict", model, sample("questions"), "--proba", "--adapt", code=2
+    )
+
+
 def test_no_probabilities(tmp_path):
-    report("train", sample("questions"), "-o", tmp_path / "m")
+    (tmp_path / "few.csv").write_text("text,label\none cat,a\na dog,b\n")
+    report("train", tmp_path / "few.csv", "-o", tmp_path / "m")  # too few texts for folds
     assert "--calibrate" in fails("predict", tmp_path / "m", "-", "--proba", stdin=b"text")
     assert "--calibrate" in fails("predict", tmp_path / "m", "-", "--unsure", "0.1,0.9", stdin=b"text")
 

@@ -7,12 +7,17 @@ import re
 import shutil
 import sys
 import threading
+import time
 import types
 
 import numpy as np
 import pytest
 from encoders import FOOD, ROAD, onnx_folder, static_folder, tokenizer, topics, vocabulary
 from safetensors.numpy import load_file
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from textsvm import (
     SVC,
@@ -34,6 +39,7 @@ from textsvm import (
     tune,
 )
 from textsvm.choice.choose import RIDGE, _left_out_margins
+from textsvm.evaluation.drift import Drift, record
 from textsvm.kernels.encoder import as_encoder, token_weights
 from textsvm.kernels.spelling import parse, spell
 from textsvm.text.documents import encode, normalise
@@ -160,10 +166,12 @@ def test_texts_are_read_in_the_normal_form_with_case():
     assert seen == ["Big CAR\ufffd"]
 
 
-def test_features_and_gram_train_the_same_machine(folder):
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_features_and_gram_train_the_same_machine(folder, n_classes):
     from textsvm import Compute
 
-    texts, labels = topics(60)
+    texts = topics(60)[0]
+    labels = [len(text) % n_classes for text in texts]
     kernel = 2 * Spectrum(3) + Encoder(folder)
     values = [
         SVC(kernel, tol=1e-6, compute=Compute(solver=solver)).fit(texts, labels).decision_function(texts)
@@ -279,6 +287,14 @@ def test_a_weight_of_0_3_beside_named_kernels(folder):
     sets = [[label] if i % 4 else ["food", "road"] for i, label in enumerate(labels)]
     model = MultilabelSVC(encoder=folder).fit(texts, sets)
     assert spell(model.kernel_) == "0.7 spectrum:1-5,log,idf + 0.3 encoder:tiny"
+
+
+def test_a_kernel_of_an_encoder_as_the_parameter(folder):
+    texts, labels = FOOD + ROAD, ["food"] * 10 + ["road"] * 10
+    model = SVC(encoder=Encoder(folder, bits=8)).fit(texts, labels)
+    assert model.kernel_.structure.leaves[-1].encoder.arrays()["embeddings"].dtype == np.int8
+    with pytest.raises(InputError, match="must be the name of a folder, or a function"):
+        SVC(encoder=Spectrum(3)).fit(texts, labels)
 
 
 def test_on_a_table_each_text_column_is_encoded(tmp_path, folder):
@@ -484,6 +500,55 @@ def test_the_json_of_a_kernel_names_the_encoder(folder):
     assert Sum([Spectrum(2), as_encoder(folder)]).structure.comparable
 
 
+def test_the_same_bits_with_any_number_of_threads(folder):
+    texts, labels = topics(300, words=12)
+    values = [
+        SVC(encoder=folder, n_jobs=n_jobs).fit(texts, labels).decision_function(texts) for n_jobs in (1, 2)
+    ]
+    assert (values[0] == values[1]).all()
+
+
+def test_searches_and_pipelines_of_scikit_learn(folder):
+    texts, labels = FOOD + ROAD, ["food"] * 10 + ["road"] * 10
+    grid = GridSearchCV(SVC("spectrum:2", C=10), {"encoder": [None, folder]}, cv=5).fit(texts, labels)
+    assert grid.best_params_ == {"encoder": folder}
+    assert clone(grid.best_estimator_).get_params()["encoder"] == folder
+    pipeline = make_pipeline(FunctionTransformer(), SVC(encoder=folder)).fit(texts, labels)
+    assert pipeline.predict(["bread", "bus"]).tolist() == ["food", "road"]
+
+
+def test_regression_with_meaning(folder):
+    """The number of words of food among three, of words that the training does not have."""
+    rng = random.Random(0)
+    mixed = [[rng.random() < 0.5 for _ in range(3)] for _ in range(60)]
+    texts = [
+        " ".join(rng.choice((FOOD if food else ROAD)[i >= 40 :: 2]) for food in row)
+        for i, row in enumerate(mixed)
+    ]
+    y = [sum(row) for row in mixed]
+    errors = [
+        np.abs(SVR("spectrum:2", C=10, encoder=e).fit(texts[:40], y[:40]).predict(texts[40:]) - y[40:]).mean()
+        for e in (None, folder)
+    ]
+    assert errors[1] < 0.5 * errors[0]
+
+
+def test_adaptation_and_drift(folder):
+    texts, labels = topics(120, words=2)
+    model = SVC(encoder=folder).fit(texts, labels)
+    assert set(model.adapt(texts, labels, topics(80, seed=3, words=2)[0]).predict(FOOD[:3])) == {"food"}
+    drift = Drift(model.model_, record(model.model_, 120, lambda rows: [texts[i] for i in rows], None))
+    drift.add_texts(["\u2603 \u2604"] * 50)
+    assert drift.findings()
+
+
+def test_none_of_these_by_meaning(folder):
+    texts, labels = FOOD + ROAD, ["food"] * 10 + ["road"] * 10
+    model = CalibratedSVC(SVC("spectrum:2", encoder=folder), cv=5).fit(texts, labels)
+    scores = model.model_.score_samples(["bread soup rice", "car bus lane", "zzz qqq"])
+    assert scores[2] < scores[:2].min()
+
+
 # Encoders of libraries, and the cache of their vectors
 
 
@@ -658,6 +723,27 @@ def test_two_processes_share_a_cache(sentences, cache):
     first.add(["a"], np.ones((1, 3), np.float32))
     second.add(["b"], np.zeros((1, 3), np.float32))
     assert VectorCache(cache / "both").known(["a", "b", "c"]).keys() == {"a", "b"}
+
+
+def test_threads_do_not_enter_a_function_together(sentences):
+    inside, most = [0], []
+
+    def watched(texts):
+        inside[0] += 1
+        most.append(inside[0])
+        time.sleep(0.002)
+        inside[0] -= 1
+        return lengths(texts)
+
+    encoder = as_encoder(watched).encoder
+    work = [threading.Thread(target=encoder, args=([f"text {k} {i}" for i in range(200)],)) for k in range(4)]
+    for thread in work:
+        thread.start()
+    for thread in work:
+        thread.join()
+    assert max(most) == 1
+    again = pickle.loads(pickle.dumps(as_encoder(str(sentences)).encoder))
+    assert again(["a bad"]).tolist() == as_encoder(str(sentences)).encoder(["a bad"]).tolist()
 
 
 def test_a_function_of_changing_width():

@@ -7,10 +7,24 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from encoders import FOOD, static_folder, topics
 from hypothesis import given
 from hypothesis import strategies as st
 
-from textsvm import SVC, SVR, CalibratedSVC, EditDistance, GapWeighted, InputError, OneClassSVM, Spectrum
+from textsvm import (
+    SVC,
+    SVR,
+    CalibratedSVC,
+    EditDistance,
+    Encoder,
+    GapWeighted,
+    InputError,
+    OneClassSVM,
+    Spectrum,
+    load,
+    report,
+    save,
+)
 from textsvm.evaluation.explanation import explain
 from textsvm.kernels.attribution import pieces
 from textsvm.kernels.gap.recurrence import symbol_contributions
@@ -265,3 +279,105 @@ def test_overlapping_substrings_are_merged_and_their_contributions_summed():
     total = sum(each.contribution for each in found.merged)
     assert total == pytest.approx(found.value - found.bias, abs=1e-6)
     assert f"{whole.text!r} {whole.contribution:+.3f}" in str(found)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    pytest.importorskip("tokenizers")
+    return str(static_folder(tmp_path_factory.mktemp("encoder") / "tiny"))
+
+
+def tokens_of(encoder, text):
+    """Words of lower-case letters and marks, split greedily into the tokens of the vocabulary."""
+    for word in text.split():
+        start = 0
+        while start < len(word):
+            prefix = "##" if start else ""
+            end = next(e for e in range(len(word), start, -1) if prefix + word[start:e] in encoder.vocabulary)
+            yield (
+                text.index(word) + start,
+                text.index(word) + end,
+                encoder.vocabulary[prefix + word[start:end]],
+            )
+            start = end
+
+
+@pytest.mark.parametrize("texts", [True, False])
+def test_tokens_have_the_contributions_of_their_vectors(folder, tmp_path, texts):
+    model = SVC(Encoder(folder)).fit(*topics(40))
+    save(model, tmp_path / "model", texts=texts)
+    loaded = load(tmp_path / "model")
+    text = "soup for my unseen car"
+    [explanation] = explain(loaded, [text])
+    encoder = loaded.kernel.encoder
+    places = list(tokens_of(encoder, text))
+    mean = np.mean([encoder.embeddings[token] for *_, token in places], axis=0)
+    assert explanation.value == pytest.approx(model.decision_function([text])[0], abs=1e-5)
+    assert explanation.symbols.sum() + explanation.bias == pytest.approx(explanation.value, abs=1e-5)
+    vectors = encoder(topics(40)[0]).astype(float)
+    centre = vectors.mean(axis=0)
+    weights = (
+        model.dual_coef_[0]
+        @ (vectors[model.support_] - centre)
+        / np.square(vectors - centre).sum(axis=1).mean()
+    )
+    assert (mean - centre) @ weights == pytest.approx(explanation.value - explanation.bias, abs=1e-4)
+    for first, end, token in places:
+        expected = (encoder.embeddings[token] - centre) @ weights / len(places)
+        assert explanation.symbols[first:end] == pytest.approx(expected / (end - first), abs=1e-4)
+    assert {part.text for part in explanation.substrings} == {f"token:{word}" for word in text.split()}
+
+
+@pytest.mark.parametrize("texts", [True, False])
+def test_parts_of_spelling_and_meaning(folder, tmp_path, texts):
+    train, labels = topics(40)
+    model = SVC(0.5 * Spectrum(2) + 0.2 * Spectrum(1) + 0.3 * Encoder(folder)).fit(train, labels)
+    save(model, tmp_path / "model", texts=texts)
+    [explanation] = explain(load(tmp_path / "model"), ["soup in my car"], similar=3)
+    spelling, meaning = explanation.parts
+    coef, support = model.dual_coef_[0], [train[i] for i in model.support_]
+    assert (spelling.name, meaning.name) == ("spelling", "meaning (tiny)")
+    assert spelling.contribution + meaning.contribution == pytest.approx(
+        explanation.value - explanation.bias, abs=1e-5
+    )
+    by_strings = sum(
+        weight * Spectrum(p)(["soup in my car"], support)[0] for weight, p in ((0.5, 2), (0.2, 1))
+    )
+    assert spelling.contribution == pytest.approx(float(coef @ by_strings), abs=1e-5)
+    assert f"spelling {spelling.contribution:+.4f} (" in explanation.shares
+    assert len(spelling.similar) == (3 if texts else 0)
+    if texts:
+        best = model.support_[np.argsort(-by_strings, kind="stable")[:3]]
+        assert [text.index for text in spelling.similar] == best.tolist()
+        assert spelling.similar[0].kernel == pytest.approx(by_strings.max() / 0.7, abs=1e-6)
+        assert all(set(text.text.split()) & {*FOOD} or "car" in text.text for text in meaning.similar)
+    assert json.loads(json.dumps(explanation.as_dict()))["parts"][1]["name"] == "meaning (tiny)"
+
+
+def test_other_encoders_are_occluded_and_single_parts_have_no_shares(folder):
+    texts, labels = topics(40)
+    model = SVC(Spectrum(2) + Encoder(lambda texts: [[text.count(word) for word in FOOD] for text in texts]))
+    [explanation] = explain(model.fit(texts, labels), ["soup in my car"])
+    assert (explanation.exact, [part.name for part in explanation.parts]) == (
+        False,
+        ["spelling", "meaning (<lambda>)"],
+    )
+    [alone] = explain(SVC(Encoder(folder)).fit(texts, labels), ["soup"])
+    assert not alone.parts
+    assert "parts" not in alone.as_dict()
+
+
+def test_reports_name_the_part_of_meaning(folder, tmp_path):
+    texts, labels = topics(60)
+    model = SVC(encoder=folder).fit(texts, labels)
+    page = (
+        report(model, ["soup", "car and bus"], ["road", "food"]).save(tmp_path / "r.html").read_text("utf-8")
+    )
+    assert page.count("meaning (tiny)") >= 2
+    assert model.model_.record.chosen.split("; ")[0] in page
+
+
+def test_the_heaviest_tokens(folder):
+    model = SVC(Encoder(folder)).fit(*topics(60))
+    tops = {top.label: [feature.text for feature in top.features] for top in model.top_features(5)}
+    assert len({*tops["food"]} & {*FOOD}) >= 4

@@ -247,13 +247,16 @@ static unsigned draw(unsigned n) {
 }
 static void explain(textsvm *m) {
     static const uint16_t text[] = {'W', 'i', 'n', ' ', 0x301, 0xFDFA, 0xD83D, 0xDE00, 0xD800, '?', ' ', 'a'};
-    size_t n = sizeof text / sizeof *text;
+    size_t n = sizeof text / sizeof *text, columns = textsvm_columns(m);
+    size_t *sizes = malloc(columns * sizeof *sizes);
+    const char **units = malloc(columns * sizeof *units); /* of each column the same */
+    for (size_t c = 0; c < columns; c++) units[c] = (const char *)text, sizes[c] = n;
     void *memory = malloc(textsvm_explain_memory(m->n_machines, m->max_symbols));
-    double *contributions = malloc(n * sizeof *contributions), totals[3];
+    double *contributions = malloc(columns * n * sizeof *contributions), totals[3];
     for (u32 i = 0; i < m->w[12]; i++)
         if (term_of(m, i).count >= PAIRS_EDIT) n = 0; /* as textsvm.mjs, which refuses */
-    if (n) textsvm_explain(m, text, n, draw(3), memory, contributions, totals);
-    free(memory), free(contributions);
+    if (n) textsvm_explain(m, units, sizes, draw(3), memory, contributions, totals);
+    free(memory), free(contributions), free(sizes), free(units);
 }
 static void set_checksum(uint32_t *words, size_t n) { /* so that the other checks are tested */
     unsigned a = 0, b = 0;

@@ -210,7 +210,7 @@ def test_the_json_has_the_tokenizer_and_weights_of_tokens(model, tmp_path):
     [table] = term["tables"]
     row = {token: weights for [token], [weights] in zip(table["strings"], table["weights"], strict=True)}
     for word, explanation in zip(("soup", "car"), explain(model, ["soup", "car"]), strict=True):
-        [own] = [part for part in explanation.substrings if part.text == f"{word} (meaning)"]
+        [own] = [part for part in explanation.substrings if part.text == f"token:{word}"]
         assert near(own.contribution, row[word][0])
     assert term["tokenizer"]["model"]["vocab"].keys() == row.keys()
 

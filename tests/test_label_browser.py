@@ -21,6 +21,8 @@ from test_report_browser import browser  # noqa: F401 (a fixture)
 pytest.importorskip("uvicorn")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")]
 
+LINES = ("texts.txt", "--format", "lines", "-o", "l.jsonl")
+
 
 @contextmanager
 def serving(*arguments, cwd):
@@ -158,7 +160,7 @@ def test_two_tabs(tmp_path, visit, truth):
 def test_all_keys_several_labels_and_the_list(tmp_path, visit):
     texts = [f"{animal} {place}" for animal in ("cat", "dog", "owl") for place in ("home", "garden", "wood")]
     (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
-    with serving("texts.txt", "-o", "l.jsonl", "--multilabel", cwd=tmp_path) as (address, _):
+    with serving(*LINES, "--multilabel", cwd=tmp_path) as (address, _):
         page = visit(address, 390, color_scheme="dark", has_touch=True)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert "press n" in page.locator("#note").inner_text()
@@ -197,7 +199,7 @@ def test_all_keys_several_labels_and_the_list(tmp_path, visit):
 def test_toggles_and_names_of_labels(tmp_path, visit):
     (tmp_path / "texts.txt").write_text("".join(f"{9000 * letter}\n" for letter in "abcdefgh"), "utf-8")
     labels = "constructor,cat,dog"
-    arguments = "texts.txt", "-o", "l.jsonl", "--multilabel", "--labels", labels
+    arguments = *LINES, "--multilabel", "--labels", labels
     with serving(*arguments, cwd=tmp_path) as (address, _):
         page = visit(address)
         for kind in ("cat", "dog"):
@@ -219,7 +221,7 @@ def test_toggles_and_names_of_labels(tmp_path, visit):
 
 def test_undo_of_a_skip_and_removal_of_a_label(tmp_path, visit):
     (tmp_path / "texts.txt").write_text("".join(f"{word} {word}\n" for word in ("one", "two", "three")))
-    with serving("texts.txt", "-o", "l.jsonl", "--labels", "spam,spma", cwd=tmp_path) as (address, _):
+    with serving(*LINES, "--labels", "spam,spma", cwd=tmp_path) as (address, _):
         page = visit(address)
         press(page, "1")
         second = shown_text(page)
@@ -234,7 +236,7 @@ def test_undo_of_a_skip_and_removal_of_a_label(tmp_path, visit):
 def test_near_copies_and_a_key_to_separate_them(tmp_path, visit):
     texts = ["Win cash now, 1 day", "win CASH  now, 1 day", "lunch at noon", "see you soon"]
     (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
-    with serving("texts.txt", "-o", "l.jsonl", "--labels", "spam,ham", cwd=tmp_path) as (address, _):
+    with serving(*LINES, "--labels", "spam,ham", cwd=tmp_path) as (address, _):
         page = visit(address)
         while "cash" not in shown_text(page).lower():
             press(page, "2")
@@ -272,7 +274,7 @@ def test_a_million_texts(tmp_path, visit):
         for i in range(1_000_000):
             stream.write(" ".join(chance.choices(words, k=6)) + f" {'cash' if i % 2 else 'lunch'}\n")
     clock = time.monotonic()
-    arguments = "texts.txt", "-o", "l.jsonl", "--labels", "spam,ham", "--port", "0"
+    arguments = *LINES, "--labels", "spam,ham", "--port", "0"
     with serving(*arguments, cwd=tmp_path) as (address, process):
         started, page, times = time.monotonic() - clock, visit(address), []
         for _ in range(30):

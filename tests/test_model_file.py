@@ -418,6 +418,10 @@ def test_arrays_out_of_bounds(path, arrays):
         (("parameters", "class_weight"), [1]),
         (("classes",), [["a"], {"b": 1}]),
         (("info",), 3),
+        (("scale",), "x"),
+        (("scale",), -1),
+        (("scale",), 1e300),
+        (("scale",), [1]),
     ],
     ids=str,
 )

@@ -22,6 +22,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from command import fails, run
+from encoders import static_folder, topics
 
 pytest.importorskip("uvicorn")
 pytest.importorskip("httptools")
@@ -174,6 +175,17 @@ def predicted(model, texts, folder, *options, code=0):
 
 
 # Predictions
+
+
+def test_a_model_with_an_encoder(tmp_path):
+    pytest.importorskip("tokenizers")
+    texts, labels = topics(20)
+    model = SVC("spectrum:2", encoder=str(static_folder(tmp_path / "e"))).fit(texts, labels)
+    save(model, tmp_path / "m.textsvm")
+    with serving(tmp_path / "m.textsvm") as server:
+        status, answer = server.predict(texts=texts)
+    assert status == 200
+    assert [prediction["label"] for prediction in answer["predictions"]] == labels
 
 
 @pytest.mark.parametrize("name", ["two", "three", "calibrated", "labels", "numbers", "single"])

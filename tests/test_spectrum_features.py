@@ -14,7 +14,7 @@ import textsvm
 from textsvm import SVC, SVR, CalibratedSVC, InputError, OneClassSVM, Spectrum, Sum, cross_validate, tune
 from textsvm.evaluation.explanation import explain
 from textsvm.kernels.options import WEIGHTS
-from textsvm.kernels.spectrum.features import PSEUDO
+from textsvm.kernels.spectrum.features import PSEUDO, unknown_square
 from textsvm.text.documents import encode, encode_as
 
 TRAIN = ["banana", "bandana", "the cat sat on the mat", "nab", "", "aaaa", "a cat", "a mat", "nab"]
@@ -27,8 +27,8 @@ def learn(texts, classes, p1, p2, idf):
     odds, other = oracles.learn_odds(texts, classes, p1, p2, PSEUDO)
     if not idf:
         return odds, other
-    rare, _ = oracles.learn_idf(texts, p1, p2)
-    return {u: rare[u] * odds[u] for u in odds}, other
+    rare, rest = oracles.learn_idf(texts, p1, p2)
+    return {u: rare[u] * odds[u] for u in odds}, rest * other
 
 
 def check(documents, classes, texts, kernel, new=()):
@@ -85,17 +85,40 @@ def test_words_weigh_by_what_they_tell(idf):
     check(documents, [1, 1, 0, 0, 0, 1], symbols, kernel, [(others, theirs)])
 
 
-def test_what_no_training_document_holds_weighs_nothing():
+def test_what_no_training_document_holds_adds_to_the_norm_alone():
     model = SVC(Spectrum((1, 2), odds=True, normalised=False)).fit(TRAIN, CLASSES[2])
-    assert model.kernel_.weights_.table[-1] == 0
     np.testing.assert_array_equal(model.decision_function(["ΩΩΩ"]), model.intercept_)
     assert abs(model.decision_function(["banana"])[0] - model.intercept_[0]) > 1e-3
+    model = SVC(Spectrum((1, 2), odds=True)).fit(TRAIN, CLASSES[2])
+    texts = ["banana", "bananaΩ", "bananaΩΨ", "bananaΩΨΦ"]
+    away = np.abs(model.decision_function(texts) - model.intercept_)
+    assert (np.diff(away) < -0.005).all()
+
+
+@pytest.mark.parametrize("shares", [[0.5, 0.5], [0.9, 0.1], [0.2, 0.3, 0.5]])
+def test_unknown_odds_are_the_mean_over_single_documents(shares):
+    square = 0.0
+    for c, share in enumerate(shares):
+        counts = (np.arange(len(shares)) == c) + PSEUDO * np.array(shares)
+        odds = np.log(counts / (1 + PSEUDO - counts)) - np.log(np.array(shares) / (1 - np.array(shares)))
+        square += share * np.average(odds**2, weights=shares)
+    assert unknown_square(np.array(shares)) == pytest.approx(square)
+    assert unknown_square(np.empty(0)) == 0  # a single class
+
+
+def test_models_saved_without_odds_of_unknown_substrings_decide_as_before():
+    kernel = fitted()
+    state = kernel.state()
+    before = clone(kernel)
+    before.restore(state | {"odds": state["odds"][:-1]})
+    np.testing.assert_array_equal(before.weights_.table[:-1], kernel.weights_.table[:-1])
+    assert before.weights_.table[-1] == 0 < kernel.weights_.table[-1]
 
 
 def test_what_all_classes_hold_alike_weighs_nothing():
     texts, classes = ["xa", "xb", "xc", "xd", "xe", "xf"], np.array([0, 1, 2, 0, 1, 2])
     documents = encode(texts).with_classes(classes)
-    table = dict(zip("abcdefx", Spectrum(1, odds=True).fit(documents).weights_.odds, strict=True))
+    table = dict(zip("abcdefx", Spectrum(1, odds=True).fit(documents).weights_.odds[:-1], strict=True))
     assert table["x"] == 0
     assert min(table[c] for c in "abcdef") > 0.1
 
@@ -118,7 +141,7 @@ def fitted(idf=True):
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda odds: odds[:-1],
+        lambda odds: odds[:-2],
         lambda odds: odds.astype(np.float32),
         lambda odds: -odds - 1,
         lambda odds: np.full_like(odds, np.nan),

@@ -161,6 +161,64 @@ def test_one_vs_rest_is_a_machine_a_class(three):
         np.testing.assert_allclose(model.decision_function(K)[:, k], judge.decision_function(K), atol=1e-4)
 
 
+@pytest.mark.parametrize("numbers", [False, True])
+@pytest.mark.parametrize("features", [False, True])
+def test_ordered_classes_have_machines_of_higher_against_lower(three, numbers, features):
+    """A value is half the sum of LIBSVM's values of the machines below it, less those above it."""
+    texts, y = three
+    order = ["tree", "day", "fruit"]
+    level = np.array([order.index(name) for name in y])
+    labels, multiclass = (level * 10 - 5, "ordered") if numbers else (y, "ordered:tree < day<fruit")
+    K = gram_of(texts)
+    X, kernel = (texts, Spectrum(p=2)) if features else (K, "precomputed")
+    model = SVC(kernel, C=3.0, tol=1e-6, multiclass=multiclass).fit(X, labels)
+    judges = [svm.SVC(kernel="precomputed", C=3.0, tol=1e-6).fit(K, level > k) for k in (0, 1)]
+    f, g = (judge.decision_function(K) for judge in judges)
+    values = {"tree": (-f - g) / 2, "day": (f - g) / 2, "fruit": (f + g) / 2}
+    names = order if numbers else sorted(order)
+    expected = np.stack([values[name] for name in names], axis=1)
+    np.testing.assert_allclose(model.decision_function(X), expected, atol=1e-4)
+    falls = f > g
+    assert falls.mean() > 0.6
+    predicted = model.predict(X)
+    at = (predicted + 5) // 10 if numbers else np.array([order.index(name) for name in predicted])
+    np.testing.assert_array_equal(at[falls], (f > 0).astype(int)[falls] + (g > 0)[falls])
+    assert len(model.solutions_) == 2
+
+
+def test_ordered_labels_are_ordered_by_their_numbers(three):
+    texts, y = three
+    level = np.unique(y, return_inverse=True)[1]
+    expected = SVC(Spectrum(p=2), multiclass="ordered").fit(texts, level).decision_function(texts)
+    names = np.array(["-1", "9.5", "10"])[level]  # sorted as text: -1, 10, 9.5
+    model = SVC(Spectrum(p=2), multiclass="ordered").fit(texts, names)
+    assert model.classes_.tolist() == ["-1", "10", "9.5"]
+    np.testing.assert_allclose(model.decision_function(texts), expected[:, [0, 2, 1]], atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("multiclass", "message"),
+    [
+        ("ordered", "ordered classes are numbers, and 'day' is none: name all of them, the lowest first"),
+        ("ordered:day<tree", "must name each class once, the lowest first, and names 'fruit' 0 times"),
+        ("ordered:day<tree<fruit<day", "and names 'day' 2 times"),
+        ("orderly", "'orderly' is not one of ovo, ovr, crammer-singer, ordered"),
+        ("ovr:day<tree<fruit", "is not one of"),
+    ],
+)
+def test_an_order_that_is_not_known_is_refused(three, multiclass, message):
+    with pytest.raises(InputError, match=message):
+        SVC(Spectrum(p=2), multiclass=multiclass).fit(*three)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"), [(["1", "1.0"], "1 and 1.0 are the same number"), (["1", "nan"], "'nan' is none")]
+)
+def test_ordered_labels_are_different_numbers(labels, message):
+    with pytest.raises(InputError, match=message):
+        SVC(Spectrum(p=2), multiclass="ordered").fit(SHORT, [labels[bit] for bit in BITS])
+
+
 @pytest.mark.parametrize("multiclass", STRATEGIES)
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_the_largest_decision_value_is_predicted(three, multiclass, n_classes):
@@ -406,6 +464,9 @@ def test_the_machines_that_did_not_converge_are_named(three):
 
     with pytest.warns(ConvergenceWarning, match=r"\d of 3 machines .* \w+ against \w+ \(stopped at 3"):
         SVC(Spectrum(p=2), C=100, tol=1e-8, max_iter=3, multiclass="ovo").fit(*three)
+    ordered = SVC(Spectrum(p=2), C=100, tol=1e-8, max_iter=3, multiclass="ordered:day<tree<fruit")
+    with pytest.warns(ConvergenceWarning, match=r"of 2 machines .* level \d against those above"):
+        ordered.fit(*three)
     with pytest.warns(ConvergenceWarning, match=r"machines .* against the rest"):
         SVC(Spectrum(p=2), C=100, tol=1e-8, max_iter=3, multiclass="ovr").fit(*three)
 
@@ -492,8 +553,9 @@ def test_threads_may_share_a_model(task, kernel, monkeypatch):
     assert made == [1]
 
 
-def test_probabilities_are_of_another_estimator():
+def test_probabilities_are_of_another_estimator(task):
     assert not hasattr(SVC(), "predict_proba")
+    assert not hasattr(SVC(Spectrum(p=2)).fit(*task), "predict_proba")
     with pytest.raises(AttributeError, match=r"CalibratedSVC\(SVC\(\)\)"):
         SVC().predict_proba(["a text"])
 

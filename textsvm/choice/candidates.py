@@ -26,6 +26,8 @@ from textsvm.text.documents import Documents, MultiView, View
 FEW_WORDS, BEGINNING = 2.0, 1000
 #: DNA: fewest characters per text in the mean, and largest share of letters R, Y, K, ... of ambiguous bases.
 LONG_ENOUGH, MOST_AMBIGUOUS = 20, 0.1
+#: C of few texts: number of texts up to which it is larger, for texts of a symbol and for DNA; largest C.
+FEW, FEW_DNA, MOST_C = 100, 300, 10.0
 #: Other weights of the plain kernel that trials compare.
 PLAIN = (0.2, 0.7, 1.0)
 _AMBIGUOUS, _CODES = r"[rykmswbdhv]", r"\s*[acgtunrykmswbdhv]+\s*"
@@ -94,15 +96,25 @@ class Candidate:
 def auto(texts: Sequence[str], folded: bool = True) -> Candidate:
     """The default for training texts; `folded` says whether their normal form has no capitals."""
     if is_dna(texts, folded):
-        return Candidate(dna=True, plain=1 / 3, loss="hinge")
-    return Candidate(words=has_words(texts))
+        return Candidate(dna=True, plain=1 / 3, C=penalty(FEW_DNA, len(texts)), loss="hinge")
+    return Candidate(words=has_words(texts), C=penalty_of(texts))
 
 
 def fast(texts: Sequence[str], folded: bool = True) -> Candidate:
     """The default without the plain kernel: less accurate, and half the time."""
     if is_dna(texts, folded):
-        return Candidate(dna=True, plain=0.0, loss="hinge")
-    return Candidate(words=has_words(texts), plain=0.0, C=1.5)
+        return Candidate(dna=True, plain=0.0, C=penalty(FEW_DNA, len(texts)), loss="hinge")
+    return Candidate(words=has_words(texts), plain=0.0, C=1.5 * penalty_of(texts))
+
+
+def penalty(enough: float, n: int) -> float:
+    """Factor of C for n texts if it is 1 for `enough` texts: few texts are separable, and need a hard margin."""
+    return min(max(1.0, enough / max(n, 1)), MOST_C)
+
+
+def penalty_of(texts: Sequence[str]) -> float:
+    """Factor of C for texts in a language; all of long texts are alike, and more of them are needed."""
+    return penalty(FEW * (sum(map(len, texts)) / max(len(texts), 1)) ** 0.5, len(texts))
 
 
 def has_words(texts: Sequence[str]) -> bool:

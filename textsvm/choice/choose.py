@@ -63,13 +63,14 @@ SCALES = (-3.0, 4.0)
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen kernel and C, a sentence about them, all trials, and the accuracy of the chosen trial."""
+    """The chosen kernel and C, a sentence about them, all trials, and the results of the chosen trial."""
 
     kernel: Kernel
     C: float
     description: str
     trials: list[Trial]
     accuracy: float | None = None
+    decision: Floats | None = None  #: Held-out decision values of all examples
 
 
 def choose(
@@ -119,7 +120,10 @@ def choose(
     sentence = _sentence(trials, best, len(rows), len(target))
     if n := n_copies(copies):
         sentence += f"; {n:,} copies of texts are {'' if honest else 'not '}kept in one fold with them"
-    return Choice(best.candidate.kernel(), best.C, sentence, trials, best.accuracy if honest else None)
+    accuracy, decision = (best.accuracy, best.values) if honest else (None, None)
+    if decision is not None:
+        decision = np.squeeze(decision[np.argsort(rows)]) if len(rows) == len(target) else None
+    return Choice(best.candidate.kernel(), best.C, sentence, trials, accuracy, decision)
 
 
 def weigh_encoder(
@@ -164,10 +168,10 @@ def _left_out_margins(gram: Floats, classes: Ints) -> Floats:
     own = classes[:, None] == np.unique(classes)
     signs = np.where(own, 1.0, -1.0)
     with one_blas_thread():  # the same bits with any number of threads
-        lower, _ = scipy.linalg.lapack.dpotrf(gram + 1 + RIDGE * np.eye(len(gram)), lower=1, clean=1)
-        lower, _ = scipy.linalg.lapack.dpotri(lower, lower=1)
-        inverse = lower + np.tril(lower, -1).T
-        values = signs - (inverse @ signs) / np.diag(inverse)[:, None]
+        lower, _ = scipy.linalg.lapack.dpotrf(gram + 1 + RIDGE * np.eye(len(gram)), lower=1)
+        coef, _ = scipy.linalg.lapack.dpotrs(lower, signs, lower=1)
+        inverse, _ = scipy.linalg.lapack.dpotri(lower, lower=1)
+    values = signs - coef / np.diag(inverse)[:, None]
     return np.asarray(values[own] - np.where(own, -np.inf, values).max(axis=1))
 
 
@@ -267,6 +271,7 @@ class Trial:
     C: float
     accuracy: float
     loss: float  #: Mean log loss at the best scale of the decision values
+    values: Floats | None = None  #: Decision values of all examples, shape (n, width)
 
 
 class Trials:
@@ -294,9 +299,10 @@ class Trials:
 
         run(run_fold, [(k, fold) for k in range(len(kernels)) for fold in range(FOLDS)], progress=progress)
         return [
-            Trial(candidate, candidate.C * factor, *_judge(values[k, j].astype(float), examples.target))
+            Trial(candidate, candidate.C * factor, *_judge(tested, examples.target), tested)
             for k, candidate in enumerate(candidates)
             for j, factor in enumerate(factors)
+            for tested in [values[k, j].astype(float)]
         ]
 
     def count(self, kernel: Kernel) -> None:

@@ -50,7 +50,7 @@ def single(options: ModelOptions, learning: LearningOptions, solver: str | None 
 
 def one_class(options: ModelOptions, nu: float | None, solver: str | None = None) -> Settings:
     """Checked one-class machine."""
-    options.machine.refuse("multiclass", "class_weight", "scoring", "epsilon", of="--one-class")
+    options.machine.refuse("multiclass", "ordered", "class_weight", "scoring", "epsilon", of="--one-class")
     parameters = {"kernel": _kernel(options, "--one-class")}
     parameters |= requested(nu=nu, solver=solver, **_encoder(options))
     parameters |= options.machine.fixed()
@@ -72,10 +72,10 @@ def _estimators(
     machine = options.machine
     if learning.multilabel:
         make = MultilabelSettings
-        machine.refuse("multiclass", "class_weight", "scoring", "epsilon", of="--multilabel")
+        machine.refuse("multiclass", "ordered", "class_weight", "scoring", "epsilon", of="--multilabel")
     elif learning.regress is not None:
         make = RegressionSettings
-        machine.refuse("multiclass", "class_weight", "scoring", of="--regress")
+        machine.refuse("multiclass", "ordered", "class_weight", "scoring", of="--regress")
     else:
         machine.refuse("epsilon", of="a classifier; it goes with --regress")
     fixed = machine.fixed() | options.text.as_dict() | _encoder(options) | others

@@ -56,10 +56,8 @@ def show(console: Console, identifier: str, explanation: Explanation) -> None:
             for piece in explanation.merged
         ]
         console.table("substrings", rows, ("", "times", "contribution", "merged"))
-    whole = sum(abs(part.contribution) for part in explanation.parts) or 1.0
-    for part in explanation.parts:
-        share = f"{part.contribution:+.4f} ({100 * abs(part.contribution) / whole:.0f} %)"
-        console.line(f"{printable(part.name)}: {share}")
+    if explanation.parts:
+        console.line(printable(explanation.shares))
     lists = [(f"training documents by {part.name}", part.similar) for part in explanation.parts]
     for title, texts in lists or [("training documents", explanation.similar)]:
         similar = [(text.name, f"{text.kernel:.3f}", f"{text.contribution:+.4f}") for text in texts]

@@ -52,8 +52,14 @@ class MachineOptions:
         "Regression: errors up to epsilon are not penalised (default: 0.1).", metavar="NUMBER"
     )
     multiclass: str | None = _machine(
-        "More than two classes: one machine per class, per pair, or one joint machine (default: ovr).",
-        metavar="ovr|ovo|crammer-singer",
+        "More than two classes: one machine per class, per pair, one joint machine, or machines of ordered "
+        "classes, such as 'ordered:low<medium<high' (default: ovr).",
+        metavar="ovr|ovo|crammer-singer|ordered",
+    )
+    ordered: bool = _machine(
+        "The labels are grades, ordered by their numbers: predict a near grade rather than exactly the right "
+        "one. Short for --multiclass ordered.",
+        default=False,
     )
     class_weight: ClassWeight | None = _machine("balanced: rare classes count as much as common ones.")
     scoring: Scoring | None = _machine(
@@ -86,17 +92,21 @@ class MachineOptions:
             values["epsilon"] = several("--epsilon", self.epsilon, float)
         if self.multiclass is not None:
             values["multiclass"] = several("--multiclass", self.multiclass, str)
+        if self.ordered:
+            if self.multiclass is not None:
+                raise WrongUsage("--ordered and --multiclass do not go together")
+            values["multiclass"] = ["ordered"]
         return values
 
     def fixed(self) -> dict[str, Any]:
         """Other options with a value as parameters of an estimator."""
-        varied = ("C", "epsilon", "multiclass")
+        varied = ("C", "epsilon", "multiclass", "ordered")
         return requested(**{name: value for name, value in vars(self).items() if name not in varied})
 
     def refuse(self, *names: str, of: str) -> None:
         """Raise WrongUsage for options that an estimator does not have."""
         for name in names:
-            if vars(self)[name] is not None:
+            if vars(self)[name] not in (None, False):
                 raise WrongUsage(f"--{name.replace('_', '-')} is not an option of {of}")
 
 

@@ -25,7 +25,7 @@ from textsvm.errors import InputError
 from textsvm.kernels import Gaussian, Kernel, spelling
 from textsvm.kernels.resolve import structure_of, sum_on_columns
 from textsvm.model.file import load, save
-from textsvm.model.rules import CalibratedRule, ClassRule, LabelRule, NumberRule
+from textsvm.model.rules import CalibratedRule, ClassRule, LabelRule, NumberRule, has_probabilities
 from textsvm.model.settings import CalibrationSettings, ClassifierSettings, Settings
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import FIRST_INDEX, VECTORS, Corpus
@@ -61,7 +61,7 @@ class Abilities:
         return cls(
             classes=rule.classes is not None,
             decisions=not isinstance(rule, NumberRule),
-            probabilities=model.probabilistic,
+            probabilities=has_probabilities(rule),
             sets=isinstance(rule, CalibratedRule),
             adapts=type(rule) is ClassRule,
             multilabel=isinstance(rule, LabelRule),

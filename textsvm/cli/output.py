@@ -18,13 +18,15 @@ from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
-from textsvm.arrays import Json
 from textsvm.cli.console import WrongUsage, json_line, wrong_usage
 from textsvm.cli.options import option, option_field
 from textsvm.errors import InputError
 from textsvm.runtime.files import TABLE_SUFFIXES, replacing, target_of
+
+if TYPE_CHECKING:
+    from textsvm.arrays import Json  # imports NumPy, which help does not need
 
 STDOUT = Path("-")
 #: Bytes of an existing file that are matched against its kind.

@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from textsvm.cli import options
-from textsvm.cli.console import Console
+from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.task_options import CalibratedOptions, OutputForm
 
 
@@ -37,6 +37,8 @@ def predict(
     """
     console = Console(quiet)
     limits = calibrated.limits
+    if form.adapting.adapt and (calibrated.proba or limits is not None):
+        raise WrongUsage("--adapt does not go with --proba and --unsure: it changes decision values")
     files = files or ["-"]
     output_file = form.checked(model, files)
     console.counts = output_file.is_stdout

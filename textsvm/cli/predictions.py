@@ -27,7 +27,7 @@ from textsvm.cli.output import DIALECTS, Output, fill, line_of, print_rows
 from textsvm.errors import InputError
 from textsvm.evaluation import judge
 from textsvm.evaluation.drift import UNLIKE, Drift
-from textsvm.model.rules import UNSURE, LabelRule, NumberRule, check_reject, margins
+from textsvm.model.rules import UNSURE, LabelRule, NumberRule, check_reject, has_probabilities, margins
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.charsets import byte_order_mark, decode
 from textsvm.readers.corpus import Corpus
@@ -48,7 +48,8 @@ def with_unsure(model: TrainedModel, limits: list[float], training: Training) ->
     text = ",".join(f"{limit:g}" for limit in limits)
     if len(limits) > 2 or not all(0 <= limit <= 1 for limit in limits) or limits != sorted(limits):
         raise WrongUsage(f"--unsure must be one or two probabilities, the lower one first, got {text}")
-    rule = model.calibrated()
+    rule = model.rule
+    assert has_probabilities(rule)
     if len(limits) == 2 and len(rule.classes) > 2:
         raise WrongUsage(
             f"--unsure {text} is for two classes and the model has {len(rule.classes)}; give one "
@@ -151,6 +152,8 @@ class Printer:
             )
         if self._form.drift and classes is not None and predicted.ndim == 1 and self._abilities.classes:
             self._drift.add_decisions(decision)
+        if self._calibrated.proba and has_probabilities(self.model.rule):
+            probability = self.model.rule.probabilities(decision)
         shown = probability if self._calibrated.proba else None
         rows = judge.rows_of(classes, predicted, decision, shown, self._training.positive)
         if self._form.top is not None:
@@ -251,7 +254,7 @@ def _value_names(
     classes, several = [str(label) for label in model.classes], isinstance(model.rule, LabelRule)
     names = ["labels" if several else "label", "confidence"]
     if form.top is not None:
-        kinds = ["label", "decision", *["probability"] * model.probabilistic]
+        kinds = ["label", "decision", *["probability"] * (model.probabilistic or calibrated.proba)]
         names += [f"{kind}_{k}" for k in range(1, min(form.top, len(classes)) + 1) for kind in kinds]
     elif form.all_classes:
         names += [f"decision_{name}" for name in classes] if len(classes) > 2 or several else ["decision"]

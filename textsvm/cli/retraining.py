@@ -30,6 +30,7 @@ from textsvm.readers.corpus import Corpus, concatenate_corpora
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.training import adaptation as self_training
 from textsvm.training.online import OnlineLearner
+from textsvm.training.train import with_scale
 from textsvm.training.trainers import train
 
 if TYPE_CHECKING:
@@ -262,6 +263,8 @@ def _train_again(
                     )  # fmt: skip
                     after = result.predictions[n_old:]
                     decision = result.decision[result.tested > 0] if single else None
+                    if single:
+                        again = with_scale(again, result.decision, truth, trained.weights)
         except InputError as error:
             console.say(f"note: no cross-validation: {error}")
         numbers = drift.record(

@@ -46,7 +46,7 @@ from textsvm.training.fold_grams import Task, grams_of, predicted_seconds, train
 from textsvm.training.folds import Splitting
 from textsvm.training.problems import fold_predictions
 from textsvm.training.targets import with_classes
-from textsvm.training.train import read_training_data
+from textsvm.training.train import read_training_data, with_scale
 from textsvm.training.trainers import train
 
 if TYPE_CHECKING:
@@ -133,6 +133,10 @@ def fit(
     if model.record.unfinished:
         warn_user(model.record.unfinished, NotConvergedWarning)
     predictions = estimate_quality(settings, model, training, with_folds=test is None)
+    if predictions is not None and not predictions.part:
+        tested = predictions.indices.tolist()
+        weights = None if training.weights is None else [training.weights[i] for i in tested]
+        model = with_scale(model, predictions.decision, [truth[i] for i in tested], weights)
     facts = drift.record(
         model, len(training), lambda index: training.subset(index.tolist()).examples,
         predictions.decision if predictions and isinstance(settings, ClassifierSettings) else None,

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from textsvm.arrays import AnyArray, Floats
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
+from textsvm.model.rules import has_probabilities
 from textsvm.model.settings import CalibrationSettings, Compute, Settings, check_jobs, copied, warn_user
 from textsvm.model.top_features import TopFeatures, coefficients
 from textsvm.model.trained import TrainedModel
@@ -168,7 +169,9 @@ class KernelEstimator(BaseEstimator):
 
     @property
     def predict_proba(self) -> Any:
-        """Not available: AttributeError names an alternative."""
+        """Probabilities if the training had out-of-fold values; else AttributeError names an alternative."""
+        if self.__sklearn_is_fitted__() and has_probabilities(self.model_.rule):
+            return lambda X, progress=None: self._model_for(X).predict_proba(X, progress)
         raise AttributeError(f"{type(self).__name__} has no probabilities; {self._alternative}")
 
     @property

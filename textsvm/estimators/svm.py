@@ -45,9 +45,11 @@ class SVC(ClassifierMixin, KernelEstimator):
         two lists of texts, shape ``(len(a), len(b))``.
     C : float
         Penalty of margin violations, > 0; it multiplies the C of "auto" and "fast".
-    multiclass : {"ovr", "ovo", "crammer-singer"}
+    multiclass : {"ovr", "ovo", "crammer-singer", "ordered", "ordered:low<medium<high"}
         More than two classes: a machine for each class against the rest, a machine for each pair, or a
-        machine for each class, solved together.
+        machine for each class, solved together. "ordered" is for grades, stars and levels: machines of higher
+        against lower classes, summed into a machine for each class, whose mistakes are nearer to the true
+        class. Classes are ordered by their numbers, or as named.
     time_budget : float, optional
         With kernel="auto": predicted seconds, from counts of operations, for trials of other weights and
         values of C by cross-validation. None: no trials. A trial on 600 texts must fit, else there are none.
@@ -58,7 +60,8 @@ class SVC(ClassifierMixin, KernelEstimator):
         Factors of C for classes. "balanced": inversely proportional to their sums of sample weights.
     scoring : {"accuracy", "f1_macro"}
         "f1_macro" moves the biases to raise macro-F1, the mean F1 of the classes, in three-fold
-        cross-validation on the training texts, for about three times the time.
+        cross-validation on the training texts, for about three times the time. As with a `time_budget` whose
+        trials take all texts, `predict_proba` then has probabilities from the held-out decision values.
     normalise : {"unicode", "nfkc", "paper", "none"}
         Normal form of texts, see `textsvm.text.documents.normalise`; a kernel may keep their case.
     punctuation : bool
@@ -91,7 +94,7 @@ class SVC(ClassifierMixin, KernelEstimator):
         Indices of the support vectors of all machines in the training texts.
     support_documents_ : Documents, MultiView or Vectors
         Support vectors: encoded texts or vectors; None with a precomputed kernel matrix.
-    dual_coef_ : float64 array, shape (n_machines, n_sv)
+    dual_coef_ : float64 array, or csr_array if that takes far less memory, shape (n_machines, n_sv)
         sign_i alpha_i of each machine; machines in the order of `textsvm.solvers.problems`.
     intercept_ : float64 array, shape (n_machines,)
         The biases; those of "auto" and "fast" are moved a little towards rare classes.

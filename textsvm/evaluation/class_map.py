@@ -72,6 +72,12 @@ def class_map(kernel_matrix: Any, labels: Sequence[Any] | None = None) -> ClassM
     ------
     InputError
         If the matrix is not square and finite, has fewer than two rows, or the labels have another length.
+
+    Examples
+    --------
+    >>> from textsvm import Spectrum, class_map
+    >>> class_map(Spectrum(2)(["abab", "abba", "xyxy"]), ["a", "a", "x"]).classes
+    ['a', 'x']
     """
     K = np.asarray(kernel_matrix, np.float64)
     n = len(K) if K.ndim == 2 else 0

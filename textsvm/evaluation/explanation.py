@@ -60,7 +60,7 @@ class Similar:
 
 
 @dataclass(frozen=True)
-class Part:
+class KernelShare:
     """Contribution of the spelling or of the meaning of a text to a value."""
 
     name: str  #: "spelling", or "meaning" with the name of the encoder
@@ -89,7 +89,7 @@ class Explanation:
     #: As `substrings`, with overlapping substrings merged to the longest, and their contributions summed.
     merged: list[Substring] = field(default_factory=list)
     #: Contributions of the kernels of strings and of encoders, if a sum has both.
-    parts: list[Part] = field(default_factory=list)
+    parts: list[KernelShare] = field(default_factory=list)
 
     def __str__(self) -> str:
         parts = "".join(f", {substring.text!r} {substring.contribution:+.3f}" for substring in self.merged)
@@ -99,6 +99,15 @@ class Explanation:
     def method(self) -> str:
         """Name of the attribution: "substrings", "subsequences", "occlusion"."""
         return self.attribution.name
+
+    @property
+    def shares(self) -> str:
+        """Contributions of the parts in words, with their shares of the sum of absolute values."""
+        whole = sum(abs(part.contribution) for part in self.parts) or 1.0
+        return ", ".join(
+            f"{part.name} {part.contribution:+.4f} ({abs(part.contribution) / whole:.0%})"
+            for part in self.parts
+        )
 
     @property
     def exact(self) -> bool:
@@ -222,7 +231,7 @@ class _OfSupport:
         exact = kernel.attribution.method.exact
         return complete(parts, (self.coef * self.values).sum(axis=1)) if exact else parts
 
-    def parts(self, d: int, most: int) -> list[Part]:
+    def parts(self, d: int, most: int) -> list[KernelShare]:
         """Contributions of the parts of the kernel to document d."""
         document, parts = self.documents.take([d]), []
         for name, terms in _parts_of(self.kernel, self.rows).items():
@@ -231,7 +240,7 @@ class _OfSupport:
                 w * rows.cross(term.structure.read(document))[0].astype(float) for w, term, rows in terms
             )
             similar = self._listed(d, values / weight, weight, -values, most)
-            parts.append(Part(name, float(self.coef[d] @ values), similar))
+            parts.append(KernelShare(name, float(self.coef[d] @ values), similar))
         return parts
 
     def similar(self, d: int, most: int) -> list[Similar]:
@@ -268,11 +277,11 @@ class _OfWeights:
             progress(1, 1)
         return parts
 
-    def parts(self, d: int, most: int) -> list[Part]:
+    def parts(self, d: int, most: int) -> list[KernelShare]:
         document, parts = self.documents.take([d]), []
         for name, terms in _parts_of(self.kernel, self.predictor).items():
             values = sum(part.values(term.structure.read(document))[0] for _, term, part in terms)
-            parts.append(Part(name, float(values @ self.machine_weights[d]), []))
+            parts.append(KernelShare(name, float(values @ self.machine_weights[d]), []))
         return parts
 
     def similar(self, d: int, most: int) -> list[Similar]:

@@ -41,6 +41,9 @@ MAX_ROWS = 20_000
 MAX_SLOWDOWN = 30
 #: Cores that the choice between features and a matrix assumes: the model must not depend on the computer.
 CORES = 4
+#: Many classes (`textsvm.solvers.many_classes`): seconds of a core per machine, and per machine and document
+#: from features and from a kernel matrix.
+MANY_START, MANY_ROW, MANY_MATRIX_ROW = 1e-2, 2e-7, 5e-7
 _SOURCES = {"host": "from main memory", "disk": "from disk", "recompute": "computed again"}
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
@@ -82,12 +85,16 @@ class FeatureCase:
     density: float = 1.0  #: Mean `Features.density` of the occurrences
     disk_bytes: int | None = None  #: Size of the features if they can be kept on disk
     obstacle: str = ""  #: Why they cannot be used, for the user; empty if they can
+    many_classes: bool = False  #: Whether `textsvm.solvers.many_classes` trains the machines on a CPU
 
     def seconds(self, n: int, device: str) -> tuple[float, float]:
         """Predicted seconds with a kernel matrix of n documents, and from features."""
         threads, costs = CORES if device == "cpu" else 1, COSTS[device]
         count = self.occurrences * costs.count
         matrix = count + n**2 * costs.pair + n * self.occurrences * self.density * costs.product
+        if device == "cpu" and self.many_classes:
+            matrix += self.machines * n * MANY_MATRIX_ROW
+            return matrix / threads, (count + self.machines * (MANY_START + n * MANY_ROW)) / threads
         per_row = self.occurrences * costs.machine + n * costs.row + costs.start
         solve = self.occurrences * costs.solve + self.machines * per_row
         if device == "cpu":

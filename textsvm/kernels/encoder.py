@@ -41,8 +41,8 @@ from textsvm.text.encoders import StaticEncoder, TextEncoder, load_encoder
 #: Prefix of the arrays of static encoders in a model file.
 _STORED = "encoder."
 #: Attribution of static encoders, and the mark of their tokens in lists of features.
-TOKENS = Attribution("tokens", "tokens: exact: the contributions of the tokens of the encoder", exact=True)
-MEANING = "(meaning)"
+TOKENS = Attribution("tokens", "exact: the contributions of the tokens of the encoder", exact=True)
+MEANING = "token:"
 
 
 class EncoderStructure(OnStructure):
@@ -138,7 +138,7 @@ def _token_contributions(standard: Standard, texts: EncodedTexts, weights: Float
             values = (texts.encoder.embeddings[[*numbers]] - standard.mean) @ own / len(spans)
             for value, first, end in zip(values, firsts, ends, strict=True):
                 share[first:end] += value / (end - first)
-            totals.setdefault(f"{text[firsts[0] : ends[-1]]} {MEANING}", []).append(float(values.sum()))
+            totals.setdefault(f"{MEANING}{text[firsts[0] : ends[-1]]}", []).append(float(values.sum()))
         symbols.append(share)
         features.append([(name, len(values), sum(values)) for name, values in totals.items()])
     return Contributions(symbols, features)
@@ -221,7 +221,8 @@ class Encoder(On):
         return EncoderPredictor(own, self.standard_, self)
 
     def check(self) -> None:
-        if self.encoder == "" or not (callable(self.encoder) or isinstance(self.encoder, str | os.PathLike)):
+        usable = isinstance(self.encoder, str | os.PathLike) or callable(self.encoder)
+        if self.encoder == "" or not usable or isinstance(self.encoder, Kernel):
             raise InputError(
                 f"encoder={self.encoder!r} of the encoder kernel must be the name of a folder, or a function "
                 "of a list of texts"

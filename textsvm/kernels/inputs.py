@@ -350,9 +350,9 @@ def encode_texts(
         characters[case] = encode(texts, alphabet, reading, step)
     encoded: dict[View, Any] = {}
     for view in views:
-        known, own = None if base is None else base.of(view), characters[view.keep_case]
+        earlier, own = None if base is None else base.of(view), characters[view.keep_case]
         if view.encoder is None:
-            encoded[view] = encode_as(own, view.tokens, known)
+            encoded[view] = encode_as(own, view.tokens, earlier)
         else:
             step = part(progress, (steps - 1) * n, n, steps * n)
             encoded[view] = EncodedTexts.of_texts(own, view.encoder, step)

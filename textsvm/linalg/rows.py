@@ -29,6 +29,8 @@ class FeatureRows:
     #: Whether coordinate descent converges quickly: rows of similar length and many features, as for texts,
     #: not vectors of arbitrary scale.
     descent: bool = True
+    #: Number of the last features, which every row has, in their order at its end (vectors of an encoder).
+    dense: int = 0
 
     def take(self, indices: Ints) -> FeatureRows:
         """The rows at `indices`."""
@@ -103,7 +105,7 @@ def side_by_side(parts: list[FeatureRows], weights: Sequence[float]) -> FeatureR
     if len(parts) == 1 and weights[0] == 1:
         return parts[0]
     ridge = np.sum([weight * part.ridge for part, weight in zip(parts, weights, strict=True)], axis=0)
-    descent = all(part.descent for part in parts)
+    descent, dense_tail = all(part.descent for part in parts), parts[-1].dense
     matrices: list[Any] = [part.x for part in parts]
     if isinstance(matrices[0], DenseRows):
         scaled = [np.sqrt(weight) * x.values for x, weight in zip(matrices, weights, strict=True)]
@@ -119,7 +121,7 @@ def side_by_side(parts: list[FeatureRows], weights: Sequence[float]) -> FeatureR
         starts, features_of_parts, _add_base, first.tolist(), indptr, index_type(int(first[-1]))
     )
     scaled_values = _joined(starts, values, _multiply, roots, indptr, np.float32)
-    return FeatureRows(Sparse(indptr, features, scaled_values, int(first[-1])), ridge, descent)
+    return FeatureRows(Sparse(indptr, features, scaled_values, int(first[-1])), ridge, descent, dense_tail)
 
 
 def _joined(

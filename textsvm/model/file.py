@@ -36,16 +36,18 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors import numpy as arrays_file
 
-from textsvm.arrays import AnyArray, Arrays, Floats, Ints, Json
+from textsvm.arrays import AnyArray, Array, Arrays, Floats, Ints, Json
 from textsvm.errors import MAX_MESSAGE, InputError
 from textsvm.kernels import KERNELS
-from textsvm.kernels.base import MOST_DEPTH, Kernel
+from textsvm.kernels.base import MOST_DEPTH, Kernel, is_number
 from textsvm.kernels.contract import strip_prefix
 from textsvm.kernels.encoder import attach_encoders, stored_encoders
 from textsvm.kernels.spectrum.weight_vectors import MOST_TIMES, ROOM
 from textsvm.kernels.spelling import spell
+from textsvm.linalg.factored import keep_sparse, unpacked
 from textsvm.model.conformal import Conformity
 from textsvm.model.rules import (
+    MAX_SCALE,
     CalibratedRule,
     ClassRule,
     LabelRule,
@@ -206,14 +208,15 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     if is_libsvm_model(path):
         raise InputError(f"{path} is a LIBSVM model, which has no digest; read its text instead")
     header, arrays, digest = content = _read(Path(path))
-    kernel = _build_checked(path, content).kernel
+    kernel, scale = _build_checked(path, content).kernel, header.get("scale")
     return {
         "file": str(path),
         "bytes": Path(path).stat().st_size,
         "digest": digest,
         **{name: header.get(name) for name in ("format_version", "written_by", "estimator", "kernel")},
         "kernel_line": str(header["kernel"]) if kernel is None else spell(kernel),
-        **{name: header.get(name) for name in ("parameters", "classes", "n_support", "calibration")},
+        **{name: header.get(name) for name in ("parameters", "classes", "n_support")},
+        "calibration": header.get("calibration", {"scale": scale} if scale is not None else None),
         "texts": any(name.endswith("offsets") and len(array) > 1 for name, array in arrays.items()),
         "arrays": [
             {"name": name, "dtype": str(array.dtype), "shape": list(array.shape), "bytes": array.nbytes}
@@ -290,6 +293,8 @@ def _machine_form(model: TrainedModel, support: Support) -> tuple[Json, Arrays]:
     if isinstance(rule, LabelRule):
         assert rule.thresholds is not None
         header["label_form"], arrays["thresholds"] = rule.form, rule.thresholds
+    if isinstance(rule, ClassRule) and rule.scale is not None:
+        header["scale"] = rule.scale
     return header, arrays
 
 
@@ -403,7 +408,10 @@ def _digests(arrays: Arrays) -> AnyArray | None:
 def _rule(name: str, header: Json, arrays: Arrays, parameters: Json) -> Rule:
     """The decision rule of a kernel machine, checked."""
     if name == "SVC":
-        return ClassRule(read_classes(header["classes"]), parameters.get("multiclass", "ovr"))
+        scale = header.get("scale")  # older versions do not read it
+        if scale is not None and not (is_number(scale) and 0 <= scale <= MAX_SCALE):
+            raise InputError(f"its scale of probabilities is {repr(scale)[:40]}, not from 0 to {MAX_SCALE:g}")
+        return ClassRule(read_classes(header["classes"]), parameters.get("multiclass", "ovr"), scale=scale)
     if name == "MultilabelSVC":
         rule = LabelRule(read_classes(header["classes"]), finite(arrays, "thresholds"), header["label_form"])
         rule.check()
@@ -512,12 +520,11 @@ def read_label(form: Any) -> Any:
     raise InputError(f"it has a label of the unknown kind {kind!r}")
 
 
-def pack_coef(coef: Floats) -> Arrays:
+def pack_coef(coef: Array) -> Arrays:
     """Arrays of the coefficients: dense, or CSR if it takes fewer bytes."""
-
-    packed = scipy.sparse.csr_matrix(coef)
-    if 12 * packed.nnz + 8 * len(packed.indptr) >= coef.nbytes:
-        return {"dual_coef": coef}
+    packed = scipy.sparse.csr_array(coef)
+    if 12 * packed.nnz + 8 * len(packed.indptr) >= 8 * coef.shape[0] * coef.shape[1]:
+        return {"dual_coef": unpacked(coef)}
     return {
         "dual_coef.data": packed.data,
         "dual_coef.columns": packed.indices.astype(np.int32),
@@ -525,7 +532,7 @@ def pack_coef(coef: Floats) -> Arrays:
     }
 
 
-def read_coef(arrays: Arrays, shape: tuple[int, int]) -> Floats:
+def read_coef(arrays: Arrays, shape: tuple[int, int]) -> Array:
     """Inverse of `pack_coef`, with checks."""
     if "dual_coef" in arrays:
         coef = finite(arrays, "dual_coef")
@@ -542,10 +549,11 @@ def read_coef(arrays: Arrays, shape: tuple[int, int]) -> Floats:
         raise InputError("its coefficients are out of bounds")
     if len(columns) and (columns.min() < 0 or columns.max() >= shape[1]):
         raise InputError("its coefficients do not fit its support vectors")
-
-    packed = scipy.sparse.csr_matrix((data, columns, starts), shape=shape)
+    packed = scipy.sparse.csr_array((data, columns, starts), shape=shape)
     if not packed.has_canonical_format:
         raise InputError("its coefficients are out of order")
+    if keep_sparse(shape, len(data)):
+        return packed
     require_room("coefficients", 8 * shape[0] * shape[1], data.nbytes + columns.nbytes + starts.nbytes)
     return packed.toarray()
 

@@ -18,7 +18,7 @@ from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.inputs import as_texts
 from textsvm.kernels.spectrum.kernel import Spectrum
-from textsvm.model.rules import ScaledRule, by_class, margins, softmax
+from textsvm.model.rules import ScaledRule, margins, scale_of
 from textsvm.model.settings import OnlineSettings
 from textsvm.model.trained import Expansion, Record, TrainedModel
 from textsvm.runtime.device import Device, select
@@ -30,8 +30,6 @@ from textsvm.text.byte_pmers import byte_pmers, unit
 _DIGEST = 16
 #: Coefficient in a model file of a text that a machine has forgotten.
 _FORGOTTEN = -1.0
-#: Largest scale of decision values in probabilities.
-_MAX_SCALE = 100.0
 
 
 @dataclass(frozen=True)
@@ -221,30 +219,3 @@ def online_model(texts: OnlineTexts, settings: OnlineSettings, info: Json | None
         info=info or {},
     )
     return TrainedModel(ByteReader(settings.p, settings.max_bytes), expansion, rule, record, "cpu")
-
-
-def scale_of(values: Floats, codes: Ints, n_classes: int) -> float | None:
-    """The scale of `fit_scale`; None if fewer than two classes have texts."""
-    return fit_scale(values, codes, n_classes) if len(np.unique(codes)) > 1 else None
-
-
-def fit_scale(values: Floats, codes: Ints, n_classes: int) -> float:
-    """The scale t of the softmax that maximises the likelihood of the classes, by bisection.
-
-    `values` are leave-one-out decision values. Platt's targets (n + 1) / (n + classes) for a class of n texts
-    instead of 1 keep a training set without mistakes from making every text certain (Platt 1999; a single
-    scale as in Guo et al. 2017). The derivative of the negative logarithm of the likelihood, sum (p - y) f,
-    rises with t.
-    """
-    counts = np.bincount(codes, minlength=n_classes)
-    if np.count_nonzero(counts) < 2:
-        raise InputError("probabilities need texts of two classes or more; learn some first")
-    columns = by_class(values)
-    targets = np.repeat(1 / (counts[codes] + n_classes)[:, None], n_classes, axis=1)
-    targets[np.arange(len(codes)), codes] *= counts[codes] + 1
-    low, high = 0.0, _MAX_SCALE
-    for _ in range(40):
-        t = (low + high) / 2
-        rising = float(((softmax(t * columns) - targets) * columns).sum()) > 0
-        low, high = (low, t) if rising else (t, high)
-    return (low + high) / 2

@@ -1,13 +1,19 @@
 """Decision rules of trained models: from the values of the machines to decision values and predictions.
 
 A positive value of a two-class machine means the second class. `ClassRule` has a machine for each class
-against the rest ("ovr", "crammer-singer"), or for each pair of classes ("ovo"), which vote. `CalibratedRule`
-adds probabilities: the decision value f of a class is mapped by either of
+against the rest ("ovr", "crammer-singer"), or for each pair of classes ("ovo"), which vote; with "ordered"
+the machine of a class is a sum of machines of higher against lower classes. `CalibratedRule` adds
+probabilities: the decision value f of a class is mapped by either of
 
     sigmoid    p = 1 / (1 + exp(a f + b))                  (Platt 1999)
     isotonic   p = interpolation of increasing points (x, y)   (Zadrozny and Elkan 2002)
 
-and with more than two classes the probabilities are divided by their sum. `LabelRule` predicts a set of
+and with more than two classes the probabilities are divided by their sum. A `ClassRule` with a scale t, which
+fits decision values of texts that the machines were not trained on, has probabilities without such maps,
+
+    softmax    p_k = exp(t f_k) / sum over j of exp(t f_j)     (Guo et al. 2017)
+
+with two classes 1 / (1 + exp(-t f)), and the predicted class is the likeliest. `LabelRule` predicts a set of
 labels, `NumberRule` a number, `NoveltyRule` inside or outside.
 """
 
@@ -17,7 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
 
@@ -27,6 +33,8 @@ from textsvm.kernels.base import is_number
 from textsvm.model.conformal import Conformity
 from textsvm.model.labels import FORMS, in_form
 
+#: Largest scale of decision values in probabilities.
+MAX_SCALE = 100.0
 #: The prediction for a rejected text.
 UNSURE = "unsure"
 
@@ -77,9 +85,13 @@ class ClassRule(Rule):
     """A class for each text."""
 
     classes: AnyArray
-    strategy: str = "ovr"  #: {"ovr", "ovo", "crammer-singer"}
+    strategy: str = "ovr"  #: {"ovr", "ovo", "crammer-singer", "ordered", "ordered:A<B<..."}
     #: shape (n_classes,): Added to the decision values of the classes; None for 0.
     offsets: Floats | None = None
+    #: Scale of the decision values in probabilities; None without probabilities.
+    scale: float | None = None
+    #: Two thresholds of the probability of the second class, or the least probability of a predicted class.
+    reject: Sequence[float] | float | None = None
 
     estimator = "SVC"
 
@@ -91,7 +103,7 @@ class ClassRule(Rule):
     @property
     def in_pairs(self) -> bool:
         """Whether each machine tells two classes apart."""
-        return self.strategy == "ovo" or (len(self.classes) == 2 and self.strategy == "ovr")
+        return self.strategy == "ovo" or (len(self.classes) == 2 and self.strategy != "crammer-singer")
 
     def scores(self, values: Floats) -> Floats:
         if len(self.classes) == 2 and values.shape[1] == 2:
@@ -99,13 +111,28 @@ class ClassRule(Rule):
         return class_scores(values, len(self.classes), self.strategy)
 
     def predictions(self, scores: Floats) -> AnyArray:
-        if self.offsets is not None:
-            scores = scores + added_bias(self.offsets, scores.ndim)
+        if self.reject is not None:
+            return self.decide(self.probabilities(scores))
+        scores = self._moved(scores)
         return self.classes[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+    def probabilities(self, scores: Floats) -> Floats:
+        """Probabilities, shape (n, n_classes), of decision values, shape (n,) or (n, n_classes)."""
+        assert self.scale is not None
+        return softmax(self.scale * by_class(self._moved(scores)))
+
+    def decide(self, probabilities: Floats) -> AnyArray:
+        """Predictions, shape (n,), from probabilities, shape (n, n_classes)."""
+        return decide(probabilities, self.classes, self.reject)
+
+    def _moved(self, scores: Floats) -> Floats:
+        return scores if self.offsets is None else scores + added_bias(self.offsets, scores.ndim)
 
     def machine_names(self) -> list[str]:
         if self.in_pairs:
             return [f"{a!s} against {b!s}" for a, b in combinations(self.classes, 2)]
+        if self.strategy.startswith("ordered"):
+            return [f"level {k} against those above" for k in range(1, len(self.classes) + 1)]
         return [f"{a!s} against the rest" for a in self.classes]
 
     def machine_weights(self, positive: object = None) -> tuple[Floats, list[Any]]:
@@ -146,7 +173,7 @@ def _class_mix(strategy: str, a: int, n_classes: int) -> Floats:
         pairs = combinations(range(n_classes), 2)
         return np.array([float(second == a) - float(first == a) for first, second in pairs])
     unit = np.eye(n_classes)[a]
-    return unit if strategy == "ovr" else (unit - (1 - unit) / (n_classes - 1))
+    return unit if strategy != "crammer-singer" else (unit - (1 - unit) / (n_classes - 1))
 
 
 def added_bias(offsets: Floats, ndim: int) -> Any:
@@ -173,13 +200,10 @@ class CalibratedRule(ClassRule):
     #: int64, shape (n_maps + 1,). There is a map for each class, or a single map for two classes.
     maps: Mapping[str, AnyArray] = None  # type: ignore[assignment]
     conformity: Conformity | None = None  #: None if an older version saved the model
-    #: Two thresholds of the probability of the second class, or the least probability of a predicted class.
-    reject: Sequence[float] | float | None = None
 
     estimator = "CalibratedSVC"
 
     def probabilities(self, scores: Floats) -> Floats:
-        """Probabilities, shape (n, n_classes), of decision values, shape (n,) or (n, n_classes)."""
         columns = scores[:, None] if scores.ndim == 1 else scores
         p = np.stack([_mapped(self.maps, k, column) for k, column in enumerate(columns.T)], axis=1)
         if p.shape[1] == 1:
@@ -189,10 +213,6 @@ class CalibratedRule(ClassRule):
 
     def predictions(self, scores: Floats) -> AnyArray:
         return self.decide(self.probabilities(scores))
-
-    def decide(self, probabilities: Floats) -> AnyArray:
-        """Predictions, shape (n,), from probabilities, shape (n, n_classes)."""
-        return decide(probabilities, self.classes, self.reject)
 
     def require_conformity(self) -> Conformity:
         """Out-of-fold values of the training texts; InputError if the model has none."""
@@ -348,24 +368,20 @@ class NoveltyRule(Rule):
 
 @dataclass(frozen=True, eq=False)
 class ScaledRule(ClassRule):
-    """A class for each text, with probabilities p_k = exp(t f_k) / sum over j of exp(t f_j) with a scale t.
-
-    With two classes this is the sigmoid 1 / (1 + exp(-t f)). The likeliest class is the predicted class.
-    """
-
-    scale: float | None = None  #: None if fewer than two classes have texts
+    """A class for each text of an online model; the scale is None if fewer than two classes have texts."""
 
     estimator = "OnlineSVC"
 
     def probabilities(self, scores: Floats) -> Floats:
-        """Probabilities, shape (n, n_classes), of decision values, shape (n,) or (n, n_classes)."""
         if self.scale is None:
             raise InputError("probabilities need texts of two classes or more; learn some first")
-        return softmax(self.scale * by_class(scores))
+        return super().probabilities(scores)
 
-    def decide(self, probabilities: Floats) -> AnyArray:
-        """Predictions, shape (n,), from probabilities, shape (n, n_classes)."""
-        return decide(probabilities, self.classes, None)
+
+def has_probabilities(rule: Rule) -> TypeGuard[ClassRule]:
+    """Whether a rule has probabilities of the classes."""
+    calibrated = isinstance(rule, CalibratedRule | ScaledRule)
+    return calibrated or (isinstance(rule, ClassRule) and rule.scale is not None)
 
 
 def by_class(decision: Floats) -> Floats:
@@ -378,3 +394,34 @@ def softmax(values: Floats) -> Floats:
     powers = np.exp(values - values.max(axis=1, keepdims=True))
     shares: Floats = powers / powers.sum(axis=1, keepdims=True)
     return shares
+
+
+def scale_of(values: Floats, codes: Ints, n_classes: int) -> float | None:
+    """The scale of `fit_scale`; None if fewer than two classes have texts."""
+    return fit_scale(values, codes, n_classes) if len(np.unique(codes)) > 1 else None
+
+
+def fit_scale(
+    values: Floats, codes: Ints, n_classes: int, weight: Floats | None = None, prior: int | None = None
+) -> float:
+    """The scale t of the softmax that maximises the likelihood of the classes, by bisection.
+
+    `values` are decision values of texts that the machines were not trained on. Platt's targets
+    (n + 1) / (n + prior) for a class of n texts instead of 1 keep a training set without mistakes from making
+    every text certain (Platt 1999; a single scale as in Guo et al. 2017). `prior` is the number of classes by
+    default. The derivative of the negative logarithm of the likelihood, sum (p - y) f, rises with t.
+    """
+    counts = np.bincount(codes, minlength=n_classes)
+    if np.count_nonzero(counts) < 2:
+        raise InputError("probabilities need texts of two classes or more; learn some first")
+    columns, prior = by_class(values), prior or n_classes
+    own = (counts[codes] + 1) / (counts[codes] + prior)
+    targets = np.repeat((1 - own[:, None]) / (n_classes - 1), n_classes, axis=1)
+    targets[np.arange(len(codes)), codes] = own
+    weighted = columns if weight is None else columns * weight[:, None]
+    low, high = 0.0, MAX_SCALE
+    for _ in range(40):
+        t = (low + high) / 2
+        rising = float(((softmax(t * columns) - targets) * weighted).sum()) > 0
+        low, high = (low, t) if rising else (t, high)
+    return (low + high) / 2

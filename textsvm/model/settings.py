@@ -45,7 +45,7 @@ KernelLike: TypeAlias = Kernel | KernelFunction | str
 DEFAULT_KERNELS = ("auto", "fast")
 #: Indices of training rows and of test rows.
 Fold: TypeAlias = tuple[Ints, Ints]
-STRATEGIES = ("ovo", "ovr", "crammer-singer")
+STRATEGIES = ("ovo", "ovr", "crammer-singer")  #: Of classes without an order
 SCORINGS = ("accuracy", "f1_macro")
 THRESHOLDS = ("cv", "zero")
 METHODS = ("sigmoid", "isotonic")
@@ -183,7 +183,7 @@ class Settings:
     _POSITIVE: ClassVar[tuple[str, ...]] = ("tol", "duality_gap")
 
     def __post_init__(self) -> None:
-        if callable(self.encoder) and not isinstance(self.encoder, TextEncoder):
+        if callable(self.encoder) and not isinstance(self.encoder, TextEncoder | Kernel):
             object.__setattr__(self, "encoder", FunctionEncoder(self.encoder))  # it keeps its vectors
         # Only classifiers choose a kernel, and with it the weight of the encoder.
         if self.encoder is not None and not (
@@ -304,8 +304,9 @@ class ClassifierSettings(Settings):
 
     def check(self) -> None:
         super().check()
-        if not isinstance(self.multiclass, str) or self.multiclass not in STRATEGIES:
-            raise InputError(f"multiclass={self.multiclass!r} is not one of {', '.join(STRATEGIES)}")
+        name = self.multiclass.partition(":")[0] if isinstance(self.multiclass, str) else ""
+        if self.multiclass not in STRATEGIES and name != "ordered":
+            raise InputError(f"multiclass={self.multiclass!r} is not one of {', '.join(STRATEGIES)}, ordered")
         check_class_weight(self.class_weight)
         if self.loss not in (None, *LOSSES):
             raise InputError(f"loss={self.loss!r} is not None or one of {', '.join(LOSSES)}")

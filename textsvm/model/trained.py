@@ -24,7 +24,7 @@ from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Predictor
 from textsvm.model.conformal import largest
-from textsvm.model.rules import CalibratedRule, ClassRule, NoveltyRule, Rule, ScaledRule
+from textsvm.model.rules import CalibratedRule, ClassRule, NoveltyRule, Rule, ScaledRule, has_probabilities
 from textsvm.model.top_features import TopFeatures, top_features
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from textsvm.kernels.nystroem import Approximation
     from textsvm.model.settings import OnlineSettings, Settings
     from textsvm.solvers.solution import Solution
+
+
+#: Decision values that `predict` holds at a time.
+MOST_VALUES = 1 << 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +149,7 @@ class TrainedModel:
 
     @property
     def probabilistic(self) -> bool:
-        """Whether the model has probabilities."""
+        """Whether predictions have probabilities beside them, of a calibrated or an online model."""
         return isinstance(self.rule, CalibratedRule | ScaledRule)
 
     def encode(self, X: Any, extending: bool = True) -> Any:
@@ -228,14 +232,20 @@ class TrainedModel:
 
         A calibrated model with a reject option predicts "unsure" for rejected examples.
         """
-        return self.rule.to_target_type(self.rule.predictions(self.decision_function(X, progress)))
+        examples = self.reader.validate(X, self.support.n_features)
+        most = max(1, MOST_VALUES // self.rule.n_machines)
+        if not isinstance(examples, list) or len(examples) <= most:
+            return self.rule.to_target_type(self.rule.predictions(self.decision_function(X, progress)))
+        parts = [examples[first : first + most] for first in range(0, len(examples), most)]
+        predictions = [self.rule.predictions(self.decision_function(part, progress)) for part in parts]
+        return self.rule.to_target_type(np.concatenate(predictions))
 
     def predict_proba(self, X: Any, progress: StageProgress | None = None) -> Floats:
         """The probability of each class, shape (n, n_classes); rows sum to 1.
 
         Raises InputError if the model has no probabilities.
         """
-        if not isinstance(self.rule, CalibratedRule | ScaledRule):
+        if not has_probabilities(self.rule):
             raise InputError(f"a model of {self.estimator_name} has no probabilities; train a CalibratedSVC")
         return self.rule.probabilities(self.decision_function(X, progress))
 

@@ -361,11 +361,11 @@ def _document(
 def _marked_labels(row: Row, names: Sequence[str], place: str) -> tuple[str, ...]:
     """The labels whose columns hold 1; InputError for other values than 0 and 1."""
     marks = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
-    found = {name: (_string(row.get(name)) or "").strip().lower() for name in names}
-    for name, mark in found.items():
+    cells = {name: (_string(row.get(name)) or "").strip().lower() for name in names}
+    for name, mark in cells.items():
         if mark not in marks:
             raise InputError(f"{place}: {name!r} is {mark!r}; several columns of labels hold 0 and 1")
-    return tuple(name for name, mark in found.items() if marks[mark])
+    return tuple(name for name, mark in cells.items() if marks[mark])
 
 
 def _string(value: object) -> str | None:

@@ -452,7 +452,8 @@ def _mistake(mistake: Mistake, regression: bool) -> str:
     more = len(explanation.text) - len(beginning)
     rest = f'<p class="note">… {more:,} more symbols</p>' if more else ""
     body = f'<div class="document" dir="auto">{coloured}</div>{rest}{_logo(explanation)}'
-    return f"{head}{body}{_evidence(explanation)}</article>"
+    parts = f'<p class="note">{safe(explanation.shares)}</p>' if explanation.parts else ""
+    return f"{head}{body}{parts}{_evidence(explanation)}</article>"
 
 
 def _logo(explanation: Explanation) -> str:

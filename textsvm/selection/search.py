@@ -36,7 +36,8 @@ from textsvm.training.folds import Splitting, as_groups
 from textsvm.training.grams import PreparedRows
 from textsvm.training.problems import fit_offsets, fold_predictions, problem_of, rule_of
 from textsvm.training.targets import Target, labels_of
-from textsvm.training.train import assemble_prepared, with_offsets
+from textsvm.training.thresholds import out_of_fold_values
+from textsvm.training.train import assemble_prepared, with_offsets, with_scale
 from textsvm.version import __version__
 
 #: Metrics for which less is better.
@@ -126,7 +127,8 @@ class GridSearch:
             clock = lap(seconds, "gram", clock)
             own, values = self.points[best].settings, tested.values[members.index(best)]
             offsets = fit_offsets(own, values[: len(self.folds)], self.folds, self.target)
-            self.best_model = with_offsets(self.refit(own, whole), offsets)
+            model = with_offsets(self.refit(own, whole), offsets)
+            self.best_model = self._with_probabilities(model, values, offsets)
             lap(seconds, "solve", clock)
 
     def judge(self, k: int, values: Sequence[Floats]) -> None:
@@ -145,11 +147,19 @@ class GridSearch:
         start, settings = time.perf_counter(), self.points[k].settings
         assert isinstance(settings, ClassifierSettings)
         task = Task(self.target, self.weight, self.all_folds)
-        self.judge(k, choose_and_test(settings, examples, task, seconds, None)[0])
+        values = choose_and_test(settings, examples, task, seconds, None)[0]
+        self.judge(k, values)
         self.seconds[k] = time.perf_counter() - start
         if self.choose(range(len(self.folds))) == k:
             self.best, self.best_machines = k, []
-            self.best_model = train_classifier(settings, examples, labels_of(self.target), self.weight)
+            model = train_classifier(settings, examples, labels_of(self.target), self.weight)
+            self.best_model = self._with_probabilities(model, values, None)
+
+    def _with_probabilities(
+        self, model: TrainedModel, values: Sequence[Floats], offsets: Floats | None
+    ) -> TrainedModel:
+        decision = out_of_fold_values(values[: len(self.folds)], self.folds, self.target)
+        return with_scale(model, decision, labels_of(self.target), self.weight, offsets)
 
     def predictions(self, settings: Settings, values: Sequence[Floats]) -> list[AnyArray]:
         """Predictions on all folds; the thresholds of an outer fold come from its inner folds."""

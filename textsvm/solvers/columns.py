@@ -152,8 +152,12 @@ class Descent:
             trained = self.index[signs[self.index, 0] != 0]
             column = signs[:, 0], box[:, 0], state[0][:, 0], state[1][:, 0], state[2]
             return state, *self.solve_column(trained, column, tol, max_epochs)
-        arguments: Any = (self.index, *self.arrays, signs, box, *state, self.rho, tol, max_epochs, self.seed)
+        dense = np.zeros((shape[1], self.rows.dense), np.float32)
+        arguments: Any = (
+            self.index, *self.arrays, signs, box, *state, dense, self.rho, tol, max_epochs, self.seed,
+        )  # fmt: skip
         epochs, worst = _descend(*arguments)
+        state[0][shape[0] - self.rows.dense :] = dense.T
         return state, int(epochs), float(worst)
 
     def solve_column(
@@ -164,7 +168,11 @@ class Descent:
         `order` is shuffled. `column` holds 1-d arrays: signs, box, weights, alpha, and the bias, of length 1;
         the last three are updated.
         """
-        arguments: Any = (order, *self.arrays, *column, self.rho, tol, max_epochs, self.seed)
+        signs, box, weights, *rest = column
+        dense = weights[len(weights) - self.rows.dense :]
+        arguments: Any = (
+            order, *self.arrays, signs, box, weights, *rest, dense, self.rho, tol, max_epochs, self.seed,
+        )  # fmt: skip
         epochs, worst = _descend_one(*arguments)
         return int(epochs), float(worst)
 
@@ -172,9 +180,9 @@ class Descent:
 @njit(nogil=True, cache=True, fastmath={"nsz", "arcp", "contract", "reassoc"})
 def _descend_one(
     order, indptr, features, values, squares, ridge, signs,
-    box, weights, alpha, bias, rho, tol, max_epochs, seed,
+    box, weights, alpha, bias, dense, rho, tol, max_epochs, seed,
 ):  # fmt: skip
-    """`_descend` for a single column, 1-d arrays, from y'alpha = 0. An epoch counts len(order) visits."""
+    """`_descend` for a column, 1-d arrays; `dense` views the last weights. An epoch is len(order) visits."""
     state, scale = np.uint64(seed), np.float32(rho)
     active, hot, partial, visits, reopened = len(order), 0, 0, 0, False
     margin, cold = np.float32(np.inf), np.float32(0)
@@ -190,10 +198,12 @@ def _descend_one(
             i = order[at]
             if at + AHEAD < visited:
                 _prefetch_row(order[at + AHEAD], indptr, features, values)
-            first, last = indptr[i], indptr[i + 1]
-            g = b
+            first, last = indptr[i], indptr[i + 1] - np.uint64(len(dense))
+            g, own = b, values[last : indptr[i + 1]]
             for k in range(first, last):
                 g += values[k] * weights[features[k]]
+            for j in range(len(dense)):
+                g += own[j] * dense[j]
             y, a, u = np.float32(signs[i]), alpha[i], box[i]
             gradient = y * g + ridge[i] * a - np.float32(1)
             size = abs(gradient)
@@ -217,17 +227,17 @@ def _descend_one(
                     balance += step
                     for k in range(first, last):
                         weights[features[k]] += values[k] * step
+                    for j in range(len(dense)):
+                        dense[j] += own[j] * step
         for at in range(stay, min(visited, stay + active - visited)):  # rows left out go behind the others
             other = active - 1 - (at - stay)
             order[at], order[other] = order[other], order[at]
         active -= visited - stay
         worst = max(worst, scale * abs(balance))
         b += scale * balance
-        bias[0] = b
-        cold = COLD * max(worst, np.float32(tol))
+        bias[0], cold = b, COLD * max(worst, np.float32(tol))
         if partial == 0:
-            worst_of_all = worst
-            margin = max(SHRINK * worst, np.float32(tol))
+            worst_of_all, margin = worst, max(SHRINK * worst, np.float32(tol))
             if worst <= tol and visited == len(order):
                 break
             if worst <= tol or active == 0 or (worst <= REOPEN * tol and not reopened):
@@ -256,9 +266,13 @@ def _shuffle(order, active, state):
 @njit(nogil=True, cache=True, fastmath={"nsz", "arcp", "contract", "reassoc"})
 def _descend(
     index, indptr, features, values, squares, ridge, signs,
-    box, weights, alpha, bias, rho, tol, max_epochs, seed,
+    box, weights, alpha, bias, dense, rho, tol, max_epochs, seed,
 ):  # fmt: skip
-    """Descend with several columns, from y'alpha = 0: arrays of shape (n, m) or (m,)."""
+    """Descend with several columns, from y'alpha = 0: arrays of shape (n, m) or (m,).
+
+    `dense`, shape (m, dense features), are the weights of these features, a row for each column.
+    """
+    tail = np.uint64(dense.shape[1])
     m, n = signs.shape[1], len(index)
     scale = np.float32(rho)
     state = np.uint64(seed)
@@ -276,10 +290,17 @@ def _descend(
         while at < active:
             i = order[at]
             g[:] = bias
-            for k in range(indptr[i], indptr[i + 1]):
+            last = indptr[i + 1] - tail
+            own = values[last : indptr[i + 1]]
+            for k in range(indptr[i], last):
                 v, u = values[k], features[k]
                 for c in range(m):
                     g[c] += v * weights[u, c]
+            for c in range(m):
+                total = np.float32(0)
+                for j in range(len(own)):
+                    total += own[j] * dense[c, j]
+                g[c] += total
             moved, idle = False, True
             for c in range(m):
                 step[c] = 0
@@ -306,10 +327,13 @@ def _descend(
                 for c in range(m):
                     bias[c] += scale * step[c]
                     balance[c] += step[c]
-                for k in range(indptr[i], indptr[i + 1]):
+                for k in range(indptr[i], last):
                     v, u = values[k], features[k]
                     for c in range(m):
                         weights[u, c] += v * step[c]
+                for c in range(m):
+                    for j in range(len(own) if step[c] != 0 else 0):
+                        dense[c, j] += own[j] * step[c]
             if idle:
                 active -= 1
                 order[at], order[active] = order[active], order[at]

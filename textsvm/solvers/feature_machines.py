@@ -28,8 +28,9 @@ from typing import Any
 import numpy as np
 
 from textsvm.arrays import Floats, Ints
+from textsvm.linalg.products import InvertedIndex
 from textsvm.linalg.rows import FeatureRows
-from textsvm.linalg.sparse import run_on_ranges, unsigned
+from textsvm.linalg.sparse import Sparse, run_on_ranges, unsigned
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.memory import empty
 from textsvm.runtime.parallel import Progress, run
@@ -76,8 +77,7 @@ def solve_by_descent(
     counts as n iterations.
     """
     part_rows = rows if np.array_equal(problem.index, np.arange(len(rows.x))) else rows.take(problem.index)
-    parts, bound = machine_duals(problem), stopping.max_iter
-    max_epochs = MAX_EPOCHS if bound < 0 else max(1, bound // max(1, len(rows.x)))
+    parts, max_epochs = machine_duals(problem), epochs_of(stopping, len(rows.x))
     starts, used = _together(parts, part_rows, stopping.tol, max_epochs)
     solutions: list[Any] = [None] * len(parts)
 
@@ -91,6 +91,11 @@ def solve_by_descent(
     else:
         run(solve_part, range(len(parts)), progress=progress)
     return collect(problem, parts, solutions)
+
+
+def epochs_of(stopping: Stopping, n: int) -> int:
+    """Bound on the epochs of n rows."""
+    return MAX_EPOCHS if stopping.max_iter < 0 else max(1, stopping.max_iter // max(1, n))
 
 
 def _together(
@@ -211,28 +216,18 @@ class Face:
     """Products with the Gram of some rows; `free` holds their m numbers."""
 
     def __init__(self, rows: FeatureRows, free: Ints) -> None:
-        x = rows.x
-        starts = np.zeros(x.n_features + 1, np.int64)
-        self.indptr = np.zeros(len(free) + 1, np.int64)
-        number = np.empty(x.n_features, np.int32)
-        n_features = _number_shared(x.indptr, x.features, free, starts, number, self.indptr)
-        self.starts, size = starts[: n_features + 1], int(self.indptr[-1])
-        self.features, self.values = empty(size, np.int32), empty(size, np.float32)
-        self.members, self.by_feature = empty(size, np.int32), empty(size, np.float32)
-        self.diagonal = rows.ridge[free].astype(np.float64)
-        self.squares = self.diagonal.copy()
-        _fill(
-            x.indptr, x.features, x.values, free, number, self.indptr, self.features, self.values,
-            self.starts[:-1].copy(), self.members, self.by_feature, self.diagonal, self.squares,
-        )  # fmt: skip
+        own = restricted(rows, free)
+        columns, self.x = InvertedIndex(own.x), own.x
+        self.starts, self.members, self.by_feature = columns.indptr, columns.documents, columns.values
+        self.diagonal, self.squares = own.ridge, own.x.squares() + own.ridge
 
     def product(self, vector: Floats) -> Floats:
         """K @ vector."""
         weights, values = np.empty(len(self.starts) - 1), np.empty(len(self.diagonal))
         columns = (unsigned(self.starts), unsigned(self.members), self.by_feature, vector, weights)
-        rows = (unsigned(self.indptr), unsigned(self.features), self.values, weights, values)
+        rows = (unsigned(self.x.indptr), unsigned(self.x.features), self.x.values, weights, values)
         run_on_ranges(self.starts, lambda a, b: _sum(a, b, *columns))
-        run_on_ranges(self.indptr, lambda a, b: _sum(a, b, *rows))
+        run_on_ranges(self.x.indptr, lambda a, b: _sum(a, b, *rows))
         return values + self.diagonal * vector
 
 
@@ -300,49 +295,36 @@ def _conjugate_gradients(face: Face, gradient: Floats, tol: float, most: int) ->
     return step, most
 
 
+def restricted(rows: FeatureRows, at: Ints) -> FeatureRows:
+    """Some rows, over the features that several of them have."""
+    x, ridge = rows.x, rows.ridge[at]
+    size = int(np.diff(x.indptr)[at].sum())
+    indptr, features, values = np.zeros(len(at) + 1, np.int64), empty(size, np.int32), empty(size, np.float32)
+    numbers = np.zeros(x.n_features, np.int32)
+    n_features = _take(x.indptr, x.features, x.values, at, numbers, indptr, features, values, ridge)
+    return FeatureRows(Sparse(indptr, features[: indptr[-1]], values[: indptr[-1]], n_features), ridge)
+
+
 @njit(nogil=True, cache=True)
-def _number_shared(indptr, features, free, starts, number, to):
-    """Number the features that several rows have; set the starts of columns and rows. Returns the count."""
-    for i in free:
+def _take(indptr, features, values, at, numbers, to, to_features, to_values, ridge):
+    """Fill the arrays of `restricted`; returns the number of features."""
+    for i in at:
         for k in range(indptr[i], indptr[i + 1]):
-            starts[features[k]] += 1
-    shared, end = 0, 0
-    for u in range(len(number)):
-        times = starts[u]
-        number[u] = -1
-        if times > 1:
-            number[u] = shared
-            starts[shared] = end
-            shared += 1
-            end += times
-    starts[shared] = end
-    for at in range(len(free)):
-        size = 0
-        for k in range(indptr[free[at]], indptr[free[at] + 1]):
-            size += number[features[k]] >= 0
-        to[at + 1] = to[at] + size
-    return shared
-
-
-@njit(nogil=True, cache=True)
-def _fill(
-    indptr, features, values, free, number, begin,
-    to_features, to_values, cursor, members, by_feature,
-    diagonal, squares,
-):  # fmt: skip
-    for at in range(len(free)):
-        to = begin[at]
-        for k in range(indptr[free[at]], indptr[free[at] + 1]):
-            v, u = values[k], number[features[k]]
-            square = np.float64(v) * np.float64(v)
-            squares[at] += square
-            if u < 0:
-                diagonal[at] += square
-            else:
-                to_features[to], to_values[to] = u, v
-                to += 1
-                members[cursor[u]], by_feature[cursor[u]] = at, v
-                cursor[u] += 1
+            numbers[features[k]] -= 1
+    n_features = place = 0
+    for row in range(len(at)):
+        for k in range(indptr[at[row]], indptr[at[row] + 1]):
+            u, value = features[k], values[k]
+            if numbers[u] == -1:  # of this row alone
+                ridge[row] += np.float64(value) * np.float64(value)
+                continue
+            if numbers[u] < 0:
+                n_features += 1
+                numbers[u] = n_features
+            to_features[place], to_values[place] = numbers[u] - 1, value
+            place += 1
+        to[row + 1] = place
+    return n_features
 
 
 @njit(nogil=True, cache=True, fastmath={"nsz", "contract", "reassoc"})

@@ -6,6 +6,10 @@ dual of its own over the same rows:
     ovo              machine (a, b), a < b: class b against class a, in the order (0,1), (0,2), ..
     ovr              machine a: class a against all others; for two classes the same as ovo
     crammer-singer   a machine per class, without bias, solved together (Crammer and Singer 2001)
+    ordered          machine k: the classes above level k against the others (Frank and Hall 2001). Their sums
+                     are a machine per class: s_a = half the sum over k of f_k if a is above level k, else of
+                     -f_k. Then s_b - s_a = f_k for neighbours a < b, and where f falls with k, the predicted
+                     level is the number of positive f_k. For two classes the same as ovo
 
 With several labels per example there is a machine per label: examples with the label against the others. A
 label that all or none of the examples have gets a machine without coefficients and a bias of NaN.
@@ -23,9 +27,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from textsvm.arrays import Bools, Floats, Ints
+from textsvm.arrays import Array, Bools, Floats, Ints
 from textsvm.gram.base import FeatureProducts, Gram
 from textsvm.linalg.dense import matmul
+from textsvm.linalg.factored import stacked, unpacked
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.device import array_module, to_host
 from textsvm.solvers import dual
@@ -49,8 +54,9 @@ class Classification:
     n_classes: int  #: 2 or more
     C: float
     weight: Floats  #: shape (m,): Factors of C: sample weights times class weights
-    strategy: str = "ovo"  #: {"ovo", "ovr", "crammer-singer"}
+    strategy: str = "ovo"  #: {"ovo", "ovr", "crammer-singer", "ordered"}
     loss: str = "hinge"  #: {"hinge", "squared_hinge"}
+    levels: Ints | None = None  #: shape (n_classes,), "ordered": Level of each class, from 0
 
 
 @dataclass(frozen=True)
@@ -113,7 +119,7 @@ class Machines:
 
     index: Ints  #: shape (m,): Rows of the Gram that the columns of `coef` stand for
     #: shape (n_machines, m): Value of machine k at x: sum_i coef[k, i] K(index_i, x) + bias[k].
-    coef: Floats
+    coef: Array  #: Sparse if it is large and most are 0
     bias: Floats  #: shape (n_machines,)
     #: Of each trained machine; a single solution for all machines of Crammer-Singer.
     solutions: tuple[Solution, ...]
@@ -143,10 +149,16 @@ def machine_duals(problem: Problem) -> list[MachineDual]:
             part = dual.svc(sign, problem.C, weight[at], index[at], problem.loss)
             parts.append(MachineDual(part, at))
     else:
-        for a in range(problem.n_classes):
-            sign = np.where(target == a, 1.0, -1.0)
+        members = _above(problem.levels) if problem.levels is not None else np.eye(problem.n_classes) > 0
+        for member in members.T:
+            sign = np.where(member[target], 1.0, -1.0)
             parts.append(MachineDual(dual.svc(sign, problem.C, weight, index, problem.loss), everyone))
     return parts
+
+
+def _above(levels: Ints) -> Bools:
+    """Whether each class is above each level but the highest, shape (n_classes, n_classes - 1)."""
+    return np.asarray(levels[:, None] > np.arange(len(levels) - 1))
 
 
 def collect(problem: Problem, parts: Sequence[MachineDual], solutions: Sequence[Solution]) -> Machines:
@@ -154,18 +166,21 @@ def collect(problem: Problem, parts: Sequence[MachineDual], solutions: Sequence[
     if parts and isinstance(parts[0].dual, MulticlassDual):
         [solution] = solutions
         return Machines(problem.index, solution.coef, np.zeros(len(solution.coef)), (solution,))
-    coef = np.zeros((len(parts), len(problem.index)))
-    for k, (part, solution) in enumerate(zip(parts, solutions, strict=True)):
-        if isinstance(problem, Regression):  # an example has two variables, whose coefficients add up
-            coef[k] = np.bincount(part.at, solution.coef, len(problem.index))
-        else:
-            coef[k, part.at] = solution.coef
+    n, rows = len(problem.index), [solution.coef for solution in solutions]
+    coef: Array
+    if isinstance(problem, Regression):  # an example has two variables, whose coefficients add up
+        coef = np.stack([np.bincount(part.at, row, n) for part, row in zip(parts, rows, strict=True)])
+    else:
+        coef = stacked(rows, [part.at for part in parts], n)
     bias = np.array([solution.bias for solution in solutions])
     if isinstance(problem, Labelling):  # labels that were not learnt have a machine too
         n_labels, learnt = problem.target.shape[1], problem.learnt
-        learnt_coef, learnt_bias = coef, bias
+        learnt_coef, learnt_bias = unpacked(coef), bias
         coef, bias = np.zeros((n_labels, coef.shape[1])), np.full(n_labels, np.nan)
         coef[learnt], bias[learnt] = learnt_coef, learnt_bias
+    elif isinstance(problem, Classification) and problem.levels is not None and problem.n_classes > 2:
+        mix = np.where(_above(problem.levels), 0.5, -0.5)
+        coef, bias = mix @ unpacked(coef), mix @ bias
     return Machines(problem.index, coef, bias, tuple(solutions))
 
 

@@ -3,6 +3,7 @@
 solve             the entry: chooses the solver
 solve_chains      duals over rows of a Gram (SMO; Crammer and Singer)
 solve_by_descent  classifiers of sparse features on a CPU, by coordinate descent
+solve_many        classifiers of thousands of classes, on some rows for each machine
 solve_by_newton   other problems over features
 """
 
@@ -22,6 +23,7 @@ from textsvm.runtime.parallel import Progress, part
 from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.dual import loss_diagonal
 from textsvm.solvers.feature_machines import solve_by_descent
+from textsvm.solvers.many_classes import has_many_classes, solve_many
 from textsvm.solvers.newton import can_solve, solve_by_newton
 from textsvm.solvers.problems import Classification, Labelling, Machines, Problem, collect, machine_duals
 from textsvm.solvers.solution import Stopping
@@ -70,7 +72,11 @@ def solve(
             and isinstance(features.x, Sparse)
             and isinstance(problem, Classification | Labelling)
         ):
-            machines = solve_by_descent(problem, _features_with_loss(features, problem), stopping, within)
+            of_loss = _features_with_loss(features, problem)
+            if isinstance(problem, Classification) and has_many_classes(problem):
+                machines = solve_many(problem, of_loss, stopping, within)
+            else:
+                machines = solve_by_descent(problem, of_loss, stopping, within)
         else:
             machines = solve_by_newton(problem, _features_with_loss(features, problem), stopping, within)
         solved.append(machines)

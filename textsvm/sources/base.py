@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.arrays import Arrays, Floats, Ints
+from textsvm.arrays import Array, Arrays, Floats, Ints
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Predictor, Weights, strip_prefix
 from textsvm.kernels.resolve import approximated, as_kernel
+from textsvm.linalg.factored import unpacked
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress
 from textsvm.text.documents import View
@@ -179,6 +180,9 @@ class KernelSource(Source):
         if support.weights is not None:
             return support.weights.predictor(device)
         assert support.kernel is not None
+        features = support.kernel.features
+        if features is None or not features.has_weights:
+            coef = unpacked(coef)
         return support.kernel.predictor(support.documents, coef, device)
 
     def _learnt_state(self, support: Support) -> Arrays:
@@ -204,7 +208,8 @@ class Expansion:
     """Machines f_k(x) = sum_i dual_coef[k, i] K(support_i, x) + intercept[k], or weights of features."""
 
     support: Support
-    dual_coef: Floats  #: shape (n_machines, n_sv): sign_i alpha_i of each machine
+    #: shape (n_machines, n_sv): sign_i alpha_i of each machine; sparse if it is large and most are 0
+    dual_coef: Array
     intercept: Floats  #: shape (n_machines,): Biases
 
     def prepare(self, reader: Reader, device: Device) -> Predictor:

@@ -27,13 +27,20 @@ from textsvm.sources.texts import TextSource
 from textsvm.text.documents import Documents, MultiView
 from textsvm.training.grams import can_square_hinge, solve_problem
 from textsvm.training.problems import classification, fit_offsets
-from textsvm.training.targets import Target, with_classes
+from textsvm.training.targets import Target, labels_of, with_classes
 from textsvm.training.thresholds import out_of_fold_values
-from textsvm.training.train import assemble, read_training_data, train_machines, with_bias, with_offsets
+from textsvm.training.train import (
+    assemble,
+    read_training_data,
+    train_machines,
+    with_bias,
+    with_offsets,
+    with_scale,
+)
 
 #: Change of the bias of a class, for kernel="auto" and "fast", when its total weight falls by a factor of e;
-#: half as much with two classes.
-RARE = 0.05
+#: half as much with two classes. It is larger for less than `MANY` texts.
+RARE, MANY = 0.05, 1000
 #: Folds of the out-of-fold values.
 FOLDS = 3
 #: The solver's tolerance for the out-of-fold values of kernel="auto" and "fast".
@@ -52,6 +59,7 @@ class ChosenKernel:
     description: str  #: A sentence
     accuracy: float | None = None  #: Held-out accuracy of the trial that was chosen
     n_trials: int = 0
+    decision: Floats | None = None  #: Held-out decision values of that trial, if it tested all texts
 
 
 def train_classifier(
@@ -100,7 +108,12 @@ def _choose_and_train(
         seconds=seconds, gram=gram, device=device, C=float(chosen.C), loss=chosen.loss,
         chosen=chosen.description, held_out_accuracy=chosen.accuracy, n_trials=chosen.n_trials,
     )  # fmt: skip
-    return with_bias(model, default_bias(settings, target, weight))
+    bias = default_bias(settings, target, weight)
+    model = with_bias(model, bias)
+    # Trials have machines against the rest, and offsets for macro-F1 will move the decision values.
+    if chosen.decision is None or (settings.multiclass, settings.scoring) != ("ovr", "accuracy"):
+        return model
+    return with_scale(model, chosen.decision + bias, labels_of(target), weight)
 
 
 def choose_kernel(
@@ -174,20 +187,21 @@ def _choice(
     choice = choose(default, documents, target.copies, problem.weight, float(C), budget, progress)
     return ChosenKernel(
         choice.kernel, choice.C, default.loss, choice.description + weighed, choice.accuracy,
-        len(choice.trials),
+        len(choice.trials), choice.decision,
     )  # fmt: skip
 
 
 def rare_class_bias(totals: Floats) -> Floats:
     """Additions to the biases of one-vs-rest machines that favour rare classes, shape (n_machines,).
 
-    `totals` are the sums of the weights of the classes. On 62 public sets the addition raises macro-F1 by 0.2
-    points, at the same accuracy (reports/default_study.md).
+    `totals` are the sums of the weights of the classes. A machine decides its own support vectors with their
+    dual variables, which are larger in rare classes, and new texts without them: the more so, the fewer texts
+    there are (reports/learning_curves.md). The addition grows with sqrt(1 / n) down to 100 texts.
     """
-    logs = np.log(totals)
+    logs, rare = np.log(totals), RARE * np.sqrt(np.clip(MANY / totals.sum(), 1, 10))
     if len(logs) == 2:
-        return np.array([RARE * (logs[0] - logs[1]) / 2])
-    return np.asarray(RARE * (logs.mean() - logs))
+        return np.array([rare * (logs[0] - logs[1]) / 2])
+    return np.asarray(rare * (logs.mean() - logs))
 
 
 def default_bias(settings: ClassifierSettings, target: Target, weight: Floats | None) -> Floats | float:
@@ -233,7 +247,8 @@ def with_fitted_offsets(
     """The model with offsets for macro-F1 from out-of-fold values."""
     decision, target = out_of_fold(settings, model, X, y, sample_weight, progress)
     everyone = (np.empty(0, np.int64), np.arange(len(target.values)))
-    return with_offsets(model, fit_offsets(settings, [decision], [everyone], target))
+    offsets = fit_offsets(settings, [decision], [everyone], target)
+    return with_scale(with_offsets(model, offsets), decision, labels_of(target), sample_weight, offsets)
 
 
 def out_of_fold(

@@ -26,6 +26,7 @@ from textsvm.runtime import memory as scratch
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, StageProgress, lap, of_stage
 from textsvm.solvers import newton
+from textsvm.solvers.many_classes import has_many_classes
 from textsvm.solvers.problems import Classification, Labelling, Machines, OneClass, Problem, Regression
 from textsvm.solvers.solution import Stopping
 from textsvm.solvers.solve import solve
@@ -114,6 +115,7 @@ def features_of(
         density=shared / max(occurrences, 1),
         slowdown=SLOWER_ON_NUMBERS if _reads_numbers(kernel) else SLOWER.get(type(problem), 1.0),
         disk_bytes=sum(parts) if all(parts) else None,
+        many_classes=isinstance(problem, Classification) and has_many_classes(problem),
     )
 
 

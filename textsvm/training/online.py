@@ -20,9 +20,8 @@ from textsvm.model.online import (
     digest_of,
     new_machines,
     online_model,
-    scale_of,
 )
-from textsvm.model.rules import ScaledRule
+from textsvm.model.rules import ScaledRule, scale_of
 from textsvm.model.settings import NotConvergedWarning, OnlineSettings, warn_user
 from textsvm.model.trained import TrainedModel
 from textsvm.sources.base import Support

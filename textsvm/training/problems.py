@@ -83,7 +83,43 @@ def classification(
     factors = class_factors(settings.class_weight, target.classes, totals)
     penalty, loss = float(settings.C if C is None else C), settings.loss or "hinge"
     weight = weight * factors[codes]
-    return Classification(index, codes, len(target.classes), penalty, weight, settings.multiclass, loss)
+    strategy, levels = settings.multiclass, None
+    if strategy.startswith("ordered"):
+        strategy, levels = "ordered", levels_of(strategy, target.classes)
+    return Classification(index, codes, len(target.classes), penalty, weight, strategy, loss, levels)
+
+
+def levels_of(multiclass: str, classes: AnyArray) -> Ints:
+    """The level of each class, from 0: by the numbers in their names, or as "ordered:A<B<..." orders them."""
+    names, order = [str(name) for name in classes.tolist()], multiclass.partition(":")[2]
+    places = [name.strip() for name in order.split("<")]
+    values: list[float] = []
+    for name in names:
+        if order and places.count(name) != 1:
+            raise InputError(
+                f'multiclass="{multiclass}" must name each class once, the lowest first, and names {name!r} '
+                f"{places.count(name)} times"
+            )
+        value = float(places.index(name)) if order else _as_level(name)
+        if value in values:
+            raise InputError(
+                f"the ordered classes {names[values.index(value)]} and {name} are the same number"
+            )
+        values.append(value)
+    return np.argsort(np.argsort(values))
+
+
+def _as_level(name: str) -> float:
+    try:
+        value = float(name)
+    except ValueError:
+        value = np.nan
+    if np.isfinite(value):
+        return value
+    raise InputError(
+        f"ordered classes are numbers, and {name!r} is none: name all of them, the lowest first, such as "
+        'multiclass="ordered:low<medium<high" (--multiclass)'
+    )
 
 
 def rule_of(settings: Settings, target: Target) -> Rule:

@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 from textsvm.arrays import Floats
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
-from textsvm.model.rules import ClassRule, added_bias
+from textsvm.linalg.factored import scipy_sparse
+from textsvm.model.rules import ClassRule, added_bias, by_class, fit_scale
 from textsvm.model.settings import Settings
 from textsvm.model.trained import Expansion, Record, TrainedModel
 from textsvm.runtime import device as devices
@@ -22,6 +23,9 @@ from textsvm.sources.copies import MOST_DIGESTS, text_digests
 from textsvm.training.grams import PreparedRows, check_solver, check_store, prepare_gram, solve_problem
 from textsvm.training.problems import as_target, count_support, problem_of, rule_of
 from textsvm.training.targets import Target, as_weights, check_order, with_classes, with_positive
+
+#: The prior of the scale of probabilities: as many as the classes would make many classes too uncertain.
+PLATT = 2
 
 
 def read_training_data(
@@ -87,8 +91,9 @@ def assemble(
     structure = kernel.structure
     approximation = structure.approximation
     kernel, index, every = structure.condense(machines.index, machines.coef)
-    used = np.flatnonzero((every != 0).any(axis=0))
-    support, coef = index[used], np.ascontiguousarray(every[:, used])
+    used = np.flatnonzero((every != 0).sum(axis=0))
+    support, coef = index[used], every[:, used]
+    coef = coef if scipy_sparse(coef) else np.ascontiguousarray(coef)
     source = settings.source.of_kernel(kernel)
     rule = rule_of(settings, target)
     for a in np.flatnonzero(np.isnan(machines.bias))[:1]:
@@ -144,6 +149,28 @@ def with_bias(model: TrainedModel, addition: Any) -> TrainedModel:
     """The model with an addition to its biases."""
     intercept = np.asarray(model.predictor.intercept + addition)
     return replace(model, predictor=replace(model.predictor, intercept=intercept))
+
+
+def with_scale(
+    model: TrainedModel, decision: Floats, labels: Any, weight: Any = None, offsets: Floats | None = None
+) -> TrainedModel:
+    """The model with probabilities that fit out-of-fold decision values, moved by `offsets` of classes.
+
+    Values of NaN, without a test, are ignored. A model of another rule than `ClassRule`, or with
+    probabilities, stays as it is.
+    """
+    rule, columns = model.rule, by_class(decision)
+    if type(rule) is not ClassRule or rule.scale is not None or columns.shape[1] != len(rule.classes):
+        return model
+    if offsets is not None:
+        columns = columns + offsets
+    tested = ~np.isnan(columns).any(axis=1)
+    used = None if weight is None else np.asarray(weight, np.float64)[tested]
+    codes = np.searchsorted(rule.classes, np.asarray(labels)[tested])
+    if len(np.unique(codes)) < 2:
+        return model
+    scale = fit_scale(columns[tested], codes, len(rule.classes), used, PLATT)
+    return replace(model, rule=replace(rule, scale=scale))
 
 
 def with_offsets(model: TrainedModel, offsets: Floats | None) -> TrainedModel:

@@ -516,9 +516,9 @@ def _longest(
         node = g.Where(
             going, g.look_up(g.Add(g.Mul(node, BASE), symbol), [*edges], [*edges.values()], -1), -1
         )
-        found = g.look_up(node, [*tokens], [*tokens.values()], -1)
-        is_token = g.GreaterOrEqual(found, 0)
-        after = [node, g.Where(is_token, g.Add(trip, 1), size), g.Where(is_token, found, token)]
+        number = g.look_up(node, [*tokens], [*tokens.values()], -1)
+        is_token = g.GreaterOrEqual(number, 0)
+        after = [node, g.Where(is_token, g.Add(trip, 1), size), g.Where(is_token, number, token)]
         alive = g.ReduceMax(g.Concat([-1], node, axis=0), keepdims=0)
         return g.GreaterOrEqual(alive, 0), after
 
@@ -542,10 +542,10 @@ def _marks(g: Graph, starts: str, ends: str, sizes: str, most: int) -> str:
         return g.Greater(going, 0), after
 
     at, marks = g.loop(most + 1, [g.Identity(starts), zeros], step)
-    known = g.And(g.Equal(at, ends), g.LessOrEqual(g.Sub(ends, starts), most))
+    whole = g.And(g.Equal(at, ends), g.LessOrEqual(g.Sub(ends, starts), most))
     word = g.Max(g.Sub(g.CumSum(g.total(starts, g.filled(starts, 1), g.Size(sizes)), 0), 1), 0)
-    known = g.Gather(g.Concat(g.Cast(known, to=INT64), [0], axis=0), word)
-    return str(g.Mul(marks, known))
+    whole = g.Gather(g.Concat(g.Cast(whole, to=INT64), [0], axis=0), word)
+    return str(g.Mul(marks, whole))
 
 
 def _ranks(g: Graph, ids: str, starts: str, ends: str) -> str:
@@ -734,7 +734,9 @@ def _table_values(
     if table.rows.max(initial=1) > 1:
         row = g.Add(row, g.Sub(g.Min(g.Cast(amount, to=INT64), g.Gather(rows, node)), 1))
     features = g.Mul(g.Unsqueeze(x, [1]), g.Gather(cumulated(table), row))
-    return g.ScatterND(sums, g.Unsqueeze(text, [1]), features, reduction="add"), squares
+    # ScatterND of onnxruntime adds on several threads at once, and loses addends of the same text.
+    owner = g.Expand(g.Unsqueeze(text, [1]), g.Shape(features))
+    return g.ScatterElements(sums, owner, features, axis=0, reduction="add"), squares
 
 
 def _amounts(g: Graph, table: FeatureTable, level: Level, symbols: Symbols) -> tuple[str, str]:

@@ -61,7 +61,7 @@ def word_piece(tokenizer: bytes) -> WordPiece:
             f"an encoder with {problem} cannot be exported; WordPiece with BERT's normaliser, words of at "
             f"most {MOST_WORD} characters and no added tokens can"
         )
-    parts = library_of("tokenizers", "static encoders").Tokenizer.from_str(tokenizer.decode())
+    parts = library_of("tokenizers").Tokenizer.from_str(tokenizer.decode())
     tokens = sorted(model["vocab"], key=model["vocab"].get)
     letters = _letters(parts.normalizer.normalize_str, parts.pre_tokenizer.pre_tokenize_str)
     return WordPiece(

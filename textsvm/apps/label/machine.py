@@ -34,7 +34,7 @@ from textsvm.arrays import Floats, Floats32, Ints
 from textsvm.choice.candidates import has_words
 from textsvm.kernels.encoder import as_encoder
 from textsvm.linalg.sparse import Sparse
-from textsvm.model.online import fit_scale
+from textsvm.model.rules import fit_scale
 from textsvm.text.documents import normalise
 
 Indices: TypeAlias = Sequence[int] | Ints

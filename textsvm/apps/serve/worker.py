@@ -417,9 +417,9 @@ class Worker:
         if isinstance(request, dict):
             with suppress(Refusal):  # an object with the columns in place of "text"
                 columns = self._model(request.get("model")).columns
-                given = request.keys() & {"text", "texts"}  # they may be columns, too
+                special = request.keys() & {"text", "texts"}  # they may be columns, too
                 has_rows = any(
-                    isinstance(request[name], dict | list) or name not in columns for name in given
+                    isinstance(request[name], dict | list) or name not in columns for name in special
                 )
                 row = {} if has_rows else {name: request.pop(name) for name in columns if name in request}
                 request |= {"text": row} if row else {}

@@ -187,7 +187,7 @@ class SubsequencePredictor(FeaturePredictor):
         values = (float(kernel.decay) ** (patterns.spans - patterns.p)).astype(np.float64)
         codes, rows = np.stack(features.strings(), axis=1), np.ones(features.size, np.int64)
         table = FeatureTable(
-            patterns.offsets, int(patterns.spans[-1]), values, 1, codes, None, rows, self.weights
+            patterns.offsets, int(patterns.spans[-1]), values, 1, codes, None, rows, self.dense_weights()
         )
         alone, alone_values = featureless_of(self.columns, self.coef, examples)
         unit = float(kernel.decay) ** int(kernel.p)

@@ -29,6 +29,7 @@ from textsvm.errors import InputError
 from textsvm.kernels.shared.feature_rows import FeatureKernelRows
 from textsvm.kernels.shared.normalisation import Normalisation, require_float32
 from textsvm.kernels.shared.stages import Stage, ranked, strings_of
+from textsvm.linalg.factored import FactoredWeights
 from textsvm.linalg.sparse import MAX_INT32, Sparse
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import njit
@@ -145,7 +146,9 @@ class SubsequenceRows(FeatureKernelRows):
     ) -> tuple[Floats, Normalisation]:
         """X of other documents times feature weights, and their normalisation, on the host."""
         x, own = self.project(others)
-        return devices.to_host(x.dot(weights)), own
+        return weights.dot(x) if isinstance(weights, FactoredWeights) else devices.to_host(
+            x.dot(weights)
+        ), own
 
 
 def normalisation_of(

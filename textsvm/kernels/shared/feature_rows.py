@@ -15,6 +15,7 @@ import numpy as np
 
 from textsvm.arrays import Array, Floats, Floats32, Ints
 from textsvm.kernels.shared.normalisation import Normalisation
+from textsvm.linalg.factored import FactoredWeights, is_factored, unpacked
 from textsvm.linalg.products import InvertedIndex
 from textsvm.linalg.sparse import Sparse
 from textsvm.runtime import device as devices
@@ -114,8 +115,8 @@ class FeaturePredictor:
     space : object with `kernel` and `products`
         ``products(documents, columns, weights)`` returns the features of documents times `weights`, on the
         host, and their `Normalisation`.
-    weights : float64 array on that device, shape (number of features, n_machines)
-    featureless : (Normalisation, float64 array of shape (n_machines, n_sv)), optional
+    weights : float64 array on that device, or FactoredWeights, shape (number of features, n_machines)
+    featureless : (Normalisation, float64 or sparse array of shape (n_machines, n_sv)), optional
         Support vectors and their coefficients, for documents without any feature: they have the kernel value
         1 with equal support vectors. Without it the value of such a document is 0.
     """
@@ -134,12 +135,19 @@ class FeaturePredictor:
         )
 
     @classmethod
-    def of_support(cls, rows: FeatureKernelRows, coef: Floats) -> Self:
+    def of_support(cls, rows: FeatureKernelRows, coef: Array) -> Self:
         """From the rows of support vectors and coef (n_machines, n_sv): w = sum_j a_j phi(t_j) / |t_j|."""
         columns = rows.normalisation
-        with devices.use(rows.device):
-            weights = rows.x.transposed_dot(columns.scale[:, None] * coef.T)
+        if rows.device.kind == "cpu" and is_factored(rows.x, coef):
+            weights: Array = FactoredWeights.of(rows.x, columns.scale, coef)
             return cls(rows.device, rows.space, weights, (columns, coef))
+        with devices.use(rows.device):
+            weights = rows.x.transposed_dot(columns.scale[:, None] * unpacked(coef).T)
+            return cls(rows.device, rows.space, weights, (columns, coef))
+
+    def dense_weights(self) -> Array:
+        """`weights` as an array, for export; InputError if they do not fit into memory."""
+        return self.weights.dense() if isinstance(self.weights, FactoredWeights) else self.weights
 
     def values(self, documents: Documents, progress: Progress | None = None) -> Floats:
         values = np.empty((len(documents), self.weights.shape[1]))

@@ -129,7 +129,7 @@ def featureless_of(columns: Normalisation, coef: Floats, examples: Documents) ->
         begin, end = examples.offsets[same[0] : same[0] + 2]
         texts.append(examples.codes[begin:end].astype(np.int64))
         values.append(coef[:, same].sum(axis=1))
-    return texts, np.array(values).reshape(len(texts), len(coef))
+    return texts, np.array(values).reshape(len(texts), coef.shape[0])
 
 
 def finished_gram(normalisation: Normalisation, total: Floats32, in_place: bool) -> Floats32:

@@ -20,7 +20,14 @@ from textsvm.kernels.shared.feature_rows_cuda import (
     normalised_rows,
     shared_rows,
 )
-from textsvm.kernels.spectrum.features import PSEUDO, ROUNDING, PmerKernel, PmerWeights, is_weighted
+from textsvm.kernels.spectrum.features import (
+    PSEUDO,
+    ROUNDING,
+    PmerKernel,
+    PmerWeights,
+    is_weighted,
+    unknown_square,
+)
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.rows_cuda import CudaRows, joined, repeated
 from textsvm.linalg.sparse_cuda import starts_of
@@ -75,7 +82,7 @@ class CudaCountedDocuments:
     def _odds(self, classes: Array) -> Array:
         """`features.log_odds` of all documents."""
         cp = gpu.cupy()
-        squares, total = cp.zeros(self.n_pmers), float(max(int(self.df.sum()), 1))
+        squares, total, shares = cp.zeros(self.n_pmers + 1), float(max(int(self.df.sum()), 1)), []
         for c in range(int(classes.max()) + 1):
             class_df, in_class = cp.zeros(self.n_pmers, np.int64), cp.asarray(classes == c)
             for batch in self.batches:
@@ -85,7 +92,9 @@ class CudaCountedDocuments:
             if 0 < share < 1:
                 ratio = cp.log((class_df + PSEUDO * share) / (self.df - class_df + PSEUDO * (1 - share)))
                 ratio -= np.log(share / (1 - share))
-                squares += cp.where((self.df > 0) & (abs(ratio) > ROUNDING), share * ratio**2, 0)
+                squares[:-1] += cp.where((self.df > 0) & (abs(ratio) > ROUNDING), share * ratio**2, 0)
+                shares.append(share)
+        squares[-1] = unknown_square(np.array(shares))  # every p-mer is in a document
         return cp.sqrt(squares)
 
     def rows(self, kernel: PmerKernel, train: Ints) -> FeatureRows:

@@ -7,9 +7,12 @@ idf: ln((1 + n) / (1 + df)) + 1, and ln(1 + n) + 1 for a p-mer without a trainin
 odds: the root mean square, over the classes c, of the log-odds ratio of the p-mer u,
 ln(P(c | u) / (1 - P(c | u))) - ln(P(c) / (1 - P(c))). P(c) is the share of class c in all (document, distinct
 p-mer) pairs, and the weight of c in the mean; P(c | u) is the share of c among the documents with u, plus
-PSEUDO documents with shares P(c). A p-mer without a training document has weight 0. For two classes this is
-the log-count ratio of Wang and Manning 2012 (NB-SVM) except for the prior; a common weight for all classes
-keeps a single kernel, with a single Gram matrix for all machines.
+PSEUDO documents with shares P(c). For two classes this is the log-count ratio of Wang and Manning 2012
+(NB-SVM) except for the prior; a common weight for all classes keeps a single kernel, with a single Gram matrix
+for all machines. A p-mer without a training document has the root mean square of the weights that it would have
+in a single document, of class c with probability P(c). Such p-mers count in k(s, s) alone: a new text has a norm
+like that of a training text, some of whose p-mers no other text has. With weight 0, a few known p-mers would
+decide a text that is otherwise unlike all training texts.
 
 Attribution
 -----------
@@ -36,6 +39,7 @@ from textsvm.kernels.shared.counting import MAX_SYMBOLS, Vocabulary, count, plan
 from textsvm.kernels.shared.feature_rows import FeaturePredictor
 from textsvm.kernels.shared.normalisation import Normalisation, featureless_of, match_featureless
 from textsvm.kernels.spectrum.weight_vectors import WeightVectors, dot
+from textsvm.linalg.factored import FactoredWeights
 from textsvm.linalg.rows import FeatureRows, SharedFeatures
 from textsvm.linalg.sparse import (
     SERIAL_SIZE,
@@ -124,14 +128,14 @@ class PmerWeights:
     df: Ints  #: shape (number of p-mers,)
     n: int  #: Number of training documents
     idf: bool = True  #: Whether to weight by idf
-    odds: Floats | None = None  #: shape (number of p-mers,)
+    odds: Floats | None = None  #: shape (number of p-mers + 1,): The last is of unknown p-mers
 
     @cached_property
     def table(self) -> Floats:
         """Weight of every p-mer; the last entry is the weight of unknown p-mers."""
         df = np.append(self.df, 0)
         table = np.log((1 + self.n) / (1 + df)) + 1 if self.idf else np.ones(len(df))
-        return table if self.odds is None else table * np.append(self.odds, 0)
+        return table if self.odds is None else table * self.odds
 
     def weights(self, vocabulary: Vocabulary) -> Floats:
         """Weight of every p-mer of another vocabulary."""
@@ -163,7 +167,9 @@ class PmerWeights:
         if len(df) and not 0 <= df.min() <= df.max() <= n:
             raise ValueError("df is out of range")
         learnt = np.asarray(state["odds"]) if odds else None
-        if learnt is not None and (learnt.shape != df.shape or learnt.dtype != np.float64):
+        if learnt is not None and learnt.shape == df.shape:
+            learnt = np.append(learnt, 0)  # a model saved when unknown p-mers had no odds
+        if learnt is not None and (learnt.shape != (len(df) + 1,) or learnt.dtype != np.float64):
             raise ValueError("odds do not match the keys")
         if learnt is not None and not (np.isfinite(learnt) & (learnt >= 0)).all():
             raise ValueError("odds are out of range")
@@ -171,28 +177,65 @@ class PmerWeights:
 
 
 def log_odds(counts: Counts, rows: Ints, classes: Ints, df: Ints) -> Floats:
-    """Class odds of each p-mer in `rows`, given their classes and document frequencies."""
-    odds, total = np.zeros(len(df)), max(int(df.sum()), 1)
-    for c in range(int(classes.max(initial=-1)) + 1):
-        class_df = count_features_of(counts.indptr, counts.features, rows[classes == c], len(df))
-        part = int(class_df.sum()) / total
-        if 0 < part < 1:
-            size = max(SERIAL_SIZE, len(df) // (4 * n_threads()) + 1)
-            run_pieces(partial(_add_log_odds, part, class_df, df, odds, size), range(0, len(df), size))
+    """Class odds of each p-mer in `rows` and of unknown p-mers, given classes and document frequencies."""
+    odds, order = np.zeros(len(df) + 1), rows[np.argsort(classes, kind="stable")]
+    starts = np.concatenate([[0], np.cumsum(np.bincount(classes))])
+    lengths = np.bincount(classes, np.diff(counts.indptr)[rows], len(starts) - 1)
+    shares = lengths / max(int(df.sum()), 1)
+    frequencies = np.flatnonzero(np.bincount(df, minlength=1))
+    arrays = (counts.indptr, counts.features, order, starts, shares, df, frequencies, odds)
+    size = max(SERIAL_SIZE, -(-len(df) // n_threads()))
+    run_pieces(partial(_add_log_odds, *arrays, size), range(0, len(df), size))
+    odds[:-1][df == 0] = odds[-1] = unknown_square(shares[(shares > 0) & (shares < 1)])
     return np.sqrt(odds)
 
 
+def unknown_square(shares: Floats) -> float:
+    """Mean square of the odds of a p-mer in one document, given the shares of the classes in (0, 1)."""
+    prior = np.log(shares / (1 - shares))
+    inside = np.log((1 + PSEUDO * shares) / (PSEUDO * (1 - shares))) - prior
+    outside = np.log(PSEUDO * shares / (1 + PSEUDO * (1 - shares))) - prior
+    return float(np.sum(shares * (shares * inside**2 + (1 - shares) * outside**2)))
+
+
 @njit(nogil=True, cache=True)
-def _add_log_odds(share, class_df, df, odds, size, first):
-    """Add the squared log-odds of a class to a range of p-mers."""
-    prior = np.log(share / (1 - share))
-    for u in range(first, min(first + size, len(df))):
-        if df[u] > 0:
-            inside = class_df[u] + PSEUDO * share
-            outside = df[u] - class_df[u] + PSEUDO * (1 - share)
-            ratio = np.log(inside / outside) - prior
-            if abs(ratio) > ROUNDING:
-                odds[u] += share * ratio * ratio
+def _add_log_odds(indptr, features, order, starts, shares, df, frequencies, odds, size, first):
+    """Add the squared log-odds of all classes, in turn, to a range of p-mers."""
+    last = min(first + size, len(df))
+    own, touched = np.zeros(last - first, np.int32), np.empty(last - first, np.int64)
+    total, absent = np.empty(last - first), np.zeros(frequencies[-1] + 1)
+    for c in range(len(shares)):
+        share, n_touched = shares[c], 0
+        if not 0 < share < 1:
+            continue
+        for at in range(starts[c], starts[c + 1]):
+            for k in range(indptr[order[at]], indptr[order[at] + 1]):
+                if first <= features[k] < last:
+                    if own[features[k] - first] == 0:
+                        touched[n_touched] = features[k]
+                        n_touched += 1
+                    own[features[k] - first] += 1
+        for at in range(n_touched):
+            u = touched[at]
+            total[at] = odds[u] + _squared_log_odds(own[u - first], df[u], share)
+            own[u - first] = 0
+        for times in frequencies:
+            absent[times] = _squared_log_odds(0, times, share)
+        for u in range(first, last):  # most p-mers are in no document of most classes
+            odds[u] += absent[df[u]]
+        for at in range(n_touched):
+            odds[touched[at]] = total[at]
+
+
+@njit(nogil=True, cache=True)
+def _squared_log_odds(own, df, share):
+    """Term of a class in the squared odds of a p-mer; 0 without documents."""
+    if df == 0:
+        return 0.0
+    inside = own + PSEUDO * share
+    outside = df - own + PSEUDO * (1 - share)
+    ratio = np.log(inside / outside) - np.log(share / (1 - share))
+    return share * ratio * ratio if abs(ratio) > ROUNDING else 0.0
 
 
 def read_vocabulary(state: Arrays, p1: int, p2: int, n_symbols: int) -> Vocabulary:
@@ -247,7 +290,7 @@ class FeatureSpace:
         return x.select(self.find(space), int(self.starts[-1])), normalisation
 
     def products(
-        self, others: Documents, columns: Normalisation, weights: Floats
+        self, others: Documents, columns: Normalisation, weights: Floats | FactoredWeights
     ) -> tuple[Floats, Normalisation]:
         """X of other documents times feature weights, and their normalisation, on the host."""
         vocabulary, counts = count(others, *self.kernel.lengths)
@@ -261,7 +304,10 @@ class FeatureSpace:
             learnt_weights = learnt.table[pmers] if same else learnt.weights(vocabulary)
         x = matrix_of(self.kernel, counts, learnt_weights, starts)
         normalisation = Normalisation(others, x.squares(), self.kernel.normalised, columns)
-        return dot(x, self._features(starts, pmers), weights), normalisation
+        features = self._features(starts, pmers)
+        if isinstance(weights, FactoredWeights):
+            return weights.dot(x, features), normalisation
+        return dot(x, features, weights), normalisation
 
     def attribute(self, documents: Documents, weight_of: FeatureWeight) -> Contributions:
         """Contributions of symbols to decision values, given the feature weights of each document."""
@@ -374,11 +420,11 @@ class SpectrumPredictor(FeaturePredictor):
 
     def feature_terms(self, examples: Documents) -> list[FeatureTerm]:
         """All that prediction needs, for export; `examples` have the alphabet of training."""
-        kernel, space = self.space.kernel, self.space
+        kernel, space, weights = self.space.kernel, self.space, self.dense_weights()
         if space.row is None:
-            vectors = WeightVectors.of(space.vocabulary, space.starts, self.weights)
+            vectors = WeightVectors.of(space.vocabulary, space.starts, weights)
         else:
-            vectors = WeightVectors(space.vocabulary, space.starts, space.row, self.weights)
+            vectors = WeightVectors(space.vocabulary, space.starts, space.row, weights)
         unary, factors, unknown = kernel.weight == "intersection", None, 1.0
         if is_weighted(kernel):
             vectors = vectors.over(kernel.weights_.vocabulary)

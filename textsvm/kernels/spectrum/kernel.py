@@ -70,6 +70,7 @@ from textsvm.kernels.spectrum.features import (
     represent,
 )
 from textsvm.kernels.spectrum.weight_vectors import WeightVectors, pack, sizes_of, unpack
+from textsvm.linalg.factored import FactoredWeights, is_factored, scipy_sparse, unpacked
 from textsvm.linalg.products import Half
 from textsvm.linalg.sparse import Sparse
 from textsvm.runtime import device as devices
@@ -93,8 +94,11 @@ class SpectrumWeights:
     def of_rows(cls, rows: Any, coef: Floats) -> SpectrumWeights:
         """From support vectors on the host; coef has shape (n_machines, n_sv)."""
         kernel, columns = rows.kernel, rows.normalisation
-        dense = rows.x.transposed_dot(columns.scale[:, None] * coef.T)
-        vectors = WeightVectors.of(rows.space.vocabulary, rows.space.starts, dense)
+        if is_factored(rows.x, coef):
+            weights: Array = FactoredWeights.of(rows.x, columns.scale, coef).product
+        else:
+            weights = rows.x.transposed_dot(columns.scale[:, None] * unpacked(coef).T)
+        vectors = WeightVectors.of(rows.space.vocabulary, rows.space.starts, weights)
         if is_weighted(kernel):
             vectors = vectors.over(kernel.weights_.vocabulary)
         return cls(kernel, vectors, len(columns.featureless))
@@ -106,7 +110,9 @@ class SpectrumWeights:
     def predictor(self, device: Device, featureless: Any = None) -> SpectrumPredictor:
         vectors = self.vectors
         space: Any = FeatureSpace(self.kernel, vectors.vocabulary, vectors.starts, vectors.row)
-        weights = vectors.weights.astype(np.float64)
+        weights: Array = vectors.weights.astype(np.float64)
+        if scipy_sparse(weights):
+            device, weights = devices.select("cpu"), FactoredWeights.of_product(weights)
         if device.kind == "cpu":
             return SpectrumPredictor(device, space, weights, featureless)
         from textsvm.kernels.spectrum.cuda import CudaFeatureSpace
@@ -315,9 +321,9 @@ class Spectrum(PmerKernel):
             return CudaSpectrum(self, documents, device)
         return HostSpectrum(self, documents, device)
 
-    def predictor(self, support: Documents, coef: Floats, device: Device) -> SpectrumPredictor:
-        rows = self.rows(support, device)
-        if device.kind != "cpu" or not is_weighted(self):
+    def predictor(self, support: Documents, coef: Array, device: Device) -> SpectrumPredictor:
+        rows = self.rows(support, devices.select("cpu") if scipy_sparse(coef) else device)
+        if device.kind != "cpu" or not is_weighted(self) or is_factored(rows.x, coef):
             return SpectrumPredictor.of_support(rows, coef)
         weights = SpectrumWeights.of_rows(rows, coef)  # p-mers are then looked up once, for both weights
         return weights.predictor(device, (rows.normalisation, coef))

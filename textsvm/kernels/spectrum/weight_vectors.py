@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Arrays, Bools, Floats, Ints, SignedInts, UnsignedInts, Words
+from textsvm.arrays import AnyArray, Array, Arrays, Bools, Floats, Ints, SignedInts, UnsignedInts, Words
 from textsvm.errors import InputError
 from textsvm.kernels.shared.counting import Vocabulary, plan
-from textsvm.linalg.sparse import Sparse, index_type, run_on_ranges
+from textsvm.linalg.factored import keep_sparse, scipy_sparse
+from textsvm.linalg.sparse import MAX_INT32, Sparse, index_type, run_on_ranges
 from textsvm.runtime import device as devices
-from textsvm.runtime.compiled import njit, use_numpy
+from textsvm.runtime.compiled import njit, scipy, use_numpy
 
 #: Sparse weights that are read may use ROOM bytes of memory, or MOST_TIMES their size in the file.
 ROOM = 1 << 28
@@ -37,13 +37,13 @@ class WeightVectors:
     #: int32 or int64 array, shape (n_features + 1,): Row of `weights` of each feature, -1 if all of its
     #: weights are 0; the last entry is -1.
     row: SignedInts
-    weights: NDArray[np.floating]  #: float32 or float64 array, shape (n_rows, n_machines)
+    weights: Array  #: float32 or float64 array or csr_array, shape (n_rows, n_machines)
 
     @classmethod
-    def of(cls, vocabulary: Vocabulary, starts: Ints, dense: NDArray[np.floating]) -> WeightVectors:
-        """From dense weights, shape (n_features, n_machines)."""
-        weighed = (dense != 0).any(axis=1)
-        return cls(vocabulary, starts, _rows_of(weighed), dense[weighed])
+    def of(cls, vocabulary: Vocabulary, starts: Ints, weights: Array) -> WeightVectors:
+        """From weights, shape (n_features, n_machines)."""
+        weighed = (weights != 0).sum(axis=1) > 0
+        return cls(vocabulary, starts, _rows_of(weighed), weights[weighed])
 
     def over(self, vocabulary: Vocabulary) -> WeightVectors:
         """Renumber to a vocabulary that contains this vocabulary; InputError if it does not."""
@@ -166,18 +166,26 @@ def _rows_of(weighed: Bools) -> SignedInts:
     return row
 
 
-def _rounded(weights: NDArray[np.floating], tolerance: float) -> NDArray[np.floating]:
+def _rounded(weights: Array, tolerance: float) -> Array:
     """Weights as float32 if values of documents of norm 1 change by at most `tolerance`.
 
     The change is at most the norm of the difference of the weight vectors.
     """
     shorter = weights.astype(np.float32)
-    moved = np.sqrt(np.square(shorter - weights.astype(np.float64)).sum(axis=0)).max(initial=0)
+    change = shorter - weights.astype(np.float64)
+    moved = np.sqrt((change * change).sum(axis=0)).max(initial=0)
     return shorter if moved <= tolerance else weights
 
 
-def _packed_rows(rows: NDArray[np.floating]) -> Arrays:
+def _packed_rows(rows: Array) -> Arrays:
     """The smaller form of rows: all values, or nonzero values with their machines."""
+    if scipy_sparse(rows):
+        rows.sort_indices()
+        return {
+            "weights": rows.data,
+            "weights_each": _small(np.diff(rows.indptr)),
+            "weights_of": _small(rows.indices),
+        }
     owner, machine = np.nonzero(rows)
     numbers, machines = _small(np.bincount(owner, minlength=len(rows))), _small(machine)
     if numbers.nbytes + machines.nbytes + rows.itemsize * len(machines) >= rows.nbytes:
@@ -185,7 +193,7 @@ def _packed_rows(rows: NDArray[np.floating]) -> Arrays:
     return {"weights": rows[owner, machine], "weights_each": numbers, "weights_of": machines}
 
 
-def _read_rows(state: Arrays, n_rows: int) -> NDArray[np.floating]:
+def _read_rows(state: Arrays, n_rows: int) -> Array:
     weights, shape = state["weights"], (n_rows, *sizes_of(state, "machines", 1))
     if weights.dtype not in (np.float32, np.float64) or not np.isfinite(weights).all():
         raise ValueError("weights must be finite floats")
@@ -198,6 +206,9 @@ def _read_rows(state: Arrays, n_rows: int) -> NDArray[np.floating]:
         raise ValueError("weights do not match the features")
     if len(machine) and machine.max() >= shape[1]:
         raise ValueError("weights do not match the machines")
+    if shape[1] <= MAX_INT32 and keep_sparse((n_rows, shape[1]), len(weights)):
+        starts = np.cumsum([0, *numbers.astype(np.int64)])
+        return scipy.sparse.csr_array((weights, machine.astype(np.int32), starts), shape=shape)
     need, free = weights.itemsize * n_rows * shape[1], devices.free_memory(devices.select("cpu"))
     if need > free:
         raise InputError(f"its weights need {need:,} bytes of memory, but only {free:,} are free")

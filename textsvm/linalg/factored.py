@@ -1,0 +1,155 @@
+"""Weights of many machines as a product of two sparse matrices, and sparse coefficients.
+
+With thousands of classes of a few texts each, the weights W (n_features, n_machines) take gigabytes, and the
+factors of W = X' D A' take megabytes: the features X (n_sv, n_features) and scales D of the support vectors,
+and the coefficients A (n_machines, n_sv), most of which are 0. A value x W = ((x X') D) A' is a sum over the
+support vectors that share features with x, in float64, so it differs from that of dense weights by rounding
+alone. Values of a document do not depend on the other documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from textsvm.arrays import Array, Floats, Ints, SignedInts
+from textsvm.errors import InputError
+from textsvm.linalg.sparse import Sparse, index_type, run_on_ranges
+from textsvm.runtime import device as devices
+from textsvm.runtime.compiled import njit, scipy
+
+#: Dense matrices up to ROOM bytes, or MOST_TIMES the bytes of their sparse form, are not replaced by it.
+ROOM, MOST_TIMES = 1 << 26, 16
+#: Documents whose kernel values are multiplied with the coefficients together.
+BLOCK = 16
+
+
+def stacked(rows: Sequence[Floats], places: Sequence[Ints], n: int) -> Array:
+    """Rows of n numbers, given at ascending places: a sparse array if a dense array is large and mostly 0."""
+    used = [np.flatnonzero(row) for row in rows]
+    starts = np.cumsum([0, *map(len, used)])
+    if not keep_sparse((len(rows), n), int(starts[-1])):
+        dense = np.zeros((len(rows), n))
+        for out, row, place in zip(dense, rows, places, strict=True):
+            out[place] = row
+        return dense
+    data = np.concatenate([row[own] for row, own in zip(rows, used, strict=True)])
+    columns = np.concatenate([place[own] for place, own in zip(places, used, strict=True)])
+    return scipy.sparse.csr_array((data, columns.astype(np.int32), starts), shape=(len(rows), n))
+
+
+def keep_sparse(shape: tuple[int, int], n_values: int) -> bool:
+    """Whether a dense array of this shape is large beside a sparse form with `n_values` values."""
+    return 8 * shape[0] * shape[1] > max(ROOM, MOST_TIMES * 12 * n_values)
+
+
+def unpacked(coef: Array) -> Floats:
+    """Coefficients as a dense array."""
+    return np.asarray(coef.toarray() if scipy_sparse(coef) else coef)
+
+
+def scipy_sparse(array: Array) -> bool:
+    """Whether an array is sparse, without importing SciPy."""
+    return not isinstance(array, np.ndarray)
+
+
+def is_factored(x: Sparse, coef: Array) -> bool:
+    """Whether weights W = X' A' should remain factors."""
+    n_coef: int = coef.nnz if scipy_sparse(coef) else int(np.count_nonzero(coef))
+    return keep_sparse((x.n_features, coef.shape[0]), len(x.values) + n_coef)
+
+
+@dataclass(frozen=True)
+class FactoredWeights:
+    """W = X' D A'; see the top of the module."""
+
+    lists: Any  #: X', csr_array of shape (n_features, n_sv)
+    scale: Floats  #: shape (n_sv,): The diagonal of D
+    coef: Any  #: A', csr_array of shape (n_sv, n_machines)
+
+    @classmethod
+    def of(cls, x: Sparse, scale: Floats, coef: Array) -> FactoredWeights:
+        """From the features of support vectors; coef, shape (n_machines, n_sv), may be dense."""
+        features = scipy.sparse.csr_array((x.values, x.features, x.indptr), shape=(len(x), x.n_features))
+        return cls(features.T.tocsr(), scale, scipy.sparse.csr_array(coef).T.tocsr())
+
+    @classmethod
+    def of_product(cls, weights: Any) -> FactoredWeights:
+        """From W as a csr_array."""
+        m = weights.shape[1]
+        return cls(weights, np.ones(m), scipy.sparse.eye_array(m, format="csr"))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n_features, n_machines)."""
+        return self.lists.shape[0], self.coef.shape[1]
+
+    @property
+    def product(self) -> Any:
+        """W as a csr_array."""
+        scaled = self.lists.astype(np.float64) @ scipy.sparse.diags_array(self.scale)
+        return (scaled @ self.coef).tocsr()
+
+    def __getitem__(self, features: Ints) -> Floats:
+        """Dense weights of some features."""
+        return unpacked(FactoredWeights(self.lists[features], self.scale, self.coef).product)
+
+    def dense(self) -> Floats:
+        """W as a dense array; InputError if it does not fit into memory."""
+        need, free = 8 * self.shape[0] * self.shape[1], devices.free_memory(devices.select("cpu"))
+        if 3 * need > free:
+            raise InputError(
+                f"weights of {self.shape[1]:,} machines for {self.shape[0]:,} features take "
+                f"{need / 2**30:.1f} GiB, three copies are needed and {free / 2**30:.1f} GiB are free; "
+                "take fewer classes, or a kernel with fewer lengths (p)"
+            )
+        return unpacked(self.product)
+
+    @cached_property
+    def _common(self) -> tuple[Floats, SignedInts, SignedInts]:
+        """Dense weights of common features; their rows by feature, and numbers of other features, else -1."""
+        lengths = np.diff(self.lists.indptr)
+        common = np.flatnonzero(lengths > self.shape[1] // 4)
+        rows = np.full(len(lengths), -1, index_type(len(lengths)))
+        rows[common] = np.arange(len(common))
+        return self[common], rows, np.where(rows < 0, np.arange(len(lengths), dtype=rows.dtype), -1)
+
+    def dot(self, x: Sparse, target: SignedInts | None = None) -> Floats:
+        """X @ W on all cores; feature u of `x` is row `target[u]` of W, if given, or dropped if it is -1."""
+        x, (dense, rows, others) = x if target is None else x.select(target, self.shape[0]), self._common
+        out, x = x.select(rows, len(dense)).dot(dense), x.select(others, self.shape[0])
+        factors = [(part.indptr, part.indices, part.data) for part in (self.lists, self.coef)]
+        entries = (x.indptr, x.features, x.values)
+        run_on_ranges(x.indptr, partial(_add_products, *entries, *factors[0], self.scale, *factors[1], out))
+        return out
+
+
+@njit(nogil=True, cache=True)
+def _add_products(
+    indptr, features, values, list_starts, members, list_values, scale, coef_starts, machines, coef, out,
+    first, last,
+):  # fmt: skip
+    n_support, n_machines = len(scale), out.shape[1]
+    sums, kernel, total = np.zeros(n_support), np.zeros((n_support, BLOCK)), np.zeros((n_machines, BLOCK))
+    for begin in range(first, last, BLOCK):
+        end = min(begin + BLOCK, last)
+        for i in range(begin, end):
+            for k in range(indptr[i], indptr[i + 1]):
+                value = np.float64(values[k])
+                for at in range(list_starts[features[k]], list_starts[features[k] + 1]):
+                    sums[members[at]] += value * list_values[at]
+            for j in range(n_support):
+                kernel[j, i - begin] = sums[j] * scale[j]
+                sums[j] = 0.0
+        for j in range(n_support):
+            for k in range(coef_starts[j], coef_starts[j + 1]):
+                for b in range(BLOCK):
+                    total[machines[k], b] += coef[k] * kernel[j, b]
+        for machine in range(n_machines):
+            for i in range(begin, end):
+                out[i, machine] += total[machine, i - begin]
+            total[machine] = 0.0
