@@ -38,8 +38,8 @@ from textsvm.training.train import (
     with_scale,
 )
 
-#: Change of the bias of a class, for kernel="auto" and "fast", when its total weight falls by a factor of e, with
-#: `MANY` texts and more; half as much with two classes.
+#: Change of the bias of a class, for kernel="auto" and "fast", when its total weight falls by a factor of e;
+#: half as much with two classes. It is larger for less than `MANY` texts.
 RARE, MANY = 0.05, 1000
 #: Folds of the out-of-fold values.
 FOLDS = 3
@@ -196,7 +196,7 @@ def rare_class_bias(totals: Floats) -> Floats:
 
     `totals` are the sums of the weights of the classes. A machine decides its own support vectors with their
     dual variables, which are larger in rare classes, and new texts without them: the more so, the fewer texts
-    there are (reports/learning_curves.md). The addition grows with the square root of 1 / n down to 100 texts.
+    there are (reports/learning_curves.md). The addition grows with sqrt(1 / n) down to 100 texts.
     """
     logs, rare = np.log(totals), RARE * np.sqrt(np.clip(MANY / totals.sum(), 1, 10))
     if len(logs) == 2:
