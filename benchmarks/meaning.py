@@ -48,23 +48,17 @@ ENGLISH = (
     *("tweet-emo13", "webkb"),
 )
 #: Titles of numbers of training texts; "8c" is 8 of each class.
-SIZES = {
-    "8c": "8 a class",
-    "20c": "20 a class",
-    "60c": "60 a class",
-    "300": "300",
-    "1000": "1,000",
-    "all": "all",
-}
+BY_CLASS = {"8c": "8 a class", "20c": "20 a class", "60c": "60 a class"}
+SIZES = {**BY_CLASS, "300": "300", "1000": "1,000", "all": "all"}
 #: Texts of the samples of English and of other sets, and most training texts of sizes by class.
 SAMPLES, MOST_BY_CLASS = ((2500, 1000), (600, 300)), 1300
 #: Mean number of characters of long and very long texts, and the number of tests then.
 LONG = ((1500, 200), (600, 400))
-STRINGS, BELOW = "strings", -0.3
+STRINGS, FIXED, BELOW = "strings", "strings + 0.", -0.3
 Vectors = tuple[Floats, Floats]
 #: Training texts, their classes, tests, their classes (-1 if unknown), places of the training texts.
 Part = tuple[list[str], Ints, list[str], Ints, Ints]
-#: Accuracies by set, size and machine, a seed each.
+#: Figures by set, size and machine, a seed each.
 Points = dict[tuple[str, str, str], list[float]]
 
 
@@ -163,14 +157,15 @@ def encoders_of(options: argparse.Namespace, name: str, part: Part) -> dict[str,
 
 
 def row(options: argparse.Namespace, folder: Path, name: str, size: str, seed: int) -> Json:
-    """Accuracy and macro-F1 of the machines at a point, in per cent; no scores without enough texts."""
-    part, scores = part_of(folder, name, size, seed), {}
-    if part[0]:
-        for machine, codes in machines(part, encoders_of(options, name, part), seed == 0):
-            truth = part[3][: len(codes)]
+    """Accuracy and macro-F1 of the machines at a point, in per cent; none without enough texts."""
+    part, figures = part_of(folder, name, size, seed), Json(accuracy={}, macro_f1={})
+    for machine, codes in machines(part, encoders_of(options, name, part), seed == 0) if part[0] else ():
+        truth = part[3][: len(codes)]
+        figures["accuracy"][machine] = round(100 * float(np.mean(truth == codes)), 2)
+        if not machine.startswith(FIXED):
             f1 = f1_score(truth, codes, average="macro", zero_division=0.0)
-            scores[machine] = [round(100 * float(figure), 2) for figure in (np.mean(truth == codes), f1)]
-    return {"set": name, "size": size, "seed": seed, "texts": len(part[0]), "scores": scores}
+            figures["macro_f1"][machine] = round(100 * float(f1), 2)
+    return {"set": name, "size": size, "seed": seed, "texts": len(part[0]), **figures}
 
 
 class MeaningReport(BenchmarkReport):
@@ -179,39 +174,43 @@ class MeaningReport(BenchmarkReport):
     others: Path | None = None  #: File of accuracies of other programs
 
     def write(self) -> None:
-        rows = [row for row in self.rows.values() if row["scores"]]
-        points: Points = {}
-        for row in rows:
-            for machine, (accuracy, _) in row["scores"].items():
-                points.setdefault((row["set"], row["size"], machine), []).append(accuracy)
+        rows = [row for row in self.rows.values() if row["accuracy"]]
         lines = self.others.read_text(encoding="utf-8").splitlines() if self.others else []
         others = [json.loads(line) for line in lines]
-        for other in others:
-            points[other["set"], other["size"], other["method"]] = [100 * other["accuracy"]]
-        self.write_files([self.note, *tables(points)], {"rows": rows, "others": others})
+        points = [points_of(rows, others, figure) for figure in ("accuracy", "macro_f1")]
+        self.write_files([self.note, *tables(*points)], {"rows": rows, "others": others})
 
 
-def tables(points: Points) -> Iterator[str]:
+def points_of(rows: Sequence[Json], others: Sequence[Json], figure: str) -> Points:
+    """A figure of all machines by set, size and machine."""
+    points: Points = {}
+    for row in rows:
+        for machine, value in row[figure].items():
+            points.setdefault((row["set"], row["size"], machine), []).append(value)
+    points |= {(row["set"], row["size"], row["method"]): [100 * row[figure]] for row in others}
+    return points
+
+
+def tables(points: Points, f1: Points) -> Iterator[str]:
     """Lines of the report."""
-    names = sorted({name for name, *_ in points})
-    machines = list(dict.fromkeys(machine for *_, machine in points))
+    names, machines = sorted({name for name, *_ in points}), list(dict.fromkeys(key[2] for key in points))
     english, rest = ([name for name in names if (name in ENGLISH) == side] for side in (True, False))
-    first = {key: accuracies[:1] for key, accuracies in points.items()}
+    ours = {key: values for key, values in points.items() if key[2].startswith(STRINGS)}
     for title, sets, shown in (
-        ("English sets, first seed", english, first),
-        ("English sets, all seeds", english, points),
-        ("Other languages, dialects, DNA, molecules and code, all seeds", rest, points),
+        ("English sets, accuracy, first seed", english, {key: values[:1] for key, values in points.items()}),
+        ("English sets, macro-F1, first seed", english, {key: values[:1] for key, values in f1.items()}),
+        ("English sets, accuracy, all seeds", english, ours),
+        ("Other languages, dialects, DNA, molecules and code, accuracy, all seeds", rest, ours),
     ):
         yield from ("", f"{title}:", "")
-        cells = ([machine, *(cell(shown, machine, size, sets) for size in SIZES)] for machine in machines)
-        yield from markdown_lines(["machine", *SIZES.values()], cells, "")
+        cells = [[machine, *(cell(shown, machine, size, sets) for size in SIZES)] for machine in machines]
+        yield from markdown_lines(["machine", *SIZES.values()], [row for row in cells if any(row[1:])], "")
     for size in [size for size in SIZES if any((name, size, STRINGS) in points for name in names)]:
         yield from ("", f"Accuracy by set, {SIZES[size]}, first seed:", "")
+        columns = [machine for machine in machines if not machine.startswith(FIXED)]
         sets = [name for name in names if (name, size, STRINGS) in points]
-        rows = (
-            [name, *(f"{points.get((name, size, m), [np.nan])[0]:.1f}" for m in machines)] for name in sets
-        )
-        yield from markdown_lines(["set", *machines], rows, "")
+        rows = ([n, *(f"{points.get((n, size, m), [np.nan])[0]:.1f}" for m in columns)] for n in sets)
+        yield from markdown_lines(["set", *columns], rows, "")
 
 
 def cell(points: Points, machine: str, size: str, names: Sequence[str]) -> str:
@@ -220,9 +219,9 @@ def cell(points: Points, machine: str, size: str, names: Sequence[str]) -> str:
     pairs = [(points[name, size, machine], points[name, size, STRINGS]) for name in sets]
     if len(pairs) < 2:
         return ""
-    mean = np.mean([np.mean(own) for own, _ in pairs])
     gains = np.array([np.mean(np.subtract(own, strings[: len(own)])) for own, strings in pairs])
     error, below = gains.std(ddof=1) / np.sqrt(len(gains)), (gains < BELOW).sum()
+    mean = np.mean([np.mean(own) for own, _ in pairs])
     return f"{mean:.1f}; {gains.mean():+.2f} ± {error:.2f}; {gains.min():+.1f}; {below} of {len(gains)}"
 
 

@@ -27,7 +27,7 @@ def learn_idf(texts, p1, p2):
 
 def learn_odds(texts, classes, p1, p2, pseudo=4.0):
     """Root mean square over the classes of ln(P(c | u) / (1 - P(c | u))) - ln(P(c) / (1 - P(c))) of every
-    p-mer u of the training texts, and of any other: the root mean square of what it would be in one text, whose
+    p-mer u of the training texts, and of any other: the root mean square of it in one text, whose
     class is c with probability P(c).
     """
     held = Counter(

@@ -367,14 +367,23 @@ def test_other_encoders_are_occluded_and_single_parts_have_no_shares(folder):
     assert "parts" not in alone.as_dict()
 
 
+def page_of(model, tmp_path):
+    saved = report(model, ["soup", "car and bus"], ["road", "food"])
+    return saved.save(tmp_path / "report.html").read_text("utf-8")
+
+
 def test_reports_name_the_part_of_meaning(folder, tmp_path):
-    texts, labels = topics(60)
-    model = SVC(encoder=folder).fit(texts, labels)
-    page = (
-        report(model, ["soup", "car and bus"], ["road", "food"]).save(tmp_path / "r.html").read_text("utf-8")
-    )
-    assert page.count("meaning (tiny)") >= 2
-    assert model.model_.record.chosen.split("; ")[0] in page
+    model = SVC(0.7 * Spectrum(2) + 0.3 * Encoder(folder)).fit(*topics(60))
+    assert page_of(model, tmp_path).count("meaning (tiny)") == 2  # of each mistake
+
+
+def test_reports_tell_the_errors_with_and_without_the_encoder(folder, tmp_path):
+    model = SVC(encoder=folder).fit(*topics(60))
+    chosen = model.model_.record.chosen
+    assert "encoder with weight 0" in chosen
+    assert "texts left out (0: " in chosen
+    assert chosen in page_of(model, tmp_path)
+    assert "choice of the kernel" not in page_of(SVC().fit(*topics(60)), tmp_path)
 
 
 def test_the_heaviest_tokens(folder):

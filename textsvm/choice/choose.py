@@ -55,7 +55,7 @@ MOST_COMPARED = 10_000
 FEWEST = 600
 #: Weights of an encoder, texts of which their values are compared at most, and the ridge of the regression.
 ENCODER_WEIGHTS = (0.0, 0.15, 0.3, 0.5)
-MOST_WEIGHED = 1000
+MOST_WEIGHED = 500
 RIDGE = 0.5
 #: Smallest and largest logarithm of the scale of decision values.
 SCALES = (-3.0, 4.0)

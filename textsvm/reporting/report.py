@@ -261,7 +261,7 @@ def _facts(model: TrainedModel, results: Results) -> list[tuple[str, str]]:
     facts = [("machine", model.estimator_name)]
     if kernel is not None:
         facts.append(("kernel", spell(kernel)))
-        if model.record.chosen and any(view.encoder is not None for view in kernel.structure.views):
+        if "encoder" in model.record.chosen:  # also of weight 0, when the kernel is without it
             facts.append(("choice of the kernel", model.record.chosen))
     if isinstance(C, int | float):
         facts.append(("C", f"{C:g}"))

@@ -8,11 +8,11 @@ odds: the root mean square, over the classes c, of the log-odds ratio of the p-m
 ln(P(c | u) / (1 - P(c | u))) - ln(P(c) / (1 - P(c))). P(c) is the share of class c in all (document, distinct
 p-mer) pairs, and the weight of c in the mean; P(c | u) is the share of c among the documents with u, plus
 PSEUDO documents with shares P(c). For two classes this is the log-count ratio of Wang and Manning 2012
-(NB-SVM) except for the prior; a common weight for all classes keeps a single kernel, with a single Gram matrix
-for all machines. A p-mer without a training document has the root mean square of the weights that it would have
-in a single document, of class c with probability P(c). Such p-mers count in k(s, s) alone: a new text has a norm
-like that of a training text, some of whose p-mers no other text has. With weight 0, a few known p-mers would
-decide a text that is otherwise unlike all training texts.
+(NB-SVM) except for the prior; a common weight for all classes keeps a single kernel, with a single Gram
+matrix for all machines. A p-mer without a training document has the root mean square of the weights that it
+would have in a single document, of class c with probability P(c). Such p-mers count in k(s, s) alone: a new
+text has a norm like that of a training text, some of whose p-mers no other text has. With weight 0, a few
+known p-mers would decide a text that is otherwise unlike all training texts.
 
 Attribution
 -----------
