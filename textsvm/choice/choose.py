@@ -127,21 +127,26 @@ def choose(
 
 
 def weigh_encoder(
-    default: Candidate, documents: Documents | MultiView, weight: Floats
+    default: Candidate, documents: Documents | MultiView, copies: Ints | None, weight: Floats
 ) -> tuple[Candidate, str]:
     """The default with a weight of its encoder, and a sentence about the weight.
 
     Ridge regressions of the classes on at most `MOST_WEIGHED` texts have leave-one-out values in closed form:
     the matrices of both kernels serve all weights, and no machine is trained. The kernel of strings has no
     log odds, which know the class of the text that is left out. The weight has the largest gain less its
-    standard error: it is 0 unless the encoder clearly helps.
+    standard error: it is 0 unless the encoder clearly helps. Of copies only one text takes part, and a class
+    with two texts or more; without two such classes the weight stays as it is.
     """
     assert default.encoder is not None
     characters = default.characters(documents)
     assert characters.classes is not None
     order = _content_order(characters, characters.classes, weight)
     order = order[weight[order] > 0]
-    rows = order[_subset(characters.classes[order], MOST_WEIGHED)]
+    if copies is not None:
+        order = order[np.sort(np.unique(copies[order], return_index=True)[1])]
+    rows = order[_weighed(characters.classes[order])]
+    if not len(rows):
+        return default, f"encoder with weight {default.meaning:g} (too few different texts to choose it)"
     sample, device, grams = documents.take(rows), devices.select("cpu"), list[Floats]()
     for kernel in (replace(default, encoder=None, odds=False).kernel(), default.encoder.structure.resolved()):
         read = kernel.structure.read(sample)
@@ -152,6 +157,13 @@ def weigh_encoder(
     )
     sentence = f"encoder with weight {chosen:g} by the errors on {len(rows):,} texts left out ({errors})"
     return replace(default, meaning=chosen), sentence
+
+
+def _weighed(classes: Ints) -> Ints:
+    """At most `MOST_WEIGHED` examples, two or more of each of their classes; none of a single class."""
+    several = np.flatnonzero(np.bincount(classes) > 1)[: MOST_WEIGHED // 2]
+    rows = np.flatnonzero(np.isin(classes, several))
+    return rows[_subset(classes[rows], MOST_WEIGHED, 2)] if len(several) > 1 else rows[:0]
 
 
 def encoder_weight(strings: Floats, vectors: Floats, classes: Ints) -> tuple[float, list[Floats]]:
@@ -194,15 +206,16 @@ def _content_order(characters: Documents, target: Ints, weight: Floats) -> Ints:
     return np.lexsort((weight, target, np.frombuffer(digests, np.uint64)))
 
 
-def _subset(target: Ints, most: int) -> Ints:
-    """At most `most` examples, stratified by class, in their order."""
+def _subset(target: Ints, most: int, least: int = 1) -> Ints:
+    """At most `most` examples, stratified by class, in their order; `least` of each class come first."""
     n = len(target)
     if n <= most:
         return np.arange(n)
     order = np.random.default_rng(0).permutation(n)
     place = np.empty(n)
     for members in _by_class(target[order]):
-        place[members] = np.arange(len(members)) / len(members)  # the first of each class has place 0
+        place[members] = np.arange(len(members)) / len(members)
+        place[members[:least]] = 0
     return np.sort(order[np.argsort(place, kind="stable")[:most]])
 
 

@@ -179,7 +179,7 @@ def _choice(
     if default.encoder is not None or budget is not None:
         from textsvm.choice.choose import choose, weigh_encoder
     if default.encoder is not None:
-        default, sentence = weigh_encoder(default, documents, problem.weight)
+        default, sentence = weigh_encoder(default, documents, target.copies, problem.weight)
         weighed = f"; {sentence}"
     if budget is None:
         description = default.description(C) + weighed
