@@ -124,7 +124,7 @@ def centred(train: Floats, test: Floats) -> Vectors:
 def machines(part: Part, encoders: dict[str, Vectors], alone: bool) -> Iterator[tuple[str, Ints]]:
     """Predictions of the machines; `alone` also those without strings."""
     texts, codes, tests, *_ = part
-    default, bias = auto(texts), rare_class_bias(np.bincount(codes).astype(float))
+    default, bias = auto(texts), rare_class_bias(np.bincount(codes).astype(float), len(codes))
 
     def predict(inner: Floats, outer: Floats) -> Ints:
         machine = SVC("precomputed", loss=default.loss, C=default.C, tol=0.02).fit(inner, codes)

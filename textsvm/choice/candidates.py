@@ -108,7 +108,7 @@ def fast(texts: Sequence[str], folded: bool = True) -> Candidate:
 
 
 def penalty(enough: float, n: int) -> float:
-    """Factor of C for n texts if it is 1 for `enough` texts: few texts are separable, and need a hard margin."""
+    """Factor of C for n texts, 1 for `enough`: few texts are separable, and need a hard margin."""
     return min(max(1.0, enough / max(n, 1)), MOST_C)
 
 
