@@ -3,9 +3,11 @@
 The candidates differ from the default in the weight of the plain kernel and in C. Their features are counted
 once, for as many texts as the budget allows. The smallest log loss of the held-out decision values wins,
 after the values of each trial are scaled to minimise it. Log loss separates candidates of equal accuracy.
+`weigh_encoder` chooses the weight of an encoder before, also without a budget.
 
 The time of the trials is predicted from counts of operations, not measured, and texts and folds are drawn in
-the order of digests of the texts: the same texts get the same kernel on any computer and in any order.
+the order of digests of the texts: the same texts get the same kernel on any computer and in any order. Only
+the weight of an encoder may depend on the rounding of a BLAS, where two weights have nearly equal gains.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ FOLDS = 3
 #: Values of C of a trial, as multiples of a candidate's C.
 FACTORS = (1.0, 2 / 3, 2.0)
 #: Kernel value from which texts are near-copies, such as versions of an article, which share a fold.
-ALIKE = 0.7
+COPY_SIMILARITY = 0.7
 #: Smallest time limit of the trials and of the search for near-copies, in seconds.
 MIN_SECONDS = 1.0
 #: Search for near-copies: predicted seconds per measured second.
@@ -53,10 +55,9 @@ PREDICTED_PER_MEASURED = 20.0
 MOST_COMPARED = 10_000
 #: Fewest texts of the trials.
 FEWEST = 600
-#: Weights of an encoder, texts of which their values are compared at most, and the ridge of the regression.
-ENCODER_WEIGHTS = (0.0, 0.15, 0.3, 0.5)
-MOST_WEIGHED = 1000
-RIDGE = 0.5
+ENCODER_WEIGHTS = (0.0, 0.15, 0.3, 0.5)  #: Weights of an encoder that are compared
+MAX_ENCODER_TEXTS = 1000  #: Maximum number of texts on which these weights are compared
+RIDGE = 0.5  #: Ridge of the regressions by which they are compared
 #: Smallest and largest logarithm of the scale of decision values.
 SCALES = (-3.0, 4.0)
 
@@ -131,9 +132,9 @@ def weigh_encoder(
 ) -> tuple[Candidate, str]:
     """The default with a weight of its encoder, and a sentence about the weight.
 
-    Ridge regressions of the classes on at most `MOST_WEIGHED` texts have leave-one-out values in closed form:
-    the matrices of both kernels serve all weights, and no machine is trained. The kernel of strings has no
-    log odds, which know the class of the text that is left out. The weight has the largest gain less its
+    Leave-one-out values of ridge regression have a closed form, so the two Gram matrices of at most
+    `MAX_ENCODER_TEXTS` texts serve all weights. Log odds are left out because they are learnt from the label
+    of the left-out text. The weight has the largest gain in a smooth loss of the left-out margins, less its
     standard error: it is 0 unless the encoder clearly helps.
     """
     assert default.encoder is not None
@@ -141,7 +142,7 @@ def weigh_encoder(
     assert characters.classes is not None
     order = _content_order(characters, characters.classes, weight)
     order = order[weight[order] > 0]
-    rows = order[_subset(characters.classes[order], MOST_WEIGHED)]
+    rows = order[_subset(characters.classes[order], MAX_ENCODER_TEXTS)]
     sample, device, grams = documents.take(rows), devices.select("cpu"), list[Floats]()
     for kernel in (replace(default, encoder=None, odds=False).kernel(), default.encoder.structure.resolved()):
         read = kernel.structure.read(sample)
@@ -150,8 +151,11 @@ def weigh_encoder(
     errors = ", ".join(
         f"{w:g}: {np.mean(margin <= 0):.1%}" for w, margin in zip(ENCODER_WEIGHTS, margins, strict=True)
     )
-    sentence = f"encoder with weight {chosen:g} by the errors on {len(rows):,} texts left out ({errors})"
-    return replace(default, meaning=chosen), sentence
+    sentence = (
+        f"encoder with weight {chosen:g}: the largest gain in left-out margins less its standard error, on "
+        f"{len(rows):,} texts (errors for comparison: {errors})"
+    )
+    return replace(default, encoder_weight=chosen), sentence
 
 
 def encoder_weight(strings: Floats, vectors: Floats, classes: Ints) -> tuple[float, list[Floats]]:
@@ -159,20 +163,20 @@ def encoder_weight(strings: Floats, vectors: Floats, classes: Ints) -> tuple[flo
     margins = [_left_out_margins((1 - w) * strings + w * vectors, classes) for w in ENCODER_WEIGHTS]
     losses = [scipy.special.expit(-margin / max(np.abs(margin).mean(), 1e-12)) for margin in margins]
     gains = [losses[0] - loss for loss in losses]
-    least = [gain.mean() - gain.std() / np.sqrt(len(gain)) for gain in gains]
-    return ENCODER_WEIGHTS[int(np.argmax(least))], margins
+    lower_bounds = [gain.mean() - gain.std() / np.sqrt(len(gain)) for gain in gains]
+    return ENCODER_WEIGHTS[int(np.argmax(lower_bounds))], margins
 
 
 def _left_out_margins(gram: Floats, classes: Ints) -> Floats:
-    """Margins of the classes of texts by ridge regressions without each text, shape (n,)."""
-    own = classes[:, None] == np.unique(classes)
-    signs = np.where(own, 1.0, -1.0)
+    """Leave-one-out margin of the true class of each text, by ridge regression, shape (n,)."""
+    is_class = classes[:, None] == np.unique(classes)
+    signs = np.where(is_class, 1.0, -1.0)
     with one_blas_thread():  # the same bits with any number of threads
         lower, _ = scipy.linalg.lapack.dpotrf(gram + 1 + RIDGE * np.eye(len(gram)), lower=1, clean=1)
         lower, _ = scipy.linalg.lapack.dpotri(lower, lower=1)
         inverse = lower + np.tril(lower, -1).T
         values = signs - (inverse @ signs) / np.diag(inverse)[:, None]
-    return np.asarray(values[own] - np.where(own, -np.inf, values).max(axis=1))
+    return np.asarray(values[is_class] - np.where(is_class, -np.inf, values).max(axis=1))
 
 
 def _affordable(characters: Documents, n_classes: int, n_candidates: int, seconds: float) -> int:
@@ -219,7 +223,7 @@ def near_copies(documents: Documents | MultiView, seconds: float) -> Ints | None
     if kernel.cost.seconds(read, read) > PREDICTED_PER_MEASURED * max(seconds, MIN_SECONDS):
         return None
     kernel.fit(read)
-    alike = scipy.sparse.csr_array(kernel.rows(read, devices.select("cpu")).gram() >= ALIKE)
+    alike = scipy.sparse.csr_array(kernel.rows(read, devices.select("cpu")).gram() >= COPY_SIMILARITY)
     groups = np.asarray(scipy.sparse.csgraph.connected_components(alike, directed=False)[1], np.int64)
     return groups if np.bincount(groups).max() * 2 * FOLDS <= len(groups) else None
 
@@ -331,12 +335,12 @@ class Trials:
         weights, bias = [], []
         # With the squared hinge loss, C is in the diagonal, which all columns share.
         for group in [penalties] if loss == "hinge" else [[C] for C in penalties]:
-            box, of_loss = examples.weight[:, None] * np.repeat(group, len(classes)), rows
+            box, rows_with_loss = examples.weight[:, None] * np.repeat(group, len(classes)), rows
             if loss == "squared_hinge":
-                of_loss = replace(rows, ridge=rows.ridge + loss_diagonal(box[:, 0]))
+                rows_with_loss = replace(rows, ridge=rows.ridge + loss_diagonal(box[:, 0]))
                 box *= 2 * MOST_SLACK
             columns = MachineColumns(train, np.tile(signs, len(group)), box.astype(np.float32))
-            solution = solve_columns(of_loss, columns, TOLERANCE, max_epochs=50)
+            solution = solve_columns(rows_with_loss, columns, TOLERANCE, max_epochs=50)
             weights.append(solution.weights)
             bias.append(solution.bias)
         values = rows.x.take(test).dot(np.hstack(weights).astype(np.float64)) + np.concatenate(bias)

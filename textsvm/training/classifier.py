@@ -42,8 +42,7 @@ from textsvm.training.train import (
 #: Change of the bias of a class, for kernel="auto" and "fast", when its total weight falls by a factor of e,
 #: with `MANY` texts and more; half as much with two classes.
 RARE = 0.05
-#: Number of texts from which this change is constant.
-MANY = 1000
+MANY = 1000  #: Number of texts from which this change is constant
 #: Folds of the out-of-fold values.
 FOLDS = 3
 #: The solver's tolerance for the out-of-fold values of kernel="auto" and "fast".
