@@ -5,8 +5,8 @@ intersection kernel, which learns no weights. They err on different texts, so th
 more accurate. DNA has gapped k-mers in place of the kernels with learnt weights.
 
 The form was chosen on 83 public sets by leaving whole sets out, weights, C and loss on 62 of them:
-reports/default_study.md has the figures, and the kernels that were tried without gain. The kernel of an encoder
-is added if the user names one; `choose.weigh_encoder` chooses its weight.
+reports/default_study.md has the figures, and the kernels that were tried without gain. The kernel of an
+encoder is added if the user names one; `choose.weigh_encoder` chooses its weight.
 """
 
 from __future__ import annotations
