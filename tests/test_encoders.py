@@ -292,7 +292,9 @@ def test_a_kernel_of_an_encoder_as_the_parameter(folder):
     texts, labels = FOOD + ROAD, ["food"] * 10 + ["road"] * 10
     model = SVC(encoder=Encoder(folder, bits=8)).fit(texts, labels)
     assert model.kernel_.structure.leaves[-1].encoder.arrays()["embeddings"].dtype == np.int8
-    with pytest.raises(InputError, match="must be the name of a folder, or a function"):
+    with pytest.raises(
+        InputError, match="must be a folder, owner/name of the Hugging Face hub, or a function"
+    ):
         SVC(encoder=Spectrum(3)).fit(texts, labels)
 
 
@@ -383,7 +385,7 @@ def test_a_function_as_an_encoder(tmp_path):
         (lambda texts: np.zeros(len(texts)), r"of shape \(20,\) for 20 texts; it must return an array"),
         (lambda texts: ["a"] * len(texts), "returned list for 20 texts"),
         (lambda texts: 1 / 0, "failed on 20 texts .ZeroDivisionError"),
-        (7, "must be the name of a folder, or a function"),
+        (7, "must be a folder, owner/name of the Hugging Face hub, or a function"),
         ("nowhere", "the encoder nowhere is not there"),
     ],
 )
