@@ -400,7 +400,7 @@ def test_another_dimension_when_predicting():
     texts, labels = topics(20)
     model = SVC(Encoder(lambda texts: np.ones((len(texts), width[0])))).fit(texts, labels)
     width[0] = 3
-    with pytest.raises(InputError, match="vectors of 3 numbers, and the model was trained on vectors of 2"):
+    with pytest.raises(InputError, match="there are 3 numbers for each text or row, and 2 in the training"):
         model.predict(["bread"])
 
 
