@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 import threading
+import time
 import types
 
 import numpy as np
@@ -724,6 +725,27 @@ def test_two_processes_share_a_cache(sentences, cache):
     first.add(["a"], np.ones((1, 3), np.float32))
     second.add(["b"], np.zeros((1, 3), np.float32))
     assert VectorCache(cache / "both").known(["a", "b", "c"]).keys() == {"a", "b"}
+
+
+def test_threads_do_not_enter_a_function_together(sentences):
+    inside, most = [0], []
+
+    def watched(texts):
+        inside[0] += 1
+        most.append(inside[0])
+        time.sleep(0.002)
+        inside[0] -= 1
+        return lengths(texts)
+
+    encoder = as_encoder(watched).encoder
+    work = [threading.Thread(target=encoder, args=([f"text {k} {i}" for i in range(200)],)) for k in range(4)]
+    for thread in work:
+        thread.start()
+    for thread in work:
+        thread.join()
+    assert max(most) == 1
+    again = pickle.loads(pickle.dumps(as_encoder(str(sentences)).encoder))
+    assert again(["a bad"]).tolist() == as_encoder(str(sentences)).encoder(["a bad"]).tolist()
 
 
 def test_a_function_of_changing_width():

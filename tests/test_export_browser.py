@@ -8,13 +8,24 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from encoders import static_folder, topics
 from test_export import PLAIN, default_model, training
 from test_export_page import CPU, LABELS, TEXTS, made
 from test_report_browser import browser, visit  # noqa: F401 (fixtures)
 from test_reporting import HOSTILE
 
 import textsvm
-from textsvm import SVC, SVR, CalibratedSVC, GapWeighted, MultilabelSVC, OneClassSVM, Spectrum, export
+from textsvm import (
+    SVC,
+    SVR,
+    CalibratedSVC,
+    Encoder,
+    GapWeighted,
+    MultilabelSVC,
+    OneClassSVM,
+    Spectrum,
+    export,
+)
 from textsvm.apps.export.binary import pack
 from textsvm.apps.export.files import page_of
 from textsvm.apps.export.plain import plain_model
@@ -53,6 +64,20 @@ def test_answers_while_typing(model, labels, tmp_path, visit):  # noqa: F811
     page.evaluate("new Promise(requestAnimationFrame)")
     assert page.locator("#answer strong").count() == 0
     assert page.evaluate("window.owned") is None
+
+
+def test_a_static_encoder(tmp_path, visit):  # noqa: F811
+    pytest.importorskip("tokenizers")
+    folder = static_folder(tmp_path / "tiny")
+    model = SVC(Spectrum((1, 3)) + Encoder(str(folder)), **CPU).fit(*topics(60))
+    [path] = export(model, tmp_path / "meaning.html")
+    page = visit(path)
+    for text in ("bread and soup", "the unseen truck!", "日本 Drive", HOSTILE):
+        page.locator("#text").fill(text)
+        page.evaluate("new Promise(requestAnimationFrame)")
+        typed = page.locator("#text").input_value()
+        assert page.locator("#answer strong").inner_text() == model.predict([typed])[0]
+        assert page.locator("#coloured").text_content() == typed
 
 
 def test_keyboard_widths_and_time(tmp_path, visit):  # noqa: F811

@@ -210,3 +210,9 @@ def test_panel(name):
     model = textsvm.SVC().fit(texts, labels)
     _, texts = panel_rows(name, "test", 500)
     check(model, texts)
+
+
+def test_no_sum_loses_addends_on_several_threads():
+    # ScatterND of onnxruntime 1.32 adds to the same place on several threads without a lock.
+    graph = onnx.load_from_string(exporter.onnx_of(plain_model(default_model()))).graph
+    assert not [node for node in graph.node if node.op_type == "ScatterND"]

@@ -172,10 +172,10 @@ def _left_out_margins(gram: Floats, classes: Ints) -> Floats:
     is_class = classes[:, None] == np.unique(classes)
     signs = np.where(is_class, 1.0, -1.0)
     with one_blas_thread():  # the same bits with any number of threads
-        lower, _ = scipy.linalg.lapack.dpotrf(gram + 1 + RIDGE * np.eye(len(gram)), lower=1, clean=1)
-        lower, _ = scipy.linalg.lapack.dpotri(lower, lower=1)
-        inverse = lower + np.tril(lower, -1).T
-        values = signs - (inverse @ signs) / np.diag(inverse)[:, None]
+        lower, _ = scipy.linalg.lapack.dpotrf(gram + 1 + RIDGE * np.eye(len(gram)), lower=1)
+        coef, _ = scipy.linalg.lapack.dpotrs(lower, signs, lower=1)
+        inverse, _ = scipy.linalg.lapack.dpotri(lower, lower=1)
+    values = signs - coef / np.diag(inverse)[:, None]
     return np.asarray(values[is_class] - np.where(is_class, -np.inf, values).max(axis=1))
 
 

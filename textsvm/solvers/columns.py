@@ -182,11 +182,7 @@ def _descend_one(
     order, indptr, features, values, squares, ridge, signs,
     box, weights, alpha, bias, dense, rho, tol, max_epochs, seed,
 ):  # fmt: skip
-    """`_descend` for a single column, 1-d arrays, from y'alpha = 0. An epoch counts len(order) visits.
-
-    `dense` are the last weights, in the same memory.
-    """
-    tail = np.uint64(len(dense))
+    """`_descend` for a column, 1-d arrays; `dense` views the last weights. An epoch is len(order) visits."""
     state, scale = np.uint64(seed), np.float32(rho)
     active, hot, partial, visits, reopened = len(order), 0, 0, 0, False
     margin, cold = np.float32(np.inf), np.float32(0)
@@ -202,7 +198,7 @@ def _descend_one(
             i = order[at]
             if at + AHEAD < visited:
                 _prefetch_row(order[at + AHEAD], indptr, features, values)
-            first, last = indptr[i], indptr[i + 1] - tail
+            first, last = indptr[i], indptr[i + 1] - np.uint64(len(dense))
             g, own = b, values[last : indptr[i + 1]]
             for k in range(first, last):
                 g += values[k] * weights[features[k]]
@@ -239,11 +235,9 @@ def _descend_one(
         active -= visited - stay
         worst = max(worst, scale * abs(balance))
         b += scale * balance
-        bias[0] = b
-        cold = COLD * max(worst, np.float32(tol))
+        bias[0], cold = b, COLD * max(worst, np.float32(tol))
         if partial == 0:
-            worst_of_all = worst
-            margin = max(SHRINK * worst, np.float32(tol))
+            worst_of_all, margin = worst, max(SHRINK * worst, np.float32(tol))
             if worst <= tol and visited == len(order):
                 break
             if worst <= tol or active == 0 or (worst <= REOPEN * tol and not reopened):

@@ -24,10 +24,11 @@ from dataclasses import replace
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from importlib import import_module
+from inspect import isroutine
 from itertools import chain
 from pathlib import Path
 from string import punctuation
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -312,9 +313,9 @@ class VectorCache:
         rows["check"] = [_check(key, vector) for key, vector in zip(keys, vectors, strict=True)]
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
-            with open(handle, "r+b") as stream:
-                if try_lock(handle):
+            self._path.touch(0o600)
+            with self._path.open("r+b") as stream:
+                if try_lock(stream.fileno()):
                     _append(stream, head, rows)
 
 
@@ -352,18 +353,16 @@ class BatchEncoder(TextEncoder):
     Vectors are computed once: with a digest they are kept on disk, otherwise in memory.
     """
 
+    _NOT_PICKLED: ClassVar = ("_cache", "_lock", "_model", "_parts")
+
     def __init__(self, name: str, digest: str = "", reference: str = "") -> None:
-        self.name, self.digest, self._reference = name, digest, reference
+        self.name, self.digest, self._reference, self._lock = name, digest, reference, Lock()
 
     @cached_property
     def _cache(self) -> VectorCache:
         with suppress(RuntimeError):  # there is no home
             return VectorCache(cache_folder() / f"{self.digest}.vectors" if self.digest else None)
         return VectorCache(None)
-
-    @cached_property
-    def _lock(self) -> Lock:
-        return Lock()
 
     @property
     def reference(self) -> str:
@@ -399,6 +398,8 @@ class BatchEncoder(TextEncoder):
     def _computed(self, batch: list[str]) -> tuple[Floats32, int]:
         try:
             returned, cut = self.compute(batch)
+        except InputError:
+            raise
         except Exception as error:
             raise InputError(
                 f"the encoder {self.name} failed on {len(batch):,} texts ({type(error).__name__}: {error}); "
@@ -407,14 +408,17 @@ class BatchEncoder(TextEncoder):
         return checked_vectors(self.name, batch, returned), cut
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_cache", "_lock")}
+        return {name: value for name, value in vars(self).items() if name not in self._NOT_PICKLED}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _lock=Lock())
 
 
 class FunctionEncoder(BatchEncoder):
     """A Python function of a list of texts that returns an array of shape (n, d)."""
 
     def __init__(self, function: Any) -> None:
-        super().__init__(str(getattr(function, "__name__", type(function).__name__)))
+        super().__init__(function.__name__ if isroutine(function) else type(function).__name__)
         self._function = function
 
     @property
@@ -441,9 +445,6 @@ class SentenceEncoder(BatchEncoder):
         lengths = map(len, model.tokenizer(texts, verbose=False)["input_ids"])
         cut = sum(length > (model.max_seq_length or length) for length in lengths)
         return model.encode(texts, batch_size=len(texts), show_progress_bar=False), cut
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "_model"}
 
 
 class OnnxEncoder(BatchEncoder):
@@ -477,9 +478,6 @@ class OnnxEncoder(BatchEncoder):
         if states.ndim == 3:
             states = (states * mask[..., None]).sum(axis=1) / np.maximum(mask.sum(axis=1), 1)[:, None]
         return states, sum(bool(row.overflowing) for row in rows)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "_parts"}
 
 
 def checked_vectors(name: str, texts: Sequence[str], returned: Any) -> Floats32:

@@ -39,10 +39,10 @@ from textsvm.training.train import (
     with_scale,
 )
 
-#: Change of the bias of a class, for kernel="auto" and "fast", when its total weight falls by a factor of e,
-#: with `MANY` texts and more; half as much with two classes.
+#: Change of the bias of a class, for kernel="auto" and "fast", when its total weight falls by a factor of e;
+#: half as much with two classes.
 RARE = 0.05
-MANY = 1000  #: Number of texts from which this change is constant
+MANY = 1000  #: Number of texts below which this change is larger
 #: Folds of the out-of-fold values.
 FOLDS = 3
 #: The solver's tolerance for the out-of-fold values of kernel="auto" and "fast".
@@ -195,8 +195,8 @@ def rare_class_bias(totals: Floats, n: int) -> Floats:
 
     `totals` are the sums of the weights of the classes, and n is the number of texts. A machine decides its
     own support vectors with their dual variables, which are larger in rare classes, and new texts without
-    them: the more so, the fewer texts there are (reports/learning_curves.md). The addition grows with the
-    square root of 1 / n down to 100 texts.
+    them: the more so, the fewer texts there are (reports/learning_curves.md). The addition grows with
+    sqrt(1 / n) down to 100 texts.
     """
     logs, rare = np.log(totals), RARE * np.sqrt(np.clip(MANY / n, 1, 10))
     if len(logs) == 2:

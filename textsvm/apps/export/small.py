@@ -290,7 +290,12 @@ class Sample:
             worths = _gains(table, np.bincount(entries.weighted, unit, len(table.weights)).astype(float))
             worths *= share[order.owner]
             squares = np.ones(n) if table.factors is None else table.factors.astype(np.float64) ** 2
-            seldom = (1 - DISCOUNT) / 2 * squares * (scales**2).mean()  # strings of none of the texts
+            rare = (1 - DISCOUNT) / 2
+            if self.plain.feature_terms[
+                k
+            ].mean:  # as many unseen tokens as tokens of a single text (Good 1953)
+                rare = min(rare, float((n_with == 1).sum()) / max(1, int((n_with == 0).sum())))
+            seldom = rare * squares * (scales**2).mean()  # strings of none of the texts
             norms = (table.weights[:n] ** 2).sum(axis=1)
             worths[order.firsts[:-1]] = np.where(n_with > 0, worths[order.firsts[:-1]], seldom * norms)
             pairs.append((worths, np.where(n_with > 0, units, seldom)))

@@ -180,7 +180,6 @@ def _session(
     reading: TextReading,
 ) -> Session:  # fmt: skip
     from textsvm.apps.label import files, learner, session
-    from textsvm.cli.estimators import encoder_of
 
     assert labelling.output is not None
     corpus, imported, texts = _read(console, paths, reading, labelling), exchange.import_, None
@@ -206,7 +205,7 @@ def _session(
         chooser = learner.Learner(
             corpus.texts, journal.with_labels(labelling.names()), multilabel=labelling.multilabel,
             strategy=labelling.strategy, relevant=labelling.relevant, seed=labelling.seed,
-            encoder=None if labelling.encoder is None else encoder_of(labelling.encoder),
+            encoder=labelling.encoder,
         )  # fmt: skip
     work = session.Session(corpus, journal, chooser)
     if texts is not None:

@@ -177,7 +177,7 @@ class PmerWeights:
 
 
 def log_odds(counts: Counts, rows: Ints, classes: Ints, df: Ints) -> Floats:
-    """Class odds of each p-mer in `rows`, given their classes and document frequencies, and of unknown p-mers."""
+    """Class odds of each p-mer in `rows` and of unknown p-mers, given classes and document frequencies."""
     odds, order = np.zeros(len(df) + 1), rows[np.argsort(classes, kind="stable")]
     starts = np.concatenate([[0], np.cumsum(np.bincount(classes))])
     lengths = np.bincount(classes, np.diff(counts.indptr)[rows], len(starts) - 1)
