@@ -38,7 +38,7 @@ from textsvm import (
     save,
     tune,
 )
-from textsvm.choice.choose import RIDGE, _left_out_margins
+from textsvm.choice.choose import RIDGE, _left_out_margins, _weighed
 from textsvm.evaluation.drift import Drift, record
 from textsvm.kernels.encoder import as_encoder, token_weights
 from textsvm.kernels.spelling import parse, spell
@@ -131,6 +131,14 @@ def test_vectors_do_not_depend_on_the_batch(encoder, monkeypatch):
     assert (encoder(texts[7:8]) == whole[7:8]).all()
 
 
+def test_the_same_bits_before_and_after_compilation(folder, encoder, monkeypatch):
+    texts = [*hostile(300), "the bread is unable word7 word8 a of car, and my soup! " * 40]
+    compiled = encoder(texts)
+    monkeypatch.setattr("textsvm.text.encoders.use_numpy", lambda size: True)
+    assert (encoder(texts) == compiled).all()
+    assert encoder([]).shape == (0, 16)
+
+
 def test_equal_to_model2vec(folder):
     model = pytest.importorskip("model2vec").StaticModel.from_pretrained(folder)
     texts = ["the bread is unable", "my car", "日本", "", "un##able"]
@@ -203,6 +211,44 @@ def test_the_weight_is_chosen_for_the_texts(folder):
     model.fit(style, ["low", "up"] * 30)
     assert "encoder with weight 0: " in model.chosen_
     assert "encoder" not in spell(model.kernel_)
+
+
+def weighed(texts, labels, vectors):
+    """The sentence about the weight of an encoder with a vector for each text."""
+    table = dict(zip(texts, vectors, strict=True))
+    return SVC(encoder=lambda wanted: [table[t] for t in wanted]).fit(texts, labels).chosen_
+
+
+def test_copies_do_not_decide_the_weight(folder):
+    """A copy in the training part makes strings perfect on the text that is left out."""
+    texts, labels = FOOD + ROAD, ["food"] * 10 + ["road"] * 10
+    for copies in (texts, [f"{text.upper()}!" for text in texts]):
+        sentence = SVC(encoder=folder).fit(texts + copies, labels * 2).chosen_
+        assert re.search(r"encoder with weight 0\.\d+ by the errors on 20 texts left out", sentence)
+
+
+def test_weight_with_many_classes():
+    """Texts of 600 classes, two of each: no class has a single text among those that are left out."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(600), 2)
+    texts = ["".join(rng.choice([*"abcdefghijklmnopqrstuvwxyz"], 12)) for _ in labels]
+    vectors = np.repeat(np.eye(600), 2, axis=0)
+    sentence = weighed(texts, labels, vectors)
+    assert re.search(r"weight 0\.\d+ by the errors on 1,000 texts left out .*, 0.5: 0.0%\)", sentence)
+    uneven = np.r_[labels, np.zeros(2000, int), 600:700, np.repeat(np.arange(700, 720), 100)]
+    for classes in (labels, uneven, np.repeat([0, 1, 2], [5000, 2, 1]), np.repeat(np.arange(3000), 2)):
+        sampled = np.bincount(classes[_weighed(classes)])
+        assert sampled[sampled > 0].min() >= 2
+        assert 500 < sampled.sum() <= 1000
+    assert not len(_weighed(np.array([3, 0, 0, 0])))
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [0, 0, 0, 1], [0, 1, 2, 3], [0, 0, 1, 1]])
+def test_weight_of_too_few_texts(labels):
+    """The last two texts are copies, and one counts."""
+    texts = ["bread", "soup", "car", "car!"][: len(labels)]
+    sentence = weighed(texts, labels, np.eye(4)[: len(labels)])
+    assert "encoder with weight 0.3, which is not chosen: fewer than two classes have two diff" in sentence
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
@@ -478,6 +524,22 @@ def test_the_digest_names_the_encoder(folder, tmp_path):
         as_encoder(Encoder(str(other), digest=digest))
 
 
+def test_bits_need_a_static_encoder(sentences):
+    for encoder in (lengths, str(sentences)):
+        with pytest.raises(InputError, match="bits=8 needs a static encoder"):
+            Encoder(encoder, bits=8)(["bread"])
+
+
+def test_a_change_in_a_subfolder_is_noticed(tmp_path):
+    folder = tmp_path / "e"
+    static_folder(folder / "0_StaticEmbedding")
+    before = as_encoder(str(folder)).encoder
+    (folder / "broken").symlink_to(tmp_path / "nowhere")
+    assert as_encoder(str(folder)).encoder == before
+    static_folder(folder / "0_StaticEmbedding", seed=1)
+    assert as_encoder(str(folder)).encoder != before
+
+
 def test_a_changed_folder_is_read_again(tmp_path):
     folder = static_folder(tmp_path / "e")
     before = as_encoder(str(folder)).encoder
@@ -638,6 +700,75 @@ def test_names_of_the_hub_offline(monkeypatch, name):
         as_encoder(name)
 
 
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """A hub with one encoder, owner/name; `calls` are the arguments of its calls."""
+    snapshot = static_folder(tmp_path / "snapshots" / "8fd3a1")
+    calls = []
+
+    def snapshot_download(name, allow_patterns, local_files_only):
+        calls.append(local_files_only)
+        if not snapshot.exists():
+            raise OSError
+        return str(snapshot)
+
+    module = types.SimpleNamespace(snapshot_download=snapshot_download)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", module)
+    return types.SimpleNamespace(snapshot=snapshot, calls=calls)
+
+
+def test_encoders_of_the_hub_keep_their_name(hub, sentences, tmp_path):
+    kernel = as_encoder("owner/name")
+    assert spell(kernel) == "encoder:owner/name"
+    assert parse(spell(kernel)).encoder == "owner/name"
+    model = SVC("spectrum:2", encoder="owner/name").fit(*topics(20))
+    save(model, tmp_path / "m")
+    shutil.rmtree(hub.snapshot)
+    assert spell(load(tmp_path / "m").kernel) == "0.7 spectrum:2 + 0.3 encoder:owner/name"
+    shutil.copytree(sentences, hub.snapshot)
+    assert as_encoder("owner/name").encoder.name == "owner/name"
+
+
+def test_a_model_file_downloads_nothing(hub, sentences, tmp_path):
+    shutil.rmtree(hub.snapshot)
+    shutil.copytree(sentences, hub.snapshot)
+    texts, labels = topics(20)
+    for kernel in (Encoder("owner/name"), 2 * Spectrum(2) + Encoder("owner/name")):
+        model = SVC(kernel).fit(texts, labels)
+        save(model, tmp_path / "m")
+        assert not any(hub.calls)
+        hub.calls.clear()
+        loaded = load(tmp_path / "m")
+        assert (loaded.decision_function(texts) == model.decision_function(texts)).all()
+        assert set(hub.calls) == {True}
+        hub.calls.clear()
+    shutil.rmtree(hub.snapshot)
+    with pytest.raises(InputError, match="owner/name is not on this computer, and loading a model down"):
+        load(tmp_path / "m")
+    assert set(hub.calls) == {True}
+
+
+def test_all_files_but_descriptions_are_in_the_digest(sentences):
+    def digest():
+        return as_encoder(str(sentences)).encoder.digest
+
+    before = digest()
+    (sentences / "README.md").write_text("text")
+    (sentences / ".git").mkdir()
+    (sentences / ".git" / "HEAD").write_text("text")
+    assert digest() == before
+    found = {before}
+    for name in ("pytorch_model.bin", "model.onnx_data", "1_Pooling/config.json", "2_Dense/config.json"):
+        (sentences / name).parent.mkdir(exist_ok=True)
+        (sentences / name).write_text("text")
+        found.add(digest())
+    (sentences / "1_Pooling").rename(sentences / "3_Pooling")
+    found.add(digest())
+    (sentences / "pytorch_model.bin").write_text("tex2")
+    found.add(digest())
+    assert len(found) == 7
+
+
 def test_a_folder_of_something_else(tmp_path):
     with pytest.raises(InputError, match="is no encoder: it has neither"):
         as_encoder(str(tmp_path))
@@ -682,7 +813,9 @@ def test_an_interrupted_encoding_continues(sentences, monkeypatch):
     assert Sentences.calls == 100
 
 
-@pytest.mark.parametrize("damage", ["cut off", "changed", "other version", "empty", "unwritable"])
+@pytest.mark.parametrize(
+    "damage", ["cut off", "changed", "other version", "empty", "part of the head", "unwritable"]
+)
 def test_a_damaged_cache_is_noticed(sentences, cache, damage):
     texts = [f"a bad text {i}" for i in range(20)]
     expected = as_encoder(str(sentences)).encoder(texts)
@@ -696,6 +829,8 @@ def test_a_damaged_cache_is_noticed(sentences, cache, damage):
         data[:8] = b"textsvm0"
     elif damage == "empty":
         data.clear()
+    elif damage == "part of the head":
+        del data[11:]
     path.write_bytes(data)
     if damage == "unwritable":
         path.unlink()
@@ -718,6 +853,17 @@ def test_the_cache_is_bounded(sentences, cache, monkeypatch):
     _load_folder.cache_clear()
     as_encoder(str(sentences)).encoder([f"text 19 {j}" for j in range(30)])
     assert not Sentences.calls
+
+
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_the_cache_in_memory_is_bounded(cache, monkeypatch, on_disk):
+    monkeypatch.setattr("textsvm.text.encoders.MOST_BYTES", 12 * 100)
+    kept = VectorCache(cache / "kept" if on_disk else None)
+    for i in range(30):
+        kept.add([f"{i} {j}" for j in range(10)], np.zeros((10, 3), np.float32))
+        assert len(kept.known([f"{k} {j}" for k in range(i + 1) for j in range(10)])) <= 100
+        latest = [f"{k} {j}" for k in range(max(i - 3, 0), i + 1) for j in range(10)]
+        assert len(kept.known(latest)) == len(latest)
 
 
 def test_two_processes_share_a_cache(sentences, cache):

@@ -128,21 +128,29 @@ def choose(
 
 
 def weigh_encoder(
-    default: Candidate, documents: Documents | MultiView, weight: Floats
+    default: Candidate, documents: Documents | MultiView, copies: Ints | None, weight: Floats
 ) -> tuple[Candidate, str]:
     """The default with a weight of its encoder, and a sentence about the weight.
 
     Leave-one-out values of ridge regression have a closed form, so the two Gram matrices of at most
     `MAX_ENCODER_TEXTS` texts serve all weights. Log odds are left out because they are learnt from the label
     of the left-out text. The weight has the largest gain in a smooth loss of the left-out margins, less its
-    standard error: it is 0 unless the encoder clearly helps.
+    standard error: it is 0 unless the encoder clearly helps. Of copies only one text takes part, and a class
+    with two texts or more; without two such classes the weight stays as it is.
     """
     assert default.encoder is not None
     characters = default.characters(documents)
     assert characters.classes is not None
     order = _content_order(characters, characters.classes, weight)
     order = order[weight[order] > 0]
-    rows = order[_subset(characters.classes[order], MAX_ENCODER_TEXTS)]
+    if copies is not None:
+        order = order[np.sort(np.unique(copies[order], return_index=True)[1])]
+    rows = order[_weighed(characters.classes[order])]
+    if not len(rows):
+        return default, (
+            f"encoder with weight {default.encoder_weight:g}, which is not chosen: fewer than two classes have two "
+            "different texts"
+        )
     sample, device, grams = documents.take(rows), devices.select("cpu"), list[Floats]()
     for kernel in (replace(default, encoder=None, odds=False).kernel(), default.encoder.structure.resolved()):
         read = kernel.structure.read(sample)
@@ -156,6 +164,13 @@ def weigh_encoder(
         f"{len(rows):,} texts (errors for comparison: {errors})"
     )
     return replace(default, encoder_weight=chosen), sentence
+
+
+def _weighed(classes: Ints) -> Ints:
+    """At most `MAX_ENCODER_TEXTS` examples, two or more of each of their classes; none of a single class."""
+    several = np.flatnonzero(np.bincount(classes) > 1)[: MAX_ENCODER_TEXTS // 2]
+    rows = np.flatnonzero(np.isin(classes, several))
+    return rows[_subset(classes[rows], MAX_ENCODER_TEXTS, 2)] if len(several) > 1 else rows[:0]
 
 
 def encoder_weight(strings: Floats, vectors: Floats, classes: Ints) -> tuple[float, list[Floats]]:
@@ -198,15 +213,16 @@ def _content_order(characters: Documents, target: Ints, weight: Floats) -> Ints:
     return np.lexsort((weight, target, np.frombuffer(digests, np.uint64)))
 
 
-def _subset(target: Ints, most: int) -> Ints:
-    """At most `most` examples, stratified by class, in their order."""
+def _subset(target: Ints, most: int, least: int = 1) -> Ints:
+    """At most `most` examples, stratified by class, in their order; `least` of each class come first."""
     n = len(target)
     if n <= most:
         return np.arange(n)
     order = np.random.default_rng(0).permutation(n)
     place = np.empty(n)
     for members in _by_class(target[order]):
-        place[members] = np.arange(len(members)) / len(members)  # the first of each class has place 0
+        place[members] = np.arange(len(members)) / len(members)
+        place[members[:least]] = 0
     return np.sort(order[np.argsort(place, kind="stable")[:most]])
 
 

@@ -204,7 +204,11 @@ class Encoder(On):
     def _loaded(self) -> TextEncoder:
         self.check()
         encoder = load_encoder(self.encoder)
-        if self.bits is not None and isinstance(encoder, StaticEncoder):
+        if self.bits is not None:
+            if not isinstance(encoder, StaticEncoder):
+                raise InputError(
+                    f"bits={self.bits} needs a static encoder, and {encoder.name} is none; leave bits out"
+                )
             encoder = encoder.rounded()
         if self.digest not in (None, encoder.digest):
             raise InputError(
@@ -262,6 +266,9 @@ def attach_encoders(kernel: Kernel, arrays: Arrays) -> None:
     for leaf in _encoders(kernel):
         if own := strip_prefix(f"{_STORED}{leaf.digest}.", arrays):
             leaf.encoder, leaf.bits = StaticEncoder(own, str(leaf.encoder)), None  # digest: see `resolved`
+        else:
+            leaf.check()
+            leaf.encoder = load_encoder(leaf.encoder, download=False)  # a model file opens no connection
 
 
 def _encoders(kernel: Kernel) -> list[Encoder]:

@@ -55,8 +55,8 @@ WINDOW = 512
 MOST_BYTES = 256 << 20
 #: Beginning of a file of the cache with its version, and length of its head.
 _MAGIC, _HEAD = b"textsvm1", 16
-#: Suffixes of the files on which vectors depend.
-_WEIGHTS = (".json", ".safetensors", ".txt", ".model", ".onnx")
+#: Beginnings of the names of files and folders on which vectors do not depend.
+_IGNORED = (".", "README", "__pycache__")
 #: Packages of libraries that are no dependency of an extra.
 _PACKAGES = {"sentence_transformers": "sentence-transformers", "onnxruntime": "onnxruntime"}
 #: Code points of lone surrogates, which no library of encoders accepts, and their replacement.
@@ -154,7 +154,6 @@ class StaticEncoder(TextEncoder):
         tokenizer.no_padding()
         tokenizer.no_truncation()
         tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text
-        tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text
         return tokenizer
 
     @cached_property
@@ -241,9 +240,9 @@ def _sums(numbers: AnyArray, lengths: Ints, table: Floats32) -> Floats32:
     """Sums of rows of a table; row i of the result is the sum of the next ``lengths[i]`` numbered rows."""
     sums, offsets = np.zeros((len(lengths), table.shape[1]), np.float32), offsets_of(lengths)
     if use_numpy(len(numbers) * table.shape[1]):
-        filled = np.flatnonzero(lengths)
-        if len(filled):
-            sums[filled] = np.add.reduceat(table[numbers], offsets[filled], axis=0)
+        for k in range(int(lengths.max(initial=0))):  # in the order of `_add_rows`: the same bits
+            longer = np.flatnonzero(lengths > k)
+            sums[longer] += table[numbers[offsets[longer] + k]]
         return sums
     step = -(-len(lengths) // (4 * n_threads()))
     firsts = range(0, len(lengths), max(step, 64))
@@ -288,7 +287,7 @@ class VectorCache:
         self._vectors: dict[bytes, Floats32] = {}
         with suppress(OSError):
             data = b"" if path is None else path.read_bytes()
-            if data[: len(_MAGIC)] == _MAGIC:
+            if data[: len(_MAGIC)] == _MAGIC and len(data) >= _HEAD:
                 rows = np.frombuffer(data, *_records(data))
                 keys = [row.tobytes() for row in rows["key"]]
                 pairs = zip(keys, rows["check"].tolist(), rows["vector"], strict=True)
@@ -303,9 +302,9 @@ class VectorCache:
         """Keep vectors; a later process finds them even if this process is killed."""
         keys = list(map(_key, texts))
         self._vectors.update(zip(keys, vectors, strict=True))
+        if len(self._vectors) * vectors[0].nbytes > MOST_BYTES:
+            self._vectors = dict(list(self._vectors.items())[len(self._vectors) // 2 :])
         if self._path is None:
-            if len(self._vectors) * vectors[0].nbytes > MOST_BYTES:
-                self._vectors.clear()
             return
         head = _MAGIC + vectors.shape[1].to_bytes(8, "little")
         rows = np.zeros(len(keys), _records(head)[0])
@@ -436,8 +435,8 @@ class SentenceEncoder(BatchEncoder):
     def _model(self) -> Any:
         return library_of("sentence_transformers").SentenceTransformer(self.folder)
 
-    def __init__(self, folder: Path, reference: str) -> None:
-        super().__init__(folder.name, folder_digest(folder), reference)
+    def __init__(self, folder: Path, name: str, reference: str) -> None:
+        super().__init__(name, folder_digest(folder), reference)
         self.folder = str(folder)
 
     def compute(self, texts: list[str]) -> tuple[Any, int]:
@@ -450,8 +449,8 @@ class SentenceEncoder(BatchEncoder):
 class OnnxEncoder(BatchEncoder):
     """A folder with model.onnx and tokenizer.json: mean of the last hidden states over the tokens."""
 
-    def __init__(self, folder: Path, reference: str) -> None:
-        super().__init__(folder.name, folder_digest(folder), reference)
+    def __init__(self, folder: Path, name: str, reference: str) -> None:
+        super().__init__(name, folder_digest(folder), reference)
         self.folder = str(folder)
         library_of("onnxruntime")
 
@@ -502,22 +501,26 @@ def checked_vectors(name: str, texts: Sequence[str], returned: Any) -> Floats32:
     return vectors
 
 
-def load_encoder(encoder: Any) -> TextEncoder:
-    """The encoder of a folder, of a name of the Hugging Face hub or of a Python function."""
+def load_encoder(encoder: Any, download: bool = True) -> TextEncoder:
+    """The encoder of a folder, of a name of the Hugging Face hub or of a Python function.
+
+    Without `download`, a name is looked up among the encoders that are on this computer.
+    """
     if isinstance(encoder, TextEncoder):
         return encoder
     if not isinstance(encoder, str | os.PathLike):
         return FunctionEncoder(encoder)
-    folder = Path(encoder).expanduser()
+    folder, name = Path(encoder).expanduser(), str(encoder)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"the encoder {encoder} is a file; name its folder")
-    if not folder.exists():
-        folder = _downloaded(str(encoder))
-    stamp = max(path.stat().st_mtime_ns for path in [folder, *folder.iterdir()])
-    return _load_folder(str(folder.resolve()), stamp, str(encoder))
+    if folder.exists():
+        folder = folder.resolve()
+        return _load_folder(folder, _stamp(folder, name), folder.name, name)
+    folder = _downloaded(name, download)
+    return _load_folder(folder, _stamp(folder, name), name, name)
 
 
-def _downloaded(name: str) -> Path:
+def _downloaded(name: str, download: bool) -> Path:
     """Folder of an encoder of the Hugging Face hub, which is downloaded if it is not there."""
     if not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name):
         raise InputError(
@@ -526,9 +529,18 @@ def _downloaded(name: str) -> Path:
     hub = library_of("huggingface_hub")
     try:
         return Path(
-            hub.snapshot_download(name, allow_patterns=["*.json", "*.txt", "*.model", "*.safetensors"])
+            hub.snapshot_download(
+                name,
+                allow_patterns=["*.json", "*.txt", "*.model", "*.safetensors"],
+                local_files_only=not download,
+            )
         )
     except Exception as error:
+        if not download:
+            raise InputError(
+                f"the encoder {name} is not on this computer, and loading a model downloads nothing; "
+                f"download it first, in Python by Encoder({name!r})(['text'])"
+            ) from error
         raise InputError(
             f"there is no folder {name}, and the hub gives no such encoder ({type(error).__name__}); name a "
             "folder, or connect to the Hugging Face hub"
@@ -536,20 +548,19 @@ def _downloaded(name: str) -> Path:
 
 
 @lru_cache(maxsize=4)
-def _load_folder(folder: str, stamp: int, reference: str) -> TextEncoder:
-    """The encoder of a folder whose files last changed at `stamp`."""
-    path = Path(folder)
+def _load_folder(path: Path, stamp: tuple[Any, ...], name: str, reference: str) -> TextEncoder:
+    """The encoder of a folder whose files have names, times and sizes `stamp`."""
     try:
         for place in (path, path / "0_StaticEmbedding"):
             if (place / "model.safetensors").is_file():
                 with safe_open(place / "model.safetensors", "numpy") as file:
                     names = set(file.keys())
                 if names & {"embeddings", "embedding.weight"}:
-                    return _static_of(place, path.name)
+                    return _static_of(place, name)
         if (path / "model.onnx").is_file():
-            return OnnxEncoder(path, reference)
+            return OnnxEncoder(path, name, reference)
         if (path / "modules.json").is_file():
-            return SentenceEncoder(path, reference)
+            return SentenceEncoder(path, name, reference)
     except (OSError, SafetensorError, ValueError, TypeError, KeyError, IndexError) as error:
         if isinstance(error, InputError):
             raise
@@ -571,7 +582,22 @@ def _static_of(folder: Path, name: str) -> StaticEncoder:
     return StaticEncoder({"embeddings": rows, "tokenizer": np.frombuffer(tokenizer, np.uint8)}, name)
 
 
+def _stamp(folder: Path, reference: str) -> tuple[Any, ...]:
+    """Names, times and sizes of the files of an encoder."""
+    try:
+        files = [(path, path.stat()) for path in _files(folder)]
+    except OSError as error:
+        raise InputError(f"the encoder {reference} cannot be read: {error}; correct its folder") from error
+    return tuple((str(path), status.st_mtime_ns, status.st_size) for path, status in files)
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files on which the vectors of an encoder depend."""
+    paths = [(path, path.relative_to(folder).parts) for path in folder.rglob("*") if path.is_file()]
+    return sorted(path for path, parts in paths if not any(part.startswith(_IGNORED) for part in parts))
+
+
 def folder_digest(folder: Path) -> str:
-    """Digest of the files of an encoder."""
-    files = sorted(path for path in folder.rglob("*") if path.suffix in _WEIGHTS and path.is_file())
-    return _digest(*(part for path in files for part in (path.name.encode(), path.read_bytes())))
+    """Digest of the files of an encoder: their places in the folder, sizes and contents."""
+    files = ((path.relative_to(folder).as_posix(), path.read_bytes()) for path in _files(folder))
+    return _digest(*(part for name, data in files for part in (f"{name}\0{len(data)}\0".encode(), data)))

@@ -178,7 +178,7 @@ def _choice(
         default = default.with_loss("hinge")
     sentence = ""
     if default.encoder is not None:
-        default, weighed = weigh_encoder(default, documents, problem.weight)
+        default, weighed = weigh_encoder(default, documents, target.copies, problem.weight)
         sentence = f"; {weighed}"
     C, budget = float(settings.C), settings.time_budget
     if budget is None or settings.kernel == "fast":
