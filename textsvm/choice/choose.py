@@ -33,12 +33,9 @@ from textsvm.solvers.dual import MOST_SLACK, loss_diagonal
 from textsvm.sources.copies import joined, n_copies
 from textsvm.text.documents import Documents, MultiView
 
-#: Entries of the rows per symbol.
-ENTRIES = 5.0
-#: Seconds per entry for a fold of a trial.
-READING = 2.0e-7
-#: Seconds per entry and column, in addition.
-COLUMN = 1.4e-8
+ENTRIES = 5.0  #: Entries of the rows per symbol
+READING = 2.0e-7  #: Seconds per entry for a fold of a trial
+COLUMN = 1.4e-8  #: Seconds per entry and column, in addition
 #: Largest violation of the optimality conditions in a trial: already at a tolerance far above 1e-3 the
 #: decisions stay the same.
 TOLERANCE = 0.1
@@ -49,12 +46,9 @@ FACTORS = (1.0, 2 / 3, 2.0)
 COPY_SIMILARITY = 0.7
 #: Smallest time limit of the trials and of the search for near-copies, in seconds.
 MIN_SECONDS = 1.0
-#: Search for near-copies: predicted seconds per measured second.
-PREDICTED_PER_MEASURED = 20.0
-#: Search for near-copies: most texts.
-MOST_COMPARED = 10_000
-#: Fewest texts of the trials.
-FEWEST = 600
+PREDICTED_PER_MEASURED = 20.0  #: Search for near-copies: predicted seconds per measured second
+MOST_COMPARED = 10_000  #: Search for near-copies: most texts
+FEWEST = 600  #: Fewest texts of the trials
 ENCODER_WEIGHTS = (0.0, 0.15, 0.3, 0.5)  #: Weights of an encoder that are compared
 MAX_ENCODER_TEXTS = 1000  #: Maximum number of texts on which these weights are compared
 RIDGE = 0.5  #: Ridge of the regressions by which they are compared
@@ -147,10 +141,8 @@ def weigh_encoder(
         order = order[np.sort(np.unique(copies[order], return_index=True)[1])]
     rows = order[_weighed(characters.classes[order])]
     if not len(rows):
-        return default, (
-            f"encoder with weight {default.encoder_weight:g}, which is not chosen: fewer than two classes have two "
-            "different texts"
-        )
+        why = "fewer than two classes have two different texts"
+        return default, f"encoder with weight {default.encoder_weight:g}, which is not chosen: {why}"
     sample, device, grams = documents.take(rows), devices.select("cpu"), list[Floats]()
     for kernel in (replace(default, encoder=None, odds=False).kernel(), default.encoder.structure.resolved()):
         read = kernel.structure.read(sample)
