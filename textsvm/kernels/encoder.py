@@ -264,8 +264,8 @@ def stored_encoders(kernel: Kernel) -> Arrays:
 def attach_encoders(kernel: Kernel, arrays: Arrays) -> None:
     """Give the encoders that a model file holds to its kernel, which was built from the header."""
     for leaf in _encoders(kernel):
-        if own := strip_prefix(f"{_STORED}{leaf.digest}.", arrays):
-            leaf.encoder, leaf.bits = StaticEncoder(own, str(leaf.encoder)), None  # digest: see `resolved`
+        if stored := strip_prefix(f"{_STORED}{leaf.digest}.", arrays):
+            leaf.encoder, leaf.bits = StaticEncoder(stored, str(leaf.encoder)), None  # digest: see `resolved`
         else:
             leaf.check()
             leaf.encoder = load_encoder(leaf.encoder, download=False)  # a model file opens no connection

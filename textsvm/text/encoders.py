@@ -320,7 +320,7 @@ class VectorCache:
 
 
 def _append(stream: Any, head: bytes, rows: AnyArray) -> None:
-    """Append records behind the last whole one; a file with another header (version, dimension) is truncated."""
+    """Append after the last whole record; a file whose header (version, dimension) differs is truncated."""
     same, size = stream.read(len(head)) == head, rows.dtype.itemsize
     n = (stream.seek(0, os.SEEK_END) - len(head)) // size if same else 0
     if n * size > MOST_BYTES:
