@@ -18,7 +18,7 @@ import os
 import re
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, lru_cache
@@ -89,7 +89,7 @@ class TextEncoder(ABC):
         return {}
 
     @property
-    def _identity(self) -> Any:
+    def _identity(self) -> Hashable:
         return self.digest or id(self)
 
     def __eq__(self, other: object) -> bool:
@@ -422,7 +422,7 @@ class FunctionEncoder(BatchEncoder):
         self._function = function
 
     @property
-    def _identity(self) -> Any:
+    def _identity(self) -> Hashable:
         return id(self._function)
 
     def compute(self, texts: list[str]) -> tuple[Any, int]:
@@ -514,11 +514,9 @@ def load_encoder(encoder: Any, download: bool = True) -> TextEncoder:
     folder, name = Path(encoder).expanduser(), str(encoder)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"the encoder {encoder} is a file; name its folder")
-    if folder.exists():
-        folder = folder.resolve()
-        return _load_folder(folder, _stamp(folder, name), folder.name, name)
-    folder = _downloaded(name, download)
-    return _load_folder(folder, _stamp(folder, name), name, name)
+    there = folder.exists()
+    folder = folder.resolve() if there else _downloaded(name, download)
+    return _load_folder(folder, _stamp(folder, name), folder.name if there else name, name)
 
 
 def _downloaded(name: str, download: bool) -> Path:
@@ -529,13 +527,8 @@ def _downloaded(name: str, download: bool) -> Path:
         )
     hub = library_of("huggingface_hub")
     try:
-        return Path(
-            hub.snapshot_download(
-                name,
-                allow_patterns=["*.json", "*.txt", "*.model", "*.safetensors"],
-                local_files_only=not download,
-            )
-        )
+        patterns = ["*.json", "*.txt", "*.model", "*.safetensors"]
+        return Path(hub.snapshot_download(name, allow_patterns=patterns, local_files_only=not download))
     except Exception as error:
         if not download:
             raise InputError(
@@ -595,10 +588,11 @@ def _stamp(folder: Path, reference: str) -> tuple[Any, ...]:
 def _files(folder: Path) -> list[Path]:
     """The files on which the vectors of an encoder depend."""
     paths = [(path, path.relative_to(folder).parts) for path in folder.rglob("*") if path.is_file()]
-    return sorted(path for path, parts in paths if not any(part.startswith(_IGNORED) for part in parts))
+    kept = (path for path, parts in paths if not any(part.startswith(_IGNORED) for part in parts))
+    return sorted(kept, key=Path.as_posix)  # in the same order on any system
 
 
 def folder_digest(folder: Path) -> str:
-    """Digest of the files of an encoder: their places in the folder, sizes and contents."""
-    files = ((path.relative_to(folder).as_posix(), path.read_bytes()) for path in _files(folder))
-    return _digest(*(part for name, data in files for part in (f"{name}\0{len(data)}\0".encode(), data)))
+    """Digest of the files of an encoder: their places in the folder and their contents."""
+    files = ((path.relative_to(folder).as_posix(), path) for path in _files(folder))
+    return _digest(*(f"{name}\0{_digest(path.read_bytes())}".encode() for name, path in files))

@@ -46,8 +46,6 @@ STANDARD = "standard."
 TOGETHER = Attribution("numbers", "numbers: the joint contribution of all numbers of a kernel", exact=True)
 #: Greatest number of columns of numbers of a kernel.
 MOST_COLUMNS = 10_000
-#: Smallest mean length of centred vectors that are scaled.
-SMALLEST = 1e-12
 #: Bytes of a number as a feature.
 NUMBER_BYTES = 16
 
@@ -61,22 +59,8 @@ class Standard:
 
     @classmethod
     def of(cls, numbers: Numbers) -> Standard:
-        """Mean and standard deviation of single numbers; 0 and 1 for vectors that are not an encoder's.
-
-        Vectors of an encoder are centred, and divided by the root of their mean square length.
-        """
-        if isinstance(numbers, EncodedTexts):
-            filled = numbers.values[numbers.values.any(axis=1)].astype(np.float64)
-            mean = filled.sum(axis=0) / max(len(filled), 1)
-            length = np.sqrt(np.square(filled - mean).sum() / max(len(filled), 1))
-            return cls(mean, np.full(len(mean), length if length > SMALLEST else 1.0))
-        mean, scale = np.zeros(numbers.n_features), np.ones(numbers.n_features)
-        alone = numbers.single
-        if alone.any() and not numbers.sparse:
-            values = numbers.values[:, alone].astype(np.float64)
-            mean[alone], scale[alone] = values.mean(axis=0), values.std(axis=0)
-        scale[scale <= 1e-13 * np.abs(mean)] = 1.0  # constant up to rounding
-        return cls(mean, scale)
+        """Mean and scale of numbers, see their `moments`."""
+        return cls(*numbers.moments())
 
     @classmethod
     def from_state(cls, state: Arrays) -> Standard:
@@ -100,10 +84,7 @@ class Standard:
                 f"there are {numbers.n_features} numbers for each text or row, and {len(self.mean)} in the "
                 "training; take the encoder or the columns of the training"
             )
-        values = (numbers.values - self.mean) / self.scale
-        if isinstance(numbers, EncodedTexts):
-            values[~numbers.values.any(axis=1)] = 0
-        return replace(numbers, values=values)
+        return numbers.standardised(self.mean, self.scale)
 
 
 class StandardisedRows:

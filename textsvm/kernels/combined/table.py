@@ -17,6 +17,8 @@ from textsvm.text.tokens import Spans, align
 
 #: Greatest number of numbers of an example that are shown; of more, only their count is.
 SHOWN = 12
+#: Smallest mean length of centred vectors that are scaled.
+SMALLEST = 1e-12
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,18 @@ class Numbers(Vectors):
 
     def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Numbers:
         return replace(self, values=self.values[np.asarray(indices, np.int64)])
+
+    def moments(self) -> tuple[Floats, Floats]:
+        """Mean and standard deviation of columns of single numbers; 0 and 1 for vectors."""
+        mean, scale, alone = np.zeros(self.n_features), np.ones(self.n_features), self.single
+        if alone.any() and not self.sparse:
+            values = self.values[:, alone].astype(np.float64)
+            mean[alone], scale[alone] = values.mean(axis=0), values.std(axis=0)
+        scale[scale <= 1e-13 * np.abs(mean)] = 1.0  # constant up to rounding
+        return mean, scale
+
+    def standardised(self, mean: Floats, scale: Floats) -> Numbers:
+        return replace(self, values=(self.values - mean) / scale)
 
     def with_classes(self, classes: Array) -> Numbers:
         """The same numbers: kernels of vectors do not learn from classes."""
@@ -71,6 +85,17 @@ class EncodedTexts(Numbers):
     def of_texts(cls, characters: Documents, encoder: Any, progress: Progress | None = None) -> EncodedTexts:
         """Encode texts."""
         return cls(encoder.encode(characters, progress), (), characters, encoder)
+
+    def moments(self) -> tuple[Floats, Floats]:
+        """Mean, and root mean square distance from it, of vectors but the vector 0 (no token)."""
+        filled = self.values[self.values.any(axis=1)].astype(np.float64)
+        mean = filled.sum(axis=0) / max(len(filled), 1)
+        length = np.sqrt(np.square(filled - mean).sum() / max(len(filled), 1))
+        return mean, np.full(len(mean), length if length > SMALLEST else 1.0)
+
+    def standardised(self, mean: Floats, scale: Floats) -> EncodedTexts:
+        filled = self.values.any(axis=1, keepdims=True)
+        return replace(self, values=np.where(filled, (self.values - mean) / scale, 0))
 
     @property
     def lengths(self) -> Ints:
