@@ -205,7 +205,7 @@ def point(folder: Path, name: str, size: str, seed: int) -> dict[str, Any] | Non
     opponents = zip((BASELINE, TUNED), baselines_of(halves[0]).values(), strict=True)
     results = {label: judge(answer(make(), *halves).predicted, test) for label, make in opponents}
     results[PLAIN] = judge(decide(parts.folded, train, 10.0, True).argmax(axis=1), test)
-    moved = rare_class_bias(np.bincount(train).astype(float))
+    moved = rare_class_bias(np.bincount(train).astype(float), len(train))
     moved = np.array([-moved[0], moved[0]]) if len(moved) == 1 else moved
     for label, machine in MACHINES.items():
         if parts.default.dna and label not in ("default", "before"):

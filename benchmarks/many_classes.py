@@ -23,7 +23,7 @@ from benchmarks.memory import largest_resident
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.errors import InputError
 from textsvm.estimators.svm import SVC
-from textsvm.linalg.factored import unpacked
+from textsvm.linalg.factored import as_dense
 from textsvm.runtime import device as devices
 
 #: Characters of a text, texts that are predicted, texts whose values are compared.
@@ -85,7 +85,7 @@ def compare(model: SVC, texts: list[str]) -> float:
     trained = model.model_
     assert trained.kernel is not None
     rows = trained.kernel.rows(trained.support.documents, devices.select("cpu"))
-    values = rows.cross(trained.encode(texts)).astype(np.float64) @ unpacked(trained.predictor.dual_coef).T
+    values = rows.cross(trained.encode(texts)).astype(np.float64) @ as_dense(trained.predictor.dual_coef).T
     difference = np.abs(values + model.intercept_ - model.decision_function(texts)).max()
     if difference > 1e-4:
         raise InputError(f"values differ by {difference:.2g} from those by kernel values")

@@ -30,7 +30,7 @@ from benchmarks.panel import names_of, read_set
 from textsvm.arrays import AnyArray, Floats, Ints, Json
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, markdown_lines, option
 from textsvm.choice.candidates import auto
-from textsvm.choice.choose import ENCODER_WEIGHTS, MOST_WEIGHED, encoder_weight
+from textsvm.choice.choose import ENCODER_WEIGHTS, MAX_ENCODER_TEXTS, encoder_weight
 from textsvm.estimators.svm import SVC
 from textsvm.evaluation.baselines import CHARACTERS, characters_baseline
 from textsvm.kernels.base import Kernel
@@ -118,14 +118,14 @@ def centred(train: Floats, test: Floats) -> Vectors:
 def machines(part: Part, encoders: dict[str, Vectors], alone: bool) -> Iterator[tuple[str, Ints]]:
     """Predictions of the machines; `alone` also those without strings."""
     texts, codes, tests, *_ = part
-    default, bias = auto(texts), rare_class_bias(np.bincount(codes).astype(float))
+    default, bias = auto(texts), rare_class_bias(np.bincount(codes).astype(float), len(codes))
 
     def predict(inner: Floats, outer: Floats) -> Ints:
         machine = SVC("precomputed", loss=default.loss, C=default.C, tol=0.02).fit(inner, codes)
         values = machine.decision_function(outer).reshape(len(outer), -1) + bias
         return np.asarray(values[:, 0] > 0 if values.shape[1] == 1 else values.argmax(axis=1), int)
 
-    (inner, outer), first = gram(default.kernel(), texts, codes, tests), slice(MOST_WEIGHED)
+    (inner, outer), first = gram(default.kernel(), texts, codes, tests), slice(MAX_ENCODER_TEXTS)
     plain, _ = gram(replace(default, odds=False).kernel(), texts[first], codes[first], tests[:1])
     predictions = {0.0: predict(inner, outer)}
     yield STRINGS, predictions[0.0]

@@ -18,9 +18,11 @@ from textsvm.choice.choose import FACTORS, FEWEST, FOLDS, Trial, TrialExamples, 
 from textsvm.evaluation.explanation import explain
 from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spelling import spell
+from textsvm.model.settings import ClassifierSettings
 from textsvm.sources.texts import TextSource
 from textsvm.text.documents import encode
-from textsvm.training.classifier import rare_class_bias
+from textsvm.training.classifier import default_bias, rare_class_bias
+from textsvm.training.targets import Target
 
 
 def corpus(n=48, n_classes=2, seed=0):
@@ -238,21 +240,35 @@ def test_the_default_is_the_machine_of_its_kernel(kernel):
 
 
 def test_biases_favour_rare_classes():
-    np.testing.assert_allclose(rare_class_bias(np.array([3000.0, 1000.0])), [0.025 * np.log(3)])
-    few = [rare_class_bias(n * np.array([0.75, 0.25]))[0] / (0.025 * np.log(3)) for n in (8, 100, 250, 1000)]
+    np.testing.assert_allclose(rare_class_bias(np.array([3000.0, 1000.0]), 4000), [0.025 * np.log(3)])
+    few = [rare_class_bias(np.array([0.75, 0.25]), n)[0] / (0.025 * np.log(3)) for n in (8, 100, 250, 1000)]
     np.testing.assert_allclose(few, [10**0.5, 10**0.5, 2, 1])
-    bias = rare_class_bias(np.array([30.0, 10.0, 10.0]))
+    bias = rare_class_bias(np.array([30.0, 10.0, 10.0]), 50)
     assert bias[0] < 0 < bias[1] == bias[2]
     assert bias.sum() == pytest.approx(0)
     texts, y = corpus(60, 3)
     weight = np.where(y == 0, 5.0, 1.0)
-    for multiclass, moved in (("ovr", rare_class_bias(np.array([100.0, 20, 20]))), ("ovo", 0)):
+    for multiclass, moved in (("ovr", rare_class_bias(np.array([100.0, 20, 20]), 60)), ("ovo", 0)):
         model = auto(multiclass=multiclass, tol=1e-6).fit(texts, y, sample_weight=weight)
         kernel = model.kernel_.__sklearn_clone__()
         named = auto(kernel=kernel, C=model.C_, loss=model.loss_, multiclass=multiclass, tol=1e-6)
         named.fit(texts, y, sample_weight=weight)
         np.testing.assert_allclose(model.intercept_ - named.intercept_, moved, atol=1e-3)
     assert max(solution.violation for solution in model.solutions_) <= 20 * model.tol
+
+
+def test_biases_depend_on_the_number_of_texts_and_not_on_the_sum_of_their_weights():
+    settings = ClassifierSettings("auto")
+    target = Target(np.repeat([0, 1], [150, 50]), np.array(["a", "b"]))
+    unit = default_bias(settings, target, None)
+    np.testing.assert_allclose(unit, [0.025 * np.log(3) * 5**0.5])
+    for factor in (0.01, 3.0, 1000.0):
+        np.testing.assert_allclose(default_bias(settings, target, np.full(200, factor)), unit)
+    weight = np.ones(200)
+    weight[100:150] = 0  # 100 texts of the first class and 50 of the second count
+    np.testing.assert_allclose(
+        default_bias(settings, target, weight), [0.025 * np.log(2) * (1000 / 150) ** 0.5]
+    )
 
 
 def test_the_sentence_says_what_was_chosen(model):

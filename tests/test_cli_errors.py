@@ -2402,6 +2402,12 @@ MISTAKES = [
         "each class once, the lowest first, and names 'good' 0 times",
     ),
     Mistake(
+        "an order without names",
+        f"train reviews.csv --multiclass ordered: {TRAIN}",
+        '"ordered:" names no class; give "ordered:low<high", or "ordered" for numbers',
+        2,
+    ),
+    Mistake(
         "ordered and a strategy",
         f"train reviews.csv --ordered --multiclass ovo {TRAIN}",
         "--ordered and --multi",

@@ -38,7 +38,7 @@ from textsvm import (
     save,
     tune,
 )
-from textsvm.choice.choose import MOST_WEIGHED, RIDGE, _left_out_margins, _weighed
+from textsvm.choice.choose import MAX_ENCODER_TEXTS, RIDGE, _left_out_margins, _weighed
 from textsvm.evaluation.drift import Drift, record
 from textsvm.kernels.encoder import as_encoder, token_weights
 from textsvm.kernels.spelling import parse, spell
@@ -201,7 +201,7 @@ def test_meaning_helps_where_words_differ(folder):
 def test_the_weight_is_chosen_for_the_texts(folder):
     texts, labels = FOOD + ROAD, ["food"] * 10 + ["road"] * 10
     model = SVC(encoder=folder).fit(texts, labels)
-    assert re.search(r"encoder with weight 0\.\d+ by the errors on 20 texts left out", model.chosen_)
+    assert re.search(r"encoder with weight 0\.\d+: .*, on 20 texts .errors", model.chosen_)
     assert re.search(r" \+ 0\.\d+ encoder:tiny$", spell(model.kernel_))
     shuffled = np.random.default_rng(0).permutation(20)
     again = SVC(encoder=folder).fit([texts[i] for i in shuffled], [labels[i] for i in shuffled])
@@ -209,7 +209,7 @@ def test_the_weight_is_chosen_for_the_texts(folder):
     style = [text.upper() if i % 2 else text for i, text in enumerate(topics(60)[0])]
     model = SVC(encoder=lambda texts: [[hash(text) % 97, hash(text) % 89] for text in texts])
     model.fit(style, ["low", "up"] * 30)
-    assert "encoder with weight 0 " in model.chosen_
+    assert "encoder with weight 0: " in model.chosen_
     assert "encoder" not in spell(model.kernel_)
 
 
@@ -224,7 +224,7 @@ def test_copies_do_not_decide_the_weight(folder):
     texts, labels = FOOD + ROAD, ["food"] * 10 + ["road"] * 10
     for copies in (texts, [f"{text.upper()}!" for text in texts]):
         sentence = SVC(encoder=folder).fit(texts + copies, labels * 2).chosen_
-        assert re.search(r"encoder with weight 0\.\d+ by the errors on 20 texts left out", sentence)
+        assert re.search(r"encoder with weight 0\.\d+: .*, on 20 texts .errors", sentence)
 
 
 def test_weight_with_many_classes():
@@ -234,12 +234,12 @@ def test_weight_with_many_classes():
     texts = ["".join(rng.choice([*"abcdefghijklmnopqrstuvwxyz"], 12)) for _ in labels]
     vectors = np.repeat(np.eye(600), 2, axis=0)
     sentence = weighed(texts, labels, vectors)
-    assert re.search(r"weight 0\.\d+ by the errors on 500 texts left out .*, 0.5: 0.0%\)", sentence)
+    assert re.search(r"weight 0\.\d+: .*, on 500 texts .*, 0.5: 0.0%\)", sentence)
     uneven = np.r_[labels, np.zeros(2000, int), 600:700, np.repeat(np.arange(700, 720), 100)]
     for classes in (labels, uneven, np.repeat([0, 1, 2], [5000, 2, 1]), np.repeat(np.arange(3000), 2)):
         sampled = np.bincount(classes[_weighed(classes)])
         assert sampled[sampled > 0].min() >= 2
-        assert MOST_WEIGHED / 2 < sampled.sum() <= MOST_WEIGHED
+        assert MAX_ENCODER_TEXTS / 2 < sampled.sum() <= MAX_ENCODER_TEXTS
     assert not len(_weighed(np.array([3, 0, 0, 0])))
 
 
@@ -248,7 +248,7 @@ def test_weight_of_too_few_texts(labels):
     """The last two texts are copies, and one counts."""
     texts = ["bread", "soup", "car", "car!"][: len(labels)]
     sentence = weighed(texts, labels, np.eye(4)[: len(labels)])
-    assert "encoder with weight 0.3 (too few different texts to choose it)" in sentence
+    assert "weight 0.3, which is not chosen: fewer than two classes have two different texts" in sentence
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
@@ -339,7 +339,9 @@ def test_a_kernel_of_an_encoder_as_the_parameter(folder):
     texts, labels = FOOD + ROAD, ["food"] * 10 + ["road"] * 10
     model = SVC(encoder=Encoder(folder, bits=8)).fit(texts, labels)
     assert model.kernel_.structure.leaves[-1].encoder.arrays()["embeddings"].dtype == np.int8
-    with pytest.raises(InputError, match="must be the name of a folder, or a function"):
+    with pytest.raises(
+        InputError, match="must be a folder, owner/name of the Hugging Face hub, or a function"
+    ):
         SVC(encoder=Spectrum(3)).fit(texts, labels)
 
 
@@ -430,7 +432,7 @@ def test_a_function_as_an_encoder(tmp_path):
         (lambda texts: np.zeros(len(texts)), r"of shape \(20,\) for 20 texts; it must return an array"),
         (lambda texts: ["a"] * len(texts), "returned list for 20 texts"),
         (lambda texts: 1 / 0, "failed on 20 texts .ZeroDivisionError"),
-        (7, "must be the name of a folder, or a function"),
+        (7, "must be a folder, owner/name of the Hugging Face hub, or a function"),
         ("nowhere", "the encoder nowhere is not there"),
     ],
 )
@@ -445,7 +447,7 @@ def test_another_dimension_when_predicting():
     texts, labels = topics(20)
     model = SVC(Encoder(lambda texts: np.ones((len(texts), width[0])))).fit(texts, labels)
     width[0] = 3
-    with pytest.raises(InputError, match="vectors of 3 numbers, and the model was trained on vectors of 2"):
+    with pytest.raises(InputError, match="there are 3 numbers for each text or row, and 2 in the training"):
         model.predict(["bread"])
 
 

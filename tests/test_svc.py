@@ -202,6 +202,7 @@ def test_ordered_labels_are_ordered_by_their_numbers(three):
         ("ordered", "ordered classes are numbers, and 'day' is none: name all of them, the lowest first"),
         ("ordered:day<tree", "must name each class once, the lowest first, and names 'fruit' 0 times"),
         ("ordered:day<tree<fruit<day", "and names 'day' 2 times"),
+        ("ordered:", '"ordered:" names no class'),
         ("orderly", "'orderly' is not one of ovo, ovr, crammer-singer, ordered"),
         ("ovr:day<tree<fruit", "is not one of"),
     ],

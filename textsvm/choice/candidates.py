@@ -5,7 +5,8 @@ intersection kernel, which learns no weights. They err on different texts, so th
 more accurate. DNA has gapped k-mers in place of the kernels with learnt weights.
 
 The form was chosen on 83 public sets by leaving whole sets out, weights, C and loss on 62 of them:
-reports/default_study.md has the figures, and the kernels that were tried without gain.
+reports/default_study.md has the figures, and the kernels that were tried without gain. The kernel of an
+encoder is added if the user names one; `choose.weigh_encoder` chooses its weight.
 """
 
 from __future__ import annotations
@@ -22,15 +23,17 @@ from textsvm.kernels.spectrum.kernel import Spectrum
 from textsvm.kernels.spelling import spell
 from textsvm.text.documents import Documents, MultiView, View
 
-#: Mean number of words per text from which kernels on words are used, and characters of a text that count.
-FEW_WORDS, BEGINNING = 2.0, 1000
-#: DNA: fewest characters per text in the mean, and largest share of letters R, Y, K, ... of ambiguous bases.
-LONG_ENOUGH, MOST_AMBIGUOUS = 20, 0.1
-#: C of few texts: number of texts up to which it is larger, for texts of a symbol and for DNA; largest C.
-FEW, FEW_DNA, MOST_C = 100, 300, 10.0
+FEW_WORDS = 2.0  #: Mean number of words per text from which kernels on words are used
+BEGINNING = 1000  #: Characters at the beginning of a text whose words are counted
+LONG_ENOUGH = 20  #: DNA: fewest characters per text in the mean
+MOST_AMBIGUOUS = 0.1  #: DNA: largest share of letters R, Y, K, ... of ambiguous bases
+FEW = 100  #: C is larger below this number of texts times the square root of their mean length
+FEW_DNA = 300  #: DNA: C is larger below this number of texts
+MOST_C = 10.0  #: Largest factor of C for few texts
 #: Other weights of the plain kernel that trials compare.
 PLAIN = (0.2, 0.7, 1.0)
-_AMBIGUOUS, _CODES = r"[rykmswbdhv]", r"\s*[acgtunrykmswbdhv]+\s*"
+_AMBIGUOUS = r"[rykmswbdhv]"  #: Codes of ambiguous bases
+_CODES = r"\s*[acgtunrykmswbdhv]+\s*"  #: A text of codes of bases
 
 
 @dataclass(frozen=True)
@@ -42,18 +45,18 @@ class Candidate:
     plain: float = 0.5  #: Weight of the plain kernel, from 0 to 1
     C: float = 1.0
     loss: str = "squared_hinge"
-    encoder: Encoder | None = None  #: Kernel of the meaning of texts
-    meaning: float = ENCODER_WEIGHT  #: Weight of the encoder
+    encoder: Encoder | None = None  #: Kernel of an encoder
+    encoder_weight: float = ENCODER_WEIGHT  #: Its weight, from 0 to 1
     odds: bool = True  #: Whether substrings and words are weighted by their log odds in the classes
 
     def kernel(self) -> Kernel:
         """A new kernel object."""
         strings = self._strings()
-        if self.encoder is None or self.meaning == 0:
+        if self.encoder is None or self.encoder_weight == 0:
             return strings
-        weights = [(1 - self.meaning) * weight for weight, _ in strings.structure.terms]
+        weights = [(1 - self.encoder_weight) * weight for weight, _ in strings.structure.terms]
         terms = [*(term for _, term in strings.structure.terms), self.encoder.structure.resolved()]
-        return Sum(terms, [*weights, self.meaning])
+        return Sum(terms, [*weights, self.encoder_weight])
 
     def _strings(self) -> Kernel:
         """The kernel without an encoder."""
@@ -108,7 +111,7 @@ def fast(texts: Sequence[str], folded: bool = True) -> Candidate:
 
 
 def penalty(enough: float, n: int) -> float:
-    """Factor of C for n texts, 1 from `enough` texts on: few texts are separable, and need a hard margin."""
+    """Factor of C for n texts, 1 for `enough`: few texts are separable, and need a hard margin."""
     return min(max(1.0, enough / max(n, 1)), MOST_C)
 
 

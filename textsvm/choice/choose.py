@@ -3,9 +3,11 @@
 The candidates differ from the default in the weight of the plain kernel and in C. Their features are counted
 once, for as many texts as the budget allows. The smallest log loss of the held-out decision values wins,
 after the values of each trial are scaled to minimise it. Log loss separates candidates of equal accuracy.
+`weigh_encoder` chooses the weight of an encoder before, also without a budget.
 
 The time of the trials is predicted from counts of operations, not measured, and texts and folds are drawn in
-the order of digests of the texts: the same texts get the same kernel on any computer and in any order.
+the order of digests of the texts: the same texts get the same kernel on any computer and in any order. Only
+the weight of an encoder may depend on the rounding of a BLAS, where two weights have nearly equal gains.
 """
 
 from __future__ import annotations
@@ -31,12 +33,9 @@ from textsvm.solvers.dual import MOST_SLACK, loss_diagonal
 from textsvm.sources.copies import joined, n_copies
 from textsvm.text.documents import Documents, MultiView
 
-#: Entries of the rows per symbol.
-ENTRIES = 5.0
-#: Seconds per entry for a fold of a trial.
-READING = 2.0e-7
-#: Seconds per entry and column, in addition.
-COLUMN = 1.4e-8
+ENTRIES = 5.0  #: Entries of the rows per symbol
+READING = 2.0e-7  #: Seconds per entry for a fold of a trial
+COLUMN = 1.4e-8  #: Seconds per entry and column, in addition
 #: Largest violation of the optimality conditions in a trial: already at a tolerance far above 1e-3 the
 #: decisions stay the same.
 TOLERANCE = 0.1
@@ -44,19 +43,15 @@ FOLDS = 3
 #: Values of C of a trial, as multiples of a candidate's C.
 FACTORS = (1.0, 2 / 3, 2.0)
 #: Kernel value from which texts are near-copies, such as versions of an article, which share a fold.
-ALIKE = 0.7
+COPY_SIMILARITY = 0.7
 #: Smallest time limit of the trials and of the search for near-copies, in seconds.
 MIN_SECONDS = 1.0
-#: Search for near-copies: predicted seconds per measured second.
-PREDICTED_PER_MEASURED = 20.0
-#: Search for near-copies: most texts.
-MOST_COMPARED = 10_000
-#: Fewest texts of the trials.
-FEWEST = 600
-#: Weights of an encoder, texts of which their values are compared at most, and the ridge of the regression.
-ENCODER_WEIGHTS = (0.0, 0.15, 0.3, 0.5)
-MOST_WEIGHED = 500
-RIDGE = 0.5
+PREDICTED_PER_MEASURED = 20.0  #: Search for near-copies: predicted seconds per measured second
+MOST_COMPARED = 10_000  #: Search for near-copies: most texts
+FEWEST = 600  #: Fewest texts of the trials
+ENCODER_WEIGHTS = (0.0, 0.15, 0.3, 0.5)  #: Weights of an encoder that are compared
+MAX_ENCODER_TEXTS = 500  #: Maximum number of texts on which these weights are compared
+RIDGE = 0.5  #: Ridge of the regressions by which they are compared
 #: Smallest and largest logarithm of the scale of decision values.
 SCALES = (-3.0, 4.0)
 
@@ -131,9 +126,9 @@ def weigh_encoder(
 ) -> tuple[Candidate, str]:
     """The default with a weight of its encoder, and a sentence about the weight.
 
-    Ridge regressions of the classes on at most `MOST_WEIGHED` texts have leave-one-out values in closed form:
-    the matrices of both kernels serve all weights, and no machine is trained. The kernel of strings has no
-    log odds, which know the class of the text that is left out. The weight has the largest gain less its
+    Leave-one-out values of ridge regression have a closed form, so the two Gram matrices of at most
+    `MAX_ENCODER_TEXTS` texts serve all weights. Log odds are left out because they are learnt from the label
+    of the left-out text. The weight has the largest gain in a smooth loss of the left-out margins, less its
     standard error: it is 0 unless the encoder clearly helps. Of copies only one text takes part, and a class
     with two texts or more; without two such classes the weight stays as it is.
     """
@@ -146,7 +141,8 @@ def weigh_encoder(
         order = order[np.sort(np.unique(copies[order], return_index=True)[1])]
     rows = order[_weighed(characters.classes[order])]
     if not len(rows):
-        return default, f"encoder with weight {default.meaning:g} (too few different texts to choose it)"
+        why = "fewer than two classes have two different texts"
+        return default, f"encoder with weight {default.encoder_weight:g}, which is not chosen: {why}"
     sample, device, grams = documents.take(rows), devices.select("cpu"), list[Floats]()
     for kernel in (replace(default, encoder=None, odds=False).kernel(), default.encoder.structure.resolved()):
         read = kernel.structure.read(sample)
@@ -155,15 +151,18 @@ def weigh_encoder(
     errors = ", ".join(
         f"{w:g}: {np.mean(margin <= 0):.1%}" for w, margin in zip(ENCODER_WEIGHTS, margins, strict=True)
     )
-    sentence = f"encoder with weight {chosen:g} by the errors on {len(rows):,} texts left out ({errors})"
-    return replace(default, meaning=chosen), sentence
+    sentence = (
+        f"encoder with weight {chosen:g}: the largest gain in left-out margins less its standard error, on "
+        f"{len(rows):,} texts (errors for comparison: {errors})"
+    )
+    return replace(default, encoder_weight=chosen), sentence
 
 
 def _weighed(classes: Ints) -> Ints:
-    """At most `MOST_WEIGHED` examples, two or more of each of their classes; none of a single class."""
-    several = np.flatnonzero(np.bincount(classes) > 1)[: MOST_WEIGHED // 2]
+    """At most `MAX_ENCODER_TEXTS` examples, two or more of each of their classes; none of a single class."""
+    several = np.flatnonzero(np.bincount(classes) > 1)[: MAX_ENCODER_TEXTS // 2]
     rows = np.flatnonzero(np.isin(classes, several))
-    return rows[_subset(classes[rows], MOST_WEIGHED, 2)] if len(several) > 1 else rows[:0]
+    return rows[_subset(classes[rows], MAX_ENCODER_TEXTS, 2)] if len(several) > 1 else rows[:0]
 
 
 def encoder_weight(strings: Floats, vectors: Floats, classes: Ints) -> tuple[float, list[Floats]]:
@@ -171,20 +170,20 @@ def encoder_weight(strings: Floats, vectors: Floats, classes: Ints) -> tuple[flo
     margins = [_left_out_margins((1 - w) * strings + w * vectors, classes) for w in ENCODER_WEIGHTS]
     losses = [scipy.special.expit(-margin / max(np.abs(margin).mean(), 1e-12)) for margin in margins]
     gains = [losses[0] - loss for loss in losses]
-    least = [gain.mean() - gain.std() / np.sqrt(len(gain)) for gain in gains]
-    return ENCODER_WEIGHTS[int(np.argmax(least))], margins
+    lower_bounds = [gain.mean() - gain.std() / np.sqrt(len(gain)) for gain in gains]
+    return ENCODER_WEIGHTS[int(np.argmax(lower_bounds))], margins
 
 
 def _left_out_margins(gram: Floats, classes: Ints) -> Floats:
-    """Margins of the classes of texts by ridge regressions without each text, shape (n,)."""
-    own = classes[:, None] == np.unique(classes)
-    signs = np.where(own, 1.0, -1.0)
+    """Leave-one-out margin of the true class of each text, by ridge regression, shape (n,)."""
+    is_class = classes[:, None] == np.unique(classes)
+    signs = np.where(is_class, 1.0, -1.0)
     with one_blas_thread():  # the same bits with any number of threads
         lower, _ = scipy.linalg.lapack.dpotrf(gram + 1 + RIDGE * np.eye(len(gram)), lower=1)
         coef, _ = scipy.linalg.lapack.dpotrs(lower, signs, lower=1)
         inverse, _ = scipy.linalg.lapack.dpotri(lower, lower=1)
     values = signs - coef / np.diag(inverse)[:, None]
-    return np.asarray(values[own] - np.where(own, -np.inf, values).max(axis=1))
+    return np.asarray(values[is_class] - np.where(is_class, -np.inf, values).max(axis=1))
 
 
 def _affordable(characters: Documents, n_classes: int, n_candidates: int, seconds: float) -> int:
@@ -232,7 +231,7 @@ def near_copies(documents: Documents | MultiView, seconds: float) -> Ints | None
     if kernel.cost.seconds(read, read) > PREDICTED_PER_MEASURED * max(seconds, MIN_SECONDS):
         return None
     kernel.fit(read)
-    alike = scipy.sparse.csr_array(kernel.rows(read, devices.select("cpu")).gram() >= ALIKE)
+    alike = scipy.sparse.csr_array(kernel.rows(read, devices.select("cpu")).gram() >= COPY_SIMILARITY)
     groups = np.asarray(scipy.sparse.csgraph.connected_components(alike, directed=False)[1], np.int64)
     return groups if np.bincount(groups).max() * 2 * FOLDS <= len(groups) else None
 
@@ -344,12 +343,12 @@ class Trials:
         weights, bias = [], []
         # With the squared hinge loss, C is in the diagonal, which all columns share.
         for group in [penalties] if loss == "hinge" else [[C] for C in penalties]:
-            box, of_loss = examples.weight[:, None] * np.repeat(group, len(classes)), rows
+            box, rows_with_loss = examples.weight[:, None] * np.repeat(group, len(classes)), rows
             if loss == "squared_hinge":
-                of_loss = replace(rows, ridge=rows.ridge + loss_diagonal(box[:, 0]))
+                rows_with_loss = replace(rows, ridge=rows.ridge + loss_diagonal(box[:, 0]))
                 box *= 2 * MOST_SLACK
             columns = MachineColumns(train, np.tile(signs, len(group)), box.astype(np.float32))
-            solution = solve_columns(of_loss, columns, TOLERANCE, max_epochs=50)
+            solution = solve_columns(rows_with_loss, columns, TOLERANCE, max_epochs=50)
             weights.append(solution.weights)
             bias.append(solution.bias)
         values = rows.x.take(test).dot(np.hstack(weights).astype(np.float64)) + np.concatenate(bias)

@@ -4,8 +4,8 @@
 
 where x is the vector of a text, m the mean of the vectors of the training texts, and c^2 the mean of
 |x - m|^2: k(s, s) is 1 in the mean, as of the normalised kernels of strings with which it is added. A text
-without tokens (x = 0) has k(s, t) = 0. The value of a machine is linear in x: with a static encoder a mean
-over the tokens of the text, a weight for each token and machine.
+without tokens (x = 0) has k(s, t) = 0. The value of a machine is linear in x. With a static encoder it is the
+mean of per-token weights.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from textsvm.text.encoders import StaticEncoder, TextEncoder, load_encoder
 
 #: Prefix of the arrays of static encoders in a model file.
 _STORED = "encoder."
-#: Attribution of static encoders, and the mark of their tokens in lists of features.
+#: Attribution of static encoders.
 TOKENS = Attribution("tokens", "exact: the contributions of the tokens of the encoder", exact=True)
-MEANING = "token:"
+TOKEN_PREFIX = "token:"  #: Of tokens in lists of features
 
 
 class EncoderStructure(OnStructure):
@@ -55,9 +55,9 @@ class EncoderStructure(OnStructure):
 
     def as_dict(self) -> Json:
         form = Structure.as_dict(self)
-        own, encoder = form if self.view.column is None else form["kernel"], self.kernel.encoder
+        leaf, encoder = form if self.view.column is None else form["kernel"], self.kernel.encoder
         if isinstance(encoder, TextEncoder):
-            own |= {"encoder": encoder.reference, "digest": encoder.digest}
+            leaf |= {"encoder": encoder.reference, "digest": encoder.digest}
         return form
 
 
@@ -87,15 +87,15 @@ class EncoderWeights(NumberWeights):
     def tokens(self) -> FeatureWeights:
         """Weights of the tokens; InputError unless the encoder is static."""
         by_token, constant = token_weights(self.kernel, self)
-        numbers = self.kernel.encoder.vocabulary
-        names, weights = np.array([*numbers], object), by_token[[*numbers.values()]] + constant
+        ids = self.kernel.encoder.vocabulary
+        names, weights = np.array([*ids], object), by_token[[*ids.values()]] + constant
         return FeatureWeights("tokens", names, weights, self.kernel)
 
     def named(self, examples: Any) -> list[FeatureWeights]:
         return [self.tokens] if isinstance(self.kernel.encoder, StaticEncoder) else super().named(examples)
 
     def predictor(self, device: Device) -> Any:
-        return EncoderPredictor(self.own.predictor(device), self.standard, self.kernel)
+        return EncoderPredictor(self.weights.predictor(device), self.standard, self.kernel)
 
 
 class EncoderPredictor(StandardisedRows):
@@ -108,14 +108,11 @@ class EncoderPredictor(StandardisedRows):
     def feature_terms(self, examples: Any) -> list[FeatureTerm]:
         """All that prediction needs, for export; InputError without weights of tokens."""
         kernel = self._kernel
-        own = EncoderWeights(LinearWeights(self._rows.weights), self._standard, kernel).tokens
-        codes, rows, place = (
-            np.arange(len(own.names))[:, None],
-            np.ones(len(own.names), np.int64),
-            np.zeros((1, 1), int),
-        )
-        table = FeatureTable(place, 1, np.ones(1), 1, codes, None, rows, own.weights)
-        return [FeatureTerm(kernel, kernel.structure.view, own.names, "count", False, [table], mean=True)]
+        tokens = EncoderWeights(LinearWeights(self._rows.weights), self._standard, kernel).tokens
+        place, codes = np.zeros((1, 1), int), np.arange(len(tokens.names))[:, None]
+        rows = np.ones(len(codes), np.int64)
+        table = FeatureTable(place, 1, np.ones(1), 1, codes, None, rows, tokens.weights)
+        return [FeatureTerm(kernel, kernel.structure.view, tokens.names, "count", False, [table], mean=True)]
 
     def contributions(self, others: Any, mixes: Floats) -> Contributions:
         if not isinstance(self._kernel.encoder, StaticEncoder):
@@ -129,16 +126,16 @@ def _token_contributions(standard: Standard, texts: EncodedTexts, weights: Float
     Each of the n tokens of a text adds its standardised vector times the weights, divided by n.
     """
     symbols, features = [], []
-    for d, own in enumerate(weights / standard.scale):
+    for d, by_number in enumerate(weights / standard.scale):
         text = texts.shown(d)
         share, spans = np.zeros(len(text)), texts.encoder.spans(text)
         totals: dict[str, list[float]] = {}
         for _, word in groupby(spans, key=lambda span: span[1]):
-            numbers, _, firsts, ends = zip(*word, strict=True)
-            values = (texts.encoder.embeddings[[*numbers]] - standard.mean) @ own / len(spans)
+            ids, _, firsts, ends = zip(*word, strict=True)
+            values = (texts.encoder.embeddings[[*ids]] - standard.mean) @ by_number / len(spans)
             for value, first, end in zip(values, firsts, ends, strict=True):
                 share[first:end] += value / (end - first)
-            totals.setdefault(f"{MEANING}{text[firsts[0] : ends[-1]]}", []).append(float(values.sum()))
+            totals.setdefault(f"{TOKEN_PREFIX}{text[firsts[0] : ends[-1]]}", []).append(float(values.sum()))
         symbols.append(share)
         features.append([(name, len(values), sum(values)) for name, values in totals.items()])
     return Contributions(symbols, features)
@@ -169,7 +166,7 @@ class Encoder(On):
         Folder of an encoder of model2vec, sentence-transformers or ONNX, ``owner/name`` of the Hugging Face
         hub, or a function of a list of n texts that returns an array of shape (n, d).
     bits : {8} or None
-        8 rounds the vectors of the tokens of a static encoder to 8 bits: half of its size in a model file.
+        8 rounds the vectors of the tokens of a static encoder to 8 bits: a quarter of the size of float32.
     digest : str, optional
         Digest that the encoder must have.
 
@@ -219,15 +216,15 @@ class Encoder(On):
         return encoder
 
     def predictor(self, support: Any, coef: Floats, device: Device) -> Any:
-        own = self.kernel.predictor(self._standardised(support), coef, device)
-        return EncoderPredictor(own, self.standard_, self)
+        predictor = self.kernel.predictor(self._standardised(support), coef, device)
+        return EncoderPredictor(predictor, self.standard_, self)
 
     def check(self) -> None:
         usable = isinstance(self.encoder, str | os.PathLike) or callable(self.encoder)
         if self.encoder == "" or not usable or isinstance(self.encoder, Kernel):
             raise InputError(
-                f"encoder={self.encoder!r} of the encoder kernel must be the name of a folder, or a function "
-                "of a list of texts"
+                f"encoder={self.encoder!r} of the encoder kernel must be a folder, owner/name of the Hugging "
+                "Face hub, or a function of a list of texts"
             )
         if self.bits not in (None, 8):
             raise InputError(f"bits={self.bits!r} of the encoder kernel must be 8 or None")
@@ -245,11 +242,11 @@ def token_weights(kernel: Encoder, weights: NumberWeights) -> tuple[Floats, Floa
     The values of the machines are the mean of the weights of the tokens of a text plus the constants, and 0
     for a text without tokens. InputError for other encoders.
     """
-    encoder, own = kernel.encoder, weights.own
+    encoder, linear = kernel.encoder, weights.weights
     if not isinstance(encoder, StaticEncoder):
         raise InputError(f"the encoder {encoder.name} has no weights of tokens to export; take a static one")
-    assert isinstance(own, LinearWeights)
-    by_number = (own.weights / weights.standard.scale).T
+    assert isinstance(linear, LinearWeights)
+    by_number = (linear.weights / weights.standard.scale).T
     return encoder.embeddings @ by_number, -weights.standard.mean @ by_number
 
 
@@ -265,13 +262,13 @@ def stored_encoders(kernel: Kernel) -> Arrays:
 def attach_encoders(kernel: Kernel, arrays: Arrays) -> None:
     """Give the encoders that a model file holds to its kernel, which was built from the header."""
     for leaf in _encoders(kernel):
-        if own := strip_prefix(f"{_STORED}{leaf.digest}.", arrays):
-            leaf.encoder, leaf.bits = StaticEncoder(own, str(leaf.encoder)), None  # digest: see `resolved`
+        if stored := strip_prefix(f"{_STORED}{leaf.digest}.", arrays):
+            leaf.encoder, leaf.bits = StaticEncoder(stored, str(leaf.encoder)), None  # digest: see `resolved`
         else:
             leaf.check()
             leaf.encoder = load_encoder(leaf.encoder, download=False)  # a model file opens no connection
 
 
 def _encoders(kernel: Kernel) -> list[Encoder]:
-    """The kernels of encoders in a kernel."""
+    """Encoder parts of a kernel, such as a sum."""
     return [part for part in [kernel, *kernel.get_params().values()] if isinstance(part, Encoder)]

@@ -38,7 +38,7 @@ from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Ability, Cost, KernelRows, Structure
 from textsvm.kernels.near import Nearest
 from textsvm.linalg.dense import DenseRows, matmul
-from textsvm.linalg.factored import unpacked
+from textsvm.linalg.factored import as_dense
 from textsvm.linalg.rows import FeatureRows
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
@@ -108,7 +108,7 @@ class NystroemStructure(Structure):
     def condense(self, index: Ints, coef: Floats) -> tuple[Kernel, Ints, Floats]:
         landmarks, features, _ = self.kernel._last
         all_coef = np.zeros((len(features.x), coef.shape[0]))
-        all_coef[index] = unpacked(coef).T
+        all_coef[index] = as_dense(coef).T
         with devices.use(landmarks.rows.device):
             weights = _products(landmarks.projection, features.x.transposed_dot(all_coef))
             self.kernel._last = None

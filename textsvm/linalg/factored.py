@@ -22,10 +22,10 @@ from textsvm.linalg.sparse import Sparse, index_type, run_on_ranges
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import njit, scipy
 
-#: Dense matrices up to ROOM bytes, or MOST_TIMES the bytes of their sparse form, are not replaced by it.
-ROOM, MOST_TIMES = 1 << 26, 16
-#: Documents whose kernel values are multiplied with the coefficients together.
-BLOCK = 16
+ROOM = 1 << 26  #: Bytes up to which a matrix is dense
+MOST_TIMES = 16  #: Bytes of a larger dense matrix, at most, as a multiple of those of its sparse form
+BYTES_PER_ENTRY = 12  #: Of a sparse matrix: a float64 and an int32
+BLOCK = 16  #: Documents whose kernel values are multiplied with the coefficients together
 
 
 def stacked(rows: Sequence[Floats], places: Sequence[Ints], n: int) -> Array:
@@ -37,17 +37,17 @@ def stacked(rows: Sequence[Floats], places: Sequence[Ints], n: int) -> Array:
         for out, row, place in zip(dense, rows, places, strict=True):
             out[place] = row
         return dense
-    data = np.concatenate([row[own] for row, own in zip(rows, used, strict=True)])
-    columns = np.concatenate([place[own] for place, own in zip(places, used, strict=True)])
+    data = np.concatenate([row[at] for row, at in zip(rows, used, strict=True)])
+    columns = np.concatenate([place[at] for place, at in zip(places, used, strict=True)])
     return scipy.sparse.csr_array((data, columns.astype(np.int32), starts), shape=(len(rows), n))
 
 
 def keep_sparse(shape: tuple[int, int], n_values: int) -> bool:
     """Whether a dense array of this shape is large beside a sparse form with `n_values` values."""
-    return 8 * shape[0] * shape[1] > max(ROOM, MOST_TIMES * 12 * n_values)
+    return 8 * shape[0] * shape[1] > max(ROOM, MOST_TIMES * BYTES_PER_ENTRY * n_values)
 
 
-def unpacked(coef: Array) -> Floats:
+def as_dense(coef: Array) -> Floats:
     """Coefficients as a dense array."""
     return np.asarray(coef.toarray() if scipy_sparse(coef) else coef)
 
@@ -57,8 +57,8 @@ def scipy_sparse(array: Array) -> bool:
     return not isinstance(array, np.ndarray)
 
 
-def is_factored(x: Sparse, coef: Array) -> bool:
-    """Whether weights W = X' A' should remain factors."""
+def should_factor(x: Sparse, coef: Array) -> bool:
+    """Whether weights W = X' A' should be kept as factors."""
     n_coef: int = coef.nnz if scipy_sparse(coef) else int(np.count_nonzero(coef))
     return keep_sparse((x.n_features, coef.shape[0]), len(x.values) + n_coef)
 
@@ -67,9 +67,9 @@ def is_factored(x: Sparse, coef: Array) -> bool:
 class FactoredWeights:
     """W = X' D A'; see the top of the module."""
 
-    lists: Any  #: X', csr_array of shape (n_features, n_sv)
+    features_t: Any  #: X', csr_array of shape (n_features, n_sv)
     scale: Floats  #: shape (n_sv,): The diagonal of D
-    coef: Any  #: A', csr_array of shape (n_sv, n_machines)
+    coef_t: Any  #: A', csr_array of shape (n_sv, n_machines)
 
     @classmethod
     def of(cls, x: Sparse, scale: Floats, coef: Array) -> FactoredWeights:
@@ -78,7 +78,7 @@ class FactoredWeights:
         return cls(features.T.tocsr(), scale, scipy.sparse.csr_array(coef).T.tocsr())
 
     @classmethod
-    def of_product(cls, weights: Any) -> FactoredWeights:
+    def from_sparse(cls, weights: Any) -> FactoredWeights:
         """From W as a csr_array."""
         m = weights.shape[1]
         return cls(weights, np.ones(m), scipy.sparse.eye_array(m, format="csr"))
@@ -86,17 +86,16 @@ class FactoredWeights:
     @property
     def shape(self) -> tuple[int, int]:
         """(n_features, n_machines)."""
-        return self.lists.shape[0], self.coef.shape[1]
+        return self.features_t.shape[0], self.coef_t.shape[1]
 
-    @property
-    def product(self) -> Any:
+    def to_sparse(self) -> Any:
         """W as a csr_array."""
-        scaled = self.lists.astype(np.float64) @ scipy.sparse.diags_array(self.scale)
-        return (scaled @ self.coef).tocsr()
+        scaled = self.features_t.astype(np.float64) @ scipy.sparse.diags_array(self.scale)
+        return (scaled @ self.coef_t).tocsr()
 
     def __getitem__(self, features: Ints) -> Floats:
         """Dense weights of some features."""
-        return unpacked(FactoredWeights(self.lists[features], self.scale, self.coef).product)
+        return as_dense(FactoredWeights(self.features_t[features], self.scale, self.coef_t).to_sparse())
 
     def dense(self) -> Floats:
         """W as a dense array; InputError if it does not fit into memory."""
@@ -107,12 +106,16 @@ class FactoredWeights:
                 f"{need / 2**30:.1f} GiB, three copies are needed and {free / 2**30:.1f} GiB are free; "
                 "take fewer classes, or a kernel with fewer lengths (p)"
             )
-        return unpacked(self.product)
+        return as_dense(self.to_sparse())
 
     @cached_property
     def _common(self) -> tuple[Floats, SignedInts, SignedInts]:
-        """Dense weights of common features; their rows by feature, and numbers of other features, else -1."""
-        lengths = np.diff(self.lists.indptr)
+        """Dense weights of common features; row of each such feature or -1; each other feature's index or -1.
+
+        Common features are in over a quarter as many support vectors as there are machines: a row of dense
+        weights takes less time than such a list of support vectors.
+        """
+        lengths = np.diff(self.features_t.indptr)
         common = np.flatnonzero(lengths > self.shape[1] // 4)
         rows = np.full(len(lengths), -1, index_type(len(lengths)))
         rows[common] = np.arange(len(common))
@@ -122,7 +125,7 @@ class FactoredWeights:
         """X @ W on all cores; feature u of `x` is row `target[u]` of W, if given, or dropped if it is -1."""
         x, (dense, rows, others) = x if target is None else x.select(target, self.shape[0]), self._common
         out, x = x.select(rows, len(dense)).dot(dense), x.select(others, self.shape[0])
-        factors = [(part.indptr, part.indices, part.data) for part in (self.lists, self.coef)]
+        factors = [(part.indptr, part.indices, part.data) for part in (self.features_t, self.coef_t)]
         entries = (x.indptr, x.features, x.values)
         run_on_ranges(x.indptr, partial(_add_products, *entries, *factors[0], self.scale, *factors[1], out))
         return out

@@ -44,7 +44,7 @@ from textsvm.kernels.contract import strip_prefix
 from textsvm.kernels.encoder import attach_encoders, stored_encoders
 from textsvm.kernels.spectrum.weight_vectors import MOST_TIMES, ROOM
 from textsvm.kernels.spelling import spell
-from textsvm.linalg.factored import keep_sparse, unpacked
+from textsvm.linalg.factored import as_dense, keep_sparse
 from textsvm.model.conformal import Conformity
 from textsvm.model.rules import (
     MAX_SCALE,
@@ -524,7 +524,7 @@ def pack_coef(coef: Array) -> Arrays:
     """Arrays of the coefficients: dense, or CSR if it takes fewer bytes."""
     packed = scipy.sparse.csr_array(coef)
     if 12 * packed.nnz + 8 * len(packed.indptr) >= 8 * coef.shape[0] * coef.shape[1]:
-        return {"dual_coef": unpacked(coef)}
+        return {"dual_coef": as_dense(coef)}
     return {
         "dual_coef.data": packed.data,
         "dual_coef.columns": packed.indices.astype(np.int32),

@@ -30,7 +30,7 @@ from textsvm.errors import InputError
 from textsvm.kernels import Gaussian, Linear, Polynomial, Sigmoid
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
-from textsvm.linalg.factored import unpacked
+from textsvm.linalg.factored import as_dense
 from textsvm.linalg.vectors import Vectors
 from textsvm.model.rules import ClassRule, NoveltyRule, NumberRule, Rule
 from textsvm.model.settings import ClassifierSettings, NoveltySettings, RegressionSettings, Settings
@@ -369,7 +369,7 @@ def _labels(classes: AnyArray) -> list[int]:
 
 def _class_codes(model: TrainedModel) -> tuple[Ints | None, Floats]:
     """Class of each support vector in LIBSVM's order, and the coefficients, shape (n_classes - 1, n_sv)."""
-    dual_coef = unpacked(model.predictor.dual_coef)
+    dual_coef = as_dense(model.predictor.dual_coef)
     if model.classes is None:
         return None, dual_coef
     n = len(model.classes)

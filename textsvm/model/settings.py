@@ -307,6 +307,8 @@ class ClassifierSettings(Settings):
         name = self.multiclass.partition(":")[0] if isinstance(self.multiclass, str) else ""
         if self.multiclass not in STRATEGIES and name != "ordered":
             raise InputError(f"multiclass={self.multiclass!r} is not one of {', '.join(STRATEGIES)}, ordered")
+        if self.multiclass == "ordered:":
+            raise InputError('"ordered:" names no class; give "ordered:low<high", or "ordered" for numbers')
         check_class_weight(self.class_weight)
         if self.loss not in (None, *LOSSES):
             raise InputError(f"loss={self.loss!r} is not None or one of {', '.join(LOSSES)}")

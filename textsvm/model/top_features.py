@@ -26,7 +26,7 @@ from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel, is_whole
 from textsvm.kernels.contract import FeatureWeights
 from textsvm.kernels.spelling import spell
-from textsvm.linalg.factored import unpacked
+from textsvm.linalg.factored import as_dense
 from textsvm.model.rules import Rule
 from textsvm.runtime import device as devices
 from textsvm.sources.base import Expansion, Support
@@ -103,7 +103,7 @@ def coefficients(machines: Expansion) -> tuple[NDArray[np.object_], Floats]:
     names = [
         table.names if len(tables) == 1 else f"{spell(table.kernel)}__" + table.names for table in tables
     ]
-    return np.concatenate(names), np.concatenate([unpacked(table.weights) for table in tables]).T
+    return np.concatenate(names), np.concatenate([as_dense(table.weights) for table in tables]).T
 
 
 def top_features(

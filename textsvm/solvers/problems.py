@@ -30,7 +30,7 @@ import numpy as np
 from textsvm.arrays import Array, Bools, Floats, Ints
 from textsvm.gram.base import FeatureProducts, Gram
 from textsvm.linalg.dense import matmul
-from textsvm.linalg.factored import stacked, unpacked
+from textsvm.linalg.factored import as_dense, stacked
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.device import array_module, to_host
 from textsvm.solvers import dual
@@ -175,12 +175,12 @@ def collect(problem: Problem, parts: Sequence[MachineDual], solutions: Sequence[
     bias = np.array([solution.bias for solution in solutions])
     if isinstance(problem, Labelling):  # labels that were not learnt have a machine too
         n_labels, learnt = problem.target.shape[1], problem.learnt
-        learnt_coef, learnt_bias = unpacked(coef), bias
+        learnt_coef, learnt_bias = as_dense(coef), bias
         coef, bias = np.zeros((n_labels, coef.shape[1])), np.full(n_labels, np.nan)
         coef[learnt], bias[learnt] = learnt_coef, learnt_bias
     elif isinstance(problem, Classification) and problem.levels is not None and problem.n_classes > 2:
         mix = np.where(_above(problem.levels), 0.5, -0.5)
-        coef, bias = mix @ unpacked(coef), mix @ bias
+        coef, bias = mix @ as_dense(coef), mix @ bias
     return Machines(problem.index, coef, bias, tuple(solutions))
 
 

@@ -19,7 +19,7 @@ from textsvm.arrays import Array, Arrays, Floats, Ints
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Predictor, Weights, strip_prefix
 from textsvm.kernels.resolve import approximated, as_kernel
-from textsvm.linalg.factored import unpacked
+from textsvm.linalg.factored import as_dense
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress
 from textsvm.text.documents import View
@@ -182,7 +182,7 @@ class KernelSource(Source):
         assert support.kernel is not None
         features = support.kernel.features
         if features is None or not features.has_weights:
-            coef = unpacked(coef)
+            coef = as_dense(coef)
         return support.kernel.predictor(support.documents, coef, device)
 
     def _learnt_state(self, support: Support) -> Arrays:

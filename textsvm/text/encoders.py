@@ -45,22 +45,19 @@ from textsvm.text.tokens import ALONE, BETWEEN, WITHIN, shorten
 
 #: Parts of BERT's tokenizer, in tokenizer.json.
 _BERT = ["BertNormalizer", "BertPreTokenizer", "WordPiece"]
-#: Symbols of texts that are tokenised together.
-_BATCH = 1 << 20
+_BATCH = 1 << 20  #: Symbols of texts that are tokenised together
 #: Texts that an encoder of a library computes at a time; the cache grows by so many.
 AT_A_TIME = 64
-#: Number of tokens that an encoder reads if it does not say so.
-WINDOW = 512
-#: Most bytes of the vectors of an encoder in the cache.
-MOST_BYTES = 256 << 20
-#: Beginning of a file of the cache with its version, and length of its head.
-_MAGIC, _HEAD = b"textsvm1", 16
+WINDOW = 512  #: Number of tokens that an encoder reads if it does not say so
+MOST_BYTES = 256 << 20  #: Maximum cache size per encoder, in bytes
+_MAGIC = b"textsvm1"  #: Beginning of a file of the cache, with its version
+_HEAD = 16  #: Length of its header: this beginning and the dimension
 #: Beginnings of the names of files and folders on which vectors do not depend.
 _IGNORED = (".", "README", "__pycache__")
-#: Packages of libraries that are no dependency of an extra.
+#: Packages of libraries that no extra installs.
 _PACKAGES = {"sentence_transformers": "sentence-transformers", "onnxruntime": "onnxruntime"}
-#: Code points of lone surrogates, which no library of encoders accepts, and their replacement.
-_SURROGATES, _REPLACEMENT = (0xD800, 0xDFFF), 0xFFFD
+_SURROGATES = (0xD800, 0xDFFF)  #: Code points of lone surrogates, which no library of encoders accepts
+_REPLACEMENT = 0xFFFD  #: The code point in their place
 
 
 class TextEncoder(ABC):
@@ -158,22 +155,26 @@ class StaticEncoder(TextEncoder):
 
     @cached_property
     def unknown(self) -> int:
-        """Number of the unknown token, which is not counted; -1 without."""
+        """Id of the unknown token, which is not counted; -1 without."""
         token = json.loads(self.tokenizer)["model"].get("unk_token")
         number = None if token is None else self._tokenizer.token_to_id(token)
         return -1 if number is None else int(number)
 
     @cached_property
-    def _lowers(self) -> bool | None:
-        """Whether BERT's tokenizer has no capitals; None for any other tokenizer."""
-        parts = json.loads(self.tokenizer)
-        types = [(parts.get(name) or {}).get("type") for name in ("normalizer", "pre_tokenizer", "model")]
-        return bool(parts["normalizer"].get("lowercase")) if types == _BERT else None
+    def _is_bert(self) -> bool:
+        """Whether the tokenizer is BERT's."""
+        parts, names = json.loads(self.tokenizer), ("normalizer", "pre_tokenizer", "model")
+        return [(parts.get(name) or {}).get("type") for name in names] == _BERT
+
+    @cached_property
+    def _lowers(self) -> bool:
+        """Whether BERT's tokenizer lower-cases."""
+        return self._is_bert and bool(json.loads(self.tokenizer)["normalizer"].get("lowercase"))
 
     @cached_property
     def _words(self) -> dict[str, int]:
-        """Numbers of the tokens of BERT's tokenizer that are whole words of ASCII, or punctuation."""
-        tokens = {} if self._lowers is None else self._tokenizer.get_vocab()
+        """Ids of the tokens of BERT's tokenizer that are whole words of ASCII, or punctuation."""
+        tokens = self._tokenizer.get_vocab() if self._is_bert else {}
         return {t: i for t, i in tokens.items() if t.isascii() and (t.isalnum() or t in punctuation)}
 
     def arrays(self) -> Arrays:
@@ -187,27 +188,27 @@ class StaticEncoder(TextEncoder):
 
     @cached_property
     def vocabulary(self) -> dict[str, int]:
-        """Number of each token, in ascending order."""
-        numbers = self._tokenizer.get_vocab(with_added_tokens=False)
-        return dict(sorted(numbers.items(), key=lambda item: item[1]))
+        """Id of each token, in ascending order."""
+        ids = self._tokenizer.get_vocab(with_added_tokens=False)
+        return dict(sorted(ids.items(), key=lambda item: item[1]))
 
     def spans(self, text: str) -> list[tuple[int, int, int, int]]:
-        """Number, word, first character and end of each token of a text, without unknown tokens."""
+        """Token id, word index, start and end of each token of a text, without unknown tokens."""
         text = without_surrogates(encode([text])).text(0)
         [encoding] = self._tokenizer.encode_batch([text], add_special_tokens=False)
         parts = zip(encoding.ids, encoding.word_ids, encoding.offsets, strict=True)
-        return [(number, word, *span) for number, word, span in parts if number != self.unknown]
+        return [(token, word, *span) for token, word, span in parts if token != self.unknown]
 
     def tokenise(self, texts: Sequence[str]) -> list[list[int]]:
-        """Numbers of the tokens of each text, without unknown tokens."""
+        """Ids of the tokens of each text, without unknown tokens."""
         keys = [text.lower() for text in texts] if self._lowers else texts
-        numbers = [[self._words[key]] if key in self._words else [] for key in keys]
-        rest = [i for i, own in enumerate(numbers) if not own]
+        ids = [[self._words[key]] if key in self._words else [] for key in keys]
+        rest = [i for i, of_text in enumerate(ids) if not of_text]
         batch = self._tokenizer.encode_batch_fast([texts[i] for i in rest], add_special_tokens=False)
         for i, encoding in zip(rest, batch, strict=True):
-            numbers[i] = encoding.ids
+            ids[i] = encoding.ids
         unknown = self.unknown
-        return [[n for n in own if n != unknown] if unknown in own else own for own in numbers]
+        return [[t for t in row if t != unknown] if unknown in row else row for row in ids]
 
     def encode(self, characters: Documents, progress: Progress | None = None) -> Floats32:
         characters = without_surrogates(characters)
@@ -219,16 +220,16 @@ class StaticEncoder(TextEncoder):
         return vectors
 
     def _means(self, characters: Documents) -> Floats32:
-        """Vectors of a batch; a distinct word of BERT's tokenizer, which cuts at spaces, is read once."""
+        """Vectors of a batch. With BERT's tokenizer each distinct word is tokenised once."""
         kind_of = np.full(len(characters.alphabet), WITHIN, np.uint8)
-        if self._lowers is not None:
+        if self._is_bert:
             kind_of[np.isin(characters.alphabet, list(map(ord, punctuation)))] = ALONE
             kind_of[characters.alphabet == ord(" ")] = BETWEEN
         pieces, ids, words = split_words(characters, kind_of)
         tokens = self.tokenise(words)
         lengths = np.array(list(map(len, tokens)), np.int64)
         of_words = _sums(np.array(list(chain(*tokens)), np.int64), lengths, self.embeddings)
-        numbers = np.concatenate([own[piece.numbers] for piece, own in zip(pieces, ids, strict=True)])
+        numbers = np.concatenate([at[piece.numbers] for piece, at in zip(pieces, ids, strict=True)])
         n_words = np.concatenate([piece.lengths for piece in pieces])
         n_tokens = np.diff(offsets_of(lengths[numbers])[offsets_of(n_words)])
         vectors: Floats32 = _sums(numbers, n_words, of_words)
@@ -319,7 +320,7 @@ class VectorCache:
 
 
 def _append(stream: Any, head: bytes, rows: AnyArray) -> None:
-    """Append records behind the last whole record of a file, which is emptied if it has another head."""
+    """Append after the last whole record; a file whose header (version, dimension) differs is truncated."""
     same, size = stream.read(len(head)) == head, rows.dtype.itemsize
     n = (stream.seek(0, os.SEEK_END) - len(head)) // size if same else 0
     if n * size > MOST_BYTES:
@@ -473,7 +474,7 @@ class OnnxEncoder(BatchEncoder):
             "attention_mask": mask,
             "token_type_ids": np.zeros_like(mask),
         }
-        states = session.run(None, {own.name: inputs[own.name] for own in session.get_inputs()})[0]
+        states = session.run(None, {node.name: inputs[node.name] for node in session.get_inputs()})[0]
         if states.ndim == 3:
             states = (states * mask[..., None]).sum(axis=1) / np.maximum(mask.sum(axis=1), 1)[:, None]
         return states, sum(bool(row.overflowing) for row in rows)

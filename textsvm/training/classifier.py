@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from textsvm.arrays import Floats, Ints
 from textsvm.choice import candidates
 from textsvm.choice.candidates import Candidate
+from textsvm.choice.choose import choose, near_copies, weigh_encoder
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.encoder import as_encoder
@@ -39,8 +40,9 @@ from textsvm.training.train import (
 )
 
 #: Change of the bias of a class, for kernel="auto" and "fast", when its total weight falls by a factor of e;
-#: half as much with two classes. It is larger for less than `MANY` texts.
-RARE, MANY = 0.05, 1000
+#: half as much with two classes.
+RARE = 0.05
+MANY = 1000  #: Number of texts below which this change is larger
 #: Folds of the out-of-fold values.
 FOLDS = 3
 #: The solver's tolerance for the out-of-fold values of kernel="auto" and "fast".
@@ -110,7 +112,8 @@ def _choose_and_train(
     )  # fmt: skip
     bias = default_bias(settings, target, weight)
     model = with_bias(model, bias)
-    # Trials have machines against the rest, and offsets for macro-F1 will move the decision values.
+    # Probabilities are fitted to held-out values of the trials, unless their machines are of another kind, or
+    # offsets for macro-F1 will move the decision values.
     if chosen.decision is None or (settings.multiclass, settings.scoring) != ("ovr", "accuracy"):
         return model
     return with_scale(model, chosen.decision + bias, labels_of(target), weight)
@@ -173,32 +176,29 @@ def _choice(
         )
     ):
         default = default.with_loss("hinge")
-    C, budget, weighed = settings.C, settings.time_budget, ""
-    if settings.kernel == "fast":
-        budget = None
-    if default.encoder is not None or budget is not None:
-        from textsvm.choice.choose import choose, weigh_encoder
+    sentence = ""
     if default.encoder is not None:
-        default, sentence = weigh_encoder(default, documents, target.copies, problem.weight)
-        weighed = f"; {sentence}"
-    if budget is None:
-        description = default.description(C) + weighed
-        return ChosenKernel(default.kernel(), default.C * C, default.loss, description)
-    choice = choose(default, documents, target.copies, problem.weight, float(C), budget, progress)
+        default, weighed = weigh_encoder(default, documents, target.copies, problem.weight)
+        sentence = f"; {weighed}"
+    C, budget = float(settings.C), settings.time_budget
+    if budget is None or settings.kernel == "fast":
+        return ChosenKernel(default.kernel(), default.C * C, default.loss, default.description(C) + sentence)
+    choice = choose(default, documents, target.copies, problem.weight, C, budget, progress)
     return ChosenKernel(
-        choice.kernel, choice.C, default.loss, choice.description + weighed, choice.accuracy,
+        choice.kernel, choice.C, default.loss, choice.description + sentence, choice.accuracy,
         len(choice.trials), choice.decision,
     )  # fmt: skip
 
 
-def rare_class_bias(totals: Floats) -> Floats:
+def rare_class_bias(totals: Floats, n: int) -> Floats:
     """Additions to the biases of one-vs-rest machines that favour rare classes, shape (n_machines,).
 
-    `totals` are the sums of the weights of the classes. A machine decides its own support vectors with their
-    dual variables, which are larger in rare classes, and new texts without them: the more so, the fewer texts
-    there are (reports/learning_curves.md). The addition grows with sqrt(1 / n) down to 100 texts.
+    `totals` are the sums of the weights of the classes, and n is the number of texts. A machine decides its
+    own support vectors with their dual variables, which are larger in rare classes, and new texts without
+    them: the more so, the fewer texts there are (reports/learning_curves.md). The addition grows with
+    sqrt(1 / n) down to 100 texts.
     """
-    logs, rare = np.log(totals), RARE * np.sqrt(np.clip(MANY / totals.sum(), 1, 10))
+    logs, rare = np.log(totals), RARE * np.sqrt(np.clip(MANY / n, 1, 10))
     if len(logs) == 2:
         return np.array([rare * (logs[0] - logs[1]) / 2])
     return np.asarray(rare * (logs.mean() - logs))
@@ -209,7 +209,8 @@ def default_bias(settings: ClassifierSettings, target: Target, weight: Floats | 
     if settings.multiclass != "ovr":
         return 0.0
     problem = classification(settings, target, np.arange(len(target.values)), weight)
-    return rare_class_bias(np.bincount(problem.target, problem.weight).astype(np.float64))
+    totals = np.bincount(problem.target, problem.weight).astype(np.float64)
+    return rare_class_bias(totals, int(np.count_nonzero(problem.weight)))
 
 
 def checked_weights(
@@ -278,7 +279,5 @@ def out_of_fold(
 
 def _near_copies(settings: ClassifierSettings, texts: Any, target: Target) -> Ints | None:
     """The group of each text, all of which is in the same fold; None without near-copies."""
-    from textsvm.choice.choose import near_copies
-
     groups = near_copies(encode_for(settings, Candidate(plain=1.0), texts, target, None), COMPARISON)
     return None if groups is None or groups.max() + 1 == len(groups) else groups

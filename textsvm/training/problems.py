@@ -83,14 +83,13 @@ def classification(
     factors = class_factors(settings.class_weight, target.classes, totals)
     penalty, loss = float(settings.C if C is None else C), settings.loss or "hinge"
     weight = weight * factors[codes]
-    strategy, levels = settings.multiclass, None
-    if strategy.startswith("ordered"):
-        strategy, levels = "ordered", levels_of(strategy, target.classes)
+    strategy = settings.multiclass.partition(":")[0]
+    levels = levels_of(settings.multiclass, target.classes) if strategy == "ordered" else None
     return Classification(index, codes, len(target.classes), penalty, weight, strategy, loss, levels)
 
 
 def levels_of(multiclass: str, classes: AnyArray) -> Ints:
-    """The level of each class, from 0: by the numbers in their names, or as "ordered:A<B<..." orders them."""
+    """The level of each class, from 0: by their names as numbers, or as "ordered:A<B<..." orders them."""
     names, order = [str(name) for name in classes.tolist()], multiclass.partition(":")[2]
     places = [name.strip() for name in order.split("<")]
     values: list[float] = []

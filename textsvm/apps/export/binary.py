@@ -357,13 +357,13 @@ def _add_tokenizer(out: _Writer, encoder: Any, rounded: bool) -> int:
     """Record of a tokenizer; tags of its vocabulary have 32 bits if `rounded`."""
     piece, keys, stages = _packed_tokenizer(encoder.tokenizer)
     tags = np.append(keys.astype(np.uint32) if rounded else keys, np.zeros(1 + SCANNED, np.uint64))
-    states = [*SEEDS]
-    for point in map(ord, piece.prefix):
+    states, prefix = [*SEEDS], piece.continuation_prefix
+    for point in map(ord, prefix):
         for k, seed in enumerate(SEEDS):
             states[k] = (states[k] * STEPS[k] + int(mix(np.array([point ^ seed], np.uint32))[0])) % (1 << 32)
     starts = bucket_starts(keys, 3 * PER_BUCKET if rounded else PER_BUCKET)
-    words = [_add_characters(out, piece.letters, stages), piece.most]
-    words += [max(map(len, piece.tokens)), len(piece.prefix), *states, len(starts) - 1, len(keys)]
+    words = [_add_characters(out, piece.letters, stages), piece.max_word_characters]
+    words += [max(map(len, piece.tokens)), len(prefix), *states, len(starts) - 1, len(keys)]
     words += [32 if rounded else 64, out.add(starts), out.add(tags, np.uint32 if rounded else np.uint64)]
     return out.words([words], TOKENIZER_WORDS)
 

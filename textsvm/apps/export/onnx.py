@@ -486,10 +486,11 @@ def _pieces(
     is_start = g.Cast(g.total(starts, g.filled(starts, 1), g.Size(ids)), to=BOOL)
     word = g.Max(g.Sub(g.CumSum(g.Cast(is_start, to=INT64), 0), 1), 0)
     limit = g.Where(inside, g.Gather(g.Concat(ends, [0], axis=0), word), 0)
-    spelled = [[table.number.get(c, END) for c in token.removeprefix(piece.prefix)] for token in piece.tokens]
-    begins = [not token.startswith(piece.prefix) for token in piece.tokens]
+    prefix = piece.continuation_prefix
+    spelled = [[table.number.get(c, END) for c in token.removeprefix(prefix)] for token in piece.tokens]
+    begins = [not token.startswith(prefix) for token in piece.tokens]
     sizes, tokens = _longest(g, ids, is_start, limit, spelled, begins)
-    marks = _marks(g, starts, ends, sizes, piece.most)
+    marks = _marks(g, starts, ends, sizes, piece.max_word_characters)
     place = g.where(g.Cast(marks, to=BOOL))
     text = g.Gather(text, place)
     numbers = {token: k for k, token in enumerate(piece.tokens)}

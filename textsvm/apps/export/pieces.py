@@ -23,11 +23,11 @@ from textsvm.text.encoders import library_of
 #: Code points of which the tokenizer is asked; the last stands for all others of private use.
 _ASKED = [*range(0xD800), *range(0xE000, 0x33000), *range(0xE0000, 0xE1000), 0xF0000]
 #: Combining characters of classes 224 and 9 that BERT's normaliser keeps.
-_HIGH, _LOW = "\u302e", "\u1b44"
+_MARK_224, _MARK_9 = "\u302e", "\u1b44"
 #: Characters around an asked one.
 _BETWEEN = "|0|"
-#: Most characters of a word that textsvm.c splits.
-MOST_WORD = 256
+#: Largest `max_input_chars_per_word` that textsvm.c supports.
+MAX_WORD_CHARACTERS = 256
 
 
 @dataclass(frozen=True)
@@ -35,31 +35,30 @@ class WordPiece:
     """A WordPiece tokenizer."""
 
     #: Images are in `decompositions`. Bits of a class: SPACE, PUNCT, CHANGES (has an image), KEEPS (removed),
-    #: IGNORED (removed after it has stopped the canonical order).
+    #: IGNORED (removed after canonical reordering, so it still blocks reordering).
     letters: CharacterTables
     tokens: tuple[str, ...]  #: By id
-    most: int  #: Characters of the longest word that is split
-    prefix: str  #: Of the tokens inside of words
+    max_word_characters: int  #: Longer words are the unknown token
+    continuation_prefix: str  #: Of the tokens inside of words
 
 
 @lru_cache(maxsize=3)
 def word_piece(tokenizer: bytes) -> WordPiece:
     """The tables of a tokenizer, given as JSON; InputError if it is not BERT's."""
     state, names = json.loads(tokenizer), ("model", "normalizer", "pre_tokenizer")
-    model, kinds = state["model"], [(state[name] or {"type": f"no {name}"}).get("type") for name in names]
+    model, types = state["model"], [(state[name] or {"type": f"no {name}"}).get("type") for name in names]
     added = [token["content"] for token in state["added_tokens"] if not token["special"]]
     problem = f"the added token {added[0]!r}" if added else ""
-    if (
-        kinds != ["WordPiece", "BertNormalizer", "BertPreTokenizer"]
-        or model["max_input_chars_per_word"] > MOST_WORD
-    ):
-        problem = f"the tokenizer {kinds[0]} ({kinds[1]}, {kinds[2]})"
+    if types != ["WordPiece", "BertNormalizer", "BertPreTokenizer"]:
+        problem = f"the tokenizer {types[0]} ({types[1]}, {types[2]})"
+    elif model["max_input_chars_per_word"] > MAX_WORD_CHARACTERS:
+        problem = f"max_input_chars_per_word = {model['max_input_chars_per_word']}"
     elif model["unk_token"].isalnum():
         problem = f"the unknown token {model['unk_token']!r}"
     if problem:
         raise InputError(
             f"an encoder with {problem} cannot be exported; WordPiece with BERT's normaliser, words of at "
-            f"most {MOST_WORD} characters and no added tokens can"
+            f"most {MAX_WORD_CHARACTERS} characters and no added tokens can"
         )
     parts = library_of("tokenizers").Tokenizer.from_str(tokenizer.decode())
     tokens = sorted(model["vocab"], key=model["vocab"].get)
@@ -85,8 +84,11 @@ def _letters(normalise: Callable[[str], str], split: Callable[[str], list]) -> C
     image_of = dict(zip(chars, images(chars), strict=True))
     removed = [char for char in chars if not image_of[char]]
     classes[[*map(ord, removed)]] = KEEPS
-    stops = images([_HIGH + char + _LOW for char in removed])
-    classes[[ord(char) for char, text in zip(removed, stops, strict=True) if text == _HIGH + _LOW]] = IGNORED
+    # A removed character between two marks stops their reordering if the image is unchanged.
+    stops = images([_MARK_224 + char + _MARK_9 for char in removed])
+    classes[[ord(char) for char, text in zip(removed, stops, strict=True) if text == _MARK_224 + _MARK_9]] = (
+        IGNORED
+    )
     classes[[ord(char) for char in chars if image_of[char] == f" {char} "]] = PUNCT  # CJK
     for plane in (0xF0000, 0x100000):
         classes[plane : plane + 0xFFFE] = classes[0xF0000]
@@ -94,7 +96,7 @@ def _letters(normalise: Callable[[str], str], split: Callable[[str], list]) -> C
     changed = {point: image for point, image in changed.items() if image != chr(point)}
     classes[[*changed]] |= CHANGES
     marks = [char for char in chars if image_of[char] == char and unicodedata.combining(char)]
-    ordered = [f"{_HIGH}{mark}1{mark}{_LOW}" for mark in marks]
+    ordered = [f"{_MARK_224}{mark}1{mark}{_MARK_9}" for mark in marks]
     for mark, text, image in zip(marks, ordered, images(ordered), strict=True):
         orders[ord(mark)] = unicodedata.combining(mark) if image != text else 0
     return CharacterTables(classes, orders, changed, {}, np.zeros((0, 3), np.uint32))

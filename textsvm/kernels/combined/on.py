@@ -81,8 +81,8 @@ class Standard:
             return numbers
         if numbers.n_features != len(self.mean):
             raise InputError(
-                f"the encoder returned vectors of {numbers.n_features} numbers, and the model was trained on "
-                f"vectors of {len(self.mean)}; take the encoder of the training"
+                f"there are {numbers.n_features} numbers for each text or row, and {len(self.mean)} in the "
+                "training; take the encoder or the columns of the training"
             )
         return numbers.standardised(self.mean, self.scale)
 
@@ -131,28 +131,28 @@ class CountedNumbers:
 
 @dataclass(frozen=True)
 class NumberWeights:
-    """`Weights` of a kernel on numbers: weights of the standardised numbers."""
+    """`Weights` of a kernel on numbers."""
 
-    own: Weights
+    weights: Weights  #: Of the standardised numbers
     standard: Standard
 
     @property
     def left_out(self) -> int:
-        return self.own.left_out
+        return self.weights.left_out
 
     @property
     def n_machines(self) -> int:
-        return self.own.n_machines
+        return self.weights.n_machines
 
     def predictor(self, device: Device) -> Any:
-        return StandardisedRows(self.own.predictor(device), self.standard)
+        return StandardisedRows(self.weights.predictor(device), self.standard)
 
     def named(self, examples: Any) -> list[FeatureWeights]:
-        return self.own.named(examples)
+        return self.weights.named(examples)
 
     def state(self, tolerance: float) -> Arrays:
-        own = {OWN + name: array for name, array in self.own.state(tolerance).items()}
-        return self.standard.state | own
+        state = {OWN + name: array for name, array in self.weights.state(tolerance).items()}
+        return self.standard.state | state
 
 
 def _together(numbers: Numbers, totals: Floats) -> Contributions:
@@ -354,12 +354,12 @@ class On(Kernel):
         return StandardisedRows(self.kernel.rows(self._standardised(documents), device), self.standard_)
 
     def predictor(self, support: Any, coef: Floats, device: Device) -> Any:
-        own = self.kernel.predictor(self._standardised(support), coef, device)
-        return StandardisedRows(own, self.standard_)
+        predictor = self.kernel.predictor(self._standardised(support), coef, device)
+        return StandardisedRows(predictor, self.standard_)
 
     def state(self) -> Arrays:
-        own = {OWN + name: array for name, array in self.kernel.state().items()}
-        return self.standard_.state | own
+        state = {OWN + name: array for name, array in self.kernel.state().items()}
+        return self.standard_.state | state
 
     def restore(self, state: Arrays) -> None:
         self.kernel.restore(strip_prefix(OWN, state))

@@ -15,7 +15,7 @@ import numpy as np
 
 from textsvm.arrays import Array, Floats, Floats32, Ints
 from textsvm.kernels.shared.normalisation import Normalisation
-from textsvm.linalg.factored import FactoredWeights, is_factored, unpacked
+from textsvm.linalg.factored import FactoredWeights, as_dense, should_factor
 from textsvm.linalg.products import InvertedIndex
 from textsvm.linalg.sparse import Sparse
 from textsvm.runtime import device as devices
@@ -138,11 +138,11 @@ class FeaturePredictor:
     def of_support(cls, rows: FeatureKernelRows, coef: Array) -> Self:
         """From the rows of support vectors and coef (n_machines, n_sv): w = sum_j a_j phi(t_j) / |t_j|."""
         columns = rows.normalisation
-        if rows.device.kind == "cpu" and is_factored(rows.x, coef):
+        if rows.device.kind == "cpu" and should_factor(rows.x, coef):
             weights: Array = FactoredWeights.of(rows.x, columns.scale, coef)
             return cls(rows.device, rows.space, weights, (columns, coef))
         with devices.use(rows.device):
-            weights = rows.x.transposed_dot(columns.scale[:, None] * unpacked(coef).T)
+            weights = rows.x.transposed_dot(columns.scale[:, None] * as_dense(coef).T)
             return cls(rows.device, rows.space, weights, (columns, coef))
 
     def dense_weights(self) -> Array:

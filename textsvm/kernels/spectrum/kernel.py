@@ -70,7 +70,7 @@ from textsvm.kernels.spectrum.features import (
     represent,
 )
 from textsvm.kernels.spectrum.weight_vectors import WeightVectors, pack, sizes_of, unpack
-from textsvm.linalg.factored import FactoredWeights, is_factored, scipy_sparse, unpacked
+from textsvm.linalg.factored import FactoredWeights, as_dense, scipy_sparse, should_factor
 from textsvm.linalg.products import Half
 from textsvm.linalg.sparse import Sparse
 from textsvm.runtime import device as devices
@@ -94,10 +94,10 @@ class SpectrumWeights:
     def of_rows(cls, rows: Any, coef: Floats) -> SpectrumWeights:
         """From support vectors on the host; coef has shape (n_machines, n_sv)."""
         kernel, columns = rows.kernel, rows.normalisation
-        if is_factored(rows.x, coef):
-            weights: Array = FactoredWeights.of(rows.x, columns.scale, coef).product
+        if should_factor(rows.x, coef):
+            weights: Array = FactoredWeights.of(rows.x, columns.scale, coef).to_sparse()
         else:
-            weights = rows.x.transposed_dot(columns.scale[:, None] * unpacked(coef).T)
+            weights = rows.x.transposed_dot(columns.scale[:, None] * as_dense(coef).T)
         vectors = WeightVectors.of(rows.space.vocabulary, rows.space.starts, weights)
         if is_weighted(kernel):
             vectors = vectors.over(kernel.weights_.vocabulary)
@@ -112,7 +112,7 @@ class SpectrumWeights:
         space: Any = FeatureSpace(self.kernel, vectors.vocabulary, vectors.starts, vectors.row)
         weights: Array = vectors.weights.astype(np.float64)
         if scipy_sparse(weights):
-            device, weights = devices.select("cpu"), FactoredWeights.of_product(weights)
+            device, weights = devices.select("cpu"), FactoredWeights.from_sparse(weights)
         if device.kind == "cpu":
             return SpectrumPredictor(device, space, weights, featureless)
         from textsvm.kernels.spectrum.cuda import CudaFeatureSpace
@@ -323,7 +323,7 @@ class Spectrum(PmerKernel):
 
     def predictor(self, support: Documents, coef: Array, device: Device) -> SpectrumPredictor:
         rows = self.rows(support, devices.select("cpu") if scipy_sparse(coef) else device)
-        if device.kind != "cpu" or not is_weighted(self) or is_factored(rows.x, coef):
+        if device.kind != "cpu" or not is_weighted(self) or should_factor(rows.x, coef):
             return SpectrumPredictor.of_support(rows, coef)
         weights = SpectrumWeights.of_rows(rows, coef)  # p-mers are then looked up once, for both weights
         return weights.predictor(device, (rows.normalisation, coef))

@@ -25,7 +25,7 @@ from textsvm.kernels.contract import Ability, Cost, Features, FeatureWeights, Pr
 from textsvm.kernels.near import Nearest
 from textsvm.kernels.spectrum.weight_vectors import MOST_TIMES, ROOM
 from textsvm.kernels.vectors.cpu import HostVectorRows
-from textsvm.linalg.factored import unpacked
+from textsvm.linalg.factored import BYTES_PER_ENTRY, as_dense
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.vectors import NUMBERS, Vectors, feature_rows
 from textsvm.runtime import device as devices
@@ -183,7 +183,7 @@ class LinearFeatures(Features):
 
     def weights(self, support: Any, coef: Floats) -> LinearWeights:
         values = devices.to_host(support.values)
-        return LinearWeights(np.ascontiguousarray((values.T @ unpacked(coef).T).T, np.float64))
+        return LinearWeights(np.ascontiguousarray((values.T @ as_dense(coef).T).T, np.float64))
 
     def restore_weights(self, state: Arrays, alphabets: Any) -> LinearWeights:
         weights = state["weights"]
@@ -216,7 +216,7 @@ class Linear(VectorKernel):
 
     def predictor(self, support: Any, coef: Floats, device: Device) -> Predictor:
         """Predict by weights on a CPU, unless most of them would be 0."""
-        coef, stored = unpacked(coef), 12 * int(support.values.size)
+        coef, stored = as_dense(coef), BYTES_PER_ENTRY * int(support.values.size)
         if device.kind == "cuda" or 8 * len(coef) * support.n_features > max(ROOM, MOST_TIMES * stored):
             return super().predictor(support, coef, device)
         return self.features.weights(support, coef).predictor(device)
