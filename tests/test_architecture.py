@@ -17,8 +17,9 @@ from textsvm.cli import COMMANDS
 LIMITS: dict[str, tuple[float, float]] = {
     # Trained models and trainers replaced estimators that were both. Types and documentation of each step are
     # lines that the estimators did not have. Then came 25 formats, output in the form of the input, several
-    # columns in exports, maps, copies in estimates, repair of mail, categories of mail, limits of HTTP.
-    "lines of textsvm/": (72_880, 62_000),
+    # columns in exports, maps, copies in estimates, repair of mail, categories of mail, limits of HTTP. Then
+    # encoders with their cache and exports (1,500), thousands of classes (400), ordered classes, probabilities.
+    "lines of textsvm/": (75_120, 62_000),
     "lines of the applications": (12_222, 10_500),
     "lines of C, JavaScript, HTML and CSS": (3_025, 2_700),
     # Kernels of several families, aliases of arrays and the version have modules of their own.
