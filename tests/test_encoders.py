@@ -38,7 +38,7 @@ from textsvm import (
     save,
     tune,
 )
-from textsvm.choice.choose import RIDGE, _left_out_margins, _weighed
+from textsvm.choice.choose import MAX_ENCODER_TEXTS, RIDGE, _left_out_margins, _weighed
 from textsvm.evaluation.drift import Drift, record
 from textsvm.kernels.encoder import as_encoder, token_weights
 from textsvm.kernels.spelling import parse, spell
@@ -234,12 +234,12 @@ def test_weight_with_many_classes():
     texts = ["".join(rng.choice([*"abcdefghijklmnopqrstuvwxyz"], 12)) for _ in labels]
     vectors = np.repeat(np.eye(600), 2, axis=0)
     sentence = weighed(texts, labels, vectors)
-    assert re.search(r"weight 0\.\d+: .*, on 1,000 texts .*, 0.5: 0.0%\)", sentence)
+    assert re.search(r"weight 0\.\d+: .*, on 500 texts .*, 0.5: 0.0%\)", sentence)
     uneven = np.r_[labels, np.zeros(2000, int), 600:700, np.repeat(np.arange(700, 720), 100)]
     for classes in (labels, uneven, np.repeat([0, 1, 2], [5000, 2, 1]), np.repeat(np.arange(3000), 2)):
         sampled = np.bincount(classes[_weighed(classes)])
         assert sampled[sampled > 0].min() >= 2
-        assert 500 < sampled.sum() <= 1000
+        assert MAX_ENCODER_TEXTS / 2 < sampled.sum() <= MAX_ENCODER_TEXTS
     assert not len(_weighed(np.array([3, 0, 0, 0])))
 
 
