@@ -2353,10 +2353,27 @@ MISTAKES = [
     Mistake("gamma of zero", "train reviews.csv --kernel edit:gamma=0 -o new.textsvm", "gamma", 2),
     Mistake("decay above 1", "train reviews.csv --kernel gap:decay=1.5 -o new.textsvm", "decay", 2),
     Mistake("an encoder that is not there", f"train reviews.csv --encoder no {TRAIN}", "no is not there", 2),
+    Mistake("an encoder a+b", f"train reviews.csv --encoder a+b {TRAIN}", "encoder a\\+b is not there", 2),
+    Mistake("an encoder b=c", f"compare reviews.csv --encoder b=c {FAST}", "encoder b=c is not there", 2),
+    Mistake(
+        "two encoders",
+        "train reviews.csv --kernel spectrum:3+encoder:e --encoder e -o new.textsvm",
+        "--encoder e does not go with --kernel spectrum:3\\+encoder:e, which names an encoder",
+        2,
+    ),
+    Mistake(
+        "two encoders to compare",
+        f"compare reviews.csv --kernel encoder:e --encoder f {FAST}",
+        "--encoder f does not go with --kernel encoder:e, which names an encoder",
+        2,
+    ),
     Mistake("a file as an encoder", f"cv reviews.csv --encoder reviews.txt {CV}", "is a file; name its f", 2),
     Mistake("a folder that is no encoder", f"compare reviews.csv --encoder . {FAST}", "is no encoder", 2),
     Mistake(
-        "an encoder without a name", "train reviews.csv --kernel encoder -o new.textsvm", "name of a f", 2
+        "an encoder without a name",
+        "train reviews.csv --kernel encoder -o new.textsvm",
+        "must be a folder",
+        2,
     ),
     Mistake(
         "a damaged encoder",

@@ -1,12 +1,19 @@
 """Estimators from the options of the command line."""
 
+import dataclasses
+import re
+
 import pytest
+from encoders import static_folder
 
 import textsvm
 from textsvm.cli import estimators, kernels, machines
+from textsvm.cli.console import WrongUsage
 from textsvm.cli.machines import ClusterOptions
 from textsvm.cli.options import LearningOptions
 from textsvm.kernels import KERNELS
+from textsvm.kernels.encoder import encoders_of
+from textsvm.kernels.spelling import parse, spell
 
 
 def options(**kernel):
@@ -43,3 +50,52 @@ def test_a_named_kernel_is_the_one_of_python(name):
     made = estimators.single(options(kernel=[name]), LearningOptions())
     assert made.new_kernel().structure.as_dict() == KERNELS[name]().structure.as_dict()
     assert as_it_is(made) == as_it_is(textsvm.SVC(made.kernel).settings)
+
+
+@pytest.mark.parametrize("name", ["a+b", "b=c", "en c,x+y", "e:f*g", "h,bits=8", '"quoted"', "i"])
+def test_the_folder_of_encoder_is_taken_as_it_is(tmp_path, monkeypatch, name):
+    pytest.importorskip("tokenizers")
+    monkeypatch.chdir(tmp_path)
+    static_folder(tmp_path / name)
+    whole, rounded = estimators.encoder_of(name, []).encoder, estimators.encoder_of(f"{name}, bits=8", [])
+    assert whole.name == name
+    assert whole == textsvm.Encoder(name)._loaded()
+    assert rounded.encoder == whole.rounded() != whole
+    if '"' not in name:
+        assert parse(spell(textsvm.Encoder(name))).encoder == name
+
+
+@pytest.mark.parametrize("name", ["a+b", "b=c", "x,bits=eight", "x,bits=7", "", "~no-user/e", "x" * 300])
+def test_a_folder_of_encoder_that_is_not_there(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(WrongUsage, match=f"^--encoder {re.escape(name[:100])}(?!.*is no kernel)"):
+        estimators.encoder_of(name, [])
+
+
+@pytest.mark.parametrize("of", ["spectrum:3+encoder:e", "title=encoder:e", "gap:3*encoder:e", "encoder:f"])
+def test_two_encoders_are_refused(tmp_path, of):
+    """That of --encoder had no effect."""
+    pytest.importorskip("tokenizers")
+    e, f = (str(static_folder(tmp_path / name, seed=k)) for k, name in enumerate("ef"))
+    of = of.replace(":e", f":{e}").replace(":f", f":{f}")
+    both = dataclasses.replace(options(kernel=[of]), encoder=e)
+    for make in (
+        lambda: estimators.single(both, LearningOptions()),
+        lambda: estimators.single(both, LearningOptions(regress="score")),
+        lambda: estimators.single(both, LearningOptions(multilabel=True)),
+        lambda: estimators.grid(both, LearningOptions()),
+        lambda: estimators.one_class(both, None),
+    ):
+        with pytest.raises(
+            WrongUsage, match=r"does not go with --kernel .*, which names an encoder; leave o"
+        ):
+            make()
+    if of != f"encoder:{f}":
+        return
+    for machine in (textsvm.SVC, textsvm.SVR, textsvm.MultilabelSVC, textsvm.OneClassSVM):
+        with pytest.raises(
+            textsvm.InputError, match="the kernel has an encoder; leave the parameter encoder"
+        ):
+            machine(of, encoder=e).settings.check()
+    fitted = textsvm.SVC(of, encoder=f).fit(["bread", "car"], [0, 1])
+    assert [part.encoder.name for part in encoders_of(fitted.kernel_)] == ["f"]

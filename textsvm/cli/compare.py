@@ -78,7 +78,7 @@ def compare(
     from textsvm.reporting.pages import comparison_page
     from textsvm.runtime.device import select
 
-    encoder = None if judging.encoder is None else estimators.encoder_of(judging.encoder)
+    encoder = None if judging.encoder is None else estimators.encoder_of(judging.encoder, kernels.values())
     candidates = baselines.candidates(device, names, encoder)
     for make in candidates.values():
         estimators.checked(make)

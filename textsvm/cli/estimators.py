@@ -5,9 +5,11 @@ Parameters without an option keep the defaults of the estimators.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import product
+from os.path import exists, expanduser
 from typing import Any, TypeAlias
 
 from textsvm.cli.console import DECIMALS, WrongUsage, wrong_usage
@@ -15,8 +17,8 @@ from textsvm.cli.kernels import several
 from textsvm.cli.machines import COMPUTE, ModelOptions, requested
 from textsvm.cli.options import LearningOptions
 from textsvm.kernels import Kernel
-from textsvm.kernels.encoder import as_encoder
-from textsvm.kernels.spelling import parse
+from textsvm.kernels.encoder import Encoder, as_encoder, encoders_of
+from textsvm.kernels.spelling import spell
 from textsvm.model.settings import (
     ClassifierSettings,
     Compute,
@@ -52,7 +54,7 @@ def one_class(options: ModelOptions, nu: float | None, solver: str | None = None
     """Checked one-class machine."""
     options.machine.refuse("multiclass", "ordered", "class_weight", "scoring", "epsilon", of="--one-class")
     parameters = {"kernel": _kernel(options, "--one-class")}
-    parameters |= requested(nu=nu, solver=solver, **_encoder(options))
+    parameters |= requested(nu=nu, solver=solver, **_encoder(options, parameters.values()))
     parameters |= options.machine.fixed()
     return checked(partial(_machine, NoveltySettings, parameters | options.text.as_dict()))
 
@@ -78,19 +80,26 @@ def _estimators(
         machine.refuse("multiclass", "ordered", "class_weight", "scoring", of="--regress")
     else:
         machine.refuse("epsilon", of="a classifier; it goes with --regress")
-    fixed = machine.fixed() | options.text.as_dict() | _encoder(options) | others
+    fixed = machine.fixed() | options.text.as_dict() | _encoder(options, grid["kernel"]) | others
     points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     return [checked(partial(_machine, make, point | fixed)) for point in points]
 
 
-def encoder_of(text: str) -> Kernel:
-    """The kernel of --encoder: a folder, and options as in the notation of kernels."""
+def encoder_of(text: str, kernels: Iterable[Kernel | str | None]) -> Kernel:
+    """The kernel of --encoder, a folder or NAME,bits=8, to be added to these kernels."""
+    for kernel in kernels:
+        if isinstance(kernel, Kernel) and encoders_of(kernel):
+            raise WrongUsage(
+                f"--encoder {text} does not go with --kernel {spell(kernel)}, which names an encoder; leave "
+                "one of them out"
+            )
+    bits = None if exists(expanduser(text)) else re.fullmatch(r"(.+?)\s*,\s*bits=([0-9]+)", text)
     with wrong_usage(f"--encoder {text}: "):
-        return as_encoder(parse(f"encoder:{text}"))
+        return as_encoder(Encoder(bits[1], int(bits[2])) if bits else text)
 
 
-def _encoder(options: ModelOptions) -> dict[str, Any]:
-    return {} if options.encoder is None else {"encoder": encoder_of(options.encoder)}
+def _encoder(options: ModelOptions, kernels: Iterable[Kernel | str]) -> dict[str, Any]:
+    return {} if options.encoder is None else {"encoder": encoder_of(options.encoder, kernels)}
 
 
 def _kernel(options: ModelOptions, mode: str | None) -> Kernel | str:

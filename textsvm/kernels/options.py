@@ -225,7 +225,7 @@ SIGMOID = (GAMMA, COEF0)
 def _encoder_text(params: dict[str, Any]) -> str:
     """Name of an encoder, in quotes if the notation needs them."""
     name = str(getattr(params["encoder"], "__name__", params["encoder"]))
-    return f'"{name}"' if any(sign in name for sign in "+*,") else name
+    return f'"{name}"' if any(sign in name for sign in "+*,=") else name
 
 
 ENCODER = (

@@ -10,7 +10,7 @@ from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel, Sum
 from textsvm.kernels.combined.on import On
 from textsvm.kernels.contract import Structure
-from textsvm.kernels.encoder import Encoder, encoders_of
+from textsvm.kernels.encoder import Encoder, as_encoder, encoders_of
 from textsvm.kernels.nystroem import Nystroem
 from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.kernels.spelling import IN_SKLEARN, is_spelled_out, parse
@@ -62,7 +62,8 @@ def sum_on_columns(
 def with_encoder(kernel: Any, encoder: Any, weight: float = ENCODER_WEIGHT) -> Any:
     """Sum of a kernel of texts, given as for `as_kernel` or spelled out, and of a kernel of an encoder.
 
-    A kernel that reads an encoder already is returned unchanged. InputError for a kernel of other examples.
+    A sum with this encoder is returned unchanged. InputError for another encoder in the kernel, and for a
+    kernel of other examples.
     """
     if isinstance(kernel, str):
         if kernel == "precomputed":
@@ -70,16 +71,19 @@ def with_encoder(kernel: Any, encoder: Any, weight: float = ENCODER_WEIGHT) -> A
         kernel = parse(kernel) if is_spelled_out(kernel) else as_kernel(kernel)
     elif not isinstance(kernel, Kernel):
         kernel = as_kernel(kernel)
-    structure = kernel.structure
-    if encoders_of(kernel):
+    added = encoder if isinstance(encoder, Encoder) else Encoder(encoder)
+    if given := [part.encoder for part in encoders_of(kernel)]:
+        if added.encoder not in given and as_encoder(added).encoder not in given:
+            raise InputError("the kernel has an encoder; leave the parameter encoder out")
         return kernel
+    structure = kernel.structure
     if not structure.reads_texts:
         raise InputError(
             f"an encoder reads texts, and the kernel compares {structure.examples}; leave encoder out"
             + ", or write column=encoder:NAME into the kernel" * structure.reads_tables
         )
     # It is loaded when a training starts: a fitted model holds it, and its folder may be gone.
-    return Sum([kernel, encoder if isinstance(encoder, Encoder) else Encoder(encoder)], [1 - weight, weight])
+    return Sum([kernel, added], [1 - weight, weight])
 
 
 def structure_of(kernel: Any) -> Structure:

@@ -144,7 +144,7 @@ def _option(piece: str, options: dict[str, Option], text: str) -> tuple[Option, 
     if flag is not None and not flag.metavar:
         return flag, flag.parameters(True)
     for option in options.values():
-        if option.bare and not equals:
+        if option.bare and (not equals or piece[0] == '"'):
             try:
                 return option, option.parameters(option.convert(piece))
             except (InputError, ValueError):

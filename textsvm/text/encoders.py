@@ -509,10 +509,10 @@ def load_encoder(encoder: Any, download: bool = True) -> TextEncoder:
         return encoder
     if not isinstance(encoder, str | os.PathLike):
         return FunctionEncoder(encoder)
-    folder, name = Path(encoder).expanduser(), str(encoder)
-    if folder.exists() and not folder.is_dir():
+    folder, name = Path(os.path.expanduser(encoder)), str(encoder)
+    there = os.path.exists(folder)  # False, too, for a name that no file can have
+    if there and not folder.is_dir():
         raise InputError(f"the encoder {encoder} is a file; name its folder")
-    there = folder.exists()
     folder = folder.resolve() if there else _downloaded(name, download)
     return _load_folder(folder, _stamp(folder, name), folder.name if there else name, name)
 
