@@ -181,7 +181,8 @@ class TestAdaptation:
         assert adapted is not model
         assert (adapted.decision_function(texts) == model.decision_function(texts)).all()
 
-    def test_of_a_loaded_default_equals_that_of_the_model(self, tmp_path):
+    def test_of_a_loaded_default_equals_that_of_the_model(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(adaptation, "MARGINS", (0.0, 9.0))
         train, (texts, _) = dialects(120), dialects(100, 0.5, 1)
         model = SVC("fast", **CPU).fit(*train)
         save(model, tmp_path / "model")

@@ -381,7 +381,7 @@ def test_reports_tell_the_errors_with_and_without_the_encoder(folder, tmp_path):
     model = SVC(encoder=folder).fit(*topics(60))
     chosen = model.model_.record.chosen
     assert "encoder with weight 0" in chosen
-    assert "texts left out (0: " in chosen
+    assert "(errors for comparison: 0: " in chosen
     assert chosen in page_of(model, tmp_path)
     assert "choice of the kernel" not in page_of(SVC().fit(*topics(60)), tmp_path)
 

@@ -167,7 +167,7 @@ def test_damaged_files_in_c(kernel, tmp_path):
 
 
 @needs_gcc
-@pytest.mark.parametrize("version", [0, 1, 2, 5])
+@pytest.mark.parametrize("version", [0, 1, 2, 6])
 def test_other_versions_are_refused(version):
     content = bytearray(pack(plain_model(mixed_model())))
     assert content[8] == 4

@@ -99,11 +99,11 @@ def test_the_job_of_the_oldest_versions_has_the_lower_bounds():
     )
     extras = found["optional-dependencies"]
     wanted = [*found["dependencies"], *(each for each in extras["dev"] if each.startswith("polars"))]
-    for extra in ("test", "dask", "excel", "mail", "onnx", "serve"):
+    for extra in ("test", "dask", "encoders", "excel", "mail", "onnx", "serve"):
         wanted += extras[extra]
     bounds = [re.fullmatch(r"([\w.-]+)>=([\d.]+)(;.*)?", each) for each in wanted]
     assert [each for each, bound in zip(wanted, bounds, strict=True) if not bound] == [
-        "textsvm[dask,excel,mail,onnx,serve]"
+        "textsvm[dask,encoders,excel,mail,onnx,serve]"
     ]
     for bound in filter(None, bounds):
         assert f"{pinned[bound[1].replace('.', '-')]}.".startswith(f"{bound[2]}."), bound[0]

@@ -360,8 +360,9 @@ def test_damaged_arrays_are_refused(kernel, path):
         if not name.startswith("weights."):
             continue
         largest = np.iinfo(array.dtype).max if array.dtype.kind in "iu" else np.nan
+        # Class odds without that of unknown p-mers, the last one, are of a model saved before there was one.
         changes = [
-            array[:-1],
+            array[: -2 if "odds" in name else -1],
             np.append(array, array[-1:], axis=0),
             array[None],
             np.full_like(array, largest),

@@ -57,8 +57,7 @@ class MachineOptions:
         metavar="ovr|ovo|crammer-singer|ordered",
     )
     ordered: bool = _machine(
-        "The labels are grades, ordered by their numbers: predict a near grade rather than exactly the right "
-        "one. Short for --multiclass ordered.",
+        "The labels are grades, ordered by their numbers: a wrong label is a near one (multiclass ordered).",
         default=False,
     )
     class_weight: ClassWeight | None = _machine("balanced: rare classes count as much as common ones.")

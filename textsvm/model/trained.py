@@ -232,11 +232,10 @@ class TrainedModel:
 
         A calibrated model with a reject option predicts "unsure" for rejected examples.
         """
-        examples = self.reader.validate(X, self.support.n_features)
         most = max(1, MOST_VALUES // self.rule.n_machines)
-        if not isinstance(examples, list) or len(examples) <= most:
+        if not isinstance(X, list | np.ndarray) or len(X) <= most:
             return self.rule.to_target_type(self.rule.predictions(self.decision_function(X, progress)))
-        parts = [examples[first : first + most] for first in range(0, len(examples), most)]
+        parts = [X[first : first + most] for first in range(0, len(X), most)]
         predictions = [self.rule.predictions(self.decision_function(part, progress)) for part in parts]
         return self.rule.to_target_type(np.concatenate(predictions))
 

@@ -54,8 +54,6 @@ _MAGIC = b"textsvm1"  #: Beginning of a file of the cache, with its version
 _HEAD = 16  #: Length of its header: this beginning and the dimension
 #: Beginnings of the names of files and folders on which vectors do not depend.
 _IGNORED = (".", "README", "__pycache__")
-#: Packages of libraries that no extra installs.
-_PACKAGES = {"sentence_transformers": "sentence-transformers", "onnxruntime": "onnxruntime"}
 _SURROGATES = (0xD800, 0xDFFF)  #: Code points of lone surrogates, which no library of encoders accepts
 _REPLACEMENT = 0xFFFD  #: The code point in their place
 
@@ -272,7 +270,7 @@ def library_of(name: str) -> Any:
     try:
         return import_module(name)
     except ImportError as error:
-        package = _PACKAGES.get(name, '"textsvm[encoders]"')
+        package = name.replace("_", "-")
         raise InputError(f"this encoder needs the library {name}: pip install {package}") from error
 
 
