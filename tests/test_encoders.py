@@ -416,6 +416,32 @@ def test_pickles_and_equality(folder, encoder):
     assert model.predict(texts).tolist() == labels
 
 
+@pytest.mark.parametrize("kernel", ["auto", "spectrum:3"])
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_a_fitted_model_needs_no_folder(tmp_path, monkeypatch, kernel, calibrated):
+    place = static_folder(tmp_path / "here" / "gone")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    texts, labels = topics(20)
+    model = SVC(kernel, encoder="gone")
+    model = (CalibratedSVC(model, cv=2) if calibrated else model).fit(texts, labels)
+    expected, pickled = model.decision_function(texts), pickle.dumps(model)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert (model.decision_function(texts) == expected).all()
+    shutil.rmtree(place)
+    save(model, tmp_path / "m")
+    for again in (model, pickle.loads(pickled), pickle.loads(pickle.dumps(model)), load(tmp_path / "m")):
+        assert (again.decision_function(texts) == expected).all()
+    assert explain(model, texts[:1])
+    assert model._repr_html_()
+    assert "predict" in dir(SVC(kernel, encoder="gone"))
+    assert (model.get_params()["estimator"] if calibrated else model).get_params()["encoder"] == "gone"
+    if calibrated:
+        assert model.estimator_.predict(texts).tolist() == labels
+    with pytest.raises(InputError, match="the encoder gone is not there"):
+        clone(model).fit(texts, labels)
+
+
 def test_a_function_as_an_encoder(tmp_path):
     texts, labels = topics(20)
     model = SVC("spectrum", encoder=lengths).fit(texts, labels)

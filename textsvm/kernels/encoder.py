@@ -253,7 +253,7 @@ def token_weights(kernel: Encoder, weights: NumberWeights) -> tuple[Floats, Floa
 def stored_encoders(kernel: Kernel) -> Arrays:
     """Arrays of the static encoders of a kernel, for a model file."""
     arrays: Arrays = {}
-    for leaf in _encoders(kernel):
+    for leaf in encoders_of(kernel):
         prefix = f"{_STORED}{leaf.encoder.digest}."
         arrays |= {prefix + name: array for name, array in leaf.encoder.arrays().items()}
     return arrays
@@ -261,7 +261,7 @@ def stored_encoders(kernel: Kernel) -> Arrays:
 
 def attach_encoders(kernel: Kernel, arrays: Arrays) -> None:
     """Give the encoders that a model file holds to its kernel, which was built from the header."""
-    for leaf in _encoders(kernel):
+    for leaf in encoders_of(kernel):
         if stored := strip_prefix(f"{_STORED}{leaf.digest}.", arrays):
             leaf.encoder, leaf.bits = StaticEncoder(stored, str(leaf.encoder)), None  # digest: see `resolved`
         else:
@@ -269,6 +269,6 @@ def attach_encoders(kernel: Kernel, arrays: Arrays) -> None:
             leaf.encoder = load_encoder(leaf.encoder, download=False)  # a model file opens no connection
 
 
-def _encoders(kernel: Kernel) -> list[Encoder]:
+def encoders_of(kernel: Kernel) -> list[Encoder]:
     """Encoder parts of a kernel, such as a sum."""
     return [part for part in [kernel, *kernel.get_params().values()] if isinstance(part, Encoder)]

@@ -10,7 +10,7 @@ from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel, Sum
 from textsvm.kernels.combined.on import On
 from textsvm.kernels.contract import Structure
-from textsvm.kernels.encoder import as_encoder
+from textsvm.kernels.encoder import Encoder, encoders_of
 from textsvm.kernels.nystroem import Nystroem
 from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.kernels.spelling import IN_SKLEARN, is_spelled_out, parse
@@ -70,15 +70,16 @@ def with_encoder(kernel: Any, encoder: Any, weight: float = ENCODER_WEIGHT) -> A
         kernel = parse(kernel) if is_spelled_out(kernel) else as_kernel(kernel)
     elif not isinstance(kernel, Kernel):
         kernel = as_kernel(kernel)
-    structure = kernel.structure.resolved().structure
-    if any(view.encoder is not None for view in structure.views):
+    structure = kernel.structure
+    if encoders_of(kernel):
         return kernel
     if not structure.reads_texts:
         raise InputError(
             f"an encoder reads texts, and the kernel compares {structure.examples}; leave encoder out"
             + ", or write column=encoder:NAME into the kernel" * structure.reads_tables
         )
-    return Sum([kernel, as_encoder(encoder)], [1 - weight, weight])
+    # It is loaded when a training starts: a fitted model holds it, and its folder may be gone.
+    return Sum([kernel, encoder if isinstance(encoder, Encoder) else Encoder(encoder)], [1 - weight, weight])
 
 
 def structure_of(kernel: Any) -> Structure:

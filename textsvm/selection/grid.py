@@ -97,7 +97,7 @@ def _with(settings: Settings, params: dict[str, Any]) -> GridPoint:
         point = replace(point, kernel=fixed_default()) if is_default(point.kernel) else point
         params = {**params, "kernel": point.kernel}
     elif point.encoder is not None and not is_default(point.kernel):
-        params = {**params, "kernel": point.kernel}
+        params = {**params, "kernel": point.new_kernel()}
     check(point)
     return GridPoint(params, point)
 
