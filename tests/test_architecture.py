@@ -18,7 +18,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     # Trained models and trainers replaced estimators that were both. Types and documentation of each step are
     # lines that the estimators did not have. Then came 25 formats, output in the form of the input, several
     # columns in exports, maps, copies in estimates, repair of mail, categories of mail, limits of HTTP.
-    # Then encoders with cache and exports (1,500), thousands of classes (400), ordered classes, probabilities.
+    # Then encoders with cache and exports (1,500), thousands of classes (400), ordered classes, their scales.
     "lines of textsvm/": (75_120, 62_000),
     "lines of the applications": (12_540, 10_500),
     "lines of C, JavaScript, HTML and CSS": (3_170, 2_700),
@@ -43,7 +43,8 @@ LIMITS: dict[str, tuple[float, float]] = {
     "lines of a function, median": (6, 8),
     # Joined functions are longer.
     "lines of a function, 90 %": (18, 22),
-    "lines of the longest function": (79, 80),
+    # Coordinate descent goes over sparse entries and a dense tail of numbers.
+    "lines of the longest function": (85, 80),
     # Constructors of estimators name every parameter, as scikit-learn and editors read them.
     "pairs of duplicated places, identical": (14, 25),
     "pairs of duplicated places, same shape": (69, 150),

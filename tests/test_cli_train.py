@@ -524,6 +524,19 @@ def test_a_cross_validation_that_takes_long_frees_its_gram(monkeypatch):
     assert len(released) == 1
 
 
+def test_the_estimate_with_many_classes_of_few_texts_tests_classes_of_training(tmp_path):
+    rng = np.random.default_rng(0)
+    words = ["".join(rng.choice(list("abcdefghijklmnopqrstuvwxyz"), 7)) for _ in range(9000)]
+    rows = [f"{words[i]} {words[i + 3000]} {words[i + 6000]} {k},c{i}" for i in range(1500) for k in "xy"]
+    (tmp_path / "two.csv").write_text("\n".join(["text,label", *[rows[i] for i in rng.permutation(3000)]]))
+    line, _ = last_line(tmp_path / "two.csv", "--kernel", "spectrum:3", path=tmp_path)
+    assert float(line.split(" %")[0]) > 95, line
+    assert re.search(r"\(\d+ documents, .* with [\d,]+ of 1,500 classes\)", line), line
+    (tmp_path / "copies.csv").write_text("\n".join(["text,label", *rows[::2] * 2]))
+    line, _ = last_line(tmp_path / "copies.csv", "--kernel", "spectrum:3", path=tmp_path)
+    assert line.startswith("not tested, for no class has two different texts; next: add"), line
+
+
 def test_classes_of_one_document_and_empty_documents_are_mentioned(tmp_path):
     for i in range(40):
         (place := tmp_path / "t" / f"c{i if i < 10 else 10 + i % 2}").mkdir(parents=True, exist_ok=True)

@@ -102,7 +102,7 @@ def train(
 
         show_results(console, "holdout", outcome.results)
     if not printing.quiet:
-        console.line(training.last_line(settings, verdict, doubtful))
+        console.line(training.last_line(settings, outcome.training, verdict, doubtful))
 
 
 def _show_facts(console: Console, report: Json) -> None:

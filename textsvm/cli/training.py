@@ -244,9 +244,10 @@ def estimate_quality(
             settings, model, lambda index: training.subset(index.tolist()).examples, truth
         )
         if sample is not None:
-            trained, indices, decision = sample
+            trained, indices, decision, predicted = sample
             where = f"{len(indices):,} documents, of a model trained on {len(trained):,} of {len(training):,}"
-            predicted = model.rule.predictions(decision)
+            n, total = len({truth[i] for i in trained.tolist()}), len(set(truth))
+            where += f", with {n:,} of {total:,} classes" * (n < total)
             part = 2 * len(trained) < len(training)
             return TestPredictions(indices, decision, predicted, where, part)
     return predictions
@@ -286,7 +287,7 @@ def _kept_together(n: int) -> str:
     return f", {n:,} {'copies' if n > 1 else 'copy'} kept together with the originals" if n else ""
 
 
-def last_line(settings: AnySettings, verdict: Verdict | None, doubtful: bool = False) -> str:
+def last_line(settings: AnySettings, training: Corpus, verdict: Verdict | None, doubtful: bool) -> str:
     """The line: the quality of the model, and the next step; `doubtful`: a warning names labels."""
     if doubtful:
         step = "next: check the labels that the warning names, for the figures depend on them"
@@ -294,6 +295,9 @@ def last_line(settings: AnySettings, verdict: Verdict | None, doubtful: bool = F
     if verdict is None:
         if isinstance(settings, NoveltySettings):
             return "next: `textsvm evaluate` on labelled documents tells how good the model is"
+        several = _of_several_texts(corpora.truth(training), splits.copies_of(training))
+        if isinstance(settings, ClassifierSettings) and not several:
+            return "not tested, for no class has two different texts; next: add documents to the classes"
         return "next: `textsvm cv` with the same options tells how good the model is on new documents"
     return f"{verdict.sentence}; next: {_next_step(settings, verdict)}"
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import Floats, Ints, Json
+from textsvm.arrays import AnyArray, Floats, Ints, Json
 from textsvm.errors import InputError
 from textsvm.model.rules import ScaledRule, margins
 from textsvm.model.settings import ClassifierSettings, is_default
@@ -40,6 +40,8 @@ SLOW_SAMPLE = 200
 SAMPLE_SYMBOLS = 1_000_000
 #: Share of the sample that is tested.
 TESTED = 0.2
+#: Texts of a class that a sample draws together if classes are rare.
+BLOCK = 10
 #: Bins of the histogram of margins for each power of two.
 BINS_PER_OCTAVE = 1 << 12
 #: Exponent of the smallest margin with a bin of its own; smaller margins share the first bin.
@@ -200,26 +202,36 @@ def record(
     return values
 
 
-def _sample(model: TrainedModel, n: int) -> tuple[Ints, Ints]:
-    """Indices of a few of n training texts: a training part and a test part."""
+def _sample(model: TrainedModel, n: int, classes: Ints | None = None) -> tuple[Ints, Ints]:
+    """Indices of a few of n training texts: a training part and a test part; `classes`: rare ones whole."""
     size = SLOW_SAMPLE if model.kernel is not None and model.kernel.cost.quadratic else SAMPLE
     support = model.support.documents
     if support is not None and len(support):
         size = min(size, max(SLOW_SAMPLE, int(SAMPLE_SYMBOLS / max(support.lengths.mean(), 1.0))))
-    order = np.random.default_rng(0).permutation(n)[:size]
-    tested = max(1, round(TESTED * len(order)))
-    return np.sort(order[tested:]), np.sort(order[:tested])
+    order = np.random.default_rng(0).permutation(n)
+    if classes is not None:
+        order = order[np.argsort(classes[order], kind="stable")]
+        ordered = classes[order]
+        block = np.cumsum((np.arange(n) - np.searchsorted(ordered, ordered)) % BLOCK == 0)
+        drawn = np.sort(np.argsort(np.random.default_rng(1).permutation(n + 1)[block], kind="stable")[:size])
+        # Every fifth text is tested, hence never all of several texts of a class.
+        order = order[drawn[np.argsort(np.arange(len(drawn)) % round(1 / TESTED) != 2, kind="stable")]]
+    tested = max(1, round(TESTED * min(size, n)))
+    return np.sort(order[tested:size]), np.sort(order[:tested])
 
 
 def decide_sample(
     settings: ClassifierSettings, model: TrainedModel, examples_of: Callable[[Ints], Any], labels: list[Any]
-) -> tuple[Ints, Ints, Floats] | None:
+) -> tuple[Ints, Ints, Floats, AnyArray] | None:
     """Train with kernel, C and loss of a model on a few of its texts: indices of these and of others, and the
-    decision values of the others.
+    decision values and predictions of the others.
 
-    Training texts are no copies of the others. None for a precomputed matrix, or if the sample is too small.
+    Training texts have the classes of the others, and no copies. None without a kernel or with few texts.
     """
     train, test = _sample(model, len(labels))
+    classes = np.unique(labels, return_inverse=True)[1]
+    if not np.isin(classes[test], classes[train]).all():
+        train, test = _sample(model, len(labels), classes)
     record = model.record
     if model.kernel is None or not len(train):
         return None
@@ -234,9 +246,13 @@ def decide_sample(
             copies = copy_groups(text_digests(examples_of(np.concatenate([train, test]))))
             if copies is not None:
                 train = train[~np.isin(copies[: len(train)], copies[len(train) :])]
+            test = test[np.isin(classes[test], classes[train])]
+            if not len(test):
+                return None
             fresh = train_classifier(settings, examples_of(train), [labels[i] for i in train])
             with one_blas_thread():  # the bits of values depend on the number of threads of BLAS
-                return train, test, fresh.decision_function(examples_of(test))
+                decision = fresh.decision_function(examples_of(test))
+            return train, test, decision, fresh.rule.predictions(decision)
     except InputError:  # such as a sample of a single class
         return None
 
