@@ -278,7 +278,7 @@ class Service:
             try:
                 if len(body) <= _DIRECT and encoding not in _COMPRESSED:
                     return await self._ask(body, False)
-                if self._queued >= self.limits.max_requests // 4:  # others find room
+                if self._queued >= max(1, self.limits.max_requests // 4):  # others find room
                     return _BUSY
                 self._queued, queued = self._queued + 1, 1
                 async with asyncio.timeout(self.limits.timeout):
