@@ -141,8 +141,8 @@ def weigh_encoder(
         order = order[np.sort(np.unique(copies[order], return_index=True)[1])]
     rows = order[_weighed(characters.classes[order])]
     if not len(rows):
-        kept = default.encoder_weight
-        return default, f"encoder with weight {kept:g} (too few different texts to choose it)"
+        weight_text = f"{default.encoder_weight:g}"
+        return default, f"encoder with weight {weight_text} (too few different texts to choose it)"
     sample, device, grams = documents.take(rows), devices.select("cpu"), list[Floats]()
     for kernel in (replace(default, encoder=None, odds=False).kernel(), default.encoder.structure.resolved()):
         read = kernel.structure.read(sample)

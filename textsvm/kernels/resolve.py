@@ -72,8 +72,8 @@ def with_encoder(kernel: Any, encoder: Any, weight: float = ENCODER_WEIGHT) -> A
     elif not isinstance(kernel, Kernel):
         kernel = as_kernel(kernel)
     added = encoder if isinstance(encoder, Encoder) else Encoder(encoder)
-    if given := [part.encoder for part in encoders_of(kernel)]:
-        if added.encoder not in given and as_encoder(added).encoder not in given:
+    if encoders := [part.encoder for part in encoders_of(kernel)]:
+        if added.encoder not in encoders and as_encoder(added).encoder not in encoders:
             raise InputError("the kernel has an encoder; leave the parameter encoder out")
         return kernel
     structure = kernel.structure

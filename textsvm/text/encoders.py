@@ -584,8 +584,8 @@ def _stamp(folder: Path, reference: str) -> tuple[Any, ...]:
 def _files(folder: Path) -> list[Path]:
     """The files on which the vectors of an encoder depend."""
     paths = [(path, path.relative_to(folder).parts) for path in folder.rglob("*") if path.is_file()]
-    kept = (path for path, parts in paths if not any(part.startswith(_IGNORED) for part in parts))
-    return sorted(kept, key=Path.as_posix)  # in the same order on any system
+    files = (path for path, parts in paths if not any(part.startswith(_IGNORED) for part in parts))
+    return sorted(files, key=Path.as_posix)  # in the same order on any system
 
 
 def folder_digest(folder: Path) -> str:
