@@ -33,7 +33,8 @@ def predict(
     are reported, the others are classified, and the exit code is 1.
 
     A positive decision is for the positive class (--positive in training). With more than two classes there
-    is a decision for each, and the largest wins. Multilabel models give all "labels" above their thresholds.
+    is a decision for each, and the largest wins; a calibrated
+    model predicts the likeliest class instead. Multilabel models give all "labels" above their thresholds.
     """
     console = Console(quiet)
     limits = calibrated.limits
