@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pages
 import pytest
+from encoders import static_folder
 
 pytestmark = pytest.mark.slow
 
@@ -23,6 +24,7 @@ def name_of(path: Path):
 @pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning")
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
 def test_page(path, tmp_path):
+    static_folder(tmp_path / "minishlab" / "potion-base-8M")  # tests download nothing
     pages.run(path.read_text(encoding="utf-8"), pages.samples(tmp_path), path.name)
 
 
