@@ -137,8 +137,8 @@ def has_card() -> bool:
 def select(wish: str = "auto") -> Device:
     """Choose a device: "auto", "cpu", "cuda", "cuda:0", "cuda:0,1", "cuda:all", ...
 
-    "auto" is the first GPU if it is usable, else the CPU (see `run_on`, too). Several GPUs share kernel matrices; other work runs
-    on the first.
+    "auto" is the first GPU if it is usable, else the CPU (see `run_on`). Several GPUs share kernel matrices;
+    other work runs on the first.
     """
     kind, _, index = wish.partition(":")
     if kind == "cuda" and ("," in index or index == "all"):

@@ -43,7 +43,8 @@ def train(
     InputError
         If a setting, an example or a target is invalid.
     """
-    settings.check()
+    if isinstance(settings, CalibrationSettings):
+        settings.check()
     model = run_on(settings.device, lambda device: _train(settings.on(device), X, y, sample_weight, progress))
     return model if model.device == settings.device else model.on(settings.device, model.n_jobs)
 
