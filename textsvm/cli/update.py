@@ -23,8 +23,7 @@ _SHOWN = 20
 def update(
     model: options.ModelPath,
     new: Annotated[
-        list[Path],
-        typer.Argument(help="New labelled documents, like the corpus.", show_default=False),
+        list[Path], typer.Argument(help="New labelled documents, like the corpus.", show_default=False)
     ],
     printing: options.PrintingOptions,
     source: UpdateOptions,

@@ -48,11 +48,7 @@ class GridSearch:
     """Settings, folds, and the metrics of the settings tried so far."""
 
     def __init__(
-        self,
-        points: list[GridPoint],
-        target: Target,
-        weight: Floats | None,
-        metric: str | None,
+        self, points: list[GridPoint], target: Target, weight: Floats | None, metric: str | None
     ) -> None:
         self.points, self.target, self.weight = points, target, weight
         usual = "micro_f1" if target.multilabel else "accuracy"

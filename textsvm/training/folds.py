@@ -102,11 +102,7 @@ def report_leaks(
 
 
 def make_folds(
-    cv: Any,
-    target: Target,
-    groups: ArrayLike | None = None,
-    repeats: int = 1,
-    random_state: int | None = 0,
+    cv: Any, target: Target, groups: ArrayLike | None = None, repeats: int = 1, random_state: int | None = 0
 ) -> list[Fold]:
     """Split documents into training and test parts, as `textsvm.cross_validate` documents; int64 indices.
 

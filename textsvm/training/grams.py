@@ -191,11 +191,7 @@ def solve_problem(
 
 
 def prepare_gram(
-    settings: Settings,
-    examples: Any,
-    kernel: Kernel,
-    device: Device,
-    progress: StageProgress | None = None,
+    settings: Settings, examples: Any, kernel: Kernel, device: Device, progress: StageProgress | None = None
 ) -> PreparedRows:
     """Build the Gram matrix of encoded examples; `kernel` is fitted to all or some; inside `at_work`."""
     clock = time.perf_counter()

@@ -25,12 +25,7 @@ from textsvm.model.settings import (
 )
 from textsvm.solvers.problems import Classification, Labelling, OneClass, Problem, Regression
 from textsvm.training.targets import Target, as_classes, as_numbers, class_factors, weights_of
-from textsvm.training.thresholds import (
-    choose_offsets,
-    choose_thresholds,
-    mean_values,
-    out_of_fold_values,
-)
+from textsvm.training.thresholds import choose_offsets, choose_thresholds, mean_values, out_of_fold_values
 
 
 def as_target(settings: Settings, y: Any, n: int) -> Target:

@@ -328,11 +328,7 @@ def accuracy_before_and_after(model: Any, reduction: Reduction, labels: Sequence
 
 
 def reduced_model(
-    model: Any,
-    plain: PlainModel,
-    size: int | str,
-    held_out: Any = (),
-    progress: Progress | None = None,
+    model: Any, plain: PlainModel, size: int | str, held_out: Any = (), progress: Progress | None = None
 ) -> Reduction:
     """The model file in at most `size` bytes; InputError if that cannot be reached.
 

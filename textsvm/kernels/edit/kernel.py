@@ -280,12 +280,7 @@ class HostEdit(HostRows):
         run(mirror, range(len(tiles)))
 
     def _block(
-        self,
-        others: Documents,
-        picks: Ints,
-        out: Ints32,
-        progress: Progress | None,
-        symmetric: bool = False,
+        self, others: Documents, picks: Ints, out: Ints32, progress: Progress | None, symmetric: bool = False
     ) -> None:
         """Distances of others[picks] to the columns in the order of length, or of the half that is needed.
 
