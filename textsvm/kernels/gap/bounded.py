@@ -72,13 +72,8 @@ from textsvm.kernels.gap.subsequences import (
     patterns_of,
 )
 from textsvm.kernels.gap.sweep import self_products
+from textsvm.kernels.shared import normalisation
 from textsvm.kernels.shared.feature_rows import FeaturePredictor, HostFeatureRows
-from textsvm.kernels.shared.normalisation import (
-    featureless_of,
-    finished_gram,
-    match_featureless,
-    require_float32,
-)
 from textsvm.linalg.products import Half
 from textsvm.linalg.rows import FeatureRows, SharedFeatures
 from textsvm.linalg.sparse import Sparse
@@ -189,7 +184,7 @@ class SubsequencePredictor(FeaturePredictor):
         table = FeatureTable(
             patterns.offsets, int(patterns.spans[-1]), values, 1, codes, None, rows, self.dense_weights()
         )
-        alone, alone_values = featureless_of(self.columns, self.coef, examples)
+        alone, alone_values = normalisation.featureless_of(self.columns, self.coef, examples)
         unit = float(kernel.decay) ** int(kernel.p)
         return [
             FeatureTerm(
@@ -299,11 +294,11 @@ class CountedSubsequences:
         """All documents as rows of features."""
         if kernel.normalised:
             rows = self.shared.weighed(None, 1.0, True)
-            return match_featureless(self.documents, rows, self.shared.alone == 0)
+            return normalisation.match_featureless(self.documents, rows, self.shared.alone == 0)
         unit = float(kernel.decay) ** int(kernel.p)
         rows = self.shared.weighed(np.full(len(self.shared.number), unit), unit, False)
         values = rows.x.squares() + rows.ridge
-        require_float32(values[self.documents.lengths >= kernel.p], kernel.name)
+        normalisation.require_float32(values[self.documents.lengths >= kernel.p], kernel.name)
         return rows
 
 
@@ -320,4 +315,4 @@ class HostBoundedGap(HostFeatureRows, SubsequenceRows):
     def gram(self, progress: Progress | None = None) -> Floats32:
         total = np.zeros((self.n, self.n), np.float32)
         Half(self.x.on_grid()).add_to(total, progress)
-        return finished_gram(self.normalisation, total, in_place=True)
+        return normalisation.finished_gram(self.normalisation, total, in_place=True)
