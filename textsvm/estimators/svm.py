@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, OutlierMixin, RegressorMixin
@@ -12,9 +12,6 @@ from textsvm.arrays import Floats, Ints
 from textsvm.estimators.base import KernelEstimator, model_attribute
 from textsvm.model import settings
 from textsvm.runtime.parallel import StageProgress
-
-if TYPE_CHECKING:
-    from typing import Self
 
 
 class SVC(ClassifierMixin, KernelEstimator):

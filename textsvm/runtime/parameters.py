@@ -7,10 +7,7 @@ from dataclasses import is_dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from inspect import signature
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 
 def defaults_of(kind: Any) -> dict[str, Any]:
