@@ -60,6 +60,7 @@ from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import is_whole
 from textsvm.kernels.contract import Ability, Cost, Features, FeatureTable, FeatureTerm
+from textsvm.kernels.gap.bounded_cuda import CudaBoundedGap, CudaCountedSubsequences
 from textsvm.kernels.gap.kernel import SubsequenceKernel
 from textsvm.kernels.gap.recurrence import SUBSEQUENCES, Recurrence
 from textsvm.kernels.gap.subsequences import (
@@ -126,11 +127,8 @@ class BoundedGapFeatures(Features):
 
     def count(self, documents: Documents, device: Device | None = None) -> Any:
         self.kernel.check()
-        if device is None or device.kind == "cpu":
-            return CountedSubsequences(self.kernel, documents)
-        from textsvm.kernels.gap.bounded_cuda import CudaCountedSubsequences
-
-        return CudaCountedSubsequences(self.kernel, documents)
+        on_gpu = device is not None and device.kind == "cuda"
+        return (CudaCountedSubsequences if on_gpu else CountedSubsequences)(self.kernel, documents)
 
 
 @njit(nogil=True, cache=True)
@@ -251,11 +249,7 @@ class BoundedGap(SubsequenceKernel):
 
     def rows(self, documents: Documents, device: Device) -> SubsequenceRows:
         self.check()
-        if device.kind == "cuda":
-            from textsvm.kernels.gap.bounded_cuda import CudaBoundedGap
-
-            return CudaBoundedGap(self, documents, device)
-        return HostBoundedGap(self, documents, device)
+        return (CudaBoundedGap if device.kind == "cuda" else HostBoundedGap)(self, documents, device)
 
     def predictor(self, support: Documents, coef: Floats, device: Device) -> FeaturePredictor:
         return SubsequencePredictor.of_support(self.rows(support, device), coef)

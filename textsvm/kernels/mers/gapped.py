@@ -39,6 +39,7 @@ from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel, check_choice, check_whole
 from textsvm.kernels.contract import Ability, Cost, Features, Predictor
+from textsvm.kernels.mers.gapped_cuda import CudaGapped
 from textsvm.kernels.mers.gapped_rows import GappedRows, HostGapped, HostMask
 from textsvm.kernels.mers.windows import LETTERS, Mask, Windows, check_strands, masks, symbols_of, windows_of
 from textsvm.kernels.options import GAPPED_WEIGHTS
@@ -294,11 +295,7 @@ class GappedKmers(SymbolKernel):
 
     def rows(self, documents: Documents, device: Device) -> GappedRows:
         self.check()
-        if device.kind == "cuda":
-            from textsvm.kernels.mers.gapped_cuda import CudaGapped
-
-            return CudaGapped(self, documents, device)
-        return HostGapped(self, documents, device)
+        return (CudaGapped if device.kind == "cuda" else HostGapped)(self, documents, device)
 
     def predictor(self, support: Documents, coef: Floats, device: Device) -> Predictor:
         return self.rows(support, device).predictor(coef)
