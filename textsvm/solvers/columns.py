@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Ints
+from textsvm.arrays import AnyArray, Floats32, Ints
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import unsigned
 from textsvm.runtime.compiled import Imported, njit
@@ -62,21 +62,21 @@ class MachineColumns:
 
     index: Ints
     signs: NDArray[np.int8]  #: shape (n, m): -1 or +1; 0 if a machine is not trained on a row
-    box: NDArray[np.float32]  #: shape (n, m): Upper bound of alpha
+    box: Floats32  #: shape (n, m): Upper bound of alpha
 
 
 @dataclass(frozen=True)
 class ColumnSolution:
     """Trained columns."""
 
-    alpha: NDArray[np.float32]  #: shape (n, m)
-    bias: NDArray[np.float32]  #: shape (m,)
-    pieces: list[NDArray[np.float32]]  #: The weights of some columns each
+    alpha: Floats32  #: shape (n, m)
+    bias: Floats32  #: shape (m,)
+    pieces: list[Floats32]  #: The weights of some columns each
     epochs: int
     violation: float  #: Largest violation of the optimality conditions in the last epoch
 
     @property
-    def weights(self) -> NDArray[np.float32]:
+    def weights(self) -> Floats32:
         """Weights of all columns, shape (n_features, m)."""
         return np.concatenate(self.pieces, axis=-1)
 
