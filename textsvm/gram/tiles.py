@@ -54,7 +54,7 @@ class TileRecipe:
         with devices.use(device):
             if self.sharing is not None:
                 if rows is columns:
-                    return [matrix for _, matrix in self.sharing.grams(self.kernels, rows, device)]
+                    return [matrix for _, matrix in self.sharing.grams(self.kernels, rows, device, None)]
                 return self.sharing.cross(self.kernels, rows, columns)
             prepared = self.kernels[0].rows(columns, device)
             return [devices.to_host(prepared.gram() if rows is columns else prepared.cross(rows))]

@@ -493,12 +493,7 @@ class SumAttributor(Attributor):
         )
 
     def contributions(
-        self,
-        rows: SumRows,
-        documents: Documents,
-        coef: Floats,
-        values: Floats,
-        progress: Progress | None = None,
+        self, rows: SumRows, documents: Documents, coef: Floats, values: Floats, progress: Progress | None
     ) -> Contributions:
         return sum_contributions(rows, documents, coef, progress)
 

@@ -149,7 +149,7 @@ class EncoderAttributor(Attributor):
         return TOKENS if isinstance(self.kernel.encoder, StaticEncoder) else OCCLUSION
 
     def contributions(
-        self, rows: Any, documents: Any, coef: Floats, values: Floats, progress: Progress | None = None
+        self, rows: Any, documents: Any, coef: Floats, values: Floats, progress: Progress | None
     ) -> Contributions:
         if not isinstance(self.kernel.encoder, StaticEncoder):
             return super().contributions(rows, documents, coef, values, progress)

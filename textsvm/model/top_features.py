@@ -220,7 +220,7 @@ def _by_attribution(support: Support, label: Any, coef: Floats, n: int) -> TopFe
     rows, heavy = kernel.rows(documents, devices.select("cpu")), documents.take(chosen)
     values = rows.cross(heavy).astype(np.float64)
     coefs = np.tile(coef, (len(chosen), 1))
-    parts = kernel.attribution.contributions(rows, heavy, coefs, values)
+    parts = kernel.attribution.contributions(rows, heavy, coefs, values, None)
     totals: dict[str, float] = defaultdict(float)
     for features in parts.features:
         for text, _, contribution in features:

@@ -249,7 +249,7 @@ class OnAttributor(Attributor):
     method = TOGETHER
 
     def contributions(
-        self, rows: Any, documents: Any, coef: Floats, values: Floats, progress: Progress | None = None
+        self, rows: Any, documents: Any, coef: Floats, values: Floats, progress: Progress | None
     ) -> Contributions:
         return _together(self.kernel.structure.read(documents), (coef * values).sum(axis=1))
 

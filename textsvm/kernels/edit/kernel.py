@@ -63,11 +63,7 @@ class SharedDistances(Sharing):
         return "from one matrix of distances"
 
     def grams(
-        self,
-        kernels: Sequence[EditDistance],
-        documents: Documents,
-        device: Device,
-        progress: Progress | None = None,
+        self, kernels: Sequence[EditDistance], documents: Documents, device: Device, progress: Progress | None
     ) -> Iterator[tuple[int, Array]]:
         rows = kernels[0].rows(documents, device)
         distances = rows.distances_gram(progress)

@@ -149,7 +149,7 @@ class BoundedGapAttributor(Attributor):
     method = SUBSEQUENCES
 
     def contributions(
-        self, rows: Any, documents: Documents, coef: Floats, values: Floats, progress: Progress | None = None
+        self, rows: Any, documents: Documents, coef: Floats, values: Floats, progress: Progress | None
     ) -> Contributions:
         kernel, symbols, scale = self.kernel, [], rows.normalisation.scale
         powers = float(kernel.decay) ** np.arange(kernel.patterns.n_gaps) / kernel.patterns.p

@@ -55,11 +55,7 @@ class SharedRecurrence(Sharing):
         return f"together, with p up to {max(kernel.p for kernel in kernels)}"
 
     def grams(
-        self,
-        kernels: Sequence[GapWeighted],
-        documents: Documents,
-        device: Device,
-        progress: Progress | None = None,
+        self, kernels: Sequence[GapWeighted], documents: Documents, device: Device, progress: Progress | None
     ) -> Iterator[tuple[int, Array]]:
         if device.kind == "cuda":
             matrices = cuda_grams(kernels, documents, device, progress)
@@ -115,12 +111,7 @@ class GapAttributor(Attributor):
     method = SUBSEQUENCES
 
     def contributions(
-        self,
-        rows: KernelRows,
-        documents: Documents,
-        coef: Floats,
-        values: Floats,
-        progress: Progress | None = None,
+        self, rows: KernelRows, documents: Documents, coef: Floats, values: Floats, progress: Progress | None
     ) -> Contributions:
         symbols = []
         for d in range(len(documents)):

@@ -208,12 +208,7 @@ class GappedAttributor(Attributor):
     method = PATTERNS
 
     def contributions(
-        self,
-        rows: GappedRows,
-        documents: Documents,
-        coef: Floats,
-        values: Floats,
-        progress: Progress | None = None,
+        self, rows: GappedRows, documents: Documents, coef: Floats, values: Floats, progress: Progress | None
     ) -> Contributions:
         kernel, squares = self.kernel, np.zeros(len(documents))
         windows = windows_of(documents, kernel.g, kernel.canonical)

@@ -186,12 +186,7 @@ class MerAttributor(Attributor):
     method = MERS
 
     def contributions(
-        self,
-        rows: MerRows,
-        documents: Documents,
-        coef: Floats,
-        values: Floats,
-        progress: Progress | None = None,
+        self, rows: MerRows, documents: Documents, coef: Floats, values: Floats, progress: Progress | None
     ) -> Contributions:
         mers, columns = rows.mers(documents)
         scale, result = rows.normalise(documents, mers, columns).scale, Contributions([], [])
