@@ -168,23 +168,19 @@ def write_kmers(
 
 
 def write_mutations(
-    console: Console,
-    ids: Sequence[str],
-    scores: list[Mutations],
-    table: Output | None,
-    picture: Output | None,
+    console: Console, ids: Sequence[str], scores: list[Mutations], table: Output | None, logo: Output | None
 ) -> None:
     """Write and draw the effects of single-letter changes."""
     if table is not None:
         table.write_lines(_mutation_lines(ids, scores))
     if scores:
         console.say(f"note: changes of {len(scores):,} documents are scored{_side(scores[0].towards)}")
-    if picture is not None:
+    if logo is not None:
         if len(scores) > MOST_DRAWN:
             console.say(f"note: the first {MOST_DRAWN} of {len(scores):,} documents are drawn")
         first = zip(ids[:MOST_DRAWN], scores[:MOST_DRAWN], strict=True)
         panels = [panel_of_mutations(str(identifier), scores_of_text) for identifier, scores_of_text in first]
-        picture.write_lines([document(panels, "What changing each letter does to the decision value")])
+        logo.write_lines([document(panels, "What changing each letter does to the decision value")])
 
 
 def _kmer_lines(table: Kmers, most: int | None) -> Iterator[str]:

@@ -99,12 +99,7 @@ def _object(info: Json, name: str) -> Json:
 
 
 def update(
-    console: Console,
-    target: Output,
-    fitted: TrainedModel,
-    model: Path,
-    new: list[Path],
-    options: UpdateOptions,
+    console: Console, file: Output, fitted: TrainedModel, model: Path, new: list[Path], options: UpdateOptions
 ) -> Json:
     """Train a model on its old and on new documents, save it, and report the changes."""
     recorded = _recorded(fitted)
@@ -120,13 +115,13 @@ def update(
     fresh = _as_trained(_read(console, new, with_columns, fitted, "new"), fitted, recorded.training)
     if fitted.estimator_name == model_files.ONLINE:
         corpora.warn_of_labels(console, [*map(str, fitted.rule.classes), *corpora.label_counts(fresh)])
-        return _update_online(target, fitted, fresh)
+        return _update_online(file, fitted, fresh)
     if not recorded.facts.get("corpora"):  # saved in Python: the names are for the old corpus, too
         recorded = with_columns
     old = _old_corpora(recorded.facts, options.corpus, model)
     entries = [*old, model_files.corpus_facts(fresh, new, new=True, **columns)]
     recorded = replace(recorded, facts={**recorded.facts, "corpora": entries})
-    return _train_again(console, target, fitted, fresh, old, options.folds, recorded)
+    return _train_again(console, file, fitted, fresh, old, options.folds, recorded)
 
 
 def training_corpus(console: Console, fitted: TrainedModel, corpus: list[Path] | None, model: Path) -> Corpus:

@@ -9,7 +9,7 @@ with a percentile bootstrap interval.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -168,9 +168,7 @@ class SideBySide:
         return to_json({"models": models, **counts, "disagreements": disagreements})
 
 
-def side_by_side(
-    models: Mapping[str, Results], texts: Sequence[str] | None, ids: Sequence[str]
-) -> SideBySide:
+def side_by_side(models: dict[str, Results], texts: Sequence[str] | None, ids: Sequence[str]) -> SideBySide:
     """Compare results of models, by name, with the results of the first; texts and ids of all documents."""
     names, results = list(models), list(models.values())
     first = results[0]

@@ -330,9 +330,7 @@ def _problem(row: Row | InvalidRow, texts: Sequence[str], needs_text: bool) -> s
     return f"its {texts[0]!r} is empty" if texts and needs_text and blank else None
 
 
-def _document(
-    row: Row, roles: dict[str, list[str]], place: str, identifier: str, part: str | None
-) -> Document:
+def _document(row: Row, roles: dict[str, list[str]], place: str, row_id: str, part: str | None) -> Document:
     def first(role: str) -> Any:
         return row.get(roles[role][0]) if roles[role] else None
 
@@ -348,7 +346,7 @@ def _document(
     if roles["group"] and group is None:
         raise InputError(f"{place} has no {roles['group'][0]}, and every document needs a group")
     return Document(
-        _string(first("id")) or identifier,
+        _string(first("id")) or row_id,
         "\n".join(_string(text) or "" for text in texts if text is not None),
         _label(first("label")) if len(roles["label"]) < 2 else _marked_labels(row, roles["label"], place),
         part or None,
