@@ -114,12 +114,10 @@ def cv(
         )
         results.write_report(console, extra.file, replace(report, learning=curve))
     if printing.json:
-        beside = {} if length_alone is None else {"length_alone": length_alone}
+        more = {} if length_alone is None else {"length_alone": length_alone}
         if curve is not None:
-            beside["learning_curve"] = curve.as_dict()
-        console.print_json(
-            results.summary_of_folds(result, documents, tested) | beside | {"seconds": seconds}
-        )
+            more["learning_curve"] = curve.as_dict()
+        console.print_json(results.summary_of_folds(result, documents, tested) | more | {"seconds": seconds})
         return
     _show(console, f"{len(documents):,} documents of {documents.source}", result, length_alone)
     if curve is not None:

@@ -110,9 +110,7 @@ def write_top(output: Output, sides: Sequence[TopFeatures], json: bool) -> None:
 
 
 def _merged(feature: Feature | Substring) -> str:
-    return ", ".join(visible(text) for text in feature.merged[:6]) + (
-        ", ..." if len(feature.merged) > 6 else ""
-    )
+    return ", ".join(map(visible, feature.merged[:6])) + (", ..." if len(feature.merged) > 6 else "")
 
 
 def show_summary(console: Console, explained: Sequence[Explanation], substrings: int) -> None:

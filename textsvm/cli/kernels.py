@@ -106,9 +106,7 @@ class KernelOptions:
         """A kernel with all combinations of its values; the first parameter varies fastest."""
         options = reversed(KERNELS.options(name))
         for values in product(*[self._parameters(option, tuning) for option in options]):
-            point = KERNELS[name](
-                **{key: value for parameters in values for key, value in parameters.items()}
-            )
+            point = KERNELS[name](**{key: value for pairs in values for key, value in pairs.items()})
             with wrong_usage():
                 point.check()
             yield point

@@ -308,9 +308,7 @@ class CompositeCost(contract.Cost):
     """Cost of a sum or product."""
 
     def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
-        return np.sum(
-            [part.cost.of_rows(row_lengths, column_lengths) for part in self.kernel.kernels], axis=0
-        )
+        return np.sum([own.cost.of_rows(row_lengths, column_lengths) for own in self.kernel.kernels], axis=0)
 
     def tileable(self, documents: Any, kind: str = "cpu") -> bool:
         # With several views there is no common order of length.

@@ -100,9 +100,7 @@ def coefficients(machines: Expansion) -> tuple[NDArray[np.object_], Floats]:
     tables = feature_weights(machines)
     if not tables:
         raise AttributeError(f"the kernel {spell(kernel)} has no list of features with weights")
-    names = [
-        table.names if len(tables) == 1 else f"{spell(table.kernel)}__" + table.names for table in tables
-    ]
+    names = [part.names if len(tables) == 1 else f"{spell(part.kernel)}__" + part.names for part in tables]
     return np.concatenate(names), np.concatenate([as_dense(table.weights) for table in tables]).T
 
 

@@ -128,7 +128,5 @@ class Parameters(NamedParameters):
 
     def __repr__(self) -> str:
         defaults, values = defaults_of(type(self)), self.get_params(deep=False)
-        changed = (
-            f"{name}={values[name]!r}" for name in values if repr(values[name]) != repr(defaults[name])
-        )
+        changed = (f"{key}={values[key]!r}" for key in values if repr(values[key]) != repr(defaults[key]))
         return f"{type(self).__name__}({', '.join(changed)})"

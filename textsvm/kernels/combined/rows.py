@@ -183,9 +183,7 @@ class SumWeights:
 
     def named(self, examples: Documents | MultiView) -> list[contract.FeatureWeights]:
         terms = zip(self.kernel.structure.terms, self.parts, strict=True)
-        return [
-            replace(table, kernel=kernel) for (_, kernel), part in terms for table in part.named(examples)
-        ]
+        return [replace(table, kernel=kernel) for (_, kernel), own in terms for table in own.named(examples)]
 
     def state(self, tolerance: float) -> Arrays:
         states = [part.state(tolerance / len(self.parts)) for part in self.parts]

@@ -109,9 +109,7 @@ class BoundedGapCost(Cost):
     def demand(self, lengths: Ints) -> float:
         p, span = self.kernel.p, self.kernel._span
         symbols = comb(span - 1, p - 1) * p
-        return float(
-            min(symbols / MOST_SAVED, SYMBOL_SECONDS * symbols * float(lengths.sum()) / MOST_SECONDS)
-        )
+        return float(min(symbols / MOST_SAVED, SYMBOL_SECONDS * symbols * lengths.sum() / MOST_SECONDS))
 
 
 class BoundedGapFeatures(Features):
@@ -260,9 +258,7 @@ def left_out(kernel: BoundedGap, documents: Documents) -> Floats:
     kernel.check()
     _, x = count(documents, kernel.patterns, kernel.decay)
     (exact,) = self_products(Recurrence.of(kernel.p, kernel.decay), 1, documents)
-    share = 1 - np.divide(
-        x.squares(), exact, out=np.ones(len(documents)), where=documents.lengths >= kernel.p
-    )
+    share = 1 - np.divide(x.squares(), exact, out=np.ones(len(exact)), where=documents.lengths >= kernel.p)
     # Values of X are rounded to float32.
     return np.where(documents.lengths <= kernel._span, 0.0, np.maximum(share, 0.0))
 
