@@ -28,7 +28,7 @@ class Attribution:
 
     name: str
     description: str  #: For explanations and reports
-    exact: bool  #: Whether the contributions of the symbols sum to the value less the bias
+    exact: bool = True  #: Whether the contributions of the symbols sum to the value less the bias
 
 
 OCCLUSION = Attribution(

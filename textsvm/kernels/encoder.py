@@ -41,7 +41,7 @@ from textsvm.text.encoders import StaticEncoder, TextEncoder, load_encoder
 #: Prefix of the arrays of static encoders in a model file.
 _STORED = "encoder."
 #: Attribution of static encoders.
-TOKENS = Attribution("tokens", "exact: the contributions of the tokens of the encoder", exact=True)
+TOKENS = Attribution("tokens", "exact: the contributions of the tokens of the encoder")
 TOKEN_PREFIX = "token:"  #: Of tokens in lists of features
 
 

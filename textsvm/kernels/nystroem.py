@@ -297,16 +297,11 @@ def _crossed(
     if workers is None or not on_cpu or not workers.pays(seconds):
         for rows, size in zip(blocks, work, strict=True):
             block_documents = documents.take(np.arange(rows.start, rows.stop))
-            yield (
-                rows,
-                landmarks.rows.cross(block_documents, part(progress, rows.start, size, len(documents))),
-            )
+            step = part(progress, rows.start, size, len(documents))
+            yield rows, landmarks.rows.cross(block_documents, step)
         return
-    shared = (
-        kernel,
-        landmark_documents,
-        documents,
-    )  # sent together, so that functions of tokens keep their identity
+    # Sent together, so that functions of tokens keep their identity.
+    shared = (kernel, landmark_documents, documents)
     for number, values in workers.run(_cross, [shared], blocks, work, progress):
         yield blocks[number], values
     workers.forget(shared)

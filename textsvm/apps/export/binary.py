@@ -381,12 +381,8 @@ def _packed_tokenizer(tokenizer: bytes) -> tuple[WordPiece, Hashes, tuple[AnyArr
 def _add_characters(out: _Writer, tables: CharacterTables, stages: tuple[AnyArray, AnyArray]) -> int:
     """Record of the tables of code points."""
     numbers, blocks = stages
-    record = [
-        len(numbers),
-        out.add(numbers),
-        len(blocks),
-        *(out.add(part) for part in np.split(blocks, 2, axis=1)),
-    ]
+    record = [len(numbers), out.add(numbers), len(blocks)]
+    record += [out.add(part) for part in np.split(blocks, 2, axis=1)]
     for images in (tables.decompositions, tables.folds):
         keys = sorted(images.keys() - {*HANGUL})
         units = [images[key].encode("utf-16-le") for key in keys]

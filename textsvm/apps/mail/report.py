@@ -19,7 +19,6 @@ from textsvm.version import __version__
 _CONTRIBUTIONS = Attribution(
     "substrings",
     "contribution of each character to the decision value of the present filter, which has learnt the mail",
-    exact=True,
 )
 #: Words that are shown of a mistake.
 _WORDS = 12

@@ -34,7 +34,7 @@ from textsvm.text.documents import View
 #: Prefix of the saved mean and scale.
 STANDARD = "standard."
 #: Attribution of numbers.
-TOGETHER = Attribution("numbers", "numbers: the joint contribution of all numbers of a kernel", exact=True)
+TOGETHER = Attribution("numbers", "numbers: the joint contribution of all numbers of a kernel")
 #: Greatest number of columns of numbers of a kernel.
 MOST_COLUMNS = 10_000
 #: Bytes of a number as a feature.

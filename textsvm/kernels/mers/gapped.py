@@ -53,7 +53,6 @@ from textsvm.text.documents import Documents
 PATTERNS = Attribution(
     "patterns",
     "exact: each pattern's contribution ('.' is any symbol), spread over its occurrences and its symbols",
-    exact=True,
 )
 
 
