@@ -89,9 +89,7 @@ class KernelOptions:
         for field_name, _ in self._requested():
             name = field_name.replace("_", "-")
             if field_name != "kernel" and spelled:
-                raise WrongUsage(
-                    f"--{name} does not go with --kernel {spelled[0]}, which contains its options"
-                )
+                raise WrongUsage(f"--{name} does not go with --kernel {spelled[0]}, which has its options")
             if field_name != "kernel" and field_name not in parameters:
                 raise WrongUsage(f"--{name} is not an option of the {' or '.join(names or ['fast'])} kernel")
 

@@ -87,7 +87,7 @@ def _recorded(fitted: TrainedModel) -> _Recorded:
         )  # fmt: skip
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"the options that the model records are damaged ({error}); train it again"
+            f"the recorded options of the model are damaged ({error}); train it again"
         ) from error
     return _Recorded(training, facts, reading, learning)
 
@@ -179,9 +179,8 @@ def _is_usable(entry: object) -> bool:
 
 def _read(console: Console, paths: list[Path], recorded: _Recorded, fitted: TrainedModel, age: str) -> Corpus:
     """Read old or new labelled documents for a fitted model, with the columns of its training."""
-    online, one_class = (
-        fitted.estimator_name == name for name in (model_files.ONLINE, model_files.ONE_CLASS)
-    )
+    name = fitted.estimator_name
+    online, one_class = name == model_files.ONLINE, name == model_files.ONE_CLASS
     documents = corpora.read(
         console, paths, recorded.reading, recorded.learning,
         kernel=None if online else fitted.record.settings.as_dict()["kernel"],

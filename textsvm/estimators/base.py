@@ -152,7 +152,6 @@ class KernelEstimator(BaseEstimator):
         return self.model_
 
     def _device_and_jobs(self) -> tuple[str, int | None]:
-        """Device and number of threads."""
         return self.device, self.n_jobs
 
     def decision_function(self, X: Any, progress: StageProgress | None = None) -> Floats:

@@ -169,9 +169,7 @@ class Panels:
 
     def announce(self, indices: Ints) -> None:
         """Announce coming reads; a missing file is reported by `read`."""
-        for number, parts in groupby(
-            self._pieces(indices), lambda piece: int(indices[piece[0]]) // self.size
-        ):
+        for number, parts in groupby(self._pieces(indices), lambda part: int(indices[part[0]]) // self.size):
             with suppress(OSError), open(self.path(number), "rb", buffering=0) as stream:
                 for first, last in parts:
                     begin = (int(indices[first]) - number * self.size) * 4 * self.n

@@ -306,10 +306,7 @@ def held_rows(
 
 
 def complete_together(
-    folder: str | os.PathLike[str],
-    requests: Sequence[GramRequest],
-    memory: int,
-    progress: Progress | None = None,
+    folder: str | os.PathLike[str], requests: Sequence[GramRequest], memory: int, progress: Progress | None
 ) -> None:
     """Compute missing panels of Grams whose kernels share a pass, with the bits of separate passes.
 

@@ -146,11 +146,7 @@ def whole_gram(rows: MatrixRows, description: str, progress: Progress | None = N
 
 
 def shared_grams(
-    recipe: TileRecipe,
-    documents: Documents,
-    device: Device,
-    description: str,
-    progress: Progress | None = None,
+    recipe: TileRecipe, documents: Documents, device: Device, description: str, progress: Progress | None
 ) -> Iterator[tuple[int, DenseGram]]:
     """The Grams of the kernels of a shared pass, by their positions; see `Sharing.grams`."""
     assert recipe.sharing is not None

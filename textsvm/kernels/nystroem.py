@@ -26,7 +26,7 @@ of the trace and are no more accurate, for an additional pass over the documents
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -283,11 +283,7 @@ def _features(
 
 
 def _crossed(
-    kernel: Kernel,
-    landmarks: Landmarks,
-    documents: Documents,
-    blocks: Sequence[slice],
-    progress: Progress | None,
+    kernel: Kernel, landmarks: Landmarks, documents: Documents, blocks: list[slice], progress: Progress | None
 ) -> Iterator[tuple[slice, Array]]:
     """Kernel values of each block with the landmarks, by workers if that is faster."""
     workers, landmark_documents = current(), landmarks.rows.documents

@@ -150,7 +150,7 @@ def header_format(head: str, options: ReadOptions) -> str | None:
 
 
 def read_tables(
-    files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None = None
+    files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None
 ) -> Iterator[Document]:
     """The rows of tables; without a format in the options, it is detected for each file.
 
@@ -510,7 +510,6 @@ class _CsvLayout(NamedTuple):
 
 
 def _layout(file: File, options: ReadOptions, delimiters: str) -> _CsvLayout:
-    """Detect the layout of a file."""
     data = file.head
     head, cut = decode(data)[0], len(data) == HEAD
     head = (head[: head.rfind("\n") + 1] if cut else "") or head
@@ -701,7 +700,6 @@ def _as_object(row: tuple[int, int, Any]) -> NamedRow:
 def _of_arrays(
     file: File, rows: Iterable[tuple[int, int, Any]], options: ReadOptions, problems: Problems, unit: str
 ) -> TableRows:
-    """A table of JSON arrays."""
     cells = (
         (n, line, Cells(_string(value) or "" for value in (row if isinstance(row, list) else ())))
         for n, line, row in rows
@@ -790,9 +788,7 @@ def _read_arrow(file: File, options: ReadOptions, problems: Problems) -> TableRo
         import pyarrow  # type: ignore[import-not-found, unused-ignore]
         from pyarrow import feather, ipc, parquet
     except ImportError as error:
-        raise InputError(
-            f"{file.name} is Parquet or Arrow, which needs PyArrow: pip install pyarrow"
-        ) from error
+        raise InputError(f"{file.name} is Parquet or Arrow and needs PyArrow: pip install pyarrow") from error
     try:
         if file.head.startswith(b"PAR1"):
             table = _parquet_table(file, pyarrow, parquet)
@@ -876,7 +872,6 @@ def _parquet_table(file: File, pyarrow: Any, parquet: Any) -> Any:
 
 
 def _parquet_bytes(column: Any) -> int:
-    """Bytes of the values of a column."""
     from pyarrow import DictionaryArray, compute
 
     if not isinstance(column, DictionaryArray):

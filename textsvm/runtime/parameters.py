@@ -121,7 +121,6 @@ class Parameters(NamedParameters):
         )
 
     def _copied(self, name: str, value: Any) -> Any:
-        """Copy of the value of a parameter."""
         if isinstance(value, list | tuple):
             return type(value)(self._copied(name, item) for item in value)
         return value.__sklearn_clone__() if isinstance(value, Parameters) else deepcopy(value)

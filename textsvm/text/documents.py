@@ -185,9 +185,7 @@ class MultiView:
         return self._each(lambda documents: documents.with_classes(classes))
 
     def _each(self, change: Callable[[Any], Any]) -> MultiView:
-        return replace(
-            self, documents={view: change(documents) for view, documents in self.documents.items()}
-        )
+        return replace(self, documents={view: change(own) for view, own in self.documents.items()})
 
     def text(self, index: int) -> str:
         """Text of a document in the first view."""
@@ -277,9 +275,7 @@ _Tokens = tuple[list[encoding.TokenSpans], list[NDArray[np.uint32]], list[str]]
 def split_words(characters: Documents, kind_of: NDArray[np.uint8]) -> _Tokens:
     """Split documents into words, given the class of each symbol, see `textsvm.text.tokens.kinds`."""
     pieces = encoding.find_words(characters.codes, characters.offsets, kind_of)
-    starts, stops = (
-        np.concatenate([getattr(piece, name) for piece in pieces]) for name in ("starts", "stops")
-    )
+    starts, stops = (np.concatenate([getattr(own, name) for own in pieces]) for name in ("starts", "stops"))
     ids, firsts = encoding.distinct(characters.codes, starts, stops)
     codes, bounds = encoding.gather(characters.codes, starts[firsts], stops[firsts])
     text, ends = (

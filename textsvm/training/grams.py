@@ -239,9 +239,7 @@ def check_store(settings: Settings) -> None:
                 'tier="disk" needs a folder to keep the kernel matrix in: name one (store, --store)'
             )
         if tier == "recompute" and store is not None:
-            raise InputError(
-                'tier="recompute" computes rows again and reads no store; leave one of the two out'
-            )
+            raise InputError('tier="recompute" computes rows again and reads no store; leave out one of them')
     if store is None:
         return
     if not isinstance(store, str | os.PathLike) or not str(store):

@@ -96,9 +96,8 @@ def levels_of(multiclass: str, classes: AnyArray) -> Ints:
             )
         value = float(places.index(name)) if order else _as_level(name)
         if value in values:
-            raise InputError(
-                f"the ordered classes {names[values.index(value)]} and {name} are the same number"
-            )
+            other = names[values.index(value)]
+            raise InputError(f"the ordered classes {other} and {name} are the same number")
         values.append(value)
     return np.argsort(np.argsort(values))
 

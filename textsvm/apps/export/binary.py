@@ -91,9 +91,7 @@ def packed_tables(plain: PlainModel) -> list[list[PackedTable]]:
     tables = []
     for term in plain.terms:
         hashes = symbol_hashes(term.alphabet)
-        tables.append(
-            [] if isinstance(term, PairTerm) else [pack_table(table, hashes) for table in term.tables]
-        )
+        tables.append([] if isinstance(term, PairTerm) else [pack_table(own, hashes) for own in term.tables])
     return tables
 
 

@@ -284,7 +284,6 @@ def _spans(g: Graph, text: str, n_texts: str) -> tuple[str, str]:
 
 
 def _normalised(g: Graph, table: Characters, ids: str, text: str, keep_case: bool) -> tuple[str, str]:
-    """Characters of the normalised texts."""
     form, space = table.form, table.number[" "]
     if form.normalise == "paper":
         ids, text = _mapped(g, table, table.images, ids, text, int(not keep_case))

@@ -418,9 +418,7 @@ def smaller(
     chosen = np.zeros(len(cost), bool)
     chosen[order[np.cumsum(cost[order]) <= room]] = True
     parts = np.split(chosen, np.cumsum([len(cost) for cost in costs])[:-1])
-    small = iter(
-        [_part(*row, types) for row in zip(tables, parts, (units for _, units in flat), strict=True)]
-    )
+    small = iter([_part(*row, types) for row in zip(tables, parts, (unit for _, unit in flat), strict=True)])
     return [[next(small) for _ in of_term] for of_term in whole]
 
 

@@ -255,12 +255,7 @@ class SpectrumAttributor(Attributor):
     method = SUBSTRINGS
 
     def contributions(
-        self,
-        rows: FeatureKernelRows,
-        documents: Documents,
-        coef: Floats,
-        values: Floats,
-        progress: Progress | None,
+        self, rows: Any, documents: Documents, coef: Floats, values: Floats, progress: Progress | None
     ) -> Contributions:
         weights = rows.x.transposed_dot(rows.normalisation.scale[:, None] * coef.T)
         return rows.space.attribute(documents, lambda at, owner: weights[at, owner])

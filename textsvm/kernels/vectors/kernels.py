@@ -111,7 +111,6 @@ class ScaledKernel(VectorKernel):
 
     @property
     def _factor(self) -> float:
-        """The value of gamma."""
         return self._gamma if isinstance(self.gamma, str) else float(self.gamma)
 
     @property
