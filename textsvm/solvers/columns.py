@@ -263,6 +263,20 @@ def _shuffle(order, active, state):
     return state
 
 
+@njit(inline="always")
+def _add_products(entries, features, values, own, weights, dense, g):
+    """Add the products of a row with the weights of each column to g; `own` are its dense features."""
+    for k in entries:
+        v, u = values[k], features[k]
+        for c in range(len(g)):
+            g[c] += v * weights[u, c]
+    for c in range(len(g)):
+        total = np.float32(0)
+        for j in range(len(own)):
+            total += own[j] * dense[c, j]
+        g[c] += total
+
+
 @njit(nogil=True, cache=True, fastmath={"nsz", "arcp", "contract", "reassoc"})
 def _descend(
     index, indptr, features, values, squares, ridge, signs,
@@ -292,15 +306,7 @@ def _descend(
             g[:] = bias
             last = indptr[i + 1] - tail
             own = values[last : indptr[i + 1]]
-            for k in range(indptr[i], last):
-                v, u = values[k], features[k]
-                for c in range(m):
-                    g[c] += v * weights[u, c]
-            for c in range(m):
-                total = np.float32(0)
-                for j in range(len(own)):
-                    total += own[j] * dense[c, j]
-                g[c] += total
+            _add_products(range(indptr[i], last), features, values, own, weights, dense, g)
             moved, idle = False, True
             for c in range(m):
                 step[c] = 0
