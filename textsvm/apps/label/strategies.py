@@ -56,13 +56,17 @@ class Candidates:
         """Greedy facility location: n of at most `MOST` random candidates.
 
         Each raises the weighted sum, over these candidates, of the similarity, to a power, to the most
-        similar labelled or chosen text. `weight` has shape (m,).
+        similar labelled or chosen text. The similarity is the kernel value, centred on these candidates, so
+        that it is 0 in the mean, if it is positive. `weight` has shape (m,).
         """
         sample = np.sort(self.rng.permutation(len(self.index))[:MOST])
         index, weight = self.index[sample], weight[sample]
-        among, covered = self.similarity(index, index) ** power, np.zeros(len(sample), np.float32)
+        kernel, covered = self.similarity(index, index), np.zeros(len(sample), np.float32)
+        offset = (kernel.mean(axis=1) - kernel.mean())[:, None]
+        among = np.maximum(kernel - offset - kernel.mean(axis=0), 0) ** power
         if len(self.labelled):
-            covered = self.similarity(index, self.labelled).max(axis=1) ** power
+            near = self.similarity(index, self.labelled)
+            covered = np.maximum(near - offset - near.mean(axis=0), 0).max(axis=1) ** power
         chosen: list[int] = []
         for _ in range(min(n, len(sample))):
             gain = weight @ np.maximum(among - covered[:, None], 0)
