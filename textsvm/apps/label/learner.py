@@ -12,18 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
-from textsvm.apps.label.machine import (
-    FIRST_WEIGHT,
-    LENGTH,
-    ColumnWeights,
-    Machine,
-    Pool,
-    Scorer,
-    best_weight,
-    digest,
-    marks,
-    mixed,
-)
+from textsvm.apps.label.machine import LENGTH, ColumnWeights, Machine, Pool, Scorer, digest, marks, mixed
 from textsvm.apps.label.stopping import Draw, Retrieval, labels_per_point, random_share, retrieval
 from textsvm.apps.label.strategies import STRATEGIES, Candidates, rank
 from textsvm.arrays import Bools, Floats, Ints
@@ -98,7 +87,6 @@ class _TrainedState:
     grams: NDArray[np.float32] = field(default_factory=lambda: np.empty((2, 0, 0), np.float32))
     machine: Machine | None = None  #: None before two labels have texts
     scorer: Scorer | None = None  #: Of the machine
-    weight: float = FIRST_WEIGHT  #: Of the encoder
     ranking: list[int] = field(default_factory=list)
     #: Texts with a label that a machine without them would not give, the most doubtful first.
     doubts: list[int] = field(default_factory=list)
@@ -373,16 +361,15 @@ class Learner:
         target = np.array(
             [[1.0 if name in labels else -1.0 for name in names] for labels in labelled.values()]
         )
-        weight = best_weight(grams, target, self.multilabel) if len(grams) > 1 else 0.0
-        gram = mixed(grams, weight)
-        machine = Machine.train(gram, target, self.multilabel)
+        machine = Machine.weighted(grams, target, self.multilabel)
+        gram = mixed(grams, machine.weight)
         copies = self._near_copies(index, grams[0])
         values = _left_out(gram, machine, np.arange(len(index)), copies)
         p = machine.probabilities(values)
         wrong = np.where(target > 0, 1 - p, p).max(axis=1)
         order = np.argsort(-wrong, kind="stable")
         return _TrainedState(
-            index, names, grams, machine, Scorer(self._pool, index, machine, weight), weight,
+            index, names, grams, machine, Scorer(self._pool, index, machine),
             doubts=index[order[wrong[order] >= DOUBT]].tolist(), retrieval=state,
             hits=_right(values, target, self.multilabel),
             curve=self._curve(index, gram, target, answers, copies),
@@ -439,10 +426,8 @@ class Learner:
         values = None if training.scorer is None else training.scorer.of_pool(len(members))[free]
         relevant = training.labels.index(self.relevant) if self.relevant in training.labels else None
         rng = np.random.default_rng([self._seed, len(answers)])
-        similarity = partial(self._pool.similarity, weight=training.weight)
-        candidates = Candidates(
-            members[free], training.index, values, training.machine, similarity, rng, relevant
-        )
+        machine, similarity = training.machine, partial(self._pool.similarity, machine=training.machine)
+        candidates = Candidates(members[free], training.index, values, machine, similarity, rng, relevant)
         return candidates.index[rank(self.strategy, candidates, AHEAD)].tolist()
 
     def _alike(self, shown: list[int]) -> dict[int, list[int]]:

@@ -5,9 +5,8 @@ With labels y in {-1, +1}, their mean m and the kernel matrix K of the labelled 
     a = H^-1 (y - m),     H = K + I / C                               (Suykens and Vandewalle 1999)
 
 for all classes at once, each against the rest, and the value of a text is f(x) = sum_i a_i k(x, x_i) + p m.
-The strength p of the prior m is between 0 and 1. With p = 1 and few labels nearly every text would get the
-most frequent of them, although their frequencies say little about those of all texts. p, and the weight of an
-encoder in K, minimise a smooth loss of the left-out margins.
+With p = 1 and few labels nearly every text would get the most frequent of them. The strength p of the prior,
+between 0 and 1, and the weight of an encoder in K minimise a smooth loss of the left-out margins.
 
 The value of text i by a machine that was trained without a group G of texts, i among them, has a closed form:
 the coefficients a - (H^-1)_.G (H^-1)_GG^-1 a_G, which are 0 in G, where m is the mean of the other labels.
@@ -18,14 +17,15 @@ is the same to the bit.
 
 Of many texts only a random part, the pool, is encoded as sparse feature rows at the start and ranked by the
 strategies: its size bounds memory and the time of a ranking. Any other text is encoded when it gets a label.
-Vectors of an encoder, which may take long, are computed for some texts of the pool at the start and for more
-in each training; only texts with vectors are ranked.
+Vectors of an encoder are computed for some of its texts at the start and for more in each training; only
+texts with vectors are ranked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import blake2b
 from time import monotonic
 from typing import Any, TypeAlias
@@ -42,7 +42,6 @@ from textsvm.choice.candidates import has_words
 from textsvm.kernels.encoder import as_encoder
 from textsvm.linalg.sparse import Sparse
 from textsvm.model.rules import fit_scale
-from textsvm.runtime.parallel import Lock
 from textsvm.text.documents import normalise
 
 Indices: TypeAlias = Sequence[int] | Ints
@@ -56,8 +55,8 @@ CHARACTERS = 20_000_000
 LENGTH = 4000
 #: Number of texts from which substrings of a single text are left out.
 MANY = 50
-#: Texts that are encoded at a time.
-BATCH = 2_000
+#: Texts that are encoded at a time, and those with vectors at the start.
+BATCH = 256
 #: Strengths of the prior that are compared.
 PRIORS = (0.0, 0.1, 0.2, 0.4, 0.7, 1.0)
 #: Weights of an encoder that are compared.
@@ -66,8 +65,8 @@ WEIGHTS = (0.0, 0.15, 0.3, 0.5)
 FIRST_WEIGHT = 0.5
 #: Maximum number of texts on which weights are compared.
 WEIGHED = 500
-#: Texts whose vectors are computed at a time, and at the start.
-VECTORS = 256
+#: Spread of vectors, relative to their mean, up to which they are equal but for rounding.
+EQUAL = 1e-5
 #: Seconds of a training in which further vectors are computed.
 SECONDS = 1.0
 
@@ -82,8 +81,17 @@ class Machine:
     left_out: Floats  #: shape (n, k): value of each text by a machine that was trained without it
     prior: float  #: Strength of the prior
     loss: float  #: Mean smooth loss of the left-out margins
-    scale: float  #: Factor of decision values in probabilities
     multilabel: bool = False
+    weight: float = 0.0  #: Of an encoder in the kernel
+
+    @classmethod
+    def weighted(cls, grams: NDArray[np.float32], target: Floats, multilabel: bool = False) -> Machine:
+        """Train on kernel matrices of strings, and of an encoder with the best weight, (1 or 2, n, n)."""
+        weights, step = WEIGHTS if len(grams) > 1 else WEIGHTS[:1], -(-len(target) // WEIGHED)
+        few, labels = grams[:, ::step, ::step], target[::step]
+        losses = [cls.train(mixed(few, weight), labels, multilabel).loss for weight in weights]
+        weight = weights[int(np.argmin(losses))]
+        return replace(cls.train(mixed(grams, weight), target, multilabel), weight=weight)
 
     @classmethod
     def train(cls, gram: NDArray[np.floating], target: Floats, multilabel: bool = False) -> Machine:
@@ -97,9 +105,16 @@ class Machine:
         left_out = target - others - alone
         losses = [_loss(left_out + prior * others, target, multilabel) for prior in PRIORS]
         prior = PRIORS[int(np.argmin(losses))]
-        left_out += prior * others
-        scale = _scale(left_out, target, multilabel)
-        return cls(coef, inverse, target, left_out, prior, min(losses), scale, multilabel)
+        return cls(coef, inverse, target, left_out + prior * others, prior, min(losses), multilabel)
+
+    @cached_property
+    def scale(self) -> float:
+        """Factor of decision values that makes left-out values the likeliest; 1 with texts of one class."""
+        values, codes = self.left_out, self.target.argmax(axis=1)
+        if self.multilabel:  # each decision for or against a label is a choice between two classes
+            flat, codes = values.ravel(), (self.target.ravel() > 0).astype(np.int64)
+            values = np.stack([-flat, flat], axis=1)
+        return fit_scale(values, codes, values.shape[1]) if len(np.unique(codes)) > 1 else 1.0
 
     @property
     def bias(self) -> Floats:
@@ -123,15 +138,7 @@ class Machine:
 
 def mixed(grams: NDArray[np.float32], weight: float) -> NDArray[np.float32]:
     """Kernel values of strings, and those of an encoder if there is a second matrix, with its weight."""
-    return grams[0] if len(grams) < 2 else (1 - np.float32(weight)) * grams[0] + np.float32(weight) * grams[1]
-
-
-def best_weight(grams: NDArray[np.float32], target: Floats, multilabel: bool) -> float:
-    """Weight of an encoder with the smallest loss of left-out margins, on at most `WEIGHED` texts."""
-    step = -(-len(target) // WEIGHED)
-    grams, target = grams[:, ::step, ::step], target[::step]
-    losses = [Machine.train(mixed(grams, weight), target, multilabel).loss for weight in WEIGHTS]
-    return WEIGHTS[int(np.argmin(losses))]
+    return np.asarray(grams[0] if len(grams) < 2 else (1 - weight) * grams[0] + weight * grams[1], np.float32)
 
 
 def _loss(values: Floats, target: Floats, multilabel: bool) -> float:
@@ -143,36 +150,24 @@ def _loss(values: Floats, target: Floats, multilabel: bool) -> float:
     return float(expit(-margins / max(float(np.abs(margins).mean()), 1e-12)).mean())
 
 
-def _scale(left_out: Floats, target: Floats, multilabel: bool) -> float:
-    """Scale of decision values that makes left-out values the likeliest; 1 if all texts are of one class."""
-    values, codes = left_out, target.argmax(axis=1)
-    if multilabel:  # each decision for or against a label is a choice between two classes
-        flat, codes = left_out.ravel(), (target.ravel() > 0).astype(np.int64)
-        values = np.stack([-flat, flat], axis=1)
-    return fit_scale(values, codes, values.shape[1]) if len(np.unique(codes)) > 1 else 1.0
-
-
 class Pool:
-    """Feature rows of texts, with kernel values as their products.
+    """Feature rows of texts, with kernel values as their products, and vectors of the first of them.
 
-    `order` is a random order of the texts, shape (n,); the pool is a beginning of it. `vectors` are those of
-    an encoder for the first texts of the pool.
+    `order` is a random order of the texts, shape (n,); the pool is a beginning of it.
     """
 
     def __init__(self, texts: Sequence[str], order: Ints, encoder: Any = None) -> None:
         self.texts = texts
         lengths = np.cumsum([min(len(texts[int(i)]), LENGTH) for i in order[:TEXTS]])
         self.members = order[: max(1, int(np.searchsorted(lengths, CHARACTERS, "right")))]
-        self.encoder = None if encoder is None else MeaningVectors(encoder, self._texts_of(0, VECTORS))
-        self.vectors = None if self.encoder is None else self.encoder.first
+        self.encoder = None if encoder is None else MeaningVectors(encoder, self._texts_of(0, BATCH))
+        self.vectors = np.empty((0, 0), np.float32) if self.encoder is None else self.encoder.first
         self._features = _fitted(self._texts_of(0, len(self.members)))
         parts = [self.encode(self._texts_of(i, BATCH)) for i in range(0, len(self.members), BATCH)]
         self.rows = csr_matrix(vstack(parts, "csr"))
         self._place = {int(i): row for row, i in enumerate(self.members)}
-        #: Rows of texts outside the pool that were needed so far, and vectors of texts without.
+        #: Rows of texts outside the pool that were needed so far.
         self._outside: dict[int, csr_matrix] = {}
-        self._further: dict[int, Floats32] = {}
-        self._lock = Lock()
         self._sparse = Sparse(
             self.rows.indptr.astype(np.int64), self.rows.indices, self.rows.data, self.rows.shape[1]
         )
@@ -180,7 +175,7 @@ class Pool:
     @property
     def ranked(self) -> Ints:
         """Texts that strategies choose from: the pool, or those of it that have vectors."""
-        return self.members if self.vectors is None else self.members[: len(self.vectors)]
+        return self.members if self.encoder is None else self.members[: len(self.vectors)]
 
     def _texts_of(self, first: int, n: int) -> list[str]:
         return [self.texts[int(i)][:LENGTH] for i in self.members[first : first + n]]
@@ -188,12 +183,11 @@ class Pool:
     def grow(self) -> None:
         """Compute vectors of more texts of the pool, for about `SECONDS`."""
         start = monotonic()
-        with self._lock:
-            while self.encoder is not None and self.vectors is not None and monotonic() < start + SECONDS:
-                texts = self._texts_of(len(self.vectors), VECTORS)
-                if not texts:
-                    return
-                self.vectors = np.concatenate([self.vectors, self.encoder(texts)])
+        while self.encoder is not None and monotonic() < start + SECONDS:
+            vectors = self.vectors  # another thread may add the same vectors
+            if not (texts := self._texts_of(len(vectors), BATCH)):
+                return
+            self.vectors = np.concatenate([vectors, self.encoder(texts)])
 
     def rows_of(self, indices: Indices) -> csr_matrix:
         """Rows of texts in or outside the pool."""
@@ -211,14 +205,12 @@ class Pool:
     def vectors_of(self, indices: Indices) -> Floats32:
         """Vectors of any texts, shape (len(indices), d)."""
         assert self.encoder is not None
-        assert self.vectors is not None
-        vectors, numbers = self.vectors, [int(i) for i in indices]
-        place = {i: self._place[i] for i in numbers if self._place.get(i, len(vectors)) < len(vectors)}
-        new = [i for i in numbers if i not in place and i not in self._further]
-        if new:
-            self._further.update(zip(new, self.encoder([self.texts[i] for i in new]), strict=True))
-        rows = [vectors[place[i]] if i in place else self._further[i] for i in numbers]
-        return np.array(rows, np.float32).reshape(len(rows), vectors.shape[1])
+        n, vectors = len(self.vectors), self.vectors
+        place = np.array([self._place.get(int(i), n) for i in indices], np.int64)
+        found, new = vectors.take(place, axis=0, mode="clip"), np.flatnonzero(place >= n)
+        if len(new):
+            found[new] = self.encoder([self.texts[int(indices[int(k)])] for k in new])
+        return found
 
     def encode(self, texts: Sequence[str]) -> csr_matrix:
         """Rows of any texts."""
@@ -234,38 +226,36 @@ class Pool:
         number[weights.columns] = np.arange(len(weights.columns))
         return self._sparse.select(number, len(weights.columns)).dot(weights.values)
 
-    def similarity(
-        self, indices: Indices, others: Indices, weight: float = FIRST_WEIGHT
-    ) -> NDArray[np.float32]:
-        """Kernel values with a weight of the encoder, shape (len(indices), len(others))."""
-        return mixed(self.grams(indices, others), weight)
+    def similarity(self, indices: Indices, others: Indices, machine: Machine | None = None) -> Floats32:
+        """Kernel values of a machine, or before the first machine, shape (len(indices), len(others))."""
+        return mixed(self.grams(indices, others), FIRST_WEIGHT if machine is None else machine.weight)
 
-    def grams(self, indices: Indices, others: Indices) -> NDArray[np.float32]:
+    def grams(self, indices: Indices, others: Indices) -> Floats32:
         """Kernel values of strings and of an encoder, shape (1 or 2, len(indices), len(others))."""
         grams = [(self.rows_of(indices) @ self.rows_of(others).T).toarray()]
-        if self.vectors is not None:
+        if self.encoder is not None:
             grams.append(self.vectors_of(indices) @ self.vectors_of(others).T)
         return np.asarray(grams, np.float32)
 
 
 class Scorer:
-    """Decision values of texts by a machine of the texts `index`, with a weight of the encoder."""
+    """Decision values of texts by a machine of the texts `index`."""
 
-    def __init__(self, pool: Pool, index: Indices, machine: Machine, weight: float) -> None:
-        self._pool, self._bias = pool, machine.bias
-        self._strings = ColumnWeights.of(pool.rows_of(index), (1 - weight) * machine.coef)
-        if pool.encoder is not None:
-            self._meaning = weight * (pool.vectors_of(index).T @ machine.coef)
+    def __init__(self, pool: Pool, index: Indices, machine: Machine) -> None:
+        self._pool, self._bias, self._encoder = pool, machine.bias, pool.encoder if machine.weight else None
+        self._strings = ColumnWeights.of(pool.rows_of(index), (1 - machine.weight) * machine.coef)
+        if self._encoder is not None:
+            self._meaning = machine.weight * (pool.vectors_of(index).T @ machine.coef)
 
     def of_pool(self, n: int) -> Floats:
         """Values of the first n texts of the pool, shape (n, k)."""
-        values, vectors = self._pool.products(self._strings)[:n], self._pool.vectors
-        return values + self._bias + (0 if vectors is None else vectors[:n] @ self._meaning)
+        values = self._pool.products(self._strings)[:n] + self._bias
+        return values if self._encoder is None else values + self._pool.vectors[:n] @ self._meaning
 
     def of_texts(self, texts: Sequence[str]) -> Floats:
         """Values of any texts, shape (n, k)."""
-        values, encoder = self._strings.of_rows(self._pool.encode(texts)), self._pool.encoder
-        return values + self._bias + (0 if encoder is None else encoder(texts) @ self._meaning)
+        values = self._strings.of_rows(self._pool.encode(texts)) + self._bias
+        return values if self._encoder is None else values + self._encoder(texts) @ self._meaning
 
 
 @dataclass(frozen=True)
@@ -298,13 +288,13 @@ class MeaningVectors:
         self._encode, self._mean, self._length = as_encoder(encoder).encoder, np.zeros(1, np.float32), 1.0
         vectors = self(texts)
         self._mean = vectors.mean(axis=0)
-        self._length = float(np.sqrt(np.square(vectors - self._mean).sum(axis=1).mean())) or 1.0
+        length = float(np.sqrt(np.square(vectors - self._mean).sum(axis=1).mean()))
+        self._length = length if length > EQUAL * np.abs(self._mean).max() else 1.0
         self.first = self(texts)
 
     def __call__(self, texts: Sequence[str]) -> Floats32:
         vectors: Floats32 = self._encode([normalise(text[:LENGTH], keep_case=True) for text in texts])
-        vectors[vectors.any(axis=1)] -= self._mean
-        return vectors / self._length
+        return (vectors - vectors.any(axis=1, keepdims=True) * self._mean) / self._length
 
 
 def _fitted(texts: Sequence[str]) -> list[SpectrumFeatures]:
