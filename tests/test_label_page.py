@@ -642,7 +642,7 @@ def test_files_follow_any_sequence_of_actions(tmp_path_factory, steps):
     session = Session(corpus, Journal(path, ONE), InOrder(corpus))
     for action, index, label in steps:
         if action == "a":
-            session.answer(index, session.journal.revisions[f"t{index}"], label)
+            session.answer(index, session.journal.revisions[f"t{index}", None], label)
         elif action == "u" and session.journal.answers:
             session.undo(session.journal.events)
         elif action == "c":
@@ -699,7 +699,7 @@ def labelled_with_none(folder):
     journal = Journal(path, {"multilabel": True})
     session = Session(corpus, journal, Learner(texts, sorted(words), multilabel=True))
     for index, labels in enumerate(given):
-        session.answer(index, journal.revisions[corpus.ids[index]], labels)
+        session.answer(index, journal.revisions[corpus.ids[index], None], labels)
     lines = session.close()
     assert lines[0].startswith("40 labelled texts")
     return path, dict(zip(corpus.ids, given, strict=True))
@@ -737,6 +737,10 @@ def test_second_opinion(tmp_path):
     assert (agreement["n"], agreement["equal"]) == (4, equal)
     assert agreement["kappa"] == pytest.approx((equal / 4 - chance / 16) / (1 - chance / 16))
     assert f"agreement: {equal} of 4" in session.close()[1]
+    listed = session.review()["disagreements"]
+    assert {tuple(each["answers"]) for each in listed} == {
+        (("first", a), ("second", b)) for a, b in shown if a != b
+    }
     with pytest.raises(InputError, match="has no labels"):
         SecondOpinion(corpus_of(TEXTS), False)
 

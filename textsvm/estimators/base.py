@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from operator import attrgetter
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,10 +18,10 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from textsvm.arrays import AnyArray, Floats
-from textsvm.errors import InputError
+from textsvm.errors import InputError, warn_user
 from textsvm.kernels.base import Kernel
 from textsvm.model.rules import has_probabilities
-from textsvm.model.settings import CalibrationSettings, Compute, Settings, check_jobs, copied, warn_user
+from textsvm.model.settings import CalibrationSettings, Compute, Settings, check_jobs, copied
 from textsvm.model.top_features import TopFeatures, coefficients
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime.device import is_on_gpu
@@ -30,9 +30,6 @@ from textsvm.runtime.parameters import Parameters, checked_new
 from textsvm.sources.matrix import MatrixSource, check_block
 from textsvm.sources.vectors import TYPES, VectorSource, require_numbers
 from textsvm.training.trainers import check, train
-
-if TYPE_CHECKING:
-    from typing import Self
 
 #: Array values in messages of scikit-learn.
 _REPEATED = re.compile(r":\s*array=.*\]\.\s*", re.DOTALL)
@@ -155,7 +152,6 @@ class KernelEstimator(BaseEstimator):
         return self.model_
 
     def _device_and_jobs(self) -> tuple[str, int | None]:
-        """Device and number of threads."""
         return self.device, self.n_jobs
 
     def decision_function(self, X: Any, progress: StageProgress | None = None) -> Floats:

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import os
 import re
-import sys
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
@@ -74,14 +72,6 @@ def copied(setting: Any) -> Any:
 def is_default(kernel: object) -> bool:
     """Whether the classifier chooses the kernel."""
     return isinstance(kernel, str) and kernel in DEFAULT_KERNELS
-
-
-def warn_user(message: str, category: type[Warning]) -> None:
-    """Warn at the line of the user's code that called this package."""
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith("textsvm."):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
 
 
 def check_jobs(n_jobs: Any) -> None:
@@ -154,9 +144,7 @@ class Compute:
         return self  # immutable
 
     def __repr__(self) -> str:
-        changed = (
-            f"{name}={value!r}" for name, value in vars(self).items() if value != getattr(Compute, name)
-        )
+        changed = (f"{name}={own!r}" for name, own in vars(self).items() if own != getattr(Compute, name))
         return f"Compute({', '.join(changed)})"
 
 
@@ -241,6 +229,10 @@ class Settings:
         if isinstance(self.kernel, str) and is_spelled_out(self.kernel):
             return parse(self.kernel)
         return as_kernel(self.kernel)
+
+    def on(self, device: str) -> Self:
+        """The same settings with another device."""
+        return self if device == self.device else replace(self, device=device)
 
     @contextmanager
     def at_work(self, device: Device) -> Iterator[None]:
@@ -385,6 +377,15 @@ class CalibrationSettings:
     random_state: int | None = 0
 
     estimator: ClassVar[str] = "CalibratedSVC"
+
+    @property
+    def device(self) -> str:
+        """Device of the classifier."""
+        return self.classifier.device
+
+    def on(self, device: str) -> Self:
+        """The same settings with another device."""
+        return replace(self, classifier=self.classifier.on(device))
 
     def check(self) -> None:
         """Raise InputError if a setting is out of range; the trainer calls it first."""

@@ -17,9 +17,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Bools, Floats, Ints, Json
+from textsvm.arrays import AnyArray, Bools, Floats, Ints, Json, Words
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Predictor
@@ -65,7 +64,7 @@ class Record:
     margin: float | None = None  #: Median out-of-fold margin of a calibrated model
     adaptation: Any = None  #: `textsvm.training.adaptation.Adaptation` of an adapted model
     #: Digests of training texts, see `textsvm.sources.copies.sample_digests`; None without texts.
-    texts: NDArray[np.uint64] | None = None
+    texts: Words | None = None
     info: Json = field(default_factory=dict)  #: The `info` of `textsvm.save`
     digest: str | None = None  #: Checked digest of the model file; None without a file, or of an old version
     without_digest: bool = False  #: Whether the model file has no digest, so that damage is not detected
@@ -171,14 +170,15 @@ class TrainedModel:
         with parallel.limit(self.n_jobs), devices.use(device):
             yield
 
-    def prepared(self) -> Predictor:
-        """The machines prepared for prediction on `device`."""
-        if not self._prepared:
+    def prepared(self, wish: str | None = None) -> Predictor:
+        """The machines prepared for prediction on `device`, or from now on on another."""
+        wish = wish or self.device
+        if not self._prepared or wish != self.device:
             with self._preparing:
-                if not self._prepared:
-                    device = devices.select(self.device)
+                if not self._prepared or wish != self.device:
+                    device = devices.select(wish)
                     with self.at_work(device):
-                        self._prepared.append(self.predictor.prepare(self.reader, device))
+                        self._prepared[:] = [self.predictor.prepare(self.reader, device)]
         return self._prepared[0]
 
     @property
@@ -197,15 +197,19 @@ class TrainedModel:
         examples = self.reader.validate(X, support.n_features)
         if self.predictor.constant:
             return np.tile(intercept, (len(examples), 1))
-        predictor = self.prepared()
-        # Values that overflow are reported below, by document.
-        with (
-            parallel.limit(self.n_jobs),
-            devices.use(predictor.device),
-            np.errstate(over="ignore", invalid="ignore"),
-        ):
-            encoded = self.reader.encode_test(examples, support)
-            values = predictor.values(encoded, of_stage(progress, "predict")) + intercept
+
+        def values_on(wish: str) -> Floats:
+            predictor = self.prepared(wish)
+            # Values that overflow are reported below, by document.
+            with (
+                parallel.limit(self.n_jobs),
+                devices.use(predictor.device),
+                np.errstate(over="ignore", invalid="ignore"),
+            ):
+                encoded = self.reader.encode_test(examples, support)
+                return predictor.values(encoded, of_stage(progress, "predict")) + intercept
+
+        values = devices.run_on(self.device, values_on)
         for i in np.flatnonzero(~np.isfinite(values).all(axis=1))[:1]:
             raise InputError(
                 f"document {i + 1:,} of those given has no finite decision value: its numbers, or those of "

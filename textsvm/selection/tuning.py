@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from textsvm.arrays import Floats, Ints
-from textsvm.errors import InputError
+from textsvm.errors import InputError, warn_user
 from textsvm.kernels.base import Kernel
-from textsvm.model.settings import Fold, Settings, is_default, settings_of, warn_user
+from textsvm.model.settings import Fold, Settings, is_default, settings_of
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress, StageProgress, lap, of_stage
@@ -168,12 +168,17 @@ def tune(
     """
     if minutes is not None and not (is_number(minutes) and minutes > 0):
         raise InputError(f"minutes={minutes!r} must be a number above 0")
-    settings = settings_of(model)
-    examples, target, weight = read_training_data(settings, X, y, sample_weight, positive)
-    search = GridSearch(grid_points(settings, grid), target, weight, metric)
-    search.split(Splitting(cv, groups, repeats, random_state, group_duplicates), nested)
-    leaks, seconds = _try_settings(settings, examples, search, minutes, resume, progress)
-    return _outcome(model, X, search, leaks, seconds)
+    chosen = settings_of(model)
+    examples, target, weight = read_training_data(chosen, X, y, sample_weight, positive)
+
+    def search_on(device: str) -> Tuning:
+        settings = chosen.on(device)
+        search = GridSearch(grid_points(settings, grid), target, weight, metric)
+        search.split(Splitting(cv, groups, repeats, random_state, group_duplicates), nested)
+        leaks, seconds = _try_settings(settings, examples, search, minutes, resume, progress)
+        return _outcome(model, X, search, leaks, seconds)
+
+    return devices.run_on(chosen.device, search_on)
 
 
 def _try_settings(
@@ -206,7 +211,7 @@ def _try_settings(
             if number == 0:
                 whole = grams.near_duplicate_rows(progress)
                 clock = lap(seconds, "gram", clock)
-                leaks = _handle_duplicates(search, whole, of_stage(progress, "duplicates"))
+                leaks = _on_duplicates(search, whole, of_stage(progress, "duplicates"))
                 clock = lap(seconds, "duplicates", clock)
             lap(seconds, "gram", clock)
             if not all(k in search.tried for k in members):
@@ -228,9 +233,7 @@ def _try_settings(
     return leaks, seconds
 
 
-def _handle_duplicates(
-    search: GridSearch, whole: PreparedRows | None, progress: Progress | None
-) -> list[Leak]:
+def _on_duplicates(search: GridSearch, whole: PreparedRows | None, progress: Progress | None) -> list[Leak]:
     """Keep near-duplicates together if requested, else warn about near-duplicates that folds separate."""
     if search.splitting.group_duplicates is None:
         return report_leaks(whole, search.folds, progress)
@@ -312,11 +315,7 @@ FIRST, SIDE_BY_SIDE = 100, 10
 
 
 def require_time(
-    minutes: float,
-    points: Sequence[GridPoint],
-    shared: Sequence[SharedExamples],
-    task: Task,
-    names: Sequence[str],
+    minutes: float, points: list[GridPoint], shared: Sequence[SharedExamples], task: Task, names: list[str]
 ) -> float:
     """Estimated seconds of a grid; InputError if it would take longer than `minutes`."""
     target, folds = task.target, task.folds
@@ -364,11 +363,7 @@ def _time_for(sizes: float | Floats, timed: Sequence[tuple[int, float, float]], 
 
 
 def _run(
-    points: Sequence[GridPoint],
-    shared: Sequence[SharedExamples],
-    task: Task,
-    rows: Ints,
-    names: Sequence[str],
+    points: Sequence[GridPoint], shared: Sequence[SharedExamples], task: Task, rows: Ints, names: list[str]
 ) -> tuple[float, float, float]:
     """Seconds of the Grams of a sample, of fits to it (side by side) and of computing metrics once."""
     sample = replace(task.target, values=task.target.values[rows])

@@ -14,6 +14,7 @@ from textsvm.kernels.inputs import InputTable, is_table
 from textsvm.kernels.resolve import sum_on_columns
 from textsvm.model.settings import CalibrationSettings, ClassifierSettings, MultilabelSettings, Settings
 from textsvm.model.trained import TrainedModel
+from textsvm.runtime.device import run_on
 from textsvm.runtime.parallel import StageProgress
 
 AnySettings = TypeVar("AnySettings", bound=Settings)
@@ -43,6 +44,19 @@ def train(
         If a setting, an example or a target is invalid.
     """
     if isinstance(settings, CalibrationSettings):
+        settings.check()
+    model = run_on(settings.device, lambda device: _train(settings.on(device), X, y, sample_weight, progress))
+    return model if model.device == settings.device else model.on(settings.device, model.n_jobs)
+
+
+def _train(
+    settings: Settings | CalibrationSettings,
+    X: Any,
+    y: Any,
+    sample_weight: ArrayLike | None,
+    progress: StageProgress | None,
+) -> TrainedModel:
+    if isinstance(settings, CalibrationSettings):
         from textsvm.training.calibration import train_calibrated
 
         settings = replace(settings, classifier=_on_columns(settings.classifier, X))
@@ -60,11 +74,7 @@ def train(
 
 
 def _train_multilabel(
-    settings: MultilabelSettings,
-    X: Any,
-    y: Any,
-    sample_weight: ArrayLike | None,
-    progress: StageProgress | None,
+    settings: MultilabelSettings, X: Any, y: Any, weights: ArrayLike | None, progress: StageProgress | None
 ) -> TrainedModel:
     """Train a machine for each label, and choose thresholds from out-of-fold decision values.
 
@@ -73,7 +83,7 @@ def _train_multilabel(
     from textsvm.training import fold_grams, folds, problems
     from textsvm.training import train as training
 
-    examples, target, weight = training.read_training_data(settings, X, y, sample_weight)
+    examples, target, weight = training.read_training_data(settings, X, y, weights)
     parts = folds.make_folds(settings.cv, target, random_state=settings.random_state)
     everyone = np.arange(len(target.values))
     task = fold_grams.Task(target, weight, [*parts, (everyone, np.empty(0, np.int64))])

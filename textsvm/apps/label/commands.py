@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 STRATEGIES = ("mixture", "random", "margin", "entropy", "change", "diverse", "density")
 LABELS = Kind("labels of textsvm label", rb'\{"id": [^\n]*"chosen": ', ".jsonl", to_stdout=False)
 #: Files of --export, by their beginning.
-EXPORT = Kind("labelled texts", rb'id,label,part,text\n|\{"(id|text)": |\[\s*\{\s*"data": ')
+EXPORT = Kind("labelled texts", rb'id,label,part,text\n|\{"(id|text)": |\[\s*\{\s*"(data|id)": ')
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,11 @@ class LabellingOptions:
         "Compare texts by meaning, too, with an encoder of model2vec, sentence-transformers or ONNX.",
         metavar="FOLDER|OWNER/NAME",
     )
+    shared: float | None = option_field(
+        "Several people label: the page asks for names, and two people get this share of the texts "
+        "(default: 0.1 as soon as two have names).",
+        metavar="SHARE", min=0, max=1,
+    )  # fmt: skip
     seed: int = options.seed_field("Random seed.")
 
     def check(self, corpus: list[Path]) -> None:
@@ -79,7 +84,7 @@ class ExchangeOptions:
     """Files of other programs."""
 
     import_: Path | None = option_field(
-        "Take over the labels of this file: a table, or an export of Label Studio, Prodigy or doccano.",
+        "Take over labels of a file: a table, or an export of Label Studio, Prodigy, doccano or Argilla.",
         "--import",
         metavar="FILE",
     )
@@ -88,8 +93,8 @@ class ExchangeOptions:
         metavar="FILE",
     )
     to: str | None = option_field(
-        "--export: jsonl, csv, labelstudio, prodigy or doccano (default: by the suffix .jsonl, .csv or "
-        ".json, which is labelstudio)."
+        "--export: jsonl, csv, labelstudio, prodigy, doccano or argilla (default: by the suffix .jsonl, .csv "
+        "or .json, which is labelstudio)."
     )
     force: Force = False
 
@@ -207,7 +212,7 @@ def _session(
             strategy=labelling.strategy, relevant=labelling.relevant, seed=labelling.seed,
             encoder=labelling.encoder,
         )  # fmt: skip
-    work = session.Session(corpus, journal, chooser)
+    work = session.Session(corpus, journal, chooser, labelling.shared)
     if texts is not None:
         n = work.add_labelled(texts)
         missing = "" if n else "; texts are matched by their content, and none of these is in the corpus"

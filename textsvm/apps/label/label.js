@@ -11,6 +11,10 @@
   const number = (value) => Math.round(value).toLocaleString("en");
   const listed = (label) => (label == null ? "unsure" : typeof label === "string" ? label : label.join(", ") || "no label");
   let text = null, state = null, busy = false, copied = null, chosen = new Set(), searched = null;
+  // Remembered in a cookie: each start has another port, and storage is of a port.
+  const own = { name: null };
+  try { Object.assign(own, JSON.parse(decodeURIComponent(/(?:^|; )textsvm_label=([^;]*)/.exec(document.cookie)[1]))); } catch { /* nothing is remembered */ }
+  const remember = (values) => (document.cookie = `textsvm_label=${encodeURIComponent(JSON.stringify(Object.assign(own, values)))}; path=/; max-age=31536000; samesite=strict`);
 
   const say = (message, problem = false) => {
     at("note").textContent = message;
@@ -18,7 +22,7 @@
   };
   const ask = async (action, parameters) => {
     try {
-      const answer = await fetch(location.pathname.replace(/\/?$/, "/") + action, { method: "POST", body: JSON.stringify(parameters), headers: { "content-type": "application/json" } });
+      const answer = await fetch(location.pathname.replace(/\/?$/, "/") + action, { method: "POST", body: JSON.stringify({ ...parameters, by: typeof own.name === "string" ? own.name : null }), headers: { "content-type": "application/json" } });
       return { status: answer.status, ...(await answer.json()) };
     } catch {
       return { status: 0, error: "the server does not answer; start the same command again and open its new address: every answer so far is kept" };
@@ -77,8 +81,10 @@
 
   const ABOUT = {
     random: "Drawn at random for the test part, so the machine's guess is not shown.",
-    doubt: "You have labelled this text before, and the machine would label it otherwise: label it again.",
+    doubt: "This text has been labelled before, and the machine would label it otherwise: label it again.",
+    second: "Another person labels this text, too, so that your agreement can be measured.",
   };
+  const voices = ({ answers }) => answers.map(([name, label]) => `${name}: ${listed(label)}`).join(" · ");
   const show_text = () => {
     const done = text === null;
     for (const id of ["unsure", "skip", "save"]) at(id).disabled = done;
@@ -90,7 +96,7 @@
       return;
     }
     const before = text.answered ? `Answered: ${listed(text.label)}.` : "";
-    at("about").textContent = [text.id, state.second ? "" : ABOUT[text.reason], before].filter(Boolean).join(" · ");
+    at("about").textContent = [text.id, voices(text), state.second ? "" : ABOUT[text.reason], before].filter(Boolean).join(" · ");
     at("whole").textContent = `Show all: ${number(text.hidden)} more characters`;
     show_pieces();
     at("text").scrollTop = 0;
@@ -127,18 +133,23 @@
     }
     at("save").hidden = !state.multilabel;
   };
-  const entry = (each) => {
-    const line = element("li"), button = element("button"), label = element("b", each.answered ? listed(each.label) : "");
-    const place = state.labels.indexOf(Array.isArray(each.label) ? each.label[0] : each.label);
-    if (place >= 0) label.classList.add("c" + ((place % 8) + 1));
+  // A line of a list: a button that closes its dialog.
+  const line = (action, ...parts) => {
+    const line = element("li"), button = element("button");
     button.type = "button";
-    button.append(each.answered ? label : "", element("span", (each.copy ? "copy: " : "") + each.text));
+    button.append(...parts);
     button.addEventListener("click", () => {
-      at("search").close();
-      act_and_show("show", { index: each.index, reason: "", whole: false });
+      for (const dialog of document.querySelectorAll("dialog")) dialog.close();
+      action();
     });
     line.append(button);
     return line;
+  };
+  const colour = (label) => (label < 0 ? "" : "c" + ((label % 8) + 1));
+  const entry = (each, reason = "") => {
+    const place = state.labels.indexOf(Array.isArray(each.label) ? each.label[0] : each.label);
+    const label = each.answered ? element("b", listed(each.label), colour(place)) : "";
+    return line(() => act_and_show("show", { index: each.index, reason, whole: false }), label, element("span", (each.copy ? "copy: " : "") + each.text));
   };
   const tile = (name, value, more = "") => {
     const box = element("div"), shown = element("dd", value);
@@ -151,23 +162,16 @@
     document.title = document.querySelector("h1").textContent = `Label ${state.title}`;
     at("problem").textContent = state.problem ? `The machine cannot learn at the moment: ${state.problem}. Your answers are kept; go on labelling.` : "";
     at("undo").disabled = !state.undo;
-    at("history").replaceChildren(...state.history.map(entry));
+    at("history").replaceChildren(...state.history.map((each) => entry(each)));
     at("older").hidden = state.history.length < 30;
-    if (state.second) show_agreement(progress.agreement, tiles);
-    else show_progress(progress, tiles);
+    if (!state.second) show_progress(progress, tiles);
+    if (state.people) show_people(state.people, tiles);
+    at("who").firstChild.textContent = state.by ? `${state.by} ` : "Your name ";
     at("tiles").replaceChildren(...tiles);
   };
-  const show_agreement = (agreement, tiles) => {
-    tiles.push(tile("agreement", percent(agreement.n ? agreement.equal / agreement.n : null), `${agreement.equal} of ${agreement.n}`));
-    tiles.push(tile("Cohen's kappa", agreement.kappa == null ? "–" : agreement.kappa.toFixed(2)));
-    const table = element("table"), head = element("tr");
-    head.append(...["first", "you", "texts"].map((name) => element("th", name)));
-    table.append(head, ...agreement.pairs.map(([[first, second], n]) => {
-      const row = element("tr");
-      row.append(element("td", first), element("td", second), element("td", number(n)));
-      return row;
-    }));
-    at("agreement").replaceChildren(agreement.n ? table : "");
+  const show_people = ({ names, n, equal, kappa, alpha, open }, tiles) => {
+    const beyond = [["Cohen's kappa", kappa], ["Krippendorff's alpha", alpha]].filter(([, value]) => value != null).map(([name, value]) => `${name} ${value.toFixed(2)}`);
+    tiles.push(...names.map(([name, answers]) => tile(name, number(answers), "answers")), tile("agreement", percent(n ? equal / n : null), beyond.join(", ") || `${n} texts of two people`), tile("to decide", number(open), "different labels"));
   };
   const show_progress = (progress, tiles) => {
     const interval = progress.accuracy == null ? "needs random texts of two labels" : `${percent(progress.interval[0])} to ${percent(progress.interval[1])}`;
@@ -207,7 +211,7 @@
   const answer = (label) => {
     if (!text) return;
     const parameters = { index: text.index, seen: text.seen, label };
-    act_and_show("answer", parameters, (result) => {
+    act_and_show(text.reason === "decision" && text.answers.length ? "decide" : "answer", parameters, (result) => {
       copied = result.copies ? result.answered : null;
       const copies = result.copies === 1 ? " and a near-copy of it" : result.copies ? ` and ${number(result.copies)} near-copies` : "";
       return `Saved: ${listed(label)}${copies}.`;
@@ -234,37 +238,45 @@
     older: async () => {
       const answer = await act("history", { skip: at("history").children.length });
       if (!answer || answer.status !== 200) return;
-      at("history").append(...answer.history.map(entry));
+      at("history").append(...answer.history.map((each) => entry(each)));
       at("older").hidden = answer.history.length < 30;
     },
     further: () => search(searched.next),
+    who: () => { at("person").value = own.name || ""; open("naming_me", "person"); },
+    sit: () => { remember({ name: at("person").value.trim() || null }); at("naming_me").close(); act_and_show("next", {}); },
+    export: () => open("exporting", "format"),
+    download: async () => {
+      const format = at("format").value, file = await act("export", { format, labels: at("which").value });
+      at("exporting").close();
+      if (!file || file.status !== 200) return void say(file ? file.error : "", true);
+      download(`labels.${{ csv: "csv", labelstudio: "json", argilla: "json" }[format] || "jsonl"}`, "text/plain", file.content);
+    },
+    review: async () => {
+      const found = await act("review", {});
+      if (!found || found.status !== 200) return;
+      const day = (time) => new Date(time).toLocaleString(undefined, { weekday: "long", day: "numeric", month: "long" });
+      at("disagreements").replaceChildren(...found.disagreements.map((each) => entry({ ...each, text: `${voices(each)} · ${each.text}` }, "decision")));
+      at("drift").replaceChildren(...found.drift.map((each) => entry({ ...each, text: `${listed(each.before)} on ${day(each.at)} · ${each.text}` })));
+      at("review_note").textContent = found.disagreements.length + found.drift.length ? "" : "There is nothing to review.";
+      open("reviewing", "close_review");
+    },
     add: async () => {
       const label = at("name").value;
       at("naming").close();
       if (label.trim()) await act_and_show("add_label", { label }, () => `New label: ${label.trim()}.`);
     },
   };
-  const removal = (label, i) => {
-    const line = element("li"), button = element("button");
-    button.type = "button";
-    button.append(element("span", "Remove "), element("b", label, "c" + ((i % 8) + 1)));
-    button.addEventListener("click", () => {
-      at("naming").close();
-      act_and_show("remove_label", { label }, () => `Removed: ${label}.`);
-    });
-    line.append(button);
-    return line;
-  };
+  const removal = (label, i) => line(() => act_and_show("remove_label", { label }, () => `Removed: ${label}.`), element("span", "Remove "), element("b", label, colour(i)));
   const open = (dialog, input) => {
     at(dialog).showModal();
-    at(input).select();
+    (at(input).select || at(input).focus).call(at(input));
   };
   const search = async (start) => {
     const words = start ? searched.words : at("words").value;
     const answer = await act("search", { words, start });
     if (!answer || answer.status !== 200) return void (at("matches").textContent = answer ? answer.error : "");
     searched = { words, next: answer.next };
-    const lines = answer.entries.map(entry);
+    const lines = answer.entries.map((each) => entry(each));
     if (start) at("results").append(...lines); else at("results").replaceChildren(...lines);
     const place = answer.next === null ? "all texts" : `${number(answer.next)} of ${number(state.n)} texts`;
     at("matches").textContent = `${number(at("results").children.length)} found in ${place}.`;
@@ -280,7 +292,8 @@
   });
   on_enter("words", () => search(0));
   on_enter("name", actions.add);
-  const keys = { 0: "unsure", "?": "unsure", s: "skip", u: "undo", n: "new", "/": "find", c: "separate" };
+  on_enter("person", actions.sit);
+  const keys = { 0: "unsure", "?": "unsure", s: "skip", u: "undo", n: "new", "/": "find", c: "separate", r: "review", e: "export", w: "who" };
   document.addEventListener("keydown", (event) => {
     if (document.querySelector("dialog[open]") || event.ctrlKey || event.altKey || event.metaKey || event.repeat || !state) return;
     const label = /^[1-9]$/.test(event.key) ? state.labels[event.key - 1] : undefined, action = keys[event.key.toLowerCase()];
@@ -290,5 +303,5 @@
     else return;
     event.preventDefault();
   });
-  act_and_show("next", {});
+  act_and_show("next", {}).then(() => state && state.ask && !own.name && actions.who());
 })();
