@@ -382,8 +382,8 @@ class Learner:
         block = self._pool.grams(index[~computed], index)
         grams = np.empty((len(block), n, n), np.float32)
         grams[:, ~computed], grams[:, :, ~computed] = block, block.swapaxes(1, 2)
-        for new, known in zip(grams, old.grams, strict=False):
-            new[np.ix_(computed, computed)] = known[np.ix_(remaining, remaining)]
+        for gram, old_gram in zip(grams, old.grams, strict=False):
+            gram[np.ix_(computed, computed)] = old_gram[np.ix_(remaining, remaining)]
         return grams
 
     def _near_copies(self, index: Ints, gram: NDArray[np.float32]) -> list[Ints]:

@@ -207,10 +207,10 @@ class Pool:
         assert self.encoder is not None
         n, vectors = len(self.vectors), self.vectors
         place = np.array([self._place.get(int(i), n) for i in indices], np.int64)
-        found, new = vectors.take(place, axis=0, mode="clip"), np.flatnonzero(place >= n)
+        rows, new = vectors.take(place, axis=0, mode="clip"), np.flatnonzero(place >= n)
         if len(new):
-            found[new] = self.encoder([self.texts[int(indices[int(k)])] for k in new])
-        return found
+            rows[new] = self.encoder([self.texts[int(indices[int(k)])] for k in new])
+        return rows
 
     def encode(self, texts: Sequence[str]) -> csr_matrix:
         """Rows of any texts."""
