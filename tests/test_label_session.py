@@ -14,6 +14,7 @@ from test_label_page import ONE, TEXTS, InOrder, corpus_of
 from textsvm import InputError
 from textsvm.apps.label import files
 from textsvm.apps.label.files import DECISION, Journal, JournalEntry, text_digest
+from textsvm.apps.label.learner import Learner
 from textsvm.apps.label.session import NAME, Conflict, SecondOpinion, Session
 
 PLAIN = [f"{word} {i}" for i, word in enumerate(sorted("abcdefghij"))]
@@ -340,3 +341,18 @@ def test_files_without_names_have_none(tmp_path):
     path.write_text('{"id": "1", "label": "spam", "text": "win cash"}\n', "utf-8")
     assert files.read_labelled(path) == [files.LabelledText("1", "win cash", "spam")]
     assert "answers" not in files.content_of(files.read_labelled(path), "jsonl")
+
+
+def test_the_end_of_a_search_says_what_was_found(tmp_path):
+    corpus = corpus_of([f"{'win cash' if i < 3 else 'see you'} {i}" for i in range(12)])
+    session = Session(
+        corpus, Journal(tmp_path / "labels.jsonl", ONE), Learner(corpus.texts, ["ham"], relevant="spam")
+    )
+    for i in range(12):
+        say(session, "", "spam" if i < 3 else "ham", i)
+        if i == 5:
+            session.learner.refresh()
+            search = session.learner.progress().retrieval
+            assert (search.n_found, search.enough) == (3, False)
+    session.learner.refresh()
+    assert "texts of 'spam' found: 3 of about 3; at least 95 % are probably found" in session.close()

@@ -182,7 +182,7 @@
     const search = progress.retrieval, stop = at("stop");
     stop.className = search && search.enough ? "note enough" : "note";
     stop.textContent = !search ? "" : search.enough
-      ? `You may stop: at least 95 % of the texts of “${state.relevant}” are probably found (${number(search.n_found)}). This was right in 19 of 20 searches of tests.`
+      ? `You may stop: at least 95 % of the texts of “${state.relevant}” are probably found (${number(search.n_found)}). This was right in more than 19 of 20 simulated searches.`
       : `“${state.relevant}”: ${number(search.n_found)} found${search.total == null ? "" : ` of about ${number(Math.round(search.total))}`}. Go on: 95 % are not yet likely to be found.`;
   };
   // Learning curve: accuracy by number of labels.
