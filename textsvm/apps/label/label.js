@@ -182,8 +182,8 @@
     const search = progress.retrieval, stop = at("stop");
     stop.className = search && search.enough ? "note enough" : "note";
     stop.textContent = !search ? "" : search.enough
-      ? `You may stop: with 95 % confidence, at least 95 % of the texts of “${state.relevant}” are found (${number(search.n_found)}).`
-      : `“${state.relevant}”: ${number(search.n_found)} found of about ${number(search.total)}. Go on: it is not yet certain that 95 % are found.`;
+      ? `You may stop: at least 95 % of the texts of “${state.relevant}” are probably found (${number(search.n_found)}). This was right in 19 of 20 searches of tests.`
+      : `“${state.relevant}”: ${number(search.n_found)} found${search.total == null ? "" : ` of about ${number(Math.round(search.total))}`}. Go on: 95 % are not yet likely to be found.`;
   };
   // Learning curve: accuracy by number of labels.
   const curve = (points) => {

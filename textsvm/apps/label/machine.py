@@ -6,7 +6,8 @@ With labels y in {-1, +1}, their mean m and the kernel matrix K of the labelled 
 
 for all classes at once, each against the rest, and the value of a text is f(x) = sum_i a_i k(x, x_i) + p m.
 With p = 1 and few labels nearly every text would get the most frequent of them. The strength p of the prior,
-between 0 and 1, and the weight of an encoder in K minimise a smooth loss of the left-out margins.
+between 0 and 1, and the weight of an encoder in K minimise a smooth loss of the left-out margins. In a search
+1 / C is 1 for relevant and 10 for other texts: the few relevant ones weigh more in the ranking.
 
 The value of text i by a machine that was trained without a group G of texts, i among them, has a closed form:
 the coefficients a - (H^-1)_.G (H^-1)_GG^-1 a_G, which are 0 in G, where m is the mean of the other labels.
@@ -47,6 +48,8 @@ from textsvm.text.documents import normalise
 Indices: TypeAlias = Sequence[int] | Ints
 #: Inverse of the ridge, for normalised kernels.
 C = 2.0
+#: Ridges of relevant and of other texts in a search.
+SEARCH_RIDGES = (1.0, 10.0)
 #: Maximum number of texts of the pool.
 TEXTS = 20_000
 #: Maximum number of characters of all texts of the pool.
@@ -85,19 +88,28 @@ class Machine:
     weight: float = 0.0  #: Of an encoder in the kernel
 
     @classmethod
-    def weighted(cls, grams: NDArray[np.float32], target: Floats, multilabel: bool = False) -> Machine:
+    def weighted(
+        cls, grams: NDArray[np.float32], target: Floats, multilabel: bool = False, relevant: int | None = None
+    ) -> Machine:
         """Train on kernel matrices of strings, and of an encoder with the best weight, (1 or 2, n, n)."""
         weights, step = WEIGHTS if len(grams) > 1 else WEIGHTS[:1], -(-len(target) // WEIGHED)
         few, labels = grams[:, ::step, ::step], target[::step]
-        losses = [cls.train(mixed(few, weight), labels, multilabel).loss for weight in weights]
+        losses = [cls.train(mixed(few, weight), labels, multilabel, relevant).loss for weight in weights]
         weight = weights[int(np.argmin(losses))]
-        return replace(cls.train(mixed(grams, weight), target, multilabel), weight=weight)
+        return replace(cls.train(mixed(grams, weight), target, multilabel, relevant), weight=weight)
 
     @classmethod
-    def train(cls, gram: NDArray[np.floating], target: Floats, multilabel: bool = False) -> Machine:
-        """Train on the kernel matrix of n texts, shape (n, n), and their labels, shape (n, k)."""
+    def train(
+        cls, gram: NDArray[np.floating], target: Floats, multilabel: bool = False,
+        relevant: int | None = None,
+    ) -> Machine:  # fmt: skip
+        """Train on the kernel matrix of n texts, shape (n, n), and their labels, shape (n, k).
+
+        `relevant` is the column of the label whose texts are searched for.
+        """
+        ridge = 1 / C if relevant is None else np.where(target[:, relevant] > 0, *SEARCH_RIDGES)
         # NumPy's inverse lets other threads run meanwhile, unlike SciPy's LAPACK functions.
-        inverse = np.asarray(np.linalg.inv(gram.astype(np.float64) + np.eye(len(gram)) / C), np.float64)
+        inverse = np.asarray(np.linalg.inv(gram.astype(np.float64) + ridge * np.eye(len(gram))), np.float64)
         mean = target.mean(axis=0)
         coef = inverse @ (target - mean)
         others = (len(target) * mean - target) / max(len(target) - 1, 1)  # mean without each text
