@@ -5,16 +5,22 @@ import json
 from dataclasses import replace
 
 import hostile_pages
+import numpy as np
 import pytest
-from command import run
+from command import fails, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_label_page import ONE, TEXTS, InOrder, corpus_of
+from test_label_page import label as commands
 
 from textsvm import InputError
 from textsvm.apps.label import files
 from textsvm.apps.label.files import DECISION, Journal, JournalEntry, text_digest
+from textsvm.apps.label.learner import Learner
+from textsvm.apps.label.machine import Machine
 from textsvm.apps.label.session import NAME, Conflict, SecondOpinion, Session
+from textsvm.cli.console import Console
+from textsvm.evaluation.results import clopper_pearson
 
 PLAIN = [f"{word} {i}" for i, word in enumerate(sorted("abcdefghij"))]
 
@@ -269,6 +275,100 @@ def test_files_follow_any_sequence_of_actions_of_several_people(tmp_path_factory
     assert {name: each.label for name, each in work.journal.answers.items()} == labels
     assert {k: dict(v) for k, v in work.journal.own.items() if v} == own
     work.journal.close()
+
+
+# Suggested labels
+
+
+def suggesting(folder, suggestions, texts=PLAIN):
+    corpus = corpus_of(texts)
+    return Session(
+        corpus, Journal(folder / "labels.jsonl", ONE), Learner(texts, ["spam", "ham"]), None, suggestions
+    )
+
+
+def answer_at_random(session, index, label):
+    session._desks[None].chosen[index] = "random"
+    session.answer(index, 0, label)
+
+
+def test_suggestions_count_as_far_as_they_proved_right(tmp_path):
+    texts = [f"{'cash' if i % 2 else 'noon'} {i}x" for i in range(60)]
+    suggestions = {f"t{i}": ["spam" if i % 2 else "ham"] for i in range(50)}
+    session = suggesting(tmp_path, suggestions, texts)
+    assert session.judge_suggestions() == {"n": 0, "right": 0, "interval": (0.0, 1.0), "weight": 0.0}
+    for index in range(5):
+        answer_at_random(session, index, suggestions[f"t{index}"][0])
+        assert session.judge_suggestions()["weight"] == 0  # the interval still has the agreement by chance
+    session.answer(40, 0, "spam")  # not at random: the suggestion may have been seen
+    for index in range(5, 16):
+        answer_at_random(session, index, suggestions[f"t{index}"][0])
+    found = session.overview()["suggestions"]
+    assert (found["n"], found["right"]) == (16, 16)
+    low = clopper_pearson(16, 16)[0]
+    assert found["weight"] == pytest.approx((low - 0.5) / 0.5)
+    answer_at_random(session, 16, "spam")  # the suggestion was ham
+    assert 0 < session.judge_suggestions()["weight"] < found["weight"]
+    session.close()
+
+
+def test_wrong_and_constant_suggestions_have_no_weight(tmp_path):
+    session = suggesting(tmp_path, {f"t{i}": ["spam"] for i in range(10)})
+    for index in range(10):
+        answer_at_random(session, index, "spam")
+    assert session.judge_suggestions()["weight"] == 0  # a single label is right by chance
+    session.close()
+
+
+def test_a_suggestion_is_shown_unless_the_text_is_for_the_test(tmp_path):
+    session = suggesting(tmp_path, {"t0": ["spam"], "t1": []})
+    shown = [
+        session.show(index, reason)["text"]["suggestion"]
+        for index, reason in ((0, ""), (0, "random"), (1, ""))
+    ]
+    assert shown == [["spam"], None, None]
+    session.close()
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.5, 1.0])
+def test_the_machine_learns_suggestions_by_their_weight(weight):
+    texts = [f"{('apple pear', 'wheel road')[i % 2]} {i}x" for i in range(40)] + ["plum", "horn"]
+    learner, plain = Learner(texts, ["fruit", "car"]), Learner(texts, ["fruit", "car"])
+    learner.suggestions = {i: ["fruit", "car"][i % 2 : i % 2 + 1] for i in range(40)} | {40: ["other"]}
+    learner.suggestion_weight = weight
+    for each in (learner, plain):
+        each.answer(40, "fruit")
+        each.answer(41, "car")
+        each.refresh()
+    values = [dict(each.guess(0).scores)["fruit"] for each in (learner, plain)]
+    assert values[0] == values[1] if weight == 0 else values[0] > values[1] + 0.1
+    assert learner.progress() == plain.progress()  # estimates are of a machine without suggestions
+
+
+def test_weights_are_copies_of_texts():
+    x = np.random.default_rng(0).normal(size=(6, 3))
+    target = np.where(x[:, :1] > 0, 1.0, -1.0) * [1, -1]
+    twice = np.append(np.arange(6), 5)
+    one = Machine.train(x @ x.T, target, weight=np.array([1, 1, 1, 1, 1, 2.0]))
+    other = Machine.train((x @ x.T)[np.ix_(twice, twice)], target[twice])
+    np.testing.assert_allclose(x.T @ one.coef, x[twice].T @ other.coef, atol=1e-9)
+
+
+def test_suggest_reads_a_column(tmp_path):
+    (tmp_path / "t.csv").write_text("text,rule\nwin cash,spam\nlunch,\n,ham\nnoon, ham \n")
+    options = commands.LabellingOptions(output=tmp_path / "l.jsonl", labels="spam,ham", suggest="rule")
+    session = commands._session(Console(True), [tmp_path / "t.csv"], options, commands.ExchangeOptions(),
+                             commands.TextReading(skip_invalid=True))  # fmt: skip
+    texts = {
+        text: session._suggestions.get(name)
+        for name, text in zip(session.corpus.ids, session.corpus.texts, strict=True)
+    }
+    assert texts == {"win cash": ["spam"], "lunch": None, "noon": ["ham"]}
+    session.close()
+    wrong = "label", "t.csv", "-o", "m.jsonl", "--labels", "spam,ham", "--skip-invalid", "--no-browser"
+    assert "has no column rules with labels" in fails(*wrong, "--suggest", "rules", cwd=tmp_path, code=2)
+    second = "--second-opinion", "--label", "rule", "--suggest", "rule"
+    assert "do not go together" in fails(*wrong, *second, cwd=tmp_path, code=2)
 
 
 # Files of other programs with the names of people

@@ -59,6 +59,9 @@ class LabellingOptions:
         "(default: 0.1 as soon as two have names).",
         metavar="SHARE", min=0, max=1,
     )  # fmt: skip
+    suggest: str | None = option_field(
+        "Tables: column of suggested labels, as of rules or a language model.", metavar="COLUMN"
+    )
     seed: int = options.seed_field("Random seed.")
 
     def check(self, corpus: list[Path]) -> None:
@@ -67,6 +70,10 @@ class LabellingOptions:
             raise WrongUsage(f"--strategy {self.strategy} is not one of {', '.join(STRATEGIES)}")
         if self.relevant is not None and self.names() and self.relevant not in self.names():
             raise WrongUsage(f"--relevant {self.relevant} is not one of --labels {self.labels}")
+        if self.suggest is not None and self.second_opinion:
+            raise WrongUsage(
+                "--suggest and --second-opinion do not go together: a second opinion has no guess"
+            )
         place = Path(self.output or "").absolute()
         for folder in corpus:
             if folder.is_dir() and place.is_relative_to(folder.absolute()):
@@ -187,7 +194,8 @@ def _session(
     from textsvm.apps.label import files, learner, session
 
     assert labelling.output is not None
-    corpus, imported, texts = _read(console, paths, reading, labelling), exchange.import_, None
+    corpus, suggestions = _read(console, paths, reading, labelling)
+    imported, texts = exchange.import_, None
     if imported is not None:
         settings = reading.as_dict(labelling.multilabel) | {"id": None}  # texts are matched by their content
         try:
@@ -212,7 +220,7 @@ def _session(
             strategy=labelling.strategy, relevant=labelling.relevant, seed=labelling.seed,
             encoder=labelling.encoder,
         )  # fmt: skip
-    work = session.Session(corpus, journal, chooser, labelling.shared)
+    work = session.Session(corpus, journal, chooser, labelling.shared, suggestions)
     if texts is not None:
         n = work.add_labelled(texts)
         missing = "" if n else "; texts are matched by their content, and none of these is in the corpus"
@@ -220,13 +228,14 @@ def _session(
     return work
 
 
-def _read(console: Console, paths: list[Path], reading: TextReading, labelling: LabellingOptions) -> Corpus:
-    """Read the texts."""
+def _read(console: Console, paths: list[Path], reading: TextReading, labelling: LabellingOptions
+) -> tuple[Corpus, dict[str, list[str]]]:  # fmt: skip
+    """Read the texts, and suggested labels by id."""
     from textsvm.cli import corpora
 
     second = labelling.second_opinion
     settings = reading.as_dict(second and labelling.multilabel)
-    settings |= {"labelled": second, "require_text": True}
+    settings |= {"labelled": second, "require_text": True, "keep_rows": labelling.suggest is not None}
     settings["label"] = reading.label if second else None  # with --import, a column of that file
     with console.progress():
         progress = console.progress_of("read")
@@ -239,7 +248,13 @@ def _read(console: Console, paths: list[Path], reading: TextReading, labelling: 
         raise WrongUsage(f"{corpus.source} holds no texts")
     console.say(corpus.reading_line)
     corpora.say_problems(console, corpus)
-    return corpus if len(filled) == len(corpus) else corpus.subset(filled)  # `train` refuses empty documents
+    cells = [str((row or {}).get(labelling.suggest or "") or "") for row in corpus.rows or ()]
+    if labelling.suggest is not None and not any(cells):
+        raise WrongUsage(f"--suggest: {corpus.source} has no column {labelling.suggest} with labels")
+    names = [cell.split(";") if labelling.multilabel else [cell] for cell in cells]
+    suggestions = dict(zip(corpus.ids, ([*filter(None, map(str.strip, x))] for x in names), strict=False))
+    # `train` refuses empty documents
+    return corpus if len(filled) == len(corpus) else corpus.subset(filled), suggestions
 
 
 def _serve(console: Console, port: int, browser: bool, prepare: Callable[[], Session]) -> None:

@@ -1,10 +1,12 @@
 // The page of `textsvm label`: a text at a time, everything else on the server. Texts and labels become text nodes only.
 (() => {
   const at = (id) => document.getElementById(id);
-  const element = (name, content = "", kind = "") => {
-    const made = document.createElement(name);
-    made.textContent = content;
-    if (kind) made.className = kind;
+  const element = (name, content = "", kind = "") => Object.assign(document.createElement(name), { textContent: content, className: kind });
+  // An element with parts; a button has an action.
+  const built = (name, parts, action) => {
+    const made = element(name);
+    made.append(...parts);
+    if (action) Object.assign(made, { type: "button", onclick: action });
     return made;
   };
   const percent = (share, digits = 0) => (share == null ? "–" : (100 * share).toFixed(digits) + " %");
@@ -16,10 +18,7 @@
   try { Object.assign(own, JSON.parse(decodeURIComponent(/(?:^|; )textsvm_label=([^;]*)/.exec(document.cookie)[1]))); } catch { /* nothing is remembered */ }
   const remember = (values) => (document.cookie = `textsvm_label=${encodeURIComponent(JSON.stringify(Object.assign(own, values)))}; path=/; max-age=31536000; samesite=strict`);
 
-  const say = (message, problem = false) => {
-    at("note").textContent = message;
-    at("note").className = problem ? "problem" : "";
-  };
+  const say = (message, problem = false) => Object.assign(at("note"), { textContent: message, className: problem ? "problem" : "" });
   const ask = async (action, parameters) => {
     try {
       const answer = await fetch(location.pathname.replace(/\/?$/, "/") + action, { method: "POST", body: JSON.stringify({ ...parameters, by: typeof own.name === "string" ? own.name : null }), headers: { "content-type": "application/json" } });
@@ -28,6 +27,7 @@
       return { status: 0, error: "the server does not answer; start the same command again and open its new address: every answer so far is kept" };
     }
   };
+  const colour = (place) => (place < 0 ? "" : "c" + ((place % 8) + 1));
   // Ask the server; while an answer is awaited, keys and clicks do nothing.
   const act = async (action, parameters) => {
     if (busy) return null;
@@ -96,7 +96,7 @@
       return;
     }
     const before = text.answered ? `Answered: ${listed(text.label)}.` : "";
-    at("about").textContent = [text.id, voices(text), state.second ? "" : ABOUT[text.reason], before].filter(Boolean).join(" · ");
+    at("about").textContent = [text.id, voices(text), text.suggestion ? `Suggested: ${listed(text.suggestion)}.` : "", state.second ? "" : ABOUT[text.reason], before].filter(Boolean).join(" · ");
     at("whole").textContent = `Show all: ${number(text.hidden)} more characters`;
     show_pieces();
     at("text").scrollTop = 0;
@@ -115,13 +115,9 @@
     const same = box.children.length === state.labels.length && state.labels.every((label, i) => box.children[i].value === label);
     if (!same) {
       box.replaceChildren(...state.labels.map((label, i) => {
-        const button = element("button", "", "c" + ((i % 8) + 1));
-        button.type = "button";
-        button.value = label;
-        button.append(i < 9 ? element("kbd", i + 1) : "", element("b", label), element("small"));
+        const button = built("button", [i < 9 ? element("kbd", i + 1) : "", element("b", label), element("small")], () => choose(label));
         if (i < 9) button.setAttribute("aria-keyshortcuts", i + 1);
-        button.addEventListener("click", () => choose(label));
-        return button;
+        return Object.assign(button, { value: label, className: colour(i) });
       }));
     }
     for (const button of box.children) {
@@ -134,29 +130,16 @@
     at("save").hidden = !state.multilabel;
   };
   // A line of a list: a button that closes its dialog.
-  const line = (action, ...parts) => {
-    const line = element("li"), button = element("button");
-    button.type = "button";
-    button.append(...parts);
-    button.addEventListener("click", () => {
-      for (const dialog of document.querySelectorAll("dialog")) dialog.close();
-      action();
-    });
-    line.append(button);
-    return line;
-  };
-  const colour = (label) => (label < 0 ? "" : "c" + ((label % 8) + 1));
+  const line = (action, ...parts) => built("li", [built("button", parts, () => {
+    for (const dialog of document.querySelectorAll("dialog")) dialog.close();
+    action();
+  })]);
   const entry = (each, reason = "") => {
     const place = state.labels.indexOf(Array.isArray(each.label) ? each.label[0] : each.label);
     const label = each.answered ? element("b", listed(each.label), colour(place)) : "";
     return line(() => act_and_show("show", { index: each.index, reason, whole: false }), label, element("span", (each.copy ? "copy: " : "") + each.text));
   };
-  const tile = (name, value, more = "") => {
-    const box = element("div"), shown = element("dd", value);
-    if (more) shown.append(element("small", more));
-    box.append(element("dt", name), shown);
-    return box;
-  };
+  const tile = (name, value, more = "") => built("div", [element("dt", name), built("dd", [value, more && element("small", more)])]);
   const show_state = () => {
     const progress = state.progress, tiles = [tile("labelled", number(progress.n_labelled), `of ${number(state.n)}`)];
     document.title = document.querySelector("h1").textContent = `Label ${state.title}`;
@@ -166,6 +149,7 @@
     at("older").hidden = state.history.length < 30;
     if (!state.second) show_progress(progress, tiles);
     if (state.people) show_people(state.people, tiles);
+    if (state.suggestions) show_suggestions(state.suggestions, tiles);
     at("who").firstChild.textContent = state.by ? `${state.by} ` : "Your name ";
     at("tiles").replaceChildren(...tiles);
   };
@@ -185,6 +169,7 @@
       ? `You may stop: with 95 % confidence, at least 95 % of the texts of “${state.relevant}” are found (${number(search.n_found)}).`
       : `“${state.relevant}”: ${number(search.n_found)} found of about ${number(search.total)}. Go on: it is not yet certain that 95 % are found.`;
   };
+  const show_suggestions = ({ n, right, interval: [low, high], weight }, tiles) => tiles.push(tile("suggestions right", percent(n ? right / n : null), n ? `${percent(low)} to ${percent(high)}, weight ${weight.toFixed(2)}` : "needs random texts"));
   // Learning curve: accuracy by number of labels.
   const curve = (points) => {
     const drawn = (name, values, content = "") => {

@@ -40,6 +40,8 @@ FEWEST = 8
 GROWN = 1.05
 #: Kernel value from which texts are near-copies.
 ALIKE = 0.95
+#: Maximum number of suggested labels that are learnt.
+SUGGESTED = 500
 #: Number of texts of the ranking that are compared with the labelled ones.
 COMPARED = 8
 
@@ -146,6 +148,8 @@ class Learner:
         self._copies: dict[bytes, list[int]] = {}
         for i in self._pool.members.tolist():
             self._copies.setdefault(digest(texts[i]), []).append(i)
+        self.suggestions: dict[int, list[str]] = {}  #: Suggested labels of texts
+        self.suggestion_weight = 0.0  #: Of a suggestion, relative to an answer
         self._answers: Answers = {}  #: In the order of the answers
         self._random: set[int] = set()  #: Texts that were drawn at random
         self._original: dict[int, int] = {}  #: Text whose label a near-copy got
@@ -365,12 +369,29 @@ class Learner:
         p = machine.probabilities(values)
         wrong = np.where(target > 0, 1 - p, p).max(axis=1)
         order = np.argsort(-wrong, kind="stable")
+        final, support = self._with_suggestions(machine, index, names, target, gram)
         return _TrainedState(
-            index, names, gram, machine, ColumnWeights.of(self._pool.rows_of(index), machine.coef),
+            index, names, gram, final, ColumnWeights.of(self._pool.rows_of(support), final.coef),
             doubts=index[order[wrong[order] >= DOUBT]].tolist(), retrieval=state,
             hits=_right(values, target, self.multilabel),
             curve=self._curve(index, gram, target, answers, copies),
         )  # fmt: skip
+
+    def _with_suggestions(
+        self, machine: Machine, index: Ints, names: list[str], target: Floats, gram: NDArray[np.float32]
+    ) -> tuple[Machine, Ints]:
+        """Machine that learns suggested labels of some texts, too, and its texts; estimates do without it."""
+        members = self._pool.members.tolist() if self.suggestion_weight > 0 else []
+        usable = set(self.suggestions).difference(self._answers)
+        more = [i for i in members if i in usable and {*self.suggestions[i]} <= {*names}][:SUGGESTED]
+        if not more:
+            return machine, index
+        texts = np.append(index, more)
+        block = self._pool.similarity(more, texts)
+        guessed = [[1.0 if name in self.suggestions[i] else -1.0 for name in names] for i in more]
+        weight = np.append(np.ones(len(index)), np.full(len(more), self.suggestion_weight))
+        whole = np.vstack([np.hstack([gram, block[:, : len(index)].T]), block])
+        return Machine.train(whole, np.vstack([target, guessed]), self.multilabel, weight), texts
 
     def _gram(self, index: Ints) -> NDArray[np.float32]:
         """Kernel matrix of labelled texts; values of the last training are not computed again."""

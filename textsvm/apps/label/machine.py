@@ -62,10 +62,15 @@ class Machine:
     multilabel: bool = False
 
     @classmethod
-    def train(cls, gram: NDArray[np.floating], target: Floats, multilabel: bool = False) -> Machine:
-        """Train on the kernel matrix of n texts, shape (n, n), and their labels, shape (n, k)."""
+    def train(
+        cls, gram: NDArray[np.floating], target: Floats, multilabel: bool = False, weight: Floats | float = 1
+    ) -> Machine:
+        """Train on the kernel matrix of n texts, shape (n, n), and their labels, shape (n, k).
+
+        `weight` multiplies C, of each text if it has shape (n,).
+        """
         # NumPy's inverse lets other threads run meanwhile, unlike SciPy's LAPACK functions.
-        regularised = gram.astype(np.float64) + 1 + np.eye(len(gram)) / C
+        regularised = gram.astype(np.float64) + 1 + np.eye(len(gram)) / (C * weight)
         inverse = np.asarray(np.linalg.inv(regularised), np.float64)
         coef = inverse @ target
         left_out = target - coef / inverse.diagonal()[:, None]

@@ -49,6 +49,7 @@ from textsvm.apps.label.learner import Answer, Learner, Proposal
 from textsvm.apps.label.stopping import cohen_kappa
 from textsvm.arrays import Json
 from textsvm.errors import InputError, one_line, printable
+from textsvm.evaluation.results import clopper_pearson
 from textsvm.readers.annotations import krippendorff_alpha
 from textsvm.reporting.formatting import cut, runs
 
@@ -141,18 +142,23 @@ class Session:
     """Labelling of the texts of a corpus, whose labels are the first opinion of a `SecondOpinion`.
 
     `shared` is the share of the texts that two people label; None: `SHARED`, and the page asks for names only
-    if the journal has some.
+    if the journal has some. `suggestions` are suggested labels by id.
     """
 
     def __init__(
-        self, corpus: Corpus, journal: Journal, learner: Learner | SecondOpinion, shared: float | None = None
-    ) -> None:
+        self, corpus: Corpus, journal: Journal, learner: Learner | SecondOpinion, shared: float | None = None,
+        suggestions: Mapping[str, list[str]] = {},
+    ) -> None:  # fmt: skip
         self.corpus, self.journal, self.learner = corpus, journal, learner
         self._lock, self._due = RLock(), Event()
         self._shared, self._desks = shared, defaultdict[str | None, Desk](Desk)
+        self._suggestions = {name: labels for name, labels in suggestions.items() if labels}
         self._problem: str | None = None
         self._number_of = {name: i for i, name in enumerate(corpus.ids) if name in journal.history}
         self._check_corpus()
+        if isinstance(learner, Learner):
+            named = ((i, self._suggestions.get(name)) for i, name in enumerate(corpus.ids))
+            learner.suggestions = {i: labels for i, labels in named if labels}
         for label in journal.labels:
             learner.add_label(label)
         journal.set_labels(learner.labels)
@@ -199,6 +205,8 @@ class Session:
     def _learn(self, step: Callable[[], None]) -> None:
         """Run a step of the learner; the page shows its failure, and labelling goes on without it."""
         try:
+            if self._suggestions and isinstance(self.learner, Learner):
+                self.learner.suggestion_weight = self.judge_suggestions()["weight"]
             step()
             self._problem = None
         except Exception as error:
@@ -223,7 +231,7 @@ class Session:
                 "by": by, "ask": self._shared is not None or bool(names),
                 "people": self.agreement() if names or second else None,
                 "problem": self._problem,
-                "second": second,
+                "second": second, "suggestions": self.judge_suggestions() if self._suggestions else None,
                 "relevant": self.learner.relevant,
             }  # fmt: skip
 
@@ -311,6 +319,7 @@ class Session:
             "pieces": [(printable(shown), 0)], "whole": whole,
             "hidden": len(text) - len(shown), "guess": None, "guessed": not secret,
             "answered": answer is not None, "label": answer.label if answer else None,
+            "suggestion": None if secret else self._suggestions.get(identifier),
             "answers": [(name, entry.label) for name, entry in of_people.items()],
         }  # fmt: skip
 
@@ -570,6 +579,24 @@ class Session:
         if isinstance(self.learner, SecondOpinion):
             return {"n_labelled": len(self.journal.answers)}
         return asdict(self.learner.progress())
+
+    def judge_suggestions(self) -> Json:
+        """Share of right suggestions of random texts, labelled without them, and the weight of the others.
+
+        The weight is 0 up to the agreement by chance, 1 if all are right, by the lower end of the interval.
+        """
+        with self._lock:
+            pairs = [
+                (tuple(sorted(self._suggestions[name])), tuple(sorted(names_of(entry.label))))
+                for name, entry in self.journal.answers.items()
+                if entry.chosen == RANDOM and entry.label is not None and name in self._suggestions
+            ]
+        n, right = len(pairs), sum(first == second for first, second in pairs)
+        low, high = clopper_pearson(right, n) if n else (0.0, 1.0)
+        counts = [Counter(column) for column in zip(*pairs, strict=True)]
+        chance = sum(counts[0][key] * counts[1][key] for key in counts[0]) / n**2 if n else 1.0
+        weight = max(0.0, (low - chance) / (1 - chance)) if chance < 1 else 0.0
+        return {"n": n, "right": right, "interval": (low, high), "weight": weight}
 
     # Several people
 
