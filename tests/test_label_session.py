@@ -2,7 +2,9 @@
 
 import csv
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import hostile_pages
 import numpy as np
@@ -367,8 +369,6 @@ def test_suggest_reads_a_column(tmp_path):
     session.close()
     wrong = "label", "t.csv", "-o", "m.jsonl", "--labels", "spam,ham", "--skip-invalid", "--no-browser"
     assert "has no column rules with labels" in fails(*wrong, "--suggest", "rules", cwd=tmp_path, code=2)
-    second = "--second-opinion", "--label", "rule", "--suggest", "rule"
-    assert "do not go together" in fails(*wrong, *second, cwd=tmp_path, code=2)
 
 
 # Files of other programs with the names of people
@@ -440,3 +440,37 @@ def test_files_without_names_have_none(tmp_path):
     path.write_text('{"id": "1", "label": "spam", "text": "win cash"}\n', "utf-8")
     assert files.read_labelled(path) == [files.LabelledText("1", "win cash", "spam")]
     assert "answers" not in files.content_of(files.read_labelled(path), "jsonl")
+
+
+# Strings of the page
+
+LABEL = Path(commands.__file__).parent
+
+
+def test_every_string_of_the_page_is_translated():
+    strings = json.loads((LABEL / "label.json").read_text("utf-8"))
+    script, page = ((LABEL / f"label.{kind}").read_text("utf-8") for kind in ("js", "html"))
+    calls = re.findall(r"""\bt\(([^"()]* \? )?"([^"]+)"(?: : "([^"]+)")?""", script)
+    used = {key for call in calls for key in call[1:] if key}
+    used |= {key.strip() for key in re.findall(r">([^<]+)<", re.sub(r"<(kbd|option)>[^<]*", "<i>", page))}
+    used |= {*re.findall(r'aria-label="([^"]+)"', page)}
+    assert used - {""} == strings.keys()
+    for key, translations in strings.items():
+        assert translations.keys() == {"de", "fr", "es", "zh"}, key
+        for text in translations.values():
+            assert sorted(re.findall(r"\{\d\}", text)) == sorted(re.findall(r"\{\d\}", key)), text
+            assert text.strip() == text != ""
+
+
+def test_the_page_speaks_to_screen_readers():
+    page = (LABEL / "label.html").read_text("utf-8")
+    for dialog in re.findall(r"<(?:dialog|section)[^>]*>", page):
+        assert "aria-label=" in dialog
+    for field in re.findall(r"<(?:input|select)[^>]*>", page):
+        assert re.search(rf"<label>[^<]*{re.escape(field)}", page), field
+    for live in ('id="text"', 'id="note"', 'id="problem"', 'id="review_note"', 'id="matches"'):
+        assert re.search(rf"<[^>]*{live}[^>]*(aria-live|role=\"status\")", page), live
+    assert 'tabindex="' not in page  # the order of the focus is that of the page
+    keys = re.findall(r'aria-keyshortcuts="(.)[^"]*"[^>]*>[^<]*<kbd>(.)', page)
+    assert keys
+    assert all(first.lower() == shown.lower() for first, shown in keys)

@@ -19,7 +19,7 @@ from textsvm.apps.serve import error_body
 from textsvm.apps.serve import server as server
 from textsvm.arrays import Json
 from textsvm.errors import InputError, one_line
-from textsvm.reporting.html import page
+from textsvm.reporting.html import json_element, page
 from textsvm.runtime.plain_json import to_json
 
 try:
@@ -126,4 +126,5 @@ def label_page() -> str:
         folder.joinpath(f"label.{suffix}").read_text("utf-8") for suffix in ("css", "html", "js")
     )
     parts = [f"<style>{style}</style>", body]
-    return page("Labelling", "", parts, script=script, connections="connect-src 'self'; ")
+    strings = json_element("strings", json.loads(folder.joinpath("label.json").read_text("utf-8")))
+    return page("Labelling", "", parts, strings, script=script, connections="connect-src 'self'; ")

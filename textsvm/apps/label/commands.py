@@ -55,13 +55,10 @@ class LabellingOptions:
         metavar="FOLDER|OWNER/NAME",
     )
     shared: float | None = option_field(
-        "Several people label: the page asks for names, and two people get this share of the texts "
-        "(default: 0.1 as soon as two have names).",
+        "The page asks for names, and two people get this share of the texts (default: 0.1 with two names).",
         metavar="SHARE", min=0, max=1,
     )  # fmt: skip
-    suggest: str | None = option_field(
-        "Tables: column of suggested labels, as of rules or a language model.", metavar="COLUMN"
-    )
+    suggest: str | None = option_field("Tables: column of suggested labels, as of rules.", metavar="COLUMN")
     seed: int = options.seed_field("Random seed.")
 
     def check(self, corpus: list[Path]) -> None:
@@ -70,10 +67,6 @@ class LabellingOptions:
             raise WrongUsage(f"--strategy {self.strategy} is not one of {', '.join(STRATEGIES)}")
         if self.relevant is not None and self.names() and self.relevant not in self.names():
             raise WrongUsage(f"--relevant {self.relevant} is not one of --labels {self.labels}")
-        if self.suggest is not None and self.second_opinion:
-            raise WrongUsage(
-                "--suggest and --second-opinion do not go together: a second opinion has no guess"
-            )
         place = Path(self.output or "").absolute()
         for folder in corpus:
             if folder.is_dir() and place.is_relative_to(folder.absolute()):

@@ -76,6 +76,7 @@ class Progress:
     curve: list[tuple[int, float]]
     labels_per_point: float | None  #: Labels that one more percent would cost; None if unknown
     retrieval: Retrieval | None = None
+    to_full: float | None = None  #: Labels until 95 % of the accuracy with all labels; None if unknown
 
 
 @dataclass(frozen=True)
@@ -295,6 +296,7 @@ class Learner:
             n_labelled, len(hits), float(hits.mean()) if len(hits) else None,
             clopper_pearson(int(hits.sum()), len(hits)) if len(hits) else None, training.curve,
             labels_per_point(training.curve), training.retrieval,
+            labels_per_point(training.curve, len(self._texts)),
         )  # fmt: skip
 
     # Answers

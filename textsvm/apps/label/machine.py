@@ -65,10 +65,7 @@ class Machine:
     def train(
         cls, gram: NDArray[np.floating], target: Floats, multilabel: bool = False, weight: Floats | float = 1
     ) -> Machine:
-        """Train on the kernel matrix of n texts, shape (n, n), and their labels, shape (n, k).
-
-        `weight` multiplies C, of each text if it has shape (n,).
-        """
+        """Train on the kernel matrix of n texts, their labels, shape (n, k), and factors of C, shape (n,)."""
         # NumPy's inverse lets other threads run meanwhile, unlike SciPy's LAPACK functions.
         regularised = gram.astype(np.float64) + 1 + np.eye(len(gram)) / (C * weight)
         inverse = np.asarray(np.linalg.inv(regularised), np.float64)

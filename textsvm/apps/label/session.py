@@ -132,7 +132,7 @@ class SecondOpinion:
 class Desk:
     """The page of a person."""
 
-    shown: int | None = None
+    shown: int = -1  #: Text; -1: none
     skipped: set[int] = field(default_factory=set)
     skips: list[int] = field(default_factory=list)  #: Since the last answer, for `undo`
     chosen: dict[int, str] = field(default_factory=dict)  #: Why a text was shown first
@@ -141,8 +141,8 @@ class Desk:
 class Session:
     """Labelling of the texts of a corpus, whose labels are the first opinion of a `SecondOpinion`.
 
-    `shared` is the share of the texts that two people label; None: `SHARED`, and the page asks for names only
-    if the journal has some. `suggestions` are suggested labels by id.
+    `shared` is the share of texts for two people (None: `SHARED`, and names are not asked for);
+    `suggestions` are labels by id.
     """
 
     def __init__(
@@ -223,15 +223,16 @@ class Session:
         """Labels, progress and the latest answers."""
         with self._lock:
             names, second = self.journal.people, isinstance(self.learner, SecondOpinion)
+            labels = (name for entry in self.journal.answers.values() for name in names_of(entry.label))
             return {
                 "title": printable(Path(self.corpus.source).name), "n": len(self.corpus),
                 "labels": self.learner.labels, "multilabel": self.learner.multilabel,
                 "progress": self._progress(), "history": self._listed(0, by), "events": self.journal.events,
                 "undo": bool(self._desks[by].skips or self.journal.own[by]),
                 "by": by, "ask": self._shared is not None or bool(names),
-                "people": self.agreement() if names or second else None,
-                "problem": self._problem,
-                "second": second, "suggestions": self.judge_suggestions() if self._suggestions else None,
+                "people": self.agreement() if names or second else None, "second": second,
+                "suggestions": self.judge_suggestions() if self._suggestions else None,
+                "problem": self._problem, "counts": list(Counter(labels).items()),
                 "relevant": self.learner.relevant,
             }  # fmt: skip
 
@@ -243,12 +244,11 @@ class Session:
             if proposal is None and desk.skipped:
                 desk.skipped.clear()
                 proposal = self._second(by) or self._proposal(by)
-            desk.shown = None
-            if proposal is None:
-                return {"text": None, "state": self.overview(by)}
-            desk.shown = proposal.index
-            desk.chosen[proposal.index] = proposal.reason
-            return {"text": self._view(proposal.index, proposal.reason, by), "state": self.overview(by)}
+            desk.shown, view = -1, None
+            if proposal is not None:
+                desk.shown, desk.chosen[proposal.index] = proposal.index, proposal.reason
+                view = self._view(proposal.index, proposal.reason, by)
+            return {"text": view, "state": self.overview(by)}
 
     def _person(self, by: str | None) -> tuple[str | None, Desk]:
         """Name and page of a person."""
@@ -259,8 +259,7 @@ class Session:
 
     def _elsewhere(self, by: str | None) -> set[int]:
         """Texts that the pages of other people show."""
-        shown = (desk.shown for name, desk in self._desks.items() if name not in (None, by))
-        return {index for index in shown if index is not None}
+        return {desk.shown for name, desk in self._desks.items() if name not in (None, by)} - {-1}
 
     def _proposal(self, by: str | None) -> Proposal | None:
         """The text that the learner chooses, or the first without an answer if the learner fails."""
@@ -656,7 +655,7 @@ class Session:
         items = (item for items in self.journal.history.values() for item in items if item[1].voice == by)
         for _, entry in sorted(items, key=itemgetter(0)):
             if entry.label is not None and entry.copy_of is None:
-                key = min(self.journal.alike(entry.id))
+                key = min(self.journal.alike.get(entry.id, {entry.id}))
                 earlier, before[key] = before.get(key, entry), entry
                 if unordered(earlier.label) != unordered(entry.label):
                     facts = {"label": entry.label, "before": earlier.label, "at": earlier.at}
@@ -673,10 +672,10 @@ class Session:
             lines = [f"{len(labels):,} labelled texts are in {self.journal.path}"]
             if (agreement := self.agreement())["n"]:
                 kappa = agreement["kappa"]
-                lines.append(
-                    f"agreement: {agreement['equal']:,} of {agreement['n']:,} labels, "
-                    + ("" if kappa is None else f"Cohen's kappa {kappa:.3f}, ")
-                    + f"Krippendorff's alpha {agreement['alpha']:.3f}; to decide: {agreement['open']:,}"
+                lines.append(f"agreement: {agreement['equal']:,} of {agreement['n']:,} labels, ")
+                lines[-1] += "" if kappa is None else f"Cohen's kappa {kappa:.3f}, "
+                lines[-1] += (
+                    f"Krippendorff's alpha {agreement['alpha']:.3f}; to decide: {agreement['open']:,}"
                 )
             if isinstance(self.learner, SecondOpinion):
                 return lines
