@@ -474,3 +474,87 @@ def test_the_page_speaks_to_screen_readers():
     keys = re.findall(r'aria-keyshortcuts="(.)[^"]*"[^>]*>[^<]*<kbd>(.)', page)
     assert keys
     assert all(first.lower() == shown.lower() for first, shown in keys)
+
+
+# Bad input
+
+
+def test_a_text_that_changed_or_is_gone_under_two_people(tmp_path):
+    session = disagreeing(tmp_path)
+    session.decide(0, 0, "ham", "anna")
+    say(session, "ben", "spam", 9)
+    session.journal.close()
+    before = session.journal.journal_path.read_bytes()
+    for texts, trouble in (
+        (["other", *PLAIN[1:]], "1 of 4 .*'t0', have changed in"),
+        (PLAIN[:9], "1 of 4 .*'t9', are not in"),
+    ):
+        with pytest.raises(InputError, match=trouble):
+            started(tmp_path, texts)
+    assert session.journal.journal_path.read_bytes() == before
+
+
+def test_answers_about_texts_that_are_not_there(tmp_path):
+    session = started(tmp_path)
+    for index in (-1, 10, 10**30):
+        for action in (session.answer, session.decide):
+            with pytest.raises(InputError, match=f"there is no text {index}"):
+                action(index, 0, "spam", "anna")
+
+
+def test_a_shorter_list_of_labels_loses_none(tmp_path):
+    session = disagreeing(tmp_path)
+    session.journal.close()
+    journal = Journal(session.journal.path, ONE)
+    assert journal.with_labels(["ham"]) == journal.with_labels([]) == ["spam", "ham"]
+    journal.close()
+
+
+def test_a_second_server_and_an_encoder_that_vanished_change_nothing(tmp_path):
+    (tmp_path / "t.txt").write_text("".join(f"{text}\n" for text in PLAIN), "utf-8")
+    start = ("label", "t.txt", "--format", "lines", "-o", "labels.jsonl", "--no-browser", "--encoder")
+    journal = Journal(tmp_path / "labels.jsonl", {**ONE, "second_opinion": False})
+    journal.set_labels(["spam", "ham"])
+    journal.add([JournalEntry("1", text_digest(PLAIN[0]), "spam", "user", by="anna")], lambda name: PLAIN[0])
+    before = journal.journal_path.read_bytes()
+    assert "another `textsvm label`" in fails(*start, "gone/", cwd=tmp_path)
+    journal.close()
+    assert "encoder gone/ is not there" in fails(*start, "gone/", cwd=tmp_path)
+    assert journal.journal_path.read_bytes() == before
+
+
+def test_hostile_labels(tmp_path):
+    names = commands.LabellingOptions(labels="<b>x</b>,a\u202eb,__proto__,c\x1b[0m, ,\ud800,a\nb").names()
+    assert names[0] == "<b>x</b>"
+    assert names[2] == "__proto__"
+    assert not set("".join(names)) & {"\u202e", "\x1b", "\ud800", "\n"}
+    session = started(tmp_path)
+    for name in names:
+        session.add_label(name, "anna")
+    for index, name in enumerate(names):
+        session.answer(index, 0, name, "anna")
+    with pytest.raises(InputError, match="1 to 100 characters"):
+        session.add_label("x" * 10_000, "anna")
+    work = again(session)
+    assert [row["label"] for row in rows_of(work).values()] == names
+    assert [row["answers"] for row in rows_of(work).values()] == [{"anna": name} for name in names]
+    back = files.read_labelled(session.journal.path)
+    assert [text.label for text in back] == names
+    (tmp_path / "t.txt").write_text("one\ntwo\n")
+    said = fails(
+        "label", "t.txt", "--format", "lines", "-o", "m.jsonl", "--labels", "x" * 10_000, cwd=tmp_path, code=2
+    )
+    assert "at most 100 characters" in said
+    assert len(said) < 400
+    assert not (tmp_path / "m.jsonl.journal").exists()
+
+
+@pytest.mark.parametrize("field", ["by", "at", "chosen"])
+def test_a_damaged_name_is_an_error(tmp_path, field):
+    session = disagreeing(tmp_path)
+    session.journal.close()
+    line = json.dumps({"id": "t5", "digest": "0", "label": "ham", "chosen": "user", field: 3})
+    with open(session.journal.journal_path, "a") as stream:
+        stream.write(line + "\n")
+    with pytest.raises(InputError, match=r"line \d+ of .*journal has a value that is not a text"):
+        Journal(session.journal.path, ONE)

@@ -16,7 +16,7 @@ from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.options import option, option_field
 from textsvm.cli.output import Force, Kind, Output, writing
-from textsvm.errors import InputError
+from textsvm.errors import InputError, printable
 
 if TYPE_CHECKING:
     from textsvm import Corpus
@@ -65,6 +65,10 @@ class LabellingOptions:
         """Raise WrongUsage for an unknown label or strategy, or a file of labels among the texts."""
         if self.strategy not in STRATEGIES:
             raise WrongUsage(f"--strategy {self.strategy} is not one of {', '.join(STRATEGIES)}")
+        if long := next((name for name in self.names() if len(name) > 100), None):
+            raise WrongUsage(
+                f"--labels: a label has at most 100 characters, and {long[:20]}... has {len(long):,}"
+            )
         if self.relevant is not None and self.names() and self.relevant not in self.names():
             raise WrongUsage(f"--relevant {self.relevant} is not one of --labels {self.labels}")
         place = Path(self.output or "").absolute()
@@ -76,7 +80,8 @@ class LabellingOptions:
 
     def names(self) -> list[str]:
         """Labels of the option."""
-        return list(dict.fromkeys(filter(None, map(str.strip, (self.labels or "").split(",")))))
+        names = (" ".join(printable(name).split()) for name in (self.labels or "").split(","))
+        return list(dict.fromkeys(filter(None, names)))
 
 
 @dataclass(frozen=True)
