@@ -248,7 +248,7 @@ def test_contributions_are_exact(normalised):
     rows = kernel.rows(columns, CPU)
     coef = np.random.default_rng(0).normal(size=(5, 4))
     values = rows.cross(documents).astype(np.float64)
-    found = kernel.attribution.contributions(rows, documents, coef, values)
+    found = kernel.attribution.contributions(rows, documents, coef, values, None)
     sums = (coef * values).sum(axis=1)
     for d in (0, 3, 4):
         assert found.symbols[d].sum() == pytest.approx(sums[d], abs=1e-6)
@@ -262,7 +262,7 @@ def test_contributions_lie_where_a_subsequence_is():
     kernel = BoundedGap(3)
     rows = kernel.rows(columns, CPU)
     (found,) = kernel.attribution.contributions(
-        rows, documents, np.ones((1, 1)), rows.cross(documents)
+        rows, documents, np.ones((1, 1)), rows.cross(documents), None
     ).symbols
     assert np.flatnonzero(found).tolist() == [4, 6, 8]
 

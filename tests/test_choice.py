@@ -627,7 +627,7 @@ def test_fitting_again_chooses_again():
 
 def test_words_are_read_only_where_there_are_words(monkeypatch):
     texts, y = ["".join(text.split()) for text in corpus(30)[0]], corpus(30)[1]
-    monkeypatch.setattr("textsvm.text.documents.find_words", lambda *_: pytest.fail("words were read"))
+    monkeypatch.setattr("textsvm.text.encoding.find_words", lambda *_: pytest.fail("words were read"))
     for kernel in ("auto", "fast"):
         views = auto(kernel=kernel).fit(texts, y).kernel_.structure.views
         assert {view.tokens for view in views} == {"characters"}

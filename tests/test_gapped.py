@@ -239,7 +239,7 @@ def test_contributions_are_exact_and_named():
             kernel = GappedKmers(4, 2, canonical, weight)
             rows = kernel.rows(columns, CPU)
             values = rows.cross(documents).astype(np.float64)
-            found = kernel.attribution.contributions(rows, documents, coef, values)
+            found = kernel.attribution.contributions(rows, documents, coef, values, None)
             sums = (coef * values).sum(axis=1)
             for d, text in enumerate(texts):
                 counts = oracles.gapped_kmers(text, 4, 2, canonical)
@@ -259,7 +259,7 @@ def test_contributions_lie_where_a_pattern_is():
     kernel = GappedKmers(6, 1, weight="presence")
     rows = kernel.rows(columns, CPU)
     found = kernel.attribution.contributions(
-        rows, documents, np.ones((1, 1)), rows.cross(documents).astype(float)
+        rows, documents, np.ones((1, 1)), rows.cross(documents).astype(float), None
     )
     assert np.flatnonzero(found.symbols[0]).tolist() == [7, 8, 10, 11, 12]
     assert [name for name, _, value in found.features[0] if value] == ["at.cgg"]
@@ -269,7 +269,9 @@ def test_full_stops_are_not_open_positions():
     columns = encode(["a..b"])
     kernel = GappedKmers(3, 1, weight="count", normalised=False)
     rows = kernel.rows(columns, CPU)
-    ((*found,),) = kernel.attribution.contributions(rows, columns, np.ones((1, 1)), np.ones((1, 1))).features
+    ((*found,),) = kernel.attribution.contributions(
+        rows, columns, np.ones((1, 1)), np.ones((1, 1)), None
+    ).features
     # of a.. the window: a.-, a-., -.. (- is open), of ..b: ..-, .-b, -.b
     assert sorted(name for name, *_ in found) == ["...", "...", "..b", "..b", "a..", "a.."]
     assert {tuple(rest) for _, *rest in found} == {(1, 1.0)}

@@ -218,7 +218,7 @@ def test_contributions_are_exact_and_named():
     for kernel in OF_DNA:
         rows = kernel.rows(columns, CPU)
         values = rows.cross(documents).astype(np.float64)
-        found = kernel.attribution.contributions(rows, documents, coef, values)
+        found = kernel.attribution.contributions(rows, documents, coef, values, None)
         sums = (coef * values).sum(axis=1)
         for d, text in enumerate(texts):
             assert found.symbols[d].sum() == pytest.approx(sums[d], rel=1e-5, abs=1e-6)

@@ -23,7 +23,7 @@ def parse(sgml, **options):
     """Documents of one file, and what was wrong."""
     problems = []
     return list(
-        read_reuters([File("x.sgm", sgml.encode("latin-1"))], problems, ReadOptions(**options))
+        read_reuters([File("x.sgm", sgml.encode("latin-1"))], problems, ReadOptions(**options), None)
     ), problems
 
 
@@ -127,7 +127,7 @@ def test_files_that_are_none_are_named():
         File("d/notes.txt", b"x"),
         File("d/x.sgm", b""),
     ]
-    assert list(read_reuters(files, problems, ReadOptions())) == []
+    assert list(read_reuters(files, problems, ReadOptions(), None)) == []
     assert [name for name, _ in problems] == ["d/notes.txt", "d/x.sgm"]
 
 

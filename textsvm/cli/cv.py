@@ -114,12 +114,10 @@ def cv(
         )
         results.write_report(console, extra.file, replace(report, learning=curve))
     if printing.json:
-        beside = {} if length_alone is None else {"length_alone": length_alone}
+        more = {} if length_alone is None else {"length_alone": length_alone}
         if curve is not None:
-            beside["learning_curve"] = curve.as_dict()
-        console.print_json(
-            results.summary_of_folds(result, documents, tested) | beside | {"seconds": seconds}
-        )
+            more["learning_curve"] = curve.as_dict()
+        console.print_json(results.summary_of_folds(result, documents, tested) | more | {"seconds": seconds})
         return
     _show(console, f"{len(documents):,} documents of {documents.source}", result, length_alone)
     if curve is not None:
@@ -127,9 +125,7 @@ def cv(
     console.table("seconds", [(stage, f"{value:.2f}") for stage, value in seconds.items()])
 
 
-def _show(
-    console: Console, title: str, result: CrossValidation, length_alone: dict[str, float] | None
-) -> None:
+def _show(console: Console, title: str, result: CrossValidation, baseline: dict[str, float] | None) -> None:
     """Print a table of the folds, their mean, and predictions from lengths alone."""
 
     def cells(metrics: Mapping[str, float]) -> list[str]:
@@ -143,6 +139,6 @@ def _show(
     rows.append(("mean", "", "", *cells(result.mean)))
     rows.append(("SD", "", "", *cells(result.sd)))
     rows.append(("pooled", "", "", *cells(result.pooled)))
-    if length_alone is not None:
-        rows.append(("length alone", "", "", *cells(dict.fromkeys(names, float("nan")) | length_alone)))
+    if baseline is not None:
+        rows.append(("length alone", "", "", *cells(dict.fromkeys(names, float("nan")) | baseline)))
     console.table(title, rows, ("fold", "trained on", "tested on", *(SHOWN[name] for name in names)))

@@ -52,8 +52,7 @@ class ListingOptions:
 
 
 @partial(
-    options.with_groups,
-    without={"epsilon", "scoring", "tol", "duality_gap", "max_iter", "tier", "budget"},
+    options.with_groups, without={"epsilon", "scoring", "tol", "duality_gap", "max_iter", "tier", "budget"}
 )
 def doubts(
     corpus: options.CorpusPath,

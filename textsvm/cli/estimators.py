@@ -67,9 +67,7 @@ def grid(options: ModelOptions, learning: LearningOptions) -> tuple[Grid, Settin
     return points, _estimators(options, points, learning)[0]
 
 
-def _estimators(
-    options: ModelOptions, grid: Grid, learning: LearningOptions, **others: Any
-) -> list[Settings]:
+def _estimators(options: ModelOptions, grid: Grid, learning: LearningOptions, **more: Any) -> list[Settings]:
     make: type[Settings] = ClassifierSettings
     machine = options.machine
     if learning.multilabel:
@@ -80,7 +78,7 @@ def _estimators(
         machine.refuse("multiclass", "ordered", "class_weight", "scoring", of="--regress")
     else:
         machine.refuse("epsilon", of="a classifier; it goes with --regress")
-    fixed = machine.fixed() | options.text.as_dict() | _encoder(options, grid["kernel"]) | others
+    fixed = machine.fixed() | options.text.as_dict() | _encoder(options, grid["kernel"]) | more
     points = [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
     return [checked(partial(_machine, make, point | fixed)) for point in points]
 

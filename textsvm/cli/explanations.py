@@ -110,9 +110,7 @@ def write_top(output: Output, sides: Sequence[TopFeatures], json: bool) -> None:
 
 
 def _merged(feature: Feature | Substring) -> str:
-    return ", ".join(visible(text) for text in feature.merged[:6]) + (
-        ", ..." if len(feature.merged) > 6 else ""
-    )
+    return ", ".join(map(visible, feature.merged[:6])) + (", ..." if len(feature.merged) > 6 else "")
 
 
 def show_summary(console: Console, explained: Sequence[Explanation], substrings: int) -> None:
@@ -168,23 +166,19 @@ def write_kmers(
 
 
 def write_mutations(
-    console: Console,
-    ids: Sequence[str],
-    scores: list[Mutations],
-    table: Output | None,
-    picture: Output | None,
+    console: Console, ids: Sequence[str], scores: list[Mutations], table: Output | None, logo: Output | None
 ) -> None:
     """Write and draw the effects of single-letter changes."""
     if table is not None:
         table.write_lines(_mutation_lines(ids, scores))
     if scores:
         console.say(f"note: changes of {len(scores):,} documents are scored{_side(scores[0].towards)}")
-    if picture is not None:
+    if logo is not None:
         if len(scores) > MOST_DRAWN:
             console.say(f"note: the first {MOST_DRAWN} of {len(scores):,} documents are drawn")
         first = zip(ids[:MOST_DRAWN], scores[:MOST_DRAWN], strict=True)
         panels = [panel_of_mutations(str(identifier), scores_of_text) for identifier, scores_of_text in first]
-        picture.write_lines([document(panels, "What changing each letter does to the decision value")])
+        logo.write_lines([document(panels, "What changing each letter does to the decision value")])
 
 
 def _kmer_lines(table: Kmers, most: int | None) -> Iterator[str]:

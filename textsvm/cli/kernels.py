@@ -89,9 +89,7 @@ class KernelOptions:
         for field_name, _ in self._requested():
             name = field_name.replace("_", "-")
             if field_name != "kernel" and spelled:
-                raise WrongUsage(
-                    f"--{name} does not go with --kernel {spelled[0]}, which contains its options"
-                )
+                raise WrongUsage(f"--{name} does not go with --kernel {spelled[0]}, which has its options")
             if field_name != "kernel" and field_name not in parameters:
                 raise WrongUsage(f"--{name} is not an option of the {' or '.join(names or ['fast'])} kernel")
 
@@ -106,9 +104,7 @@ class KernelOptions:
         """A kernel with all combinations of its values; the first parameter varies fastest."""
         options = reversed(KERNELS.options(name))
         for values in product(*[self._parameters(option, tuning) for option in options]):
-            point = KERNELS[name](
-                **{key: value for parameters in values for key, value in parameters.items()}
-            )
+            point = KERNELS[name](**{key: value for pairs in values for key, value in pairs.items()})
             with wrong_usage():
                 point.check()
             yield point

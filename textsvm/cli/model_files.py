@@ -319,9 +319,7 @@ def _sum_on_columns(kernel: KernelOrName, examples: dict[str, Any], encoder: Any
 
     `kernel` replaces the default for its kind of column.
     """
-    numbers = [
-        name for name, values in examples.items() if isinstance(values, np.ndarray) and name != VECTORS
-    ]
+    numbers = [name for name, value in examples.items() if isinstance(value, np.ndarray) and name != VECTORS]
     texts = [name for name in examples if name not in numbers and name != VECTORS]
     of = {_reads(kernel): kernel} if isinstance(kernel, Kernel) else {}
     return sum_on_columns(texts, [numbers, [VECTORS] * (VECTORS in examples)], of, encoder)

@@ -25,19 +25,11 @@ from textsvm.model.labels import label_sets
 from textsvm.model.settings import Settings
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus
-from textsvm.reporting import html
+from textsvm.reporting import html, sections
 from textsvm.reporting.charts import write_figures
 from textsvm.reporting.files import write
 from textsvm.reporting.formatting import format_metric, length_alone, metric_rows
 from textsvm.reporting.report import Report, report_of_folds, results_of
-from textsvm.reporting.sections import (
-    learning_sentence,
-    learning_table,
-    models_note,
-    models_table,
-    slices_note,
-    slices_table,
-)
 from textsvm.runtime.device import select
 from textsvm.runtime.parallel import StageProgress
 from textsvm.runtime.plain_json import to_json
@@ -88,13 +80,13 @@ def write_charts(console: Console, folder: Path | None, page: Callable[[], str])
 def show_comparisons(console: Console, slices: Slices | None, beside: SideBySide | None) -> None:
     """Print the tables of compared models and of slices."""
     if beside is not None:
-        head, rows = models_table(beside)
+        head, rows = sections.models_table(beside)
         console.table("models side by side", rows, head)
-        console.line(models_note(beside))
+        console.line(sections.models_note(beside))
     if slices is not None:
-        head, rows = slices_table(slices)
+        head, rows = sections.slices_table(slices)
         console.table(f"by {slices.column}", rows, head)
-        console.line(slices_note(slices))
+        console.line(sections.slices_note(slices))
 
 
 def show_results(console: Console, title: str, results: Results, n_given: int | None = None) -> None:
@@ -140,9 +132,9 @@ def show_results(console: Console, title: str, results: Results, n_given: int | 
 
 def show_learning_curve(console: Console, curve: LearningCurve) -> None:
     """Print a learning curve, and what it says about more documents."""
-    head, rows = learning_table(curve)
+    head, rows = sections.learning_table(curve)
     console.table("learning curve", rows, head)
-    console.line(learning_sentence(curve))
+    console.line(sections.learning_sentence(curve))
 
 
 def report_on_folds(

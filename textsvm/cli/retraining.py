@@ -86,7 +86,7 @@ def _recorded(fitted: TrainedModel) -> _Recorded:
         )  # fmt: skip
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"the options that the model records are damaged ({error}); train it again"
+            f"the recorded options of the model are damaged ({error}); train it again"
         ) from error
     return _Recorded(training, facts, reading, learning)
 
@@ -98,12 +98,7 @@ def _object(info: Json, name: str) -> Json:
 
 
 def update(
-    console: Console,
-    target: Output,
-    fitted: TrainedModel,
-    model: Path,
-    new: list[Path],
-    options: UpdateOptions,
+    console: Console, file: Output, fitted: TrainedModel, model: Path, new: list[Path], options: UpdateOptions
 ) -> Json:
     """Train a model on its old and on new documents, save it, and report the changes."""
     recorded = _recorded(fitted)
@@ -119,13 +114,13 @@ def update(
     fresh = _as_trained(_read(console, new, with_columns, fitted, "new"), fitted, recorded.training)
     if fitted.estimator_name == model_files.ONLINE:
         corpora.warn_of_labels(console, [*map(str, fitted.rule.classes), *corpora.label_counts(fresh)])
-        return _update_online(target, fitted, fresh)
+        return _update_online(file, fitted, fresh)
     if not recorded.facts.get("corpora"):  # saved in Python: the names are for the old corpus, too
         recorded = with_columns
     old = _old_corpora(recorded.facts, options.corpus, model)
     entries = [*old, model_files.corpus_facts(fresh, new, new=True, **columns)]
     recorded = replace(recorded, facts={**recorded.facts, "corpora": entries})
-    return _train_again(console, target, fitted, fresh, old, options.folds, recorded)
+    return _train_again(console, file, fitted, fresh, old, options.folds, recorded)
 
 
 def training_corpus(console: Console, fitted: TrainedModel, corpus: list[Path] | None, model: Path) -> Corpus:
@@ -183,9 +178,8 @@ def _is_usable(entry: object) -> bool:
 
 def _read(console: Console, paths: list[Path], recorded: _Recorded, fitted: TrainedModel, age: str) -> Corpus:
     """Read old or new labelled documents for a fitted model, with the columns of its training."""
-    online, one_class = (
-        fitted.estimator_name == name for name in (model_files.ONLINE, model_files.ONE_CLASS)
-    )
+    name = fitted.estimator_name
+    online, one_class = name == model_files.ONLINE, name == model_files.ONE_CLASS
     documents = corpora.read(
         console, paths, recorded.reading, recorded.learning,
         kernel=None if online else fitted.record.settings.as_dict()["kernel"],

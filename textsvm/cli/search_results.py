@@ -69,9 +69,7 @@ def show_search(console: Console, result: Tuning, corpus: Corpus, report: Json) 
     best_c = result.best_params_["C"]
     if len(values_of_c) > 2 and best_c in (values_of_c[0], values_of_c[-1]):
         side = "smallest" if best_c == values_of_c[0] else "largest"
-        console.say(
-            f"note: the best C, {best_c:g}, is the {side} value tried; values beyond it may be better"
-        )
+        console.say(f"note: the best C, {best_c:g}, is the {side} value tried; values beyond may be better")
 
 
 def _mean_and_sd(metric: str, mean: float, sd: float) -> str:
@@ -96,7 +94,6 @@ def spelled(params: Json) -> str:
 
 
 def _setting(params: Json) -> str:
-    """Setting in words."""
     return f"{spelled(params)}, {_penalty(params)}"
 
 

@@ -23,8 +23,7 @@ _SHOWN = 20
 def update(
     model: options.ModelPath,
     new: Annotated[
-        list[Path],
-        typer.Argument(help="New labelled documents, like the corpus.", show_default=False),
+        list[Path], typer.Argument(help="New labelled documents, like the corpus.", show_default=False)
     ],
     printing: options.PrintingOptions,
     source: UpdateOptions,
@@ -73,7 +72,5 @@ def _show(console: Console, report: Json) -> None:
     )
     if changed:
         title = "changed predictions" + f" (the first {_SHOWN})" * (len(changed) > _SHOWN)
-        rows = [
-            [value if isinstance(value, str) else f"{value:.4g}" for value in row.values()] for row in changed
-        ]
+        rows = [[x if isinstance(x, str) else f"{x:.4g}" for x in row.values()] for row in changed]
         console.table(title, rows[:_SHOWN], tuple(changed[0]))

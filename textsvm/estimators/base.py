@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from operator import attrgetter
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,9 +30,6 @@ from textsvm.runtime.parameters import Parameters, checked_new
 from textsvm.sources.matrix import MatrixSource, check_block
 from textsvm.sources.vectors import TYPES, VectorSource, require_numbers
 from textsvm.training.trainers import check, train
-
-if TYPE_CHECKING:
-    from typing import Self
 
 #: Array values in messages of scikit-learn.
 _REPEATED = re.compile(r":\s*array=.*\]\.\s*", re.DOTALL)
@@ -155,7 +152,6 @@ class KernelEstimator(BaseEstimator):
         return self.model_
 
     def _device_and_jobs(self) -> tuple[str, int | None]:
-        """Device and number of threads."""
         return self.device, self.n_jobs
 
     def decision_function(self, X: Any, progress: StageProgress | None = None) -> Floats:

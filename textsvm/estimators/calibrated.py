@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
@@ -18,9 +18,6 @@ from textsvm.model.rules import CalibratedRule, ClassRule
 from textsvm.model.settings import CalibrationSettings, copied
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime.parallel import StageProgress
-
-if TYPE_CHECKING:
-    from typing import Self
 
 
 class CalibratedSVC(ClassifierMixin, KernelEstimator):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,9 +14,6 @@ from textsvm.model.settings import Compute, KernelLike, MultilabelSettings
 from textsvm.runtime.parallel import StageProgress
 from textsvm.training.targets import as_weights
 from textsvm.training.trainers import train
-
-if TYPE_CHECKING:
-    from typing import Self
 
 
 class MultilabelSVC(ClassifierMixin, KernelEstimator):

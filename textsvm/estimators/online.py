@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,9 +19,6 @@ from textsvm.runtime.parallel import StageProgress
 from textsvm.runtime.parameters import NamedParameters
 from textsvm.solvers.online import OnlineMachine
 from textsvm.training.online import OnlineLearner
-
-if TYPE_CHECKING:
-    from typing import Self
 
 
 class OnlineSVC(ClassifierMixin, NamedParameters, BaseEstimator):

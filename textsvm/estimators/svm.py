@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, OutlierMixin, RegressorMixin
 
 from textsvm.arrays import Floats, Ints
 from textsvm.estimators.base import KernelEstimator, model_attribute
-from textsvm.model.settings import (
-    ClassifierSettings,
-    Compute,
-    KernelLike,
-    NoveltySettings,
-    RegressionSettings,
-)
+from textsvm.model import settings
 from textsvm.runtime.parallel import StageProgress
-
-if TYPE_CHECKING:
-    from typing import Self
 
 
 class SVC(ClassifierMixin, KernelEstimator):
@@ -142,7 +133,7 @@ class SVC(ClassifierMixin, KernelEstimator):
     ['spam', 'ham']
     """
 
-    _settings = ClassifierSettings
+    _settings = settings.ClassifierSettings
     _alternative = (
         "CalibratedSVC(SVC()) has: it trains the same kernel, and learns probabilities from out-of-fold "
         "decision values"
@@ -156,7 +147,7 @@ class SVC(ClassifierMixin, KernelEstimator):
 
     def __init__(
         self,
-        kernel: KernelLike = "auto",
+        kernel: settings.KernelLike = "auto",
         C: float = 1.0,
         *,
         multiclass: str = "ovr",
@@ -172,7 +163,7 @@ class SVC(ClassifierMixin, KernelEstimator):
         max_iter: int = -1,
         device: str = "auto",
         n_jobs: int | None = None,
-        compute: Compute | None = None,
+        compute: settings.Compute | None = None,
         encoder: Any = None,
     ) -> None:
         self.kernel = kernel
@@ -279,12 +270,12 @@ class SVR(RegressorMixin, KernelEstimator):
     [2.1]
     """
 
-    _settings = RegressionSettings
+    _settings = settings.RegressionSettings
     _alternative = "it predicts numbers, not classes"
 
     def __init__(
         self,
-        kernel: KernelLike = "spectrum",
+        kernel: settings.KernelLike = "spectrum",
         C: float = 1.0,
         *,
         epsilon: float = 0.1,
@@ -296,7 +287,7 @@ class SVR(RegressorMixin, KernelEstimator):
         max_iter: int = -1,
         device: str = "auto",
         n_jobs: int | None = None,
-        compute: Compute | None = None,
+        compute: settings.Compute | None = None,
         encoder: Any = None,
     ) -> None:
         self.kernel = kernel
@@ -372,7 +363,7 @@ class OneClassSVM(OutlierMixin, KernelEstimator):
     [1, -1]
     """
 
-    _settings = NoveltySettings
+    _settings = settings.NoveltySettings
     _alternative = (
         "score_samples ranks texts by their similarity to the training texts, and with labelled texts of "
         "other classes CalibratedSVC(SVC()) has probabilities"
@@ -380,7 +371,7 @@ class OneClassSVM(OutlierMixin, KernelEstimator):
 
     def __init__(
         self,
-        kernel: KernelLike = "spectrum",
+        kernel: settings.KernelLike = "spectrum",
         nu: float = 0.5,
         *,
         normalise: str = "unicode",
@@ -391,7 +382,7 @@ class OneClassSVM(OutlierMixin, KernelEstimator):
         max_iter: int = -1,
         device: str = "auto",
         n_jobs: int | None = None,
-        compute: Compute | None = None,
+        compute: settings.Compute | None = None,
         encoder: Any = None,
     ) -> None:
         self.kernel = kernel

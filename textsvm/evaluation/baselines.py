@@ -236,9 +236,7 @@ def _chosen_in_folds(descriptions: list[str]) -> str:
     if len(descriptions) < 2:
         return "".join(descriptions)
     counts = Counter(text.partition(": ")[0] for text in descriptions)
-    return "; ".join(
-        f"{text} in {count} of {len(descriptions)} folds" for text, count in counts.most_common()
-    )
+    return "; ".join(f"{text} in {n} of {len(descriptions)} folds" for text, n in counts.most_common())
 
 
 def _answer(model: Any, texts: Any, labels: Sequence[object], part: Part) -> Answer:

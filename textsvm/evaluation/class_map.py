@@ -88,9 +88,7 @@ def class_map(kernel_matrix: Any, labels: Sequence[Any] | None = None) -> ClassM
     if labels is not None and len(labels) != n:
         raise InputError(f"there are {n:,} documents and {len(labels):,} labels; give one for each")
     K = (K + K.T) / 2
-    names, code = np.unique(
-        [""] * n if labels is None else [str(label) for label in labels], return_inverse=True
-    )
+    names, code = np.unique([""] * n if labels is None else list(map(str, labels)), return_inverse=True)
     # Means over the documents of each class: row a of `mean` averages the rows of class a.
     members = code == np.arange(len(names))[:, None]
     mean = np.eye(n) if labels is None else members / np.bincount(code)[:, None]
@@ -100,9 +98,8 @@ def class_map(kernel_matrix: Any, labels: Sequence[Any] | None = None) -> ClassM
     np.fill_diagonal(distances, 0)
     tree = np.zeros((0, 4))
     if len(distances) > 1:
-        tree = scipy.cluster.hierarchy.linkage(
-            scipy.spatial.distance.squareform(distances, checks=False), "ward"
-        )
+        condensed = scipy.spatial.distance.squareform(distances, checks=False)
+        tree = scipy.cluster.hierarchy.linkage(condensed, "ward")
     return ClassMap(
         names.tolist() if labels is not None else [],
         code,

@@ -9,7 +9,7 @@ with a percentile bootstrap interval.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -67,10 +67,8 @@ def compare_predictions(
     tail = (1 - level) / 2
     low, high = np.quantile((samples[:, 0] - samples[:, 1]) / n, [tail, 1 - tail])
     differ = only_first + only_second
-    p_value = float(scipy.stats.binomtest(only_first, differ).pvalue) if differ else 1.0
-    return Paired(
-        n, (only_first - only_second) / n, (float(low), float(high)), only_first, only_second, p_value
-    )
+    p = float(scipy.stats.binomtest(only_first, differ).pvalue) if differ else 1.0
+    return Paired(n, (only_first - only_second) / n, (float(low), float(high)), only_first, only_second, p)
 
 
 @dataclass(frozen=True)
@@ -99,11 +97,9 @@ class Compared:
         return to_json(asdict(self))
 
 
-def judge_prediction(
-    truth: ArrayLike, predicted: ArrayLike, first: ArrayLike | None, **fields: Any
-) -> Compared:
+def judge_prediction(truth: ArrayLike, guess: ArrayLike, first: ArrayLike | None, **fields: Any) -> Compared:
     """Figures of a classifier; `first` are the first classifier's predictions, `fields` other attributes."""
-    labels, predictions = np.asarray(truth), np.asarray(predicted)
+    labels, predictions = np.asarray(truth), np.asarray(guess)
     right, n = int((labels == predictions).sum()), len(labels)
     bounds = scipy.stats.binomtest(right, n).proportion_ci(0.95, "wilson")
     classes = np.unique(np.append(labels, predictions))
@@ -168,9 +164,7 @@ class SideBySide:
         return to_json({"models": models, **counts, "disagreements": disagreements})
 
 
-def side_by_side(
-    models: Mapping[str, Results], texts: Sequence[str] | None, ids: Sequence[str]
-) -> SideBySide:
+def side_by_side(models: dict[str, Results], texts: Sequence[str] | None, ids: Sequence[str]) -> SideBySide:
     """Compare results of models, by name, with the results of the first; texts and ids of all documents."""
     names, results = list(models), list(models.values())
     first = results[0]

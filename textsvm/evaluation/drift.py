@@ -19,9 +19,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Floats, Ints, Json
+from textsvm.arrays import AnyArray, Floats, Ints, Json, Words
 from textsvm.errors import InputError
 from textsvm.model.rules import ScaledRule, margins
 from textsvm.model.settings import ClassifierSettings, is_default
@@ -123,7 +122,7 @@ class SupportSymbols:
         self._occurs = np.zeros(len(documents.alphabet), bool)
         self._occurs[documents.codes] = True
         self._documents = documents
-        self._features: NDArray[np.uint64] | None = None
+        self._features: Words | None = None
 
     @property
     def available(self) -> bool:
@@ -168,7 +167,7 @@ class SupportSymbols:
         return int((self._features[place] != keys).sum()), len(keys)
 
 
-def _pmers(documents: Documents, p: int) -> NDArray[np.uint64]:
+def _pmers(documents: Documents, p: int) -> Words:
     """Hashes of all p-mers of documents."""
     codes, n = documents.codes.astype(np.uint64), max(len(documents.codes) - p + 1, 0)
     keys = np.zeros(n, np.uint64)

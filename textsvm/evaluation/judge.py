@@ -58,11 +58,7 @@ def predict(
 
 
 def rows_of(
-    classes: AnyArray | None,
-    predicted: Array,
-    decision: Array,
-    probability: Floats | None,
-    positive: object,
+    classes: AnyArray | None, predicted: Array, decision: Array, probability: Floats | None, positive: object
 ) -> Iterator[Json]:
     """Printed values of each document; without the classes of a classifier, numbers."""
     if classes is None:

@@ -117,7 +117,7 @@ def class_metrics(
         "accuracy": hits.sum(1) / n,
         "macro_f1": f1.sum(1) / occurs.sum(1),
         "mcc": _ratio(hits.sum(1) * n - (support * n_predicted).sum(1), spread),
-        **_ranking_metrics(weight, true, decision, support),
+        **_rankings(weight, true, decision, support),
     }
     if k == 2:
         metrics |= {"precision": precision[:, 1], "recall": recall[:, 1], "f1": f1[:, 1]}
@@ -338,9 +338,7 @@ def _counts_from_the_top(truth: Bools, score: Floats) -> tuple[AnyArray, AnyArra
     return true, 1 + last - true
 
 
-def _ranking_metrics(
-    weight: Floats, true: Ints, decision: Floats | None, support: Floats
-) -> dict[str, Floats]:
+def _rankings(weight: Floats, true: Ints, decision: Floats | None, support: Floats) -> dict[str, Floats]:
     """Areas under curves: of the second of two classes, else the mean over the classes that occur."""
     if decision is None or not np.all(np.isfinite(decision)):
         return dict.fromkeys(("roc_auc", "average_precision"), np.full(len(weight), np.nan))

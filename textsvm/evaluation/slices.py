@@ -64,9 +64,7 @@ def make_slices(
         _slice(_part(results, labels == value), value, overall, resamples, seed)
         for value in sorted(set(labels))
     ]
-    slices.sort(
-        key=lambda part: -part.intervals[metric][0] if metric in ERRORS else part.intervals[metric][1]
-    )
+    slices.sort(key=lambda row: -row.intervals[metric][0] if metric in ERRORS else row.intervals[metric][1])
     return Slices(column, metric, overall, slices)
 
 
@@ -85,9 +83,7 @@ def _slice(part: Results, value: str, overall: float, resamples: int, seed: int)
     exact = part.weighted(np.ones((1, part.n)))
     metrics = {name: float(exact[name][0]) for name in names} | dict.fromkeys(_undefined(part), np.nan)
     samples = [part.weighted(weight) for weight in draws(part.n, resamples, seed)]
-    intervals = {
-        name: percentile_interval(np.concatenate([draw[name] for draw in samples])) for name in names
-    }
+    intervals = {name: percentile_interval(np.concatenate([row[name] for row in samples])) for name in names}
     if part.task != "regression":
         exact_bounds = exact_intervals(part)
         intervals |= {name: exact_bounds[name] for name in names if name in exact_bounds}

@@ -17,9 +17,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Array, Floats, Ints
+from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.readers.vectors import UNREADABLE
 from textsvm.runtime.files import replacing
@@ -32,9 +31,7 @@ _MAGIC = b"\x93NUMPY"
 _ROWS = 256
 
 
-def read_gram(
-    path: str | os.PathLike[str], n: int | None = None
-) -> tuple[NDArray[np.float32], Floats | None]:
+def read_gram(path: str | os.PathLike[str], n: int | None = None) -> tuple[Floats32, Floats | None]:
     """Read a kernel matrix in NumPy's .npy or LIBSVM's format; the content of the file says which.
 
     Parameters
@@ -140,9 +137,9 @@ def _read_npy(path: Path) -> AnyArray:
         return np.array(stored, np.float32, order="C")
 
 
-def _read_libsvm(path: Path, n: int | None) -> tuple[NDArray[np.float32], Floats]:
+def _read_libsvm(path: Path, n: int | None) -> tuple[Floats32, Floats]:
     labels, serials, lines = list[float](), list[float](), list[int]()
-    rows: list[NDArray[np.float32]] = []
+    rows: list[Floats32] = []
     with open(path, "rb") as stream:
         for line, text in enumerate(stream, 1):
             if not text.strip():
@@ -168,7 +165,7 @@ def _read_libsvm(path: Path, n: int | None) -> tuple[NDArray[np.float32], Floats
     return matrix, np.array(labels)
 
 
-def _parse(text: bytes, where: str, training: bool) -> tuple[float, float, NDArray[np.float32]]:
+def _parse(text: bytes, where: str, training: bool) -> tuple[float, float, Floats32]:
     """Label, number of the document, and kernel values of a line."""
     head, _, rest = text.partition(b"0:")
     serial_text, tail = [*rest.split(None, 1), b"", b""][:2]
@@ -239,7 +236,7 @@ def _label_numbers(labels: Sequence[float] | None, m: int) -> Floats:
     return numbers
 
 
-def _libsvm_lines(matrix: NDArray[np.float32], labels: Floats) -> Iterator[str]:
+def _libsvm_lines(matrix: Floats32, labels: Floats) -> Iterator[str]:
     pattern = " ".join(f"{j}:%.9g" for j in range(1, matrix.shape[1] + 1))
     for first in range(0, len(matrix), _ROWS):
         for i, row in enumerate(matrix[first : first + _ROWS].tolist(), first):

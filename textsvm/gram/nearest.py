@@ -53,9 +53,7 @@ def nearest(gram: Gram, k: int, progress: Progress | None = None) -> NeighbourTa
     return NeighbourTable(index, value)
 
 
-def similar_pairs(
-    gram: Gram, least: float, progress: Progress | None = None
-) -> Iterator[tuple[Ints, Ints, Floats]]:
+def similar_pairs(gram: Gram, least: float, progress: Progress | None) -> Iterator[tuple[Ints, Ints, Floats]]:
     """Pairs i < j of at least this similarity, and their similarity, in blocks of rows, on the host."""
     for block, values in _normalised(gram, progress):
         at, column = (values >= least).nonzero()

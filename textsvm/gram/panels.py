@@ -27,6 +27,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import Floats32, Ints
 from textsvm.runtime import parallel
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.files import replacing
@@ -96,12 +97,12 @@ class Panels:
                 sizes = {entry.name: entry.stat().st_size for entry in entries}
         return [k for k in range(self.count) if sizes.get(self.path(k).name) != self.bytes_of(k)]
 
-    def room(self, number: int, values: NDArray[np.float32]) -> NDArray[np.float32]:
+    def room(self, number: int, values: Floats32) -> Floats32:
         """Array for the values of a panel, to be passed to `write`: a part of `values`."""
         first, last = self.bounds(number)
         return values[: last - first]
 
-    def write(self, number: int, values: NDArray[np.float32]) -> None:
+    def write(self, number: int, values: Floats32) -> None:
         """Write a panel atomically; InputError if it cannot be written."""
         first, last = self.bounds(number)
         rows = np.arange(first, last)
@@ -138,14 +139,12 @@ class Panels:
                 raise Damaged(number)
             self._take(number, np.frombuffer(body, _TRAILER))
 
-    def diagonal(self) -> NDArray[np.float32]:
+    def diagonal(self) -> Floats32:
         """K[i, i], shape (n,); Damaged if that fails."""
         self._know(range(self.count))
         return self._diagonal.copy()
 
-    def read(
-        self, indices: NDArray[np.int64], out: NDArray[np.float32], progress: Progress | None = None
-    ) -> None:
+    def read(self, indices: Ints, out: Floats32, progress: Progress | None = None) -> None:
         """Read rows into `out`, shape (len(indices), n), in parallel; Damaged at the first damaged panel."""
         self._know(np.unique(indices // self.size).tolist())
         pieces = self._pieces(indices)
@@ -168,17 +167,15 @@ class Panels:
         with parallel.limit(parallel.n_threads() if parallel.limited() else _READERS):
             parallel.run(load, tasks, work, progress)
 
-    def announce(self, indices: NDArray[np.int64]) -> None:
+    def announce(self, indices: Ints) -> None:
         """Announce coming reads; a missing file is reported by `read`."""
-        for number, parts in groupby(
-            self._pieces(indices), lambda piece: int(indices[piece[0]]) // self.size
-        ):
+        for number, parts in groupby(self._pieces(indices), lambda part: int(indices[part[0]]) // self.size):
             with suppress(OSError), open(self.path(number), "rb", buffering=0) as stream:
                 for first, last in parts:
                     begin = (int(indices[first]) - number * self.size) * 4 * self.n
                     _will_need(stream.fileno(), begin, (last - first) * 4 * self.n)
 
-    def _pieces(self, indices: NDArray[np.int64]) -> list[tuple[int, int]]:
+    def _pieces(self, indices: Ints) -> list[tuple[int, int]]:
         """Slices of the output whose rows are contiguous in a file."""
         most = max(1, _PIECE // (4 * self.n))
         starts = np.ones(len(indices), bool)
@@ -191,13 +188,7 @@ class Panels:
             for at in range(begin, end, most)
         ]
 
-    def _load(
-        self,
-        number: int,
-        pieces: Sequence[tuple[int, int]],
-        indices: NDArray[np.int64],
-        out: NDArray[np.float32],
-    ) -> None:
+    def _load(self, number: int, pieces: Sequence[tuple[int, int]], indices: Ints, out: Floats32) -> None:
         """Read some rows of a panel, and verify them the first time."""
         try:
             with open(self.path(number), "rb", buffering=0) as stream:
@@ -237,7 +228,7 @@ class Panels:
         self._checked[first:last] = False
         self._known[number] = False
 
-    def columns(self, number: int, out: NDArray[np.float32]) -> None:
+    def columns(self, number: int, out: Floats32) -> None:
         """Read the left part of a panel, shape (rows, first row), from the columns of earlier panels."""
         first, last = self.bounds(number)
 

@@ -165,9 +165,8 @@ class _GridGrams(_MatricesInMemory):
     def _is_whole(self, number: int) -> bool:
         """Whether a kernel is computed as a whole instead of as a sum of Grams."""
         kernel = self.kernels[number]
-        return self.room <= kernel.structure.depth or any(
-            term is kernel for _, term in kernel.structure.terms
-        )
+        structure = kernel.structure
+        return self.room <= structure.depth or any(term is kernel for _, term in structure.terms)
 
     def _passes_of(self, batch: Sequence[int]) -> Iterator[_Pass]:
         whole = [number for number in batch if self._is_whole(number)]

@@ -21,9 +21,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import Array, Ints
+from textsvm.arrays import Array, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.gram.base import DenseGram
 from textsvm.gram.panels import Damaged
@@ -125,12 +124,12 @@ class StoredRows:
                 progress(first + len(block), len(indices))
         stream.synchronize()
 
-    def _pinned(self, rows: int) -> NDArray[np.float32]:
+    def _pinned(self, rows: int) -> Floats32:
         """Page-locked host memory for rows."""
         memory = self._xp.cuda.alloc_pinned_memory(max(1, 4 * rows * self.n))
         return np.frombuffer(memory, np.float32, rows * self.n).reshape(rows, self.n)
 
-    def read(self, indices: Ints, out: NDArray[np.float32], progress: Progress | None = None) -> None:
+    def read(self, indices: Ints, out: Floats32, progress: Progress | None = None) -> None:
         """Read rows into an array in main memory, shape (len(indices), n)."""
         self._mending(lambda: self._panels.read(indices, out, progress))
 
@@ -206,7 +205,7 @@ class StoredRows:
         with devices.use(self.device):
             return start, rows.rows(np.arange(first - start, last - start))
 
-    def _fill(self, number: int, start: int, computed: Array, values: NDArray[np.float32]) -> None:
+    def _fill(self, number: int, start: int, computed: Array, values: Floats32) -> None:
         """Copy the values of a panel from the diagonal on."""
         first, last = self._panels.bounds(number)
         step = max(1, _PIECE // (4 * self.n))
@@ -250,13 +249,13 @@ class HostPanels:
     def damaged(self, numbers: Iterable[int], progress: Progress | None = None) -> list[int]:
         return []
 
-    def room(self, number: int, values: NDArray[np.float32]) -> NDArray[np.float32]:
+    def room(self, number: int, values: Floats32) -> Floats32:
         return self.matrix[slice(*self.bounds(number))]
 
-    def write(self, number: int, values: NDArray[np.float32]) -> None:
+    def write(self, number: int, values: Floats32) -> None:
         self.made = number + 1
 
-    def columns(self, number: int, out: NDArray[np.float32]) -> None:
+    def columns(self, number: int, out: Floats32) -> None:
         first, last = self.bounds(number)
 
         def transpose(at: int) -> None:
@@ -265,13 +264,13 @@ class HostPanels:
 
         parallel.run(transpose, range(0, first, _BLOCK))
 
-    def diagonal(self) -> NDArray[np.float32]:
+    def diagonal(self) -> Floats32:
         return self.matrix.diagonal().copy()
 
     def announce(self, indices: Ints) -> None:
         pass
 
-    def read(self, indices: Ints, out: NDArray[np.float32], progress: Progress | None = None) -> None:
+    def read(self, indices: Ints, out: Floats32, progress: Progress | None = None) -> None:
         step = max(1, _PIECE // (4 * self.n))
 
         def copy(at: int) -> None:
@@ -307,10 +306,7 @@ def held_rows(
 
 
 def complete_together(
-    folder: str | os.PathLike[str],
-    requests: Sequence[GramRequest],
-    memory: int,
-    progress: Progress | None = None,
+    folder: str | os.PathLike[str], requests: Sequence[GramRequest], memory: int, progress: Progress | None
 ) -> None:
     """Compute missing panels of Grams whose kernels share a pass, with the bits of separate passes.
 

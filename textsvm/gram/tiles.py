@@ -13,9 +13,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import Array, Ints
+from textsvm.arrays import Array, Floats32, Ints
 from textsvm.gram.base import DenseGram
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import MatrixRows, Sharing
@@ -49,13 +48,13 @@ class TileRecipe:
             return bool(self.kernels[0].cost.tileable(documents, self.device))
         return self.device == "cpu" and self.sharing.tileable(self.kernels, documents)
 
-    def tile(self, rows: Documents, columns: Documents) -> list[NDArray[np.float32]]:
+    def tile(self, rows: Documents, columns: Documents) -> list[Floats32]:
         """Tile of each matrix, on the host; of a block with itself if `rows` is `columns`."""
         device = devices.select(self.device)
         with devices.use(device):
             if self.sharing is not None:
                 if rows is columns:
-                    return [matrix for _, matrix in self.sharing.grams(self.kernels, rows, device)]
+                    return [matrix for _, matrix in self.sharing.grams(self.kernels, rows, device, None)]
                 return self.sharing.cross(self.kernels, rows, columns)
             prepared = self.kernels[0].rows(columns, device)
             return [devices.to_host(prepared.gram() if rows is columns else prepared.cross(rows))]
@@ -80,7 +79,7 @@ class Tiling:
     def _pieces(self) -> list[tuple[slice, slice]]:
         return [(a, b) for k, a in enumerate(self.blocks) for b in self.blocks[k:]]
 
-    def matrices(self, progress: Progress | None = None) -> list[NDArray[np.float32]]:
+    def matrices(self, progress: Progress | None = None) -> list[Floats32]:
         """The whole matrices, on the host, in the order of the kernels."""
         n, pieces = len(self.order), self._pieces
         matrices = [np.empty((n, n), np.float32) for _ in self.recipe.kernels]
@@ -95,7 +94,7 @@ class Tiling:
         return matrices
 
 
-def _tile(recipe: TileRecipe, documents: Documents, piece: tuple[slice, slice]) -> list[NDArray[np.float32]]:
+def _tile(recipe: TileRecipe, documents: Documents, piece: tuple[slice, slice]) -> list[Floats32]:
     """Task of a worker; `documents` are sorted by length."""
     rows, columns = (documents.take(np.arange(block.start, block.stop)) for block in piece)
     return recipe.tile(rows, rows if piece[0] == piece[1] else columns)
@@ -147,11 +146,7 @@ def whole_gram(rows: MatrixRows, description: str, progress: Progress | None = N
 
 
 def shared_grams(
-    recipe: TileRecipe,
-    documents: Documents,
-    device: Device,
-    description: str,
-    progress: Progress | None = None,
+    recipe: TileRecipe, documents: Documents, device: Device, description: str, progress: Progress | None
 ) -> Iterator[tuple[int, DenseGram]]:
     """The Grams of the kernels of a shared pass, by their positions; see `Sharing.grams`."""
     assert recipe.sharing is not None
@@ -167,6 +162,6 @@ def shared_grams(
         yield position, DenseGram(_on_device(matrices.pop(), device), f"{description}, {tiling.description}")
 
 
-def _on_device(matrix: NDArray[np.float32], device: Device) -> Array:
+def _on_device(matrix: Floats32, device: Device) -> Array:
     with devices.use(device):
         return devices.array_module(device).asarray(matrix)

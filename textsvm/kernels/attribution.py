@@ -28,7 +28,7 @@ class Attribution:
 
     name: str
     description: str  #: For explanations and reports
-    exact: bool  #: Whether the contributions of the symbols sum to the value less the bias
+    exact: bool = True  #: Whether the contributions of the symbols sum to the value less the bias
 
 
 OCCLUSION = Attribution(
@@ -58,7 +58,7 @@ class Attributor:
         self.kernel = kernel
 
     def contributions(
-        self, rows: Any, documents: Any, coef: Floats, values: Floats, progress: Progress | None = None
+        self, rows: Any, documents: Any, coef: Floats, values: Floats, progress: Progress | None
     ) -> Contributions:
         """Contributions of symbols to sum_i coef[d, i] k(support_i, documents[d]).
 

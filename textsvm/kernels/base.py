@@ -29,18 +29,9 @@ import numpy as np
 
 from textsvm.arrays import Arrays, Floats, Floats32, Ints, Json
 from textsvm.errors import InputError
+from textsvm.kernels import contract
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
 from textsvm.kernels.combined.rows import ProductRows, SumPredictor, SumRows, SumWeights, sum_contributions
-from textsvm.kernels.contract import (
-    Ability,
-    Cost,
-    Features,
-    KernelRows,
-    Predictor,
-    RowsPredictor,
-    Structure,
-    strip_prefix,
-)
 from textsvm.kernels.inputs import encode_inputs
 from textsvm.kernels.near import Nearest
 from textsvm.runtime import device as devices
@@ -65,10 +56,10 @@ class Kernel(Parameters, ABC):
     """
 
     name: ClassVar[str]
-    cost: Ability[Cost] = Ability(Cost)
-    features: Ability[Any] = Ability(lambda kernel: None)
-    attribution: Ability[Attributor] = Ability(Attributor)
-    nearest: Ability[Nearest] = Ability(Nearest)
+    cost: contract.Ability[contract.Cost] = contract.Ability(contract.Cost)
+    features: contract.Ability[Any] = contract.Ability(lambda kernel: None)
+    attribution: contract.Ability[Attributor] = contract.Ability(Attributor)
+    nearest: contract.Ability[Nearest] = contract.Ability(Nearest)
     #: Column of a table that the kernel reads, see `On`.
     _column: str | None = None
     #: Number of symbols of the shortest documents that have features, or the parameter with this number.
@@ -98,8 +89,8 @@ class Kernel(Parameters, ABC):
         return True
 
     @property
-    def structure(self) -> Structure:
-        return Structure(self, View(column=self._column))
+    def structure(self) -> contract.Structure:
+        return contract.Structure(self, View(column=self._column))
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range."""
@@ -116,15 +107,15 @@ class Kernel(Parameters, ABC):
         return self
 
     @abstractmethod
-    def rows(self, documents: Documents, device: Device) -> KernelRows:
+    def rows(self, documents: Documents, device: Device) -> contract.KernelRows:
         """Kernel matrix against fixed documents, computed on demand.
 
         The columns are `documents`; the rows are these documents, or others (`KernelRows.cross`).
         """
 
-    def predictor(self, support: Documents, coef: Floats, device: Device) -> Predictor:
+    def predictor(self, support: Documents, coef: Floats, device: Device) -> contract.Predictor:
         """Prepare machines for prediction; `coef` is a float64 array of shape (n_machines, n_sv)."""
-        return RowsPredictor(self.rows(support, device), coef)
+        return contract.RowsPredictor(self.rows(support, device), coef)
 
     def state(self) -> Arrays:
         """Arrays learnt by `fit`, to be saved with a model."""
@@ -213,8 +204,8 @@ class SymbolKernel(Kernel):
     keep_case: bool = field(default=False, kw_only=True)
 
     @property
-    def structure(self) -> Structure:
-        return Structure(self, View(self.tokens, bool(self.keep_case), self._column))
+    def structure(self) -> contract.Structure:
+        return contract.Structure(self, View(self.tokens, bool(self.keep_case), self._column))
 
     def check(self) -> None:
         check_flag(self, "keep_case")
@@ -278,7 +269,7 @@ def check_weights(weights: Any, n: int, owner: str, reason: str) -> None:
         raise InputError(f"the weights of {owner} must be finite, not negative and not all 0")
 
 
-class CompositeStructure(Structure):
+class CompositeStructure(contract.Structure):
     """Structure of a sum or product; `kernels` are the parts."""
 
     def resolved(self) -> Any:
@@ -313,13 +304,11 @@ class CompositeStructure(Structure):
         return {"name": self.kernel.name, **self.kernel.get_params(deep=False), "kernels": kernels}
 
 
-class CompositeCost(Cost):
+class CompositeCost(contract.Cost):
     """Cost of a sum or product."""
 
     def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
-        return np.sum(
-            [part.cost.of_rows(row_lengths, column_lengths) for part in self.kernel.kernels], axis=0
-        )
+        return np.sum([own.cost.of_rows(row_lengths, column_lengths) for own in self.kernel.kernels], axis=0)
 
     def tileable(self, documents: Any, kind: str = "cpu") -> bool:
         # With several views there is no common order of length.
@@ -345,8 +334,8 @@ class Composite(Kernel):
     """A kernel composed of kernels; part i is the parameter ``i``, its parameters are ``i__parameter``."""
 
     kernels: Sequence[Kernel]
-    cost = Ability(CompositeCost)
-    nearest = Ability(CompositeNearest)
+    cost = contract.Ability(CompositeCost)
+    nearest = contract.Ability(CompositeNearest)
     _structure: ClassVar[type[CompositeStructure]] = CompositeStructure
 
     @property
@@ -410,7 +399,7 @@ class Composite(Kernel):
 
     def restore(self, state: Arrays) -> None:
         for number, part in enumerate(self.kernels):
-            part.structure.restore(strip_prefix(f"{number}.", state))
+            part.structure.restore(contract.strip_prefix(f"{number}.", state))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name; with `deep` also the parts ("0") and their parameters ("0__p")."""
@@ -458,7 +447,7 @@ class SumStructure(CompositeStructure):
         return Sum([kernel for _, kernel in parts], [weight for weight, _ in parts]) if parts else None
 
 
-class SumFeatures(Features):
+class SumFeatures(contract.Features):
     """Features of a sum: the features of its terms side by side."""
 
     @property
@@ -481,7 +470,8 @@ class SumFeatures(Features):
     def restore_weights(self, state: Arrays, alphabets: Documents | MultiView) -> SumWeights:
         terms = enumerate(self.kernel.structure.terms)
         parts = [
-            term.features.restore_weights(strip_prefix(f"{k}.", state), alphabets) for k, (_, term) in terms
+            term.features.restore_weights(contract.strip_prefix(f"{k}.", state), alphabets)
+            for k, (_, term) in terms
         ]
         return SumWeights(self.kernel, parts)
 
@@ -501,12 +491,7 @@ class SumAttributor(Attributor):
         )
 
     def contributions(
-        self,
-        rows: SumRows,
-        documents: Documents,
-        coef: Floats,
-        values: Floats,
-        progress: Progress | None = None,
+        self, rows: SumRows, documents: Documents, coef: Floats, values: Floats, progress: Progress | None
     ) -> Contributions:
         return sum_contributions(rows, documents, coef, progress)
 
@@ -538,7 +523,7 @@ class Sum(Composite):
     """
 
     name: ClassVar[str] = "sum"
-    attribution = Ability(SumAttributor)
+    attribution = contract.Ability(SumAttributor)
     _structure = SumStructure
 
     def __init__(self, kernels: Sequence[Kernel] = (), weights: Sequence[float] | None = None) -> None:
@@ -565,7 +550,7 @@ class Sum(Composite):
         self.check()
         return SumRows(self, documents, device)
 
-    def predictor(self, support: Documents, coef: Floats, device: Device) -> Predictor:
+    def predictor(self, support: Documents, coef: Floats, device: Device) -> contract.Predictor:
         parts = [
             term.predictor(term.structure.read(support), weight * coef, device)
             for weight, term in self.structure.terms

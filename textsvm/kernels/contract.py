@@ -284,7 +284,7 @@ class Sharing(ABC):
 
     @abstractmethod
     def grams(
-        self, kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None = None
+        self, kernels: Sequence[Any], documents: Documents, device: Device, progress: Progress | None
     ) -> Iterator[tuple[int, Array]]:
         """Position and matrix of each kernel of a pass; the caller may keep the matrix."""
 

@@ -41,7 +41,7 @@ from textsvm.text.encoders import StaticEncoder, TextEncoder, load_encoder
 #: Prefix of the arrays of static encoders in a model file.
 _STORED = "encoder."
 #: Attribution of static encoders.
-TOKENS = Attribution("tokens", "exact: the contributions of the tokens of the encoder", exact=True)
+TOKENS = Attribution("tokens", "exact: the contributions of the tokens of the encoder")
 TOKEN_PREFIX = "token:"  #: Of tokens in lists of features
 
 
@@ -149,7 +149,7 @@ class EncoderAttributor(Attributor):
         return TOKENS if isinstance(self.kernel.encoder, StaticEncoder) else OCCLUSION
 
     def contributions(
-        self, rows: Any, documents: Any, coef: Floats, values: Floats, progress: Progress | None = None
+        self, rows: Any, documents: Any, coef: Floats, values: Floats, progress: Progress | None
     ) -> Contributions:
         if not isinstance(self.kernel.encoder, StaticEncoder):
             return super().contributions(rows, documents, coef, values, progress)

@@ -26,7 +26,7 @@ of the trace and are no more accurate, for an additional pass over the documents
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -283,11 +283,7 @@ def _features(
 
 
 def _crossed(
-    kernel: Kernel,
-    landmarks: Landmarks,
-    documents: Documents,
-    blocks: Sequence[slice],
-    progress: Progress | None,
+    kernel: Kernel, landmarks: Landmarks, documents: Documents, blocks: list[slice], progress: Progress | None
 ) -> Iterator[tuple[slice, Array]]:
     """Kernel values of each block with the landmarks, by workers if that is faster."""
     workers, landmark_documents = current(), landmarks.rows.documents
@@ -297,16 +293,11 @@ def _crossed(
     if workers is None or not on_cpu or not workers.pays(seconds):
         for rows, size in zip(blocks, work, strict=True):
             block_documents = documents.take(np.arange(rows.start, rows.stop))
-            yield (
-                rows,
-                landmarks.rows.cross(block_documents, part(progress, rows.start, size, len(documents))),
-            )
+            step = part(progress, rows.start, size, len(documents))
+            yield rows, landmarks.rows.cross(block_documents, step)
         return
-    shared = (
-        kernel,
-        landmark_documents,
-        documents,
-    )  # sent together, so that functions of tokens keep their identity
+    # Sent together, so that functions of tokens keep their identity.
+    shared = (kernel, landmark_documents, documents)
     for number, values in workers.run(_cross, [shared], blocks, work, progress):
         yield blocks[number], values
     workers.forget(shared)

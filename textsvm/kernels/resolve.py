@@ -41,10 +41,7 @@ def as_kernel(kernel: Any) -> Kernel:
 
 
 def sum_on_columns(
-    texts: Sequence[str],
-    numbers: Sequence[list[str]],
-    of: Mapping[str, Kernel] | None = None,
-    encoder: Any = None,
+    texts: Sequence[str], numbers: Sequence[list[str]], of: Mapping[str, Kernel] | None, encoder: Any
 ) -> Kernel:
     """Sum of a kernel on each column of texts and on each group of columns of numbers.
 

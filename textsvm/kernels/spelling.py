@@ -166,9 +166,7 @@ def _spell_part(kernel: Kernel) -> str:
     options = KERNELS.options(kernel.name)
     defaults: dict[str, object] = type(kernel)().get_params(deep=False) if options else params
     name, fixed = _name_of(kernel, params)
-    rest = {
-        key: value for key, value in params.items() if not _same(value, defaults[key]) and key not in fixed
-    }
+    rest = {key: own for key, own in params.items() if not _same(own, defaults[key]) and key not in fixed}
     for number, option in enumerate(options):
         piece, keys = _piece(option, params)
         if number == 0 or any(key in rest for key in keys):
@@ -183,9 +181,7 @@ def _name_of(kernel: Kernel, params: dict[str, object]) -> tuple[str, set[str]]:
     options = {option.name: option for option in KERNELS.options(kernel.name)}
     for name, (base, fixed, _) in NAMED.items():
         if base == kernel.name and all(piece.partition("=")[0] in options for piece in fixed):
-            values = {
-                key: value for piece in fixed for key, value in _option(piece, options, name)[1].items()
-            }
+            values = {key: own for piece in fixed for key, own in _option(piece, options, name)[1].items()}
             if _all_same(values, params):
                 return name, set(values)
     return kernel.name, set()

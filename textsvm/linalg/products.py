@@ -60,12 +60,7 @@ class InvertedIndex:
         return self._dense[share, dtype]
 
     def products(
-        self,
-        rows: Sparse,
-        row_scale: Floats,
-        scale: Floats,
-        out: Floats32,
-        progress: Progress | None = None,
+        self, rows: Sparse, row_scale: Floats, scale: Floats, out: Floats32, progress: Progress | None = None
     ) -> None:
         """out[i, j] = finish(<rows[i], x[j]>, row_scale[i], scale[j])."""
         # A tile product reads all dense columns, which pays for many rows only. The type is the same for few

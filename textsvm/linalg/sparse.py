@@ -108,16 +108,8 @@ class Sparse:
         run_on_ranges(self.indptr, lambda i, j: count_kept(i, j, self.indptr, self.features, target, indptr))
         np.cumsum(indptr, out=indptr)
         selection = _empty(indptr, n_features)
-        arrays = (
-            self.indptr,
-            self.features,
-            self.values,
-            target,
-            indptr,
-            selection.features,
-            selection.values,
-        )
-        run_on_ranges(self.indptr, lambda i, j: _keep(i, j, *arrays))
+        own, new = (self.indptr, self.features, self.values), (selection.features, selection.values)
+        run_on_ranges(self.indptr, lambda i, j: _keep(i, j, *own, target, indptr, *new))
         return selection
 
     def take(self, indices: Ints) -> Sparse:

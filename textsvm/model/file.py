@@ -88,10 +88,7 @@ _MAPS, _CONFORMITY = "calibration.", "conformity."
 
 
 def save(
-    model: Any,
-    path: str | os.PathLike[str],
-    info: dict[str, Any] | None = None,
-    texts: bool = True,
+    model: Any, path: str | os.PathLike[str], info: dict[str, Any] | None = None, texts: bool = True
 ) -> None:
     """Write a trained model.
 

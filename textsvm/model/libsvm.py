@@ -200,7 +200,6 @@ def _count(name: str, header: Header, key: str) -> int:
 
 
 def _kernel(name: str, header: Header) -> Kernel:
-    """The kernel with its parameters."""
 
     def value(key: str) -> Any:
         if len(header.get(key) or []) != 1:

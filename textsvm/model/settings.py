@@ -144,9 +144,7 @@ class Compute:
         return self  # immutable
 
     def __repr__(self) -> str:
-        changed = (
-            f"{name}={value!r}" for name, value in vars(self).items() if value != getattr(Compute, name)
-        )
+        changed = (f"{name}={own!r}" for name, own in vars(self).items() if own != getattr(Compute, name))
         return f"Compute({', '.join(changed)})"
 
 

@@ -100,9 +100,7 @@ def coefficients(machines: Expansion) -> tuple[NDArray[np.object_], Floats]:
     tables = feature_weights(machines)
     if not tables:
         raise AttributeError(f"the kernel {spell(kernel)} has no list of features with weights")
-    names = [
-        table.names if len(tables) == 1 else f"{spell(table.kernel)}__" + table.names for table in tables
-    ]
+    names = [part.names if len(tables) == 1 else f"{spell(part.kernel)}__" + part.names for part in tables]
     return np.concatenate(names), np.concatenate([as_dense(table.weights) for table in tables]).T
 
 
@@ -220,7 +218,7 @@ def _by_attribution(support: Support, label: Any, coef: Floats, n: int) -> TopFe
     rows, heavy = kernel.rows(documents, devices.select("cpu")), documents.take(chosen)
     values = rows.cross(heavy).astype(np.float64)
     coefs = np.tile(coef, (len(chosen), 1))
-    parts = kernel.attribution.contributions(rows, heavy, coefs, values)
+    parts = kernel.attribution.contributions(rows, heavy, coefs, values, None)
     totals: dict[str, float] = defaultdict(float)
     for features in parts.features:
         for text, _, contribution in features:

@@ -17,9 +17,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Bools, Floats, Ints, Json
+from textsvm.arrays import AnyArray, Bools, Floats, Ints, Json, Words
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Predictor
@@ -65,7 +64,7 @@ class Record:
     margin: float | None = None  #: Median out-of-fold margin of a calibrated model
     adaptation: Any = None  #: `textsvm.training.adaptation.Adaptation` of an adapted model
     #: Digests of training texts, see `textsvm.sources.copies.sample_digests`; None without texts.
-    texts: NDArray[np.uint64] | None = None
+    texts: Words | None = None
     info: Json = field(default_factory=dict)  #: The `info` of `textsvm.save`
     digest: str | None = None  #: Checked digest of the model file; None without a file, or of an old version
     without_digest: bool = False  #: Whether the model file has no digest, so that damage is not detected

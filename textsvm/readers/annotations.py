@@ -241,7 +241,6 @@ def _choices(annotation: Json, options: ReadOptions) -> Annotation:
 
 
 def _response(answer: Json) -> Annotation:
-    """A response of Argilla."""
     submitted = answer.get("status", "submitted") == "submitted"
     return Annotation(str(answer["user_id"]), _texts(answer["value"]), ACCEPTED if submitted else OMITTED)
 
@@ -269,9 +268,7 @@ def _table_row(row: Json, options: ReadOptions) -> AnnotatedRow | None:
     if not _annotator(row) or not isinstance(text, str) or label not in row:
         return None
     answer = Annotation(_annotator(row), _texts(row[label]), ACCEPTED if _texts(row[label]) else OMITTED)
-    return AnnotatedRow(
-        {name: value for name, value in row.items() if name != label}, [answer], row.get(text)
-    )
+    return AnnotatedRow({name: cell for name, cell in row.items() if name != label}, [answer], row.get(text))
 
 
 def labels_in(cell: str, bare: bool) -> tuple[str, ...] | None:
@@ -282,9 +279,7 @@ def labels_in(cell: str, bare: bool) -> tuple[str, ...] | None:
         items = [item for item in map(str.strip, re.findall(r'"[^"]*"|[^,"]+', match[1])) if item]
     else:
         return None
-    return tuple(
-        unquoted(item.removeprefix("u") if item.startswith(("u'", 'u"')) else item) for item in items
-    )
+    return tuple(unquoted(x.removeprefix("u") if x.startswith(("u'", 'u"')) else x) for x in items)
 
 
 def unquoted(cell: str) -> str:

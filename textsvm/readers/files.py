@@ -24,6 +24,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, ClassVar, cast
 
@@ -514,9 +515,7 @@ def _hidden(name: str) -> bool:
     parts = name.split("/")
     return any(
         (part.startswith(".") and following not in ("cur", "new")) or part.lower() in _OF_SYSTEMS
-        for part, following in zip(
-            parts, [*parts[1:], ""], strict=True
-        )  # a folder of a Maildir may be hidden
+        for part, following in pairwise([*parts, ""])  # a folder of a Maildir may be hidden
     )
 
 

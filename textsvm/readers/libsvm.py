@@ -42,8 +42,7 @@ def is_libsvm(head: bytes) -> bool:
 
 
 def read_libsvm(
-    path: str | os.PathLike[str],
-    zero_based: bool = False,
+    path: str | os.PathLike[str], zero_based: bool = False
 ) -> tuple[scipy.sparse.csr_matrix, Floats | list[tuple[float, ...]]]:
     """Read vectors in LIBSVM's format; .bz2, .gz and .xz are unpacked.
 

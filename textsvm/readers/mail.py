@@ -107,7 +107,7 @@ def _separators(data: bytes | mmap) -> Iterator[int]:
 
 
 def read_mail(
-    files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None = None
+    files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None
 ) -> Iterator[Document]:
     """The messages of files, each a raw message or an mbox; `problems` gets damaged messages."""
     paths = {file.name: _folders(file) for file in files}

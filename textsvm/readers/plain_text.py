@@ -50,7 +50,7 @@ def part_of(name: str) -> str | None:
 
 
 def read_folders(
-    files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None = None
+    files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None
 ) -> Iterator[Document]:
     """Documents of a folder for each class; `problems` gets files that are damaged or left out."""
     paths = {file.name: class_folders(PurePosixPath(file.name).parent) for file in files}
@@ -139,7 +139,7 @@ def _columns_of(line: str) -> list[str]:
 
 
 def read_conll(
-    files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None = None
+    files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None
 ) -> Iterator[Document]:
     """Sentences with the label that a comment names, as in `# intent: book_flight`."""
     labelled = False
@@ -167,7 +167,7 @@ def read_conll(
 
 
 def read_mallet(
-    files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None = None
+    files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None
 ) -> Iterator[Document]:
     """Documents of MALLET: a name, a label and a text on each line."""
     for file, report in with_progress(files, progress):
@@ -181,7 +181,7 @@ def read_mallet(
 
 
 def read_lines(
-    files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None = None
+    files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None
 ) -> Iterator[Document]:
     """Documents of lines; ids are line numbers, with the file if there are several.
 

@@ -11,11 +11,19 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import Unpack
 
 from textsvm.errors import InputError
 from textsvm.readers.charsets import decode, is_binary, is_blank
-from textsvm.readers.corpus import SEQUENCES, Corpus, Document, ReadOptions, build_corpus, concatenate_corpora
+from textsvm.readers.corpus import (
+    SEQUENCES,
+    Corpus,
+    Document,
+    ReadKeywords,
+    ReadOptions,
+    build_corpus,
+    concatenate_corpora,
+)
 from textsvm.readers.files import (
     MAX_BYTES,
     NUMPY,
@@ -46,11 +54,6 @@ from textsvm.readers.tables import SUFFIXES, file_format, read_tables
 from textsvm.readers.vectors import read_vector_files, vector_format
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.parallel import part as part_of
-
-if TYPE_CHECKING:
-    from typing import Unpack
-
-    from textsvm.readers.corpus import ReadKeywords
 
 VECTOR_FORMATS = ("libsvm", "npy", "npz")
 TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "arrow", "excel", "arff")

@@ -39,7 +39,7 @@ def is_reuters(data: bytes) -> bool:
 
 
 def read_reuters(
-    files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None = None
+    files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None
 ) -> Iterator[Document]:
     """The documents of SGML files; `problems` gets damaged documents.
 

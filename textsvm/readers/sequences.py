@@ -168,10 +168,7 @@ def sequence_format(name: str, head: str) -> str | None:
 
 
 def read_sequences(
-    files: Sequence[File | FileOnDisk],
-    problems: Problems,
-    options: ReadOptions,
-    progress: Progress | None = None,
+    files: Sequence[File | FileOnDisk], problems: Problems, options: ReadOptions, progress: Progress | None
 ) -> Iterator[Document]:
     """The records of FASTA and FASTQ files, with columns from the headers.
 

@@ -15,11 +15,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Condition, Thread
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any, Unpack
 
 from textsvm.errors import InputError
 from textsvm.readers.charsets import byte_order_mark
-from textsvm.readers.corpus import SEQUENCES, Corpus, Document, ReadOptions, build_corpus, printable_id
+from textsvm.readers.corpus import (
+    SEQUENCES,
+    Corpus,
+    Document,
+    ReadKeywords,
+    ReadOptions,
+    build_corpus,
+    printable_id,
+)
 from textsvm.readers.files import (
     ARROW,
     HEAD,
@@ -40,11 +48,6 @@ from textsvm.readers.read import VECTOR_FORMATS, as_paths, detect_format, iterat
 from textsvm.readers.tables import header_format, table_format
 from textsvm.readers.vectors import read_vector_files
 from textsvm.runtime.parallel import Progress
-
-if TYPE_CHECKING:
-    from typing import Unpack
-
-    from textsvm.readers.corpus import ReadKeywords
 
 #: Bytes on disk from which the command line keeps the texts of a corpus in a temporary file.
 LARGE = 32 << 20

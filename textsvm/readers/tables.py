@@ -150,7 +150,7 @@ def header_format(head: str, options: ReadOptions) -> str | None:
 
 
 def read_tables(
-    files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None = None
+    files: Sequence[File], problems: Problems, options: ReadOptions, progress: Progress | None
 ) -> Iterator[Document]:
     """The rows of tables; without a format in the options, it is detected for each file.
 
@@ -331,9 +331,7 @@ def _problem(row: Row | InvalidRow, texts: Sequence[str], needs_text: bool) -> s
     return f"its {texts[0]!r} is empty" if texts and needs_text and blank else None
 
 
-def _document(
-    row: Row, roles: dict[str, list[str]], place: str, identifier: str, part: str | None
-) -> Document:
+def _document(row: Row, roles: dict[str, list[str]], place: str, row_id: str, part: str | None) -> Document:
     def first(role: str) -> Any:
         return row.get(roles[role][0]) if roles[role] else None
 
@@ -349,7 +347,7 @@ def _document(
     if roles["group"] and group is None:
         raise InputError(f"{place} has no {roles['group'][0]}, and every document needs a group")
     return Document(
-        _string(first("id")) or identifier,
+        _string(first("id")) or row_id,
         "\n".join(_string(text) or "" for text in texts if text is not None),
         _label(first("label")) if len(roles["label"]) < 2 else _marked_labels(row, roles["label"], place),
         part or None,
@@ -513,7 +511,6 @@ class _CsvLayout(NamedTuple):
 
 
 def _layout(file: File, options: ReadOptions, delimiters: str) -> _CsvLayout:
-    """Detect the layout of a file."""
     data = file.head
     head, cut = decode(data)[0], len(data) == HEAD
     head = (head[: head.rfind("\n") + 1] if cut else "") or head
@@ -704,7 +701,6 @@ def _as_object(row: tuple[int, int, Any]) -> NamedRow:
 def _of_arrays(
     file: File, rows: Iterable[tuple[int, int, Any]], options: ReadOptions, problems: Problems, unit: str
 ) -> TableRows:
-    """A table of JSON arrays."""
     cells = (
         (n, line, Cells(_string(value) or "" for value in (row if isinstance(row, list) else ())))
         for n, line, row in rows
@@ -793,9 +789,7 @@ def _read_arrow(file: File, options: ReadOptions, problems: Problems) -> TableRo
         import pyarrow  # type: ignore[import-not-found, unused-ignore]
         from pyarrow import feather, ipc, parquet
     except ImportError as error:
-        raise InputError(
-            f"{file.name} is Parquet or Arrow, which needs PyArrow: pip install pyarrow"
-        ) from error
+        raise InputError(f"{file.name} is Parquet or Arrow and needs PyArrow: pip install pyarrow") from error
     try:
         if file.head.startswith(b"PAR1"):
             table = _parquet_table(file, pyarrow, parquet)
@@ -879,7 +873,6 @@ def _parquet_table(file: File, pyarrow: Any, parquet: Any) -> Any:
 
 
 def _parquet_bytes(column: Any) -> int:
-    """Bytes of the values of a column."""
     from pyarrow import DictionaryArray, compute
 
     if not isinstance(column, DictionaryArray):

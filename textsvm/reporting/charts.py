@@ -262,12 +262,10 @@ class IntervalLine(NamedTuple):
     style: str
 
 
-def intervals_chart(
-    title: str, metric: str, label: str, lines: Sequence[IntervalLine], reference: float
-) -> str:
+def intervals_chart(title: str, metric: str, label: str, lines: Sequence[IntervalLine], level: float) -> str:
     """Intervals of a metric below each other, with a dashed line at a reference value."""
-    low = min(reference, *(line.interval[0] for line in lines))
-    high = max(reference, *(line.interval[1] for line in lines))
+    low = min(level, *(line.interval[0] for line in lines))
+    high = max(level, *(line.interval[1] for line in lines))
     margin, share = 0.04 * (high - low), metric in SHARES
     bounds = max(0.0, low - margin), min(1.0, high + margin) if share else high + margin
     chart = Chart(
@@ -277,7 +275,7 @@ def intervals_chart(
         width=WIDE,
         height=80 + LINE_HEIGHT * len(lines),
     )
-    chart.upright(reference)
+    chart.upright(level)
     for place, line in enumerate(reversed(lines)):
         chart.intervals([line.interval[0]], [line.interval[1]], [place - 0.1], line.style)
         chart.dots([line.value], [place - 0.1], line.style, 5)

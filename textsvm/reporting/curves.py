@@ -125,9 +125,8 @@ def confusion(results: Results) -> str:
     side = 44 if k <= 25 else 14
     left = 30 + 7 * max(map(len, labels))
     # Coordinates are pixels from the upper left corner of the matrix.
-    chart = Chart(
-        "Confusion matrix", Axis((0, 1), ""), Axis((0, 1), ""), width=max(left + side * k + 20, 380)
-    )
+    axis = Axis((0, 1), "")
+    chart = Chart("Confusion matrix", axis, axis, width=max(left + side * k + 20, 380))
     chart.height = left + side * k + 50
     chart.parts = [
         f'<text class="label" x="0" y="{left + side * k + 40}">{results.n:,} documents. Rows: true class. '
@@ -141,9 +140,8 @@ def confusion(results: Results) -> str:
             f'<text class="name" transform="translate({x + 4} {left - 8}) rotate(-90)">{safe(label)}</text>'
         )
         for b, count in enumerate(counts):
-            style = (
-                f'class="area c{3 if a == b else 2}" style="fill-opacity:{0.04 + 0.8 * count / total:.3f}"'
-            )
+            colour, opacity = 3 if a == b else 2, 0.04 + 0.8 * count / total
+            style = f'class="area c{colour}" style="fill-opacity:{opacity:.3f}"'
             path = f"M{left + side * b} {y}h{side - 1}v{side - 1}h{1 - side}z"
             chart.parts.append(f'<path {style} d="{path}"/>')
             if k <= 25 and count:
@@ -213,9 +211,8 @@ def scatter(results: Results) -> str:
     low, high = float(min(truth.min(), predicted.min())), float(max(truth.max(), predicted.max()))
     pad = 0.03 * (high - low) or 1.0
     bounds = (low - pad, high + pad)
-    chart = Chart(
-        "Predicted against true numbers", Axis(bounds, "truth"), Axis(bounds, "predicted"), height=400
-    )
+    axes = Axis(bounds, "truth"), Axis(bounds, "predicted")
+    chart = Chart("Predicted against true numbers", *axes, height=400)
     chart.diagonal()
     sample = np.arange(len(truth))
     if len(truth) > 3000:

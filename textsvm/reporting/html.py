@@ -15,7 +15,7 @@ from importlib.resources import files
 from string import Template
 
 from textsvm.evaluation.results import Results
-from textsvm.reporting import curves, logo
+from textsvm.reporting import curves, logo, sections
 from textsvm.reporting.formatting import (
     HEADS,
     format_interval,
@@ -28,13 +28,6 @@ from textsvm.reporting.formatting import (
 )
 from textsvm.reporting.maps import map_sections
 from textsvm.reporting.report import Report
-from textsvm.reporting.sections import (
-    features_section,
-    learning_section,
-    mistakes_section,
-    models_section,
-    slices_section,
-)
 
 #: Maximum number of classes of a confusion matrix that is shown.
 MOST_CLASSES = 25
@@ -50,15 +43,15 @@ def render(report: Report) -> str:
     body = [
         _warnings(results),
         _headline(results),
-        models_section(report.beside),
+        sections.models_section(report.beside),
         curves.threshold_section(results),
         _charts(report),
         _classes(results),
-        features_section(report.features),
-        slices_section(report.slices),
-        learning_section(report.learning),
+        sections.features_section(report.features),
+        sections.slices_section(report.slices),
+        sections.learning_section(report.learning),
         *(map_sections(report.class_map, report.map_ids) if report.class_map else ()),
-        mistakes_section(report),
+        sections.mistakes_section(report),
         _facts(report),
     ]
     data, script = curves.threshold_data(results), ""

@@ -75,9 +75,7 @@ class Panel:
 def panel_of_symbols(title: str, text: str, heights: Floats, unit: str) -> Panel:
     """A text whose letters have heights, shape (len(text),)."""
     letters = "".join(sorted(set(text)))
-    same = np.array([[letter == name for name in letters] for letter in text]).reshape(
-        len(text), len(letters)
-    )
+    same = np.array([[letter == own for own in letters] for letter in text]).reshape(len(text), len(letters))
     return Panel(title, letters, same * heights[:, None], unit)
 
 

@@ -48,10 +48,8 @@ def map_sections(mapped: ClassMap, ids: Sequence[str]) -> list[str]:
             x, y = mapped.documents.points[mapped.label == code].mean(0)
             _write_name(chart, x, y, name, f"c{code % STYLES + 1}", "■ ")
     key = [(name, f"c{code + 1}") for code, name in enumerate(mapped.classes)] if coloured else []
-    squares = " Squares: means of the classes." if mapped.classes and not named else ""
-    sections.append(
-        card("Map of the documents", chart, key, _COMPONENTS + squares, wide=True, first=len(key))
-    )
+    more = " Squares: means of the classes." if mapped.classes and not named else ""
+    sections.append(card("Map of the documents", chart, key, _COMPONENTS + more, wide=True, first=len(key)))
     return [section for section in sections if section]
 
 

@@ -7,10 +7,7 @@ from dataclasses import is_dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from inspect import signature
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 
 def defaults_of(kind: Any) -> dict[str, Any]:
@@ -124,14 +121,11 @@ class Parameters(NamedParameters):
         )
 
     def _copied(self, name: str, value: Any) -> Any:
-        """Copy of the value of a parameter."""
         if isinstance(value, list | tuple):
             return type(value)(self._copied(name, item) for item in value)
         return value.__sklearn_clone__() if isinstance(value, Parameters) else deepcopy(value)
 
     def __repr__(self) -> str:
         defaults, values = defaults_of(type(self)), self.get_params(deep=False)
-        changed = (
-            f"{name}={values[name]!r}" for name in values if repr(values[name]) != repr(defaults[name])
-        )
+        changed = (f"{key}={values[key]!r}" for key in values if repr(values[key]) != repr(defaults[key]))
         return f"{type(self).__name__}({', '.join(changed)})"

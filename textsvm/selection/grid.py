@@ -110,11 +110,7 @@ def _own(value: Any) -> Any:
 
 
 def encode_all(
-    settings: Settings,
-    points: Sequence[GridPoint],
-    X: Any,
-    target: Target,
-    progress: StageProgress | None,
+    settings: Settings, points: Sequence[GridPoint], X: Any, target: Target, progress: StageProgress | None
 ) -> list[SharedExamples]:
     """Encode the texts in every form of a point; check that every kernel has something to compare."""
     forms: dict[Hashable, list[int]] = {}

@@ -48,11 +48,7 @@ class GridSearch:
     """Settings, folds, and the metrics of the settings tried so far."""
 
     def __init__(
-        self,
-        points: list[GridPoint],
-        target: Target,
-        weight: Floats | None,
-        metric: str | None,
+        self, points: list[GridPoint], target: Target, weight: Floats | None, metric: str | None
     ) -> None:
         self.points, self.target, self.weight = points, target, weight
         usual = "micro_f1" if target.multilabel else "accuracy"
@@ -103,11 +99,7 @@ class GridSearch:
         self.inner.append((range(first, first + len(inside)), first + len(inside)))
 
     def run(
-        self,
-        members: Sequence[int],
-        grams: FoldGrams,
-        seconds: dict[str, float],
-        progress: StageProgress | None,
+        self, members: list[int], grams: FoldGrams, seconds: dict[str, float], progress: StageProgress | None
     ) -> None:
         """Try the settings of a kernel; if the best so far is among them, fit it to all documents."""
         start = time.perf_counter()
@@ -175,10 +167,8 @@ class GridSearch:
 
     def refit(self, settings: Settings, prepared: PreparedRows) -> TrainedModel:
         """Train on all examples."""
-        everyone = np.arange(len(self.target.values))
-        [[machines]] = solve_folds(
-            [settings], prepared.gram, self.target, [(everyone, everyone)], self.weight
-        )
+        rows = np.arange(len(self.target.values))
+        [[machines]] = solve_folds([settings], prepared.gram, self.target, [(rows, rows)], self.weight)
         return assemble_prepared(settings, prepared, self.target, machines)
 
     def choose(self, folds: Iterable[int]) -> int:

@@ -211,7 +211,7 @@ def _try_settings(
             if number == 0:
                 whole = grams.near_duplicate_rows(progress)
                 clock = lap(seconds, "gram", clock)
-                leaks = _handle_duplicates(search, whole, of_stage(progress, "duplicates"))
+                leaks = _on_duplicates(search, whole, of_stage(progress, "duplicates"))
                 clock = lap(seconds, "duplicates", clock)
             lap(seconds, "gram", clock)
             if not all(k in search.tried for k in members):
@@ -233,9 +233,7 @@ def _try_settings(
     return leaks, seconds
 
 
-def _handle_duplicates(
-    search: GridSearch, whole: PreparedRows | None, progress: Progress | None
-) -> list[Leak]:
+def _on_duplicates(search: GridSearch, whole: PreparedRows | None, progress: Progress | None) -> list[Leak]:
     """Keep near-duplicates together if requested, else warn about near-duplicates that folds separate."""
     if search.splitting.group_duplicates is None:
         return report_leaks(whole, search.folds, progress)
@@ -317,11 +315,7 @@ FIRST, SIDE_BY_SIDE = 100, 10
 
 
 def require_time(
-    minutes: float,
-    points: Sequence[GridPoint],
-    shared: Sequence[SharedExamples],
-    task: Task,
-    names: Sequence[str],
+    minutes: float, points: list[GridPoint], shared: Sequence[SharedExamples], task: Task, names: list[str]
 ) -> float:
     """Estimated seconds of a grid; InputError if it would take longer than `minutes`."""
     target, folds = task.target, task.folds
@@ -369,11 +363,7 @@ def _time_for(sizes: float | Floats, timed: Sequence[tuple[int, float, float]], 
 
 
 def _run(
-    points: Sequence[GridPoint],
-    shared: Sequence[SharedExamples],
-    task: Task,
-    rows: Ints,
-    names: Sequence[str],
+    points: Sequence[GridPoint], shared: Sequence[SharedExamples], task: Task, rows: Ints, names: list[str]
 ) -> tuple[float, float, float]:
     """Seconds of the Grams of a sample, of fits to it (side by side) and of computing metrics once."""
     sample = replace(task.target, values=task.target.values[rows])

@@ -22,9 +22,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import Floats
+from textsvm.arrays import Floats, Floats32
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.runtime import device as devices
@@ -81,7 +80,7 @@ def solve_chains(
         return work.solve_on_shards() if gram.shards else work.solve()
 
 
-def _start(chain: Chain, initial: Floats | None, diag: NDArray[np.float32]) -> Floats:
+def _start(chain: Chain, initial: Floats | None, diag: Floats32) -> Floats:
     """Check a chain, and return the coefficients to start from."""
     first, n = chain[0], len(diag)
     if any(not _same_variables(first, other) for other in chain[1:]):

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Ints
+from textsvm.arrays import AnyArray, Floats32, Ints
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import unsigned
 from textsvm.runtime.compiled import Imported, njit
@@ -62,21 +62,21 @@ class MachineColumns:
 
     index: Ints
     signs: NDArray[np.int8]  #: shape (n, m): -1 or +1; 0 if a machine is not trained on a row
-    box: NDArray[np.float32]  #: shape (n, m): Upper bound of alpha
+    box: Floats32  #: shape (n, m): Upper bound of alpha
 
 
 @dataclass(frozen=True)
 class ColumnSolution:
     """Trained columns."""
 
-    alpha: NDArray[np.float32]  #: shape (n, m)
-    bias: NDArray[np.float32]  #: shape (m,)
-    pieces: list[NDArray[np.float32]]  #: The weights of some columns each
+    alpha: Floats32  #: shape (n, m)
+    bias: Floats32  #: shape (m,)
+    pieces: list[Floats32]  #: The weights of some columns each
     epochs: int
     violation: float  #: Largest violation of the optimality conditions in the last epoch
 
     @property
-    def weights(self) -> NDArray[np.float32]:
+    def weights(self) -> Floats32:
         """Weights of all columns, shape (n_features, m)."""
         return np.concatenate(self.pieces, axis=-1)
 
@@ -263,6 +263,20 @@ def _shuffle(order, active, state):
     return state
 
 
+@njit(inline="always")
+def _add_products(entries, features, values, own, weights, dense, g):
+    """Add the products of a row with the weights of each column to g; `own` are its dense features."""
+    for k in entries:
+        v, u = values[k], features[k]
+        for c in range(len(g)):
+            g[c] += v * weights[u, c]
+    for c in range(len(g)):
+        total = np.float32(0)
+        for j in range(len(own)):
+            total += own[j] * dense[c, j]
+        g[c] += total
+
+
 @njit(nogil=True, cache=True, fastmath={"nsz", "arcp", "contract", "reassoc"})
 def _descend(
     index, indptr, features, values, squares, ridge, signs,
@@ -292,15 +306,7 @@ def _descend(
             g[:] = bias
             last = indptr[i + 1] - tail
             own = values[last : indptr[i + 1]]
-            for k in range(indptr[i], last):
-                v, u = values[k], features[k]
-                for c in range(m):
-                    g[c] += v * weights[u, c]
-            for c in range(m):
-                total = np.float32(0)
-                for j in range(len(own)):
-                    total += own[j] * dense[c, j]
-                g[c] += total
+            _add_products(range(indptr[i], last), features, values, own, weights, dense, g)
             moved, idle = False, True
             for c in range(m):
                 step[c] = 0

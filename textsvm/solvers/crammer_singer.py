@@ -55,22 +55,8 @@ from textsvm.gram.base import Gram
 from textsvm.runtime import parallel
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.parallel import Progress
+from textsvm.solvers import solution
 from textsvm.solvers.dual import MulticlassDual
-from textsvm.solvers.solution import (
-    NO_STEP_LEFT,
-    NOT_FINITE,
-    RELAXATION,
-    RENEWALS,
-    ROUNDING,
-    SHARE,
-    Solution,
-    Stopping,
-    assess_multiclass,
-    log_progress,
-    objective_and_gap,
-    rounding,
-    start_multiclass,
-)
 
 Array = Floats
 
@@ -91,13 +77,13 @@ _THREADED = 1 << 24
 
 
 def solve_chain(
-    gram: Gram, chain: Sequence[MulticlassDual], coef: Array, stopping: Stopping, progress: Progress
-) -> list[Solution]:
+    gram: Gram, chain: Sequence[MulticlassDual], coef: Array, stopping: solution.Stopping, progress: Progress
+) -> list[solution.Solution]:
     """Solve a chain of problems over a Gram in host memory, starting from `coef`, which is overwritten."""
-    solutions: list[Solution] = []
+    solutions: list[solution.Solution] = []
     for j, dual in enumerate(chain):
         if j:
-            coef = start_multiclass(dual, solutions[-1].coef)
+            coef = solution.start_multiclass(dual, solutions[-1].coef)
         of_problem = parallel.part(progress, j, 1, len(chain))
         assert of_problem is not None
         solutions.append(MulticlassRun(gram, dual, coef, stopping, of_problem).solve())
@@ -108,7 +94,7 @@ class MulticlassRun:
     """A run of the solver from feasible coefficients, shape (n_classes, m), which are overwritten."""
 
     def __init__(
-        self, gram: Gram, dual: MulticlassDual, coef: Array, stopping: Stopping, progress: Progress
+        self, gram: Gram, dual: MulticlassDual, coef: Array, stopping: solution.Stopping, progress: Progress
     ) -> None:
         self.gram, self.window = gram, gram.window()
         self.dual, self.coef, self.stopping, self.progress = dual, coef, stopping, progress
@@ -130,7 +116,7 @@ class MulticlassRun:
             block = moved[start : start + self.limit]
             self.update(block, np.ascontiguousarray(self.coef[:, block]))
 
-    def solve(self) -> Solution:
+    def solve(self) -> solution.Solution:
         tol, bound = self.stopping.tol, self.stopping.max_iterations(len(self.dual))
         iterations, total, stalls, renewals = 0, 0.0, 0, 0
         first = best = float((self.top - self.low).max(initial=0.0))
@@ -138,19 +124,19 @@ class MulticlassRun:
             violation = self.top - self.low
             worst = float(violation.max(initial=0.0))
             best = min(best, worst)
-            self.progress(*log_progress(first, best, tol))
+            self.progress(*solution.log_progress(first, best, tol))
             status = ""
             if worst <= tol or (
                 self.stopping.duality_gap is not None
-                and self.stopping.satisfied(objective_and_gap(self.dual, self.coef, self.G)[1])
+                and self.stopping.satisfied(solution.objective_and_gap(self.dual, self.coef, self.G)[1])
             ):
                 status = "converged"
             elif iterations >= bound:
                 status = f"stopped at {bound:,} iterations"
             elif stalls >= STALLS:
-                status = NO_STEP_LEFT
-            doubted = bool(status) and self.rounding() > ROUNDING * tol
-            if doubted and renewals < RENEWALS and iterations < bound:
+                status = solution.NO_STEP_LEFT
+            doubted = bool(status) and self.rounding() > solution.ROUNDING * tol
+            if doubted and renewals < solution.RENEWALS and iterations < bound:
                 self.renew()
                 renewals, stalls = renewals + 1, 0
             elif status:
@@ -164,14 +150,14 @@ class MulticlassRun:
     def rounding(self) -> float:
         """Estimated error of the gradients."""
         values = np.abs(self.coef)
-        return rounding(float(values.sum(1).max()), float(values.max()), self.largest, self.steps)
+        return solution.rounding(float(values.sum(1).max()), float(values.max()), self.largest, self.steps)
 
-    def assessed(self, status: str, iterations: int, doubted: bool) -> Solution:
+    def assessed(self, status: str, iterations: int, doubted: bool) -> solution.Solution:
         """The solution; gradients that may be inaccurate, or of an incomplete run, are computed anew."""
         if self.steps and (doubted or status != "converged"):
             self.renew()
-        status = NO_STEP_LEFT if status == "converged" else status
-        return assess_multiclass(self.dual, self.coef, self.G, iterations, status, self.stopping)
+        status = solution.NO_STEP_LEFT if status == "converged" else status
+        return solution.assess_multiclass(self.dual, self.coef, self.G, iterations, status, self.stopping)
 
     def round(self, violation: Array, worst: float, budget: int) -> tuple[int, float]:
         """Choose a working set, optimise it and update all gradients; return the steps and the decrease."""
@@ -188,10 +174,10 @@ class MulticlassRun:
         before, G = np.take(self.coef, self.members, 1), np.take(self.G, self.members, 1)
         coef = before.copy()
         whole = len(self.members) == len(dual)
-        enough = 0.99 * tol if whole else max(0.99 * tol, SHARE * worst)
+        enough = 0.99 * tol if whole else max(0.99 * tol, solution.SHARE * worst)
         w = len(rows)
         steps, decrease = optimise(
-            tile, G, coef, dual.target[self.members], dual.upper[self.members], enough, RELAXATION,
+            tile, G, coef, dual.target[self.members], dual.upper[self.members], enough, solution.RELAXATION,
             budget, np.empty(w), np.empty(w),
         )  # fmt: skip
         self.coef[:, self.members] = coef
@@ -236,7 +222,7 @@ class MulticlassRun:
         m = len(dual)
         _spread(strip, m, (len(value) + dual.n_classes) * m)
         if not all(finite):
-            raise InputError(NOT_FINITE)
+            raise InputError(solution.NOT_FINITE)
 
 
 def _spread(function: Callable[[int, int], object], n: int, work: int) -> None:

@@ -106,11 +106,7 @@ def loss_diagonal(penalties: Floats) -> Floats:
 
 
 def svr(
-    y: ArrayLike,
-    C: float,
-    epsilon: float,
-    sample_weight: ArrayLike | None = None,
-    index: Ints | None = None,
+    y: ArrayLike, C: float, epsilon: float, sample_weight: ArrayLike | None = None, index: Ints | None = None
 ) -> Dual:
     """The dual of regression with the epsilon-insensitive loss (Drucker et al. 1997).
 

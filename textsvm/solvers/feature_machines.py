@@ -66,25 +66,22 @@ REDUCTION = 0.05
 
 
 def solve_by_descent(
-    problem: Classification | Labelling,
-    rows: FeatureRows,
-    stopping: Stopping,
-    progress: Progress | None = None,
+    problem: Classification | Labelling, rows: FeatureRows, stop: Stopping, progress: Progress | None = None
 ) -> Machines:
     """Train the machines of a classifier with strategy "ovr" or "ovo"; its index refers to `rows`.
 
-    Epochs are passes over all rows, or products with the Gram of a face; for the bound of `stopping` an epoch
+    Epochs are passes over all rows, or products with the Gram of a face; for the bound of `stop` an epoch
     counts as n iterations.
     """
     part_rows = rows if np.array_equal(problem.index, np.arange(len(rows.x))) else rows.take(problem.index)
-    parts, max_epochs = machine_duals(problem), epochs_of(stopping, len(rows.x))
-    starts, used = _together(parts, part_rows, stopping.tol, max_epochs)
+    parts, max_epochs = machine_duals(problem), epochs_of(stop, len(rows.x))
+    starts, used = _together(parts, part_rows, stop.tol, max_epochs)
     solutions: list[Any] = [None] * len(parts)
 
     def solve_part(k: int, step: Progress | None = None) -> None:
         own = part_rows if len(parts[k].at) == len(part_rows.x) else part_rows.take(parts[k].at)
         dual: Any = parts[k].dual
-        solutions[k] = FeatureMachine(own, dual, stopping, max_epochs).solve(starts[k], used, step)
+        solutions[k] = FeatureMachine(own, dual, stop, max_epochs).solve(starts[k], used, step)
 
     if len(parts) == 1:
         solve_part(0, progress)

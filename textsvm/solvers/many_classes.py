@@ -66,9 +66,7 @@ def solve_many(
     with one_blas_thread():
         run(solve_block, range(0, len(machines), BLOCK), progress=progress)
     solutions = [machine.solution for machine in machines if machine.solution is not None]
-    coef = stacked(
-        [solution.coef for solution in solutions], [machine.at for machine in machines], len(order)
-    )
+    coef = stacked([part.coef for part in solutions], [machine.at for machine in machines], len(order))
     bias = np.array([solution.bias for solution in solutions])
     return Machines(problem.index, coef, bias, tuple(solutions))
 

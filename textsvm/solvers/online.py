@@ -41,9 +41,9 @@ from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from textsvm.arrays import Bools, Floats, Ints
+from textsvm.arrays import Bools, Floats, Floats32, Ints, Words
 from textsvm.errors import InputError
 from textsvm.solvers import smo_loop as loop
 from textsvm.solvers.online_rows import SparseRows, grown
@@ -123,7 +123,7 @@ class OnlineMachine:
         """Names of all examples, in the order of `left_out`."""
         return list(self._places)
 
-    def features(self, name: Hashable) -> NDArray[np.uint64]:
+    def features(self, name: Hashable) -> Words:
         """The features of an example."""
         return self._X.columns.keys[self._X.rows[self._places[name]]]
 
@@ -234,7 +234,7 @@ class OnlineMachine:
         values = self._F[places] + np.where(positive, 1.0, -1.0) + self.bias
         return values - share * self._coef[places] * self._diag[places], positive
 
-    def weights(self) -> tuple[NDArray[np.uint64], NDArray[np.float32]]:
+    def weights(self) -> tuple[Words, Floats32]:
         """The features of nonzero weight, ascending, and their weights."""
         columns = self._X.columns
         weights = self._X.weights[: columns.n].astype(np.float32)
@@ -427,7 +427,7 @@ class KeptRows:
         """Bytes of the rows kept."""
         return len(self) * self.values.shape[1] * 4
 
-    def row(self, place: int) -> NDArray[np.float32]:
+    def row(self, place: int) -> Floats32:
         """The row of an example, shape (X.n,), computed if it is not kept."""
         slot = int(self.slots[place])
         if slot < 0:
@@ -440,7 +440,7 @@ class KeptRows:
         self.used[slot] = self.used.max() + 1
         return self.values[slot, : self._X.n]
 
-    def add(self, place: int) -> NDArray[np.float32]:
+    def add(self, place: int) -> Floats32:
         """The row of a new example; its values become a column of the other rows."""
         row = self.row(place)
         resident = np.flatnonzero(self._owner >= 0)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import Floats, Ints
+from textsvm.arrays import Floats, Floats32, Ints, Ints32, Words
 from textsvm.errors import InputError
 from textsvm.runtime.compiled import njit
 
@@ -51,10 +51,10 @@ class ListPool:
         self.start, self.length = grown(self.start, n), grown(self.length, n)
         self.room = grown(self.room, n)
 
-    def __getitem__(self, i: int) -> NDArray[np.int32]:
+    def __getitem__(self, i: int) -> Ints32:
         return self.pool[self.start[i] : self.start[i] + self.length[i]]
 
-    def set(self, i: int, values: NDArray[np.int32]) -> None:
+    def set(self, i: int, values: Ints32) -> None:
         """Put values into list `i`, which is empty."""
         self._make_room(len(values))
         self.pool[self.end : self.end + len(values)] = values
@@ -65,13 +65,13 @@ class ListPool:
         """Empty a list."""
         self.length[i] = self.room[i] = 0
 
-    def append(self, lists: NDArray[np.int32], value: int) -> None:
+    def append(self, lists: Ints32, value: int) -> None:
         """Append a value to each of these lists."""
         self._make_room(wanted(lists, self.length, self.room))
         self.end, begun = append(lists, value, self.pool, self.start, self.length, self.room, self.end)
         self.begun += begun
 
-    def discard(self, lists: NDArray[np.int32], value: int) -> None:
+    def discard(self, lists: Ints32, value: int) -> None:
         """Remove a value from each of these lists, which hold it."""
         self.begun -= discard(lists, value, self.pool, self.start, self.length)
 
@@ -102,13 +102,13 @@ class ColumnTable:
         self.n = 0
         self._make_table(256)
 
-    def find(self, keys: NDArray[np.uint64]) -> Ints:
+    def find(self, keys: Words) -> Ints:
         """The column of each key; negative for a key without a column."""
         numbers = np.empty(len(keys), np.int64)
         find(keys, self._table, self._columns, self._shift, numbers)
         return numbers
 
-    def number(self, keys: NDArray[np.uint64]) -> Ints:
+    def number(self, keys: Words) -> Ints:
         """The column of each of these distinct keys; new keys get the next columns."""
         numbers = self.find(keys)
         new = np.flatnonzero(numbers < 0)
@@ -156,7 +156,7 @@ class SparseRows:
         self.weights = np.zeros(0)
         self.n, self.free = 0, list[int]()
 
-    def block_ends(self, keys: NDArray[np.uint64]) -> Ints:
+    def block_ends(self, keys: Words) -> Ints:
         """The end of each block in distinct keys, which ascend if there are several blocks."""
         if self.blocks == 1:
             return np.array([len(keys)])
@@ -165,7 +165,7 @@ class SparseRows:
             raise InputError("the features of an example must ascend, in the blocks of the machine")
         return np.cumsum(np.bincount(numbers, minlength=self.blocks))
 
-    def add(self, keys: NDArray[np.uint64], values: NDArray[np.float32]) -> int:
+    def add(self, keys: Words, values: Floats32) -> int:
         """Add a row of distinct keys, with equal values in each block; return its place."""
         ends = self.block_ends(keys)
         columns = self.columns.number(keys).astype(np.int32)
@@ -193,7 +193,7 @@ class SparseRows:
         if self.columns.n - self.postings.begun > max(FEW, self.postings.begun):
             self._sweep(np.flatnonzero(self.postings.length[: self.columns.n]))
 
-    def products(self, place: int, out: NDArray[np.float32]) -> None:
+    def products(self, place: int, out: Floats32) -> None:
         """out[k] = <row at `place`, row k>, for k < n."""
         lists = self.postings
         columns, counts = self.rows[place], np.empty(len(out), np.uint32)
@@ -212,7 +212,7 @@ class SparseRows:
         lists = self.rows
         spread(self.weights, places, change, lists.pool, lists.start, self.ends, self.scale)
 
-    def value(self, keys: NDArray[np.uint64], values: NDArray[np.float32]) -> float:
+    def value(self, keys: Words, values: Floats32) -> float:
         """<weights, a vector>; keys without a column have no weight."""
         columns = self.columns.find(keys)
         in_table = columns >= 0

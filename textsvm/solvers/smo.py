@@ -44,9 +44,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import Floats, Ints
+from textsvm.arrays import Floats, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.runtime.parallel import Progress, part
@@ -83,7 +82,7 @@ class Common:
     """Data shared by the runs of all chains over a Gram; `diag` is its diagonal, on the host."""
 
     gram: Gram
-    diag: NDArray[np.float32]
+    diag: Floats32
     stopping: Stopping
     tile_bytes: int
 
@@ -107,7 +106,7 @@ def solve_chain(common: Common, chain: Sequence[Dual], coef: Floats, progress: P
 class Tile:
     """Rows of the k active variables, restricted to the columns of these variables, in t slots."""
 
-    values: NDArray[np.float32]  #: shape (t, k)
+    values: Floats32  #: shape (t, k)
     slot: Ints  #: shape (k,): Slot of each variable's row, or -1
     owner: Ints  #: shape (t,): Variable of each slot, or -1
     next: int = 0  #: Slot that is filled next

@@ -87,9 +87,7 @@ class Source(Reader):
         `alphabets` are encoded examples.
         """
 
-    def encode_for(
-        self, sources: Sequence[Source], examples: Any, progress: StageProgress | None = None
-    ) -> Any:
+    def encode_for(self, sources: Sequence[Source], examples: Any, progress: StageProgress | None) -> Any:
         """Encode validated examples for the kernels of several sources with the same `form`."""
         return self.encode(examples, None, progress)
 

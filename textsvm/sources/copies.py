@@ -15,9 +15,8 @@ from hashlib import blake2b
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from textsvm.arrays import Ints
+from textsvm.arrays import Ints, Words
 from textsvm.kernels.inputs import InputTable
 from textsvm.runtime.compiled import scipy
 from textsvm.sources.base import KernelSource, Source
@@ -47,7 +46,7 @@ def _letters(text: str) -> bytes:
     return letters or text.strip().encode("utf-8", "surrogatepass")
 
 
-def text_digests(examples: Any, source: Source | None = None) -> NDArray[np.uint64] | None:
+def text_digests(examples: Any, source: Source | None = None) -> Words | None:
     """Digest of the texts of each example, shape (n,), equal for copies; None without texts.
 
     `examples` are validated examples of `source`, or the texts or columns of a corpus.
@@ -64,7 +63,7 @@ def text_digests(examples: Any, source: Source | None = None) -> NDArray[np.uint
     return np.frombuffer(digests, np.uint64) if columns else None
 
 
-def share_in(sample: NDArray[np.uint64], examples: Any, source: Source) -> float:
+def share_in(sample: Words, examples: Any, source: Source) -> float:
     """Share of examples that are copies of training texts; `sample` are sorted digests of these.
 
     If there are `MOST_DIGESTS`, they are the smallest digests of the training texts. The share is then
@@ -78,7 +77,7 @@ def share_in(sample: NDArray[np.uint64], examples: Any, source: Source) -> float
     return float(np.isin(digests, sample).mean()) if len(digests) else 0.0
 
 
-def copy_groups(digests: NDArray[np.uint64] | None) -> Ints | None:
+def copy_groups(digests: Words | None) -> Ints | None:
     """The group of each example, shape (n,), equal for copies; None without copies."""
     if digests is None:
         return None

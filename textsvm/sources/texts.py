@@ -116,9 +116,7 @@ class TextSource(KernelSource):
             examples, self.unfitted.structure.views, alphabets, of_stage(progress, "encode")
         )
 
-    def encode_for(
-        self, sources: Sequence[Source], examples: Any, progress: StageProgress | None = None
-    ) -> Any:
+    def encode_for(self, sources: Sequence[Source], examples: Any, progress: StageProgress | None) -> Any:
         kernels = [source.unfitted for source in sources if isinstance(source, TextSource)]
         views = tuple(dict.fromkeys(view for kernel in kernels for view in kernel.structure.views))
         return self._encode_views(examples, views, None, of_stage(progress, "encode"))

@@ -20,18 +20,7 @@ from numpy.typing import NDArray
 from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress
-from textsvm.text.encoding import (
-    Reading,
-    TokenSpans,
-    code_type,
-    decode,
-    distinct,
-    encode_characters,
-    find_words,
-    gather,
-    offsets_of,
-    translate,
-)
+from textsvm.text import encoding
 from textsvm.text.normal_form import NORMALISATIONS as NORMALISATIONS
 from textsvm.text.normal_form import normal_form
 from textsvm.text.normal_form import normalise as normalise
@@ -69,7 +58,7 @@ class Documents:
     def none(cls, alphabet: AnyArray | None = None) -> Documents:
         """Empty documents over an alphabet."""
         alphabet = np.empty(0, np.uint32) if alphabet is None else alphabet
-        return cls(np.empty(0, code_type(len(alphabet))), np.zeros(1, np.int64), alphabet)
+        return cls(np.empty(0, encoding.code_type(len(alphabet))), np.zeros(1, np.int64), alphabet)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -107,7 +96,7 @@ class Documents:
     def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Documents:
         """The documents at `indices`, in that order, over the same alphabet."""
         indices = np.asarray(indices, dtype=np.int64)
-        codes, offsets = gather(self.codes, self.offsets[:-1][indices], self.offsets[1:][indices])
+        codes, offsets = encoding.gather(self.codes, self.offsets[:-1][indices], self.offsets[1:][indices])
         characters = None if self.characters is None else self.characters.take(indices)
         classes = None if self.classes is None else self.classes[indices]
         return Documents(codes, offsets, self.alphabet, characters, classes)
@@ -119,7 +108,7 @@ class Documents:
     def symbols(self, index: int) -> str | list[str]:
         """Symbols of a document: its normalised text, or its tokens."""
         symbols = self.alphabet[self.codes[self.offsets[index] : self.offsets[index + 1]]]
-        return symbols.tolist() if self.of_tokens else decode(symbols)
+        return symbols.tolist() if self.of_tokens else encoding.decode(symbols)
 
     def join(self, symbols: Sequence[str]) -> str:
         """Join symbols to a text, tokens with spaces."""
@@ -161,7 +150,7 @@ class Documents:
     def _without(self, index: int, places: Ints, cuts: Sequence[tuple[int, int]]) -> Documents:
         codes = self.codes[self.offsets[index] : self.offsets[index + 1]]
         rest = [codes, *(codes[(places < a) | (places >= b)] for a, b in cuts)]
-        return Documents(np.concatenate(rest), offsets_of(map(len, rest)), self.alphabet)
+        return Documents(np.concatenate(rest), encoding.offsets_of(map(len, rest)), self.alphabet)
 
 
 @dataclass(frozen=True)
@@ -196,9 +185,7 @@ class MultiView:
         return self._each(lambda documents: documents.with_classes(classes))
 
     def _each(self, change: Callable[[Any], Any]) -> MultiView:
-        return replace(
-            self, documents={view: change(documents) for view, documents in self.documents.items()}
-        )
+        return replace(self, documents={view: change(own) for view, own in self.documents.items()})
 
     def text(self, index: int) -> str:
         """Text of a document in the first view."""
@@ -235,7 +222,7 @@ class MultiView:
 def encode(
     texts: Iterable[str],
     alphabet: NDArray[np.uint32] | None = None,
-    reading: Reading | None = None,
+    reading: encoding.Reading | None = None,
     progress: Progress | None = None,
 ) -> Documents:
     """Encode texts as characters, over their own alphabet or an extension of `alphabet`.
@@ -243,9 +230,9 @@ def encode(
     A generator is consumed a few million characters at a time. New symbols get new codes: they match no
     symbol of documents encoded over `alphabet`, but each other. By default texts are not normalised.
     """
-    reading = reading or Reading(normal_form("none", True, False))
+    reading = reading or encoding.Reading(normal_form("none", True, False))
     first = np.empty(0, np.uint32) if alphabet is None else alphabet
-    return Documents(*encode_characters(texts, reading, first, progress))
+    return Documents(*encoding.encode_characters(texts, reading, first, progress))
 
 
 def encode_as(texts: Sequence[str] | Documents, tokens: Tokens, base: Documents | None = None) -> Documents:
@@ -274,26 +261,27 @@ def encode_as(texts: Sequence[str] | Documents, tokens: Tokens, base: Documents 
     alphabet = np.array([None, *new], object)[1:]  # an object array even if empty
     if base is not None:
         alphabet = np.concatenate([base.alphabet, alphabet])
-    codes = translate(
-        [piece.numbers for piece in pieces], [code[own] for own in ids], code_type(len(alphabet))
+    codes = encoding.translate(
+        [piece.numbers for piece in pieces], [code[own] for own in ids], encoding.code_type(len(alphabet))
     )
     lengths = np.concatenate([piece.lengths for piece in pieces])
-    return Documents(codes, offsets_of(lengths), alphabet, characters)
+    return Documents(codes, encoding.offsets_of(lengths), alphabet, characters)
 
 
 #: Spans of documents, the token number of each distinct span, and the distinct tokens.
-_Tokens = tuple[list[TokenSpans], list[NDArray[np.uint32]], list[str]]
+_Tokens = tuple[list[encoding.TokenSpans], list[NDArray[np.uint32]], list[str]]
 
 
 def split_words(characters: Documents, kind_of: NDArray[np.uint8]) -> _Tokens:
     """Split documents into words, given the class of each symbol, see `textsvm.text.tokens.kinds`."""
-    pieces = find_words(characters.codes, characters.offsets, kind_of)
-    starts, stops = (
-        np.concatenate([getattr(piece, name) for piece in pieces]) for name in ("starts", "stops")
+    pieces = encoding.find_words(characters.codes, characters.offsets, kind_of)
+    starts, stops = (np.concatenate([getattr(own, name) for own in pieces]) for name in ("starts", "stops"))
+    ids, firsts = encoding.distinct(characters.codes, starts, stops)
+    codes, bounds = encoding.gather(characters.codes, starts[firsts], stops[firsts])
+    text, ends = (
+        encoding.decode(characters.alphabet[codes]),
+        np.cumsum([len(piece.starts) for piece in pieces]),
     )
-    ids, firsts = distinct(characters.codes, starts, stops)
-    codes, bounds = gather(characters.codes, starts[firsts], stops[firsts])
-    text, ends = decode(characters.alphabet[codes]), np.cumsum([len(piece.starts) for piece in pieces])
     return pieces, np.split(ids, ends[:-1]), [text[a:b] for a, b in pairwise(bounds.tolist())]
 
 
@@ -307,7 +295,7 @@ def _call_on_texts(characters: Documents, tokens: Callable[[str], Sequence[str]]
     lengths, nowhere = np.array([len(part) for part in parts], np.int64), np.empty(0, np.int64)
     numbers = np.concatenate([np.empty(0, np.uint32), *parts])
     return (
-        [TokenSpans(nowhere, nowhere, numbers, lengths)],
+        [encoding.TokenSpans(nowhere, nowhere, numbers, lengths)],
         [np.arange(len(number), dtype=np.uint32)],
         list(number),
     )

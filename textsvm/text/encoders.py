@@ -160,7 +160,6 @@ class StaticEncoder(TextEncoder):
 
     @cached_property
     def _is_bert(self) -> bool:
-        """Whether the tokenizer is BERT's."""
         parts, names = json.loads(self.tokenizer), ("normalizer", "pre_tokenizer", "model")
         return [(parts.get(name) or {}).get("type") for name in names] == _BERT
 

@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textsvm.arrays import AnyArray, Ints
 from textsvm.runtime.compiled import njit, use_numpy
 from textsvm.runtime.parallel import Progress, n_threads, part, run
 from textsvm.text.normal_form import JOINED, SEVERAL, SPACE, UNKNOWN, NormalForm, normalise
 from textsvm.text.tokens import ALONE, WITHIN
 
-Array = NDArray[Any]
+Array = AnyArray
 
 #: Characters per chunk, and number of texts by which a chunk grows.
 CHUNK, GROUP = 1 << 20, 16
@@ -50,15 +51,15 @@ class TextChunk:
     """Some texts encoded over their own alphabet."""
 
     #: shape (n,): Numbers of the texts, and their lengths.
-    numbers: NDArray[np.int64]
-    lengths: NDArray[np.int64]
+    numbers: Ints
+    lengths: Ints
     codes: NDArray[np.unsignedinteger]  #: uint8, uint16 or uint32 array, shape (total number of symbols,)
     symbols: NDArray[np.uint32]  #: shape (number of symbols,): Alphabet in order of first occurrence
 
 
 def encode_characters(
     texts: Iterable[str], reading: Reading, first: NDArray[np.uint32], progress: Progress | None = None
-) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64], NDArray[np.uint32]]:
+) -> tuple[NDArray[np.unsignedinteger], Ints, NDArray[np.uint32]]:
     """Normalise texts and encode their characters: codes, offsets (n + 1,) and alphabet.
 
     Texts are consumed once, a few million characters at a time. The alphabet is `first` followed by the
@@ -97,8 +98,8 @@ def extended(first: NDArray[np.uint32], symbols: Sequence[NDArray[np.uint32]]) -
 
 
 def gather(
-    codes: NDArray[np.unsignedinteger], starts: NDArray[np.int64], stops: NDArray[np.int64]
-) -> tuple[NDArray[np.unsignedinteger], NDArray[np.int64]]:
+    codes: NDArray[np.unsignedinteger], starts: Ints, stops: Ints
+) -> tuple[NDArray[np.unsignedinteger], Ints]:
     """Concatenate ``codes[starts[k]:stops[k]]``; return the codes and their offsets."""
     offsets = offsets_of(stops - starts)
     if use_numpy(len(starts) + int(offsets[-1])):
@@ -108,7 +109,7 @@ def gather(
     return taken, offsets
 
 
-def offsets_of(lengths: Iterable[int]) -> NDArray[np.int64]:
+def offsets_of(lengths: Iterable[int]) -> Ints:
     """Offsets of concatenated documents of these lengths."""
     sizes = lengths if isinstance(lengths, np.ndarray) else np.fromiter(lengths, np.int64)
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -194,7 +195,7 @@ def _numbered(points: Array) -> NDArray[np.uint32]:
     return np.array(_scratch.symbols[: _number(points, _scratch.number, _scratch.symbols)])
 
 
-def _normalised(texts: list[str], reading: Reading) -> tuple[Array, NDArray[np.int64]]:
+def _normalised(texts: list[str], reading: Reading) -> tuple[Array, Ints]:
     """Code points of normalised texts (uint8 for ASCII, uint32 otherwise) and their lengths."""
     form, most = reading.form, reading.max_length
     if use_numpy(sum(map(len, texts))):
@@ -220,7 +221,7 @@ def _normalised(texts: list[str], reading: Reading) -> tuple[Array, NDArray[np.i
     return out[:end], lengths
 
 
-def _points(texts: list[str]) -> tuple[Array, NDArray[np.int64]]:
+def _points(texts: list[str]) -> tuple[Array, Ints]:
     """Code points of texts, read-only, and their offsets."""
     joined, starts = "".join(texts), offsets_of(map(len, texts))
     if joined.isascii():
@@ -239,7 +240,7 @@ class _ChunkForms:
     def __init__(self, form: NormalForm) -> None:
         self.form, self.more, self.rows = form, np.zeros(0, np.uint32), form.rows
 
-    def survey(self, points: NDArray[np.uint32], starts: NDArray[np.int64]) -> int:
+    def survey(self, points: NDArray[np.uint32], starts: Ints) -> int:
         """Learn new code points, substitute pieces; return an upper bound of the output size."""
         while True:
             self.rows = self.form.rows
@@ -252,7 +253,7 @@ class _ChunkForms:
             else:
                 return int(size)
 
-    def _join(self, points: NDArray[np.uint32], starts: NDArray[np.int64], most: int) -> None:
+    def _join(self, points: NDArray[np.uint32], starts: Ints, most: int) -> None:
         """Replace the first code point of each piece by its number, and the rest by an empty expansion."""
         first, last = np.empty((2, most), np.int64)
         n = _find_joined(points, starts, self.form.table, first, last)
@@ -377,13 +378,13 @@ class TokenSpans:
     """Spans of the codes of some documents."""
 
     #: shape (number of distinct spans,): ``codes[starts[k]:stops[k]]`` is the first occurrence of span k.
-    starts: NDArray[np.int64]
-    stops: NDArray[np.int64]
+    starts: Ints
+    stops: Ints
     numbers: NDArray[np.uint32]  #: shape (number of spans,): Number of each span's content
-    lengths: NDArray[np.int64]  #: shape (n,): Number of spans of each document
+    lengths: Ints  #: shape (n,): Number of spans of each document
 
 
-def find_words(codes: Array, offsets: NDArray[np.int64], kinds: NDArray[np.uint8]) -> list[TokenSpans]:
+def find_words(codes: Array, offsets: Ints, kinds: NDArray[np.uint8]) -> list[TokenSpans]:
     """Find the words of documents on all cores, in pieces of documents that are numbered separately.
 
     `kinds` has the class of each symbol of the alphabet, see `textsvm.text.tokens.kinds`.
@@ -415,9 +416,7 @@ def translate(numbers: Sequence[NDArray[np.uint32]], code_of: Sequence[Array], d
     return codes
 
 
-def distinct(
-    codes: Array, starts: NDArray[np.int64], stops: NDArray[np.int64]
-) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+def distinct(codes: Array, starts: Ints, stops: Ints) -> tuple[NDArray[np.uint32], Ints]:
     """Number spans by content, in order of first occurrence.
 
     Returns the number of each span, and for each number the index of its first span.
@@ -438,13 +437,13 @@ def distinct(
     return ids, firsts[:n]
 
 
-def _pieces(offsets: NDArray[np.int64]) -> list[int]:
+def _pieces(offsets: Ints) -> list[int]:
     """Boundaries of pieces of work, in documents."""
     steps = np.arange(0, max(1, offsets[-1]), PIECE)
     return [*np.unique(np.searchsorted(offsets[:-1], steps)).tolist(), len(offsets) - 1]
 
 
-def _find(codes: Array, offsets: NDArray[np.int64], kinds: NDArray[np.uint8]) -> tuple[Array, Array, Array]:
+def _find(codes: Array, offsets: Ints, kinds: NDArray[np.uint8]) -> tuple[Array, Array, Array]:
     starts, stops = np.empty((2, offsets[-1] - offsets[0] + 1), np.int64)
     lengths = np.empty(len(offsets) - 1, np.int64)
     if use_numpy(len(starts)):
@@ -453,9 +452,7 @@ def _find(codes: Array, offsets: NDArray[np.int64], kinds: NDArray[np.uint8]) ->
     return starts[:n], stops[:n], lengths
 
 
-def _find_few(
-    kinds: NDArray[np.uint8], offsets: NDArray[np.int64], lengths: NDArray[np.int64]
-) -> tuple[Array, Array, Array]:
+def _find_few(kinds: NDArray[np.uint8], offsets: Ints, lengths: Ints) -> tuple[Array, Array, Array]:
     within, alone, first = kinds == WITHIN, kinds == ALONE, np.zeros(len(kinds) + 1, bool)
     first[offsets - offsets[0]] = True
     before = np.concatenate([[False], within[:-1]]) & ~first[:-1] if len(kinds) else within

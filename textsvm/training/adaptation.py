@@ -21,14 +21,7 @@ from textsvm.model.rules import added_bias, margins
 from textsvm.model.settings import DEFAULT_KERNEL_TOL, NEEDS_DECISION_VALUES, ClassifierSettings
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime.parallel import StageProgress
-from textsvm.training.classifier import (
-    checked_weights,
-    default_bias,
-    out_of_fold,
-    train_classifier,
-    with_chosen,
-    with_fitted_offsets,
-)
+from textsvm.training import classifier
 from textsvm.training.problems import as_target
 from textsvm.training.thresholds import choose_offsets
 from textsvm.training.train import with_bias
@@ -79,10 +72,10 @@ def adapt(
         raise InputError("adapt needs texts; it has no use for vectors, tables or a kernel matrix")
     if len(texts) < FEWEST:
         raise InputError(f"adapt needs {FEWEST} unlabelled texts or more, got {len(texts)}")
-    weight = checked_weights(settings, examples, y, sample_weight, "adapt")
+    weight = classifier.checked_weights(settings, examples, y, sample_weight, "adapt")
     if model is None:
-        model = train_classifier(settings, examples, y, sample_weight, progress)
-    held, target = out_of_fold(settings, model, examples, y, sample_weight, progress)
+        model = classifier.train_classifier(settings, examples, y, sample_weight, progress)
+    held, target = classifier.out_of_fold(settings, model, examples, y, sample_weight, progress)
     assert model.classes is not None
     if target.classes is None or target.classes.tolist() != model.classes.tolist():
         raise InputError("the labels of X are not the classes of this model; give its training texts")
@@ -97,15 +90,15 @@ def adapt(
         labels = np.append(true_labels, model.rule.predictions(decision[confident]))
         weights = np.append(weight, np.full(len(confident), weight[weight > 0].mean()))
         every = [*examples, *(texts[i] for i in confident)]
-        fixed = with_chosen(settings, model, DEFAULT_KERNEL_TOL * settings.tol)
-        result = train_classifier(fixed, every, labels, weights, progress)
+        fixed = classifier.with_chosen(settings, model, DEFAULT_KERNEL_TOL * settings.tol)
+        result = classifier.train_classifier(fixed, every, labels, weights, progress)
         result = result.with_record(chosen=model.record.chosen, settings=settings)
         if model.record.chosen:
-            bias = default_bias(settings, as_target(settings, labels, len(every)), weights)
+            bias = classifier.default_bias(settings, as_target(settings, labels, len(every)), weights)
             result = with_bias(result, bias)
         decision = result.decision_function(texts)
     if adapted and settings.scoring != "accuracy":
-        result = with_fitted_offsets(settings, result, every, labels, weights, progress)
+        result = classifier.with_fitted_offsets(settings, result, every, labels, weights, progress)
     return result.with_record(adaptation=Adaptation(adapted, ratio, len(texts), len(confident)))
 
 

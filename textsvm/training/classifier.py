@@ -87,13 +87,9 @@ def train_classifier(
 
 
 def _choose_and_train(
-    settings: ClassifierSettings,
-    X: Any,
-    y: Any,
-    sample_weight: ArrayLike | None,
-    progress: StageProgress | None,
+    settings: ClassifierSettings, X: Any, y: Any, weights: ArrayLike | None, progress: StageProgress | None
 ) -> TrainedModel:
-    texts, target, weight = read_training_data(settings, X, y, sample_weight)
+    texts, target, weight = read_training_data(settings, X, y, weights)
     device, seconds = devices.select(settings.device), dict[str, float]()
     with settings.at_work(device):
         clock = time.perf_counter()

@@ -76,7 +76,7 @@ class FoldGrams:
     def whole(self, progress: StageProgress | None = None) -> PreparedRows:
         """The kernel fitted to all examples, and its Gram."""
         if self._whole is None:
-            self._whole = self._fit_and_build(self.kernel, None, progress)
+            self._whole = self._build(self.kernel, None, progress)
         return self._whole
 
     def near_duplicate_rows(self, progress: StageProgress | None = None) -> PreparedRows | None:
@@ -87,9 +87,7 @@ class FoldGrams:
         self._near_duplicates = FoldGrams(self.settings, self.examples, kernel.__sklearn_clone__())
         return self._near_duplicates.whole(progress)
 
-    def _fit_and_build(
-        self, kernel: Kernel, train: Ints | None, progress: StageProgress | None
-    ) -> PreparedRows:
+    def _build(self, kernel: Kernel, train: Ints | None, progress: StageProgress | None) -> PreparedRows:
         """Fit the kernel to some of the examples, or to all, and compute the rows of all."""
         if self._plan is not None:
             return self._features(kernel, train, self._plan.reason)
@@ -148,9 +146,7 @@ class FoldGrams:
         sharing = self.sharing(folds)
         for done, numbers in enumerate(sharing):
             step = of_all(progress, done, len(sharing))
-            prepared = self._fit_and_build(
-                self.kernel.__sklearn_clone__(), np.unique(folds[numbers[0]][0]), step
-            )
+            prepared = self._build(self.kernel.__sklearn_clone__(), np.unique(folds[numbers[0]][0]), step)
             yield numbers, prepared, step
             prepared.gram.release()
 
@@ -260,10 +256,7 @@ class _ResultTable:
         self.values: dict[tuple[int, int], Floats] = {}
 
     def add(
-        self,
-        numbers: Sequence[int],
-        machines: Sequence[Sequence[Machines]],
-        values: Sequence[Sequence[Floats]],
+        self, numbers: list[int], machines: Sequence[Sequence[Machines]], values: Sequence[Sequence[Floats]]
     ) -> None:
         """Add machines of some folds, [settings][fold], and values of folds with a test part."""
         tested = [i for i in numbers if len(self.folds[i][1])]

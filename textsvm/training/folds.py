@@ -29,15 +29,8 @@ from textsvm.errors import InputError, RareClassWarning, warn_user
 from textsvm.model.settings import Fold
 from textsvm.runtime.parallel import Progress
 from textsvm.sources.copies import BUT_FOR, joined, merge_groups, n_copies, n_separated
+from textsvm.training import leakage
 from textsvm.training.grams import PreparedRows
-from textsvm.training.leakage import (
-    Leak,
-    LeakageWarning,
-    check_bound,
-    find_leaks,
-    leakage_message,
-    near_duplicates,
-)
 from textsvm.training.targets import SEEDS, Target, check_seed, is_integer
 
 #: Classes that a message names.
@@ -63,7 +56,7 @@ class Splitting:
         """Folds without regard to near-duplicates, which need a Gram."""
         if self.group_duplicates is None:
             return make_folds(self.cv, target, self.groups, self.repeats, self.random_state)
-        check_bound(self.group_duplicates)
+        leakage.check_bound(self.group_duplicates)
         self.require_number("near-duplicates cannot be kept together in given folds; give a number of folds")
         return replace(self, group_duplicates=None).quietly(target)
 
@@ -71,7 +64,7 @@ class Splitting:
         """Folds without warnings, for provisional folds or a repeated call."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RareClassWarning)
-            warnings.simplefilter("ignore", LeakageWarning)
+            warnings.simplefilter("ignore", leakage.LeakageWarning)
             return self.folds(target)
 
     def with_duplicates(self, prepared: PreparedRows | None, progress: Progress | None) -> Splitting:
@@ -82,7 +75,7 @@ class Splitting:
                 "near-duplicates are looked for in texts, and the kernel compares numbers only; leave out "
                 "group_duplicates, or give groups"
             )
-        groups = near_duplicates(prepared.gram, self.group_duplicates, progress)
+        groups = leakage.near_duplicates(prepared.gram, self.group_duplicates, progress)
         if self.groups is not None:
             groups = merge_groups(as_groups(self.groups, prepared.gram.n), groups)
         return replace(self, groups=groups, group_duplicates=None)
@@ -90,23 +83,19 @@ class Splitting:
 
 def report_leaks(
     prepared: PreparedRows | None, folds: Sequence[Fold], progress: Progress | None
-) -> list[Leak]:
+) -> list[leakage.Leak]:
     """Find near-duplicates across folds and warn about them; none without a Gram of texts."""
     if prepared is None:
         return []
     bound = prepared.kernel.nearest.alike
-    leaks = find_leaks(prepared.gram, folds, bound, progress)
-    if message := leakage_message(leaks, bound):
-        warn_user(message, LeakageWarning)
+    leaks = leakage.find_leaks(prepared.gram, folds, bound, progress)
+    if message := leakage.leakage_message(leaks, bound):
+        warn_user(message, leakage.LeakageWarning)
     return leaks
 
 
 def make_folds(
-    cv: Any,
-    target: Target,
-    groups: ArrayLike | None = None,
-    repeats: int = 1,
-    random_state: int | None = 0,
+    cv: Any, target: Target, groups: ArrayLike | None = None, repeats: int = 1, random_state: int | None = 0
 ) -> list[Fold]:
     """Split documents into training and test parts, as `textsvm.cross_validate` documents; int64 indices.
 
@@ -148,7 +137,7 @@ def make_folds(
         warn_user(
             f"the folds do not keep copies together: {separated} of {n} documents are tested by machines "
             f"that were trained on a copy (equal {BUT_FOR}), which flatters the result",
-            LeakageWarning,
+            leakage.LeakageWarning,
         )
     return folds
 

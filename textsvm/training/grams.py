@@ -191,11 +191,7 @@ def solve_problem(
 
 
 def prepare_gram(
-    settings: Settings,
-    examples: Any,
-    kernel: Kernel,
-    device: Device,
-    progress: StageProgress | None = None,
+    settings: Settings, examples: Any, kernel: Kernel, device: Device, progress: StageProgress | None = None
 ) -> PreparedRows:
     """Build the Gram matrix of encoded examples; `kernel` is fitted to all or some; inside `at_work`."""
     clock = time.perf_counter()
@@ -243,9 +239,7 @@ def check_store(settings: Settings) -> None:
                 'tier="disk" needs a folder to keep the kernel matrix in: name one (store, --store)'
             )
         if tier == "recompute" and store is not None:
-            raise InputError(
-                'tier="recompute" computes rows again and reads no store; leave one of the two out'
-            )
+            raise InputError('tier="recompute" computes rows again and reads no store; leave out one of them')
     if store is None:
         return
     if not isinstance(store, str | os.PathLike) or not str(store):

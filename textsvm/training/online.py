@@ -12,15 +12,7 @@ from numpy.typing import ArrayLike
 from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.errors import InputError, check_labels, warn_user
 from textsvm.kernels.inputs import as_texts
-from textsvm.model.online import (
-    ByteReader,
-    OnlineExpansion,
-    OnlinePredictor,
-    OnlineTexts,
-    digest_of,
-    new_machines,
-    online_model,
-)
+from textsvm.model import online
 from textsvm.model.rules import ScaledRule, scale_of
 from textsvm.model.settings import NotConvergedWarning, OnlineSettings
 from textsvm.model.trained import TrainedModel
@@ -48,12 +40,12 @@ class OnlineLearner:
     ) -> None:
         settings.check()
         self.settings, self.warning = settings, warning
-        self.reader = ByteReader(settings.p, settings.max_bytes)
-        self.texts: OnlineTexts | None = None
+        self.reader = online.ByteReader(settings.p, settings.max_bytes)
+        self.texts: online.OnlineTexts | None = None
         self._rule: ScaledRule | None = None  #: With the scale of the known texts; None after a lesson
         self.info: dict[str, Any] = {}  #: Of the loaded model
         if model is not None:
-            if not isinstance(model.predictor, OnlineExpansion):
+            if not isinstance(model.predictor, online.OnlineExpansion):
                 raise InputError(
                     f"a model of {model.estimator_name} does not learn single texts; train it again"
                 )
@@ -61,10 +53,10 @@ class OnlineLearner:
 
     def model(self) -> TrainedModel:
         """The trained model at present; later lessons do not change it."""
-        return online_model(copy.deepcopy(self.known), self.settings, self.info)
+        return online.online_model(copy.deepcopy(self.known), self.settings, self.info)
 
     @property
-    def known(self) -> OnlineTexts:
+    def known(self) -> online.OnlineTexts:
         """The texts learnt so far; InputError before the first."""
         if self.texts is None:
             raise InputError("this OnlineSVC is not fitted; call fit first")
@@ -74,7 +66,7 @@ class OnlineLearner:
         """Decision values of texts, as those of `model`."""
         machines = self.known.machines
         rows = self.reader.encode_test(self.reader.validate(X), Support(np.empty(0, np.int64)))
-        return self.plain_rule.scores(OnlinePredictor(machines).values(rows))
+        return self.plain_rule.scores(online.OnlinePredictor(machines).values(rows))
 
     @property
     def plain_rule(self) -> ScaledRule:
@@ -127,7 +119,7 @@ class OnlineLearner:
         """Forget these texts, as if they had not been learnt; of equal texts the copy learnt last."""
         store, removed = self.known, list[Hashable]()
         for i, text in enumerate(as_texts(X)):
-            copies = [name for name in store.copies.get(digest_of(text), []) if name not in removed]
+            copies = [name for name in store.copies.get(online.digest_of(text), []) if name not in removed]
             if not copies:
                 raise InputError(f"document {i} was not learnt, or was forgotten beyond max_texts")
             removed.append(copies[-1])
@@ -143,18 +135,18 @@ class OnlineLearner:
         return self.known.left_out()
 
     def _new_machines(self, classes: AnyArray) -> list[Any]:
-        return new_machines(len(classes), self.settings)
+        return online.new_machines(len(classes), self.settings)
 
     def _begin(self, classes: AnyArray) -> None:
         if len(classes) < 2:
             raise InputError(f"two or more classes are needed, got {len(classes)}; name them with classes=")
         check_labels(classes.tolist())
-        self.texts, self.info = OnlineTexts(classes, self._new_machines(classes)), {}
+        self.texts, self.info = online.OnlineTexts(classes, self._new_machines(classes)), {}
 
     def _learn(self, texts: Sequence[str], codes: Ints) -> None:
         store = self.known
         for text, code in zip(texts, codes.tolist(), strict=True):
-            store.note(store.n_seen, digest_of(text), code)
+            store.note(store.n_seen, online.digest_of(text), code)
             store.add(store.n_seen, self.reader.features(text)[0], code)
             store.n_seen += 1
         self._settle()

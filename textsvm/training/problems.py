@@ -25,12 +25,7 @@ from textsvm.model.settings import (
 )
 from textsvm.solvers.problems import Classification, Labelling, OneClass, Problem, Regression
 from textsvm.training.targets import Target, as_classes, as_numbers, class_factors, weights_of
-from textsvm.training.thresholds import (
-    choose_offsets,
-    choose_thresholds,
-    mean_values,
-    out_of_fold_values,
-)
+from textsvm.training.thresholds import choose_offsets, choose_thresholds, mean_values, out_of_fold_values
 
 
 def as_target(settings: Settings, y: Any, n: int) -> Target:
@@ -101,9 +96,8 @@ def levels_of(multiclass: str, classes: AnyArray) -> Ints:
             )
         value = float(places.index(name)) if order else _as_level(name)
         if value in values:
-            raise InputError(
-                f"the ordered classes {names[values.index(value)]} and {name} are the same number"
-            )
+            other = names[values.index(value)]
+            raise InputError(f"the ordered classes {other} and {name} are the same number")
         values.append(value)
     return np.argsort(np.argsort(values))
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from textsvm.arrays import AnyArray, Floats, Ints
+from textsvm.arrays import AnyArray, Floats, Ints, Words
 from textsvm.errors import InputError, check_labels
 from textsvm.kernels.base import is_number as is_number
 from textsvm.kernels.inputs import is_missing
@@ -30,7 +30,7 @@ class Target:
     form: str | None = None  #: Form of several labels per document, see `textsvm.model.labels`
     positive: Any = None  #: Positive class of two, for metrics; default the second class
     #: Digests of the texts, see `textsvm.sources.copies`; None without texts.
-    digests: NDArray[np.uint64] | None = None
+    digests: Words | None = None
 
     @property
     def copies(self) -> Ints | None:

@@ -74,11 +74,7 @@ def _train(
 
 
 def _train_multilabel(
-    settings: MultilabelSettings,
-    X: Any,
-    y: Any,
-    sample_weight: ArrayLike | None,
-    progress: StageProgress | None,
+    settings: MultilabelSettings, X: Any, y: Any, weights: ArrayLike | None, progress: StageProgress | None
 ) -> TrainedModel:
     """Train a machine for each label, and choose thresholds from out-of-fold decision values.
 
@@ -87,7 +83,7 @@ def _train_multilabel(
     from textsvm.training import fold_grams, folds, problems
     from textsvm.training import train as training
 
-    examples, target, weight = training.read_training_data(settings, X, y, sample_weight)
+    examples, target, weight = training.read_training_data(settings, X, y, weights)
     parts = folds.make_folds(settings.cv, target, random_state=settings.random_state)
     everyone = np.arange(len(target.values))
     task = fold_grams.Task(target, weight, [*parts, (everyone, np.empty(0, np.int64))])

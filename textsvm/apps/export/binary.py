@@ -91,9 +91,7 @@ def packed_tables(plain: PlainModel) -> list[list[PackedTable]]:
     tables = []
     for term in plain.terms:
         hashes = symbol_hashes(term.alphabet)
-        tables.append(
-            [] if isinstance(term, PairTerm) else [pack_table(table, hashes) for table in term.tables]
-        )
+        tables.append([] if isinstance(term, PairTerm) else [pack_table(own, hashes) for own in term.tables])
     return tables
 
 
@@ -381,12 +379,8 @@ def _packed_tokenizer(tokenizer: bytes) -> tuple[WordPiece, Hashes, tuple[AnyArr
 def _add_characters(out: _Writer, tables: CharacterTables, stages: tuple[AnyArray, AnyArray]) -> int:
     """Record of the tables of code points."""
     numbers, blocks = stages
-    record = [
-        len(numbers),
-        out.add(numbers),
-        len(blocks),
-        *(out.add(part) for part in np.split(blocks, 2, axis=1)),
-    ]
+    record = [len(numbers), out.add(numbers), len(blocks)]
+    record += [out.add(part) for part in np.split(blocks, 2, axis=1)]
     for images in (tables.decompositions, tables.folds):
         keys = sorted(images.keys() - {*HANGUL})
         units = [images[key].encode("utf-16-le") for key in keys]

@@ -113,12 +113,7 @@ def export(
 
 
 def _reduce(
-    console: Console,
-    fitted: TrainedModel,
-    plain: PlainModel,
-    to: str,
-    max_size: str | None,
-    texts: Path | None,
+    console: Console, fitted: TrainedModel, plain: PlainModel, to: str, size: str | None, texts: Path | None
 ) -> tuple[Reduction | None, Json]:
     """The smaller model file, if it has to be smaller, and facts about it."""
     from textsvm.cli import corpora, model_files
@@ -136,7 +131,7 @@ def _reduce(
         )  # fmt: skip
         held_out, truth = model_files.examples_for(fitted, documents)[1], documents.labels or []
     with console.progress():
-        reduction = files.reduced(fitted, plain, to, max_size, held_out, console.progress_of("count"))
+        reduction = files.reduced(fitted, plain, to, size, held_out, console.progress_of("count"))
     if reduction is None:
         return None, {}
     facts = {

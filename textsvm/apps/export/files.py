@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -29,9 +29,6 @@ from textsvm.reporting.html import json_element
 from textsvm.reporting.html import page as html_page
 from textsvm.runtime.files import replacing
 from textsvm.runtime.plain_json import to_json
-
-if TYPE_CHECKING:
-    from typing import Unpack
 
 #: Formats with their files; a single name is the suffix of a file, several are the files of a folder.
 FORMATS = {

@@ -284,7 +284,6 @@ def _spans(g: Graph, text: str, n_texts: str) -> tuple[str, str]:
 
 
 def _normalised(g: Graph, table: Characters, ids: str, text: str, keep_case: bool) -> tuple[str, str]:
-    """Characters of the normalised texts."""
     form, space = table.form, table.number[" "]
     if form.normalise == "paper":
         ids, text = _mapped(g, table, table.images, ids, text, int(not keep_case))
@@ -462,9 +461,7 @@ def _pieces(
 
     def of_class(ids: str, bit: int) -> str:
         ends = np.flatnonzero(np.diff(np.concatenate([[0], (classes & bit) > 0, [0]])))
-        ranges = "".join(
-            f"\\x{{{first:X}}}-\\x{{{end - 1:X}}}" for first, end in ends.reshape(-1, 2).tolist()
-        )
+        ranges = "".join(f"\\x{{{low:X}}}-\\x{{{end - 1:X}}}" for low, end in ends.reshape(-1, 2).tolist())
         others = g.RegexFullMatch(distinct, pattern=f"[{ranges}]" * bool(ranges))
         place = g.Max(g.Sub(ids, table.size), 0)
         other = g.Gather(g.Concat(others, np.array([False]), axis=0), place)

@@ -328,11 +328,7 @@ def accuracy_before_and_after(model: Any, reduction: Reduction, labels: Sequence
 
 
 def reduced_model(
-    model: Any,
-    plain: PlainModel,
-    size: int | str,
-    held_out: Any = (),
-    progress: Progress | None = None,
+    model: Any, plain: PlainModel, size: int | str, held_out: Any = (), progress: Progress | None = None
 ) -> Reduction:
     """The model file in at most `size` bytes; InputError if that cannot be reached.
 
@@ -422,9 +418,7 @@ def smaller(
     chosen = np.zeros(len(cost), bool)
     chosen[order[np.cumsum(cost[order]) <= room]] = True
     parts = np.split(chosen, np.cumsum([len(cost) for cost in costs])[:-1])
-    small = iter(
-        [_part(*row, types) for row in zip(tables, parts, (units for _, units in flat), strict=True)]
-    )
+    small = iter([_part(*row, types) for row in zip(tables, parts, (unit for _, unit in flat), strict=True)])
     return [[next(small) for _ in of_term] for of_term in whole]
 
 

@@ -127,7 +127,7 @@ def ask(path: str, request: str, data: bytes, seconds: float = TIMEOUT) -> tuple
         raise Trouble(f"the server at {path} has not answered in {seconds:g} seconds") from None
     except OSError as error:
         raise Trouble(
-            f"no server at {path} ({error.strerror or error}); start `textsvm mail serve`"
+            f"no server at {path} ({error.strerror or error}): start `textsvm mail serve`"
         ) from None
     finally:
         connection.close()

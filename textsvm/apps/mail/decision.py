@@ -27,16 +27,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from textsvm.apps.mail.features import (
-    MAX_BYTES,
-    MAX_HEADER,
-    SHARES,
-    P,
-    WeightVector,
-    read_weights,
-    stored_value,
-    sum_vectors,
-)
+from textsvm.apps.mail import features
 from textsvm.apps.mail.lessons import C, Lessons
 from textsvm.errors import InputError
 from textsvm.text.byte_pmers import np
@@ -52,7 +43,10 @@ if TYPE_CHECKING:
 SPAM = 0.99
 HAM = 0.45
 #: Versions of the features: 4-mers alone, and with words.
-FEATURES = {1: [P, MAX_HEADER, MAX_BYTES], 2: [P, MAX_HEADER, MAX_BYTES, *SHARES]}
+FEATURES = {
+    1: [features.P, features.MAX_HEADER, features.MAX_BYTES],
+    2: [features.P, features.MAX_HEADER, features.MAX_BYTES, *features.SHARES],
+}
 #: Slope before there are lessons of both kinds.
 PRIOR = 5.0
 #: Decision value of the prior with the score .99 after ten lessons of each kind, and its upper bound.
@@ -115,7 +109,7 @@ def new_machine() -> OnlineMachine:
     """An empty machine."""
     from textsvm.solvers.online import OnlineMachine
 
-    return OnlineMachine(C, free_bias=False, blocks=len(SHARES))
+    return OnlineMachine(C, free_bias=False, blocks=len(features.SHARES))
 
 
 def calibrate(machine: OnlineMachine) -> PlattSigmoid:
@@ -186,7 +180,7 @@ class DecisionModel(NamedTuple):
 
     state: tuple[int, int]  #: `Lessons.state`
     both: bool  #: Whether there are lessons of both kinds
-    weights: WeightVector
+    weights: features.WeightVector
     calibration: PlattSigmoid
     version: int  #: Of the features
 
@@ -196,7 +190,7 @@ class DecisionModel(NamedTuple):
         return self.calibration.decide(math.fsum(terms.tolist()), self.both)
 
 
-def read_model(lessons: Lessons, weights: WeightVector | None = None) -> DecisionModel:
+def read_model(lessons: Lessons, weights: features.WeightVector | None = None) -> DecisionModel:
     """Read the decision model of a store, inside `Lessons.reading`.
 
     The weights come from their file. If it is stale, they are the argument `weights` (of the store's
@@ -205,11 +199,11 @@ def read_model(lessons: Lessons, weights: WeightVector | None = None) -> Decisio
     version = check_features(lessons)
     calibration, both = read_calibration(lessons), min(lessons.counts().values()) > 0
     path = lessons.path.with_name("weights")
-    stored = read_weights(path, lessons.state[1])
+    stored = features.read_weights(path, lessons.state[1])
     if stored is None:
         if weights is None:
             lessons.check_rows()
-        stored = weights or sum_vectors(
+        stored = weights or features.sum_vectors(
             (lesson.keys, lesson.values, lesson.alpha if lesson.kind == "spam" else -lesson.alpha)
             for lesson in lessons.iterate(supports=True)
         )
@@ -219,7 +213,7 @@ def read_model(lessons: Lessons, weights: WeightVector | None = None) -> Decisio
 
 def decide_from_file(lessons: Lessons, text: str) -> Decision | None:
     """The decision on the text of a mail without NumPy, inside `Lessons.reading`; None if NumPy is needed."""
-    value = stored_value(text, lessons.path.with_name("weights"), lessons.state[1])
+    value = features.stored_value(text, lessons.path.with_name("weights"), lessons.state[1])
     if value is None or check_features(lessons) == 1:
         return None
     return read_calibration(lessons).decide(value, min(lessons.counts().values()) > 0)

@@ -37,18 +37,9 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from textsvm.apps.mail.raw_message import RawMessage
+from textsvm.readers import mime
 from textsvm.readers.charsets import decode_declared
 from textsvm.readers.mail_header import repaired
-from textsvm.readers.mime import (
-    PARSER_ERRORS,
-    MimePart,
-    decoded_header,
-    html_text,
-    is_html,
-    parse_part,
-    without_comments,
-    without_hidden,
-)
 
 #: Decoded header fields of the text, in their order.
 FIELDS = ("subject", "from", "reply-to", "message-id", "x-mailer", "user-agent", "content-type")
@@ -114,7 +105,7 @@ def read_message(data: bytes | RawMessage) -> Message:
     try:
         parsed = parse(clean)
         lines, subject, sender = evidence(parsed), _field(parsed, "subject"), _field(parsed, "from")
-    except PARSER_ERRORS:
+    except mime.PARSER_ERRORS:
         # The standard parser gave up on a hostile message: its bytes are still evidence.
         text = decode_declared(raw.data[:MAX_PIECE], None)[0][:MAX_TEXT]
         lines, subject, sender = [("trick", "[not to be parsed]"), ("text", text)], "", ""
@@ -126,7 +117,7 @@ def read_message(data: bytes | RawMessage) -> Message:
     return Message(raw.digest, *names)
 
 
-def evidence(parsed: MimePart, names: Sequence[str] = FIELDS) -> list[tuple[str, str]]:
+def evidence(parsed: mime.MimePart, names: Sequence[str] = FIELDS) -> list[tuple[str, str]]:
     """Lines of the text of a parsed message below the empty line, with their kind.
 
     `names` are header fields, in lower case; the kinds are "field", "trick", "attachment" and "text".
@@ -147,9 +138,9 @@ def evidence(parsed: MimePart, names: Sequence[str] = FIELDS) -> list[tuple[str,
             else:
                 size = len(part.content())
                 size_class = next(words for least, words in _SIZES if size >= least)
-                name = decoded_header(part.get_filename() or "without a name", {})[:100]
+                name = mime.decoded_header(part.get_filename() or "without a name", {})[:100]
                 attachments.append(f"attachment {name} {part.get_content_type()[:80]} {size_class}")
-        except PARSER_ERRORS:
+        except mime.PARSER_ERRORS:
             tricks["part that cannot be read"] = None
 
     def plain(text: str) -> str:
@@ -172,10 +163,10 @@ def evidence(parsed: MimePart, names: Sequence[str] = FIELDS) -> list[tuple[str,
     return [*fields, *trick_lines, *attachment_lines, ("text", body)]
 
 
-def parse(clean: RawMessage) -> MimePart:
+def parse(clean: RawMessage) -> mime.MimePart:
     """Parse the bounded beginning of a repaired message part by part."""
     data = _cut(clean.data, 0)
-    return parse_part(data, data)
+    return mime.parse_part(data, data)
 
 
 def _cut(data: bytes, start: int) -> bytes:
@@ -201,7 +192,7 @@ def shortened(raw: RawMessage) -> bytes:
     return raw.data[: raw.end] + _cut(raw.data, raw.end)
 
 
-def _text(part: MimePart) -> tuple[str, list[str]]:
+def _text(part: mime.MimePart) -> tuple[str, list[str]]:
     """The text of a part as it is displayed, and its tricks."""
     payload = part.content()
     if not payload:
@@ -214,13 +205,13 @@ def _text(part: MimePart) -> tuple[str, list[str]]:
         tricks.append("charset that nobody knows" if unknown else "charset that is not the text's")
     elif charset is None and not payload.isascii():
         tricks.append("charset that is not declared")
-    if part.get_content_type() != "text/html" and not is_html(text):
+    if part.get_content_type() != "text/html" and not mime.is_html(text):
         return text.strip("\r\n"), tricks
     text, page_tricks = page_text(text)
     return text, tricks + page_tricks
 
 
-def _header_tricks(parsed: MimePart) -> Iterator[str]:
+def _header_tricks(parsed: mime.MimePart) -> Iterator[str]:
     """Tricks of the header: bytes that are not ASCII, contradicting addresses."""
     if any(not str(parsed.get(name, "")).isascii() for name in ("subject", "from")):
         yield "header that is not encoded"
@@ -234,16 +225,16 @@ def _header_tricks(parsed: MimePart) -> Iterator[str]:
         yield "name of the sender shows another address"
 
 
-def _addresses(parsed: MimePart, name: str) -> set[str]:
+def _addresses(parsed: mime.MimePart, name: str) -> set[str]:
     try:
         return {address.lower() for _, address in getaddresses([_field(parsed, name)]) if "@" in address}
-    except PARSER_ERRORS:
+    except mime.PARSER_ERRORS:
         return set()
 
 
-def _field(parsed: MimePart, name: str) -> str:
+def _field(parsed: mime.MimePart, name: str) -> str:
     """The first field of a name, decoded, on a single line."""
-    return decoded_header(str(parsed.get(name, ""))[:MAX_FIELD], {})
+    return mime.decoded_header(str(parsed.get(name, ""))[:MAX_FIELD], {})
 
 
 def plain_letters(text: str) -> tuple[str, list[str]]:
@@ -315,10 +306,10 @@ def page_text(source: str) -> tuple[str, list[str]]:
     if _SCRIPT.search(source):
         parser.tricks["script"] = None
     # Unclosed comments would take the parser quadratic time.
-    visible = without_hidden(without_comments(source)).replace("<!--", " ")
+    visible = mime.without_hidden(mime.without_comments(source)).replace("<!--", " ")
     parser.feed(visible[:MAX_PAGE])
     # Without close(): `html_text` reads the rest after a broken tag like the other readers.
-    return html_text("".join(parser.displayed) + parser.rawdata), [*parser.tricks]
+    return mime.html_text("".join(parser.displayed) + parser.rawdata), [*parser.tricks]
 
 
 class _PageParser(HTMLParser):

@@ -19,7 +19,6 @@ from textsvm.version import __version__
 _CONTRIBUTIONS = Attribution(
     "substrings",
     "contribution of each character to the decision value of the present filter, which has learnt the mail",
-    exact=True,
 )
 #: Words that are shown of a mistake.
 _WORDS = 12
@@ -80,14 +79,12 @@ def out_of_fold(lessons: list[Lesson], folds: int = 5) -> list[Lesson]:
     return [lesson._replace(value=value) for lesson, value in zip(lessons, values, strict=True)]
 
 
-def _mistake(
-    opened: Filter, lesson: Lesson, decision: Decision, predicted: str, model: DecisionModel
-) -> Mistake:
+def _mistake(opened: Filter, lesson: Lesson, decision: Decision, label: str, model: DecisionModel) -> Mistake:
     text = read_message(opened.lessons.get(lesson.digest).message or b"").text
     words = word_contributions(text, model.weights, model.version)[:_WORDS]
     text, contributions = character_contributions(text, model.weights, model.version)
     explanation = Explanation(
-        prediction=predicted,
+        prediction=label,
         towards="spam",
         against="ham",
         value=decision.value,
@@ -99,4 +96,4 @@ def _mistake(
         similar=[],
     )
     name = f"{lesson.subject or 'no subject'} ({lesson.sender or 'no sender'})"
-    return Mistake(name, lesson.kind, predicted, decision.value, text, explanation)
+    return Mistake(name, lesson.kind, label, decision.value, text, explanation)

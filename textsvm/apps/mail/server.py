@@ -305,7 +305,6 @@ class Server:
         return message
 
     async def _tell(self, client: _Client, request: Request, data: bytes) -> bytes:
-        """The answer to a lesson."""
         self._lessons += 1
         try:
             work = partial(self._learn, request, data)

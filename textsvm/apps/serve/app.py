@@ -156,7 +156,6 @@ class Service:
                 await asyncio.sleep(0.01)
 
     async def _start(self) -> _Link:
-        """Start a worker."""
         code = f"import sys; sys.path[:] = {sys.path!r}; from textsvm.apps.serve import worker; worker.main()"
         link, command = _Link(self._ended), (sys.executable, "-c", code)
         await asyncio.get_running_loop().subprocess_exec(

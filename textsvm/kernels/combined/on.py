@@ -19,19 +19,10 @@ import numpy as np
 
 from textsvm.arrays import Array, Arrays, Floats, Ints, Json
 from textsvm.errors import InputError
+from textsvm.kernels import contract
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
 from textsvm.kernels.base import Composite, Kernel
 from textsvm.kernels.combined.table import Numbers
-from textsvm.kernels.contract import (
-    OWN,
-    Ability,
-    Cost,
-    Features,
-    FeatureWeights,
-    Structure,
-    Weights,
-    strip_prefix,
-)
 from textsvm.kernels.near import Near, Nearest
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import Sparse
@@ -43,7 +34,7 @@ from textsvm.text.documents import View
 #: Prefix of the saved mean and scale.
 STANDARD = "standard."
 #: Attribution of numbers.
-TOGETHER = Attribution("numbers", "numbers: the joint contribution of all numbers of a kernel", exact=True)
+TOGETHER = Attribution("numbers", "numbers: the joint contribution of all numbers of a kernel")
 #: Greatest number of columns of numbers of a kernel.
 MOST_COLUMNS = 10_000
 #: Bytes of a number as a feature.
@@ -133,7 +124,7 @@ class CountedNumbers:
 class NumberWeights:
     """`Weights` of a kernel on numbers."""
 
-    weights: Weights  #: Of the standardised numbers
+    weights: contract.Weights  #: Of the standardised numbers
     standard: Standard
 
     @property
@@ -147,11 +138,11 @@ class NumberWeights:
     def predictor(self, device: Device) -> Any:
         return StandardisedRows(self.weights.predictor(device), self.standard)
 
-    def named(self, examples: Any) -> list[FeatureWeights]:
+    def named(self, examples: Any) -> list[contract.FeatureWeights]:
         return self.weights.named(examples)
 
     def state(self, tolerance: float) -> Arrays:
-        state = {OWN + name: array for name, array in self.weights.state(tolerance).items()}
+        state = {contract.OWN + name: array for name, array in self.weights.state(tolerance).items()}
         return self.standard.state | state
 
 
@@ -165,7 +156,7 @@ def _together(numbers: Numbers, totals: Floats) -> Contributions:
     )
 
 
-class OnStructure(Structure):
+class OnStructure(contract.Structure):
     """Structure of a kernel on columns."""
 
     def resolved(self) -> Any:
@@ -204,7 +195,7 @@ def _bind(kernel: Any, column: Any) -> Any:
     return kernel
 
 
-class OnCost(Cost):
+class OnCost(contract.Cost):
     """Cost of a kernel on numbers."""
 
     def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
@@ -215,7 +206,7 @@ class OnCost(Cost):
         return False
 
 
-class OnFeatures(Features):
+class OnFeatures(contract.Features):
     """Features of a linear kernel on numbers."""
 
     @property
@@ -244,10 +235,11 @@ class OnFeatures(Features):
 
     def restore_weights(self, state: Arrays, alphabets: Any) -> NumberWeights:
         on = self.kernel
-        on.standard_ = Standard.from_state(strip_prefix(STANDARD, state))
+        on.standard_ = Standard.from_state(contract.strip_prefix(STANDARD, state))
         numbers = on.structure.read(alphabets)
         return NumberWeights(
-            on.kernel.features.restore_weights(strip_prefix(OWN, state), numbers), on.standard_
+            on.kernel.features.restore_weights(contract.strip_prefix(contract.OWN, state), numbers),
+            on.standard_,
         )
 
 
@@ -257,7 +249,7 @@ class OnAttributor(Attributor):
     method = TOGETHER
 
     def contributions(
-        self, rows: Any, documents: Any, coef: Floats, values: Floats, progress: Progress | None = None
+        self, rows: Any, documents: Any, coef: Floats, values: Floats, progress: Progress | None
     ) -> Contributions:
         return _together(self.kernel.structure.read(documents), (coef * values).sum(axis=1))
 
@@ -293,9 +285,9 @@ class On(Kernel):
     """
 
     name: ClassVar[str] = "on"
-    cost = Ability(OnCost)
-    attribution = Ability(OnAttributor)
-    nearest = Ability(OnNearest)
+    cost = contract.Ability(OnCost)
+    attribution = contract.Ability(OnAttributor)
+    nearest = contract.Ability(OnNearest)
 
     def __init__(self, column: str | Sequence[str] = "", kernel: Kernel | None = None) -> None:
         self.column = column
@@ -358,9 +350,9 @@ class On(Kernel):
         return StandardisedRows(predictor, self.standard_)
 
     def state(self) -> Arrays:
-        state = {OWN + name: array for name, array in self.kernel.state().items()}
+        state = {contract.OWN + name: array for name, array in self.kernel.state().items()}
         return self.standard_.state | state
 
     def restore(self, state: Arrays) -> None:
-        self.kernel.restore(strip_prefix(OWN, state))
-        self.standard_ = Standard.from_state(strip_prefix(STANDARD, state))
+        self.kernel.restore(contract.strip_prefix(contract.OWN, state))
+        self.standard_ = Standard.from_state(contract.strip_prefix(STANDARD, state))

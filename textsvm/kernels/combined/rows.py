@@ -14,16 +14,8 @@ from typing import Any
 import numpy as np
 
 from textsvm.arrays import Array, Arrays, Floats, Ints
+from textsvm.kernels import contract
 from textsvm.kernels.attribution import Contributions, complete
-from textsvm.kernels.contract import (
-    AHEAD,
-    FeatureTerm,
-    FeatureWeights,
-    KernelRows,
-    PairTerm,
-    Weights,
-    decision_by_rows,
-)
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part, run
@@ -46,7 +38,7 @@ class CombinedRows(ABC):
     ) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
         self.terms = terms
-        self.parts: list[KernelRows] = [
+        self.parts: list[contract.KernelRows] = [
             term.rows(term.structure.read(documents), device) for _, term in terms
         ]
 
@@ -60,7 +52,7 @@ class CombinedRows(ABC):
     def ahead(self) -> int:
         """Rows to compute at a time (`HostRows.ahead`), those of the slowest part."""
         costs = [term.cost.seconds(self.documents, self.documents) for _, term in self.terms]
-        return getattr(self.parts[int(np.argmax(costs))], "ahead", AHEAD)
+        return getattr(self.parts[int(np.argmax(costs))], "ahead", contract.AHEAD)
 
     def diag(self) -> Array:
         return self._combined(lambda number: self.parts[number].diag())
@@ -125,7 +117,7 @@ class ProductRows(CombinedRows):
         super().__init__(kernel, [(1.0, factor) for factor in kernel.kernels], documents, device)
 
     def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
-        return decision_by_rows(self, others, coef, progress)
+        return contract.decision_by_rows(self, others, coef, progress)
 
     def _add(self, total: Array, values: Array, number: int) -> None:
         def multiply(block: slice) -> None:
@@ -152,9 +144,11 @@ class SumPredictor:
                 total = total + predictor.values(kernel.structure.read(documents), step)
         return total
 
-    def feature_terms(self, examples: Documents | MultiView) -> list[FeatureTerm | PairTerm]:
+    def feature_terms(
+        self, examples: Documents | MultiView
+    ) -> list[contract.FeatureTerm | contract.PairTerm]:
         """All that prediction needs, for export; `examples` have the alphabets of training."""
-        terms: list[FeatureTerm | PairTerm] = []
+        terms: list[contract.FeatureTerm | contract.PairTerm] = []
         for (_, kernel), predictor in zip(self.terms, self.parts, strict=True):
             terms += predictor.feature_terms(kernel.structure.read(examples))
         return terms
@@ -172,7 +166,7 @@ class SumWeights:
     """`Weights` of a sum: weights of the features of its terms."""
 
     kernel: Any
-    parts: Sequence[Weights]
+    parts: Sequence[contract.Weights]
 
     @property
     def n_machines(self) -> int:
@@ -187,11 +181,9 @@ class SumWeights:
     def predictor(self, device: Device) -> SumPredictor:
         return SumPredictor(self.kernel, [part.predictor(device) for part in self.parts], device)
 
-    def named(self, examples: Documents | MultiView) -> list[FeatureWeights]:
+    def named(self, examples: Documents | MultiView) -> list[contract.FeatureWeights]:
         terms = zip(self.kernel.structure.terms, self.parts, strict=True)
-        return [
-            replace(table, kernel=kernel) for (_, kernel), part in terms for table in part.named(examples)
-        ]
+        return [replace(table, kernel=kernel) for (_, kernel), own in terms for table in own.named(examples)]
 
     def state(self, tolerance: float) -> Arrays:
         states = [part.state(tolerance / len(self.parts)) for part in self.parts]

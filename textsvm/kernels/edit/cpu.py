@@ -83,7 +83,6 @@ def _one_symbol(a, state, queue):
 
 @njit(nogil=True, cache=True)
 def _through_strip(masks, slots, text, queues, state):
-    """Process a text in a strip."""
     state[:L1], state[L1:L2], state[L2:L3], state[L3:] = ALL, 0, ALL, 0
     for block in range(len(queues)):
         queue = queues[block]

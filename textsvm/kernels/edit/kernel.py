@@ -41,6 +41,7 @@ import numpy as np
 from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints, Ints32
 from textsvm.kernels.base import SymbolKernel, check_flag, check_positive
 from textsvm.kernels.contract import Ability, Cost, HostRows, PairTerm, SharedColumns, Sharing
+from textsvm.kernels.edit import cuda
 from textsvm.kernels.edit.cpu import LANES, STRIP, fill_distances, fits
 from textsvm.kernels.edit.near import HostEditNear
 from textsvm.kernels.near import Near, Nearest
@@ -62,11 +63,7 @@ class SharedDistances(Sharing):
         return "from one matrix of distances"
 
     def grams(
-        self,
-        kernels: Sequence[EditDistance],
-        documents: Documents,
-        device: Device,
-        progress: Progress | None = None,
+        self, kernels: Sequence[EditDistance], documents: Documents, device: Device, progress: Progress | None
     ) -> Iterator[tuple[int, Array]]:
         rows = kernels[0].rows(documents, device)
         distances = rows.distances_gram(progress)
@@ -85,13 +82,6 @@ class SharedDistances(Sharing):
         self, kernels: Sequence[EditDistance], others: Documents, documents: Documents
     ) -> list[Floats32]:
         return _SharedRows(kernels, documents, select("cpu")).cross(others)
-
-
-def _cuda() -> Any:
-    """The module of the CUDA twin, which imports CuPy."""
-    from textsvm.kernels.edit import cuda
-
-    return cuda
 
 
 class EditCost(Cost):
@@ -116,7 +106,7 @@ class EditNearest(Nearest):
     def prepare(self, documents: Documents, others: Documents | None, device: Device) -> Near:
         self.kernel.check()
         if device.kind == "cuda" and all(fits(texts) for texts in (documents, others) if texts is not None):
-            return _cuda().CudaEditNear(self.kernel, documents, others, device)
+            return cuda.CudaEditNear(self.kernel, documents, others, device)
         # Large alphabets are searched on the CPU.
         return HostEditNear(self.kernel, documents, others)
 
@@ -157,9 +147,7 @@ class EditDistance(SymbolKernel):
 
     def rows(self, documents: Documents, device: Device) -> Any:
         self.check()
-        if device.kind == "cuda":
-            return _cuda().CudaEdit(self, documents, device)
-        return HostEdit(self, documents, device)
+        return (cuda.CudaEdit if device.kind == "cuda" else HostEdit)(self, documents, device)
 
     @property
     def _bounded_gamma(self) -> float:
@@ -280,12 +268,7 @@ class HostEdit(HostRows):
         run(mirror, range(len(tiles)))
 
     def _block(
-        self,
-        others: Documents,
-        picks: Ints,
-        out: Ints32,
-        progress: Progress | None,
-        symmetric: bool = False,
+        self, others: Documents, picks: Ints, out: Ints32, progress: Progress | None, symmetric: bool = False
     ) -> None:
         """Distances of others[picks] to the columns in the order of length, or of the half that is needed.
 

@@ -60,6 +60,7 @@ from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import is_whole
 from textsvm.kernels.contract import Ability, Cost, Features, FeatureTable, FeatureTerm
+from textsvm.kernels.gap.bounded_cuda import CudaBoundedGap, CudaCountedSubsequences
 from textsvm.kernels.gap.kernel import SubsequenceKernel
 from textsvm.kernels.gap.recurrence import SUBSEQUENCES, Recurrence
 from textsvm.kernels.gap.subsequences import (
@@ -72,13 +73,8 @@ from textsvm.kernels.gap.subsequences import (
     patterns_of,
 )
 from textsvm.kernels.gap.sweep import self_products
+from textsvm.kernels.shared import normalisation
 from textsvm.kernels.shared.feature_rows import FeaturePredictor, HostFeatureRows
-from textsvm.kernels.shared.normalisation import (
-    featureless_of,
-    finished_gram,
-    match_featureless,
-    require_float32,
-)
 from textsvm.linalg.products import Half
 from textsvm.linalg.rows import FeatureRows, SharedFeatures
 from textsvm.linalg.sparse import Sparse
@@ -113,9 +109,7 @@ class BoundedGapCost(Cost):
     def demand(self, lengths: Ints) -> float:
         p, span = self.kernel.p, self.kernel._span
         symbols = comb(span - 1, p - 1) * p
-        return float(
-            min(symbols / MOST_SAVED, SYMBOL_SECONDS * symbols * float(lengths.sum()) / MOST_SECONDS)
-        )
+        return float(min(symbols / MOST_SAVED, SYMBOL_SECONDS * symbols * lengths.sum() / MOST_SECONDS))
 
 
 class BoundedGapFeatures(Features):
@@ -131,11 +125,8 @@ class BoundedGapFeatures(Features):
 
     def count(self, documents: Documents, device: Device | None = None) -> Any:
         self.kernel.check()
-        if device is None or device.kind == "cpu":
-            return CountedSubsequences(self.kernel, documents)
-        from textsvm.kernels.gap.bounded_cuda import CudaCountedSubsequences
-
-        return CudaCountedSubsequences(self.kernel, documents)
+        on_gpu = device is not None and device.kind == "cuda"
+        return (CudaCountedSubsequences if on_gpu else CountedSubsequences)(self.kernel, documents)
 
 
 @njit(nogil=True, cache=True)
@@ -156,7 +147,7 @@ class BoundedGapAttributor(Attributor):
     method = SUBSEQUENCES
 
     def contributions(
-        self, rows: Any, documents: Documents, coef: Floats, values: Floats, progress: Progress | None = None
+        self, rows: Any, documents: Documents, coef: Floats, values: Floats, progress: Progress | None
     ) -> Contributions:
         kernel, symbols, scale = self.kernel, [], rows.normalisation.scale
         powers = float(kernel.decay) ** np.arange(kernel.patterns.n_gaps) / kernel.patterns.p
@@ -189,7 +180,7 @@ class SubsequencePredictor(FeaturePredictor):
         table = FeatureTable(
             patterns.offsets, int(patterns.spans[-1]), values, 1, codes, None, rows, self.dense_weights()
         )
-        alone, alone_values = featureless_of(self.columns, self.coef, examples)
+        alone, alone_values = normalisation.featureless_of(self.columns, self.coef, examples)
         unit = float(kernel.decay) ** int(kernel.p)
         return [
             FeatureTerm(
@@ -256,11 +247,7 @@ class BoundedGap(SubsequenceKernel):
 
     def rows(self, documents: Documents, device: Device) -> SubsequenceRows:
         self.check()
-        if device.kind == "cuda":
-            from textsvm.kernels.gap.bounded_cuda import CudaBoundedGap
-
-            return CudaBoundedGap(self, documents, device)
-        return HostBoundedGap(self, documents, device)
+        return (CudaBoundedGap if device.kind == "cuda" else HostBoundedGap)(self, documents, device)
 
     def predictor(self, support: Documents, coef: Floats, device: Device) -> FeaturePredictor:
         return SubsequencePredictor.of_support(self.rows(support, device), coef)
@@ -271,9 +258,7 @@ def left_out(kernel: BoundedGap, documents: Documents) -> Floats:
     kernel.check()
     _, x = count(documents, kernel.patterns, kernel.decay)
     (exact,) = self_products(Recurrence.of(kernel.p, kernel.decay), 1, documents)
-    share = 1 - np.divide(
-        x.squares(), exact, out=np.ones(len(documents)), where=documents.lengths >= kernel.p
-    )
+    share = 1 - np.divide(x.squares(), exact, out=np.ones(len(exact)), where=documents.lengths >= kernel.p)
     # Values of X are rounded to float32.
     return np.where(documents.lengths <= kernel._span, 0.0, np.maximum(share, 0.0))
 
@@ -299,11 +284,11 @@ class CountedSubsequences:
         """All documents as rows of features."""
         if kernel.normalised:
             rows = self.shared.weighed(None, 1.0, True)
-            return match_featureless(self.documents, rows, self.shared.alone == 0)
+            return normalisation.match_featureless(self.documents, rows, self.shared.alone == 0)
         unit = float(kernel.decay) ** int(kernel.p)
         rows = self.shared.weighed(np.full(len(self.shared.number), unit), unit, False)
         values = rows.x.squares() + rows.ridge
-        require_float32(values[self.documents.lengths >= kernel.p], kernel.name)
+        normalisation.require_float32(values[self.documents.lengths >= kernel.p], kernel.name)
         return rows
 
 
@@ -320,4 +305,4 @@ class HostBoundedGap(HostFeatureRows, SubsequenceRows):
     def gram(self, progress: Progress | None = None) -> Floats32:
         total = np.zeros((self.n, self.n), np.float32)
         Half(self.x.on_grid()).add_to(total, progress)
-        return finished_gram(self.normalisation, total, in_place=True)
+        return normalisation.finished_gram(self.normalisation, total, in_place=True)

@@ -17,6 +17,7 @@ from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel, check_weights, check_whole, is_number
 from textsvm.kernels.contract import Ability, Cost, HostRows, KernelRows, PairTerm, SharedColumns, Sharing
+from textsvm.kernels.gap.cuda import CudaGap, cuda_grams
 from textsvm.kernels.gap.recurrence import SUBSEQUENCES, Recurrence, SelfValues, symbol_contributions
 from textsvm.kernels.gap.sweep import products, self_products, used_levels
 from textsvm.kernels.options import GAP_LONGEST
@@ -54,15 +55,9 @@ class SharedRecurrence(Sharing):
         return f"together, with p up to {max(kernel.p for kernel in kernels)}"
 
     def grams(
-        self,
-        kernels: Sequence[GapWeighted],
-        documents: Documents,
-        device: Device,
-        progress: Progress | None = None,
+        self, kernels: Sequence[GapWeighted], documents: Documents, device: Device, progress: Progress | None
     ) -> Iterator[tuple[int, Array]]:
         if device.kind == "cuda":
-            from textsvm.kernels.gap.cuda import cuda_grams
-
             matrices = cuda_grams(kernels, documents, device, progress)
         else:
             matrices = _Columns(kernels, documents).grams(progress)
@@ -116,12 +111,7 @@ class GapAttributor(Attributor):
     method = SUBSEQUENCES
 
     def contributions(
-        self,
-        rows: KernelRows,
-        documents: Documents,
-        coef: Floats,
-        values: Floats,
-        progress: Progress | None = None,
+        self, rows: KernelRows, documents: Documents, coef: Floats, values: Floats, progress: Progress | None
     ) -> Contributions:
         symbols = []
         for d in range(len(documents)):
@@ -198,11 +188,7 @@ class GapWeighted(SubsequenceKernel):
 
     def rows(self, documents: Documents, device: Device) -> KernelRows:
         self.check()
-        if device.kind == "cuda":
-            from textsvm.kernels.gap.cuda import CudaGap
-
-            return CudaGap(self, documents, device)
-        return HostGap(self, documents, device)
+        return (CudaGap if device.kind == "cuda" else HostGap)(self, documents, device)
 
     def _pair_term(self, support: Documents, coef: Floats) -> PairTerm:
         """Machines with their support vectors, for export."""

@@ -209,9 +209,7 @@ def _multiply(sums: Floats, a: Floats, b: Floats) -> None:
 
 
 SUBSEQUENCES = Attribution(
-    "subsequences",
-    "exact: each common subsequence's contribution, spread evenly over its symbols",
-    exact=True,
+    "subsequences", "exact: each common subsequence's contribution, spread evenly over its symbols"
 )
 
 

@@ -146,9 +146,8 @@ class SubsequenceRows(FeatureKernelRows):
     ) -> tuple[Floats, Normalisation]:
         """X of other documents times feature weights, and their normalisation, on the host."""
         x, own = self.project(others)
-        return weights.dot(x) if isinstance(weights, FactoredWeights) else devices.to_host(
-            x.dot(weights)
-        ), own
+        factored = isinstance(weights, FactoredWeights)
+        return weights.dot(x) if factored else devices.to_host(x.dot(weights)), own
 
 
 def normalisation_of(

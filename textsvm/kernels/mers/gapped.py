@@ -39,6 +39,7 @@ from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel, check_choice, check_whole
 from textsvm.kernels.contract import Ability, Cost, Features, Predictor
+from textsvm.kernels.mers.gapped_cuda import CudaGapped
 from textsvm.kernels.mers.gapped_rows import GappedRows, HostGapped, HostMask
 from textsvm.kernels.mers.windows import LETTERS, Mask, Windows, check_strands, masks, symbols_of, windows_of
 from textsvm.kernels.options import GAPPED_WEIGHTS
@@ -52,7 +53,6 @@ from textsvm.text.documents import Documents
 PATTERNS = Attribution(
     "patterns",
     "exact: each pattern's contribution ('.' is any symbol), spread over its occurrences and its symbols",
-    exact=True,
 )
 
 
@@ -207,12 +207,7 @@ class GappedAttributor(Attributor):
     method = PATTERNS
 
     def contributions(
-        self,
-        rows: GappedRows,
-        documents: Documents,
-        coef: Floats,
-        values: Floats,
-        progress: Progress | None = None,
+        self, rows: GappedRows, documents: Documents, coef: Floats, values: Floats, progress: Progress | None
     ) -> Contributions:
         kernel, squares = self.kernel, np.zeros(len(documents))
         windows = windows_of(documents, kernel.g, kernel.canonical)
@@ -294,11 +289,7 @@ class GappedKmers(SymbolKernel):
 
     def rows(self, documents: Documents, device: Device) -> GappedRows:
         self.check()
-        if device.kind == "cuda":
-            from textsvm.kernels.mers.gapped_cuda import CudaGapped
-
-            return CudaGapped(self, documents, device)
-        return HostGapped(self, documents, device)
+        return (CudaGapped if device.kind == "cuda" else HostGapped)(self, documents, device)
 
     def predictor(self, support: Documents, coef: Floats, device: Device) -> Predictor:
         return self.rows(support, device).predictor(coef)

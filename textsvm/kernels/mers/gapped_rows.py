@@ -189,12 +189,8 @@ class GappedPredictor:
         scaled = self.columns.scale[:, None] * coef.T
         with devices.use(self.device):
             self.weights: list[MaskWeights] = [
-                (
-                    mask_rows.mask,
-                    mask_rows.vocabulary,
-                    mask_rows.x.transposed_dot(mask_rows.mask.times * scaled),
-                )
-                for mask_rows in rows.masks()
+                (own.mask, own.vocabulary, own.x.transposed_dot(own.mask.times * scaled))
+                for own in rows.masks()
             ]
         self._tables: dict[int, Tables] = {}
 
@@ -432,19 +428,11 @@ class HostGapped(GappedRows):
         sums, squares = np.zeros((n, len(tables.weights))), np.zeros(n)
         paired = np.arange(MOST_SYMBOLS)
         paired[: len(LETTERS) - 1] = paired[: len(LETTERS) - 1][::-1].copy()
-        sizes = (texts.g, texts.strands, tables.n_symbols)
+        of_texts = (texts.codes, texts.counted, texts.offsets, paired, texts.g, texts.strands)
+        of_tables = (tables.n_symbols, tables.positions, tables.times)
 
         def fill(first: int, last: int) -> None:
-            text_arrays = (
-                texts.codes,
-                texts.counted,
-                texts.offsets,
-                paired,
-                *sizes,
-                tables.positions,
-                tables.times,
-            )
-            _look_up(first, last, *text_arrays, more, more_square, tables.weights, sums, squares)
+            _look_up(first, last, *of_texts, *of_tables, more, more_square, tables.weights, sums, squares)
 
         run_on_ranges(texts.offsets, fill)
         return sums, squares

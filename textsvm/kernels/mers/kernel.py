@@ -58,7 +58,7 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents
 
-MERS = Attribution("l-mers", "exact: each l-mer's contribution, spread evenly over its symbols", exact=True)
+MERS = Attribution("l-mers", "exact: each l-mer's contribution, spread evenly over its symbols")
 _PAIRED = str.maketrans("acgtu", "tgcaa")
 
 
@@ -186,12 +186,7 @@ class MerAttributor(Attributor):
     method = MERS
 
     def contributions(
-        self,
-        rows: MerRows,
-        documents: Documents,
-        coef: Floats,
-        values: Floats,
-        progress: Progress | None = None,
+        self, rows: MerRows, documents: Documents, coef: Floats, values: Floats, progress: Progress | None
     ) -> Contributions:
         mers, columns = rows.mers(documents)
         scale, result = rows.normalise(documents, mers, columns).scale, Contributions([], [])

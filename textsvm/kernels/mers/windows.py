@@ -116,11 +116,8 @@ def strands(documents: Documents) -> Ints32:
             f"a text has the symbol {symbols[unknown]!r}, which is no letter of DNA or RNA (a, c, g, t, u, "
             "n, or the code of an ambiguous base); canonical=True reads such texts only"
         )
-    codes, both, offsets = (
-        np.array(documents.codes),
-        np.empty(2 * len(documents.codes), np.int32),
-        documents.offsets,
-    )
+    codes, offsets = np.array(documents.codes), documents.offsets
+    both = np.empty(2 * len(codes), np.int32)
     run_on_ranges(offsets, lambda i, j: _pair(codes, table, int(offsets[i]), int(offsets[j]), both))
     return both
 

@@ -69,12 +69,7 @@ class PositionAttributor(Attributor):
     """Exact attribution by matches."""
 
     def contributions(
-        self,
-        rows: KernelRows,
-        documents: Documents,
-        coef: Floats,
-        values: Floats,
-        progress: Progress | None = None,
+        self, rows: KernelRows, documents: Documents, coef: Floats, values: Floats, progress: Progress | None
     ) -> Contributions:
         support, symbols = rows.documents, []
         codes, offsets = support.codes_for(documents), np.array(support.offsets)

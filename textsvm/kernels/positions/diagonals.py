@@ -87,9 +87,7 @@ WRITE_RATE = 2.5e7
 #: Positions attributed per second and shift.
 ATTRIBUTION_RATE = 1e8
 KMERS = Attribution(
-    "k-mers at positions",
-    "exact: the contribution of each common k-mer, spread evenly over its symbols",
-    exact=True,
+    "k-mers at positions", "exact: the contribution of each common k-mer, spread evenly over its symbols"
 )
 
 

@@ -57,9 +57,7 @@ RATE = 7e8
 #: Positions times window that a core attributes per second.
 ATTRIBUTION_RATE = 2e8
 WINDOWS = Attribution(
-    "windows",
-    "exact: the contribution of each window, spread over its matching symbols by weight",
-    exact=True,
+    "windows", "exact: the contribution of each window, spread over its matching symbols by weight"
 )
 
 

@@ -122,14 +122,10 @@ class FeaturePredictor:
     """
 
     def __init__(
-        self,
-        device: Device,
-        space: Any,
-        weights: Array,
-        featureless: tuple[Normalisation, Floats] | None = None,
+        self, device: Device, space: Any, weights: Array, alone: tuple[Normalisation, Floats] | None = None
     ) -> None:
         self.device, self.space, self.weights = device, space, weights
-        self.columns, self.coef = featureless or (
+        self.columns, self.coef = alone or (
             Normalisation(Documents.none(), np.zeros(0), True),
             np.zeros((weights.shape[1], 0)),
         )

@@ -55,19 +55,15 @@ class Normalisation:
     """
 
     def __init__(
-        self,
-        documents: Documents,
-        self_values: Floats,
-        normalised: bool,
-        columns: Normalisation | None = None,
+        self, documents: Documents, values: Floats, normalised: bool, columns: Normalisation | None = None
     ) -> None:
-        self.self_values, self.normalised = self_values, normalised
+        self.self_values, self.normalised = values, normalised
         self._known: dict[bytes, int] = {} if columns is None else dict(columns._known)
         self.groups = np.zeros(len(documents), np.int32)
         self.scale = np.ones(len(documents))
         if normalised:
-            self.scale = inverse_roots(self_values)
-            for i in np.flatnonzero(self_values == 0):
+            self.scale = inverse_roots(values)
+            for i in np.flatnonzero(values == 0):
                 codes = documents.codes[documents.offsets[i] : documents.offsets[i + 1]]
                 text = codes.astype(np.uint32).tobytes()
                 self.groups[i] = self._known.setdefault(text, len(self._known) + 1)

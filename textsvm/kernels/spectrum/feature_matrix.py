@@ -276,9 +276,7 @@ def _sort_by_digit(keys, n, shift, ends, out):
 
 
 @njit(nogil=True, cache=True)
-def _fill(
-    rows, features, counts, pmers, starts, weights, code, indptr, columns, values, squares, first, last
-):
+def _fill(rows, features, counts, pmers, starts, weights, code, indptr, columns, values, norms, first, last):
     longest, passes = 0, 0
     for i in range(first, last):
         longest = max(longest, rows[i + 1] - rows[i])
@@ -314,7 +312,7 @@ def _fill(
                 columns[to], values[to] = starts[u] + digit, value
                 to += 1
             total += digits * value * value
-        squares[i] += total
+        norms[i] += total
 
 
 @njit(nogil=True, cache=True)

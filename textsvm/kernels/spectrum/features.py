@@ -39,19 +39,9 @@ from textsvm.kernels.shared.counting import MAX_SYMBOLS, Vocabulary, count, plan
 from textsvm.kernels.shared.feature_rows import FeaturePredictor
 from textsvm.kernels.shared.normalisation import Normalisation, featureless_of, match_featureless
 from textsvm.kernels.spectrum.weight_vectors import WeightVectors, dot
+from textsvm.linalg import sparse
 from textsvm.linalg.factored import FactoredWeights
 from textsvm.linalg.rows import FeatureRows, SharedFeatures
-from textsvm.linalg.sparse import (
-    SERIAL_SIZE,
-    Counts,
-    Sparse,
-    count_features,
-    count_features_of,
-    match_unary,
-    run_on_ranges,
-    run_pieces,
-    unary_starts,
-)
 from textsvm.runtime.compiled import njit, use_numpy
 from textsvm.runtime.parallel import n_threads
 from textsvm.text.documents import Documents
@@ -176,7 +166,7 @@ class PmerWeights:
         return cls(vocabulary, df.astype(np.int64), n, idf, learnt)
 
 
-def log_odds(counts: Counts, rows: Ints, classes: Ints, df: Ints) -> Floats:
+def log_odds(counts: sparse.Counts, rows: Ints, classes: Ints, df: Ints) -> Floats:
     """Class odds of each p-mer in `rows` and of unknown p-mers, given classes and document frequencies."""
     odds, order = np.zeros(len(df) + 1), rows[np.argsort(classes, kind="stable")]
     starts = np.concatenate([[0], np.cumsum(np.bincount(classes))])
@@ -184,8 +174,8 @@ def log_odds(counts: Counts, rows: Ints, classes: Ints, df: Ints) -> Floats:
     shares = lengths / max(int(df.sum()), 1)
     frequencies = np.flatnonzero(np.bincount(df, minlength=1))
     arrays = (counts.indptr, counts.features, order, starts, shares, df, frequencies, odds)
-    size = max(SERIAL_SIZE, -(-len(df) // n_threads()))
-    run_pieces(partial(_add_log_odds, *arrays, size), range(0, len(df), size))
+    size = max(sparse.SERIAL_SIZE, -(-len(df) // n_threads()))
+    sparse.run_pieces(partial(_add_log_odds, *arrays, size), range(0, len(df), size))
     odds[:-1][df == 0] = odds[-1] = unknown_square(shares[(shares > 0) & (shares < 1)])
     return np.sqrt(odds)
 
@@ -257,9 +247,7 @@ def read_vocabulary(state: Arrays, p1: int, p2: int, n_symbols: int) -> Vocabula
 #: (features, documents), int64 arrays of equal length -> weight of each feature for each document.
 FeatureWeight = Callable[[Ints, Ints], Floats]
 SUBSTRINGS = Attribution(
-    "substrings",
-    "exact: each substring's contribution, spread over its occurrences and their symbols",
-    exact=True,
+    "substrings", "exact: each substring's contribution, spread over its occurrences and their symbols"
 )
 
 
@@ -280,10 +268,12 @@ class FeatureSpace:
 
     def _features(self, starts: Ints, pmers: Ints) -> SignedInts:
         """`find`, given the first features of the other p-mers and their numbers here."""
-        features = match_unary(self.starts, starts, pmers) if self.kernel.weight == "intersection" else pmers
+        features = (
+            sparse.match_unary(self.starts, starts, pmers) if self.kernel.weight == "intersection" else pmers
+        )
         return features if self.row is None else self.row[features]
 
-    def project(self, others: Documents, columns: Normalisation) -> tuple[Sparse, Normalisation]:
+    def project(self, others: Documents, columns: Normalisation) -> tuple[sparse.Sparse, Normalisation]:
         """X of other documents over these features; their normalisation counts all of their features."""
         space, _, x = represent(self.kernel, others)
         normalisation = Normalisation(others, x.squares(), self.kernel.normalised, columns)
@@ -325,7 +315,7 @@ class FeatureSpace:
         return spread_contributions(documents, space.vocabulary, counts, terms)
 
 
-def represent(kernel: PmerKernel, documents: Documents) -> tuple[FeatureSpace, Counts, Sparse]:
+def represent(kernel: PmerKernel, documents: Documents) -> tuple[FeatureSpace, sparse.Counts, sparse.Sparse]:
     """Features of the p-mers of documents, their counts, and X."""
     vocabulary, counts = count(documents, *kernel.lengths)
     starts = feature_starts(kernel, counts, int(vocabulary.first[-1]))
@@ -333,14 +323,16 @@ def represent(kernel: PmerKernel, documents: Documents) -> tuple[FeatureSpace, C
     return FeatureSpace(kernel, vocabulary, starts), counts, matrix_of(kernel, counts, weights, starts)
 
 
-def feature_starts(kernel: PmerKernel, counts: Counts, size: int) -> Ints:
+def feature_starts(kernel: PmerKernel, counts: sparse.Counts, size: int) -> Ints:
     """First feature of each of `size` p-mers: a feature each, or the digits of its largest count in unary."""
     if kernel.weight == "intersection":
-        return unary_starts(counts.features, counts.counts, size)
+        return sparse.unary_starts(counts.features, counts.counts, size)
     return np.arange(size + 1)
 
 
-def matrix_of(kernel: PmerKernel, counts: Counts, weights: Floats | None, starts: Ints) -> Sparse:
+def matrix_of(
+    kernel: PmerKernel, counts: sparse.Counts, weights: Floats | None, starts: Ints
+) -> sparse.Sparse:
     """X of counted documents, given learnt weights and the first feature of each p-mer."""
     unary = kernel.weight == "intersection"
     values = np.empty(len(counts.counts), np.float32)
@@ -351,8 +343,8 @@ def matrix_of(kernel: PmerKernel, counts: Counts, weights: Floats | None, starts
         exact = table[counts.counts - 1].astype(np.float64)
         values[:] = weights[counts.features] * exact if len(weights) else exact
     else:
-        run_on_ranges(counts.indptr, lambda first, last: _weigh_entries(*arrays, first, last))
-    x = Sparse(counts.indptr, counts.features, values, len(starts) - 1)
+        sparse.run_on_ranges(counts.indptr, lambda first, last: _weigh_entries(*arrays, first, last))
+    x = sparse.Sparse(counts.indptr, counts.features, values, len(starts) - 1)
     return x.unary(counts.counts, starts) if unary else x
 
 
@@ -365,7 +357,7 @@ def _weigh_entries(indptr, features, counts, table, weights, values, first, last
 
 
 def spread_contributions(
-    documents: Documents, vocabulary: Vocabulary, counts: Counts, terms: Floats
+    documents: Documents, vocabulary: Vocabulary, counts: sparse.Counts, terms: Floats
 ) -> Contributions:
     """Contributions of symbols, given the contribution of every entry of `counts`."""
     by_length = list(windows(documents, Vocabulary.empty(documents, vocabulary.p1, vocabulary.p2)))
@@ -463,12 +455,12 @@ class CountedDocuments:
     @cached_property
     def df(self) -> Ints:
         """Number of documents with each p-mer."""
-        return count_features(self.counts.features, int(self.vocabulary.first[-1]))
+        return sparse.count_features(self.counts.features, int(self.vocabulary.first[-1]))
 
     def weights(self, kernel: PmerKernel, train: Ints) -> PmerWeights:
         """Weights that a kernel learns from the documents `train`."""
         counts, classes = self.counts, self.documents.classes
-        df = count_features_of(counts.indptr, counts.features, train, int(self.vocabulary.first[-1]))
+        df = sparse.count_features_of(counts.indptr, counts.features, train, int(self.vocabulary.first[-1]))
         odds = log_odds(counts, train, classes[train], df) if kernel.odds and classes is not None else None
         return PmerWeights(self.vocabulary, df, len(train), bool(kernel.idf), odds)
 
@@ -491,7 +483,7 @@ class CountedDocuments:
         if weight not in self._shared and weight == "intersection":
             starts = feature_starts(kernel, self.counts, int(self.vocabulary.first[-1]))
 
-            def slabs() -> Iterator[Sparse]:
+            def slabs() -> Iterator[sparse.Sparse]:
                 return (matrix_of(kernel, slab, None, starts) for slab in self.counts.slabs())
 
             df = np.zeros(starts[-1], np.int64)
@@ -510,7 +502,7 @@ class CountedDocuments:
         """A p-mer that only this document has, for each document; -1 if there is none."""
         pmers = np.full(len(self.documents), -1, np.int64)
         arrays = (self.counts.indptr, self.counts.features, self.df, pmers)
-        run_on_ranges(self.counts.indptr, lambda i, j: _find_single(i, j, *arrays))
+        sparse.run_on_ranges(self.counts.indptr, lambda i, j: _find_single(i, j, *arrays))
         return pmers
 
 

@@ -182,11 +182,7 @@ class SharedLengths(Sharing):
         return "from the sum over lengths"
 
     def grams(
-        self,
-        kernels: Sequence[PmerKernel],
-        documents: Documents,
-        device: Device,
-        progress: Progress | None = None,
+        self, kernels: Sequence[PmerKernel], documents: Documents, device: Device, progress: Progress | None
     ) -> Iterator[tuple[int, Array]]:
         if device.kind == "cuda":
             from textsvm.kernels.spectrum.cuda import cuda_grams
@@ -259,12 +255,7 @@ class SpectrumAttributor(Attributor):
     method = SUBSTRINGS
 
     def contributions(
-        self,
-        rows: FeatureKernelRows,
-        documents: Documents,
-        coef: Floats,
-        values: Floats,
-        progress: Progress | None = None,
+        self, rows: Any, documents: Documents, coef: Floats, values: Floats, progress: Progress | None
     ) -> Contributions:
         weights = rows.x.transposed_dot(rows.normalisation.scale[:, None] * coef.T)
         return rows.space.attribute(documents, lambda at, owner: weights[at, owner])

@@ -25,6 +25,7 @@ from textsvm.kernels.contract import Ability, Cost, Features, FeatureWeights, Pr
 from textsvm.kernels.near import Nearest
 from textsvm.kernels.spectrum.weight_vectors import MOST_TIMES, ROOM
 from textsvm.kernels.vectors.cpu import HostVectorRows
+from textsvm.kernels.vectors.cuda import CudaVectorRows
 from textsvm.linalg.factored import BYTES_PER_ENTRY, as_dense
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.vectors import NUMBERS, Vectors, feature_rows
@@ -94,11 +95,7 @@ class VectorKernel(Kernel):
         """The function of a fitted kernel."""
 
     def rows(self, documents: Any, device: Device) -> Any:
-        if device.kind == "cuda":
-            from textsvm.kernels.vectors.cuda import CudaVectorRows
-
-            return CudaVectorRows(self, documents, device)
-        return HostVectorRows(self, documents, device)
+        return (CudaVectorRows if device.kind == "cuda" else HostVectorRows)(self, documents, device)
 
 
 class ScaledKernel(VectorKernel):
@@ -114,7 +111,6 @@ class ScaledKernel(VectorKernel):
 
     @property
     def _factor(self) -> float:
-        """The value of gamma."""
         return self._gamma if isinstance(self.gamma, str) else float(self.gamma)
 
     @property
