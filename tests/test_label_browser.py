@@ -324,6 +324,18 @@ def test_two_people_from_a_name_to_a_decision(tmp_path, visit):
         row = next(row for row in rows if row["text"] == first)
         assert (row["label"], row["majority"]) == ("ham", None)
         assert row["answers"] == {"anna": "spam", "<b>ben</b>": "ham"}
+        press(anna, "e")
+        anna.locator("#format").select_option("labelstudio")
+        with anna.expect_download() as download:
+            anna.locator("#download").click()
+        assert download.value.suggested_filename == "labels.json"
+        tasks = json.loads(Path(download.value.path()).read_text("utf-8"))
+        answers = [each for task in tasks for each in task["annotations"]]
+        names = {each["completed_by"]["email"] for each in answers if "completed_by" in each}
+        assert names == {"anna", "<b>ben</b>"}
+        assert [each["result"][0]["value"]["choices"] for each in answers if "ground_truth" in each] == [
+            ["ham"]
+        ]
     with serving(*arguments, cwd=tmp_path) as (address, _):
         anna.goto(address)  # the browser remembers the name
         settled(anna)

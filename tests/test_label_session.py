@@ -137,6 +137,18 @@ def test_a_tie_has_no_label_until_it_is_decided(tmp_path):
         assert work.journal.own["anna"]["t0"][1].label == "spam"  # their own answers stay
 
 
+def test_a_decision_that_is_unsure_is_a_decision(tmp_path):
+    session = disagreeing(tmp_path)
+    say(session, "anna", "ham", 5)
+    say(session, "ben", "spam", 5)
+    shown = session.decide(0, 0, None, "anna")
+    assert (shown["text"]["index"], shown["text"]["reason"]) == (5, DECISION)
+    assert session.decide(5, 0, "spam", "anna")["text"]["reason"] != DECISION
+    assert {name: row["label"] for name, row in rows_of(session).items()}["t0"] is None
+    session.journal.close()
+    assert {text.id: text.label for text in files.read_labelled(session.journal.path)}["t0"] is None
+
+
 def test_agreement_of_two_and_of_three(tmp_path):
     session = disagreeing(tmp_path)
     agreement = session.agreement()

@@ -356,7 +356,7 @@ class Session:
                 raise Conflict("this text has been decided in another window meanwhile")
             copies = self._record(index, self._valid(label), DECISION, by)
             self._due.set()
-            rest = [entry["index"] for entry in self.review(by)["disagreements"] if entry["label"] is None]
+            rest = [entry["index"] for entry in self.review(by)["disagreements"] if not entry["answered"]]
             shown = self.show(rest[0], DECISION, by=by) if rest else self.next(by)
             return {**shown, "copies": copies, "answered": index}
 
@@ -616,10 +616,8 @@ class Session:
 
     def _differing(self) -> dict[str, dict[str, JournalEntry]]:
         """Texts with different labels."""
-        texts = self._by_text().items()
-        return {
-            name: labels for name, labels in texts if len({unordered(e.label) for e in labels.values()}) > 1
-        }
+        double = ((name, labels) for name, labels in self._by_text().items() if len(labels) > 1)
+        return {name: x for name, x in double if len({unordered(e.label) for e in x.values()}) > 1}
 
     def agreement(self) -> Json:
         """Number of answers of each person, their agreement, and the disagreements that are not decided."""
