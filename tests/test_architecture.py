@@ -19,8 +19,8 @@ LIMITS: dict[str, tuple[float, float]] = {
     # lines that the estimators did not have. Then came 25 formats, output in the form of the input, several
     # columns in exports, maps, copies in estimates, repair of mail, categories of mail, limits of HTTP.
     # Then encoders with cache and exports (1,500), thousands of classes (400), ordered classes, their scales.
-    "lines of textsvm/": (75_490, 62_000),
-    "lines of the applications": (12_966, 10_500),
+    "lines of textsvm/": (75_900, 62_000),
+    "lines of the applications": (13_300, 10_500),
     "lines of C, JavaScript, HTML and CSS": (3_195, 2_700),
     # Kernels of several families, aliases of arrays and the version have modules of their own.
     "files": (310, 260),
