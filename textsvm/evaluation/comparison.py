@@ -174,7 +174,7 @@ def side_by_side(models: dict[str, Results], texts: Sequence[str] | None, ids: S
             raise InputError(f"models side by side need the same labels or numbers, and {kinds}")
         if not np.array_equal(first.index, other.index):
             raise InputError(
-                f"{names[0]} and {name} were not judged on the same documents, and cannot be compared"
+                f"{names[0]} and {name} were judged on different documents and cannot be compared"
             )
     results = [model if model.intervals else model.with_intervals() for model in results]
     right = np.stack([_right(model, results) for model in results])

@@ -217,9 +217,7 @@ def _columns(path: Path, lines: list[int], serials: list[float], n: int) -> Ints
                 f"{path}, line {line}: 0:{serial:g} is not the number of one of the {n:,} documents, from 1"
             )
         if serial in line_of:
-            raise InputError(
-                f"{path}, line {line}: document 0:{serial:g} is in line {line_of[serial]} already"
-            )
+            raise InputError(f"{path}, line {line}: document 0:{serial:g} is in line {line_of[serial]}, too")
         line_of[serial] = line
     return np.array(serials, np.int64) - 1
 

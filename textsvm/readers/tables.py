@@ -171,9 +171,8 @@ def read_tables(
         options.decide(**read, separator=table.separator, header=header, encoding=encoding)
         paths = {name for columns in roles.values() for name in columns} - set(table.names)
         ragged, without_text, total, listed = list[int](), list[int](), 0, ""
-        needs_text = not roles["numbers"] and (
-            options.keep_invalid or options.require_text or options.skip_invalid
-        )
+        needs_text = options.keep_invalid or options.require_text or options.skip_invalid
+        needs_text = needs_text and not roles["numbers"]
         for number, line, row in table.rows:
             total += 1
             row_name = f"{table.unit} {line}"

@@ -384,9 +384,7 @@ def learning_table(curve: LearningCurve) -> tuple[list[str], list[list[str]]]:
     """Measured errors."""
     rows = [
         [f"{round(n):,}", _error_text(curve, error), "-" if np.isnan(sd) else _error_text(curve, sd)]
-        for n, error, sd in zip(
-            *(column.tolist() for column in (curve.n, curve.error, curve.sd)), strict=True
-        )
+        for n, error, sd in zip(*(own.tolist() for own in (curve.n, curve.error, curve.sd)), strict=True)
     ]
     return ["training texts", _error_name(curve), "SD over folds"], rows
 
