@@ -401,9 +401,8 @@ class Corpus:
 
     def digests(self) -> Iterable[bytes]:
         """Digest of each document without its label; equal for equal documents."""
-        parts = (
-            [self.texts] if self.columns is None and len(self.texts) else list((self.columns or {}).values())
-        )
+        columns = self.columns or {}
+        parts = [self.texts] if self.columns is None and len(self.texts) else list(columns.values())
         parts += [] if self.vectors is None else [self.vectors]
         return map(_digest, *map(_encoded_values, parts))
 

@@ -459,9 +459,8 @@ def _logo(explanation: Explanation) -> str:
     text = explanation.text[:DRAWN_LETTERS]
     if len(text) < NO_WORD or not set(text.lower()) <= BASES:
         return ""
-    about = (
-        f"of the first {DRAWN_LETTERS} letters" if len(explanation.text) > DRAWN_LETTERS else "of the letters"
-    )
+    first = f" first {DRAWN_LETTERS}" if len(explanation.text) > DRAWN_LETTERS else ""
+    about = f"of the{first} letters"
     panel = logo.panel_of_symbols(f"contributions {about}", text, explanation.symbols[: len(text)], "value")
     return logo.svg([panel], f"What the letters of {text} contribute")
 
