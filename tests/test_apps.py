@@ -24,6 +24,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "textsvm.kernels.attribution": "pieces: how explanations cut a text",
         "textsvm.kernels.encoder": "as_encoder: vectors of an encoder beside substrings and words",
         "textsvm.linalg.sparse": "Sparse: products of 50,000 rows on all cores",
+        "textsvm.readers.annotations": "krippendorff_alpha: agreement as in notes on imported annotations",
         "textsvm.reporting.formatting": "runs: steps of colour as in explanations",
         "textsvm.reporting.html": "page: style sheet and content security policy of reports",
         "textsvm.model.rules": "fit_scale: scale of probabilities as in OnlineSVC",

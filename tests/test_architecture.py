@@ -19,9 +19,9 @@ LIMITS: dict[str, tuple[float, float]] = {
     # lines that the estimators did not have. Then came 25 formats, output in the form of the input, several
     # columns in exports, maps, copies in estimates, repair of mail, categories of mail, limits of HTTP.
     # Then encoders with cache and exports (1,500), thousands of classes (400), ordered classes, their scales.
-    "lines of textsvm/": (75_120, 62_000),
-    "lines of the applications": (12_540, 10_500),
-    "lines of C, JavaScript, HTML and CSS": (3_170, 2_700),
+    "lines of textsvm/": (75_392, 62_000),
+    "lines of the applications": (12_812, 10_500),
+    "lines of C, JavaScript, HTML and CSS": (3_225, 2_700),
     # Kernels of several families, aliases of arrays and the version have modules of their own.
     "files": (310, 260),
     "files of more than 1000 lines": (0, 0),
@@ -50,7 +50,8 @@ LIMITS: dict[str, tuple[float, float]] = {
     "pairs of duplicated places, same shape": (69, 150),
     # Of the running package. A fit makes settings, a reader, a rule and a trained model, each in its module.
     "files entered by a fit": (51, 30),
-    "moves of a fit": (320, 200),
+    # Work on a device may be repeated on the CPU: the call and the settings for a device are moves.
+    "moves of a fit": (323, 200),
     "files entered by a prediction": (18, 10),
     "moves of a prediction": (91, 35),
     "base classes of SVC": (7, 10),

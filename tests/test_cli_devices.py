@@ -1,4 +1,4 @@
-"""textsvm devices --compile: it trains every kind of machine, and compiles every .cu file."""
+"""textsvm devices --compile: it trains every kind of machine on each device, and compiles every .cu file."""
 
 import os
 
@@ -9,7 +9,6 @@ from test_kernels_cu import define_sets
 from benchmarks import clusters, layouts
 from textsvm.cli.devices import devices as command
 from textsvm.cli.devices import sources, trainings
-from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device, DeviceStatus
@@ -38,14 +37,27 @@ def test_one_card_of_each_kind_is_compiled_for(monkeypatch, capsys):
     monkeypatch.setattr("textsvm.cli.devices.compile_all", lambda device, progress: compiled.append(device))
     monkeypatch.setattr(devices, "devices", lambda: [CPU, *cards("", "", "broken")])
     command(compile_kernels=True)
-    assert compiled == ["cuda:0"]
-    assert "compiled all kernels for cuda:0" in capsys.readouterr().err
+    assert compiled == ["cpu", "cuda:0"]
+    assert "compiled for cuda:0" in capsys.readouterr().err
 
 
-def test_without_a_usable_gpu_the_reason_is_given(monkeypatch):
+def test_without_a_usable_gpu_the_cpu_is_compiled_for_and_the_reason_is_given(monkeypatch, capsys):
+    compiled = []
+    monkeypatch.setattr("textsvm.cli.devices.compile_all", lambda device, progress: compiled.append(device))
     monkeypatch.setattr(devices, "devices", lambda: [CPU, *cards("it is broken")])
-    with pytest.raises(InputError, match="no usable GPU to compile for: it is broken"):
-        command(compile_kernels=True)
+    command(compile_kernels=True)
+    assert compiled == ["cpu"]
+    assert "not usable: it is broken" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_after_it_a_first_training_on_the_cpu_compiles_nothing(tmp_path):
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "CUDA_VISIBLE_DEVICES": ""}
+    run_fresh("devices", "--compile", env=env, timeout=600)
+    before = {*tmp_path.rglob("*.nbc")}
+    assert len(before) > 100
+    run_fresh("demo", "--device", "cpu", env=env)
+    assert {*tmp_path.rglob("*.nbc")} == before
 
 
 @pytest.mark.gpu

@@ -5,11 +5,14 @@ import os
 import weakref
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from textsvm import SVC, CalibratedSVC, MultilabelSVC, cross_validate, doubts, neighbours, tune
 from textsvm.cli import console
 from textsvm.cli.matrices import require_memory
-from textsvm.errors import InputError
+from textsvm.errors import GpuMemoryError, InputError
+from textsvm.nearest import search
 from textsvm.runtime import device as devices
 
 CARD = devices.Device("cuda", 0, "cuda:0 (H200, 140 GiB)")
@@ -176,3 +179,102 @@ def test_a_matrix_too_large_for_a_card_may_be_made_on_the_cpu(monkeypatch):
     ):
         with pytest.raises(InputError, match=remedy):
             require_memory(1 << 30, device)
+
+
+# A card with too little memory
+
+
+def too_small(*cause):
+    def work(device):
+        asked.append(device)
+        if device != "cpu":
+            raise GpuMemoryError("the matrix needs 9 GiB and 8 GiB is free; run with --device cpu") from (
+                cause[0] if cause else None
+            )
+        return 7
+
+    asked = []
+    return work, asked
+
+
+@pytest.mark.parametrize(("cause", "times"), [((), 1), ((MemoryError(),), 2)])
+def test_auto_takes_the_cpu_if_the_memory_of_the_card_does_not_suffice(cause, times):
+    work, asked = too_small(*cause)
+    with pytest.warns(
+        UserWarning, match=r"^the matrix needs 9 GiB and 8 GiB is free: the CPU is used instead$"
+    ):
+        assert devices.run_on("auto", work) == 7
+    assert asked == ["auto"] * times + ["cpu"]
+
+
+def test_a_card_that_is_asked_for_is_not_replaced():
+    work, asked = too_small()
+    with pytest.raises(GpuMemoryError, match="run with --device cpu"):
+        devices.run_on("cuda", work)
+    assert asked == ["cuda"]
+
+
+def test_other_errors_are_not_those_of_a_small_card():
+    def work(device):
+        raise InputError("no texts")
+
+    with pytest.raises(InputError, match="no texts"):
+        devices.run_on("auto", work)
+
+
+def sample():
+    rng = np.random.default_rng(0)
+    texts = ["".join(row) + "xyz"[k % 3] * 2 for k, row in enumerate(rng.choice(list("abcd"), (60, 12)))]
+    return texts, [k % 3 for k in range(60)]
+
+
+CALLS = {
+    "fit": lambda device, *s: SVC(device=device).fit(*s).decision_function(s[0]),
+    "calibrated": lambda device, *s: CalibratedSVC(SVC(device=device)).fit(*s).predict_proba(s[0]),
+    "labels": lambda device, x, y: MultilabelSVC(device=device).fit(x, [[k] for k in y]).predict(x),
+    "cross-validation": lambda device, *s: cross_validate(SVC(device=device), *s, cv=3).decision,
+    "tuning": lambda device, *s: [
+        row["mean"] for row in tune(SVC(device=device), *s, {"C": [0.1, 1]}, cv=3).table
+    ],
+    "doubts": lambda device, *s: doubts(SVC(device=device), *s, cv=3).order(),
+    "neighbours": lambda device, *s: neighbours(s[0], k=2, device=device).values,
+}
+
+
+@pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning")
+@pytest.mark.parametrize("name", CALLS)
+def test_work_on_a_small_card_ends_on_the_cpu_with_its_result(name, monkeypatch):
+    expected, select = CALLS[name]("cpu", *sample()), devices.select
+
+    def of_small_card(wish="auto"):
+        if wish == "auto":
+            raise GpuMemoryError("the documents need 9 GiB; run with --device cpu")
+        return select(wish)
+
+    for module in (devices, search):
+        monkeypatch.setattr(module, "select", of_small_card)
+    with pytest.warns(UserWarning, match="the CPU is used instead"):
+        got = CALLS[name]("auto", *sample())
+    np.testing.assert_array_equal(got, expected)
+
+
+def test_a_prediction_on_a_small_card_stays_on_the_cpu(monkeypatch):
+    texts, labels = sample()
+    model = SVC(device="cpu").fit(texts, labels).model_
+    asked, select = [], devices.select
+
+    def of_small_card(wish="auto"):
+        asked.append(wish)
+        if wish == "auto":
+            raise GpuMemoryError("the weights need 9 GiB; run with --device cpu")
+        return select(wish)
+
+    monkeypatch.setattr(devices, "select", of_small_card)
+    again = model.on("auto")
+    with pytest.warns(UserWarning, match="the CPU is used instead"):
+        values = again.decision_function(texts)
+    np.testing.assert_array_equal(values, model.decision_function(texts))
+    asked.clear()
+    again.decision_function(texts[:3])
+    assert asked == []
+    assert again.device_in_use.kind == "cpu"

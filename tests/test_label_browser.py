@@ -18,6 +18,8 @@ from command import fails
 from test_label_page import MESSAGES, ROOT, labels_in
 from test_report_browser import browser  # noqa: F401 (a fixture)
 
+from textsvm import read_corpus
+
 pytest.importorskip("uvicorn")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")]
 
@@ -49,7 +51,7 @@ def visit(browser):  # noqa: F811
     def open_page(address, width=1120, killed=False, **options):
         page = browser.new_page(viewport={"width": width, "height": 844}, **options)
         pages.append(page)
-        origin = address.rsplit("/", 2)[0]
+        origin = "http://127.0.0.1:" if killed else address.rsplit("/", 2)[0]  # a new start has another port
         lost = ("ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE") if killed else ()
         expected = "409 (Conflict)", "ERR_CONNECTION_REFUSED", *lost
         page.on(
@@ -265,6 +267,85 @@ def test_hostile_texts(tmp_path, visit):
         assert set(after) - set(tags) <= {"LI", "SPAN", "svg", "path", "text"}
         assert page.evaluate("window.owned") is None
         page.close()  # before its server ends
+
+
+def name_of(page, name):
+    """Give a name in the dialog that is open."""
+    page.keyboard.type(name)
+    press(page, "Enter")
+
+
+def test_two_people_from_a_name_to_a_decision(tmp_path, visit):
+    texts = [f"{word} {word}" for word in ("one", "two", "three", "four", "five", "six")]
+    (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
+    arguments = *LINES, "--labels", "spam,ham", "--shared", "1"
+    with serving(*arguments, cwd=tmp_path) as (address, _):
+        anna, ben = visit(address, killed=True), visit(address, 390)
+        for page, name in ((anna, "anna"), (ben, "<b>ben</b>")):
+            assert page.locator("#naming_me").is_visible()
+            name_of(page, name)
+            assert page.locator("#who").inner_text().startswith(name)
+        press(anna, "1")
+        assert shown_text(anna) != shown_text(ben)
+        press(ben, "2")
+        first = shown_text(ben)
+        assert "Another person labels this text" in ben.locator("#about").inner_text()
+        press(ben, "2")
+        press(anna, "r")
+        line = anna.locator("#disagreements button")
+        assert line.count() == 1
+        line.click()
+        settled(anna)
+        assert shown_text(anna) == first
+        assert "anna: spam · <b>ben</b>: ham" in anna.locator("#about").inner_text()
+        press(anna, "2")
+        rows = map(json.loads, (tmp_path / "l.jsonl").read_text("utf-8").splitlines())
+        row = next(row for row in rows if row["text"] == first)
+        assert (row["label"], row["majority"]) == ("ham", None)
+        assert row["answers"] == {"anna": "spam", "<b>ben</b>": "ham"}
+    with serving(*arguments, cwd=tmp_path) as (address, _):
+        anna.goto(address)  # the browser remembers the name
+        settled(anna)
+        assert not anna.locator("#naming_me").is_visible()
+        assert anna.locator("#who").inner_text().startswith("anna")
+        anna.close()
+
+
+def test_two_browsers_label_side_by_side_with_kills(tmp_path, visit):
+    """No answer is lost, and none is attributed to the other person, with three kills at any time."""
+    keys, chance = {"anna": ("1", "spam"), "ben": ("2", "ham")}, random.Random(0)
+    arguments, pages = (MESSAGES, "-o", "l.jsonl", "--labels", "spam,ham", "--shared", "0.2"), {}
+    acknowledged, pending = set(), set()
+    for end in (60, 130, 200):
+        with serving(*arguments, cwd=tmp_path) as (address, process):
+            for name in keys:
+                if name not in pages:
+                    pages[name] = visit(address, killed=True)
+                    name_of(pages[name], name)
+                pages[name].goto(address)
+                settled(pages[name])
+            while process.poll() is None:
+                shown = {name: shown_text(page) for name, page in pages.items()}
+                assert len({*shown.values()}) == 2
+                for name, page in pages.items():
+                    page.keyboard.press(keys[name][0])
+                if len(acknowledged) >= end - 2:
+                    time.sleep(chance.uniform(0, 0.05))
+                    os.kill(process.pid, signal.SIGKILL)
+                    process.wait()
+                for name, page in pages.items():
+                    saved = settled(page).locator("#note").inner_text().startswith("Saved")
+                    (acknowledged if saved else pending).add((name, shown[name]))
+    lines = (tmp_path / "l.jsonl.journal").read_text("utf-8").splitlines()
+    answers = [event for event in map(json.loads, lines) if "id" in event]
+    assert {(event["by"], event["label"]) for event in answers} == {("anna", "spam"), ("ben", "ham")}
+    corpus = read_corpus(MESSAGES)
+    texts = dict(zip(corpus.ids, corpus.texts, strict=True))
+    journal = {(event["by"], texts[event["id"]]) for event in answers if "copy_of" not in event}
+    assert acknowledged <= journal <= acknowledged | pending
+    rows = [json.loads(line) for line in (tmp_path / "l.jsonl").read_text("utf-8").splitlines()]
+    assert {name for row in rows for name in row["answers"]} == {"anna", "ben"}
+    assert 20 <= sum(len(row["answers"]) == 2 for row in rows) <= 60
 
 
 def test_a_million_texts(tmp_path, visit):

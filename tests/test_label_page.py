@@ -642,7 +642,7 @@ def test_files_follow_any_sequence_of_actions(tmp_path_factory, steps):
     session = Session(corpus, Journal(path, ONE), InOrder(corpus))
     for action, index, label in steps:
         if action == "a":
-            session.answer(index, session.journal.revisions[f"t{index}"], label)
+            session.answer(index, session.journal.revisions[f"t{index}", None], label)
         elif action == "u" and session.journal.answers:
             session.undo(session.journal.events)
         elif action == "c":
@@ -699,7 +699,7 @@ def labelled_with_none(folder):
     journal = Journal(path, {"multilabel": True})
     session = Session(corpus, journal, Learner(texts, sorted(words), multilabel=True))
     for index, labels in enumerate(given):
-        session.answer(index, journal.revisions[corpus.ids[index]], labels)
+        session.answer(index, journal.revisions[corpus.ids[index], None], labels)
     lines = session.close()
     assert lines[0].startswith("40 labelled texts")
     return path, dict(zip(corpus.ids, given, strict=True))

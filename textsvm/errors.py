@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import warnings
 from collections.abc import Iterable
 
 #: Maximum number of characters of a message.
@@ -35,8 +37,20 @@ class InputError(ValueError):
         super().__init__(one_line(str(message)))
 
 
+class GpuMemoryError(InputError):
+    """GPU memory that does not suffice."""
+
+
 class RareClassWarning(UserWarning):
     """Some classes have fewer documents than there are folds."""
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warn at the line of the user's code that called this package."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("textsvm."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
 
 
 def printable(text: str) -> str:

@@ -12,7 +12,7 @@ from textsvm.cli.console import Console
 from textsvm.cli.model_files import Training
 from textsvm.cli.options import Duplicates, LearningOptions, ReadingOptions
 from textsvm.cli.output import Output
-from textsvm.errors import InputError
+from textsvm.errors import InputError, warn_user
 from textsvm.evaluation import drift, judge
 from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.model.file import save
@@ -22,7 +22,6 @@ from textsvm.model.settings import (
     NotConvergedWarning,
     OnlineSettings,
     RegressionSettings,
-    warn_user,
 )
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.annotations import MAJORITY

@@ -22,7 +22,7 @@ from textsvm.cli.machines import ModelOptions
 from textsvm.cli.model_files import AnySettings
 from textsvm.cli.options import LearningOptions, ReadingOptions
 from textsvm.cli.output import Output
-from textsvm.errors import InputError, printable
+from textsvm.errors import InputError, printable, warn_user
 from textsvm.evaluation import drift
 from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.evaluation.results import Results
@@ -36,7 +36,6 @@ from textsvm.model.settings import (
     NotConvergedWarning,
     NoveltySettings,
     Settings,
-    warn_user,
 )
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus

@@ -18,10 +18,10 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from textsvm.arrays import AnyArray, Floats
-from textsvm.errors import InputError
+from textsvm.errors import InputError, warn_user
 from textsvm.kernels.base import Kernel
 from textsvm.model.rules import has_probabilities
-from textsvm.model.settings import CalibrationSettings, Compute, Settings, check_jobs, copied, warn_user
+from textsvm.model.settings import CalibrationSettings, Compute, Settings, check_jobs, copied
 from textsvm.model.top_features import TopFeatures, coefficients
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime.device import is_on_gpu

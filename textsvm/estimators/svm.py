@@ -67,7 +67,8 @@ class SVC(ClassifierMixin, KernelEstimator):
     max_iter : int
         Bound on solver iterations of a machine; -1 for the solver's default.
     device : {"auto", "cpu", "cuda", "cuda:0", "cuda:0,1", "cuda:all", ...}
-        Device of the computation; several GPUs divide kernel matrices.
+        Device of the computation; several GPUs divide kernel matrices. "auto" is the first GPU if it is
+        usable, else the CPU, and the CPU with a warning if the GPU has too little memory.
     n_jobs : int, optional
         Threads; None or -1 uses all cores.
     compute : Compute, optional

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import os
 import re
-import sys
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
@@ -74,14 +72,6 @@ def copied(setting: Any) -> Any:
 def is_default(kernel: object) -> bool:
     """Whether the classifier chooses the kernel."""
     return isinstance(kernel, str) and kernel in DEFAULT_KERNELS
-
-
-def warn_user(message: str, category: type[Warning]) -> None:
-    """Warn at the line of the user's code that called this package."""
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith("textsvm."):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
 
 
 def check_jobs(n_jobs: Any) -> None:
@@ -240,6 +230,10 @@ class Settings:
             return parse(self.kernel)
         return as_kernel(self.kernel)
 
+    def on(self, device: str) -> Self:
+        """The same settings with another device."""
+        return self if device == self.device else replace(self, device=device)
+
     @contextmanager
     def at_work(self, device: Device) -> Iterator[None]:
         """Limit the threads to `n_jobs` and make the device current."""
@@ -383,6 +377,15 @@ class CalibrationSettings:
     random_state: int | None = 0
 
     estimator: ClassVar[str] = "CalibratedSVC"
+
+    @property
+    def device(self) -> str:
+        """Device of the classifier."""
+        return self.classifier.device
+
+    def on(self, device: str) -> Self:
+        """The same settings with another device."""
+        return replace(self, classifier=self.classifier.on(device))
 
     def check(self) -> None:
         """Raise InputError if a setting is out of range; the trainer calls it first."""

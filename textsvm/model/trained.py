@@ -170,14 +170,15 @@ class TrainedModel:
         with parallel.limit(self.n_jobs), devices.use(device):
             yield
 
-    def prepared(self) -> Predictor:
-        """The machines prepared for prediction on `device`."""
-        if not self._prepared:
+    def prepared(self, wish: str | None = None) -> Predictor:
+        """The machines prepared for prediction on `device`, or from now on on another."""
+        wish = wish or self.device
+        if not self._prepared or wish != self.device:
             with self._preparing:
-                if not self._prepared:
-                    device = devices.select(self.device)
+                if not self._prepared or wish != self.device:
+                    device = devices.select(wish)
                     with self.at_work(device):
-                        self._prepared.append(self.predictor.prepare(self.reader, device))
+                        self._prepared[:] = [self.predictor.prepare(self.reader, device)]
         return self._prepared[0]
 
     @property
@@ -196,15 +197,19 @@ class TrainedModel:
         examples = self.reader.validate(X, support.n_features)
         if self.predictor.constant:
             return np.tile(intercept, (len(examples), 1))
-        predictor = self.prepared()
-        # Values that overflow are reported below, by document.
-        with (
-            parallel.limit(self.n_jobs),
-            devices.use(predictor.device),
-            np.errstate(over="ignore", invalid="ignore"),
-        ):
-            encoded = self.reader.encode_test(examples, support)
-            values = predictor.values(encoded, of_stage(progress, "predict")) + intercept
+
+        def values_on(wish: str) -> Floats:
+            predictor = self.prepared(wish)
+            # Values that overflow are reported below, by document.
+            with (
+                parallel.limit(self.n_jobs),
+                devices.use(predictor.device),
+                np.errstate(over="ignore", invalid="ignore"),
+            ):
+                encoded = self.reader.encode_test(examples, support)
+                return predictor.values(encoded, of_stage(progress, "predict")) + intercept
+
+        values = devices.run_on(self.device, values_on)
         for i in np.flatnonzero(~np.isfinite(values).all(axis=1))[:1]:
             raise InputError(
                 f"document {i + 1:,} of those given has no finite decision value: its numbers, or those of "

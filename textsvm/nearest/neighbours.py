@@ -14,6 +14,7 @@ from textsvm.kernels.user import KernelFunction
 from textsvm.model.settings import ClassifierSettings, Compute
 from textsvm.nearest.search import Criteria, K, joined, search
 from textsvm.runtime.compiled import scipy
+from textsvm.runtime.device import run_on
 from textsvm.runtime.parallel import StageProgress
 from textsvm.training.trainers import check
 
@@ -96,7 +97,9 @@ def neighbours(
         kernel, criteria, normalise=normalise, punctuation=punctuation, max_length=max_length, memory=memory,
         device=device, n_jobs=n_jobs,
     )  # fmt: skip
-    pairs = joined(list(search(settings, texts, others, criteria, progress)))
+    pairs = run_on(
+        device, lambda place: joined(list(search(settings.on(place), texts, others, criteria, progress)))
+    )
     shape = (len(texts), len(texts if others is None else others))
     return Neighbours(pairs.rows, pairs.columns, pairs.values, pairs.distances, shape)
 

@@ -15,17 +15,18 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from traceback import clear_frames
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from textsvm.arrays import AnyArray, Array
-from textsvm.errors import InputError
+from textsvm.errors import GpuMemoryError, InputError, warn_user
 from textsvm.runtime import memory as host_memory
 from textsvm.runtime.parallel import Progress, n_threads
 
 #: Preprocessor definitions: names and values.
 Defines = tuple[tuple[str, int | str], ...]
+T = TypeVar("T")
 
 
 def source_text(source: str) -> str:
@@ -136,8 +137,8 @@ def has_card() -> bool:
 def select(wish: str = "auto") -> Device:
     """Choose a device: "auto", "cpu", "cuda", "cuda:0", "cuda:0,1", "cuda:all", ...
 
-    "auto" is the first GPU if it is usable, else the CPU. Several GPUs share kernel matrices; other work runs
-    on the first.
+    "auto" is the first GPU if it is usable, else the CPU (see `run_on`). Several GPUs share kernel matrices;
+    other work runs on the first.
     """
     kind, _, index = wish.partition(":")
     if kind == "cuda" and ("," in index or index == "all"):
@@ -290,6 +291,25 @@ def use(device: Device) -> Iterator[None]:
         raise
 
 
+def run_on(device: str, work: Callable[[str], T]) -> T:
+    """Call `work` with a device. If the GPU of "auto" has too little memory, call it with "cpu", and warn.
+
+    A GPU whose memory ran out within the work, as if other programs took it, is tried twice: the second plan
+    is for the memory that is left.
+    """
+    for attempt in range(2):
+        try:
+            return work(device)
+        except GpuMemoryError as error:
+            if device != "auto":
+                raise
+            reason, ran_out = str(error).rpartition("; ")[0], error.__cause__ is not None
+        if not ran_out or attempt:
+            break
+    warn_user(f"{reason}: the CPU is used instead", UserWarning)
+    return work("cpu")
+
+
 def gpu_error(error: BaseException, where: str) -> InputError | None:
     """User message for an error of CuPy or a CUDA library: cause and remedy; None for any other error."""
     if type(error).__module__.partition(".")[0] not in ("cupy", "cupy_backends"):
@@ -300,14 +320,14 @@ def gpu_error(error: BaseException, where: str) -> InputError | None:
         clear_frames(error.__traceback__)  # the traceback would keep the arrays of the failed work
         with suppress(Exception):
             cupy().get_default_memory_pool().free_all_blocks()
-        reason, remedy = f"GPU memory ran out on {where}", "lower --memory, free the card"
-    else:
-        gpu_trouble.cache_clear()  # "auto" tests the GPU again
-        if _forked:
-            reason, remedy = f"{where} cannot be used: {FORKED}", "do that,"
-        elif _is_lost():
-            reason = f"{where} is lost to this process"
-            remedy = "start again (`textsvm devices` tries the card)"
+        reason = f"GPU memory ran out on {where} ({first_line(error)})"
+        return GpuMemoryError(f"{reason}; lower --memory, free the card or run with --device cpu")
+    gpu_trouble.cache_clear()  # "auto" tests the GPU again
+    if _forked:
+        reason, remedy = f"{where} cannot be used: {FORKED}", "do that,"
+    elif _is_lost():
+        reason = f"{where} is lost to this process"
+        remedy = "start again (`textsvm devices` tries the card)"
     return InputError(f"{reason} ({first_line(error)}); {remedy} or run with --device cpu")
 
 
@@ -432,12 +452,12 @@ def free_memory(device: Device | None = None) -> int:
 
 
 def require_memory(needed: int, purpose: str, remedy: str = "run with --device cpu") -> None:
-    """Raise InputError if the current GPU has fewer than `needed` bytes free for `purpose`."""
+    """Raise GpuMemoryError if the current GPU has fewer than `needed` bytes free for `purpose`."""
     if needed <= SMALL:
         return
     free = free_memory()
     if needed > free:
-        raise InputError(
+        raise GpuMemoryError(
             f"{purpose} needs {needed / 2**30:.2f} GiB of GPU memory "
             f"and {free / 2**30:.2f} GiB is free; {remedy}"
         )

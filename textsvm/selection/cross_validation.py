@@ -155,7 +155,10 @@ def cross_validate(
     task = Task(target, weight, splitting.folds(target))
     for train, _ in task.folds:
         problem_of(settings, target, train, weight)
-    result = _test_folds(settings, examples, task, splitting, names, progress)
+    result = devices.run_on(
+        settings.device,
+        lambda device: _test_folds(settings.on(device), examples, task, splitting, names, progress),
+    )
     return replace(result, copies=n_together(target.copies, result.folds))
 
 

@@ -196,15 +196,20 @@ def doubts(
     leaves = () if isinstance(settings.kernel, str) else settings.new_kernel().structure.leaves
     if any(getattr(leaf, "odds", False) for leaf in leaves):
         raise InputError("the kernel learns from the labels in doubt; give a kernel without odds")
-    prepared = prepare(settings, texts, progress)
-    with settings.at_work(devices.select(settings.device)):
-        gram = prepared.gram
-        machines = solve_folds([settings], gram, target, folds, None, of_stage(progress, "solve"))
-        values = fold_scores([settings], gram, target, folds, machines)[0]
-        near = nearest(gram, max(m for m, _ in VOTES), of_stage(progress, "compare"))
-        gram.release()
-    decision, _ = mean_values(values, folds, len(examples))
-    result = _judged(target, np.nan_to_num(decision), near, prepared.kernel.nearest.alike)
+
+    def judged_on(device: str) -> Doubts:
+        on_device = settings.on(device)
+        prepared = prepare(on_device, texts, progress)
+        with settings.at_work(devices.select(device)):
+            gram = prepared.gram
+            machines = solve_folds([on_device], gram, target, folds, None, of_stage(progress, "solve"))
+            values = fold_scores([on_device], gram, target, folds, machines)[0]
+            near = nearest(gram, max(m for m, _ in VOTES), of_stage(progress, "compare"))
+            gram.release()
+        decision, _ = mean_values(values, folds, len(examples))
+        return _judged(target, np.nan_to_num(decision), near, prepared.kernel.nearest.alike)
+
+    result = devices.run_on(settings.device, judged_on)
     return replace(result, copies=n_together(target.copies, folds))
 
 

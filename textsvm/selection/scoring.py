@@ -8,9 +8,9 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from textsvm.arrays import AnyArray, Bools, Floats
-from textsvm.errors import InputError
+from textsvm.errors import InputError, warn_user
 from textsvm.evaluation.metrics import as_grades, scores
-from textsvm.model.settings import Settings, warn_user
+from textsvm.model.settings import Settings
 from textsvm.solvers.problems import Machines
 from textsvm.training.problems import rule_of
 from textsvm.training.targets import Target, labels_of

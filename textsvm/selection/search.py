@@ -19,8 +19,8 @@ import joblib
 import numpy as np
 
 from textsvm.arrays import AnyArray, Floats, Ints
-from textsvm.errors import InputError
-from textsvm.model.settings import ClassifierSettings, Settings, is_default, warn_user
+from textsvm.errors import InputError, warn_user
+from textsvm.model.settings import ClassifierSettings, Settings, is_default
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import StageProgress, lap

@@ -26,9 +26,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from textsvm.arrays import Floats, Ints
-from textsvm.errors import InputError
+from textsvm.errors import InputError, warn_user
 from textsvm.kernels.base import Kernel
-from textsvm.model.settings import Fold, Settings, is_default, settings_of, warn_user
+from textsvm.model.settings import Fold, Settings, is_default, settings_of
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress, StageProgress, lap, of_stage
@@ -168,12 +168,17 @@ def tune(
     """
     if minutes is not None and not (is_number(minutes) and minutes > 0):
         raise InputError(f"minutes={minutes!r} must be a number above 0")
-    settings = settings_of(model)
-    examples, target, weight = read_training_data(settings, X, y, sample_weight, positive)
-    search = GridSearch(grid_points(settings, grid), target, weight, metric)
-    search.split(Splitting(cv, groups, repeats, random_state, group_duplicates), nested)
-    leaks, seconds = _try_settings(settings, examples, search, minutes, resume, progress)
-    return _outcome(model, X, search, leaks, seconds)
+    chosen = settings_of(model)
+    examples, target, weight = read_training_data(chosen, X, y, sample_weight, positive)
+
+    def search_on(device: str) -> Tuning:
+        settings = chosen.on(device)
+        search = GridSearch(grid_points(settings, grid), target, weight, metric)
+        search.split(Splitting(cv, groups, repeats, random_state, group_duplicates), nested)
+        leaks, seconds = _try_settings(settings, examples, search, minutes, resume, progress)
+        return _outcome(model, X, search, leaks, seconds)
+
+    return devices.run_on(chosen.device, search_on)
 
 
 def _try_settings(

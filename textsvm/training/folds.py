@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from textsvm.arrays import AnyArray, Bools, Ints
-from textsvm.errors import InputError, RareClassWarning
-from textsvm.model.settings import Fold, warn_user
+from textsvm.errors import InputError, RareClassWarning, warn_user
+from textsvm.model.settings import Fold
 from textsvm.runtime.parallel import Progress
 from textsvm.sources.copies import BUT_FOR, joined, merge_groups, n_copies, n_separated
 from textsvm.training import leakage

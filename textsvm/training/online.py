@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from textsvm.arrays import AnyArray, Floats, Ints
-from textsvm.errors import InputError, check_labels
+from textsvm.errors import InputError, check_labels, warn_user
 from textsvm.kernels.inputs import as_texts
 from textsvm.model import online
 from textsvm.model.rules import ScaledRule, scale_of
-from textsvm.model.settings import NotConvergedWarning, OnlineSettings, warn_user
+from textsvm.model.settings import NotConvergedWarning, OnlineSettings
 from textsvm.model.trained import TrainedModel
 from textsvm.sources.base import Support
 from textsvm.training.targets import as_classes, as_known

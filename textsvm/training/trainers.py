@@ -14,6 +14,7 @@ from textsvm.kernels.inputs import InputTable, is_table
 from textsvm.kernels.resolve import sum_on_columns
 from textsvm.model.settings import CalibrationSettings, ClassifierSettings, MultilabelSettings, Settings
 from textsvm.model.trained import TrainedModel
+from textsvm.runtime.device import run_on
 from textsvm.runtime.parallel import StageProgress
 
 AnySettings = TypeVar("AnySettings", bound=Settings)
@@ -42,6 +43,19 @@ def train(
     InputError
         If a setting, an example or a target is invalid.
     """
+    if isinstance(settings, CalibrationSettings):
+        settings.check()
+    model = run_on(settings.device, lambda device: _train(settings.on(device), X, y, sample_weight, progress))
+    return model if model.device == settings.device else model.on(settings.device, model.n_jobs)
+
+
+def _train(
+    settings: Settings | CalibrationSettings,
+    X: Any,
+    y: Any,
+    sample_weight: ArrayLike | None,
+    progress: StageProgress | None,
+) -> TrainedModel:
     if isinstance(settings, CalibrationSettings):
         from textsvm.training.calibration import train_calibrated
 

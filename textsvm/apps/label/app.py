@@ -41,19 +41,23 @@ _HEADERS = {
     "x-content-type-options": "nosniff",
 }
 _LABELS = (str, list, type(None))
+#: Name of the person, which may be left out.
+_BY = {"by": (str, type(None))}
 #: Actions of the page with their parameters.
 _ACTIONS: dict[str, Json] = {
-    "next": {},
-    "show": {"index": int, "reason": str, "whole": bool},
-    "guess": {"index": int, "whole": bool},
-    "answer": {"index": int, "seen": int, "label": _LABELS},
-    "skip": {"index": int},
-    "undo": {"events": int},
-    "separate": {"index": int},
-    "add_label": {"label": str},
-    "remove_label": {"label": str},
-    "history": {"skip": int},
-    "search": {"words": str, "start": int},
+    "next": _BY,
+    "show": {"index": int, "reason": str, "whole": bool, **_BY},
+    "guess": {"index": int, "whole": bool, **_BY},
+    "answer": {"index": int, "seen": int, "label": _LABELS, **_BY},
+    "decide": {"index": int, "seen": int, "label": _LABELS, **_BY},
+    "skip": {"index": int, **_BY},
+    "undo": {"events": int, **_BY},
+    "separate": {"index": int, **_BY},
+    "add_label": {"label": str, **_BY},
+    "remove_label": {"label": str, **_BY},
+    "history": {"skip": int, **_BY},
+    "search": {"words": str, "start": int, **_BY},
+    "review": _BY,
 }
 
 
@@ -113,8 +117,10 @@ def _parsed(parameters: Json, body: bytes) -> Json:
         values = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise InputError(f"the body is not JSON: {one_line(str(error), 100)}") from error
+    if isinstance(values, dict) and "by" in parameters:
+        values.setdefault("by", None)
     if not isinstance(values, dict) or values.keys() != parameters.keys():
-        raise InputError(f"the parameters are {', '.join(parameters) or 'none'}")
+        raise InputError(f"the parameters are {', '.join(parameters)}")
     for name, kind in parameters.items():
         value = values[name]
         items = value if isinstance(value, list) else []

@@ -54,6 +54,11 @@ class LabellingOptions:
         "Compare texts by meaning, too, with an encoder of model2vec, sentence-transformers or ONNX.",
         metavar="FOLDER|OWNER/NAME",
     )
+    shared: float | None = option_field(
+        "Several people label: the page asks for names, and two people get this share of the texts "
+        "(default: 0.1 as soon as two have names).",
+        metavar="SHARE", min=0, max=1,
+    )  # fmt: skip
     seed: int = options.seed_field("Random seed.")
 
     def check(self, corpus: list[Path]) -> None:
@@ -207,7 +212,7 @@ def _session(
             strategy=labelling.strategy, relevant=labelling.relevant, seed=labelling.seed,
             encoder=labelling.encoder,
         )  # fmt: skip
-    work = session.Session(corpus, journal, chooser)
+    work = session.Session(corpus, journal, chooser, labelling.shared)
     if texts is not None:
         n = work.add_labelled(texts)
         missing = "" if n else "; texts are matched by their content, and none of these is in the corpus"

@@ -3,7 +3,8 @@
 The journal, LABELS.journal beside the file of labels, only grows. It has a JSON object a line: first the kind
 of the work, then the labels, whenever they change, and the answers. An answer has the id and the digest of
 its text, the label (null: unsure, [] or several with several labels a text) and how the text was chosen; it
-replaces the earlier answer of the same id, and `"label": false` brings that back, if there is one. An
+replaces the earlier answer of the same id, and `"label": false` brings that back, if there is one. Answers of
+several people ("by") stand beside each other; the label that counts follows from them (`Journal.decided`). An
 answer is in the journal, and synchronised with the disk, before the next text is shown. A line that a crash
 has cut off is removed. A line ends with a digest of its content and number ("check"); lines without it, of
 earlier versions or edited by hand, are accepted if their values are possible.
@@ -19,11 +20,12 @@ import csv
 import io
 import json
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,8 @@ Labels = str | list[str] | None
 #: Values of "chosen", how a text got its first answer: drawn at random (the test part), picked by the user,
 #: as a near-copy of an answered text, or from a file; otherwise by the strategy.
 RANDOM, USER, COPY, IMPORT = "random", "user", "copy", "import"
+#: Values of "chosen" of another answer: to measure agreement, in doubt, or after a disagreement.
+SECOND, DOUBT, DECISION = "second", "doubt", "decision"
 WITHDRAWN = False
 _KIND = "textsvm label"
 
@@ -51,6 +55,13 @@ class JournalEntry:
     chosen: str
     copy_of: str | None = None  #: Id of the text whose label a near-copy got
     part: str | None = None  #: Part in the file that it is from, "test" or "copy"
+    by: str | None = None  #: Name of the person
+    at: str | None = None  #: Time
+
+    @property
+    def voice(self) -> str | None:
+        """Whose answer it is: a name, None of a person without a name, or "" of a decision."""
+        return "" if self.chosen == DECISION else self.by or None
 
     @property
     def is_test(self) -> bool:
@@ -73,11 +84,14 @@ class Journal:
 
     def __init__(self, path: Path, kind: Json, replace: bool = False) -> None:
         self.path, self.journal_path = path, path.with_name(path.name + ".journal")
-        self.answers: dict[str, JournalEntry] = {}  #: By id, the latest last
+        self.answers: dict[str, JournalEntry] = {}  #: The answers that count, by id, the latest last
+        #: The latest answers of each voice, with their places in the journal, by id, the latest last
+        self.own: dict[str | None, dict[str, tuple[int, JournalEntry]]] = defaultdict(dict)
         #: All answers to each text that are not withdrawn, with their places in the journal; texts in the
         #: order of their first answers.
         self.history: dict[str, list[tuple[int, JournalEntry]]] = {}
-        self.revisions: Counter[str] = Counter()  #: Number of answers to each text, withdrawals included
+        #: Number of answers of each voice to each text, withdrawals included
+        self.revisions: Counter[tuple[str, str | None]] = Counter()
         self.separated: set[str] = set()  #: Near-copies that are to be answered by themselves
         self._alike: dict[str, set[str]] = {}  #: Near-copies of each text, and the text
         #: Ids with each label that was ever recorded, as JSON
@@ -179,7 +193,11 @@ class Journal:
                 answer = row["id"], json.dumps(row["label"])
             except (ValueError, KeyError, TypeError, RecursionError):
                 continue
-            if answer not in self._recorded and (row["id"] not in self._edited or None in self._edited):
+            if (
+                answer[1] != "null"
+                and answer not in self._recorded
+                and (row["id"] not in self._edited or None in self._edited)
+            ):
                 raise InputError(
                     f"{self.path} has an answer to {row['id']!r} that {self.journal_path.name} lacks: lines "
                     "of the journal are lost, or an answer was edited; restore the journal from a copy, take "
@@ -194,7 +212,7 @@ class Journal:
             self._removed = self._removed.union(before).difference(self.labels)
             return
         answer = JournalEntry(**event)
-        self.revisions[answer.id] += 1
+        self.revisions[answer.id, answer.voice] += 1
         if (original := answer.copy_of) is not None:
             alike = self._alike.get(answer.id, {answer.id}) | self._alike.get(original, {original})
             self._alike.update(dict.fromkeys(alike, alike))
@@ -202,21 +220,67 @@ class Journal:
             self._take_back(answer)
             return
         self._recorded.add((answer.id, json.dumps(answer.label)))
-        self.answers.pop(answer.id, None)
-        self.answers[answer.id] = answer
         self.history.setdefault(answer.id, []).append((self.events, answer))
+        self._stand(self.events, answer)
+
+    def _stand(self, place: int, answer: JournalEntry) -> None:
+        """Make an answer the latest of its voice, and of all."""
+        own = self.own[answer.voice]
+        own.pop(answer.id, None)
+        own[answer.id] = place, answer
+        self.answers.pop(answer.id, None)
+        if (decided := self.decided(answer.id)) is not None:
+            self.answers[answer.id] = decided
+
+    def decided(self, name: str, decisions: bool = True) -> JournalEntry | None:
+        """The answer to a text that counts: a decision, or that of most people; a tie has no label.
+
+        Answers without a name count if no named person has answered.
+        """
+        named = [own[name] for voice, own in self.own.items() if voice and name in own]
+        entries = named or [own[name] for own in (self.own[None],) if name in own]
+        if not entries:
+            return None
+        _, first = min(entries, key=lambda entry: (entry[1].chosen in (SECOND, DOUBT), entry[0]))
+        if decisions and (decision := self.own[""].get(name)):
+            return replace(first, label=decision[1].label)
+        votes = Counter(unordered(answer.label) for _, answer in entries if answer.label is not None)
+        most = [key for key, count in votes.items() if count == max(votes.values())]
+        label = next((e.label for _, e in entries if len(most) == 1 and unordered(e.label) == most[0]), None)
+        return replace(first, label=label)
+
+    @property
+    def people(self) -> list[str]:
+        """Names of the people with answers."""
+        return [voice for voice, own in self.own.items() if voice and own]
+
+    def answers_of_people(self, name: str) -> dict[str, JournalEntry]:
+        """The answer of each named person to a text, unsure and those of near-copies included."""
+        return {voice: own[name][1] for voice, own in self.own.items() if voice and name in own}
+
+    def alike(self, name: str) -> set[str]:
+        """Near-copies of a text, and the text."""
+        return self._alike.get(name, {name})
 
     def _take_back(self, answer: JournalEntry) -> None:
-        """Bring the answer before the latest back, in its place, if there is one."""
-        del self.history.get(answer.id, [])[-1:]
+        """Bring the answer of a voice before its latest back, in its place, if there is one."""
+        entries, voice = self.history.get(answer.id, []), answer.voice
+        places = [i for i, (_, entry) in enumerate(entries) if entry.voice == voice]
+        for place in places[-1:]:
+            del entries[place]
+        self.own[voice].pop(answer.id, None)
         self.answers.pop(answer.id, None)
-        if self.history.get(answer.id):
-            latest = sorted(entries[-1] for entries in self.history.values())
-            self.answers = {entry.id: entry for _, entry in latest}
-            return
-        self.history.pop(answer.id, None)
+        if entries:
+            order = sorted((item for items in self.history.values() for item in items), key=itemgetter(0))
+            latest = {(entry.voice, entry.id): (place, entry) for place, entry in order}
+            self.own.clear()
+            self.answers.clear()
+            for place, entry in sorted(latest.values(), key=itemgetter(0)):
+                self._stand(place, entry)
+        else:
+            self.history.pop(answer.id, None)
         original = self.answers.get(answer.copy_of or "")
-        if original is not None and original.label is not None:
+        if len(places) < 2 and original is not None and original.label is not None:
             self.separated.add(answer.id)
 
     def _append(self, events: Iterable[Json]) -> None:
@@ -257,11 +321,11 @@ class Journal:
         """Record answers; ``text(id)`` is the text of an id, for the file of labels."""
         new = not any(entry.id in self.answers or entry.id in self._alike for entry in answers)
         self._record([_event(entry) for entry in answers])
-        self._write_labels([entry for entry in answers if entry.label is not None] if new else None, text)
+        self._write_labels([self.answers[entry.id] for entry in answers] if new else None, text)
 
-    def withdraw(self, ids: Iterable[str], text: Callable[[str], str]) -> None:
-        """Record that the latest answers to some texts no longer hold."""
-        self._record([_event(self.answers[name]) | {"label": WITHDRAWN} for name in ids])
+    def withdraw(self, ids: Iterable[str], text: Callable[[str], str], by: str | None = None) -> None:
+        """Record that the latest answers of a voice to some texts no longer hold."""
+        self._record([_event(self.own[by][name][1]) | {"label": WITHDRAWN} for name in ids])
         self._write_labels(None, text)
 
     def _write_labels(self, new: list[JournalEntry] | None, text: Callable[[str], str]) -> None:
@@ -271,27 +335,42 @@ class Journal:
                 self.write_labels(text)
             else:
                 with open(self.path, "a", encoding="utf-8", newline="\n") as stream:
-                    stream.writelines(self._label_line(entry, text) for entry in new)
+                    stream.writelines(self._label_lines(new, text))
         except (OSError, InputError):
             self._failed = text
 
     def write_labels(self, text: Callable[[str], str]) -> None:
         """Write the file of labels anew, all of it or nothing."""
-        lines = (self._label_line(entry, text) for entry in self.answers.values() if entry.label is not None)
+        lines = self._label_lines(self.answers.values(), text)
         with replacing(self.path) as place, open(place, "w", encoding="utf-8", newline="\n") as stream:
             stream.writelines(lines)
         self._failed = None
 
-    def _label_line(self, answer: JournalEntry, text: Callable[[str], str]) -> str:
-        """Line of the file of labels, with the part: test, copy for near-copies of its texts, or train."""
-        part = "test" if answer.is_test else "train"
-        alike = (self.answers.get(name) for name in self._alike.get(answer.id, ()))
-        if part == "train" and (
-            answer.part == COPY or any(entry is not None and entry.is_test for entry in alike)
-        ):
-            part = COPY
-        first = {"id": answer.id, "label": answer.label, "chosen": answer.chosen, "part": part}
-        return _line({**first, "text": text(answer.id)})
+    def _label_lines(self, answers: Iterable[JournalEntry], text: Callable[[str], str]) -> Iterator[str]:
+        """Lines of the file of labels, with the part: test, copy for near-copies of its texts, or train.
+
+        Of several people it has all answers, and the label of most of them; without a tie that is not
+        decided, the label is not null.
+        """
+        named = bool(self.people)
+        for answer in answers:
+            of_people = self.answers_of_people(answer.id) if named else {}
+            if answer.label is None and len({unordered(entry.label) for entry in of_people.values()}) < 2:
+                continue
+            part = "test" if answer.is_test else "train"
+            alike = (self.answers.get(name) for name in self._alike.get(answer.id, ()))
+            if part == "train" and (
+                answer.part == COPY or any(entry is not None and entry.is_test for entry in alike)
+            ):
+                part = COPY
+            row: Json = {"id": answer.id, "label": answer.label, "chosen": answer.chosen, "part": part}
+            if of_people:
+                most = self.decided(answer.id, decisions=False)
+                row["majority"] = None if most is None else most.label
+                row["answers"] = {
+                    name: entry.label for name, entry in of_people.items() if entry.label is not None
+                }
+            yield _line({**row, "text": text(answer.id)})
 
     def close(self) -> None:
         """Release the lock; an InputError if the file of labels could not be written."""
@@ -305,6 +384,11 @@ class Journal:
 def _event(answer: JournalEntry) -> Json:
     always = ("id", "digest", "label", "chosen")
     return {name: value for name, value in asdict(answer).items() if name in always or value is not None}
+
+
+def unordered(label: Labels) -> str | tuple[str, ...] | None:
+    """Label for comparisons: several labels have no order."""
+    return tuple(sorted(label)) if isinstance(label, list) else label
 
 
 def _has_digest(line: bytes, number: int) -> bool:

@@ -11,6 +11,17 @@
   const number = (value) => Math.round(value).toLocaleString("en");
   const listed = (label) => (label == null ? "unsure" : typeof label === "string" ? label : label.join(", ") || "no label");
   let text = null, state = null, busy = false, copied = null, chosen = new Set(), searched = null;
+  // Remembered in a cookie: each start has another port, and storage is of a port.
+  const own = (() => {
+    try {
+      return JSON.parse(decodeURIComponent(/(?:^|; )textsvm_label=([^;]*)/.exec(document.cookie)[1])) || {};
+    } catch {
+      return {};
+    }
+  })();
+  const remember = (values) => {
+    document.cookie = `textsvm_label=${encodeURIComponent(JSON.stringify(Object.assign(own, values)))}; path=/; max-age=31536000; samesite=strict`;
+  };
 
   const say = (message, problem = false) => {
     at("note").textContent = message;
@@ -18,7 +29,7 @@
   };
   const ask = async (action, parameters) => {
     try {
-      const answer = await fetch(location.pathname.replace(/\/?$/, "/") + action, { method: "POST", body: JSON.stringify(parameters), headers: { "content-type": "application/json" } });
+      const answer = await fetch(location.pathname.replace(/\/?$/, "/") + action, { method: "POST", body: JSON.stringify({ ...parameters, by: typeof own.name === "string" ? own.name : null }), headers: { "content-type": "application/json" } });
       return { status: answer.status, ...(await answer.json()) };
     } catch {
       return { status: 0, error: "the server does not answer; start the same command again and open its new address: every answer so far is kept" };
@@ -77,7 +88,8 @@
 
   const ABOUT = {
     random: "Drawn at random for the test part, so the machine's guess is not shown.",
-    doubt: "You have labelled this text before, and the machine would label it otherwise: label it again.",
+    doubt: "This text has been labelled before, and the machine would label it otherwise: label it again.",
+    second: "Another person labels this text, too, so that your agreement can be measured.",
   };
   const show_text = () => {
     const done = text === null;
@@ -90,7 +102,8 @@
       return;
     }
     const before = text.answered ? `Answered: ${listed(text.label)}.` : "";
-    at("about").textContent = [text.id, state.second ? "" : ABOUT[text.reason], before].filter(Boolean).join(" · ");
+    const others = text.answers.map(([name, label]) => `${name}: ${listed(label)}`);
+    at("about").textContent = [text.id, ...others, state.second ? "" : ABOUT[text.reason], before].filter(Boolean).join(" · ");
     at("whole").textContent = `Show all: ${number(text.hidden)} more characters`;
     show_pieces();
     at("text").scrollTop = 0;
@@ -127,15 +140,15 @@
     }
     at("save").hidden = !state.multilabel;
   };
-  const entry = (each) => {
+  const entry = (each, reason = "") => {
     const line = element("li"), button = element("button"), label = element("b", each.answered ? listed(each.label) : "");
     const place = state.labels.indexOf(Array.isArray(each.label) ? each.label[0] : each.label);
     if (place >= 0) label.classList.add("c" + ((place % 8) + 1));
     button.type = "button";
     button.append(each.answered ? label : "", element("span", (each.copy ? "copy: " : "") + each.text));
     button.addEventListener("click", () => {
-      at("search").close();
-      act_and_show("show", { index: each.index, reason: "", whole: false });
+      for (const dialog of document.querySelectorAll("dialog")) dialog.close();
+      act_and_show("show", { index: each.index, reason, whole: false });
     });
     line.append(button);
     return line;
@@ -151,10 +164,12 @@
     document.title = document.querySelector("h1").textContent = `Label ${state.title}`;
     at("problem").textContent = state.problem ? `The machine cannot learn at the moment: ${state.problem}. Your answers are kept; go on labelling.` : "";
     at("undo").disabled = !state.undo;
-    at("history").replaceChildren(...state.history.map(entry));
+    at("history").replaceChildren(...state.history.map((each) => entry(each)));
     at("older").hidden = state.history.length < 30;
     if (state.second) show_agreement(progress.agreement, tiles);
     else show_progress(progress, tiles);
+    if (state.people) show_people(state.people, tiles);
+    at("who").firstChild.textContent = state.by ? `${state.by} ` : "Your name ";
     at("tiles").replaceChildren(...tiles);
   };
   const show_agreement = (agreement, tiles) => {
@@ -168,6 +183,13 @@
       return row;
     }));
     at("agreement").replaceChildren(agreement.n ? table : "");
+  };
+  const show_people = (people, tiles) => {
+    tiles.push(...people.names.map(([name, n]) => tile(name, number(n), "answers")));
+    const kappa = people.kappa == null ? "" : `Cohen's kappa ${people.kappa.toFixed(2)}, `;
+    const alpha = people.alpha == null ? "" : `${kappa}Krippendorff's alpha ${people.alpha.toFixed(2)}`;
+    tiles.push(tile("agreement", percent(people.n ? people.equal / people.n : null), alpha || `${people.n} texts of two people`));
+    tiles.push(tile("to decide", number(people.open), "different labels"));
   };
   const show_progress = (progress, tiles) => {
     const interval = progress.accuracy == null ? "needs random texts of two labels" : `${percent(progress.interval[0])} to ${percent(progress.interval[1])}`;
@@ -207,7 +229,7 @@
   const answer = (label) => {
     if (!text) return;
     const parameters = { index: text.index, seen: text.seen, label };
-    act_and_show("answer", parameters, (result) => {
+    act_and_show(text.reason === "decision" && text.answers.length ? "decide" : "answer", parameters, (result) => {
       copied = result.copies ? result.answered : null;
       const copies = result.copies === 1 ? " and a near-copy of it" : result.copies ? ` and ${number(result.copies)} near-copies` : "";
       return `Saved: ${listed(label)}${copies}.`;
@@ -234,10 +256,29 @@
     older: async () => {
       const answer = await act("history", { skip: at("history").children.length });
       if (!answer || answer.status !== 200) return;
-      at("history").append(...answer.history.map(entry));
+      at("history").append(...answer.history.map((each) => entry(each)));
       at("older").hidden = answer.history.length < 30;
     },
     further: () => search(searched.next),
+    who: () => {
+      at("person").value = own.name || "";
+      open("naming_me", "person");
+    },
+    sit: () => {
+      remember({ name: at("person").value.trim() || null });
+      at("naming_me").close();
+      act_and_show("next", {});
+    },
+    review: async () => {
+      const found = await act("review", {});
+      if (!found || found.status !== 200) return;
+      const named = (each) => entry({ ...each, text: `${each.answers.map(([name, label]) => `${name}: ${listed(label)}`).join(" · ")} · ${each.text}` }, "decision");
+      const changed = (each) => entry({ ...each, text: `${listed(each.before)} on ${new Date(each.at).toLocaleString(undefined, { weekday: "long", day: "numeric", month: "long" })} · ${each.text}` });
+      at("disagreements").replaceChildren(...found.disagreements.map(named));
+      at("drift").replaceChildren(...found.drift.map(changed));
+      at("review_note").textContent = found.disagreements.length + found.drift.length ? "" : "There is nothing to review.";
+      open("reviewing", "close_review");
+    },
     add: async () => {
       const label = at("name").value;
       at("naming").close();
@@ -257,14 +298,14 @@
   };
   const open = (dialog, input) => {
     at(dialog).showModal();
-    at(input).select();
+    (at(input).select || at(input).focus).call(at(input));
   };
   const search = async (start) => {
     const words = start ? searched.words : at("words").value;
     const answer = await act("search", { words, start });
     if (!answer || answer.status !== 200) return void (at("matches").textContent = answer ? answer.error : "");
     searched = { words, next: answer.next };
-    const lines = answer.entries.map(entry);
+    const lines = answer.entries.map((each) => entry(each));
     if (start) at("results").append(...lines); else at("results").replaceChildren(...lines);
     const place = answer.next === null ? "all texts" : `${number(answer.next)} of ${number(state.n)} texts`;
     at("matches").textContent = `${number(at("results").children.length)} found in ${place}.`;
@@ -280,7 +321,8 @@
   });
   on_enter("words", () => search(0));
   on_enter("name", actions.add);
-  const keys = { 0: "unsure", "?": "unsure", s: "skip", u: "undo", n: "new", "/": "find", c: "separate" };
+  on_enter("person", actions.sit);
+  const keys = { 0: "unsure", "?": "unsure", s: "skip", u: "undo", n: "new", "/": "find", c: "separate", r: "review", w: "who" };
   document.addEventListener("keydown", (event) => {
     if (document.querySelector("dialog[open]") || event.ctrlKey || event.altKey || event.metaKey || event.repeat || !state) return;
     const label = /^[1-9]$/.test(event.key) ? state.labels[event.key - 1] : undefined, action = keys[event.key.toLowerCase()];
@@ -290,5 +332,5 @@
     else return;
     event.preventDefault();
   });
-  act_and_show("next", {});
+  act_and_show("next", {}).then(() => state && state.ask && !own.name && actions.who());
 })();

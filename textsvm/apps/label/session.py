@@ -2,6 +2,9 @@
 
 A session is used by several threads, one for each request of a page. Each text has a number of answers so
 far (`seen`); an answer to a text that has been answered in another window meanwhile raises `Conflict`.
+
+Several people, each with a name (`by`), label different texts, and a share of the texts is shown to two of
+them, without the other answer. The learner learns the label that counts (`Journal.decided`).
 """
 
 from __future__ import annotations
@@ -9,11 +12,13 @@ from __future__ import annotations
 import time
 import traceback
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from itertools import accumulate, islice
+from operator import itemgetter
 from pathlib import Path
 from threading import Event, RLock, Thread
 
@@ -22,8 +27,11 @@ import numpy as np
 from textsvm import Corpus
 from textsvm.apps.label.files import (
     COPY,
+    DECISION,
+    DOUBT,
     IMPORT,
     RANDOM,
+    SECOND,
     USER,
     Journal,
     JournalEntry,
@@ -31,11 +39,13 @@ from textsvm.apps.label.files import (
     Labels,
     labelled_of,
     text_digest,
+    unordered,
 )
 from textsvm.apps.label.learner import Answer, Learner, Proposal
 from textsvm.apps.label.stopping import cohen_kappa
 from textsvm.arrays import Json
 from textsvm.errors import InputError, one_line, printable
+from textsvm.readers.annotations import krippendorff_alpha
 from textsvm.reporting.formatting import cut, runs
 
 #: Characters shown of a text.
@@ -54,6 +64,10 @@ SECONDS = 0.3
 LABEL = 100
 #: Maximum number of labels.
 LABELS = 500
+#: Maximum number of characters of the name of a person.
+NAME = 60
+#: Share of the texts that two people label.
+SHARED = 0.1
 
 
 class Conflict(InputError):
@@ -109,15 +123,29 @@ class SecondOpinion:
         """Nothing is guessed."""
 
 
-class Session:
-    """Labelling of the texts of a corpus, whose labels are the first opinion of a `SecondOpinion`."""
+@dataclass
+class Desk:
+    """The page of a person."""
 
-    def __init__(self, corpus: Corpus, journal: Journal, learner: Learner | SecondOpinion) -> None:
+    shown: int | None = None
+    skipped: set[int] = field(default_factory=set)
+    skips: list[int] = field(default_factory=list)  #: Since the last answer, for `undo`
+    chosen: dict[int, str] = field(default_factory=dict)  #: Why a text was shown first
+
+
+class Session:
+    """Labelling of the texts of a corpus, whose labels are the first opinion of a `SecondOpinion`.
+
+    `shared` is the share of the texts that two people label; None: `SHARED`, and the page asks for names only
+    if the journal has some.
+    """
+
+    def __init__(
+        self, corpus: Corpus, journal: Journal, learner: Learner | SecondOpinion, shared: float | None = None
+    ) -> None:
         self.corpus, self.journal, self.learner = corpus, journal, learner
         self._lock, self._due = RLock(), Event()
-        self._skipped: set[int] = set()
-        self._skips: list[int] = []  # since the last answer, for `undo`
-        self._chosen: dict[int, str] = {}
+        self._shared, self._desks = shared, defaultdict[str | None, Desk](Desk)
         self._problem: str | None = None
         self._number_of = {name: i for i, name in enumerate(corpus.ids) if name in journal.answers}
         self._check_corpus()
@@ -178,66 +206,114 @@ class Session:
 
     # Answers
 
-    def overview(self) -> Json:
+    def overview(self, by: str | None = None) -> Json:
         """Labels, progress and the latest answers."""
         with self._lock:
+            names = self.journal.people
             return {
                 "title": printable(Path(self.corpus.source).name), "n": len(self.corpus),
                 "labels": self.learner.labels, "multilabel": self.learner.multilabel,
-                "progress": self._progress(), "history": self._listed(0), "events": self.journal.events,
-                "undo": bool(self._skips or self.journal.answers),
+                "progress": self._progress(), "history": self._listed(0, by), "events": self.journal.events,
+                "undo": bool(self._desks[by].skips or self.journal.own[by]),
+                "by": by, "ask": self._shared is not None or bool(names),
+                "people": self.agreement_of_people() if names else None,
                 "problem": self._problem,
                 "second": isinstance(self.learner, SecondOpinion),
                 "relevant": self.learner.relevant,
             }  # fmt: skip
 
-    def next(self) -> Json:
+    def next(self, by: str | None = None) -> Json:
         """The next text, and the overview."""
         with self._lock:
-            proposal = self._proposal()
-            if proposal is None and self._skipped:
-                self._skipped.clear()
-                proposal = self._proposal()
+            by, desk = self._person(by)
+            proposal = self._second(by) or self._proposal(by)
+            if proposal is None and desk.skipped:
+                desk.skipped.clear()
+                proposal = self._second(by) or self._proposal(by)
+            desk.shown = None
             if proposal is None:
-                return {"text": None, "state": self.overview()}
-            self._chosen[proposal.index] = proposal.reason
-            return {"text": self._view(proposal.index, proposal.reason), "state": self.overview()}
+                return {"text": None, "state": self.overview(by)}
+            desk.shown = proposal.index
+            desk.chosen[proposal.index] = proposal.reason
+            return {"text": self._view(proposal.index, proposal.reason, by), "state": self.overview(by)}
 
-    def _proposal(self) -> Proposal | None:
+    def _person(self, by: str | None) -> tuple[str | None, Desk]:
+        """Name and page of a person."""
+        name = " ".join(printable(by or "").split()) or None
+        if name is not None and len(name) > NAME:
+            raise InputError(f"a name has 1 to {NAME} characters")
+        return name, self._desks[name]
+
+    def _elsewhere(self, by: str | None) -> set[int]:
+        """Texts that the pages of other people show."""
+        shown = (desk.shown for name, desk in self._desks.items() if name not in (None, by))
+        return {index for index in shown if index is not None}
+
+    def _proposal(self, by: str | None) -> Proposal | None:
         """The text that the learner chooses, or the first without an answer if the learner fails."""
-        try:
-            return self.learner.next(self._skipped)
-        except Exception as error:
-            self._note_problem(error)
-        rest = (i for i, name in enumerate(self.corpus.ids) if name not in self.journal.answers)
-        index = next((i for i in rest if i not in self._skipped), None)
-        return None if index is None else Proposal(index, "strategy")
+        skipped, elsewhere = self._desks[by].skipped, self._elsewhere(by)
+        for left_out in (skipped | elsewhere, skipped):  # at the end two people may see the same text
+            try:
+                proposal = self.learner.next(left_out)
+            except Exception as error:
+                self._note_problem(error)
+                rest = (i for i, name in enumerate(self.corpus.ids) if name not in self.journal.answers)
+                index = next((i for i in rest if i not in left_out), None)
+                proposal = None if index is None else Proposal(index, "strategy")
+            if proposal is not None or not elsewhere:
+                return proposal
+        return None
 
-    def show(self, index: int, reason: str = "", whole: bool = False) -> Json:
+    def _second(self, by: str | None) -> Proposal | None:
+        """A text of another person, if too few texts have answers of two."""
+        if by is None or not self.journal.people or isinstance(self.learner, SecondOpinion):
+            return None
+        texts, share = self._by_text(), SHARED if self._shared is None else self._shared
+        if sum(len(labels) > 1 for labels in texts.values()) >= share * len(texts):
+            return None
+        left_out, own = self._desks[by].skipped | self._elsewhere(by), self.journal.own[by]
+        free = (
+            next(iter(labels.values())) for name, labels in texts.items()
+            if len(labels) == 1 and name not in own and self._number_of[name] not in left_out
+        )  # fmt: skip
+        # The digest of a text is a random number that stays.
+        entry = min(free, key=lambda entry: entry.digest, default=None)
+        return None if entry is None else Proposal(self._number_of[entry.id], SECOND)
+
+    def show(self, index: int, reason: str = "", whole: bool = False, by: str | None = None) -> Json:
         """A text that the user has picked, or with `whole` all of a long text shown for `reason`."""
         with self._lock:
-            self._chosen.setdefault(self._checked(index), USER)
-            return {"text": self._view(index, reason, whole), "state": self.overview()}
+            by, desk = self._person(by)
+            desk.chosen.setdefault(self._checked(index), USER)
+            desk.shown = index
+            return {"text": self._view(index, reason, by, whole), "state": self.overview(by)}
 
     def _checked(self, index: int) -> int:
         if not 0 <= index < len(self.corpus):
             raise InputError(f"there is no text {index}")
         return index
 
-    def _view(self, index: int, reason: str, whole: bool = False) -> Json:
+    def _view(self, index: int, reason: str, by: str | None, whole: bool = False) -> Json:
         """A text for the page, which then asks for the guess unless the text must be labelled without it."""
         text, identifier = self.corpus.texts[index], self.corpus.ids[index]
         shown = text[: WHOLE if whole else SHOWN]
-        answer = None if reason == "doubt" else self.journal.answers.get(identifier)
-        secret = isinstance(self.learner, SecondOpinion) or reason in (RANDOM, "doubt")
+        of_people = self.journal.answers_of_people(identifier) if reason == DECISION else {}
+        answer = None if reason == DOUBT else self._own(identifier, "" if of_people else by)
+        secret = isinstance(self.learner, SecondOpinion) or reason in (RANDOM, DOUBT, SECOND, DECISION)
         return {
             "index": index, "id": cut(printable(identifier), LABEL), "reason": reason,
-            "seen": self.journal.revisions[identifier], "pieces": [(printable(shown), 0)], "whole": whole,
+            "seen": self.journal.revisions[identifier, "" if of_people else by],
+            "pieces": [(printable(shown), 0)], "whole": whole,
             "hidden": len(text) - len(shown), "guess": None, "guessed": not secret,
             "answered": answer is not None, "label": answer.label if answer else None,
+            "answers": [(name, entry.label) for name, entry in of_people.items()],
         }  # fmt: skip
 
-    def guess(self, index: int, whole: bool = False) -> Json:
+    def _own(self, identifier: str, by: str | None) -> JournalEntry | None:
+        """The answer of a person to a text."""
+        return self.journal.own[by].get(identifier, (0, None))[1]
+
+    def guess(self, index: int, whole: bool = False, by: str | None = None) -> Json:
         """The machine's guess, and the pieces of the shown text; no other request waits for it."""
         shown = self.corpus.texts[self._checked(index)][: WHOLE if whole else SHOWN]
         guess, symbols = self.learner.guess(index), np.zeros(len(shown))
@@ -246,16 +322,30 @@ class Session:
         pieces = [(printable(piece), step) for piece, step in runs(shown, symbols)]
         return {"guess": dict(guess.scores) if guess else None, "pieces": pieces}
 
-    def answer(self, index: int, seen: int, label: Labels) -> Json:
+    def answer(self, index: int, seen: int, label: Labels, by: str | None = None) -> Json:
         """Record an answer (None: unsure) and show the next text."""
         with self._lock:
-            identifier = self.corpus.ids[self._checked(index)]
-            if seen != self.journal.revisions[identifier]:
+            identifier, (by, desk) = self.corpus.ids[self._checked(index)], self._person(by)
+            if seen != self.journal.revisions[identifier, by]:
                 raise Conflict("this text has been answered in another window meanwhile")
-            copies = self._answered(index, identifier, self._valid(label))
-            self._skips.clear()
+            copies = self._answered(index, identifier, self._valid(label), by)
+            desk.skips.clear()
             self._due.set()
-            return {**self.next(), "copies": copies, "answered": index}
+            return {**self.next(by), "copies": copies, "answered": index}
+
+    def decide(self, index: int, seen: int, label: Labels, by: str | None = None) -> Json:
+        """Record the label that counts of a text with different answers, and show the next such text."""
+        with self._lock:
+            identifier, (by, _) = self.corpus.ids[self._checked(index)], self._person(by)
+            if len(self.journal.answers_of_people(identifier)) < 2:
+                raise InputError("only a text with the answers of two people needs a decision")
+            if seen != self.journal.revisions[identifier, ""]:
+                raise Conflict("this text has been decided in another window meanwhile")
+            copies = self._record(index, self._valid(label), DECISION, by)
+            self._due.set()
+            rest = [entry["index"] for entry in self.review(by)["disagreements"] if entry["label"] is None]
+            shown = self.show(rest[0], DECISION, by=by) if rest else self.next(by)
+            return {**shown, "copies": copies, "answered": index}
 
     def _valid(self, label: Labels) -> Labels:
         unknown = set(_names(label)).difference(self.learner.labels)
@@ -263,16 +353,19 @@ class Session:
             raise InputError(f"{label!r} is not an answer; the labels are {', '.join(self.learner.labels)}")
         return label
 
-    def _answered(self, index: int, identifier: str, label: Labels) -> int:
+    def _answered(self, index: int, identifier: str, label: Labels, by: str | None) -> int:
         """Put an answer and those of its near-copies on disk; number of the copies."""
-        before = self.journal.answers.get(identifier)
+        before, own = self.journal.answers.get(identifier), self._own(identifier, by)
+        chosen = self._desks[by].chosen.get(index, USER)
+        if before is not None and (own is None or self.journal.answers_of_people(identifier).keys() - {by}):
+            return self._record(index, label, own.chosen if own else chosen, by)
         if before is not None and (label is None or before.label is None):
             self.learner.retract(index)  # None would keep the label
-        chosen = before.chosen if before else self._chosen.get(index, USER)
+        chosen = before.chosen if before else chosen
         labelled = self.learner.answer(index, label, chosen == RANDOM)
         copies = [copy for copy in labelled if self.corpus.ids[copy] not in self.journal.separated]
-        answers = [replace(self._noted(index, label, chosen), part=before.part if before else None)]
-        answers += [self._noted(copy, label, COPY, identifier) for copy in copies]
+        answers = [replace(self._noted(index, label, chosen, by), part=before.part if before else None)]
+        answers += [self._noted(copy, label, COPY, by, identifier) for copy in copies]
         try:
             self.journal.add(answers, self._text_of)
         except (OSError, InputError):
@@ -280,6 +373,20 @@ class Session:
             raise
         self._follow([copy for copy in labelled if copy not in copies])
         return len(copies)
+
+    def _record(self, index: int, label: Labels, chosen: str, by: str | None) -> int:
+        """Record an answer beside those of others, and for near-copies that got their label; their number."""
+        identifier = self.corpus.ids[index]
+        copies = {
+            name for own in self.journal.own.values() for name, (_, entry) in own.items()
+            if entry.copy_of == identifier
+        }  # fmt: skip
+        places = [self._number_of[name] for name in sorted(copies)]
+        kind = DECISION if chosen == DECISION else COPY
+        answers = [self._noted(copy, label, kind, by, identifier) for copy in places]
+        self.journal.add([self._noted(index, label, chosen, by), *answers], self._text_of)
+        self._follow([index, *places])
+        return len(places)
 
     def _follow(self, indices: Iterable[int]) -> None:
         """Change the answers that the learner has for some texts to those of the journal."""
@@ -293,54 +400,62 @@ class Session:
             self._restore(answers)
             self.journal.set_labels(self.learner.labels)  # an earlier answer may have a removed label
 
-    def _noted(self, index: int, label: Labels, chosen: str, copy_of: str | None = None) -> JournalEntry:
-        identifier = self.corpus.ids[index]
+    def _noted(
+        self, index: int, label: Labels, chosen: str, by: str | None, copy_of: str | None = None
+    ) -> JournalEntry:
+        identifier, now = self.corpus.ids[index], f"{datetime.now(UTC):%Y-%m-%dT%H:%M}Z"
         self._number_of[identifier] = index
-        return JournalEntry(identifier, text_digest(self.corpus.texts[index]), label, chosen, copy_of)
+        digest = text_digest(self.corpus.texts[index])
+        return JournalEntry(identifier, digest, label, chosen, copy_of, by=by, at=now)
 
-    def skip(self, index: int) -> Json:
+    def skip(self, index: int, by: str | None = None) -> Json:
         """Show another text; this text comes again after all others."""
         with self._lock:
-            self._skipped.add(self._checked(index))
-            self._skips.append(index)
-            return self.next()
+            by, desk = self._person(by)
+            desk.skipped.add(self._checked(index))
+            desk.skips.append(index)
+            return self.next(by)
 
-    def undo(self, events: int) -> Json:
+    def undo(self, events: int, by: str | None = None) -> Json:
         """Show the text that was skipped after the latest answer, or withdraw this answer and its copies."""
         with self._lock:
-            if events != self.journal.events:
+            by, desk = self._person(by)
+            place, latest = next(reversed(self.journal.own[by].values()), (0, None))
+            if not place <= events <= self.journal.events:
                 raise Conflict("there is a newer answer from another window")
-            if self._skips:
-                self._skipped.discard(index := self._skips.pop())
-                return {**self.show(index, self._chosen.get(index, "")), "skipped": True}
-            if not (latest := next(reversed(self.journal.answers.values()), None)):
+            if desk.skips:
+                desk.skipped.discard(index := desk.skips.pop())
+                return {**self.show(index, desk.chosen.get(index, ""), by=by), "skipped": True}
+            if latest is None:
                 raise InputError("there is nothing to undo")
-            original = latest.copy_of if latest.copy_of in self.journal.answers else latest.id
-            place, answer = self.journal.history[str(original)][-1]
+            original = latest.copy_of if latest.copy_of in self.journal.own[by] else latest.id
+            place, answer = self.journal.own[by][str(original)]
             index = self._number_of[answer.id]
-            self._chosen[index] = answer.chosen
-            self._withdraw([answer.id, *self._copies_of(answer.id, place)])
-            return {**self.show(index, answer.chosen), "skipped": False}
+            desk.chosen[index] = answer.chosen
+            self._withdraw([answer.id, *self._copies_of(answer.id, by, place)], by)
+            return {**self.show(index, answer.chosen, by=by), "skipped": False}
 
-    def separate(self, index: int) -> Json:
+    def separate(self, index: int, by: str | None = None) -> Json:
         """Withdraw the answers of the near-copies of an answered text."""
         with self._lock:
-            copies = self._copies_of(self.corpus.ids[self._checked(index)])
-            self._withdraw([copy for copy in copies for _ in self.journal.history[copy]])
-            return {"separated": len(copies), "state": self.overview()}
+            by, _ = self._person(by)
+            copies = self._copies_of(self.corpus.ids[self._checked(index)], by)
+            answers = [(copy, entry) for copy in copies for _, entry in self.journal.history[copy]]
+            self._withdraw([copy for copy, entry in answers if entry.voice == by], by)
+            return {"separated": len(copies), "state": self.overview(by)}
 
-    def _copies_of(self, identifier: str, after: int = 0) -> list[str]:
+    def _copies_of(self, identifier: str, by: str | None, after: int = 0) -> list[str]:
         """Near-copies that have the label of a text, by answers after a place in the journal."""
-        latest = (entries[-1] for entries in self.journal.history.values())
-        return [entry.id for place, entry in latest if entry.copy_of == identifier and place > after]
+        own = self.journal.own[by]
+        return [name for name, (place, e) in own.items() if e.copy_of == identifier and place > after]
 
-    def _withdraw(self, ids: list[str]) -> None:
-        self._skips.clear()
-        self.journal.withdraw(ids, self._text_of)
+    def _withdraw(self, ids: list[str], by: str | None) -> None:
+        self._desks[by].skips.clear()
+        self.journal.withdraw(ids, self._text_of, by)
         self._follow(self._number_of[name] for name in dict.fromkeys(ids))
         self._due.set()
 
-    def add_label(self, label: str) -> Json:
+    def add_label(self, label: str, by: str | None = None) -> Json:
         """Add a label."""
         label = " ".join(printable(label).split())
         if not 0 < len(label) <= LABEL or len(self.learner.labels) >= LABELS:
@@ -348,9 +463,9 @@ class Session:
         with self._lock:
             self.learner.add_label(label)
             self.journal.set_labels(self.learner.labels)
-            return {"state": self.overview()}
+            return {"state": self.overview(self._person(by)[0])}
 
-    def remove_label(self, label: str) -> Json:
+    def remove_label(self, label: str, by: str | None = None) -> Json:
         """Remove a label that no text has."""
         with self._lock:
             if label not in self.learner.labels or label == self.learner.relevant:
@@ -362,7 +477,7 @@ class Session:
                 )
             self.learner.remove_label(label)
             self.journal.set_labels(self.learner.labels)
-            return {"state": self.overview()}
+            return {"state": self.overview(self._person(by)[0])}
 
     def add_labelled(self, texts: Sequence[LabelledText]) -> int:
         """Record labels of the texts of a file; number of texts of the corpus that got a label.
@@ -381,7 +496,7 @@ class Session:
                 )
             label = text.labels if several else text.labels[0]
             part = text.part if text.part in ("test", COPY) else None
-            answers.append(replace(self._noted(index, label, IMPORT), part=part))
+            answers.append(replace(self._noted(index, label, IMPORT, None), part=part))
         with self._lock:
             self._restore(answers)
             self.journal.set_labels(self.learner.labels)
@@ -390,20 +505,22 @@ class Session:
 
     # Overviews
 
-    def history(self, skip: int) -> Json:
-        """Some of the answers, the latest first, after leaving out `skip`."""
+    def history(self, skip: int, by: str | None = None) -> Json:
+        """Some of the answers of a person, the latest first, after leaving out `skip`."""
         with self._lock:
-            return {"history": self._listed(min(max(0, skip), len(self.journal.answers)))}
+            by, _ = self._person(by)
+            return {"history": self._listed(min(max(0, skip), len(self.journal.answers)), by)}
 
-    def _listed(self, skip: int) -> list[Json]:
-        latest = islice(reversed(self.journal.answers.values()), skip, skip + LISTED)
+    def _listed(self, skip: int, by: str | None) -> list[Json]:
+        latest = islice(reversed(self.journal.own[by].values()), skip, skip + LISTED)
         return [
-            self._entry(self._number_of[entry.id]) | {"copy": entry.copy_of is not None} for entry in latest
+            self._entry(self._number_of[entry.id], by) | {"copy": entry.copy_of is not None}
+            for _, entry in latest
         ]
 
-    def _entry(self, index: int, start: int = 0) -> Json:
+    def _entry(self, index: int, by: str | None, start: int = 0) -> Json:
         """A line of a list: the beginning of a text, or the words from `start` on, and its label."""
-        answer = self.journal.answers.get(self.corpus.ids[index])
+        answer = self._own(self.corpus.ids[index], by)
         text = self.corpus.texts[index][start : start + SNIPPET]
         if start:
             text = "… " + text[text.find(" ", 0, BEFORE) + 1 :]
@@ -412,8 +529,9 @@ class Session:
             "label": answer.label if answer else None,
         }  # fmt: skip
 
-    def search(self, words: str, start: int = 0) -> Json:
+    def search(self, words: str, start: int = 0, by: str | None = None) -> Json:
         """Texts with all words, from the text `start` on; `next` is where the next search begins, or None."""
+        by, _ = self._person(by)
         parts, end, entries = words.casefold().split(), time.monotonic() + SECONDS, list[Json]()
         for index in range(max(0, start), len(self.corpus) if parts else 0):
             if len(entries) == LISTED or time.monotonic() > end:
@@ -424,7 +542,7 @@ class Session:
                 ends = accumulate(len(letter.casefold()) for letter in self.corpus.texts[index])
                 place = bisect_right([*ends], text.find(parts[0]))
                 with self._lock:
-                    entries.append(self._entry(index, max(0, place - BEFORE)))
+                    entries.append(self._entry(index, by, max(0, place - BEFORE)))
         return {"entries": entries, "next": None}
 
     def _progress(self) -> Json:
@@ -441,6 +559,65 @@ class Session:
         pairs = Counter(zip(first, second, strict=True)).most_common(LISTED)
         equal = sum(a == b for a, b in zip(first, second, strict=True))
         return {"n": len(entries), "equal": equal, "kappa": cohen_kappa(first, second), "pairs": pairs}
+
+    # Several people
+
+    def _by_text(self) -> dict[str, dict[str, JournalEntry]]:
+        """Labels of each text by the names of the people; near-copies follow their original."""
+        texts = defaultdict[str, dict[str, JournalEntry]](dict)
+        for person in self.journal.people:
+            for name, (_, entry) in self.journal.own[person].items():
+                if entry.label is not None and entry.copy_of is None:
+                    texts[name][person] = entry
+        return texts
+
+    def _differing(self) -> dict[str, dict[str, JournalEntry]]:
+        """Texts with different labels."""
+        texts = self._by_text().items()
+        return {
+            name: labels for name, labels in texts if len({unordered(e.label) for e in labels.values()}) > 1
+        }
+
+    def agreement_of_people(self) -> Json:
+        """Number of answers of each person, their agreement, and the disagreements that are not decided."""
+        people, texts = self.journal.people, self._by_text().values()
+        double = [
+            labels for labels in texts
+            if len(labels) > 1 and all(entry.chosen != DOUBT for entry in labels.values())
+        ]  # fmt: skip
+        units = [[unordered(entry.label) for entry in labels.values()] for labels in double]
+        columns = [[unordered(labels[name].label) for labels in double if name in labels] for name in people]
+        return {
+            "names": [(name, len(self.journal.own[name])) for name in people], "n": len(units),
+            "equal": sum(len({*unit}) == 1 for unit in units), "alpha": krippendorff_alpha(units),
+            "kappa": cohen_kappa(*columns) if len(people) == 2 else None,
+            "open": len(self._differing().keys() - self.journal.own[""].keys()),
+        }  # fmt: skip
+
+    def review(self, by: str | None = None) -> Json:
+        """Texts with different labels of several people, open ones first, and changed labels of a person."""
+        with self._lock:
+            by, _ = self._person(by)
+            texts = [
+                self._entry(self._number_of[name], "")
+                | {"answers": [(k, e.label) for k, e in labels.items()]}
+                for name, labels in self._differing().items()
+            ]
+            texts.sort(key=lambda entry: entry["answered"])
+            return {"disagreements": texts[:LISTED], "drift": self._drift(by)}
+
+    def _drift(self, by: str | None) -> list[Json]:
+        """Texts that a person labelled otherwise before, the text itself or a near-copy, the latest first."""
+        before, changes = dict[str, JournalEntry](), list[Json]()
+        items = (item for items in self.journal.history.values() for item in items if item[1].voice == by)
+        for _, entry in sorted(items, key=itemgetter(0)):
+            if entry.label is not None and entry.copy_of is None:
+                key = min(self.journal.alike(entry.id))
+                earlier, before[key] = before.get(key, entry), entry
+                if unordered(earlier.label) != unordered(entry.label):
+                    facts = {"label": entry.label, "before": earlier.label, "at": earlier.at}
+                    changes.append(self._entry(self._number_of[entry.id], by) | facts)
+        return changes[::-1][:LISTED]
 
     def close(self) -> list[str]:
         """Close the journal; sentences about the work."""

@@ -1,0 +1,267 @@
+"""Several people label: texts of each, agreement, disagreements, changed labels, hostile names."""
+
+import json
+
+import hostile_pages
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_label_page import ONE, TEXTS, InOrder, corpus_of
+
+from textsvm import InputError
+from textsvm.apps.label.files import DECISION, Journal, JournalEntry, text_digest
+from textsvm.apps.label.session import NAME, Conflict, SecondOpinion, Session
+
+PLAIN = [f"{word} {i}" for i, word in enumerate(sorted("abcdefghij"))]
+
+
+def started(folder, texts=PLAIN, shared=None):
+    corpus = corpus_of(texts)
+    return Session(corpus, Journal(folder / "labels.jsonl", ONE), InOrder(corpus), shared)
+
+
+def again(session):
+    session.journal.close()
+    return started(session.journal.path.parent, session.corpus.texts, session._shared)
+
+
+def say(session, name, label, index=None):
+    """Answer the next text, or a text; its index."""
+    text = session.next(name)["text"] if index is None else session.show(index, by=name)["text"]
+    session.answer(text["index"], text["seen"], label, name)
+    return text["index"]
+
+
+def rows_of(session):
+    return {row["id"]: row for row in map(json.loads, session.journal.path.read_text("utf-8").splitlines())}
+
+
+def test_each_person_gets_other_texts(tmp_path):
+    session = started(tmp_path, shared=0)
+    assert session.next("anna")["text"]["index"] == 0
+    assert session.next("ben")["text"]["index"] == 1
+    assert session.next("anna")["text"]["index"] == 0  # the same until it is answered
+    shown = [say(session, name, "spam") for name in ("anna", "ben") * 5]
+    assert sorted(shown) == [*range(10)]
+    assert session.next("anna")["text"] is None
+    state = session.overview("anna")
+    assert state["people"]["names"] == [("anna", 5), ("ben", 5)]
+    assert len(state["history"]) == 5
+    assert {entry.by for entry in session.journal.answers.values()} == {"anna", "ben"}
+
+
+def test_the_last_text_is_shown_to_both(tmp_path):
+    session = started(tmp_path, PLAIN[:2], shared=0)
+    say(session, "anna", "spam", 0)
+    assert session.next("anna")["text"]["index"] == 1
+    assert session.next("ben")["text"]["index"] == 1
+    session.answer(1, 0, "spam", "anna")
+    session.answer(1, 0, "spam", "ben")  # no conflict: another person
+    with pytest.raises(Conflict, match="another window"):
+        session.answer(1, 0, "ham", "ben")
+
+
+@pytest.mark.parametrize("share", [None, 0.0, 0.5, 1.0])
+def test_a_share_of_texts_is_shown_to_both(tmp_path, share):
+    texts = [f"word{i} {i}" for i in range(60)]
+    session = started(tmp_path, texts, share)
+    for turn in range(60):
+        text = session.next(name := ("anna", "ben")[turn % 2])["text"]
+        if text is None:
+            break
+        if text["reason"] == "second":
+            assert (text["label"], text["answered"], text["guessed"]) == (None, False, False)
+        session.answer(text["index"], text["seen"], "spam", name)
+    n = len(session.journal.answers)
+    assert session.agreement_of_people()["n"] == pytest.approx((0.1 if share is None else share) * n, abs=1)
+    assert n + session.agreement_of_people()["n"] == sum(map(len, session.journal.own.values()))
+
+
+def test_a_single_person_gets_no_text_twice(tmp_path):
+    session = started(tmp_path, shared=1)
+    assert [say(session, "anna", "spam") for _ in range(10)] == [*range(10)]
+    assert session.next("anna")["text"] is None
+
+
+def disagreeing(folder, shared=0):
+    session = started(folder, shared=shared)
+    for index, (anna, ben) in enumerate([("spam", "ham"), ("spam", "spam"), ("ham", None)]):
+        say(session, "anna", anna, index)
+        say(session, "ben", ben, index)
+    return session
+
+
+def test_a_tie_has_no_label_until_it_is_decided(tmp_path):
+    session = disagreeing(tmp_path)
+    rows = rows_of(session)
+    assert {name: row["label"] for name, row in rows.items()} == {"t0": None, "t1": "spam", "t2": "ham"}
+    assert rows["t0"]["answers"] == {"anna": "spam", "ben": "ham"}
+    assert session.learner.labelled == {0: None, 1: "spam", 2: "ham"}
+    (open_,) = session.review("anna")["disagreements"]
+    assert (open_["index"], open_["answers"]) == (0, [("anna", "spam"), ("ben", "ham")])
+    assert session.overview("ben")["people"]["open"] == 1
+    text = session.show(0, "decision", by="anna")["text"]
+    assert (text["answers"], text["label"], text["guessed"]) == (
+        [("anna", "spam"), ("ben", "ham")],
+        None,
+        False,
+    )
+    shown = session.decide(0, text["seen"], "ham", "anna")
+    assert shown["text"]["reason"] != DECISION  # no other disagreement
+    with pytest.raises(Conflict, match="decided in another window"):
+        session.decide(0, text["seen"], "spam", "ben")
+    with pytest.raises(InputError, match="two people"):
+        session.decide(5, 0, "spam", "ben")
+    for work in (session, again(session)):
+        row = rows_of(work)["t0"]
+        assert (row["label"], row["majority"], row["answers"]) == (
+            "ham",
+            None,
+            {"anna": "spam", "ben": "ham"},
+        )
+        assert work.learner.labelled[0] == "ham"
+        assert work.overview("ben")["people"]["open"] == 0
+        assert work.review("ben")["disagreements"][0]["label"] == "ham"
+        assert work.journal.own["anna"]["t0"][1].label == "spam"  # their own answers stay
+
+
+def test_agreement_of_two_and_of_three(tmp_path):
+    session = disagreeing(tmp_path)
+    agreement = session.agreement_of_people()
+    assert (agreement["n"], agreement["equal"]) == (2, 1)
+    assert agreement["kappa"] == pytest.approx(0)
+    assert agreement["alpha"] == pytest.approx(0)
+    say(session, "cleo", "ham", 0)
+    agreement = session.agreement_of_people()
+    assert agreement["kappa"] is None
+    assert rows_of(session)["t0"]["label"] == "ham"  # most people
+    assert rows_of(session)["t0"]["majority"] == "ham"
+
+
+def test_undo_is_of_a_person(tmp_path):
+    session = started(tmp_path, shared=0)
+    say(session, "anna", "spam", 0)
+    before = session.overview("anna")["events"]
+    say(session, "ben", "ham", 1)
+    say(session, "ben", "ham", 0)
+    undone = session.undo(before, "anna")  # although ben has answered meanwhile
+    assert undone["text"]["index"] == 0
+    assert {name: row["label"] for name, row in rows_of(session).items()} == {"t0": "ham", "t1": "ham"}
+    with pytest.raises(InputError, match="nothing to undo"):
+        session.undo(session.journal.events, "anna")
+    assert again(session).journal.answers_of_people("t0").keys() == {"ben"}
+
+
+def test_near_copies_follow_both_people_and_the_decision(tmp_path):
+    session = started(tmp_path, TEXTS, shared=0)
+    say(session, "anna", "spam", 0)  # and its copy t2
+    text = session.show(0, by="ben")["text"]
+    assert session.answer(0, text["seen"], "ham", "ben")["copies"] == 1
+    assert [rows_of(session)[name]["label"] for name in ("t0", "t2")] == [None, None]
+    assert session.agreement_of_people()["n"] == 1  # a copy is no answer of its own
+    assert len(session.review("anna")["disagreements"]) == 1
+    assert session.decide(0, 0, "ham", "anna")["copies"] == 1
+    assert [rows_of(session)[name]["label"] for name in ("t0", "t2")] == ["ham", "ham"]
+    assert session.learner.labelled == {0: "ham", 2: "ham"}
+
+
+def test_a_test_text_stays_one_after_a_second_answer(tmp_path):
+    session = started(tmp_path)
+    session._desks["anna"].chosen[0] = "random"
+    say(session, "anna", "spam", 0)
+    session._desks["ben"].chosen[0] = "second"
+    say(session, "ben", "spam", 0)
+    say(session, "anna", "ham", 0)
+    assert rows_of(session)["t0"]["part"] == "test"
+    assert (rows_of(again(session))["t0"]["part"]) == "test"
+
+
+def test_changed_labels_of_a_person_are_listed(tmp_path):
+    session = started(tmp_path, TEXTS, shared=0)
+    say(session, "anna", "spam", 0)
+    session.separate(0, "anna")
+    say(session, "anna", "ham", 2)  # a near-copy of the first
+    say(session, "anna", "ham", 1)
+    say(session, "anna", "spam", 1)
+    say(session, "ben", "ham", 1)
+    drift = session.review("anna")["drift"]
+    assert [(each["index"], each["before"], each["label"]) for each in drift] == [
+        (1, "ham", "spam"),
+        (2, "spam", "ham"),
+    ]
+    assert drift[0]["at"].startswith("20")
+    assert session.review("ben")["drift"] == []
+
+
+def test_a_journal_without_names_is_read_and_a_name_replaces_none(tmp_path):
+    journal = Journal(tmp_path / "labels.jsonl", ONE)
+    journal.set_labels(["spam", "ham"])
+    for i in range(3):
+        journal.add(
+            [JournalEntry(f"t{i}", text_digest(PLAIN[i]), "spam", "user")], lambda name: PLAIN[int(name[1:])]
+        )
+    journal.close()
+    session = started(tmp_path, shared=1)
+    assert session.overview()["people"] is None
+    assert "answers" not in rows_of(session)["t0"]
+    assert session.next("anna")["text"]["index"] == 3
+    say(session, "anna", "ham", 0)
+    assert rows_of(session)["t0"]["label"] == "ham"
+    assert session.review("anna")["disagreements"] == []
+
+
+def test_hostile_names(tmp_path):
+    session = started(tmp_path, shared=0.5)
+    with pytest.raises(InputError, match=f"1 to {NAME} characters"):
+        session.next("x" * 10_000)
+    names = ["__proto__", "<script>alert(1)</script>", "a\u202eb", "a\nb\x1b[0m", "'; --", "\ud800"]
+    for index, name in enumerate(names):
+        say(session, name, "spam", index)
+    for work in (session, again(session)):
+        shown = [name for name, _ in work.overview()["people"]["names"]]
+        assert len(shown) == len(names)
+        assert shown[:2] == names[:2]
+        assert not any(set(name) & {"\n", "\x1b", "\u202e", "\ud800"} for name in shown)
+    assert session.next(" \n")["state"]["by"] is None
+    assert len(hostile_pages.ALL) > 3
+
+
+def test_a_second_opinion_of_two_people(tmp_path):
+    corpus = corpus_of(TEXTS, ["spam", "ham", "spam", "ham", "ham"])
+    session = Session(corpus, Journal(tmp_path / "second.jsonl", ONE), SecondOpinion(corpus, False))
+    shown = {say(session, name, "ham") for name in ("anna", "ben", "anna", "ben", "anna")}
+    assert shown == {*range(5)}
+    assert session.agreement()["n"] == 5
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("aaaucd"), st.integers(0, 4), st.sampled_from(["spam", "ham", None]),
+                  st.sampled_from(["anna", "ben", "cleo"])),
+        max_size=30,
+    )
+)  # fmt: skip
+def test_files_follow_any_sequence_of_actions_of_several_people(tmp_path_factory, steps):
+    session = started(tmp_path_factory.mktemp("labels"), TEXTS)
+    for action, index, label, name in steps:
+        identifier = f"t{index}"
+        if action == "a":
+            session.answer(index, session.journal.revisions[identifier, name], label, name)
+        elif action == "u" and session.journal.own[name]:
+            session.undo(session.journal.events, name)
+        elif action == "c":
+            session.separate(index, name)
+        elif action == "d" and len(session.journal.answers_of_people(identifier)) > 1:
+            session.decide(index, session.journal.revisions[identifier, ""], label, name)
+    answers, own = dict(session.journal.answers), {k: dict(v) for k, v in session.journal.own.items() if v}
+    labels = {name: each.label for name, each in answers.items()}
+    rows = {name: row["label"] for name, row in rows_of(session).items() if row["label"] is not None}
+    assert rows == {name: label for name, label in labels.items() if label is not None}
+    assert {f"t{index}": label for index, label in session.learner.labelled.items()} == labels
+    for name, items in own.items():
+        assert all(entry.voice == name for _, entry in items.values())
+    work = again(session)
+    assert {name: each.label for name, each in work.journal.answers.items()} == labels
+    assert {k: dict(v) for k, v in work.journal.own.items() if v} == own
+    work.journal.close()
