@@ -97,9 +97,11 @@ class Compared:
         return to_json(asdict(self))
 
 
-def judge_prediction(truth: ArrayLike, guess: ArrayLike, first: ArrayLike | None, **fields: Any) -> Compared:
+def judge_prediction(
+    truth: ArrayLike, predicted: ArrayLike, first: ArrayLike | None, **fields: Any
+) -> Compared:
     """Figures of a classifier; `first` are the first classifier's predictions, `fields` other attributes."""
-    labels, predictions = np.asarray(truth), np.asarray(guess)
+    labels, predictions = np.asarray(truth), np.asarray(predicted)
     right, n = int((labels == predictions).sum()), len(labels)
     bounds = scipy.stats.binomtest(right, n).proportion_ci(0.95, "wilson")
     classes = np.unique(np.append(labels, predictions))
