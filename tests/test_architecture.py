@@ -19,7 +19,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     # lines that the estimators did not have. Then came 25 formats, output in the form of the input, several
     # columns in exports, maps, copies in estimates, repair of mail, categories of mail, limits of HTTP.
     # Then encoders with cache and exports (1,500), thousands of classes (400), ordered classes, their scales.
-    "lines of textsvm/": (74_845, 62_000),
+    "lines of textsvm/": (74_847, 62_000),
     "lines of the applications": (12_740, 10_500),
     "lines of C, JavaScript, HTML and CSS": (3_217, 2_700),
     # Kernels of several families, aliases of arrays and the version have modules of their own.
