@@ -14,12 +14,19 @@ margin of scikit-activeml or the uncertainty of modAL, small-text's SVM with its
 ASReview's default (LinearSVC with C = 0.11, balanced; the most relevant text first; judged by logistic
 regression), for two labels only.
 
+A search looks for the texts of a label that at most a fifth of at most 1,500 texts have, or for the relevant
+texts of a review: a CSV file of the folder --reviews with columns title, abstract and included (0 or 1). It
+trains anew after a twentieth more labels, draws a tenth of the texts at random and goes on until the stopping
+rule holds and 95 % are found; WSS@95 is 0.95 less the share of texts read by then. In a review both programs
+begin with the same random texts, up to the first relevant one.
+
 Every run is a line of a file, so that a later call goes on with the missing runs.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import math
 import os
@@ -29,15 +36,16 @@ import sys
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -47,10 +55,11 @@ from threadpoolctl import threadpool_limits
 from benchmarks.panel import names_of, read_set
 from textsvm.apps.label.learner import Learner
 from textsvm.apps.label.machine import Machine, Pool
-from textsvm.apps.label.stopping import RECALL, Draw, random_share, retrieval
+from textsvm.apps.label.stopping import RECALL, retrieval
 from textsvm.apps.label.strategies import STRATEGIES, Candidates, rank
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, markdown_lines, option
 from textsvm.errors import InputError
+from textsvm.evaluation.results import clopper_pearson
 from textsvm.linalg.products import InvertedIndex
 from textsvm.linalg.sparse import Sparse
 
@@ -59,8 +68,12 @@ PANELS = ("panel", "panel2")
 POOL, TEST = 2000, 1000
 #: Labels asked for at a time, as a share of the labels so far; labels at most; share of the full accuracy.
 GROWTH, MOST, GOAL = 0.1, 1000, 0.95
-#: Largest share of the relevant texts in a search; answers between checks; labels of the last training.
-RARE, CHECKED, LAST_TRAINING = 0.2, 50, 600
+#: Texts of a search at most; largest share of the relevant ones; share of the texts drawn at random.
+SEARCHED, RARE, DRAWN = 1500, 0.2, 0.1
+#: Growth of the labels and answers at most between trainings of a search; labels of the last training.
+SEARCH_GROWTH, CHECKED, LAST_TRAINING = 0.05, 50, 600
+#: Searches: ours and ASReview's, of reviews only.
+SEARCHES = ("search", "ASReview-search")
 #: Answers of the measurement of speed, and in a browser; characters by which a shown text is recognised.
 ANSWERS, PRESSED, WHERE = 60, 110, 100
 #: Random labels that peers begin with.
@@ -143,7 +156,10 @@ class Ours:
         self.classes, codes = np.unique(self.task.y[index], return_inverse=True)
         if len(self.classes) > 1:
             target = np.where(codes[:, None] == np.arange(len(self.classes)), 1.0, -1.0)
-            self.machine = Machine.train(self.task.gram[np.ix_(index, index)], target)
+            known = self.classes.tolist()
+            relevant = known.index(self.relevant) if self.relevant in known else None
+            gram = self.task.gram[np.ix_(index, index)]
+            self.machine = Machine.train(gram, target, relevant=relevant)
 
     def accuracy(self) -> float:
         """Share of test texts that are classified correctly."""
@@ -151,6 +167,16 @@ class Ours:
             return float(np.mean(self.task.y_test == self.classes[0]))
         values = self.task.cross[:, self.index] @ self.machine.coef + self.machine.bias
         return float(np.mean(self.classes[values.argmax(axis=1)] == self.task.y_test))
+
+    def relevance(self) -> NDArray[np.float64] | None:
+        """Value for the relevant label of all texts, by machines without them; None before both labels."""
+        if self.machine is None:
+            return None
+        column = self.classes.tolist().index(self.relevant)
+        coef = self.machine.coef[:, column].astype(np.float32)
+        values = self.task.gram[:, self.index] @ coef + self.machine.bias[column]
+        values[self.index] = self.machine.left_out[:, column]
+        return np.asarray(values)
 
     def choose(self, labelled: Index, free: Index, n: int) -> Index:
         """The texts to label next."""
@@ -291,38 +317,90 @@ def labels_needed(points: Sequence[tuple[int, float]], goal: float, most: int) -
     return float(sizes[i - 1] + share * (sizes[i] - sizes[i - 1]))
 
 
-def search(path: Path, seed: int) -> dict[str, Any]:
-    """Search the texts of a rare label until the stopping rule holds: recall, and share of texts read.
+def prepare_search(path: Path, name: str, scratch: Path) -> str | None:
+    """Write the arrays of a search of a set or a review; None if no label is rare."""
+    target = scratch / f"{path.name if path.is_dir() else 'review'}-{name}-search.npz"
+    if target.exists():
+        return target.stem
+    if path.is_dir():
+        data = read_set(path, name)
+        sample = np.random.default_rng(0).permutation(len(data.y_train))[:SEARCHED]
+        texts, codes = (
+            [data.train[i] for i in sample],
+            np.unique(data.y_train[sample], return_inverse=True)[1],
+        )
+        shares = np.bincount(codes) / len(codes)
+        rare = int(np.where(shares <= RARE, shares, 0).argmax())
+        y = (codes == rare).astype(np.int64)
+        if shares[rare] > RARE:
+            return None
+    else:
+        with open(path, encoding="utf-8", errors="replace", newline="") as lines:
+            rows = list(csv.DictReader(lines))
+        texts = [f"{row['title']}\n{row['abstract']}" for row in rows]
+        y = np.array([int(row["included"]) for row in rows])
+    rows, none = Pool(texts, np.arange(len(texts))).rows, np.empty(0)
+    task = Task(_products(rows, rows), none, y, none, 0.0, np.array(texts), none)
+    with open(target.with_suffix(f".{os.getpid()}"), "wb") as stream:
+        np.savez(stream, **vars(task))
+    os.replace(stream.name, target)
+    return target.stem
 
-    The relevant label is the largest of at most `RARE` of the texts; a set without such a label is left out.
-    """
-    task, rng = load(path), np.random.default_rng([seed, 11])
-    shares = np.bincount(task.y) / len(task.y)
-    rare = int(np.where(shares <= RARE, shares, 0).argmax())
-    row = {"set": path.stem, "strategy": "search", "seed": seed}
-    if shares[rare] > RARE:
+
+def first_texts(y: Index, seed: int) -> Index:
+    """Random texts up to the first relevant one, at least two."""
+    order = np.random.default_rng([seed, 11]).permutation(len(y))
+    return order[
+        : max(2, 1 + int(np.flatnonzero(y[order] == 1)[0]), 1 + int(np.flatnonzero(y[order] == 0)[0]))
+    ]
+
+
+def search(path: Path, seed: int) -> dict[str, Any]:
+    """Search until the stopping rule holds and 95 % are found: recall and share of texts read then."""
+    task, rng = load(path), np.random.default_rng([seed, 12])
+    learner, y, stopped, read = Ours(task, "relevance", rng, 1), task.y, None, None
+    labelled = first_texts(y, seed) if path.stem.startswith("review-") else np.empty(0, np.int64)
+    while stopped is None or read is None:
+        if 0 < len(labelled) <= LAST_TRAINING:
+            learner.fit(labelled)
+        free, values = np.setdiff1d(np.arange(len(y)), labelled), learner.relevance()
+        relevant = y[labelled] == 1
+        if not len(free) or (
+            values is not None and retrieval(relevant, values[labelled], values[free], 0).enough
+        ):
+            stopped = stopped or (relevant.sum() / y.sum(), len(labelled) / len(y))
+        if relevant.sum() >= RECALL * y.sum() - 1e-9:
+            read = read or (1 + int(np.searchsorted(relevant.cumsum(), RECALL * y.sum() - 1e-9))) / len(y)
+        n = min(max(1, int(SEARCH_GROWTH * len(labelled))), CHECKED)
+        drawn = rng.permutation(free)[: rng.binomial(min(n, len(free)), DRAWN)]
+        rest = np.setdiff1d(free, drawn)
+        size = min(n - len(drawn), len(rest))
+        if values is not None:
+            best = rest[np.argsort(-values[rest], kind="stable")[:size]]
+        else:
+            best = learner.best(labelled, rest, size) if size else rest[:0]
+        labelled = np.append(labelled, rng.permutation(np.append(drawn, best)))
+    about = {"set": path.stem, "strategy": "search", "seed": seed, "texts": len(y), "relevant": int(y.sum())}
+    return about | {"recall": stopped[0], "read": stopped[1], "read at 95 %": read, "WSS@95": RECALL - read}
+
+
+def asreview_search(path: Path, seed: int) -> dict[str, Any]:
+    """The search of ASReview's default, trained anew after a fiftieth more labels."""
+    task, row = load(path), {"set": path.stem, "strategy": "ASReview-search", "seed": seed}
+    if not path.stem.startswith("review-"):
         return row
-    learner = Ours(replace(task, y=(task.y == rare).astype(np.int64)), "relevance", rng, 1)
-    relevant, free, misses, found = learner.task.y, np.arange(len(task.y)), 0, 0
-    labelled, draws = np.empty(0, np.int64), list[Draw]()
-    while len(free) and not retrieval(draws, found, len(free)).enough:
-        n = min(max(1, int(GROWTH * len(labelled))), CHECKED, len(free))
-        if len(labelled) < LAST_TRAINING:
-            learner.fit(labelled) if len(labelled) else None
-        ranking = learner.best(labelled, free, n).tolist()
-        for _ in range(n):
-            drawn = rng.random() < random_share(0.1, misses) or not ranking
-            chosen = int(rng.choice(free)) if drawn else ranking.pop(0)
-            if drawn:
-                draws.append(Draw(found, len(free), bool(relevant[chosen])))
-            elif chosen not in free:
-                continue
-            misses = 0 if relevant[chosen] else misses + 1
-            found, free = found + int(relevant[chosen]), free[free != chosen]
-            labelled = np.append(labelled, chosen)
-    total = int(relevant.sum())
-    about = {"texts": len(task.y), "relevant": total}
-    return row | about | {"recall": found / total, "read": len(labelled) / len(task.y)}
+    pandas, simulate = import_module("pandas"), import_module("asreview.simulation.simulate")
+    config = import_module("asreview.models.models").get_ai_config()["value"]
+    cycle = import_module("asreview.learner").ActiveLearningCycle.from_meta(config)
+    cycle.n_query = lambda results: max(1, int(0.02 * len(results)))
+    stop = SimpleNamespace(stop=lambda results, y: results["label"].sum() >= RECALL * y.sum() - 1e-9)
+    texts = pandas.DataFrame({"title": task.texts, "abstract": ""})
+    simulation = simulate.Simulate(texts, task.y, [cycle], stopper=stop, print_progress=False)
+    simulation.label(first_texts(task.y, seed))
+    simulation.review()
+    found = simulation._results["label"].to_numpy().cumsum()
+    read = (1 + int(np.searchsorted(found, RECALL * task.y.sum() - 1e-9))) / len(task.y)
+    return row | {"read at 95 %": read, "WSS@95": RECALL - read}
 
 
 def topical(n_texts: int, n_words: int) -> tuple[list[str], Index]:
@@ -426,7 +504,9 @@ def run_task(scratch: Path, task: tuple[str, str, int]) -> dict[str, Any]:
     path = scratch / f"{name}.npz"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of peers: classes of a single text, and no convergence
-        return search(path, seed) if strategy == "search" else simulate(path, strategy, seed)
+        if strategy in SEARCHES:
+            return search(path, seed) if strategy == "search" else asreview_search(path, seed)
+        return simulate(path, strategy, seed)
 
 
 def one_thread() -> None:
@@ -476,14 +556,55 @@ def ratio_row(strategy: str, ratios: dict[str, Any], seeds: int) -> dict[str, An
     }  # fmt: skip
 
 
-def search_row(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Summary of the searches."""
-    runs = [row for row in rows if "recall" in row]
-    if not runs:
-        return []
-    recall, read = (np.array([row[name] for row in runs]) for name in ("recall", "read"))
-    kept = f"{100 * (recall >= RECALL).mean():.1f} %"
-    return [{"searches": len(runs), "95 % found": kept, "recall": recall.mean(), "read": read.mean()}]
+def search_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Summary of the searches when the rule held, of the panels and of the reviews."""
+    table = []
+    for data, is_review in (("panels", False), ("reviews", True)):
+        runs = [row for row in rows if "recall" in row and row["set"].startswith("review-") == is_review]
+        if not runs:
+            continue
+        recall, read, needed = (
+            np.array([row[key] for row in runs]) for key in ("recall", "read", "read at 95 %")
+        )
+        held = int((recall >= RECALL - 1e-9).sum())
+        low, high = clopper_pearson(held, len(runs))
+        table.append({
+            "data": data, "sets": len({row["set"] for row in runs}), "searches": len(runs),
+            "95 % found": f"{held} ({100 * held / len(runs):.1f} %; {100 * low:.1f} to {100 * high:.1f})",
+            "recall": recall.mean(), "median": float(np.median(recall)), "least": recall.min(),
+            "read": read.mean(), "read at 95 %": needed.mean(),
+        })  # fmt: skip
+    return table
+
+
+def saved_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """WSS@95 of the reviews that both programs searched: a row per review, and the mean."""
+    runs: dict[tuple[str, int], dict[str, float]] = defaultdict(dict)
+    for row in rows:
+        if "WSS@95" in row and row["set"].startswith("review-"):
+            runs[row["set"], row["seed"]][row["strategy"]] = row["WSS@95"]
+    by_set: dict[str, list[list[float]]] = defaultdict(list)
+    for (name, _), saved in runs.items():
+        if len(saved) == len(SEARCHES):
+            by_set[name].append([saved[strategy] for strategy in SEARCHES])
+    table, means = [], np.array([np.mean(pairs, axis=0) for pairs in by_set.values()]).reshape(-1, 2)
+    for (name, pairs), (ours, theirs) in zip(by_set.items(), means, strict=True):
+        label = name.removeprefix("review-").removesuffix("-search")
+        table.append(
+            {
+                "review": label,
+                "seeds": len(pairs),
+                "textsvm": ours,
+                "ASReview": theirs,
+                "difference": ours - theirs,
+            }
+        )
+    if len(means) > 1:
+        cells = np.column_stack([means, means[:, 0] - means[:, 1]])
+        error = cells.std(axis=0, ddof=1) / np.sqrt(len(cells))
+        texts = [f"{mean:.3f} ± {se:.3f}" for mean, se in zip(cells.mean(axis=0), error, strict=True)]
+        table.append(dict(zip(table[0], [f"mean of {len(means)} ± standard error", "", *texts], strict=True)))
+    return table
 
 
 class LabellingReport(BenchmarkReport):
@@ -506,6 +627,7 @@ class LabellingReport(BenchmarkReport):
     option("--strategies", help="strategies, separated by commas (default: all); 'search': stopping rule"),
     option("--seeds", type=int, default=20, help="runs of each strategy on each set"),
     option("--sets", help="names of sets, separated by commas (default: all)"),
+    option("--reviews", type=Path, help="searches: folder of CSV files with title, abstract, included"),
     option("--anchors", action="store_true", help="also the peers that are installed"),
     option("--jobs", type=int, default=2, recorded=False, help="processes"),
     option(
@@ -535,22 +657,28 @@ def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
         strategies = options.strategies.split(",")
     if options.anchors:
         strategies += [name for name, module in PEERS.items() if find_spec(module)]
-    known = {*STRATEGIES, *PEERS, "search", *(name + TENTH for name in STRATEGIES)}
+    known = {*STRATEGIES, *PEERS, *SEARCHES, *(name + TENTH for name in STRATEGIES)}
     if unknown := set(strategies) - known:
         raise InputError(f"there is no strategy {', '.join(sorted(unknown))}")
-    names = prepared(options, deadline)
-    tasks = [(n, s, seed) for seed, s, n in product(range(options.seeds), strategies, names)]
+    tasks = []
+    for run, kind in (
+        (prepare, set(strategies) - set(SEARCHES)),
+        (prepare_search, set(strategies) & set(SEARCHES)),
+    ):
+        names = prepared(run, options, deadline) if kind else []
+        tasks += [(n, s, seed) for seed, s, n in product(range(options.seeds), sorted(kind), names)]
     calls = ((run_task, options.scratch, task) for task in runs.missing(tasks))
     for row in in_processes(options.jobs, deadline, calls):
         runs.add(row)
     report.rows = {
         "strategies": {"table": summary(runs.rows)},
-        "searches": {"table": search_row(runs.rows)},
+        "searches": {"table": search_rows(runs.rows)},
+        "reviews": {"table": saved_rows(runs.rows)},
     }
     report.write()
 
 
-def prepared(options: argparse.Namespace, deadline: float) -> list[str]:
+def prepared(run: Callable[..., str | None], options: argparse.Namespace, deadline: float) -> list[str]:
     """Names of the sets whose arrays are in the scratch folder; the first compiles for all processes."""
     pairs = [
         (folder, name)
@@ -558,8 +686,10 @@ def prepared(options: argparse.Namespace, deadline: float) -> list[str]:
         for name in names_of(folder, None)
         if options.sets is None or name in options.sets.split(",")
     ]
+    if options.reviews and run is prepare_search:
+        pairs += [(path, path.stem) for path in sorted(options.reviews.glob("*.csv"))]
     if not pairs:
         raise InputError("--sets names no set of the panels")
-    first = prepare(*pairs[0], options.scratch)
-    calls = ((prepare, *pair, options.scratch) for pair in pairs[1:])
-    return [first, *sorted(in_processes(options.jobs, deadline, calls))]
+    first = run(*pairs[0], options.scratch)
+    calls = ((run, *pair, options.scratch) for pair in pairs[1:])
+    return sorted(name for name in [first, *in_processes(options.jobs, deadline, calls)] if name)

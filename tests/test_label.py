@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from textsvm.apps.label import machine as rows
-from textsvm.apps.label.learner import Learner
+from textsvm.apps.label.learner import Learner, _left_out
 from textsvm.apps.label.machine import ColumnWeights, Machine, Pool
-from textsvm.apps.label.stopping import Draw, cohen_kappa, labels_per_point, random_share, retrieval
+from textsvm.apps.label.stopping import cohen_kappa, labels_per_point, retrieval
 from textsvm.apps.label.strategies import STRATEGIES, Candidates
 from textsvm.errors import InputError
 
@@ -262,35 +262,86 @@ def test_texts_shown_elsewhere_are_left_out():
     assert learner.next([first]).index != first
 
 
-def search(n: int, n_relevant: int, noise: float, seed: int) -> tuple[float, float]:
-    """Recall and share of texts read when the stopping rule holds, with a ranking of some noise."""
-    rng = np.random.default_rng(seed)
-    relevant = np.arange(n) < n_relevant
-    ranking = np.argsort(-(relevant + noise * rng.standard_normal(n))).tolist()
-    free, draws, found, misses = set(range(n)), [], 0, 0
-    while free and not (len(free) % 10 == 0 and retrieval(draws, found, len(free)).enough):
-        if rng.random() < random_share(0.1, misses):
-            chosen = int(rng.choice(sorted(free)))
-            draws.append(Draw(found, len(free), bool(relevant[chosen])))
-        else:
-            chosen = next(i for i in ranking if i in free)
-        free.remove(chosen)
-        found, misses = found + int(relevant[chosen]), 0 if relevant[chosen] else misses + 1
-    return found / n_relevant, 1 - len(free) / n
+def search(x: np.ndarray, relevant: np.ndarray, seed: int, copies: int = 1) -> tuple[float, float]:
+    """Recall and share of texts read when the stopping rule holds; each text has near-copies after it."""
+    rng, n = np.random.default_rng(seed), len(relevant)
+    gram = x @ x.T / np.outer(*2 * [np.linalg.norm(x, axis=1)])
+    labelled, free = np.empty(0, np.int64), np.arange(n)
+    while len(free):
+        values, m = rng.random(len(free)), len(labelled)
+        if 0 < relevant[labelled].sum() < m:
+            target, block = np.where(relevant[labelled], 1.0, -1.0)[:, None], gram[np.ix_(labelled, labelled)]
+            machine = Machine.train(block, np.hstack([target, -target]), relevant=0)
+            groups = [np.arange(i, i + copies) for i in range(0, m, copies)]
+            left_out = _left_out(block, machine, np.arange(m), groups)[:, 0]
+            values = gram[np.ix_(free, labelled)] @ machine.coef[:, 0] + machine.bias[0]
+            if retrieval(relevant[labelled[::copies]], left_out[::copies], values, 0).enough:
+                break
+        size = max(1, m // 12)
+        draws = rng.permutation(free)[: rng.binomial(size, 0.1)]
+        originals = np.unique(np.append(draws, free[np.argsort(-values)[: size - len(draws)]]) // copies)
+        chosen = (rng.permutation(originals)[:, None] * copies + np.arange(copies)).ravel()
+        labelled, free = np.append(labelled, chosen), np.setdiff1d(free, chosen)
+    return relevant[labelled].sum() / max(1, relevant.sum()), len(labelled) / n
 
 
-def test_the_stopping_rule_keeps_its_promise():
-    runs = np.array([search(300, 90, 0.5, seed) for seed in range(15)])
-    assert np.mean(runs[:, 0] >= 0.95) >= 0.9
-    assert runs[:, 1].mean() < 0.95
+def searches(n: int, clusters: list[int], shift: float, n_seeds: int, copies: int = 1) -> np.ndarray:
+    """`search` of clusters of relevant texts, which differ from the others in a coordinate of their own."""
+    results = []
+    for seed in range(n_seeds):
+        x = np.random.default_rng([seed, 5]).normal(size=(n, 20))
+        group = np.repeat(np.arange(len(clusters)), clusters)
+        x[np.arange(len(group)), group] += shift
+        relevant = np.arange(n) < len(group)
+        results.append(search(np.repeat(x, copies, axis=0), np.repeat(relevant, copies), seed, copies))
+    return np.array(results)
 
 
-def test_random_draws_alone_bound_the_number_of_relevant_texts():
-    nothing = [Draw(50, 1000 - i, False) for i in range(900)]
-    assert not retrieval(nothing[:100], 50, 900).enough
-    assert retrieval(nothing, 50, 100).enough
-    assert retrieval([], 10, 0).total == 10
-    assert not retrieval([], 0, 100).enough
+def test_the_stopping_rule_finds_95_percent():
+    recall, read = searches(300, [60], 2.5, 12).T
+    assert np.mean(recall >= 0.95) >= 0.8
+    assert recall.min() >= 0.9
+    assert read.mean() < 0.75
+
+
+def test_a_second_kind_of_relevant_texts_is_found():
+    recall, read = searches(600, [20, 20], 5, 8).T
+    assert recall.min() >= 0.9
+    assert read.mean() < 0.7
+
+
+def test_near_copies_do_not_stop_a_search():
+    recall, _ = searches(120, [12], 2, 8, copies=4).T
+    assert recall.min() >= 0.75
+    assert np.mean(recall >= 0.95) >= 0.7
+
+
+def test_five_relevant_texts_need_most_texts_to_be_read():
+    recall, read = searches(400, [5], 3, 4).T
+    assert recall.min() == 1
+    assert read.min() >= 0.5
+
+
+def test_a_useless_machine_does_not_stop_a_search():
+    for clusters in ([60], [180]):
+        recall, _ = searches(400, clusters, 0, 3).T
+        assert recall.min() >= 0.95
+
+
+def test_a_search_without_relevant_texts_reads_all():
+    assert (searches(200, [], 0, 1)[:, 1] == 1).all()
+    nothing = np.zeros(50, bool)
+    assert not retrieval(nothing, np.zeros(50), np.zeros(20), 0).enough
+    assert retrieval(nothing, np.zeros(50), np.zeros(0), 0).enough
+
+
+def test_equal_values_are_judged_as_random_draws():
+    """20 relevant texts, 80 others, and u without a label: two more are among these with (u / (80 + u))^2."""
+    relevant = np.arange(100) < 20
+    for n_free, outside, enough in ((23, 0, True), (24, 0, False), (0, 23, True), (0, 24, False)):
+        state = retrieval(relevant, np.zeros(100), np.zeros(n_free), outside)
+        assert state.enough is enough
+        assert state.total == pytest.approx(20 + 0.2 * (n_free + outside), rel=0.1)
 
 
 def test_search_reports_recall():

@@ -737,6 +737,10 @@ def test_second_opinion(tmp_path):
     assert (agreement["n"], agreement["equal"]) == (4, equal)
     assert agreement["kappa"] == pytest.approx((equal / 4 - chance / 16) / (1 - chance / 16))
     assert f"agreement: {equal} of 4" in session.close()[1]
+    listed = session.review()["disagreements"]
+    assert {tuple(each["answers"]) for each in listed} == {
+        (("first", a), ("second", b)) for a, b in shown if a != b
+    }
     with pytest.raises(InputError, match="has no labels"):
         SecondOpinion(corpus_of(TEXTS), False)
 

@@ -1,14 +1,18 @@
 """Several people label: texts of each, agreement, disagreements, changed labels, hostile names."""
 
+import csv
 import json
+from dataclasses import replace
 
 import hostile_pages
 import pytest
+from command import run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_label_page import ONE, TEXTS, InOrder, corpus_of
 
 from textsvm import InputError
+from textsvm.apps.label import files
 from textsvm.apps.label.files import DECISION, Journal, JournalEntry, text_digest
 from textsvm.apps.label.session import NAME, Conflict, SecondOpinion, Session
 
@@ -73,8 +77,8 @@ def test_a_share_of_texts_is_shown_to_both(tmp_path, share):
             assert (text["label"], text["answered"], text["guessed"]) == (None, False, False)
         session.answer(text["index"], text["seen"], "spam", name)
     n = len(session.journal.answers)
-    assert session.agreement_of_people()["n"] == pytest.approx((0.1 if share is None else share) * n, abs=1)
-    assert n + session.agreement_of_people()["n"] == sum(map(len, session.journal.own.values()))
+    assert session.agreement()["n"] == pytest.approx((0.1 if share is None else share) * n, abs=1)
+    assert n + session.agreement()["n"] == sum(map(len, session.journal.own.values()))
 
 
 def test_a_single_person_gets_no_text_twice(tmp_path):
@@ -127,12 +131,12 @@ def test_a_tie_has_no_label_until_it_is_decided(tmp_path):
 
 def test_agreement_of_two_and_of_three(tmp_path):
     session = disagreeing(tmp_path)
-    agreement = session.agreement_of_people()
+    agreement = session.agreement()
     assert (agreement["n"], agreement["equal"]) == (2, 1)
     assert agreement["kappa"] == pytest.approx(0)
     assert agreement["alpha"] == pytest.approx(0)
     say(session, "cleo", "ham", 0)
-    agreement = session.agreement_of_people()
+    agreement = session.agreement()
     assert agreement["kappa"] is None
     assert rows_of(session)["t0"]["label"] == "ham"  # most people
     assert rows_of(session)["t0"]["majority"] == "ham"
@@ -158,7 +162,7 @@ def test_near_copies_follow_both_people_and_the_decision(tmp_path):
     text = session.show(0, by="ben")["text"]
     assert session.answer(0, text["seen"], "ham", "ben")["copies"] == 1
     assert [rows_of(session)[name]["label"] for name in ("t0", "t2")] == [None, None]
-    assert session.agreement_of_people()["n"] == 1  # a copy is no answer of its own
+    assert session.agreement()["n"] == 1  # a copy is no answer of its own
     assert len(session.review("anna")["disagreements"]) == 1
     assert session.decide(0, 0, "ham", "anna")["copies"] == 1
     assert [rows_of(session)[name]["label"] for name in ("t0", "t2")] == ["ham", "ham"]
@@ -265,3 +269,74 @@ def test_files_follow_any_sequence_of_actions_of_several_people(tmp_path_factory
     assert {name: each.label for name, each in work.journal.answers.items()} == labels
     assert {k: dict(v) for k, v in work.journal.own.items() if v} == own
     work.journal.close()
+
+
+# Files of other programs with the names of people
+
+
+NAMED = st.dictionaries(
+    st.sampled_from(["anna", "ben", "Ćira ü", "d@e.org"]), st.sampled_from(["spam", "ham", "x y"]), max_size=3
+)
+
+
+@pytest.mark.parametrize("format", [name for name in files.FORMATS if name != "csv"])
+def test_round_trip_with_names(format, tmp_path):
+    @settings(max_examples=30, deadline=None)
+    @given(st.lists(NAMED, min_size=1, max_size=5), st.sampled_from([None, "ham"]))
+    def check(rows, decision):
+        texts = [
+            files.LabelledText(f"id {i}", f"text {i}", files.majority(answers.values()), "train", answers)
+            if answers
+            else files.LabelledText(f"id {i}", f"text {i}", "spam", "test")
+            for i, answers in enumerate(rows)
+        ]
+        if decision and rows[0] and format in ("jsonl", "labelstudio"):
+            texts[0] = replace(texts[0], label=decision)
+        path = tmp_path / "file.json"
+        path.write_text(files.content_of(texts, format), "utf-8")
+        back = files.read_labelled(path)
+        assert sorted(back, key=lambda text: text.id) == texts
+
+    check()
+
+
+def test_answers_of_several_people_are_imported_and_exported(tmp_path):
+    (tmp_path / "texts.txt").write_text("".join(f"{text}\n" for text in PLAIN), "utf-8")
+    tasks = [
+        {"data": {"text": PLAIN[i]}, "annotations": [
+            {"completed_by": {"email": name}, "result": [{"from_name": "l", "value": {"choices": [label]}}]}
+            for name, label in (("anna", anna), ("ben", ben))
+        ]}
+        for i, (anna, ben) in enumerate([("spam", "ham"), ("spam", "spam"), ("ham", "spam")])
+    ]  # fmt: skip
+    truth = {"ground_truth": True, "result": [{"from_name": "l", "value": {"choices": ["ham"]}}]}
+    tasks[2]["annotations"].append(truth)
+    (tmp_path / "tasks.json").write_text(json.dumps(tasks), "utf-8")
+    session = started(tmp_path)
+    assert session.add_labelled(files.read_labelled(tmp_path / "tasks.json")) == 3
+    assert [rows_of(session)[name]["label"] for name in ("t0", "t1", "t2")] == [None, "spam", "ham"]
+    assert session.agreement()["n"] == 3
+    assert session.next("ben")["text"]["index"] == 3
+    for labels, expected in (("label", {"t1": "spam", "t2": "ham"}), ("majority", {"t1": "spam"})):
+        content = session.export("csv", labels)["content"]
+        assert {row["id"]: row["label"] for row in csv.DictReader(content.splitlines())} == expected
+        labelled = run("label", "labels.jsonl", "--export", f"{labels}.csv", "--label", labels, cwd=tmp_path)
+        assert labelled.returncode == 0, labelled.stderr
+        assert (tmp_path / f"{labels}.csv").read_text("utf-8") == content
+    back = json.loads(session.export("labelstudio", "label")["content"])
+    people = [[each.get("completed_by", {}).get("email") for each in task["annotations"]] for task in back]
+    assert sorted(map(len, people)) == [2, 2, 3]
+    for bad in (("xml", "label"), ("csv", "text")):
+        with pytest.raises(InputError, match="the formats are csv, jsonl"):
+            session.export(*bad)
+    session.journal.close()
+    for options, n in (((), 2), (("--annotators", "ben"), 3), (("--annotators", "all"), 6)):
+        shown = run("corpus", "labels.jsonl", *options, cwd=tmp_path)
+        assert f"read labels.jsonl: {n} rows" in shown.stderr.decode(), shown.stderr
+
+
+def test_files_without_names_have_none(tmp_path):
+    path = tmp_path / "file.jsonl"
+    path.write_text('{"id": "1", "label": "spam", "text": "win cash"}\n', "utf-8")
+    assert files.read_labelled(path) == [files.LabelledText("1", "win cash", "spam")]
+    assert "answers" not in files.content_of(files.read_labelled(path), "jsonl")

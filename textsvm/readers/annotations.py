@@ -1,8 +1,9 @@
 """Exports of annotation tools: rows with answers of annotators become rows with a label.
 
-Prodigy, Label Studio, Argilla, doccano, spaCy's `cats`, messages of chats, and tables with a column of
-annotators. Rejected and cancelled answers are left out. If several annotators answered, the label of most of
-them counts, and texts with a tie are left out (`ReadOptions.annotators`).
+Prodigy, Label Studio, Argilla, doccano, `textsvm label`, spaCy's `cats`, messages of chats, and tables with a
+column of annotators. Rejected and cancelled answers are left out. If several annotators answered, the label
+of most of them counts, and texts with a tie are left out (`ReadOptions.annotators`). A decision counts before
+that: an annotation of Label Studio that is ground truth and of nobody, or the label of `textsvm label`.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ _ABOUT = ("id", "part")
 ACCEPTED, REJECTED, OMITTED = "accept", "reject", "ignore"
 #: Values of `ReadOptions.annotators` other than the name of an annotator.
 ALL, MAJORITY = "all", "majority"
+#: Column of the name of the annotator if `ReadOptions.group` asks for it, and its value without a name.
+ANNOTATOR, UNNAMED = "annotator", "\0"
 
 
 class Annotation(NamedTuple):
@@ -53,6 +56,7 @@ class AnnotatedRow(NamedTuple):
     answers: list[Annotation]
     key: object = None  #: None if no other row belongs to it
     note: str = ""  #: How labels are read, if other ways are usual too
+    decided: list[Any] | None = None  #: The labels that count, if they are not those of the majority
 
 
 def krippendorff_alpha(units: Iterable[Sequence[Hashable]]) -> float:
@@ -82,7 +86,7 @@ def with_labels(
     counts, units, names = Counter[str](), list[list[tuple[str, ...]]](), set[str]()
 
     def labelled_rows(
-        number: int, line: int, row: Json, answers: list[Annotation]
+        number: int, line: int, row: Json, answers: list[Annotation], decided: list[Any] | None = None
     ) -> Iterator[tuple[int, int, Json]]:
         by_name: dict[str, list[str]] = defaultdict(list)
         for answer in answers:
@@ -91,15 +95,22 @@ def with_labels(
                 by_name[answer.annotator] += answer.labels if answer.verdict == ACCEPTED else ()
         names.update(by_name)
         units.append([tuple(sorted(set(labels))) for labels in by_name.values()])
-        for labels in _labels_of(answers, by_name, options, counts):
-            yield number, line, {**row, options.label_column or "label": labels}
+        column = options.label_column or "label"
+        if decided is not None and options.annotators == MAJORITY:
+            counts["no majority"] += not decided
+            yield from ((number, line, {**row, column: labels}) for labels in decided)
+            return
+        for name, labels in _labels_of(answers, by_name, options, counts):
+            by_annotator = options.group == ANNOTATOR and options.annotators != MAJORITY
+            about = {ANNOTATOR: name or UNNAMED} if by_annotator else {}
+            yield number, line, {**row, **about, column: labels}
 
     for number, line, row in rows:
         task = task_of(row, options)
         if task is None or not options.labelled:
             yield number, line, row if task is None else task.row
         elif task.key is None:
-            yield from labelled_rows(number, line, task.row, task.answers)
+            yield from labelled_rows(number, line, task.row, task.answers, task.decided)
         else:
             tasks.setdefault(task.key, (number, line, task.row, []))[3].extend(task.answers)
         notes += [task.note] if task and task.note and task.note not in notes else []
@@ -122,26 +133,26 @@ def with_labels(
 
 def _labels_of(
     answers: list[Annotation], by_name: dict[str, list[str]], options: ReadOptions, counts: Counter[str]
-) -> list[Any]:
-    """Labels of a text: of all annotators, of one, or of the majority; `counts` counts no majority."""
+) -> list[tuple[str, Any]]:
+    """Annotators and labels of a text: all, one, or the majority, ""; `counts` counts no majority."""
     several = options.label_separator is not None or any(len(set(labels)) > 1 for labels in by_name.values())
     if options.annotators != MAJORITY:
-        named = (labels for name, labels in by_name.items() if options.annotators in (ALL, name))
-        chosen = [list(dict.fromkeys(labels)) for labels in named]
-        return [labels if several else labels[0] for labels in chosen if labels or several]
+        named = ((name, x) for name, x in by_name.items() if options.annotators in (ALL, name))
+        chosen = [(name, list(dict.fromkeys(labels))) for name, labels in named]
+        return [(name, labels if several else labels[0]) for name, labels in chosen if labels or several]
     votes = Counter[str]()
     for answer in answers:
         for label in dict.fromkeys(answer.labels):
             votes[label] += {ACCEPTED: 1, REJECTED: -1}.get(answer.verdict, 0)
     n, most = len(by_name), max(votes.values(), default=0)
     if not votes:  # the text has no label; if all its answers were omitted, it is left out
-        return [[] if several and n else None] if n or not answers else []
+        return [("", [] if several and n else None)] if n or not answers else []
     least = n // 2 + 1 if several else max(most, 1)
     best = [label for label, count in votes.items() if count >= least]
     if several and best:
-        return [best]
+        return [("", best)]
     if len(best) == 1:
-        return best
+        return [("", best[0])]
     counts["no majority"] += n > 0 and most >= 0  # below 0 most annotators reject
     return []
 
@@ -166,11 +177,15 @@ def _task(row: Json, options: ReadOptions) -> AnnotatedRow | None:
             texts = [value for name, value in data.items() if isinstance(value, str) and name not in _ABOUT]
             alone = {"text": texts[0]} if len(texts) == 1 else {}
             annotations = row.get("annotations", row.get("completions")) or []
-            answers = [_choices(annotation, options) for annotation in annotations]
-            return AnnotatedRow({"id": row.get("id"), **data, **alone}, answers)
+            of_nobody = [e for e in annotations if e.get("ground_truth") and e.get("completed_by") is None]
+            answers = [_choices(entry, options) for entry in annotations if entry not in of_nobody]
+            truth = [list(_choices(entry, options).labels) for entry in of_nobody[-1:]]
+            decided = [labels if len(labels) != 1 else labels[0] for labels in truth] or None
+            return AnnotatedRow({"id": row.get("id"), **data, **alone}, answers, decided=decided)
         case {"fields": dict(fields), "responses": dict(responses)}:  # Argilla
             entries = _one_of(responses, options) or []
-            return AnnotatedRow({"id": row.get("id"), **fields}, [_response(answer) for answer in entries])
+            about = {name: value for name, value in (row.get("metadata") or {}).items() if name in _ABOUT}
+            return AnnotatedRow({"id": row.get("id"), **fields, **about}, [_response(e) for e in entries])
         case {"annotation": value, "annotation_agent": agent}:  # Argilla 1
             valid = value is not None and row.get("status") in (None, "Validated")
             answer = Annotation(str(agent), _texts(value), ACCEPTED if valid else OMITTED)
@@ -179,6 +194,11 @@ def _task(row: Json, options: ReadOptions) -> AnnotatedRow | None:
             return AnnotatedRow(
                 row, [Annotation(str(answer["user"]), _texts(answer.get("label"))) for answer in entries]
             )
+        case {"answers": dict(named), "majority": _}:  # textsvm label
+            label = row.get(options.label_column or "label")
+            fields = {name: row[name] for name in row if name not in ("answers", "majority", "label")}
+            answers = [Annotation(name, _texts(value)) for name, value in named.items()]
+            return AnnotatedRow(fields, answers, decided=[] if label is None else [label])
         case {"cats": dict(cats)}:  # spaCy
             labels = tuple(name for name, value in cats.items() if value >= 0.5)
             return AnnotatedRow(row, [Annotation("", labels)], note="the cats of at least 0.5 are the labels")

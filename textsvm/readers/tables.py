@@ -32,7 +32,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from textsvm.errors import InputError, check_labels
-from textsvm.readers.annotations import MAJORITY, labels_in, task_of, unquoted, with_labels
+from textsvm.readers.annotations import ANNOTATOR, MAJORITY, labels_in, task_of, unquoted, with_labels
 from textsvm.readers.charsets import decode, encoding_of, is_binary, is_blank
 from textsvm.readers.corpus import (
     USUAL,
@@ -237,7 +237,8 @@ def _with_answers(table: TableRows, options: ReadOptions, notes: list[str], file
         if options.annotators != MAJORITY and options.labelled:
             raise InputError(f"--annotators {options.annotators}: {file} names no annotators of its labels")
         return table
-    names = dict.fromkeys([*task.row, options.label_column or "label", *table.names])
+    group = [ANNOTATOR] if options.group == ANNOTATOR else []
+    names = dict.fromkeys([*task.row, options.label_column or "label", *group, *table.names])
     return replace(table, names=list(names), headed=True, rows=with_labels(table.rows, options, notes))
 
 

@@ -58,6 +58,7 @@ _ACTIONS: dict[str, Json] = {
     "history": {"skip": int, **_BY},
     "search": {"words": str, "start": int, **_BY},
     "review": _BY,
+    "export": {"format": str, "labels": str, **_BY},
 }
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 STRATEGIES = ("mixture", "random", "margin", "entropy", "change", "diverse", "density")
 LABELS = Kind("labels of textsvm label", rb'\{"id": [^\n]*"chosen": ', ".jsonl", to_stdout=False)
 #: Files of --export, by their beginning.
-EXPORT = Kind("labelled texts", rb'id,label,part,text\n|\{"(id|text)": |\[\s*\{\s*"data": ')
+EXPORT = Kind("labelled texts", rb'id,label,part,text\n|\{"(id|text)": |\[\s*\{\s*"(data|id)": ')
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class ExchangeOptions:
     """Files of other programs."""
 
     import_: Path | None = option_field(
-        "Take over the labels of this file: a table, or an export of Label Studio, Prodigy or doccano.",
+        "Take over labels of a file: a table, or an export of Label Studio, Prodigy, doccano or Argilla.",
         "--import",
         metavar="FILE",
     )
@@ -93,8 +93,8 @@ class ExchangeOptions:
         metavar="FILE",
     )
     to: str | None = option_field(
-        "--export: jsonl, csv, labelstudio, prodigy or doccano (default: by the suffix .jsonl, .csv or "
-        ".json, which is labelstudio)."
+        "--export: jsonl, csv, labelstudio, prodigy, doccano or argilla (default: by the suffix .jsonl, .csv "
+        "or .json, which is labelstudio)."
     )
     force: Force = False
 

@@ -11,7 +11,7 @@ earlier versions or edited by hand, are accepted if their values are possible.
 
 The file of labels follows from the journal: a new answer is appended, a changed answer writes the file anew.
 
-Labelled texts of other programs are Label Studio's JSON, Prodigy's and doccano's JSON Lines, CSV.
+Labelled texts of other programs are JSON of Label Studio and Argilla, JSON Lines of Prodigy and doccano, CSV.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
 from operator import itemgetter
 from pathlib import Path
@@ -193,11 +193,8 @@ class Journal:
                 answer = row["id"], json.dumps(row["label"])
             except (ValueError, KeyError, TypeError, RecursionError):
                 continue
-            if (
-                answer[1] != "null"
-                and answer not in self._recorded
-                and (row["id"] not in self._edited or None in self._edited)
-            ):
+            known = answer in self._recorded or row["label"] is None  # a tie
+            if not known and (row["id"] not in self._edited or None in self._edited):
                 raise InputError(
                     f"{self.path} has an answer to {row['id']!r} that {self.journal_path.name} lacks: lines "
                     "of the journal are lost, or an answer was edited; restore the journal from a copy, take "
@@ -244,10 +241,7 @@ class Journal:
         _, first = min(entries, key=lambda entry: (entry[1].chosen in (SECOND, DOUBT), entry[0]))
         if decisions and (decision := self.own[""].get(name)):
             return replace(first, label=decision[1].label)
-        votes = Counter(unordered(answer.label) for _, answer in entries if answer.label is not None)
-        most = [key for key, count in votes.items() if count == max(votes.values())]
-        label = next((e.label for _, e in entries if len(most) == 1 and unordered(e.label) == most[0]), None)
-        return replace(first, label=label)
+        return replace(first, label=majority([answer.label for _, answer in entries]))
 
     @property
     def people(self) -> list[str]:
@@ -321,7 +315,8 @@ class Journal:
         """Record answers; ``text(id)`` is the text of an id, for the file of labels."""
         new = not any(entry.id in self.answers or entry.id in self._alike for entry in answers)
         self._record([_event(entry) for entry in answers])
-        self._write_labels([self.answers[entry.id] for entry in answers] if new else None, text)
+        ids = dict.fromkeys(entry.id for entry in answers)
+        self._write_labels([self.answers[name] for name in ids] if new else None, text)
 
     def withdraw(self, ids: Iterable[str], text: Callable[[str], str], by: str | None = None) -> None:
         """Record that the latest answers of a voice to some texts no longer hold."""
@@ -349,12 +344,11 @@ class Journal:
     def _label_lines(self, answers: Iterable[JournalEntry], text: Callable[[str], str]) -> Iterator[str]:
         """Lines of the file of labels, with the part: test, copy for near-copies of its texts, or train.
 
-        Of several people it has all answers, and the label of most of them; without a tie that is not
-        decided, the label is not null.
+        Of several people it has all answers, and the label of most of them; that of a tie is null.
         """
         named = bool(self.people)
         for answer in answers:
-            of_people = self.answers_of_people(answer.id) if named else {}
+            of_people = self.answers_of_people(answer.id) or {"": answer} if named else {}
             if answer.label is None and len({unordered(entry.label) for entry in of_people.values()}) < 2:
                 continue
             part = "test" if answer.is_test else "train"
@@ -367,9 +361,7 @@ class Journal:
             if of_people:
                 most = self.decided(answer.id, decisions=False)
                 row["majority"] = None if most is None else most.label
-                row["answers"] = {
-                    name: entry.label for name, entry in of_people.items() if entry.label is not None
-                }
+                row["answers"] = {name: e.label for name, e in of_people.items() if e.label is not None}
             yield _line({**row, "text": text(answer.id)})
 
     def close(self) -> None:
@@ -384,6 +376,14 @@ class Journal:
 def _event(answer: JournalEntry) -> Json:
     always = ("id", "digest", "label", "chosen")
     return {name: value for name, value in asdict(answer).items() if name in always or value is not None}
+
+
+def majority(labels: Iterable[Labels]) -> Labels:
+    """The label of most people, in one of its orders; None if there are several, or none."""
+    answers = [label for label in labels if label is not None]
+    named, votes = {unordered(label): label for label in answers}, Counter(map(unordered, answers))
+    most = [label for key, label in named.items() if votes[key] == max(votes.values())]
+    return most[0] if len(most) == 1 else None
 
 
 def unordered(label: Labels) -> str | tuple[str, ...] | None:
@@ -410,25 +410,53 @@ SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".json": "labelstudio"}
 
 @dataclass(frozen=True)
 class LabelledText:
-    """A text with its label, or with a list of labels."""
+    """A text with its label, or with a list of labels; None: several people do not agree."""
 
     id: str
     text: str
-    label: str | list[str]
+    label: Labels
     part: str | None = None
+    answers: dict[str, str | list[str]] = field(default_factory=dict)  #: By the names of people
 
     @property
     def labels(self) -> list[str]:
         """All labels."""
-        return [self.label] if isinstance(self.label, str) else self.label
+        return names_of(self.label)
+
+    @property
+    def decision(self) -> Labels:
+        """The label, if it is not that of most people."""
+        most = unordered(majority(self.answers.values()))
+        return self.label if self.answers and unordered(self.label) != most else None
+
+    def single(self) -> LabelledText:
+        """The text with labels instead of lists of a single label."""
+        label = None if self.label is None else self.labels[0]
+        answers: dict[str, str | list[str]] = {name: names_of(x)[0] for name, x in self.answers.items()}
+        return replace(self, label=label, answers=answers)
 
 
 def read_labelled(path: Path, **options: Any) -> list[LabelledText]:
     """Read labelled texts, also exports of other programs; `options` are those of `read_corpus`."""
-    texts = labelled_of(read_corpus(path, **options))
-    if any(len(text.labels) != 1 for text in texts):
-        return texts
-    return [replace(text, label=text.labels[0]) for text in texts]  # lists of a single label
+    answers, first = defaultdict[str, dict[str, str | list[str]]](dict), dict[str, LabelledText]()
+    with suppress(InputError):  # without annotators
+        named = read_corpus(path, **{**options, "annotators": "all", "group": "annotator"})
+        for text, name in zip(labelled_of(named), named.groups or (), strict=True):
+            if name != "\0" and text.label is not None:  # of an annotator without a name
+                answers[text.text][name] = text.label
+                first.setdefault(text.text, text)
+    try:
+        texts = labelled_of(read_corpus(path, **options))
+    except InputError:
+        if not first:
+            raise
+        texts = []  # nobody agrees
+    read = {text.text for text in texts}
+    texts += [replace(text, label=None) for text in first.values() if text.text not in read]
+    texts = [replace(text, answers=answers.get(text.text, {})) for text in texts]
+    labels = [label for text in texts for label in (text.label, *text.answers.values()) if label is not None]
+    is_single = all(isinstance(label, str) or len(label) == 1 for label in labels)
+    return [text.single() for text in texts] if is_single else texts
 
 
 def labelled_of(corpus: Corpus) -> list[LabelledText]:
@@ -444,12 +472,28 @@ def labelled_of(corpus: Corpus) -> list[LabelledText]:
 
 def content_of(texts: Sequence[LabelledText], format: str) -> str:
     """Content of a file in a format of `FORMATS`."""
-    labels = list(dict.fromkeys(label for text in texts for label in text.labels))
-    return FORMATS[format](texts, labels, any(not isinstance(text.label, str) for text in texts))
+    answers = [label for text in texts for label in (text.label, *text.answers.values()) if label is not None]
+    labels = list(dict.fromkeys(name for label in answers for name in names_of(label)))
+    return FORMATS[format](texts, labels, any(not isinstance(label, str) for label in answers))
+
+
+def names_of(label: Labels) -> list[str]:
+    """All labels of an answer."""
+    return [label] if isinstance(label, str) else label or []
+
+
+def _answers(text: LabelledText) -> list[tuple[str, list[str]]]:
+    """Names and labels of the people, or a label without a name."""
+    return [(name, names_of(label)) for name, label in text.answers.items()] or [("", text.labels)]
 
 
 def _jsonl(texts: Sequence[LabelledText], labels: list[str], several: bool) -> str:
-    return _lines({**_ids(text), "label": text.label, "text": text.text} for text in texts)
+    named, rows = any(text.answers for text in texts), list[Json]()
+    for text in texts:
+        answers = text.answers or {"": text.label or ""}
+        people = {"majority": majority(answers.values()), "answers": answers} if named else {}
+        rows.append({**_ids(text), "label": text.label, **people, "text": text.text})
+    return _lines(rows)
 
 
 def _csv(texts: Sequence[LabelledText], labels: list[str], several: bool) -> str:
@@ -458,16 +502,24 @@ def _csv(texts: Sequence[LabelledText], labels: list[str], several: bool) -> str
     stream = io.StringIO(newline="")
     rows = csv.writer(stream, lineterminator="\n")
     rows.writerow(["id", "label", "part", "text"])
-    rows.writerows([text.id, SEPARATOR.join(text.labels), text.part, text.text] for text in texts)
+    decided = [text for text in texts if text.label is not None]
+    rows.writerows([text.id, SEPARATOR.join(text.labels), text.part, text.text] for text in decided)
     return stream.getvalue().encode("utf-8", "replace").decode()
 
 
 def _labelstudio(texts: Sequence[LabelledText], labels: list[str], several: bool) -> str:
     choice, tasks = "multiple" if several else "single", list[Json]()
     for text in texts:
-        value = {"choices": text.labels, "choice": choice}
-        result = {"from_name": "label", "to_name": "text", "type": "choices", "value": value}
-        tasks.append({"data": _ids(text) | {"text": text.text}, "annotations": [{"result": [result]}]})
+        answers: list[tuple[Json, list[str]]] = [
+            ({"completed_by": {"email": name}} if name else {}, names) for name, names in _answers(text)
+        ]
+        answers += [] if text.decision is None else [({"ground_truth": True}, text.labels)]
+        control = {"from_name": "label", "to_name": "text", "type": "choices"}
+        annotations = [
+            about | {"result": [control | {"value": {"choices": names, "choice": choice}}]}
+            for about, names in answers
+        ]
+        tasks.append({"data": _ids(text) | {"text": text.text}, "annotations": annotations})
     return json_escaped(json.dumps(tasks, ensure_ascii=False, indent=1)) + "\n"
 
 
@@ -475,14 +527,30 @@ def _prodigy(texts: Sequence[LabelledText], labels: list[str], several: bool) ->
     options = [{"id": label, "text": label} for label in labels]
     config = {"choice_style": "multiple" if several else "single"}
     return _lines(
-        {"text": text.text, "options": options, "accept": text.labels, "answer": "accept",
-         "config": config, "meta": _ids(text)}
-        for text in texts
+        {"text": text.text, "options": options, "accept": names, "answer": "accept", "config": config,
+         "meta": _ids(text), **({"_annotator_id": name} if name else {})}
+        for text in texts for name, names in _answers(text)
     )  # fmt: skip
 
 
 def _doccano(texts: Sequence[LabelledText], labels: list[str], several: bool) -> str:
-    return _lines({**_ids(text), "text": text.text, "label": text.labels} for text in texts)
+    named, rows = any(text.answers for text in texts), list[Json]()
+    for text in texts:
+        entries = [{"user": name, "label": names} for name, names in _answers(text)]
+        labelled = {"annotations": entries} if named else {"label": text.labels}
+        rows.append({**_ids(text), "text": text.text, **labelled})
+    return _lines(rows)
+
+
+def _argilla(texts: Sequence[LabelledText], labels: list[str], several: bool) -> str:
+    records = [
+        {"id": text.id, "fields": {"text": text.text}, "metadata": _ids(text), "responses": {"label": [
+            {"user_id": name, "value": names if several else names[0], "status": "submitted"}
+            for name, names in _answers(text)
+        ]}}
+        for text in texts
+    ]  # fmt: skip
+    return json_escaped(json.dumps(records, ensure_ascii=False, indent=1)) + "\n"
 
 
 def _ids(text: LabelledText) -> Json:
@@ -500,4 +568,5 @@ FORMATS: dict[str, Callable[[Sequence[LabelledText], list[str], bool], str]] = {
     "labelstudio": _labelstudio,
     "prodigy": _prodigy,
     "doccano": _doccano,
+    "argilla": _argilla,
 }

@@ -12,16 +12,9 @@
   const listed = (label) => (label == null ? "unsure" : typeof label === "string" ? label : label.join(", ") || "no label");
   let text = null, state = null, busy = false, copied = null, chosen = new Set(), searched = null;
   // Remembered in a cookie: each start has another port, and storage is of a port.
-  const own = (() => {
-    try {
-      return JSON.parse(decodeURIComponent(/(?:^|; )textsvm_label=([^;]*)/.exec(document.cookie)[1])) || {};
-    } catch {
-      return {};
-    }
-  })();
-  const remember = (values) => {
-    document.cookie = `textsvm_label=${encodeURIComponent(JSON.stringify(Object.assign(own, values)))}; path=/; max-age=31536000; samesite=strict`;
-  };
+  const own = { name: null };
+  try { Object.assign(own, JSON.parse(decodeURIComponent(/(?:^|; )textsvm_label=([^;]*)/.exec(document.cookie)[1]))); } catch { /* nothing is remembered */ }
+  const remember = (values) => (document.cookie = `textsvm_label=${encodeURIComponent(JSON.stringify(Object.assign(own, values)))}; path=/; max-age=31536000; samesite=strict`);
 
   const say = (message, problem = false) => {
     at("note").textContent = message;
@@ -91,6 +84,7 @@
     doubt: "This text has been labelled before, and the machine would label it otherwise: label it again.",
     second: "Another person labels this text, too, so that your agreement can be measured.",
   };
+  const voices = ({ answers }) => answers.map(([name, label]) => `${name}: ${listed(label)}`).join(" · ");
   const show_text = () => {
     const done = text === null;
     for (const id of ["unsure", "skip", "save"]) at(id).disabled = done;
@@ -102,8 +96,7 @@
       return;
     }
     const before = text.answered ? `Answered: ${listed(text.label)}.` : "";
-    const others = text.answers.map(([name, label]) => `${name}: ${listed(label)}`);
-    at("about").textContent = [text.id, ...others, state.second ? "" : ABOUT[text.reason], before].filter(Boolean).join(" · ");
+    at("about").textContent = [text.id, voices(text), state.second ? "" : ABOUT[text.reason], before].filter(Boolean).join(" · ");
     at("whole").textContent = `Show all: ${number(text.hidden)} more characters`;
     show_pieces();
     at("text").scrollTop = 0;
@@ -140,18 +133,23 @@
     }
     at("save").hidden = !state.multilabel;
   };
-  const entry = (each, reason = "") => {
-    const line = element("li"), button = element("button"), label = element("b", each.answered ? listed(each.label) : "");
-    const place = state.labels.indexOf(Array.isArray(each.label) ? each.label[0] : each.label);
-    if (place >= 0) label.classList.add("c" + ((place % 8) + 1));
+  // A line of a list: a button that closes its dialog.
+  const line = (action, ...parts) => {
+    const line = element("li"), button = element("button");
     button.type = "button";
-    button.append(each.answered ? label : "", element("span", (each.copy ? "copy: " : "") + each.text));
+    button.append(...parts);
     button.addEventListener("click", () => {
       for (const dialog of document.querySelectorAll("dialog")) dialog.close();
-      act_and_show("show", { index: each.index, reason, whole: false });
+      action();
     });
     line.append(button);
     return line;
+  };
+  const colour = (label) => (label < 0 ? "" : "c" + ((label % 8) + 1));
+  const entry = (each, reason = "") => {
+    const place = state.labels.indexOf(Array.isArray(each.label) ? each.label[0] : each.label);
+    const label = each.answered ? element("b", listed(each.label), colour(place)) : "";
+    return line(() => act_and_show("show", { index: each.index, reason, whole: false }), label, element("span", (each.copy ? "copy: " : "") + each.text));
   };
   const tile = (name, value, more = "") => {
     const box = element("div"), shown = element("dd", value);
@@ -166,30 +164,14 @@
     at("undo").disabled = !state.undo;
     at("history").replaceChildren(...state.history.map((each) => entry(each)));
     at("older").hidden = state.history.length < 30;
-    if (state.second) show_agreement(progress.agreement, tiles);
-    else show_progress(progress, tiles);
+    if (!state.second) show_progress(progress, tiles);
     if (state.people) show_people(state.people, tiles);
     at("who").firstChild.textContent = state.by ? `${state.by} ` : "Your name ";
     at("tiles").replaceChildren(...tiles);
   };
-  const show_agreement = (agreement, tiles) => {
-    tiles.push(tile("agreement", percent(agreement.n ? agreement.equal / agreement.n : null), `${agreement.equal} of ${agreement.n}`));
-    tiles.push(tile("Cohen's kappa", agreement.kappa == null ? "–" : agreement.kappa.toFixed(2)));
-    const table = element("table"), head = element("tr");
-    head.append(...["first", "you", "texts"].map((name) => element("th", name)));
-    table.append(head, ...agreement.pairs.map(([[first, second], n]) => {
-      const row = element("tr");
-      row.append(element("td", first), element("td", second), element("td", number(n)));
-      return row;
-    }));
-    at("agreement").replaceChildren(agreement.n ? table : "");
-  };
-  const show_people = (people, tiles) => {
-    tiles.push(...people.names.map(([name, n]) => tile(name, number(n), "answers")));
-    const kappa = people.kappa == null ? "" : `Cohen's kappa ${people.kappa.toFixed(2)}, `;
-    const alpha = people.alpha == null ? "" : `${kappa}Krippendorff's alpha ${people.alpha.toFixed(2)}`;
-    tiles.push(tile("agreement", percent(people.n ? people.equal / people.n : null), alpha || `${people.n} texts of two people`));
-    tiles.push(tile("to decide", number(people.open), "different labels"));
+  const show_people = ({ names, n, equal, kappa, alpha, open }, tiles) => {
+    const beyond = [["Cohen's kappa", kappa], ["Krippendorff's alpha", alpha]].filter(([, value]) => value != null).map(([name, value]) => `${name} ${value.toFixed(2)}`);
+    tiles.push(...names.map(([name, answers]) => tile(name, number(answers), "answers")), tile("agreement", percent(n ? equal / n : null), beyond.join(", ") || `${n} texts of two people`), tile("to decide", number(open), "different labels"));
   };
   const show_progress = (progress, tiles) => {
     const interval = progress.accuracy == null ? "needs random texts of two labels" : `${percent(progress.interval[0])} to ${percent(progress.interval[1])}`;
@@ -200,8 +182,8 @@
     const search = progress.retrieval, stop = at("stop");
     stop.className = search && search.enough ? "note enough" : "note";
     stop.textContent = !search ? "" : search.enough
-      ? `You may stop: with 95 % confidence, at least 95 % of the texts of “${state.relevant}” are found (${number(search.n_found)}).`
-      : `“${state.relevant}”: ${number(search.n_found)} found of about ${number(search.total)}. Go on: it is not yet certain that 95 % are found.`;
+      ? `You may stop: at least 95 % of the texts of “${state.relevant}” are probably found (${number(search.n_found)}). This was right in 19 of 20 searches of tests.`
+      : `“${state.relevant}”: ${number(search.n_found)} found${search.total == null ? "" : ` of about ${number(Math.round(search.total))}`}. Go on: 95 % are not yet likely to be found.`;
   };
   // Learning curve: accuracy by number of labels.
   const curve = (points) => {
@@ -260,22 +242,21 @@
       at("older").hidden = answer.history.length < 30;
     },
     further: () => search(searched.next),
-    who: () => {
-      at("person").value = own.name || "";
-      open("naming_me", "person");
-    },
-    sit: () => {
-      remember({ name: at("person").value.trim() || null });
-      at("naming_me").close();
-      act_and_show("next", {});
+    who: () => { at("person").value = own.name || ""; open("naming_me", "person"); },
+    sit: () => { remember({ name: at("person").value.trim() || null }); at("naming_me").close(); act_and_show("next", {}); },
+    export: () => open("exporting", "format"),
+    download: async () => {
+      const format = at("format").value, file = await act("export", { format, labels: at("which").value });
+      at("exporting").close();
+      if (!file || file.status !== 200) return void say(file ? file.error : "", true);
+      download(`labels.${{ csv: "csv", labelstudio: "json", argilla: "json" }[format] || "jsonl"}`, "text/plain", file.content);
     },
     review: async () => {
       const found = await act("review", {});
       if (!found || found.status !== 200) return;
-      const named = (each) => entry({ ...each, text: `${each.answers.map(([name, label]) => `${name}: ${listed(label)}`).join(" · ")} · ${each.text}` }, "decision");
-      const changed = (each) => entry({ ...each, text: `${listed(each.before)} on ${new Date(each.at).toLocaleString(undefined, { weekday: "long", day: "numeric", month: "long" })} · ${each.text}` });
-      at("disagreements").replaceChildren(...found.disagreements.map(named));
-      at("drift").replaceChildren(...found.drift.map(changed));
+      const day = (time) => new Date(time).toLocaleString(undefined, { weekday: "long", day: "numeric", month: "long" });
+      at("disagreements").replaceChildren(...found.disagreements.map((each) => entry({ ...each, text: `${voices(each)} · ${each.text}` }, "decision")));
+      at("drift").replaceChildren(...found.drift.map((each) => entry({ ...each, text: `${listed(each.before)} on ${day(each.at)} · ${each.text}` })));
       at("review_note").textContent = found.disagreements.length + found.drift.length ? "" : "There is nothing to review.";
       open("reviewing", "close_review");
     },
@@ -285,17 +266,7 @@
       if (label.trim()) await act_and_show("add_label", { label }, () => `New label: ${label.trim()}.`);
     },
   };
-  const removal = (label, i) => {
-    const line = element("li"), button = element("button");
-    button.type = "button";
-    button.append(element("span", "Remove "), element("b", label, "c" + ((i % 8) + 1)));
-    button.addEventListener("click", () => {
-      at("naming").close();
-      act_and_show("remove_label", { label }, () => `Removed: ${label}.`);
-    });
-    line.append(button);
-    return line;
-  };
+  const removal = (label, i) => line(() => act_and_show("remove_label", { label }, () => `Removed: ${label}.`), element("span", "Remove "), element("b", label, colour(i)));
   const open = (dialog, input) => {
     at(dialog).showModal();
     (at(input).select || at(input).focus).call(at(input));
@@ -322,7 +293,7 @@
   on_enter("words", () => search(0));
   on_enter("name", actions.add);
   on_enter("person", actions.sit);
-  const keys = { 0: "unsure", "?": "unsure", s: "skip", u: "undo", n: "new", "/": "find", c: "separate", r: "review", w: "who" };
+  const keys = { 0: "unsure", "?": "unsure", s: "skip", u: "undo", n: "new", "/": "find", c: "separate", r: "review", e: "export", w: "who" };
   document.addEventListener("keydown", (event) => {
     if (document.querySelector("dialog[open]") || event.ctrlKey || event.altKey || event.metaKey || event.repeat || !state) return;
     const label = /^[1-9]$/.test(event.key) ? state.labels[event.key - 1] : undefined, action = keys[event.key.toLowerCase()];

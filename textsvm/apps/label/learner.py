@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
 from textsvm.apps.label.machine import LENGTH, ColumnWeights, Machine, Pool, digest, marks
-from textsvm.apps.label.stopping import Draw, Retrieval, labels_per_point, random_share, retrieval
+from textsvm.apps.label.stopping import Retrieval, labels_per_point, retrieval
 from textsvm.apps.label.strategies import STRATEGIES, Candidates, rank
 from textsvm.arrays import Bools, Floats, Ints
 from textsvm.errors import InputError
@@ -86,6 +86,8 @@ class _TrainedState:
     machine: Machine | None = None  #: None before two labels have texts
     weights: ColumnWeights | None = None  #: Of the machine
     ranking: list[int] = field(default_factory=list)
+    #: Values of the labelled texts by machines without each and its near-copies.
+    left_out: Floats = field(default_factory=lambda: np.empty((0, 0)))
     #: Texts with a label that a machine without them would not give, the most doubtful first.
     doubts: list[int] = field(default_factory=list)
     near: dict[int, list[int]] = field(default_factory=dict)  #: Near-copies of texts that are shown next
@@ -154,7 +156,8 @@ class Learner:
         self._since_doubt = 0  #: Answers since the last correction
         self._changes = 0
         self._learnt = -1  #: Number of changes before the training
-        self._training, self._lock = _TrainedState(retrieval=self._retrieval({})), Lock()
+        state = None if relevant is None else Retrieval(0, None, False)
+        self._training, self._lock = _TrainedState(retrieval=state), Lock()
 
     def add_label(self, label: str) -> None:
         """Add a label at any time, unless it is there."""
@@ -236,7 +239,7 @@ class Learner:
             return None
         # By the number of answers, so that the same text is proposed until it is answered.
         chance = np.random.default_rng([self._seed, 2, len(self._answers)]).random()
-        if chance < random_share(self.random_share, self._misses()):
+        if chance < self.random_share:
             return Proposal(drawn, "random")
         if self._learnt < 0:
             self.refresh()
@@ -252,9 +255,14 @@ class Learner:
         answers = dict(self._answers)
         with one_blas_thread():  # threads of BLAS wait for each other where others use the cores
             training = self._train(answers)
-            ranking = self._rank(training, answers)
+            free = np.array([i not in answers for i in self._pool.members.tolist()], bool)
+            values = self._values(training)[free] if training.machine else None
+            ranking = self._rank(training, answers, free, values)
+            state = self._retrieval(training, answers, values)
             ahead = [i for i in self._order[self._next_random :][:2].tolist() if i not in answers]
-            training = replace(training, ranking=ranking, near=self._alike(ranking[:COMPARED] + ahead))
+            training = replace(
+                training, ranking=ranking, near=self._alike(ranking[:COMPARED] + ahead), retrieval=state
+            )
         with self._lock:
             if changes <= self._learnt:
                 return  # another thread has learnt later answers meanwhile
@@ -316,13 +324,6 @@ class Learner:
             self._next_random += 1
         self._changes += 1
 
-    def _misses(self) -> int:
-        """Answers since the last relevant text."""
-        if self.relevant is None:
-            return 0
-        latest = (labels or () for labels in reversed(list(self._answers.values())))
-        return next((n for n, labels in enumerate(latest) if self.relevant in labels), len(self._answers))
-
     def _sampled(self, index: Ints) -> Bools:
         """Whether texts are in the random sample, drawn or chosen by the strategy before their turn."""
         drawn = np.array([i in self._random for i in index.tolist()], bool)
@@ -333,33 +334,42 @@ class Learner:
         sampled = index in self._random or self._position[index] < self._next_random
         return not sampled and index not in self._doubted and self._answers.get(index) is not None
 
-    def _retrieval(self, answers: Answers) -> Retrieval | None:
+    def _retrieval(
+        self, training: _TrainedState, answers: Answers, unlabelled: Floats | None
+    ) -> Retrieval | None:
+        """State of a search; `unlabelled` are values of the texts of the pool without an answer."""
         if self.relevant is None:
             return None
-        draws, n_found, n_unlabelled = [], 0, len(self._texts)
-        for index, labels in answers.items():
-            is_relevant = labels is not None and self.relevant in labels
-            if index in self._random:
-                draws.append(Draw(n_found, n_unlabelled, is_relevant))
-            n_found, n_unlabelled = n_found + is_relevant, n_unlabelled - 1
-        return retrieval(draws, n_found, n_unlabelled)
+        labelled = {i: self.relevant in labels for i, labels in answers.items() if labels is not None}
+        # Near-copies that got a label with a text say no more than this text.
+        originals = [i for i in labelled if i not in self._original]
+        relevant = np.array([labelled[i] for i in originals], bool)
+        values, column = np.zeros((2, 0))
+        if unlabelled is not None and self.relevant in training.labels:
+            of = training.labels.index(self.relevant)
+            row = {i: position for position, i in enumerate(training.index.tolist())}
+            values, column = training.left_out[[row[i] for i in originals], of], unlabelled[:, of]
+        state = retrieval(relevant, values, column, len(self._texts) - len(answers) - len(column))
+        n_copies = sum(labelled.values()) - state.n_found
+        total = None if state.total is None else state.total + n_copies
+        return replace(state, n_found=state.n_found + n_copies, total=total)
 
     # Training
 
     def _train(self, answers: Answers) -> _TrainedState:
         """Machine, doubts and estimates."""
-        state = self._retrieval(answers)
         labelled = {i: labels for i, labels in sorted(answers.items()) if labels is not None}
         used = {label for labels in labelled.values() for label in labels}
         names = [label for label in self.labels if label in used]
         index = np.array(list(labelled), np.int64)
         gram = self._gram(index)
         if len(names) < (1 if self.multilabel else 2):
-            return _TrainedState(index, names, gram, retrieval=state)
+            return _TrainedState(index, names, gram)
         target = np.array(
             [[1.0 if name in labels else -1.0 for name in names] for labels in labelled.values()]
         )
-        machine = Machine.train(gram, target, self.multilabel)
+        relevant = names.index(self.relevant) if self.relevant in names else None
+        machine = Machine.train(gram, target, self.multilabel, relevant)
         copies = self._near_copies(index, gram)
         values = _left_out(gram, machine, np.arange(len(index)), copies)
         p = machine.probabilities(values)
@@ -367,7 +377,7 @@ class Learner:
         order = np.argsort(-wrong, kind="stable")
         return _TrainedState(
             index, names, gram, machine, ColumnWeights.of(self._pool.rows_of(index), machine.coef),
-            doubts=index[order[wrong[order] >= DOUBT]].tolist(), retrieval=state,
+            doubts=index[order[wrong[order] >= DOUBT]].tolist(), left_out=values,
             hits=_right(values, target, self.multilabel),
             curve=self._curve(index, gram, target, answers, copies),
         )  # fmt: skip
@@ -414,14 +424,18 @@ class Learner:
             points.append((size, float(hits[sampled].mean())))
         return points
 
-    def _rank(self, training: _TrainedState, answers: Answers) -> list[int]:
+    def _values(self, training: _TrainedState) -> Floats:
+        """Decision values of the texts of the pool."""
+        assert training.machine is not None
+        assert training.weights is not None
+        return self._pool.products(training.weights) + training.machine.bias
+
+    def _rank(
+        self, training: _TrainedState, answers: Answers, free: Bools, values: Floats | None
+    ) -> list[int]:
         members = self._pool.members
-        free = np.array([i not in answers for i in members.tolist()], bool)
         if not free.any():
             return []
-        values = None
-        if training.machine is not None and training.weights is not None:
-            values = self._pool.products(training.weights)[free] + training.machine.bias
         relevant = training.labels.index(self.relevant) if self.relevant in training.labels else None
         rng = np.random.default_rng([self._seed, len(answers)])
         candidates = Candidates(

@@ -5,7 +5,8 @@ the bias, the coefficients are
 
     a = H^-1 y,     H = K' + I / C                                    (Suykens and Vandewalle 1999)
 
-for all classes at once, each against the rest. The value of text i by a machine that was trained without a
+for all classes at once, each against the rest. In a search, I / C is 1 for relevant and 10 for other texts:
+the few relevant ones weigh more in the ranking. The value of text i by a machine that was trained without a
 group G of texts, i among them, has a closed form: the coefficients a - (H^-1)_.G (H^-1)_GG^-1 a_G, which are
 0 in G. The out-of-sample values that probabilities, doubts and estimates of accuracy need cost no training.
 
@@ -40,6 +41,8 @@ from textsvm.text.documents import normalise
 Indices: TypeAlias = Sequence[int] | Ints
 #: Inverse of the ridge, for normalised kernels.
 C = 2.0
+#: Ridges of relevant and of other texts in a search.
+SEARCH_RIDGES = (1.0, 10.0)
 #: Maximum number of texts of the pool.
 TEXTS = 50_000
 #: Maximum number of characters of all texts of the pool.
@@ -62,10 +65,17 @@ class Machine:
     multilabel: bool = False
 
     @classmethod
-    def train(cls, gram: NDArray[np.floating], target: Floats, multilabel: bool = False) -> Machine:
-        """Train on the kernel matrix of n texts, shape (n, n), and their labels, shape (n, k)."""
+    def train(
+        cls, gram: NDArray[np.floating], target: Floats, multilabel: bool = False,
+        relevant: int | None = None,
+    ) -> Machine:  # fmt: skip
+        """Train on the kernel matrix of n texts, shape (n, n), and their labels, shape (n, k).
+
+        `relevant` is the column of the label whose texts are searched for.
+        """
+        ridge = 1 / C if relevant is None else np.where(target[:, relevant] > 0, *SEARCH_RIDGES)
         # NumPy's inverse lets other threads run meanwhile, unlike SciPy's LAPACK functions.
-        regularised = gram.astype(np.float64) + 1 + np.eye(len(gram)) / C
+        regularised = gram.astype(np.float64) + 1 + ridge * np.eye(len(gram))
         inverse = np.asarray(np.linalg.inv(regularised), np.float64)
         coef = inverse @ target
         left_out = target - coef / inverse.diagonal()[:, None]

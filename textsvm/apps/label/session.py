@@ -29,6 +29,7 @@ from textsvm.apps.label.files import (
     COPY,
     DECISION,
     DOUBT,
+    FORMATS,
     IMPORT,
     RANDOM,
     SECOND,
@@ -37,7 +38,10 @@ from textsvm.apps.label.files import (
     JournalEntry,
     LabelledText,
     Labels,
+    content_of,
     labelled_of,
+    names_of,
+    read_labelled,
     text_digest,
     unordered,
 )
@@ -80,10 +84,10 @@ class SecondOpinion:
     relevant = None
 
     def __init__(self, corpus: Corpus, multilabel: bool, seed: int = 0) -> None:
-        first = [text.labels for text in labelled_of(corpus)]
-        if not multilabel and any(len(labels) != 1 for labels in first):
+        self.first = [text.labels for text in labelled_of(corpus)]
+        if not multilabel and any(len(labels) != 1 for labels in self.first):
             raise InputError(f"texts of {corpus.source} have several labels, which needs --multilabel")
-        counts = Counter(label for labels in first for label in labels)
+        counts = Counter(label for labels in self.first for label in labels)
         self.labels, self.multilabel = [label for label, _ in counts.most_common()], multilabel
         self._order = np.random.default_rng(seed).permutation(len(corpus)).tolist()
         self._done: set[int] = set()
@@ -147,18 +151,19 @@ class Session:
         self._lock, self._due = RLock(), Event()
         self._shared, self._desks = shared, defaultdict[str | None, Desk](Desk)
         self._problem: str | None = None
-        self._number_of = {name: i for i, name in enumerate(corpus.ids) if name in journal.answers}
+        self._number_of = {name: i for i, name in enumerate(corpus.ids) if name in journal.history}
         self._check_corpus()
         for label in journal.labels:
             learner.add_label(label)
         journal.set_labels(learner.labels)
         journal.write_labels(self._text_of)
-        self._restore(journal.answers[name] for name in journal.history)
+        self._restore(journal.answers[name] for name in journal.history if name in journal.answers)
         Thread(target=self._keep_learning, daemon=True).start()
 
     def _check_corpus(self) -> None:
         """InputError if an answered text of the journal is not in the corpus, or has changed."""
-        answers, path = self.journal.answers, self.journal.path
+        answers = {name: entries[-1][1] for name, entries in self.journal.history.items()}
+        path = self.journal.path
         missing = [name for name in answers if name not in self._number_of]
         changed = [
             name for name in self._number_of if text_digest(self._text_of(name)) != answers[name].digest
@@ -209,16 +214,16 @@ class Session:
     def overview(self, by: str | None = None) -> Json:
         """Labels, progress and the latest answers."""
         with self._lock:
-            names = self.journal.people
+            names, second = self.journal.people, isinstance(self.learner, SecondOpinion)
             return {
                 "title": printable(Path(self.corpus.source).name), "n": len(self.corpus),
                 "labels": self.learner.labels, "multilabel": self.learner.multilabel,
                 "progress": self._progress(), "history": self._listed(0, by), "events": self.journal.events,
                 "undo": bool(self._desks[by].skips or self.journal.own[by]),
                 "by": by, "ask": self._shared is not None or bool(names),
-                "people": self.agreement_of_people() if names else None,
+                "people": self.agreement() if names or second else None,
                 "problem": self._problem,
-                "second": isinstance(self.learner, SecondOpinion),
+                "second": second,
                 "relevant": self.learner.relevant,
             }  # fmt: skip
 
@@ -348,7 +353,7 @@ class Session:
             return {**shown, "copies": copies, "answered": index}
 
     def _valid(self, label: Labels) -> Labels:
-        unknown = set(_names(label)).difference(self.learner.labels)
+        unknown = set(names_of(label)).difference(self.learner.labels)
         if unknown or (label is not None and isinstance(label, list) != self.learner.multilabel):
             raise InputError(f"{label!r} is not an answer; the labels are {', '.join(self.learner.labels)}")
         return label
@@ -470,7 +475,7 @@ class Session:
         with self._lock:
             if label not in self.learner.labels or label == self.learner.relevant:
                 raise InputError(f"{label!r} is not a label that can be removed")
-            n = sum(label in _names(entry.label) for entry in self.journal.answers.values())
+            n = sum(label in names_of(entry.label) for entry in self.journal.answers.values())
             if n:
                 raise InputError(
                     f"the label {label!r} has labelled texts ({n:,}); give them another label first"
@@ -490,18 +495,34 @@ class Session:
             text = labelled.get(text_digest(content))
             if text is None or self.corpus.ids[index] in self.journal.answers:
                 continue
-            if len(text.labels) != 1 and not several:
-                raise InputError(
-                    f"the text {text.id!r} has {len(text.labels)} labels; several need --multilabel"
-                )
-            label = text.labels if several else text.labels[0]
             part = text.part if text.part in ("test", COPY) else None
-            answers.append(replace(self._noted(index, label, IMPORT, None), part=part))
+            for name, label in text.answers.items() or [("", text.label)]:
+                by, names = self._person(name)[0], names_of(label)
+                if len(names) != 1 and not several:
+                    raise InputError(
+                        f"the text {text.id!r} has {len(names)} labels; several need --multilabel"
+                    )
+                answer = self._noted(index, names if several else names[0], IMPORT, by)
+                answers.append(replace(answer, part=part))
+            if text.decision is not None:
+                label = text.labels if several else text.labels[0]
+                answers.append(self._noted(index, label, DECISION, None))
         with self._lock:
-            self._restore(answers)
+            for label in dict.fromkeys(name for entry in answers for name in names_of(entry.label)):
+                self.learner.add_label(label)
             self.journal.set_labels(self.learner.labels)
             self.journal.add(answers, self._text_of)
-        return len(answers)
+            ids = dict.fromkeys(entry.id for entry in answers)
+            self._restore(self.journal.answers[name] for name in ids)
+        return len(ids)
+
+    def export(self, format: str, labels: str, by: str | None = None) -> Json:
+        """Content of a file of the labelled texts, as of `--export`; `labels` is "label" or "majority"."""
+        if format not in FORMATS or labels not in ("label", "majority"):
+            raise InputError(f"the formats are {', '.join(FORMATS)}; the labels are label or majority")
+        with self._lock:
+            column = {"label": labels} if self.journal.people else {}
+            return {"content": content_of(read_labelled(self.journal.path, **column), format)}
 
     # Overviews
 
@@ -547,18 +568,8 @@ class Session:
 
     def _progress(self) -> Json:
         if isinstance(self.learner, SecondOpinion):
-            return {"n_labelled": len(self.journal.answers), "agreement": self.agreement()}
+            return {"n_labelled": len(self.journal.answers)}
         return asdict(self.learner.progress())
-
-    def agreement(self) -> Json:
-        """Agreement with the labels of the corpus: numbers of texts, Cohen's kappa, and pairs of labels."""
-        assert self.corpus.labels is not None
-        entries = [entry for entry in self.journal.answers.values() if entry.label is not None]
-        second = [_name(entry.label) for entry in entries]
-        first = [_name(self.corpus.labels[self._number_of[entry.id]]) for entry in entries]
-        pairs = Counter(zip(first, second, strict=True)).most_common(LISTED)
-        equal = sum(a == b for a, b in zip(first, second, strict=True))
-        return {"n": len(entries), "equal": equal, "kappa": cohen_kappa(first, second), "pairs": pairs}
 
     # Several people
 
@@ -569,6 +580,12 @@ class Session:
             for name, (_, entry) in self.journal.own[person].items():
                 if entry.label is not None and entry.copy_of is None:
                     texts[name][person] = entry
+        if isinstance(self.learner, SecondOpinion):
+            for name, entry in self.journal.answers.items():
+                if entry.label is not None:
+                    names = self.learner.first[self._number_of[name]]
+                    first = replace(entry, label=names if self.learner.multilabel else names[0])
+                    texts[name] = {"first": first, **(texts[name] or {"second": entry})}
         return texts
 
     def _differing(self) -> dict[str, dict[str, JournalEntry]]:
@@ -578,19 +595,19 @@ class Session:
             name: labels for name, labels in texts if len({unordered(e.label) for e in labels.values()}) > 1
         }
 
-    def agreement_of_people(self) -> Json:
+    def agreement(self) -> Json:
         """Number of answers of each person, their agreement, and the disagreements that are not decided."""
-        people, texts = self.journal.people, self._by_text().values()
+        texts = self._by_text().values()
+        counts = Counter(name for labels in texts for name in labels)
         double = [
             labels for labels in texts
             if len(labels) > 1 and all(entry.chosen != DOUBT for entry in labels.values())
         ]  # fmt: skip
         units = [[unordered(entry.label) for entry in labels.values()] for labels in double]
-        columns = [[unordered(labels[name].label) for labels in double if name in labels] for name in people]
+        columns = [[unordered(labels[name].label) for labels in double if name in labels] for name in counts]
         return {
-            "names": [(name, len(self.journal.own[name])) for name in people], "n": len(units),
-            "equal": sum(len({*unit}) == 1 for unit in units), "alpha": krippendorff_alpha(units),
-            "kappa": cohen_kappa(*columns) if len(people) == 2 else None,
+            "names": list(counts.items()), "n": len(units), "equal": sum(len({*unit}) == 1 for unit in units),
+            "kappa": cohen_kappa(*columns) if len(counts) == 2 else None, "alpha": krippendorff_alpha(units),
             "open": len(self._differing().keys() - self.journal.own[""].keys()),
         }  # fmt: skip
 
@@ -624,29 +641,19 @@ class Session:
         with self._lock:
             self.journal.close()
             labels = [
-                _names(entry.label) for entry in self.journal.answers.values() if entry.label is not None
+                names_of(entry.label) for entry in self.journal.answers.values() if entry.label is not None
             ]
             lines = [f"{len(labels):,} labelled texts are in {self.journal.path}"]
-            if isinstance(self.learner, SecondOpinion):
-                agreement = self.agreement()
-                if not agreement["n"]:
-                    return [*lines, "no text has a second label yet"]
+            if (agreement := self.agreement())["n"]:
+                kappa = agreement["kappa"]
                 lines.append(
                     f"agreement: {agreement['equal']:,} of {agreement['n']:,} labels, "
-                    f"Cohen's kappa {agreement['kappa']:.3f}"
+                    + ("" if kappa is None else f"Cohen's kappa {kappa:.3f}, ")
+                    + f"Krippendorff's alpha {agreement['alpha']:.3f}; to decide: {agreement['open']:,}"
                 )
-                pairs = [(pair, count) for pair, count in agreement["pairs"] if pair[0] != pair[1]]
-                return lines + [f"{first} -> {second}: {count:,}" for (first, second), count in pairs]
+            if isinstance(self.learner, SecondOpinion):
+                return lines
             if len({name for names in labels for name in names}) < 2:
                 return [*lines, "a classifier needs texts of two labels; the same command goes on"]
             option = " --multilabel" if self.learner.multilabel else ""
             return [*lines, f"train on them: textsvm train {self.journal.path}{option} -o model.textsvm"]
-
-
-def _names(label: Labels) -> list[str]:
-    return [label] if isinstance(label, str) else label or []
-
-
-def _name(label: Answer) -> str:
-    """Label, or several labels in alphabetical order."""
-    return label if isinstance(label, str) else ", ".join(sorted(label or ()))

@@ -6,52 +6,45 @@ without a text and its near-copies classifies it. The share of correct labels es
 of the corpus. Clopper and Pearson's interval assumes a number of texts that is fixed beforehand, and skipped
 and unsure texts are missing.
 
-Retrieval. Let F relevant texts be labelled and U texts be unlabelled before a random draw from the latter. If
-T texts of the corpus are relevant, the draw is relevant with probability (T - F) / U, whatever the strategy
-did before. Hence the likelihood L(T) of all draws is known up to T, and with weights w of smaller totals
+Retrieval. The machine gives every text a probability p of being relevant: Platt's sigmoid of the decision
+value of a machine that was trained without the text. Take the latest answers, h of them relevant, and suppose
+that k relevant texts are still without a label. If the probabilities are right about which texts are more
+likely relevant than others, each of these k + h texts is among the latest answers with probability
 
-    E(T) = sum over r of w_r L(r T) / L(T)
+    rho = sum of p over the latest answers / sum of p over the latest answers and the texts without a label,
 
-is a martingale with mean 1 if T is the true total: by Ville's inequality it ever exceeds 1 / 0.05 with
-probability at most 0.05 (Robbins 1970; Waudby-Smith and Ramdas 2020). Labelling may stop once E(T) is that
-large for every T of which F is less than 95 %. The rule may be checked after every answer.
+and only h of them are with probability P(Binomial(k + h, rho) <= h). Labelling may stop once this is at most
+0.05 for the smallest k that takes the recall below 95 %, and for the answers since one of the latest 11
+relevant texts. With equal p, a ranking that says nothing, it is a test of random draws, as that of Callaghan
+and Mueller-Hansen (2020). With few relevant texts k is 1, and nearly all of the sum must be read.
+
+A machine that has only seen relevant texts of one kind gives those of another kind too low a probability. So
+the test with equal p must hold, too, for the smallest k that takes the recall below 80 %.
+
+This is no theorem, for the probabilities are estimates and the test is repeated; reports/labelling.md has its
+rate of success in simulated searches. Texts outside the pool have the mean probability: nothing ranks them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp, xlog1py, xlogy
+from scipy.special import bdtr, expit
 
-from textsvm.arrays import Floats
+from textsvm.arrays import Bools, Floats
 
 #: Recall to reach.
 RECALL = 0.95
-#: Confidence in the recall.
-CONFIDENCE = 0.95
-#: Smaller totals r T, as shares s: r = RECALL + s (1 - RECALL).
-SMALLER_SHARES = (0.0, 0.4, 0.6, 0.8)
-#: Weight w_r of each smaller total.
-SMALLER_WEIGHTS = (0.6, 0.2, 0.1, 0.1)
-#: Number of consecutive totals that are compared, from the smallest on.
-CONSECUTIVE = 200
-#: Number of larger totals that are compared, in a geometric sequence.
-GEOMETRIC = 100
-#: Number of consecutive irrelevant texts after which more texts are drawn at random.
-MISSES = 30
-#: Share of the texts that are then drawn at random.
-LATE_SHARE = 0.9
-
-
-class Draw(NamedTuple):
-    """A random draw from the texts without a label."""
-
-    n_found: int  #: Relevant texts with a label before the draw
-    n_unlabelled: int  #: Texts without a label before the draw
-    relevant: bool
+#: Recall to reach if the missing texts are unlike those found, so that the machine does not rank them.
+UNRANKED_RECALL = 0.8
+#: Probability of the latest answers, if the recall is lower, at which a search may stop.
+LEVEL = 0.05
+#: Maximum number of relevant texts among the latest answers.
+HITS = 10
+#: Maximum number of Newton steps of the sigmoid, and maximum size of a step.
+STEPS, STEP = 25, 5.0
 
 
 @dataclass(frozen=True)
@@ -59,47 +52,55 @@ class Retrieval:
     """State of a search for all relevant texts."""
 
     n_found: int  #: Relevant texts with a label
-    total: float  #: Likeliest number of relevant texts
-    enough: bool  #: Whether the recall is reached with the confidence
+    total: float | None  #: Estimated number of relevant texts; None without relevant and other texts
+    enough: bool  #: Whether the recall is probably reached
 
 
-def retrieval(draws: Sequence[Draw], n_found: int, n_unlabelled: int) -> Retrieval:
+def retrieval(relevant: Bools, values: Floats, unlabelled: Floats, n_outside: int) -> Retrieval:
     """Judge whether enough relevant texts are labelled.
 
-    `draws` are all random draws, in their order. `n_found` relevant texts have a label now, and each of the
-    `n_unlabelled` texts without a label may be relevant.
+    `relevant` are the answers, in their order, and `values` the decision values of these texts by machines
+    without them. `unlabelled` are values of the other texts of the pool; `n_outside` is the number of texts
+    without a label outside the pool.
     """
-    most = n_found + n_unlabelled
-    totals = _grid(n_found, most)
-    likeliest = float(totals[log_likelihood(draws, totals).argmax()])
-    too_many = _grid(int(np.floor(n_found / RECALL + 1e-9)) + 1, most)
-    terms = [
-        np.log(weight) + log_likelihood(draws, (RECALL + share * (1 - RECALL)) * too_many)
-        for share, weight in zip(SMALLER_SHARES, SMALLER_WEIGHTS, strict=True)
-    ]
-    against = logsumexp(terms, axis=0) - log_likelihood(draws, too_many)
-    return Retrieval(n_found, likeliest, bool((against >= -np.log(1 - CONFIDENCE)).all()))
+    n, n_found = len(relevant), int(relevant.sum())
+    n_unlabelled = len(unlabelled) + n_outside
+    if n_found in (0, n) or not n_unlabelled:
+        return Retrieval(n_found, None if n_unlabelled else n_found, not n_unlabelled)
+    slope, offset = _sigmoid(values, relevant)
+    p, p_unlabelled = expit(slope * values + offset), float(expit(slope * unlabelled + offset).sum())
+    missing = p_unlabelled + n_outside * (n_found + p_unlabelled) / (n + len(unlabelled))
+    starts = np.append(0, np.flatnonzero(relevant) + 1)[::-1][: HITS + 1]
+    read = np.append(0, np.cumsum(p))
+    latest, n_latest = read[n] - read[starts], n - starts
+    enough = _unlikely(n_found, RECALL, latest / (latest + missing)) and _unlikely(
+        n_found, UNRANKED_RECALL, n_latest / (n_latest + n_unlabelled)
+    )
+    return Retrieval(n_found, n_found + missing, enough)
 
 
-def random_share(share: float, misses: int) -> float:
-    """Share of the texts to draw at random if the last `misses` texts were irrelevant."""
-    return share if misses < MISSES else max(share, LATE_SHARE)
+def _unlikely(n_found: int, recall: float, rho: Floats) -> bool:
+    """Whether so few relevant texts among the latest answers are unlikely if the recall is lower.
+
+    `rho`, for 0, 1, ... relevant texts among the latest answers, is the probability of a relevant text to be
+    among these rather than without a label.
+    """
+    k, hits = int(n_found / recall + 1e-9) + 1 - n_found, np.arange(len(rho))
+    return bool(bdtr(hits, k + hits, rho).min() <= LEVEL)
 
 
-def log_likelihood(draws: Sequence[Draw], totals: Floats) -> Floats:
-    """Logarithm of the likelihood of random draws for numbers of relevant texts, shape (len(totals),)."""
-    n_found, n_unlabelled, relevant = np.array(draws, np.float64).reshape(-1, 3).T[:, :, None]
-    p = np.clip((totals - n_found) / n_unlabelled, 0, 1)
-    return np.asarray(np.where(relevant > 0, xlogy(1.0, p), xlog1py(1.0, -p)).sum(axis=0))
-
-
-def _grid(least: int, most: int) -> Floats:
-    """Numbers from `least` to `most`, far ones in a geometric sequence."""
-    near = np.arange(least, min(most, least + CONSECUTIVE) + 1)
-    if most <= least + CONSECUTIVE:
-        return near.astype(np.float64)
-    far = np.rint(np.geomspace(least + CONSECUTIVE, most, GEOMETRIC))
-    return np.unique(np.append(near, far)).astype(np.float64)
+def _sigmoid(values: Floats, relevant: Bools) -> tuple[float, float]:
+    """Slope, at least 0, and offset of Platt's sigmoid (2000), by Newton's method."""
+    n_relevant, n_other = int(relevant.sum()), int((~relevant).sum())
+    target = np.where(relevant, (n_relevant + 1) / (n_relevant + 2), 1 / (n_other + 2))
+    design = np.stack([values, np.ones(len(values))])
+    point = np.array([1.0, np.log((n_relevant + 1) / (n_other + 1))])
+    for _ in range(STEPS):
+        p = expit(point @ design)
+        curvature = (design * (p * (1 - p))) @ design.T + 1e-6 * np.eye(2)
+        step = np.linalg.solve(curvature, design @ (p - target))
+        point = point - step * min(1.0, STEP / max(np.abs(step).max(), 1e-9))
+    return max(float(point[0]), 0.0), float(point[1])
 
 
 def labels_per_point(curve: Sequence[tuple[int, float]]) -> float | None:
