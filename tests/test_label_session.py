@@ -363,7 +363,7 @@ def test_weights_are_copies_of_texts():
     x = np.random.default_rng(0).normal(size=(6, 3))
     target = np.where(x[:, :1] > 0, 1.0, -1.0) * [1, -1]
     twice = np.append(np.arange(6), 5)
-    one = Machine.train(x @ x.T, target, weight=np.array([1, 1, 1, 1, 1, 2.0]))
+    one = Machine.train(x @ x.T, target, factor=np.array([1, 1, 1, 1, 1, 2.0]))
     other = Machine.train((x @ x.T)[np.ix_(twice, twice)], target[twice])
     np.testing.assert_allclose(x.T @ one.coef, x[twice].T @ other.coef, atol=1e-9)
 

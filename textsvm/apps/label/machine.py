@@ -83,6 +83,7 @@ class Machine:
     inverse: Floats  #: shape (n, n): H^-1
     target: Floats  #: shape (n, k): -1 or +1
     left_out: Floats  #: shape (n, k): value of each text by a machine that was trained without it
+    mean: Floats  #: shape (k,): Mean of the labels, 0 in a search
     prior: float  #: Strength of the prior
     loss: float  #: Mean smooth loss of the left-out margins
     multilabel: bool = False
@@ -116,15 +117,17 @@ class Machine:
         constant = float(relevant is not None)
         regularised = gram.astype(np.float64) + constant + ridge / factor * np.eye(len(gram))
         inverse = np.asarray(np.linalg.inv(regularised), np.float64)
-        mean = (1 - constant) * target.mean(axis=0)
+        share = (1 - constant) * np.broadcast_to(factor, len(target))[:, None]
+        total = max(float(share.sum()), 1.0)
+        mean = (share * target).sum(axis=0) / total
         coef = inverse @ (target - mean)
-        others = (len(target) * mean - (1 - constant) * target) / max(len(target) - 1, 1)  # without each text
+        others = (total * mean - share * target) / np.maximum(total - share, 1.0)  # mean without each text
         alone = (coef + inverse.sum(axis=1)[:, None] * (mean - others)) / inverse.diagonal()[:, None]
         left_out = target - others - alone
         losses = [_loss(left_out + prior * others, target, multilabel) for prior in PRIORS]
         prior = PRIORS[int(np.argmin(losses))]
         left_out += prior * others
-        return cls(coef, inverse, target, left_out, prior, min(losses), multilabel, constant=constant)
+        return cls(coef, inverse, target, left_out, mean, prior, min(losses), multilabel, constant=constant)
 
     @cached_property
     def scale(self) -> float:
@@ -138,13 +141,13 @@ class Machine:
     @property
     def bias(self) -> Floats:
         """Bias of each label, shape (k,)."""
-        return np.asarray(self.prior * self.target.mean(axis=0) + self.constant * self.coef.sum(axis=0))
+        return np.asarray(self.prior * self.mean + self.constant * self.coef.sum(axis=0))
 
     def without(self, group: Indices) -> tuple[Floats, Floats]:
         """Coefficients, 0 in a group of texts, and bias of a machine that was trained without the group."""
-        index, mean = np.asarray(group), self.target.mean(axis=0)
+        index = np.asarray(group)
         others = np.delete(self.target, index, axis=0).sum(axis=0) / max(len(self.target) - len(index), 1)
-        moved = (1 - self.constant) * (mean - others)
+        moved = (1 - self.constant) * (self.mean - others)
         coef = self.coef + self.inverse.sum(axis=1)[:, None] * moved
         coef -= self.inverse[:, index] @ np.linalg.solve(self.inverse[np.ix_(index, index)], coef[index])
         coef[index] = 0
