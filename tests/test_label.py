@@ -398,6 +398,9 @@ def test_labels_per_point():
     curve = [(n, 1 - 2 * n**-0.5) for n in (50, 100, 200, 400)]
     goal = 2 * 400**-0.5 - 0.01
     assert labels_per_point(curve) == pytest.approx((2 / goal) ** 2 - 400, rel=1e-6)
+    full = 0.95 * (1 - 2 * 10_000**-0.5)
+    assert labels_per_point(curve, 10_000) == pytest.approx((2 / (1 - full)) ** 2 - 400, rel=1e-6)
+    assert labels_per_point(curve, 401) < 0  # reached
     assert labels_per_point([(50, 0.5), (100, 0.5), (200, 0.5)]) is None
     assert labels_per_point(curve[:2]) is None
 

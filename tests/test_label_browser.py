@@ -231,7 +231,7 @@ def test_undo_of_a_skip_and_removal_of_a_label(tmp_path, visit):
         assert shown_text(page) != second
         press(page, "u")
         assert (shown_text(page), len(labels_in(tmp_path / "l.jsonl"))) == (second, 1)
-        press(page, "n", "Tab", "Tab", "Tab", "Tab", "Enter")
+        press(page, "n", "Tab", "Tab", "Tab", "Tab", "Tab", "Enter")
         assert page.locator("#labels b").all_inner_texts() == ["spam"]
 
 
@@ -243,7 +243,7 @@ def test_near_copies_and_a_key_to_separate_them(tmp_path, visit):
         while "cash" not in shown_text(page).lower():
             press(page, "2")
         press(page, "1")
-        assert "near-copy" in page.locator("#note").inner_text()
+        assert "Near-copies with it: 1." in page.locator("#note").inner_text()
         labels = labels_in(tmp_path / "l.jsonl")
         assert list(labels.values()).count("spam") == 2
         press(page, "c")
@@ -275,6 +275,27 @@ def name_of(page, name):
     press(page, "Enter")
 
 
+def test_letters_of_ones_own_in_german(tmp_path, visit):
+    (tmp_path / "texts.txt").write_text("".join(f"{word} {word}\n" for word in ("one", "two", "three")))
+    with serving(*LINES, "--labels", "spam,__proto__", cwd=tmp_path) as (address, _):
+        page = visit(address, locale="de-CH")
+        assert page.locator("html").get_attribute("lang") == "de"
+        assert page.locator("#unsure").inner_text().startswith("Unsicher")
+        press(page, "n", "Tab", "Tab", "Tab", "Tab")
+        page.keyboard.type("x")
+        press(page, "Tab", "Tab")
+        page.keyboard.type("s")  # the key of an action
+        press(page, "Tab", "Escape")
+        assert page.locator("#labels kbd").all_inner_texts() == ["x", "2"]
+        press(page, "x", "2")
+        assert sorted(labels_in(tmp_path / "l.jsonl").values()) == ["__proto__", "spam"]
+        assert "1 beurteilt" in page.locator("#labels").inner_text()
+        assert page.locator("#note").inner_text() == "Gespeichert: __proto__."
+        page.reload()
+        settled(page)
+        assert page.locator("#labels kbd").all_inner_texts() == ["x", "2"]
+
+
 def test_two_people_from_a_name_to_a_decision(tmp_path, visit):
     texts = [f"{word} {word}" for word in ("one", "two", "three", "four", "five", "six")]
     (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
@@ -303,6 +324,18 @@ def test_two_people_from_a_name_to_a_decision(tmp_path, visit):
         row = next(row for row in rows if row["text"] == first)
         assert (row["label"], row["majority"]) == ("ham", None)
         assert row["answers"] == {"anna": "spam", "<b>ben</b>": "ham"}
+        press(anna, "e")
+        anna.locator("#format").select_option("labelstudio")
+        with anna.expect_download() as download:
+            anna.locator("#download").click()
+        assert download.value.suggested_filename == "labels.json"
+        tasks = json.loads(Path(download.value.path()).read_text("utf-8"))
+        answers = [each for task in tasks for each in task["annotations"]]
+        names = {each["completed_by"]["email"] for each in answers if "completed_by" in each}
+        assert names == {"anna", "<b>ben</b>"}
+        assert [each["result"][0]["value"]["choices"] for each in answers if "ground_truth" in each] == [
+            ["ham"]
+        ]
     with serving(*arguments, cwd=tmp_path) as (address, _):
         anna.goto(address)  # the browser remembers the name
         settled(anna)

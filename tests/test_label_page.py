@@ -121,7 +121,7 @@ def labels_in(path):
 def test_empty_files_are_left_out(tmp_path):
     for name, text in (("a", "one"), ("b", ""), ("c", " \n"), ("d", "two")):
         (tmp_path / f"{name}.txt").write_text(text)
-    corpus = label._read(Console(True), [tmp_path], label.TextReading(), label.LabellingOptions())
+    corpus, _ = label._read(Console(True), [tmp_path], label.TextReading(), label.LabellingOptions())
     assert [text.strip() for text in corpus.texts] == ["one", "two"]
     assert corpus.ids == ["a.txt", "d.txt"]
 

@@ -2,20 +2,27 @@
 
 import csv
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import hostile_pages
+import numpy as np
 import pytest
-from command import run
+from command import fails, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_label_page import ONE, TEXTS, InOrder, corpus_of
+from test_label_page import label as commands
 
 from textsvm import InputError
 from textsvm.apps.label import files
 from textsvm.apps.label.files import DECISION, Journal, JournalEntry, text_digest
 from textsvm.apps.label.learner import Learner
+from textsvm.apps.label.machine import Machine
 from textsvm.apps.label.session import NAME, Conflict, SecondOpinion, Session
+from textsvm.cli.console import Console
+from textsvm.evaluation.results import clopper_pearson
 
 PLAIN = [f"{word} {i}" for i, word in enumerate(sorted("abcdefghij"))]
 
@@ -128,6 +135,18 @@ def test_a_tie_has_no_label_until_it_is_decided(tmp_path):
         assert work.overview("ben")["people"]["open"] == 0
         assert work.review("ben")["disagreements"][0]["label"] == "ham"
         assert work.journal.own["anna"]["t0"][1].label == "spam"  # their own answers stay
+
+
+def test_a_decision_that_is_unsure_is_a_decision(tmp_path):
+    session = disagreeing(tmp_path)
+    say(session, "anna", "ham", 5)
+    say(session, "ben", "spam", 5)
+    shown = session.decide(0, 0, None, "anna")
+    assert (shown["text"]["index"], shown["text"]["reason"]) == (5, DECISION)
+    assert session.decide(5, 0, "spam", "anna")["text"]["reason"] != DECISION
+    assert {name: row["label"] for name, row in rows_of(session).items()}["t0"] is None
+    session.journal.close()
+    assert {text.id: text.label for text in files.read_labelled(session.journal.path)}["t0"] is None
 
 
 def test_agreement_of_two_and_of_three(tmp_path):
@@ -272,6 +291,98 @@ def test_files_follow_any_sequence_of_actions_of_several_people(tmp_path_factory
     work.journal.close()
 
 
+# Suggested labels
+
+
+def suggesting(folder, suggestions, texts=PLAIN):
+    corpus = corpus_of(texts)
+    return Session(
+        corpus, Journal(folder / "labels.jsonl", ONE), Learner(texts, ["spam", "ham"]), None, suggestions
+    )
+
+
+def answer_at_random(session, index, label):
+    session._desks[None].chosen[index] = "random"
+    session.answer(index, 0, label)
+
+
+def test_suggestions_count_as_far_as_they_proved_right(tmp_path):
+    texts = [f"{'cash' if i % 2 else 'noon'} {i}x" for i in range(60)]
+    suggestions = {f"t{i}": ["spam" if i % 2 else "ham"] for i in range(50)}
+    session = suggesting(tmp_path, suggestions, texts)
+    assert session.judge_suggestions() == {"n": 0, "right": 0, "interval": (0.0, 1.0), "weight": 0.0}
+    for index in range(5):
+        answer_at_random(session, index, suggestions[f"t{index}"][0])
+        assert session.judge_suggestions()["weight"] == 0  # the interval still has the agreement by chance
+    session.answer(40, 0, "spam")  # not at random: the suggestion may have been seen
+    for index in range(5, 16):
+        answer_at_random(session, index, suggestions[f"t{index}"][0])
+    found = session.overview()["suggestions"]
+    assert (found["n"], found["right"]) == (16, 16)
+    low = clopper_pearson(16, 16)[0]
+    assert found["weight"] == pytest.approx((low - 0.5) / 0.5)
+    answer_at_random(session, 16, "spam")  # the suggestion was ham
+    assert 0 < session.judge_suggestions()["weight"] < found["weight"]
+    session.close()
+
+
+def test_wrong_and_constant_suggestions_have_no_weight(tmp_path):
+    session = suggesting(tmp_path, {f"t{i}": ["spam"] for i in range(10)})
+    for index in range(10):
+        answer_at_random(session, index, "spam")
+    assert session.judge_suggestions()["weight"] == 0  # a single label is right by chance
+    session.close()
+
+
+def test_a_suggestion_is_shown_unless_the_text_is_for_the_test(tmp_path):
+    session = suggesting(tmp_path, {"t0": ["spam"], "t1": []})
+    shown = [
+        session.show(index, reason)["text"]["suggestion"]
+        for index, reason in ((0, ""), (0, "random"), (1, ""))
+    ]
+    assert shown == [["spam"], None, None]
+    session.close()
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.5, 1.0])
+def test_the_machine_learns_suggestions_by_their_weight(weight):
+    texts = [f"{('apple pear', 'wheel road')[i % 2]} {i}x" for i in range(40)] + ["plum", "horn"]
+    learner, plain = Learner(texts, ["fruit", "car"]), Learner(texts, ["fruit", "car"])
+    learner.suggestions = {i: ["fruit", "car"][i % 2 : i % 2 + 1] for i in range(40)} | {40: ["other"]}
+    learner.suggestion_weight = weight
+    for each in (learner, plain):
+        each.answer(40, "fruit")
+        each.answer(41, "car")
+        each.refresh()
+    values = [dict(each.guess(0).scores)["fruit"] for each in (learner, plain)]
+    assert values[0] == values[1] if weight == 0 else values[0] > values[1] + 0.1
+    assert learner.progress() == plain.progress()  # estimates are of a machine without suggestions
+
+
+def test_weights_are_copies_of_texts():
+    x = np.random.default_rng(0).normal(size=(6, 3))
+    target = np.where(x[:, :1] > 0, 1.0, -1.0) * [1, -1]
+    twice = np.append(np.arange(6), 5)
+    one = Machine.train(x @ x.T, target, factor=np.array([1, 1, 1, 1, 1, 2.0]))
+    other = Machine.train((x @ x.T)[np.ix_(twice, twice)], target[twice])
+    np.testing.assert_allclose(x.T @ one.coef, x[twice].T @ other.coef, atol=1e-9)
+
+
+def test_suggest_reads_a_column(tmp_path):
+    (tmp_path / "t.csv").write_text("text,rule\nwin cash,spam\nlunch,\n,ham\nnoon, ham \n")
+    options = commands.LabellingOptions(output=tmp_path / "l.jsonl", labels="spam,ham", suggest="rule")
+    session = commands._session(Console(True), [tmp_path / "t.csv"], options, commands.ExchangeOptions(),
+                             commands.TextReading(skip_invalid=True))  # fmt: skip
+    texts = {
+        text: session._suggestions.get(name)
+        for name, text in zip(session.corpus.ids, session.corpus.texts, strict=True)
+    }
+    assert texts == {"win cash": ["spam"], "lunch": None, "noon": ["ham"]}
+    session.close()
+    wrong = "label", "t.csv", "-o", "m.jsonl", "--labels", "spam,ham", "--skip-invalid", "--no-browser"
+    assert "has no column rules with labels" in fails(*wrong, "--suggest", "rules", cwd=tmp_path, code=2)
+
+
 # Files of other programs with the names of people
 
 
@@ -356,3 +467,121 @@ def test_the_end_of_a_search_says_what_was_found(tmp_path):
             assert (search.n_found, search.enough) == (3, False)
     session.learner.refresh()
     assert "texts of 'spam' found: 3 of about 3; at least 95 % are probably found" in session.close()
+
+
+# Strings of the page
+
+LABEL = Path(commands.__file__).parent
+
+
+def test_every_string_of_the_page_is_translated():
+    strings = json.loads((LABEL / "label.json").read_text("utf-8"))
+    script, page = ((LABEL / f"label.{kind}").read_text("utf-8") for kind in ("js", "html"))
+    calls = re.findall(r"""\bt\(([^"()]* \? )?"([^"]+)"(?: : "([^"]+)")?""", script)
+    used = {key for call in calls for key in call[1:] if key}
+    used |= {key.strip() for key in re.findall(r">([^<]+)<", re.sub(r"<(kbd|option)>[^<]*", "<i>", page))}
+    used |= {*re.findall(r'aria-label="([^"]+)"', page)}
+    assert used - {""} == strings.keys()
+    for key, translations in strings.items():
+        assert translations.keys() == {"de", "fr", "es", "zh"}, key
+        for text in translations.values():
+            assert sorted(re.findall(r"\{\d\}", text)) == sorted(re.findall(r"\{\d\}", key)), text
+            assert text.strip() == text != ""
+
+
+def test_the_page_speaks_to_screen_readers():
+    page = (LABEL / "label.html").read_text("utf-8")
+    for dialog in re.findall(r"<(?:dialog|section)[^>]*>", page):
+        assert "aria-label=" in dialog
+    for field in re.findall(r"<(?:input|select)[^>]*>", page):
+        assert re.search(rf"<label>[^<]*{re.escape(field)}", page), field
+    for live in ('id="text"', 'id="note"', 'id="problem"', 'id="review_note"', 'id="matches"'):
+        assert re.search(rf"<[^>]*{live}[^>]*(aria-live|role=\"status\")", page), live
+    assert 'tabindex="' not in page  # the order of the focus is that of the page
+    keys = re.findall(r'aria-keyshortcuts="(.)[^"]*"[^>]*>[^<]*<kbd>(.)', page)
+    assert keys
+    assert all(first.lower() == shown.lower() for first, shown in keys)
+
+
+# Bad input
+
+
+def test_a_text_that_changed_or_is_gone_under_two_people(tmp_path):
+    session = disagreeing(tmp_path)
+    session.decide(0, 0, "ham", "anna")
+    say(session, "ben", "spam", 9)
+    session.journal.close()
+    before = session.journal.journal_path.read_bytes()
+    for texts, trouble in (
+        (["other", *PLAIN[1:]], "1 of 4 .*'t0', have changed in"),
+        (PLAIN[:9], "1 of 4 .*'t9', are not in"),
+    ):
+        with pytest.raises(InputError, match=trouble):
+            started(tmp_path, texts)
+    assert session.journal.journal_path.read_bytes() == before
+
+
+def test_answers_about_texts_that_are_not_there(tmp_path):
+    session = started(tmp_path)
+    for index in (-1, 10, 10**30):
+        for action in (session.answer, session.decide):
+            with pytest.raises(InputError, match=f"there is no text {index}"):
+                action(index, 0, "spam", "anna")
+
+
+def test_a_shorter_list_of_labels_loses_none(tmp_path):
+    session = disagreeing(tmp_path)
+    session.journal.close()
+    journal = Journal(session.journal.path, ONE)
+    assert journal.with_labels(["ham"]) == journal.with_labels([]) == ["spam", "ham"]
+    journal.close()
+
+
+def test_a_second_server_and_an_encoder_that_vanished_change_nothing(tmp_path):
+    (tmp_path / "t.txt").write_text("".join(f"{text}\n" for text in PLAIN), "utf-8")
+    start = ("label", "t.txt", "--format", "lines", "-o", "labels.jsonl", "--no-browser", "--encoder")
+    journal = Journal(tmp_path / "labels.jsonl", {**ONE, "second_opinion": False})
+    journal.set_labels(["spam", "ham"])
+    journal.add([JournalEntry("1", text_digest(PLAIN[0]), "spam", "user", by="anna")], lambda name: PLAIN[0])
+    before = journal.journal_path.read_bytes()
+    assert "another `textsvm label`" in fails(*start, "gone/", cwd=tmp_path)
+    journal.close()
+    assert "encoder gone/ is not there" in fails(*start, "gone/", cwd=tmp_path)
+    assert journal.journal_path.read_bytes() == before
+
+
+def test_hostile_labels(tmp_path):
+    names = commands.LabellingOptions(labels="<b>x</b>,a\u202eb,__proto__,c\x1b[0m, ,\ud800,a\nb").names()
+    assert names[0] == "<b>x</b>"
+    assert names[2] == "__proto__"
+    assert not set("".join(names)) & {"\u202e", "\x1b", "\ud800", "\n"}
+    session = started(tmp_path)
+    for name in names:
+        session.add_label(name, "anna")
+    for index, name in enumerate(names):
+        session.answer(index, 0, name, "anna")
+    with pytest.raises(InputError, match="1 to 100 characters"):
+        session.add_label("x" * 10_000, "anna")
+    work = again(session)
+    assert [row["label"] for row in rows_of(work).values()] == names
+    assert [row["answers"] for row in rows_of(work).values()] == [{"anna": name} for name in names]
+    back = files.read_labelled(session.journal.path)
+    assert [text.label for text in back] == names
+    (tmp_path / "t.txt").write_text("one\ntwo\n")
+    said = fails(
+        "label", "t.txt", "--format", "lines", "-o", "m.jsonl", "--labels", "x" * 10_000, cwd=tmp_path, code=2
+    )
+    assert "at most 100 characters" in said
+    assert len(said) < 400
+    assert not (tmp_path / "m.jsonl.journal").exists()
+
+
+@pytest.mark.parametrize("field", ["by", "at", "chosen"])
+def test_a_damaged_name_is_an_error(tmp_path, field):
+    session = disagreeing(tmp_path)
+    session.journal.close()
+    line = json.dumps({"id": "t5", "digest": "0", "label": "ham", "chosen": "user", field: 3})
+    with open(session.journal.journal_path, "a") as stream:
+        stream.write(line + "\n")
+    with pytest.raises(InputError, match=r"line \d+ of .*journal has a value that is not a text"):
+        Journal(session.journal.path, ONE)

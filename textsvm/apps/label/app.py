@@ -19,7 +19,7 @@ from textsvm.apps.serve import error_body
 from textsvm.apps.serve import server as server
 from textsvm.arrays import Json
 from textsvm.errors import InputError, one_line
-from textsvm.reporting.html import page
+from textsvm.reporting.html import json_element, page
 from textsvm.runtime.plain_json import to_json
 
 try:
@@ -40,26 +40,15 @@ _HEADERS = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-_LABELS = (str, list, type(None))
-#: Name of the person, which may be left out.
-_BY = {"by": (str, type(None))}
-#: Actions of the page with their parameters.
-_ACTIONS: dict[str, Json] = {
-    "next": _BY,
-    "show": {"index": int, "reason": str, "whole": bool, **_BY},
-    "guess": {"index": int, "whole": bool, **_BY},
-    "answer": {"index": int, "seen": int, "label": _LABELS, **_BY},
-    "decide": {"index": int, "seen": int, "label": _LABELS, **_BY},
-    "skip": {"index": int, **_BY},
-    "undo": {"events": int, **_BY},
-    "separate": {"index": int, **_BY},
-    "add_label": {"label": str, **_BY},
-    "remove_label": {"label": str, **_BY},
-    "history": {"skip": int, **_BY},
-    "search": {"words": str, "start": int, **_BY},
-    "review": _BY,
-    "export": {"format": str, "labels": str, **_BY},
-}
+#: Types of the parameters of actions, by their annotations.
+_KINDS: dict[str, Any] = {
+    "int": int, "str": str, "bool": bool, "Labels": (str, list, type(None)), "str | None": (str, type(None)),
+}  # fmt: skip
+#: Actions of the page, which are methods of the session. The name of the person (`by`) may be left out.
+_ACTIONS = (
+    "next", "show", "guess", "answer", "decide", "skip", "undo", "separate", "add_label", "remove_label",
+    "history", "search", "review", "export",
+)  # fmt: skip
 
 
 class LabellingPage:
@@ -96,13 +85,13 @@ class LabellingPage:
             body += part
             if len(body) > BODY:
                 return 413, error_body(f"the request has more than {BODY:,} bytes")
-        return await run_in_threadpool(_act, getattr(self.session, action), _ACTIONS[action], body)
+        return await run_in_threadpool(_act, getattr(self.session, action), body)
 
 
-def _act(action: Callable[..., Json], parameters: Json, body: bytes) -> tuple[int, bytes]:
+def _act(action: Callable[..., Json], body: bytes) -> tuple[int, bytes]:
     """Status and body of the answer to an action."""
     try:
-        return 200, json.dumps(to_json(action(**_parsed(parameters, body)))).encode()
+        return 200, json.dumps(to_json(action(**_parsed(action.__annotations__, body)))).encode()
     except InputError as error:
         return 409 if isinstance(error, Conflict) else 400, error_body(str(error))
     except OSError as error:
@@ -112,18 +101,17 @@ def _act(action: Callable[..., Json], parameters: Json, body: bytes) -> tuple[in
         return 500, error_body("this failed; the terminal of `textsvm label` has the error")
 
 
-def _parsed(parameters: Json, body: bytes) -> Json:
+def _parsed(annotations: Json, body: bytes) -> Json:
     """Parameters of an action."""
+    parameters = {name: _KINDS[kind] for name, kind in annotations.items() if name != "return"}
     try:
         values = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise InputError(f"the body is not JSON: {one_line(str(error), 100)}") from error
-    if isinstance(values, dict) and "by" in parameters:
-        values.setdefault("by", None)
-    if not isinstance(values, dict) or values.keys() != parameters.keys():
+    if not isinstance(values, dict) or {"by": None, **values}.keys() != parameters.keys():
         raise InputError(f"the parameters are {', '.join(parameters)}")
-    for name, kind in parameters.items():
-        value = values[name]
+    for name, value in values.items():
+        kind = parameters[name]
         items = value if isinstance(value, list) else []
         right = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
         if not right or not all(isinstance(item, str) for item in items):
@@ -138,4 +126,5 @@ def label_page() -> str:
         folder.joinpath(f"label.{suffix}").read_text("utf-8") for suffix in ("css", "html", "js")
     )
     parts = [f"<style>{style}</style>", body]
-    return page("Labelling", "", parts, script=script, connections="connect-src 'self'; ")
+    strings = json_element("strings", json.loads(folder.joinpath("label.json").read_text("utf-8")))
+    return page("Labelling", "", parts, strings, script=script, connections="connect-src 'self'; ")

@@ -16,7 +16,7 @@ from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.options import option, option_field
 from textsvm.cli.output import Force, Kind, Output, writing
-from textsvm.errors import InputError
+from textsvm.errors import InputError, printable
 
 if TYPE_CHECKING:
     from textsvm import Corpus
@@ -55,16 +55,20 @@ class LabellingOptions:
         metavar="FOLDER|OWNER/NAME",
     )
     shared: float | None = option_field(
-        "Several people label: the page asks for names, and two people get this share of the texts "
-        "(default: 0.1 as soon as two have names).",
+        "The page asks for names, and two people get this share of the texts (default: 0.1 with two names).",
         metavar="SHARE", min=0, max=1,
     )  # fmt: skip
+    suggest: str | None = option_field("Tables: column of suggested labels, as of rules.", metavar="COLUMN")
     seed: int = options.seed_field("Random seed.")
 
     def check(self, corpus: list[Path]) -> None:
         """Raise WrongUsage for an unknown label or strategy, or a file of labels among the texts."""
         if self.strategy not in STRATEGIES:
             raise WrongUsage(f"--strategy {self.strategy} is not one of {', '.join(STRATEGIES)}")
+        if long := next((name for name in self.names() if len(name) > 100), None):
+            raise WrongUsage(
+                f"--labels: a label has at most 100 characters, and {long[:20]}... has {len(long):,}"
+            )
         if self.relevant is not None and self.names() and self.relevant not in self.names():
             raise WrongUsage(f"--relevant {self.relevant} is not one of --labels {self.labels}")
         place = Path(self.output or "").absolute()
@@ -76,7 +80,8 @@ class LabellingOptions:
 
     def names(self) -> list[str]:
         """Labels of the option."""
-        return list(dict.fromkeys(filter(None, map(str.strip, (self.labels or "").split(",")))))
+        names = (" ".join(printable(name).split()) for name in (self.labels or "").split(","))
+        return list(dict.fromkeys(filter(None, names)))
 
 
 @dataclass(frozen=True)
@@ -187,7 +192,8 @@ def _session(
     from textsvm.apps.label import files, learner, session
 
     assert labelling.output is not None
-    corpus, imported, texts = _read(console, paths, reading, labelling), exchange.import_, None
+    corpus, suggestions = _read(console, paths, reading, labelling)
+    imported, texts = exchange.import_, None
     if imported is not None:
         settings = reading.as_dict(labelling.multilabel) | {"id": None}  # texts are matched by their content
         try:
@@ -212,7 +218,7 @@ def _session(
             strategy=labelling.strategy, relevant=labelling.relevant, seed=labelling.seed,
             encoder=labelling.encoder,
         )  # fmt: skip
-    work = session.Session(corpus, journal, chooser, labelling.shared)
+    work = session.Session(corpus, journal, chooser, labelling.shared, suggestions)
     if texts is not None:
         n = work.add_labelled(texts)
         missing = "" if n else "; texts are matched by their content, and none of these is in the corpus"
@@ -220,13 +226,14 @@ def _session(
     return work
 
 
-def _read(console: Console, paths: list[Path], reading: TextReading, labelling: LabellingOptions) -> Corpus:
-    """Read the texts."""
+def _read(console: Console, paths: list[Path], reading: TextReading, labelling: LabellingOptions
+) -> tuple[Corpus, dict[str, list[str]]]:  # fmt: skip
+    """Read the texts, and suggested labels by id."""
     from textsvm.cli import corpora
 
     second = labelling.second_opinion
     settings = reading.as_dict(second and labelling.multilabel)
-    settings |= {"labelled": second, "require_text": True}
+    settings |= {"labelled": second, "require_text": True, "keep_rows": labelling.suggest is not None}
     settings["label"] = reading.label if second else None  # with --import, a column of that file
     with console.progress():
         progress = console.progress_of("read")
@@ -239,7 +246,13 @@ def _read(console: Console, paths: list[Path], reading: TextReading, labelling: 
         raise WrongUsage(f"{corpus.source} holds no texts")
     console.say(corpus.reading_line)
     corpora.say_problems(console, corpus)
-    return corpus if len(filled) == len(corpus) else corpus.subset(filled)  # `train` refuses empty documents
+    cells = [str((row or {}).get(labelling.suggest or "") or "") for row in corpus.rows or ()]
+    if labelling.suggest is not None and not any(cells):
+        raise WrongUsage(f"--suggest: {corpus.source} has no column {labelling.suggest} with labels")
+    names = [cell.split(";") if labelling.multilabel else [cell] for cell in cells]
+    suggestions = dict(zip(corpus.ids, ([*filter(None, map(str.strip, x))] for x in names), strict=False))
+    # `train` refuses empty documents
+    return corpus if len(filled) == len(corpus) else corpus.subset(filled), suggestions
 
 
 def _serve(console: Console, port: int, browser: bool, prepare: Callable[[], Session]) -> None:

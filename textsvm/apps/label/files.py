@@ -93,7 +93,7 @@ class Journal:
         #: Number of answers of each voice to each text, withdrawals included
         self.revisions: Counter[tuple[str, str | None]] = Counter()
         self.separated: set[str] = set()  #: Near-copies that are to be answered by themselves
-        self._alike: dict[str, set[str]] = {}  #: Near-copies of each text, and the text
+        self.alike: dict[str, set[str]] = {}  #: Near-copies of each text, and the text
         #: Ids with each label that was ever recorded, as JSON
         self._recorded: set[tuple[str, str]] = set()
         #: Ids of answers without a digest: edited by hand. None: the journal is of an earlier version
@@ -211,8 +211,8 @@ class Journal:
         answer = JournalEntry(**event)
         self.revisions[answer.id, answer.voice] += 1
         if (original := answer.copy_of) is not None:
-            alike = self._alike.get(answer.id, {answer.id}) | self._alike.get(original, {original})
-            self._alike.update(dict.fromkeys(alike, alike))
+            alike = self.alike.get(answer.id, {answer.id}) | self.alike.get(original, {original})
+            self.alike.update(dict.fromkeys(alike, alike))
         if answer.label is WITHDRAWN:
             self._take_back(answer)
             return
@@ -251,10 +251,6 @@ class Journal:
     def answers_of_people(self, name: str) -> dict[str, JournalEntry]:
         """The answer of each named person to a text, unsure and those of near-copies included."""
         return {voice: own[name][1] for voice, own in self.own.items() if voice and name in own}
-
-    def alike(self, name: str) -> set[str]:
-        """Near-copies of a text, and the text."""
-        return self._alike.get(name, {name})
 
     def _take_back(self, answer: JournalEntry) -> None:
         """Bring the answer of a voice before its latest back, in its place, if there is one."""
@@ -313,7 +309,7 @@ class Journal:
 
     def add(self, answers: Sequence[JournalEntry], text: Callable[[str], str]) -> None:
         """Record answers; ``text(id)`` is the text of an id, for the file of labels."""
-        new = not any(entry.id in self.answers or entry.id in self._alike for entry in answers)
+        new = not any(entry.id in self.answers or entry.id in self.alike for entry in answers)
         self._record([_event(entry) for entry in answers])
         ids = dict.fromkeys(entry.id for entry in answers)
         self._write_labels([self.answers[name] for name in ids] if new else None, text)
@@ -352,7 +348,7 @@ class Journal:
             if answer.label is None and len({unordered(entry.label) for entry in of_people.values()}) < 2:
                 continue
             part = "test" if answer.is_test else "train"
-            alike = (self.answers.get(name) for name in self._alike.get(answer.id, ()))
+            alike = (self.answers.get(name) for name in self.alike.get(answer.id, ()))
             if part == "train" and (
                 answer.part == COPY or any(entry is not None and entry.is_test for entry in alike)
             ):
@@ -429,12 +425,6 @@ class LabelledText:
         most = unordered(majority(self.answers.values()))
         return self.label if self.answers and unordered(self.label) != most else None
 
-    def single(self) -> LabelledText:
-        """The text with labels instead of lists of a single label."""
-        label = None if self.label is None else self.labels[0]
-        answers: dict[str, str | list[str]] = {name: names_of(x)[0] for name, x in self.answers.items()}
-        return replace(self, label=label, answers=answers)
-
 
 def read_labelled(path: Path, **options: Any) -> list[LabelledText]:
     """Read labelled texts, also exports of other programs; `options` are those of `read_corpus`."""
@@ -455,8 +445,13 @@ def read_labelled(path: Path, **options: Any) -> list[LabelledText]:
     texts += [replace(text, label=None) for text in first.values() if text.text not in read]
     texts = [replace(text, answers=answers.get(text.text, {})) for text in texts]
     labels = [label for text in texts for label in (text.label, *text.answers.values()) if label is not None]
-    is_single = all(isinstance(label, str) or len(label) == 1 for label in labels)
-    return [text.single() for text in texts] if is_single else texts
+    if any(len(names_of(label)) != 1 for label in labels):
+        return texts
+    one: Callable[[Labels], Any] = lambda label: label and names_of(label)[0]  # noqa: E731
+    return [
+        replace(text, label=one(text.label), answers={k: one(x) for k, x in text.answers.items()})
+        for text in texts
+    ]
 
 
 def labelled_of(corpus: Corpus) -> list[LabelledText]:

@@ -41,6 +41,8 @@ FEWEST = 8
 GROWN = 1.05
 #: Kernel value from which texts are near-copies.
 ALIKE = 0.95
+#: Maximum number of suggested labels that are learnt.
+SUGGESTED = 500
 #: Number of texts of the ranking that are compared with the labelled ones.
 COMPARED = 8
 
@@ -75,6 +77,7 @@ class Progress:
     curve: list[tuple[int, float]]
     labels_per_point: float | None  #: Labels that one more percent would cost; None if unknown
     retrieval: Retrieval | None = None
+    to_full: float | None = None  #: Labels until 95 % of the accuracy with all labels; None if unknown
 
 
 @dataclass(frozen=True)
@@ -150,6 +153,8 @@ class Learner:
         self._copies: dict[bytes, list[int]] = {}
         for i in self._pool.members.tolist():
             self._copies.setdefault(digest(texts[i]), []).append(i)
+        self.suggestions: dict[int, list[str]] = {}  #: Suggested labels of texts
+        self.suggestion_weight = 0.0  #: Of a suggestion, relative to an answer
         self._answers: Answers = {}  #: In the order of the answers
         self._random: set[int] = set()  #: Texts that were drawn at random
         self._original: dict[int, int] = {}  #: Text whose label a near-copy got
@@ -301,6 +306,7 @@ class Learner:
             n_labelled, len(hits), float(hits.mean()) if len(hits) else None,
             clopper_pearson(int(hits.sum()), len(hits)) if len(hits) else None, training.curve,
             labels_per_point(training.curve), training.retrieval,
+            labels_per_point(training.curve, len(self._texts)),
         )  # fmt: skip
 
     # Answers
@@ -377,12 +383,31 @@ class Learner:
         p = machine.probabilities(values)
         wrong = np.where(target > 0, 1 - p, p).max(axis=1)
         order = np.argsort(-wrong, kind="stable")
+        final, support = self._with_suggestions(machine, index, names, target, gram)
         return _TrainedState(
-            index, names, grams, machine, Scorer(self._pool, index, machine),
+            index, names, grams, final, Scorer(self._pool, support, final),
             doubts=index[order[wrong[order] >= DOUBT]].tolist(), left_out=values,
             hits=_right(values, target, self.multilabel),
             curve=self._curve(index, gram, target, answers, copies),
         )  # fmt: skip
+
+    def _with_suggestions(
+        self, machine: Machine, index: Ints, names: list[str], target: Floats, gram: NDArray[np.float32]
+    ) -> tuple[Machine, Ints]:
+        """Machine that learns suggested labels of some texts, too, and its texts; estimates do without it."""
+        learnt = self.suggestion_weight > 0 and self.relevant is None  # the stopping rule compares values
+        members = self._pool.ranked.tolist() if learnt else []
+        usable = set(self.suggestions).difference(self._answers)
+        more = [i for i in members if i in usable and {*self.suggestions[i]} <= {*names}][:SUGGESTED]
+        if not more:
+            return machine, index
+        texts = np.append(index, more)
+        block = self._pool.similarity(more, texts, machine)
+        guessed = [[1.0 if name in self.suggestions[i] else -1.0 for name in names] for i in more]
+        factor = np.append(np.ones(len(index)), np.full(len(more), self.suggestion_weight))
+        whole = np.vstack([np.hstack([gram, block[:, : len(index)].T]), block])
+        final = Machine.train(whole, np.vstack([target, guessed]), self.multilabel, factor=factor)
+        return replace(final, weight=machine.weight), texts
 
     def _grams(self, index: Ints) -> NDArray[np.float32]:
         """Kernel values of labelled texts; those of the last training are not computed again."""

@@ -49,6 +49,7 @@ from textsvm.apps.label.learner import Answer, Learner, Proposal
 from textsvm.apps.label.stopping import cohen_kappa
 from textsvm.arrays import Json
 from textsvm.errors import InputError, one_line, printable
+from textsvm.evaluation.results import clopper_pearson
 from textsvm.readers.annotations import krippendorff_alpha
 from textsvm.reporting.formatting import cut, runs
 
@@ -131,7 +132,7 @@ class SecondOpinion:
 class Desk:
     """The page of a person."""
 
-    shown: int | None = None
+    shown: int = -1  #: Text; -1: none
     skipped: set[int] = field(default_factory=set)
     skips: list[int] = field(default_factory=list)  #: Since the last answer, for `undo`
     chosen: dict[int, str] = field(default_factory=dict)  #: Why a text was shown first
@@ -140,19 +141,24 @@ class Desk:
 class Session:
     """Labelling of the texts of a corpus, whose labels are the first opinion of a `SecondOpinion`.
 
-    `shared` is the share of the texts that two people label; None: `SHARED`, and the page asks for names only
-    if the journal has some.
+    `shared` is the share of texts for two people (None: `SHARED`, and names are not asked for);
+    `suggestions` are labels by id.
     """
 
     def __init__(
-        self, corpus: Corpus, journal: Journal, learner: Learner | SecondOpinion, shared: float | None = None
-    ) -> None:
+        self, corpus: Corpus, journal: Journal, learner: Learner | SecondOpinion, shared: float | None = None,
+        suggestions: Mapping[str, list[str]] = {},
+    ) -> None:  # fmt: skip
         self.corpus, self.journal, self.learner = corpus, journal, learner
         self._lock, self._due = RLock(), Event()
         self._shared, self._desks = shared, defaultdict[str | None, Desk](Desk)
+        self._suggestions = {name: labels for name, labels in suggestions.items() if labels}
         self._problem: str | None = None
         self._number_of = {name: i for i, name in enumerate(corpus.ids) if name in journal.history}
         self._check_corpus()
+        if isinstance(learner, Learner):
+            named = ((i, self._suggestions.get(name)) for i, name in enumerate(corpus.ids))
+            learner.suggestions = {i: labels for i, labels in named if labels}
         for label in journal.labels:
             learner.add_label(label)
         journal.set_labels(learner.labels)
@@ -199,6 +205,8 @@ class Session:
     def _learn(self, step: Callable[[], None]) -> None:
         """Run a step of the learner; the page shows its failure, and labelling goes on without it."""
         try:
+            if self._suggestions and isinstance(self.learner, Learner):
+                self.learner.suggestion_weight = self.judge_suggestions()["weight"]
             step()
             self._problem = None
         except Exception as error:
@@ -215,15 +223,16 @@ class Session:
         """Labels, progress and the latest answers."""
         with self._lock:
             names, second = self.journal.people, isinstance(self.learner, SecondOpinion)
+            labels = (name for entry in self.journal.answers.values() for name in names_of(entry.label))
             return {
                 "title": printable(Path(self.corpus.source).name), "n": len(self.corpus),
                 "labels": self.learner.labels, "multilabel": self.learner.multilabel,
                 "progress": self._progress(), "history": self._listed(0, by), "events": self.journal.events,
                 "undo": bool(self._desks[by].skips or self.journal.own[by]),
                 "by": by, "ask": self._shared is not None or bool(names),
-                "people": self.agreement() if names or second else None,
-                "problem": self._problem,
-                "second": second,
+                "people": self.agreement() if names or second else None, "second": second,
+                "suggestions": self.judge_suggestions() if self._suggestions else None,
+                "problem": self._problem, "counts": list(Counter(labels).items()),
                 "relevant": self.learner.relevant,
             }  # fmt: skip
 
@@ -235,12 +244,11 @@ class Session:
             if proposal is None and desk.skipped:
                 desk.skipped.clear()
                 proposal = self._second(by) or self._proposal(by)
-            desk.shown = None
-            if proposal is None:
-                return {"text": None, "state": self.overview(by)}
-            desk.shown = proposal.index
-            desk.chosen[proposal.index] = proposal.reason
-            return {"text": self._view(proposal.index, proposal.reason, by), "state": self.overview(by)}
+            desk.shown, view = -1, None
+            if proposal is not None:
+                desk.shown, desk.chosen[proposal.index] = proposal.index, proposal.reason
+                view = self._view(proposal.index, proposal.reason, by)
+            return {"text": view, "state": self.overview(by)}
 
     def _person(self, by: str | None) -> tuple[str | None, Desk]:
         """Name and page of a person."""
@@ -251,8 +259,7 @@ class Session:
 
     def _elsewhere(self, by: str | None) -> set[int]:
         """Texts that the pages of other people show."""
-        shown = (desk.shown for name, desk in self._desks.items() if name not in (None, by))
-        return {index for index in shown if index is not None}
+        return {desk.shown for name, desk in self._desks.items() if name not in (None, by)} - {-1}
 
     def _proposal(self, by: str | None) -> Proposal | None:
         """The text that the learner chooses, or the first without an answer if the learner fails."""
@@ -311,6 +318,7 @@ class Session:
             "pieces": [(printable(shown), 0)], "whole": whole,
             "hidden": len(text) - len(shown), "guess": None, "guessed": not secret,
             "answered": answer is not None, "label": answer.label if answer else None,
+            "suggestion": None if secret else self._suggestions.get(identifier),
             "answers": [(name, entry.label) for name, entry in of_people.items()],
         }  # fmt: skip
 
@@ -348,7 +356,7 @@ class Session:
                 raise Conflict("this text has been decided in another window meanwhile")
             copies = self._record(index, self._valid(label), DECISION, by)
             self._due.set()
-            rest = [entry["index"] for entry in self.review(by)["disagreements"] if entry["label"] is None]
+            rest = [entry["index"] for entry in self.review(by)["disagreements"] if not entry["answered"]]
             shown = self.show(rest[0], DECISION, by=by) if rest else self.next(by)
             return {**shown, "copies": copies, "answered": index}
 
@@ -571,6 +579,24 @@ class Session:
             return {"n_labelled": len(self.journal.answers)}
         return asdict(self.learner.progress())
 
+    def judge_suggestions(self) -> Json:
+        """Share of right suggestions of random texts, labelled without them, and the weight of the others.
+
+        The weight is 0 up to the agreement by chance, 1 if all are right, by the lower end of the interval.
+        """
+        with self._lock:
+            pairs = [
+                (tuple(sorted(self._suggestions[name])), tuple(sorted(names_of(entry.label))))
+                for name, entry in self.journal.answers.items()
+                if entry.chosen == RANDOM and entry.label is not None and name in self._suggestions
+            ]
+        n, right = len(pairs), sum(first == second for first, second in pairs)
+        low, high = clopper_pearson(right, n) if n else (0.0, 1.0)
+        counts = [Counter(column) for column in zip(*pairs, strict=True)]
+        chance = sum(counts[0][key] * counts[1][key] for key in counts[0]) / n**2 if n else 1.0
+        weight = max(0.0, (low - chance) / (1 - chance)) if chance < 1 else 0.0
+        return {"n": n, "right": right, "interval": (low, high), "weight": weight}
+
     # Several people
 
     def _by_text(self) -> dict[str, dict[str, JournalEntry]]:
@@ -590,10 +616,8 @@ class Session:
 
     def _differing(self) -> dict[str, dict[str, JournalEntry]]:
         """Texts with different labels."""
-        texts = self._by_text().items()
-        return {
-            name: labels for name, labels in texts if len({unordered(e.label) for e in labels.values()}) > 1
-        }
+        double = ((name, labels) for name, labels in self._by_text().items() if len(labels) > 1)
+        return {name: x for name, x in double if len({unordered(e.label) for e in x.values()}) > 1}
 
     def agreement(self) -> Json:
         """Number of answers of each person, their agreement, and the disagreements that are not decided."""
@@ -629,7 +653,7 @@ class Session:
         items = (item for items in self.journal.history.values() for item in items if item[1].voice == by)
         for _, entry in sorted(items, key=itemgetter(0)):
             if entry.label is not None and entry.copy_of is None:
-                key = min(self.journal.alike(entry.id))
+                key = min(self.journal.alike.get(entry.id, {entry.id}))
                 earlier, before[key] = before.get(key, entry), entry
                 if unordered(earlier.label) != unordered(entry.label):
                     facts = {"label": entry.label, "before": earlier.label, "at": earlier.at}
@@ -646,10 +670,10 @@ class Session:
             lines = [f"{len(labels):,} labelled texts are in {self.journal.path}"]
             if (agreement := self.agreement())["n"]:
                 kappa = agreement["kappa"]
-                lines.append(
-                    f"agreement: {agreement['equal']:,} of {agreement['n']:,} labels, "
-                    + ("" if kappa is None else f"Cohen's kappa {kappa:.3f}, ")
-                    + f"Krippendorff's alpha {agreement['alpha']:.3f}; to decide: {agreement['open']:,}"
+                lines.append(f"agreement: {agreement['equal']:,} of {agreement['n']:,} labels, ")
+                lines[-1] += "" if kappa is None else f"Cohen's kappa {kappa:.3f}, "
+                lines[-1] += (
+                    f"Krippendorff's alpha {agreement['alpha']:.3f}; to decide: {agreement['open']:,}"
                 )
             if isinstance(self.learner, SecondOpinion):
                 return lines

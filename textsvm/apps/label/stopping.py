@@ -37,6 +37,8 @@ from textsvm.arrays import Bools, Floats
 
 #: Recall to reach.
 RECALL = 0.95
+#: Share of the accuracy with the labels of all texts that is planned for.
+FULL = 0.95
 #: Recall to reach if the missing texts are unlike those found, so that the machine does not rank them.
 UNRANKED_RECALL = 0.8
 #: Probability of the latest answers, if the recall is lower, at which a search may stop.
@@ -100,18 +102,21 @@ def _sigmoid(values: Floats, relevant: Bools) -> tuple[float, float]:
     return max(float(point[0]), 0.0), float(point[1])
 
 
-def labels_per_point(curve: Sequence[tuple[int, float]]) -> float | None:
+def labels_per_point(curve: Sequence[tuple[int, float]], n_texts: int | None = None) -> float | None:
     """Labels that one more percent of accuracy would cost, by a power law; None if it is unknown.
 
-    `curve` has the number of labels and the accuracy of each point. The law is error = b n^-c, without a
-    term for the error that no number of labels removes: near that error it promises too much.
+    With the number of all texts, labels until `FULL` of the accuracy with all labels. `curve` has the number
+    of labels and the accuracy of each point. The law is error = b n^-c, without a term for the error that no
+    number of labels removes: near that error it promises too much.
     """
     if len(curve) < 3:
         return None
     sizes, accuracy = np.array(curve, np.float64).T
     error = np.maximum(1 - accuracy, 1e-3)
     slope, start = np.polyfit(np.log(sizes), np.log(error), 1, w=np.sqrt(sizes))
-    goal = np.exp(start + slope * np.log(sizes[-1])) - 0.01
+    goal = np.exp(start + slope * np.log(n_texts or sizes[-1])) - 0.01
+    if n_texts is not None:
+        goal = 1 - FULL * (0.99 - goal)
     if slope > -0.02 or goal <= 0:
         return None
     return float(np.exp((np.log(goal) - start) / slope) - sizes[-1])
