@@ -1,18 +1,19 @@
 """Labels that strategies of labelling need, by simulation on many small sets.
 
-Every set of the panels is cut to at most 2,000 random training texts, the pool, and 1,000 test texts. A
-strategy asks for the labels of the pool, a tenth more at a time and single texts at first. The figure is the
-number of labels at which the accuracy on the test texts, as a mean of three successive machines, reaches
-95 % of the accuracy of the same machine with all labels of the pool, relative to the number that random texts
-need in the mean over the seeds. A run that does not reach it counts with the size of the pool, at most 1,000.
-Sets on which the commonest label alone reaches the goal are left out, for a peer those on which it reaches
-the peer's goal, too.
+Every set of the panels is cut to at most 2,000 random training texts, the pool (`--pool`), and 1,000 test
+texts. A strategy asks for the labels of the pool, a tenth more at a time and single texts at first. The
+figure is the number of labels at which the accuracy on the test texts, as a mean of three successive
+machines, reaches 95 % of the accuracy of the same machine with all labels of the pool, relative to the number
+that random texts need in the mean over the seeds. A run that does not reach it counts with the size of the
+pool, at most 1,000. Sets on which the commonest label alone reaches the goal are left out, for a peer those
+on which it reaches the peer's goal, too.
 
 All of our strategies have the same kernel and machine. Peers have TF-IDF of words and pairs of words, ten
 random labels at first, and their own machine with all labels as the measure: logistic regression with the
 margin of scikit-activeml or the uncertainty of modAL, small-text's SVM with its breaking of ties, and
 ASReview's default (LinearSVC with C = 0.11, balanced; the most relevant text first; judged by logistic
-regression), for two labels only.
+regression), for two labels only. With `--encoder` our machine has its vectors beside the strings, and peers
+have the vectors instead of TF-IDF.
 
 A search looks for the texts of a label that at most a fifth of at most 1,500 texts have, or for the relevant
 texts of a review: a CSV file of the folder --reviews with columns title, abstract and included (0 or 1). It
@@ -54,7 +55,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.panel import names_of, read_set
 from textsvm.apps.label.learner import Learner
-from textsvm.apps.label.machine import Machine, Pool
+from textsvm.apps.label.machine import FIRST_WEIGHT, Machine, MeaningVectors, Pool, mixed
 from textsvm.apps.label.stopping import RECALL, retrieval
 from textsvm.apps.label.strategies import STRATEGIES, Candidates, rank
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, markdown_lines, option
@@ -74,6 +75,8 @@ SEARCHED, RARE, DRAWN = 1500, 0.2, 0.1
 SEARCH_GROWTH, CHECKED, LAST_TRAINING = 0.05, 50, 600
 #: Searches: ours and ASReview's, of reviews only.
 SEARCHES = ("search", "ASReview-search")
+#: Number of labels after which the accuracy is compared, too.
+EARLY = 50
 #: Answers of the measurement of speed, and in a browser; characters by which a shown text is recognised.
 ANSWERS, PRESSED, WHERE = 60, 110, 100
 #: Random labels that peers begin with.
@@ -93,29 +96,39 @@ TENTH = "+tenth"
 class Task:
     """A set, as kernel values of its pool and of its test texts with the pool."""
 
-    gram: NDArray[np.float32]
-    cross: NDArray[np.float32]
+    grams: NDArray[np.float32]  #: Of strings, and of the encoder if there is one
+    crosses: NDArray[np.float32]
     y: Index
     y_test: Index
     full: float  #: Accuracy of our machine with all labels of the pool
     texts: NDArray[np.str_]  #: Texts of the pool and of the test part, for peers
     others: NDArray[np.str_]
+    vectors: NDArray[np.float32]  #: Of the encoder, of no numbers without
+    test_vectors: NDArray[np.float32]
 
 
-def prepare(path: Path, name: str, scratch: Path) -> str:
+def prepare(path: Path, name: str, scratch: Path, encoder: str | None = None, size: int = POOL) -> str:
     """Write the arrays of a set to the scratch folder, if they are not there."""
     target = scratch / f"{path.name}-{name}.npz"
     if target.exists():
         return target.stem
     data, rng = read_set(path, name), np.random.default_rng(0)
-    train, test = (rng.permutation(len(y))[:most] for y, most in ((data.y_train, POOL), (data.y_test, TEST)))
+    train, test = (rng.permutation(len(y))[:most] for y, most in ((data.y_train, size), (data.y_test, TEST)))
     texts, others = [data.train[i] for i in train], [data.test[i] for i in test]
     classes, y = np.unique(data.y_train[train], return_inverse=True)
     place = np.searchsorted(classes, data.y_test[test]).clip(max=len(classes) - 1)
     y_test = np.where(classes[place] == data.y_test[test], place, -1)
     pool = Pool(texts, np.arange(len(texts)))
-    gram, cross = _products(pool.rows, pool.rows), _products(pool.rows, pool.encode(others))
-    task = Task(gram, cross, y, y_test, 0.0, np.array(texts), np.array(others))
+    grams, crosses = [_products(pool.rows, pool.rows)], [_products(pool.rows, pool.encode(others))]
+    vectors, test_vectors = np.empty((len(texts), 0), np.float32), np.empty((len(others), 0), np.float32)
+    if encoder is not None:
+        encode = MeaningVectors(encoder, texts)
+        vectors, test_vectors = encode(texts), encode(others)
+        grams, crosses = [*grams, vectors @ vectors.T], [*crosses, test_vectors @ vectors.T]
+    task = Task(
+        np.array(grams), np.array(crosses), y, y_test, 0.0, np.array(texts), np.array(others), vectors,
+        test_vectors,
+    )  # fmt: skip
     learner = Ours(task, "random", rng)
     learner.fit(np.arange(len(y)))
     arrays = vars(task) | {"full": learner.accuracy()}
@@ -149,6 +162,7 @@ class Ours:
         self.task, self.rng, self.relevant = task, rng, relevant
         self.strategy, self.tenth = strategy.removesuffix(TENTH), strategy.endswith(TENTH)
         self.machine: Machine | None = None
+        self.weight = FIRST_WEIGHT
 
     def fit(self, index: Index) -> None:
         """Train on labelled texts of the pool."""
@@ -158,14 +172,16 @@ class Ours:
             target = np.where(codes[:, None] == np.arange(len(self.classes)), 1.0, -1.0)
             known = self.classes.tolist()
             relevant = known.index(self.relevant) if self.relevant in known else None
-            gram = self.task.gram[np.ix_(index, index)]
-            self.machine = Machine.train(gram, target, relevant=relevant)
+            grams = self.task.grams[:, index[:, None], index]
+            self.machine = Machine.weighted(grams, target, relevant=relevant)
+            self.weight = self.machine.weight
 
     def accuracy(self) -> float:
         """Share of test texts that are classified correctly."""
         if self.machine is None:
             return float(np.mean(self.task.y_test == self.classes[0]))
-        values = self.task.cross[:, self.index] @ self.machine.coef + self.machine.bias
+        cross = mixed(self.task.crosses[:, :, self.index], self.weight)
+        values = cross @ self.machine.coef + self.machine.bias
         return float(np.mean(self.classes[values.argmax(axis=1)] == self.task.y_test))
 
     def relevance(self) -> NDArray[np.float64] | None:
@@ -174,7 +190,7 @@ class Ours:
             return None
         column = self.classes.tolist().index(self.relevant)
         coef = self.machine.coef[:, column].astype(np.float32)
-        values = self.task.gram[:, self.index] @ coef + self.machine.bias[column]
+        values = self._similarity(np.arange(len(self.task.y)), self.index) @ coef + self.machine.bias[column]
         values[self.index] = self.machine.left_out[:, column]
         return np.asarray(values)
 
@@ -188,14 +204,14 @@ class Ours:
         """The texts that the strategy takes."""
         values, machine = None, self.machine
         if machine is not None:
-            values = self.task.gram[np.ix_(free, self.index)] @ machine.coef + machine.bias
+            values = self._similarity(free, self.index) @ machine.coef + machine.bias
         known = [] if machine is None else self.classes.tolist()
         relevant = known.index(self.relevant) if self.relevant in known else None
         candidates = Candidates(free, labelled, values, machine, self._similarity, self.rng, relevant)
         return free[rank(self.strategy, candidates, n)]
 
     def _similarity(self, some: Index, others: Index) -> NDArray[np.float32]:
-        return self.task.gram[np.ix_(some, others)]
+        return mixed(self.task.grams[:, some[:, None], others], self.weight)
 
 
 class Peer:
@@ -205,6 +221,10 @@ class Peer:
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         self.task, self.strategy, self.rng = task, strategy, rng
+        self.x: Any
+        self.x, self.x_test = task.vectors, task.test_vectors
+        if self.x.shape[1]:
+            return
         vectors = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\b\w+\b")
         self.x, self.x_test = vectors.fit_transform(task.texts), vectors.transform(task.others)
 
@@ -280,7 +300,7 @@ def full_accuracy(path: Path, strategy: str) -> float:
     return peer.accuracy()
 
 
-def simulate(path: Path, strategy: str, seed: int) -> dict[str, Any]:
+def simulate(path: Path, strategy: str, seed: int, most: int = MOST) -> dict[str, Any]:
     """Accuracy of a strategy by the number of labels, until the goal is reached."""
     task, rng = load(path), np.random.default_rng([seed, 7])
     row = {"set": path.stem, "strategy": strategy, "seed": seed}
@@ -291,8 +311,8 @@ def simulate(path: Path, strategy: str, seed: int) -> dict[str, Any]:
     constant = float(np.mean(task.y_test == np.bincount(task.y).argmax()))
     if constant >= GOAL * min(full, task.full):
         return row
-    labelled, points, reached, most = np.empty(0, np.int64), [], 0, min(MOST, len(task.y))
-    while len(labelled) < most and reached < 2:
+    labelled, points, reached, most = np.empty(0, np.int64), [], 0, min(most, len(task.y))
+    while len(labelled) < most and (reached < 2 or len(labelled) < EARLY):
         n = min(max(1, int(GROWTH * len(labelled))), most - len(labelled))
         free = np.setdiff1d(np.arange(len(task.y)), labelled)
         labelled = np.append(labelled, learner.choose(labelled, free, n))
@@ -300,7 +320,8 @@ def simulate(path: Path, strategy: str, seed: int) -> dict[str, Any]:
         points.append((len(labelled), learner.accuracy()))
         reached = reached + 1 if np.mean([a for _, a in points[-3:]]) >= GOAL * full else 0
     needed = labels_needed(points, GOAL * full, most)
-    return row | {"full": full, "most": most, "needed": needed, "points": points}
+    early = float(np.interp(EARLY, *np.array(points, np.float64).T))
+    return row | {"full": full, "most": most, "needed": needed, "early": early, "points": points}
 
 
 def labels_needed(points: Sequence[tuple[int, float]], goal: float, most: int) -> float:
@@ -339,8 +360,9 @@ def prepare_search(path: Path, name: str, scratch: Path) -> str | None:
             rows = list(csv.DictReader(lines))
         texts = [f"{row['title']}\n{row['abstract']}" for row in rows]
         y = np.array([int(row["included"]) for row in rows])
-    rows, none = Pool(texts, np.arange(len(texts))).rows, np.empty(0)
-    task = Task(_products(rows, rows), none, y, none, 0.0, np.array(texts), none)
+    rows, none = Pool(texts, np.arange(len(texts))).rows, np.empty((len(texts), 0), np.float32)
+    grams = _products(rows, rows)[None]
+    task = Task(grams, none, y, np.empty(0, np.int64), 0.0, np.array(texts), np.empty(0, str), none, none)
     with open(target.with_suffix(f".{os.getpid()}"), "wb") as stream:
         np.savez(stream, **vars(task))
     os.replace(stream.name, target)
@@ -498,7 +520,7 @@ class Runs:
         return [task for task in tasks if task not in known]
 
 
-def run_task(scratch: Path, task: tuple[str, str, int]) -> dict[str, Any]:
+def run_task(scratch: Path, most: int, task: tuple[str, str, int]) -> dict[str, Any]:
     """A run in a worker process."""
     name, strategy, seed = task
     path = scratch / f"{name}.npz"
@@ -506,7 +528,7 @@ def run_task(scratch: Path, task: tuple[str, str, int]) -> dict[str, Any]:
         warnings.simplefilter("ignore")  # of peers: classes of a single text, and no convergence
         if strategy in SEARCHES:
             return search(path, seed) if strategy == "search" else asreview_search(path, seed)
-        return simulate(path, strategy, seed)
+        return simulate(path, strategy, seed, most)
 
 
 def one_thread() -> None:
@@ -538,11 +560,20 @@ def summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         if "needed" in row:
             needed[row["strategy"]][row["set"]].append(row["needed"])
     random, table = needed.get("random", {}), []
+    early = {(row["strategy"], row["set"], row["seed"]): row["early"] for row in rows if "early" in row}
     for strategy, by_set in needed.items():
         names = [name for name in by_set if name in random]
         ratios = {name: np.mean(by_set[name]) / np.mean(random[name]) for name in names}
         if names:
             table.append(ratio_row(strategy, ratios, min(len(by_set[name]) for name in names)))
+            table[-1][f"accuracy at {EARLY}"] = float(
+                np.mean(
+                    [
+                        np.mean([value for (s, t, _), value in early.items() if (s, t) == (strategy, name)])
+                        for name in names
+                    ]
+                )
+            )
     return sorted(table, key=lambda row: float(row["mean"]))
 
 
@@ -551,6 +582,7 @@ def ratio_row(strategy: str, ratios: dict[str, Any], seeds: int) -> dict[str, An
     values, worst = np.array(list(ratios.values())), max(ratios, key=lambda name: float(ratios[name]))
     return {
         "strategy": strategy, "sets": len(values), "seeds": seeds, "mean": float(values.mean()),
+        "standard error": float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else math.nan,
         "geometric mean": float(np.exp(np.log(values).mean())), "median": float(np.median(values)),
         "worst": float(values.max()), "worst set": worst, "above 1.1": int((values > 1.1).sum()),
     }  # fmt: skip
@@ -628,6 +660,10 @@ class LabellingReport(BenchmarkReport):
     option("--seeds", type=int, default=20, help="runs of each strategy on each set"),
     option("--sets", help="names of sets, separated by commas (default: all)"),
     option("--reviews", type=Path, help="searches: folder of CSV files with title, abstract, included"),
+    option("--encoder", help="folder of an encoder, for our machine and for the peers"),
+    option("--pool", type=int, default=POOL, help="texts of a pool"),
+    option("--most", type=int, default=MOST, help="most labels of a run"),
+    option("--first-seed", type=int, default=0, help="seed of the first run"),
     option("--anchors", action="store_true", help="also the peers that are installed"),
     option("--jobs", type=int, default=2, recorded=False, help="processes"),
     option(
@@ -660,14 +696,14 @@ def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
     known = {*STRATEGIES, *PEERS, *SEARCHES, *(name + TENTH for name in STRATEGIES)}
     if unknown := set(strategies) - known:
         raise InputError(f"there is no strategy {', '.join(sorted(unknown))}")
-    tasks = []
+    tasks, seeds = [], range(options.first_seed, options.first_seed + options.seeds)
     for run, kind in (
         (prepare, set(strategies) - set(SEARCHES)),
         (prepare_search, set(strategies) & set(SEARCHES)),
     ):
         names = prepared(run, options, deadline) if kind else []
-        tasks += [(n, s, seed) for seed, s, n in product(range(options.seeds), sorted(kind), names)]
-    calls = ((run_task, options.scratch, task) for task in runs.missing(tasks))
+        tasks += [(n, s, seed) for seed, s, n in product(seeds, sorted(kind), names)]
+    calls = ((run_task, options.scratch, options.most, task) for task in runs.missing(tasks))
     for row in in_processes(options.jobs, deadline, calls):
         runs.add(row)
     report.rows = {
@@ -690,6 +726,7 @@ def prepared(run: Callable[..., str | None], options: argparse.Namespace, deadli
         pairs += [(path, path.stem) for path in sorted(options.reviews.glob("*.csv"))]
     if not pairs:
         raise InputError("--sets names no set of the panels")
-    first = run(*pairs[0], options.scratch)
-    calls = ((run, *pair, options.scratch) for pair in pairs[1:])
+    rest = (options.scratch,) if run is prepare_search else (options.scratch, options.encoder, options.pool)
+    first = run(*pairs[0], *rest)
+    calls = ((run, *pair, *rest) for pair in pairs[1:])
     return sorted(name for name in [first, *in_processes(options.jobs, deadline, calls)] if name)

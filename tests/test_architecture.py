@@ -20,7 +20,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     # columns in exports, maps, copies in estimates, repair of mail, categories of mail, limits of HTTP.
     # Then encoders with cache and exports (1,500), thousands of classes (400), ordered classes, their scales.
     "lines of textsvm/": (75_543, 62_000),
-    "lines of the applications": (12_942, 10_500),
+    "lines of the applications": (12_996, 10_500),
     "lines of C, JavaScript, HTML and CSS": (3_177, 2_700),
     # Kernels of several families, aliases of arrays and the version have modules of their own.
     "files": (310, 260),

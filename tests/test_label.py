@@ -6,6 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from textsvm.apps.label import machine as rows
 from textsvm.apps.label.learner import Learner, _left_out
@@ -115,10 +118,48 @@ def test_left_out_values_are_those_of_machines_without_the_texts():
     for group in ([3], [0, 7, 11]):
         rest = np.setdiff1d(np.arange(20), group)
         other = Machine.train(gram[np.ix_(rest, rest)], target[rest], multilabel=True)
-        np.testing.assert_allclose(machine.without(group)[rest], other.coef, atol=1e-9)
-        assert not machine.without(group)[group].any()
-    values = (gram[3] + 1) @ machine.without([3])
-    np.testing.assert_allclose(machine.left_out[3], values, atol=1e-9)
+        coef, bias = machine.without(group)
+        np.testing.assert_allclose(coef[rest], other.coef, atol=1e-9)
+        np.testing.assert_allclose(bias, replace(other, prior=machine.prior).bias)
+        assert not coef[group].any()
+    coef, bias = machine.without([3])
+    np.testing.assert_allclose(machine.left_out[3], gram[3] @ coef + bias, atol=1e-9)
+
+
+def test_few_labels_of_unequal_numbers_do_not_decide_for_the_most_frequent():
+    """Texts with most of their features in common: 6 labels of one class, 2 of the other."""
+    codes, right = np.array([0] * 6 + [1] * 2 + [0, 1] * 20), []
+    target = np.where(codes[:8, None] == [0, 1], 1.0, -1.0)
+    for seed in range(6):
+        noise = np.random.default_rng(seed).normal(size=(48, 4))
+        x = np.column_stack([np.full(48, 6.0), np.where(codes, 1.0, -1.0), noise])
+        gram = x @ x.T / (np.linalg.norm(x, axis=1)[:, None] * np.linalg.norm(x, axis=1))
+        machine = Machine.train(gram[:8, :8], target)
+        values = gram[8:, :8] @ machine.coef + machine.bias
+        right.append(np.mean(values.argmax(axis=1) == codes[8:]))
+    assert np.mean(right) > 0.8  # 0.55 with the prior of the labels
+
+
+@given(
+    arrays(np.float64, st.tuples(st.integers(2, 12), st.integers(1, 3)), elements=st.floats(-2, 2)),
+    st.integers(1, 15),
+    st.integers(0, 4),
+)
+def test_typical_texts_raise_the_similarity_to_the_nearest_most(x, n, n_labelled):
+    """Greedy facility location, by its definition."""
+    n_labelled = min(n_labelled, len(x) - 1)
+    labelled, index = np.arange(n_labelled), np.arange(n_labelled, len(x))
+    values = x[index] - x[index].mean(axis=0)
+    similarity = np.maximum(values @ (x - x[index].mean(axis=0)).T, 0)
+    rest = (index, labelled, None, None, lambda a, b: x[a] @ x[b].T, np.random.default_rng(0))
+    chosen = Candidates(*rest).cover(np.ones(len(index)), n).tolist()
+    assert len(set(chosen)) == len(chosen) == min(n, len(index))
+    nearest = np.append(similarity[:, labelled], np.zeros((len(index), 1)), axis=1).max(axis=1)
+    for position in chosen:
+        totals = np.maximum(similarity[:, index], nearest[:, None]).sum(axis=0)
+        free = [i for i in range(len(index)) if i not in chosen[: chosen.index(position)]]
+        assert totals[position] >= totals[free].max() - 1e-6
+        nearest = np.maximum(nearest, similarity[:, index[position]])
 
 
 def test_the_estimate_of_accuracy_has_no_bias():

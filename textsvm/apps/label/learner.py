@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
-from textsvm.apps.label.machine import LENGTH, ColumnWeights, Machine, Pool, digest, marks
+from textsvm.apps.label.machine import LENGTH, C, ColumnWeights, Machine, Pool, Scorer, digest, marks, mixed
 from textsvm.apps.label.stopping import Retrieval, labels_per_point, retrieval
 from textsvm.apps.label.strategies import STRATEGIES, Candidates, rank
 from textsvm.arrays import Bools, Floats, Ints
@@ -85,9 +86,10 @@ class _TrainedState:
 
     index: Ints = field(default_factory=lambda: np.empty(0, np.int64))  #: Labelled texts, ascending
     labels: list[str] = field(default_factory=list)
-    gram: NDArray[np.float32] = field(default_factory=lambda: np.empty((0, 0), np.float32))
+    #: Kernel values of strings, and of an encoder, shape (1 or 2, n, n)
+    grams: NDArray[np.float32] = field(default_factory=lambda: np.empty((2, 0, 0), np.float32))
     machine: Machine | None = None  #: None before two labels have texts
-    weights: ColumnWeights | None = None  #: Of the machine
+    scorer: Scorer | None = None  #: Of the machine
     ranking: list[int] = field(default_factory=list)
     #: Values of the labelled texts by machines without each and its near-copies.
     left_out: Floats = field(default_factory=lambda: np.empty((0, 0)))
@@ -258,10 +260,11 @@ class Learner:
         if changes == self._learnt:
             return
         answers = dict(self._answers)
+        self._pool.grow()
         with one_blas_thread():  # threads of BLAS wait for each other where others use the cores
             training = self._train(answers)
-            free = np.array([i not in answers for i in self._pool.members.tolist()], bool)
-            values = self._values(training)[free] if training.machine else None
+            free = np.array([i not in answers for i in self._pool.ranked.tolist()], bool)
+            values = None if training.scorer is None else training.scorer.of_pool(len(free))[free]
             ranking = self._rank(training, answers, free, values)
             state = self._retrieval(training, answers, values)
             ahead = [i for i in self._order[self._next_random :][:2].tolist() if i not in answers]
@@ -283,12 +286,11 @@ class Learner:
         return training.guesses[index]
 
     def _guess(self, training: _TrainedState, index: int) -> Guess | None:
-        if training.machine is None or training.weights is None:
+        if training.machine is None or training.scorer is None:
             return None
         text = self._texts[index][:LENGTH]
         cuts = pieces(text)
-        rows = self._pool.encode([text, *(text[:start] + text[end:] for start, end in cuts)])
-        values = training.weights.of_rows(rows) + training.machine.bias
+        values = training.scorer.of_texts([text, *(text[:start] + text[end:] for start, end in cuts)])
         p = training.machine.probabilities(values[:1])[0]
         order = np.argsort(-p, kind="stable")
         change = values[0, order[0]] - values[1:, order[0]]
@@ -368,29 +370,30 @@ class Learner:
         used = {label for labels in labelled.values() for label in labels}
         names = [label for label in self.labels if label in used]
         index = np.array(list(labelled), np.int64)
-        gram = self._gram(index)
+        grams = self._grams(index)
         if len(names) < (1 if self.multilabel else 2):
-            return _TrainedState(index, names, gram)
+            return _TrainedState(index, names, grams)
         target = np.array(
             [[1.0 if name in labels else -1.0 for name in names] for labels in labelled.values()]
         )
         relevant = names.index(self.relevant) if self.relevant in names else None
-        machine = Machine.train(gram, target, self.multilabel, relevant)
-        copies = self._near_copies(index, gram)
+        machine = Machine.weighted(grams, target, self.multilabel, relevant)
+        gram = mixed(grams, machine.weight)
+        copies = self._near_copies(index, grams[0])
         values = _left_out(gram, machine, np.arange(len(index)), copies)
         p = machine.probabilities(values)
         wrong = np.where(target > 0, 1 - p, p).max(axis=1)
         order = np.argsort(-wrong, kind="stable")
-        final, support = self._with_suggestions(machine, index, names, target, gram)
+        final, support = self._with_suggestions(machine, index, names, gram)
         return _TrainedState(
-            index, names, gram, final, ColumnWeights.of(self._pool.rows_of(support), final.coef),
+            index, names, grams, final, Scorer(self._pool, support, final),
             doubts=index[order[wrong[order] >= DOUBT]].tolist(), left_out=values,
             hits=_right(values, target, self.multilabel),
             curve=self._curve(index, gram, target, answers, copies),
         )  # fmt: skip
 
     def _with_suggestions(
-        self, machine: Machine, index: Ints, names: list[str], target: Floats, gram: NDArray[np.float32]
+        self, machine: Machine, index: Ints, names: list[str], gram: NDArray[np.float32]
     ) -> tuple[Machine, Ints]:
         """Machine that learns suggested labels of some texts, too, and its texts; estimates do without it."""
         learnt = self.suggestion_weight > 0 and self.relevant is None  # the stopping rule compares values
@@ -399,22 +402,24 @@ class Learner:
         more = [i for i in members if i in usable and {*self.suggestions[i]} <= {*names}][:SUGGESTED]
         if not more:
             return machine, index
-        texts = np.append(index, more)
-        block = self._pool.similarity(more, texts)
+        n, texts = len(index), np.append(index, more)
+        block = self._pool.similarity(more, texts, machine)
+        whole = np.vstack([np.hstack([gram, block[:, :n].T]), block]).astype(np.float64)
         guessed = [[1.0 if name in self.suggestions[i] else -1.0 for name in names] for i in more]
-        weight = np.append(np.ones(len(index)), np.full(len(more), self.suggestion_weight))
-        whole = np.vstack([np.hstack([gram, block[:, : len(index)].T]), block])
-        return Machine.train(whole, np.vstack([target, guessed]), self.multilabel, weight=weight), texts
+        weight = np.append(np.ones(n), np.full(len(more), self.suggestion_weight))
+        values = np.vstack([machine.target, guessed]) - machine.target.mean(axis=0)
+        return replace(machine, coef=np.linalg.solve(whole + np.diag(1 / (C * weight)), values)), texts
 
-    def _gram(self, index: Ints) -> NDArray[np.float32]:
-        """Kernel matrix of labelled texts; values of the last training are not computed again."""
-        old, gram = self._training, np.empty((len(index), len(index)), np.float32)
+    def _grams(self, index: Ints) -> NDArray[np.float32]:
+        """Kernel values of labelled texts; those of the last training are not computed again."""
+        old, n = self._training, len(index)
         computed, remaining = np.isin(index, old.index), np.isin(old.index, index)
-        gram[np.ix_(computed, computed)] = old.gram[np.ix_(remaining, remaining)]
-        if not computed.all():
-            block = self._pool.similarity(index[~computed], index)
-            gram[~computed], gram[:, ~computed] = block, block.T
-        return gram
+        block = self._pool.grams(index[~computed], index)
+        grams = np.empty((len(block), n, n), np.float32)
+        grams[:, ~computed], grams[:, :, ~computed] = block, block.swapaxes(1, 2)
+        for gram, old_gram in zip(grams, old.grams, strict=False):
+            gram[np.ix_(computed, computed)] = old_gram[np.ix_(remaining, remaining)]
+        return grams
 
     def _near_copies(self, index: Ints, gram: NDArray[np.float32]) -> list[Ints]:
         """Groups of near-copies among the labelled texts, as positions."""
@@ -448,23 +453,16 @@ class Learner:
             points.append((size, float(hits[sampled].mean())))
         return points
 
-    def _values(self, training: _TrainedState) -> Floats:
-        """Decision values of the texts of the pool."""
-        assert training.machine is not None
-        assert training.weights is not None
-        return self._pool.products(training.weights) + training.machine.bias
-
     def _rank(
         self, training: _TrainedState, answers: Answers, free: Bools, values: Floats | None
     ) -> list[int]:
-        members = self._pool.members
+        members = self._pool.ranked
         if not free.any():
             return []
         relevant = training.labels.index(self.relevant) if self.relevant in training.labels else None
         rng = np.random.default_rng([self._seed, len(answers)])
-        candidates = Candidates(
-            members[free], training.index, values, training.machine, self._pool.similarity, rng, relevant
-        )
+        machine, similarity = training.machine, partial(self._pool.similarity, machine=training.machine)
+        candidates = Candidates(members[free], training.index, values, machine, similarity, rng, relevant)
         return candidates.index[rank(self.strategy, candidates, AHEAD)].tolist()
 
     def _alike(self, shown: list[int]) -> dict[int, list[int]]:
@@ -496,8 +494,8 @@ def _left_out(gram: NDArray[np.float32], machine: Machine, rows: Ints, copies: S
     for group in copies:
         inside = np.flatnonzero(np.isin(rows, group))
         if len(inside):
-            coef = machine.without(inside)
-            values[group] = gram[group] @ coef + coef.sum(axis=0)
+            coef, bias = machine.without(inside)
+            values[group] = gram[group] @ coef + bias
     return values
 
 

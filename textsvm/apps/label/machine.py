@@ -1,27 +1,34 @@
 """The machine behind labelling: a least-squares SVM that is trained anew after every answer.
 
-With labels y in {-1, +1} and K' = K + 1, the kernel matrix of the labelled texts with a constant feature for
-the bias, the coefficients are
+With labels y in {-1, +1}, their mean m and the kernel matrix K of the labelled texts, the coefficients are
 
-    a = H^-1 y,     H = K' + I / C                                    (Suykens and Vandewalle 1999)
+    a = H^-1 (y - m),     H = K + I / C                               (Suykens and Vandewalle 1999)
 
-for all classes at once, each against the rest. In a search, I / C is 1 for relevant and 10 for other texts:
-the few relevant ones weigh more in the ranking. The value of text i by a machine that was trained without a
-group G of texts, i among them, has a closed form: the coefficients a - (H^-1)_.G (H^-1)_GG^-1 a_G, which are
-0 in G. The out-of-sample values that probabilities, doubts and estimates of accuracy need cost no training.
+for all classes at once, each against the rest, and the value of a text is f(x) = sum_i a_i k(x, x_i) + p m.
+With p = 1 and few labels nearly every text would get the most frequent of them. The strength p of the prior,
+between 0 and 1, and the weight of an encoder in K minimise a smooth loss of the left-out margins. In a search
+1 / C is 1 for relevant and 10 for other texts: the few relevant ones weigh more in the ranking.
+
+The value of text i by a machine that was trained without a group G of texts, i among them, has a closed form:
+the coefficients a - (H^-1)_.G (H^-1)_GG^-1 a_G, which are 0 in G, where m is the mean of the other labels.
+The out-of-sample values that p, probabilities, doubts and estimates of accuracy need cost no training.
 
 Rows are in the order of the texts, so that the machine depends on the set of labels alone: after an undo it
 is the same to the bit.
 
 Of many texts only a random part, the pool, is encoded as sparse feature rows at the start and ranked by the
 strategies: its size bounds memory and the time of a ranking. Any other text is encoded when it gets a label.
+Vectors of an encoder are computed for some of its texts at the start and for more in each training; only
+texts with vectors are ranked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import blake2b
+from time import monotonic
 from typing import Any, TypeAlias
 from unicodedata import category
 
@@ -44,13 +51,27 @@ C = 2.0
 #: Ridges of relevant and of other texts in a search.
 SEARCH_RIDGES = (1.0, 10.0)
 #: Maximum number of texts of the pool.
-TEXTS = 50_000
+TEXTS = 20_000
 #: Maximum number of characters of all texts of the pool.
 CHARACTERS = 20_000_000
 #: Number of characters of a text that are read.
 LENGTH = 4000
 #: Number of texts from which substrings of a single text are left out.
 MANY = 50
+#: Texts that are encoded at a time, and those with vectors at the start.
+BATCH = 256
+#: Strengths of the prior that are compared.
+PRIORS = (0.0, 0.1, 0.2, 0.4, 0.7, 1.0)
+#: Weights of an encoder that are compared.
+WEIGHTS = (0.0, 0.15, 0.3, 0.5)
+#: Weight of an encoder before two labels have texts.
+FIRST_WEIGHT = 0.5
+#: Maximum number of texts on which weights are compared.
+WEIGHED = 500
+#: Spread of vectors, relative to their mean, up to which they are equal but for rounding.
+EQUAL = 1e-5
+#: Seconds of a training in which further vectors are computed.
+SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -61,38 +82,65 @@ class Machine:
     inverse: Floats  #: shape (n, n): H^-1
     target: Floats  #: shape (n, k): -1 or +1
     left_out: Floats  #: shape (n, k): value of each text by a machine that was trained without it
-    scale: float  #: Factor of decision values in probabilities
+    prior: float  #: Strength of the prior
+    loss: float  #: Mean smooth loss of the left-out margins
     multilabel: bool = False
+    weight: float = 0.0  #: Of an encoder in the kernel
+
+    @classmethod
+    def weighted(
+        cls, grams: NDArray[np.float32], target: Floats, multilabel: bool = False, relevant: int | None = None
+    ) -> Machine:
+        """Train on kernel matrices of strings, and of an encoder with the best weight, (1 or 2, n, n)."""
+        weights, step = WEIGHTS if len(grams) > 1 else WEIGHTS[:1], -(-len(target) // WEIGHED)
+        few, labels = grams[:, ::step, ::step], target[::step]
+        losses = [cls.train(mixed(few, weight), labels, multilabel, relevant).loss for weight in weights]
+        weight = weights[int(np.argmin(losses))]
+        return replace(cls.train(mixed(grams, weight), target, multilabel, relevant), weight=weight)
 
     @classmethod
     def train(
         cls, gram: NDArray[np.floating], target: Floats, multilabel: bool = False,
-        relevant: int | None = None, weight: Floats | float = 1,
+        relevant: int | None = None,
     ) -> Machine:  # fmt: skip
         """Train on the kernel matrix of n texts, shape (n, n), and their labels, shape (n, k).
 
-        `relevant` is the column of the label whose texts are searched for, `weight` a factor of C.
+        `relevant` is the column of the label whose texts are searched for.
         """
         ridge = 1 / C if relevant is None else np.where(target[:, relevant] > 0, *SEARCH_RIDGES)
         # NumPy's inverse lets other threads run meanwhile, unlike SciPy's LAPACK functions.
-        regularised = gram.astype(np.float64) + 1 + ridge / weight * np.eye(len(gram))
-        inverse = np.asarray(np.linalg.inv(regularised), np.float64)
-        coef = inverse @ target
-        left_out = target - coef / inverse.diagonal()[:, None]
-        return cls(coef, inverse, target, left_out, _scale(left_out, target, multilabel), multilabel)
+        inverse = np.asarray(np.linalg.inv(gram.astype(np.float64) + ridge * np.eye(len(gram))), np.float64)
+        mean = target.mean(axis=0)
+        coef = inverse @ (target - mean)
+        others = (len(target) * mean - target) / max(len(target) - 1, 1)  # mean without each text
+        alone = (coef + inverse.sum(axis=1)[:, None] * (mean - others)) / inverse.diagonal()[:, None]
+        left_out = target - others - alone
+        losses = [_loss(left_out + prior * others, target, multilabel) for prior in PRIORS]
+        prior = PRIORS[int(np.argmin(losses))]
+        return cls(coef, inverse, target, left_out + prior * others, prior, min(losses), multilabel)
+
+    @cached_property
+    def scale(self) -> float:
+        """Factor of decision values that makes left-out values the likeliest; 1 with texts of one class."""
+        values, codes = self.left_out, self.target.argmax(axis=1)
+        if self.multilabel:  # each decision for or against a label is a choice between two classes
+            flat, codes = values.ravel(), (self.target.ravel() > 0).astype(np.int64)
+            values = np.stack([-flat, flat], axis=1)
+        return fit_scale(values, codes, values.shape[1]) if len(np.unique(codes)) > 1 else 1.0
 
     @property
     def bias(self) -> Floats:
         """Bias of each label, shape (k,)."""
-        return self.coef.sum(axis=0)
+        return np.asarray(self.prior * self.target.mean(axis=0))
 
-    def without(self, group: Indices) -> Floats:
-        """Coefficients of a machine that was trained without a group of texts, 0 there, shape (n, k)."""
-        index = np.asarray(group)
-        part = np.linalg.solve(self.inverse[np.ix_(index, index)], self.coef[index])
-        coef = self.coef - self.inverse[:, index] @ part
+    def without(self, group: Indices) -> tuple[Floats, Floats]:
+        """Coefficients, 0 in a group of texts, and bias of a machine that was trained without the group."""
+        index, mean = np.asarray(group), self.target.mean(axis=0)
+        others = np.delete(self.target, index, axis=0).sum(axis=0) / max(len(self.target) - len(index), 1)
+        coef = self.coef + self.inverse.sum(axis=1)[:, None] * (mean - others)
+        coef -= self.inverse[:, index] @ np.linalg.solve(self.inverse[np.ix_(index, index)], coef[index])
         coef[index] = 0
-        return coef
+        return coef, self.prior * others
 
     def probabilities(self, values: Floats) -> Floats:
         """Probability of each label from decision values, shape (m, k)."""
@@ -100,17 +148,22 @@ class Machine:
         return np.asarray(expit(2 * scaled) if self.multilabel else softmax(scaled, axis=1))
 
 
-def _scale(left_out: Floats, target: Floats, multilabel: bool) -> float:
-    """Scale of decision values that makes left-out values the likeliest; 1 if all texts are of one class."""
-    values, codes = left_out, target.argmax(axis=1)
-    if multilabel:  # each decision for or against a label is a choice between two classes
-        flat, codes = left_out.ravel(), (target.ravel() > 0).astype(np.int64)
-        values = np.stack([-flat, flat], axis=1)
-    return fit_scale(values, codes, values.shape[1]) if len(np.unique(codes)) > 1 else 1.0
+def mixed(grams: NDArray[np.float32], weight: float) -> NDArray[np.float32]:
+    """Kernel values of strings, and those of an encoder if there is a second matrix, with its weight."""
+    return np.asarray(grams[0] if len(grams) < 2 else (1 - weight) * grams[0] + weight * grams[1], np.float32)
+
+
+def _loss(values: Floats, target: Floats, multilabel: bool) -> float:
+    """Mean smooth loss of the margins, in units of their mean size."""
+    margins = values * target
+    if not multilabel:
+        own = target.argmax(axis=1)[:, None] == np.arange(target.shape[1])
+        margins = values[own] - np.where(own, -np.inf, values).max(axis=1)
+    return float(expit(-margins / max(float(np.abs(margins).mean()), 1e-12)).mean())
 
 
 class Pool:
-    """Feature rows of texts, with kernel values as their products.
+    """Feature rows of texts, with kernel values as their products, and vectors of the first of them.
 
     `order` is a random order of the texts, shape (n,); the pool is a beginning of it.
     """
@@ -119,15 +172,34 @@ class Pool:
         self.texts = texts
         lengths = np.cumsum([min(len(texts[int(i)]), LENGTH) for i in order[:TEXTS]])
         self.members = order[: max(1, int(np.searchsorted(lengths, CHARACTERS, "right")))]
-        beginnings = [texts[int(i)][:LENGTH] for i in self.members]
-        self._features = _fitted(beginnings, encoder)
-        self.rows = self.encode(beginnings)
+        self.encoder = None if encoder is None else MeaningVectors(encoder, self._texts_of(0, BATCH))
+        self.vectors = np.empty((0, 0), np.float32) if self.encoder is None else self.encoder.first
+        self._features = _fitted(self._texts_of(0, len(self.members)))
+        parts = [self.encode(self._texts_of(i, BATCH)) for i in range(0, len(self.members), BATCH)]
+        self.rows = csr_matrix(vstack(parts, "csr"))
         self._place = {int(i): row for row, i in enumerate(self.members)}
         #: Rows of texts outside the pool that were needed so far.
         self._outside: dict[int, csr_matrix] = {}
         self._sparse = Sparse(
             self.rows.indptr.astype(np.int64), self.rows.indices, self.rows.data, self.rows.shape[1]
         )
+
+    @property
+    def ranked(self) -> Ints:
+        """Texts that strategies choose from: the pool, or those of it that have vectors."""
+        return self.members if self.encoder is None else self.members[: len(self.vectors)]
+
+    def _texts_of(self, first: int, n: int) -> list[str]:
+        return [self.texts[int(i)][:LENGTH] for i in self.members[first : first + n]]
+
+    def grow(self) -> None:
+        """Compute vectors of more texts of the pool, for about `SECONDS`."""
+        start = monotonic()
+        while self.encoder is not None and monotonic() < start + SECONDS:
+            vectors = self.vectors  # another thread may add the same vectors
+            if not (texts := self._texts_of(len(vectors), BATCH)):
+                return
+            self.vectors = np.concatenate([vectors, self.encoder(texts)])
 
     def rows_of(self, indices: Indices) -> csr_matrix:
         """Rows of texts in or outside the pool."""
@@ -141,6 +213,16 @@ class Pool:
         return vstack(
             [self.rows[self._place[i]] if i in self._place else self._outside[i] for i in numbers], "csr"
         )
+
+    def vectors_of(self, indices: Indices) -> Floats32:
+        """Vectors of any texts, shape (len(indices), d)."""
+        assert self.encoder is not None
+        n, vectors = len(self.vectors), self.vectors
+        place = np.array([self._place.get(int(i), n) for i in indices], np.int64)
+        rows, new = vectors.take(place, axis=0, mode="clip"), np.flatnonzero(place >= n)
+        if len(new):
+            rows[new] = self.encoder([self.texts[int(indices[int(k)])] for k in new])
+        return rows
 
     def encode(self, texts: Sequence[str]) -> csr_matrix:
         """Rows of any texts."""
@@ -156,9 +238,36 @@ class Pool:
         number[weights.columns] = np.arange(len(weights.columns))
         return self._sparse.select(number, len(weights.columns)).dot(weights.values)
 
-    def similarity(self, indices: Indices, others: Indices) -> NDArray[np.float32]:
-        """Kernel values, shape (len(indices), len(others))."""
-        return np.asarray((self.rows_of(indices) @ self.rows_of(others).T).toarray(), np.float32)
+    def similarity(self, indices: Indices, others: Indices, machine: Machine | None = None) -> Floats32:
+        """Kernel values of a machine, or before the first machine, shape (len(indices), len(others))."""
+        return mixed(self.grams(indices, others), FIRST_WEIGHT if machine is None else machine.weight)
+
+    def grams(self, indices: Indices, others: Indices) -> Floats32:
+        """Kernel values of strings and of an encoder, shape (1 or 2, len(indices), len(others))."""
+        grams = [(self.rows_of(indices) @ self.rows_of(others).T).toarray()]
+        if self.encoder is not None:
+            grams.append(self.vectors_of(indices) @ self.vectors_of(others).T)
+        return np.asarray(grams, np.float32)
+
+
+class Scorer:
+    """Decision values of texts by a machine of the texts `index`."""
+
+    def __init__(self, pool: Pool, index: Indices, machine: Machine) -> None:
+        self._pool, self._bias, self._encoder = pool, machine.bias, pool.encoder if machine.weight else None
+        self._strings = ColumnWeights.of(pool.rows_of(index), (1 - machine.weight) * machine.coef)
+        if self._encoder is not None:
+            self._meaning = machine.weight * (pool.vectors_of(index).T @ machine.coef)
+
+    def of_pool(self, n: int) -> Floats:
+        """Values of the first n texts of the pool, shape (n, k)."""
+        values = self._pool.products(self._strings)[:n] + self._bias
+        return values if self._encoder is None else values + self._pool.vectors[:n] @ self._meaning
+
+    def of_texts(self, texts: Sequence[str]) -> Floats:
+        """Values of any texts, shape (n, k)."""
+        values = self._strings.of_rows(self._pool.encode(texts)) + self._bias
+        return values if self._encoder is None else values + self._encoder(texts) @ self._meaning
 
 
 @dataclass(frozen=True)
@@ -184,37 +293,35 @@ class ColumnWeights:
         return np.asarray(selected @ values)
 
 
-class MeaningFeatures:
-    """Centred and scaled vectors of an encoder as feature rows."""
+class MeaningVectors:
+    """Centred and scaled vectors of an encoder, 0 of a text without tokens; `first`: of some texts."""
 
     def __init__(self, encoder: Any, texts: Sequence[str]) -> None:
-        self._encode = as_encoder(encoder).encoder
-        vectors = self._vectors(texts)
+        self._encode, self._mean, self._length = as_encoder(encoder).encoder, np.zeros(1, np.float32), 1.0
+        vectors = self(texts)
         self._mean = vectors.mean(axis=0)
-        self._length = max(float(np.sqrt(np.square(vectors - self._mean).sum(axis=1).mean())), 1e-12)
+        length = float(np.sqrt(np.square(vectors - self._mean).sum(axis=1).mean()))
+        self._length = length if length > EQUAL * np.abs(self._mean).max() else 1.0
+        self.first = self(texts)
 
-    def transform(self, texts: Sequence[str]) -> csr_matrix:
-        """Rows of texts."""
-        return csr_matrix((self._vectors(texts) - self._mean) / self._length)
-
-    def _vectors(self, texts: Sequence[str]) -> Floats32:
-        vectors: Floats32 = self._encode([normalise(text, keep_case=True) for text in texts])
-        return vectors
+    def __call__(self, texts: Sequence[str]) -> Floats32:
+        vectors: Floats32 = self._encode([normalise(text[:LENGTH], keep_case=True) for text in texts])
+        return (vectors - vectors.any(axis=1, keepdims=True) * self._mean) / self._length
 
 
-def _fitted(texts: Sequence[str], encoder: Any) -> list[SpectrumFeatures | MeaningFeatures]:
-    """Characters, words if the texts have words, and an encoder; none without a text that has features."""
+def _fitted(texts: Sequence[str]) -> list[SpectrumFeatures]:
+    """Characters, and words if the texts have words; none without a text that has features."""
     least = 2 if len(texts) >= MANY else 1
     forms = [SpectrumFeatures((1, 5), "log", idf=True, min_df=least, device="cpu")]
     if has_words(texts):
         forms.append(SpectrumFeatures((1, 2), "log", idf=True, tokens="words", min_df=least, device="cpu"))
-    fitted: list[SpectrumFeatures | MeaningFeatures] = []
+    fitted = list[SpectrumFeatures]()
     for features in forms:
         try:
             fitted.append(features.fit(list(texts)))
         except InputError:  # texts without features, or of which no two share a feature
             continue
-    return fitted if encoder is None else [*fitted, MeaningFeatures(encoder, texts)]
+    return fitted
 
 
 def digest(text: str) -> bytes:

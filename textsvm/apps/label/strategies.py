@@ -52,17 +52,21 @@ class Candidates:
         two = np.partition(p, -2, axis=1)[:, -2:]
         return np.asarray(1 - two[:, 1] + two[:, 0])
 
-    def cover(self, weight: Floats, n: int, power: int = 1) -> Ints:
+    def cover(self, weight: Floats, n: int) -> Ints:
         """Greedy facility location: n of at most `MOST` random candidates.
 
-        Each raises the weighted sum, over these candidates, of the similarity, to a power, to the most
-        similar labelled or chosen text. `weight` has shape (m,).
+        Each raises the weighted sum, over these candidates, of the similarity to the most similar labelled or
+        chosen text. The similarity is the kernel value, centred on these candidates, if it is positive.
+        `weight` has shape (m,).
         """
         sample = np.sort(self.rng.permutation(len(self.index))[:MOST])
         index, weight = self.index[sample], weight[sample]
-        among, covered = self.similarity(index, index) ** power, np.zeros(len(sample), np.float32)
+        kernel, covered = self.similarity(index, index), np.zeros(len(sample), np.float32)
+        offset = (kernel.mean(axis=1) - kernel.mean())[:, None]
+        among = np.maximum(kernel - offset - kernel.mean(axis=0), 0)
         if len(self.labelled):
-            covered = self.similarity(index, self.labelled).max(axis=1) ** power
+            near = self.similarity(index, self.labelled)
+            covered = np.maximum(near - offset - near.mean(axis=0), 0).max(axis=1)
         chosen: list[int] = []
         for _ in range(min(n, len(sample))):
             gain = weight @ np.maximum(among - covered[:, None], 0)
@@ -117,7 +121,7 @@ def diverse(candidates: Candidates, n: int) -> Ints:
 
 def density(candidates: Candidates, n: int) -> Ints:
     """Facility location weighted by uncertainty: texts in the midst of uncertain texts, in new clusters."""
-    return candidates.cover(candidates.uncertainty(), n, 2)
+    return candidates.cover(candidates.uncertainty(), n)
 
 
 def relevance(candidates: Candidates, n: int) -> Ints:
