@@ -19,46 +19,45 @@ LIMITS: dict[str, tuple[float, float]] = {
     # lines that the estimators did not have. Then came 25 formats, output in the form of the input, several
     # columns in exports, maps, copies in estimates, repair of mail, categories of mail, limits of HTTP.
     # Then encoders with cache and exports (1,500), thousands of classes (400), ordered classes, their scales.
-    "lines of textsvm/": (75_543, 62_000),
-    "lines of the applications": (12_996, 10_500),
-    "lines of C, JavaScript, HTML and CSS": (3_177, 2_700),
+    "lines of textsvm/": (75_900, 62_000),
+    "lines of the applications": (13_300, 10_500),
+    "lines of C, JavaScript, HTML and CSS": (3_195, 2_700),
     # Kernels of several families, aliases of arrays and the version have modules of their own.
     "files": (310, 260),
     "files of more than 1000 lines": (0, 0),
     # textsvm.arrays and textsvm.version, which every layer imports, and textsvm.runtime.docstrings.
     "modules of at most 30 lines": (3, 8),
-    "modules with one importer": (53, 50),
+    "modules with one importer": (52, 50),
     "modules in cycles": (0, 0),
     "upward edges": (0, 0),
-    "function-level imports": (173, 150),
+    "function-level imports": (164, 150),
     "module-level __getattr__": (2, 2),
     "mutable module globals": (5, 4),
-    'words "Any"': (1_445, 1_400),
+    'words "Any"': (1_442, 1_400),
     "calls of getattr and hasattr": (124, 90),
     "class names defined more than once": (0, 0),
     '"what" per 10,000 docstring words': (1, 10),
     '"one" per 10,000 docstring words': (11, 25),
     'docstrings "See `X`."': (0, 0),
-    "participles as names": (2, 0),
+    "participles as names": (1, 0),
     "lines of a function, median": (6, 8),
     # Joined functions are longer.
     "lines of a function, 90 %": (18, 22),
-    # Coordinate descent goes over sparse entries and a dense tail of numbers.
-    "lines of the longest function": (85, 80),
+    "lines of the longest function": (84, 80),
     # Constructors of estimators name every parameter, as scikit-learn and editors read them.
-    "pairs of duplicated places, identical": (14, 25),
-    "pairs of duplicated places, same shape": (69, 150),
+    "pairs of duplicated places, identical": (13, 25),
+    "pairs of duplicated places, same shape": (49, 150),
     # Of the running package. A fit makes settings, a reader, a rule and a trained model, each in its module.
     "files entered by a fit": (51, 30),
     # Work on a device may be repeated on the CPU: the call and the settings for a device are moves.
     "moves of a fit": (323, 200),
     "files entered by a prediction": (18, 10),
-    "moves of a prediction": (91, 35),
+    "moves of a prediction": (90, 35),
     "base classes of SVC": (7, 10),
     "base classes of SVC, without scikit-learn's and object": (1, 3),
     "public members of SVC": (36, 40),
     # --sheet, --encoding, --annotators, --join, --header and --level belong to every command that reads.
-    "options of the command line": (595, 480),
+    "options of the command line": (594, 480),
 }
 MAX_KERNEL_MEMBERS = 16  # goal: 15
 MAX_CU_LINES = 80

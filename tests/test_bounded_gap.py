@@ -19,7 +19,7 @@ from textsvm.cli.kernels import options_of
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS, spelling
 from textsvm.kernels.gap import subsequences
-from textsvm.kernels.gap.bounded import left_out, worst_left_out
+from textsvm.kernels.gap.bounded import left_out
 from textsvm.kernels.gap.subsequences import count, ids_of, patterns_of
 from textsvm.kernels.shared import feature_rows
 from textsvm.runtime.device import select
@@ -96,6 +96,15 @@ def test_a_span_of_p_is_the_spectrum():
     documents = encode(random_texts(50))
     gram = BoundedGap(3, 0.3, 3).rows(documents, CPU).gram()
     np.testing.assert_allclose(gram, Spectrum(3).rows(documents, CPU).gram(), rtol=1e-6)
+
+
+def worst_left_out(p: int, decay: float, span: int, length: int) -> float:
+    """Upper bound of `left_out` for a text of some length; derived in bounded.py."""
+    if p == 1 or length <= span:
+        return 0.0
+    places = length - p + 1
+    beyond = sum(comb(reach - 2, p - 2) * decay ** (reach - p) for reach in range(span + 1, length + 1))
+    return 1 - 1 / (1 + places**0.5 * beyond) ** 2
 
 
 @pytest.mark.slow

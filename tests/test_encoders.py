@@ -12,6 +12,7 @@ import types
 
 import numpy as np
 import pytest
+from command import fails
 from encoders import FOOD, ROAD, onnx_folder, static_folder, tokenizer, topics, vocabulary
 from safetensors.numpy import load_file
 from sklearn.base import clone
@@ -23,6 +24,7 @@ from textsvm import (
     SVC,
     SVR,
     CalibratedSVC,
+    Corpus,
     Encoder,
     InputError,
     MultilabelSVC,
@@ -616,6 +618,33 @@ def test_labelling_with_a_useless_encoder_is_as_good_as_without(encoder):
         right.append(np.mean([learner.guess(i).scores[0][0] == labels[i] for i in range(len(texts))]))
     assert right[0] > 0.85
     assert right[1] >= right[0] - 0.03
+
+
+def test_labelling_goes_on_with_another_encoder_and_not_without(tmp_path):
+    """Nothing of an encoder is stored; a folder that has vanished is named in one sentence."""
+    from textsvm.apps.label.files import Journal
+    from textsvm.apps.label.learner import Learner
+    from textsvm.apps.label.session import Session
+
+    texts, labels = topics(40)
+    (tmp_path / "texts.txt").write_text("\n".join(texts))
+    names = [str(i + 1) for i in range(40)]
+    corpus = Corpus(names, texts, None, [None] * 40, source="texts.txt")
+    place, kind = tmp_path / "labels.jsonl", {"multilabel": False, "second_opinion": False}
+    for seed in (0, 1):
+        encoder = str(static_folder(tmp_path / "e", seed=seed))
+        journal = Journal(place, kind)
+        assert (len(journal.answers) >= 4) == (seed == 1)
+        session = Session(corpus, journal, Learner(corpus.texts, ["food", "road"], encoder=encoder))
+        for _ in range(4):
+            shown = session.next()["text"]
+            session.answer(shown["index"], shown["seen"], labels[shown["index"]])
+        session.close()
+    shutil.rmtree(tmp_path / "e")
+    before = place.read_bytes()
+    arguments = ("--format", "lines", "-o", place, "--encoder", tmp_path / "e", "--no-browser")
+    assert "is not there; name its folder" in fails("label", tmp_path / "texts.txt", *arguments)
+    assert place.read_bytes() == before
 
 
 def test_vectors_of_many_texts_are_computed_while_labelling(folder, monkeypatch):

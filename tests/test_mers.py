@@ -168,14 +168,14 @@ def test_a_predictor_decides_in_batches_as_at_once(monkeypatch):
 
 
 @pytest.mark.parametrize("room", [mer_scores.TABLE_BYTES, 0])
-def test_scores_of_mers_add_up_to_values(room, monkeypatch):
+def test_values_of_mers_add_up_to_the_value_of_a_text(room, monkeypatch):
     monkeypatch.setattr(mer_scores, "TABLE_BYTES", room)
     kernel = Gkm(4, 2, 2, canonical=True, normalised=False)
     documents, text = encode(dna(40)), "acgttgcanaccgt"
     coef = np.random.default_rng(0).normal(size=(2, 40))
     predictor = kernel.predictor(documents, coef, CPU)
     mers = [text[i : i + 4] for i in range(len(text) - 3)]
-    scores = predictor.mer_scores(encode(mers, documents.alphabet))
+    scores = predictor.values(encode(mers, documents.alphabet))
     assert (scores[[i for i, mer in enumerate(mers) if "n" in mer]] == 0).all()
     values = predictor.values(encode([text], documents.alphabet))
     np.testing.assert_allclose(scores.sum(axis=0), values[0], rtol=1e-5)

@@ -146,7 +146,7 @@ def test_what_cannot_be_compared_is_said():
     other = judged(0.1, names=np.array(["a", "b"]))
     with pytest.raises(InputError, match=r"binary \(ham, spam\), b binary \(a, b\)"):
         side_by_side({"a": judged(0.1), "b": other}, None, ids())
-    with pytest.raises(InputError, match="the same documents"):
+    with pytest.raises(InputError, match="different documents"):
         side_by_side({"a": judged(0.1), "b": judged(0.1, n=100)}, None, ids())
 
 

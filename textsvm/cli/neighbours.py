@@ -98,9 +98,8 @@ def neighbours(
     if others is not None:
         columns = corpora.read_unlabelled(console, str(others), table, settings.kernel)
         corpora.say_problems(console, columns)
-    settings = model_files.settle(
-        console, settings, selection.kernel.named or criteria.within is not None, columns
-    )
+    is_named = selection.kernel.named or criteria.within is not None
+    settings = model_files.settle(console, settings, is_named, columns)
     seconds, clock = {"read": time.perf_counter() - clock}, time.perf_counter()
     with console.progress():
         searched = None if others is None else columns.examples

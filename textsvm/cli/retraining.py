@@ -85,9 +85,7 @@ def _recorded(fitted: TrainedModel) -> _Recorded:
             label_separator=separator, duplicates=Duplicates(facts.get("duplicates", "keep")),
         )  # fmt: skip
     except (TypeError, ValueError) as error:
-        raise InputError(
-            f"the recorded options of the model are damaged ({error}); train it again"
-        ) from error
+        raise InputError(f"the recorded options of a model are damaged ({error}); train it again") from error
     return _Recorded(training, facts, reading, learning)
 
 
@@ -261,7 +259,7 @@ def _train_again(
         except InputError as error:
             console.say(f"note: no cross-validation: {error}")
         numbers = drift.record(
-            again, len(trained), lambda index: trained.subset(index.tolist()).examples, decision
+            again, len(trained), lambda rows: trained.subset(rows.tolist()).examples, decision
         )
     console.say_device(again.device_in_use)
     about = model_files.training_facts(again, trained) | {"holdout": None, "drift": numbers}

@@ -240,7 +240,7 @@ def estimate_quality(
     if predictions is None and isinstance(settings, ClassifierSettings):
         truth = corpora.truth(training)
         sample = drift.decide_sample(
-            settings, model, lambda index: training.subset(index.tolist()).examples, truth
+            settings, model, lambda rows: training.subset(rows.tolist()).examples, truth
         )
         if sample is not None:
             trained, indices, decision, predicted = sample

@@ -99,9 +99,8 @@ def baselines_of(examples: Any) -> dict[str, Maker]:
 
 def _union(columns: Json) -> FeatureUnion:
     """Union of the features of each column."""
-    return FeatureUnion(
-        [(name, make_pipeline(_Column(name), *_steps(values))) for name, values in columns.items()]
-    )
+    steps = [(name, make_pipeline(_Column(name), *_steps(values))) for name, values in columns.items()]
+    return FeatureUnion(steps)
 
 
 def _steps(values: Any) -> list[Any]:

@@ -49,9 +49,8 @@ class ClassMap:
 
     def as_dict(self) -> Json:
         """JSON values."""
-        return to_json(
-            vars(self) | {name: vars(p) for name, p in vars(self).items() if isinstance(p, Projection)}
-        )
+        projections = {name: vars(p) for name, p in vars(self).items() if isinstance(p, Projection)}
+        return to_json(vars(self) | projections)
 
 
 def class_map(kernel_matrix: Any, labels: Sequence[Any] | None = None) -> ClassMap:

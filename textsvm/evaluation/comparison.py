@@ -97,9 +97,11 @@ class Compared:
         return to_json(asdict(self))
 
 
-def judge_prediction(truth: ArrayLike, guess: ArrayLike, first: ArrayLike | None, **fields: Any) -> Compared:
+def judge_prediction(
+    truth: ArrayLike, predicted: ArrayLike, first: ArrayLike | None, **fields: Any
+) -> Compared:
     """Figures of a classifier; `first` are the first classifier's predictions, `fields` other attributes."""
-    labels, predictions = np.asarray(truth), np.asarray(guess)
+    labels, predictions = np.asarray(truth), np.asarray(predicted)
     right, n = int((labels == predictions).sum()), len(labels)
     bounds = scipy.stats.binomtest(right, n).proportion_ci(0.95, "wilson")
     classes = np.unique(np.append(labels, predictions))
@@ -174,7 +176,7 @@ def side_by_side(models: dict[str, Results], texts: Sequence[str] | None, ids: S
             raise InputError(f"models side by side need the same labels or numbers, and {kinds}")
         if not np.array_equal(first.index, other.index):
             raise InputError(
-                f"{names[0]} and {name} were not judged on the same documents, and cannot be compared"
+                f"{names[0]} and {name} were judged on different documents and cannot be compared"
             )
     results = [model if model.intervals else model.with_intervals() for model in results]
     right = np.stack([_right(model, results) for model in results])

@@ -163,9 +163,7 @@ def explain(
         return []
     documents, device = model.encode(texts), devices.select("cpu")
     with model.at_work(device):
-        explainer: Any = (
-            _OfSupport(model, device) if model.support.weights is None else _OfWeights(model, device)
-        )
+        explainer: Any = (_OfSupport if model.support.weights is None else _OfWeights)(model, device)
         explanations = []
         for first in range(0, len(documents), CHUNK):
             part = documents.take(range(first, min(first + CHUNK, len(documents))))
@@ -174,9 +172,7 @@ def explain(
     if isinstance(model.rule, CalibratedRule):
         probability = model.rule.probabilities(model.decision_function(texts))
         likely = model.rule.classes[probability.argmax(axis=1)].tolist()
-        explanations = [
-            replace(item, prediction=label) for item, label in zip(explanations, likely, strict=True)
-        ]
+        explanations = [replace(own, prediction=x) for own, x in zip(explanations, likely, strict=True)]
     return explanations
 
 

@@ -298,11 +298,6 @@ class Motif:
         p = self.frequencies
         return np.asarray(p * (np.log2(p.shape[1]) + (p * np.log2(p)).sum(axis=1))[:, None])
 
-    @property
-    def consensus(self) -> str:
-        """The most frequent letter of each position."""
-        return "".join(self.letters[a] for a in self.frequencies.argmax(axis=1).tolist())
-
 
 def motifs(scored: Kmers, most: int | None = None) -> list[Motif]:
     """A motif for each value of `scored`, and with two classes another for the other class.

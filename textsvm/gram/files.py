@@ -216,10 +216,8 @@ def _columns(path: Path, lines: list[int], serials: list[float], n: int) -> Ints
             raise InputError(
                 f"{path}, line {line}: 0:{serial:g} is not the number of one of the {n:,} documents, from 1"
             )
-        if serial in line_of:
-            raise InputError(
-                f"{path}, line {line}: document 0:{serial:g} is in line {line_of[serial]} already"
-            )
+        if earlier := line_of.get(serial):
+            raise InputError(f"{path}, line {line}: document 0:{serial:g} is in line {earlier} already")
         line_of[serial] = line
     return np.array(serials, np.int64) - 1
 

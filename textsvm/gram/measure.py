@@ -162,9 +162,7 @@ def _read_cache() -> dict[str, tuple[float, tuple[float, ...]]]:
         content = json.loads(cache_file().read_text(encoding="utf-8"))
         if content["textsvm"] != __version__:
             return {}
-        entries = {
-            name: [float(value) for value in values] for name, values in content["rates"].items() if values
-        }
+        entries = {name: list(map(float, values)) for name, values in content["rates"].items() if values}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError):
         return {}
     valid = {}

@@ -89,9 +89,7 @@ def largest(values: Array, k: int) -> tuple[Ints, Floats]:
     least = -xp.partition(-values, k - 1, axis=1)[:, k - 1 : k]
     selected = values >= least
     tied = xp.flatnonzero(selected.sum(axis=1) > k)
-    if len(
-        tied
-    ):  # of the values that are equal to the k-th, the first fill the places that larger ones leave
+    if len(tied):  # of the values equal to the k-th, the first fill the places that larger ones leave
         equal = values[tied] == least[tied]
         places = k - (values[tied] > least[tied]).sum(axis=1, keepdims=True)
         selected[tied] &= ~equal | (xp.cumsum(equal, axis=1) <= places)

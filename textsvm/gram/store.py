@@ -172,9 +172,8 @@ class Store:
         with self.lock():
             for manifest in filter(is_other, others):  # another process may have deleted it
                 try:
-                    for panel in manifest.parent.glob(
-                        "*.rows"
-                    ):  # before the manifest, which says that they are old
+                    # Before the manifest, which says that they are old.
+                    for panel in manifest.parent.glob("*.rows"):
                         panel.unlink()
                     shutil.rmtree(manifest.parent)
                 except OSError as error:

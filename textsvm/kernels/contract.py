@@ -454,9 +454,7 @@ class Cost:
         """Predicted seconds of a core for all values of some documents with others."""
         total = 0.0
         for leaf in self.kernel.structure.leaves:
-            row_lengths, column_lengths = (
-                leaf.structure.read(documents).lengths for documents in (rows, columns)
-            )
+            row_lengths, column_lengths = (leaf.structure.read(own).lengths for own in (rows, columns))
             total += float(leaf.cost.of_rows(row_lengths, column_lengths).sum())
         return total
 

@@ -117,9 +117,8 @@ def side_by_side(parts: list[FeatureRows], weights: Sequence[float]) -> FeatureR
     values, roots = [x.values for x in matrices], [float(np.sqrt(weight)) for weight in weights]
     parts.clear()
     matrices.clear()
-    features = _joined(
-        starts, features_of_parts, _add_base, first.tolist(), indptr, index_type(int(first[-1]))
-    )
+    kind = index_type(int(first[-1]))
+    features = _joined(starts, features_of_parts, _add_base, first.tolist(), indptr, kind)
     scaled_values = _joined(starts, values, _multiply, roots, indptr, np.float32)
     return FeatureRows(Sparse(indptr, features, scaled_values, int(first[-1])), ridge, descent, dense_tail)
 

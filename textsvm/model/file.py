@@ -395,9 +395,8 @@ def _build_machine(header: Json, arrays: Arrays) -> TrainedModel:
 def _digests(arrays: Arrays) -> AnyArray | None:
     """Digests of training texts, checked; files of older versions have none."""
     digests = arrays.get(_TEXTS)
-    if digests is not None and (
-        digests.ndim != 1 or digests.dtype != np.uint64 or len(digests) > MOST_DIGESTS
-    ):
+    valid = digests is None or (digests.ndim == 1 and digests.dtype == np.uint64)
+    if digests is not None and not (valid and len(digests) <= MOST_DIGESTS):
         raise InputError(f"its digests of training texts are not a row of at most {MOST_DIGESTS:,} numbers")
     return digests
 

@@ -235,9 +235,8 @@ def _choices(annotation: Json, options: ReadOptions) -> Annotation:
             name = str(result.get("from_name", ""))
             choices[name] = choices.get(name, ()) + names
     labels = _one_of(choices, options) or ()
-    return Annotation(
-        str(author), labels, OMITTED if annotation.get("was_cancelled") or not labels else ACCEPTED
-    )
+    omitted = annotation.get("was_cancelled") or not labels
+    return Annotation(str(author), labels, OMITTED if omitted else ACCEPTED)
 
 
 def _response(answer: Json) -> Annotation:
@@ -255,9 +254,8 @@ def _chat(row: Json, messages: list[Json]) -> AnnotatedRow:
     answer = [text for role, text in turns[last + 1 :] if role in ("assistant", "gpt")]
     text = "\n".join(part.get("text") or "" for part in parts)
     note = "the last message of the user is the text, and the answer after it the label"
-    return AnnotatedRow(
-        {**row, "text": text}, [Annotation("", _texts(row.get("label", answer[:1])))], note=note
-    )
+    labels = _texts(row.get("label", answer[:1]))
+    return AnnotatedRow({**row, "text": text}, [Annotation("", labels)], note=note)
 
 
 def _table_row(row: Json, options: ReadOptions) -> AnnotatedRow | None:

@@ -175,9 +175,8 @@ class ReadOptions:
         if self.header is not None:
             return self.header
         optional = {"id"} if self.labelled else {"id", "label"}
-        columns = {
-            role: name for role, name in self.columns.items() if role not in optional or role in self.named
-        }
+        optional -= self.named.keys()
+        columns = {role: name for role, name in self.columns.items() if role not in optional}
         return True if self.names_in(columns) else None
 
     def names_in(self, columns: Mapping[str, str | Sequence[str]]) -> set[str]:
@@ -402,9 +401,8 @@ class Corpus:
 
     def digests(self) -> Iterable[bytes]:
         """Digest of each document without its label; equal for equal documents."""
-        parts = (
-            [self.texts] if self.columns is None and len(self.texts) else list((self.columns or {}).values())
-        )
+        columns = self.columns or {}
+        parts = [self.texts] if self.columns is None and len(self.texts) else list(columns.values())
         parts += [] if self.vectors is None else [self.vectors]
         return map(_digest, *map(_encoded_values, parts))
 
@@ -540,9 +538,8 @@ def _composed_labels(labels: list[Label], source: str, problems: list[tuple[str,
     names = set(bare.values())
     forms = {name: INVISIBLE.sub("", normalize("NFC", name)).strip() for name in names}
     several = {form for form, count in Counter(forms.values()).items() if count > 1 and form.strip()}
-    problems += [
-        (source, f"the label {form!r} is written in several ways that look the same") for form in several
-    ]
+    same = "is written in several ways that look the same"
+    problems += [(source, f"the label {form!r} {same}") for form in several]
     forms = {name: forms[own] if forms[own] in several else own for name, own in bare.items()}
     return [forms[name] if isinstance(name, str) else tuple(forms[part] for part in name) for name in labels]
 

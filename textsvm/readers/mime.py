@@ -93,9 +93,8 @@ class MimePart(Message):
         letters = raw.translate(None, b"\r\n")
         if len(letters) % 4 or not BASE64.fullmatch(letters):
             self.damage.append("base64 with other characters in it, or of a wrong length")
-            is_text = self.get_content_maintype() == "text" and not _WIDE.match(
-                self.get_content_charset() or ""
-            )
+            charset = self.get_content_charset() or ""
+            is_text = self.get_content_maintype() == "text" and not _WIDE.match(charset)
             if is_text and 25 * len(raw.split()) > len(raw) and _CONTROL.search(decoded):  # it has words
                 return raw
         return decoded

@@ -171,9 +171,8 @@ def read_tables(
         options.decide(**read, separator=table.separator, header=header, encoding=encoding)
         paths = {name for columns in roles.values() for name in columns} - set(table.names)
         ragged, without_text, total, listed = list[int](), list[int](), 0, ""
-        needs_text = not roles["numbers"] and (
-            options.keep_invalid or options.require_text or options.skip_invalid
-        )
+        needs_text = options.keep_invalid or options.require_text or options.skip_invalid
+        needs_text = needs_text and not roles["numbers"]
         for number, line, row in table.rows:
             total += 1
             row_name = f"{table.unit} {line}"
@@ -794,10 +793,10 @@ def _read_arrow(file: File, options: ReadOptions, problems: Problems) -> TableRo
         if file.head.startswith(b"PAR1"):
             table = _parquet_table(file, pyarrow, parquet)
         else:
-            is_feather = file.head.startswith(b"FEA1")
-            table = (
-                feather.read_table(io.BytesIO(file.data)) if is_feather else _arrow_table(file, pyarrow, ipc)
-            )
+            if file.head.startswith(b"FEA1"):
+                table = feather.read_table(io.BytesIO(file.data))
+            else:
+                table = _arrow_table(file, pyarrow, ipc)
             table.validate(full=True)  # offsets of damaged files may lie outside
         names = table.column_names
     except InputError:
@@ -824,9 +823,8 @@ def _class_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
 
     try:
         features = json.loads(metadata.get(b"huggingface", b"{}")).get("info", {}).get("features", {})
-        return {
-            name: list(map(str, classes)) for name, feature in features.items() if (classes := names(feature))
-        }
+        classes = {name: names(feature) for name, feature in features.items()}
+        return {name: list(map(str, own)) for name, own in classes.items() if own}
     except (ValueError, TypeError, AttributeError, RecursionError):
         return {}
 

@@ -222,9 +222,8 @@ def _classes(results: Results) -> str:
         bounds = format_interval("f1", results.intervals.get(f"f1[{line['label']}]"))
         area = format_metric("average_precision", line["average_precision"])
         row = [safe(line["label"]), *shares, f"<small>{bounds}</small>", area]
-        row += (
-            [format_metric("break_even", line["break_even"]), f"{line['threshold']:.3f}"] if several else []
-        )
+        if several:
+            row += [format_metric("break_even", line["break_even"]), f"{line['threshold']:.3f}"]
         rows.append([*row, f"{line['support']:,}", f"{line['predicted']:,}"])
     note = (
         '<p class="note">Break-even point: where precision is recall. A document gets a label whose decision '

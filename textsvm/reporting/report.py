@@ -269,9 +269,8 @@ def _facts(model: TrainedModel, results: Results) -> list[tuple[str, str]]:
         facts.append(("trained on", info["corpus"]))
     if isinstance(info.get("n_train"), int):
         facts.append(("training documents", f"{info['n_train']:,}"))
-    support = (
-        f"{len(model.support.indices):,}" if model.support.weights is None else "left out, with their texts"
-    )
+    count = f"{len(model.support.indices):,}"
+    support = count if model.support.weights is None else "left out, with their texts"
     facts.append(("support vectors", support))
     facts.append(("documents judged", f"{results.n:,}"))
     facts += _promises(results)

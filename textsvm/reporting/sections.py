@@ -384,9 +384,7 @@ def learning_table(curve: LearningCurve) -> tuple[list[str], list[list[str]]]:
     """Measured errors."""
     rows = [
         [f"{round(n):,}", _error_text(curve, error), "-" if np.isnan(sd) else _error_text(curve, sd)]
-        for n, error, sd in zip(
-            *(column.tolist() for column in (curve.n, curve.error, curve.sd)), strict=True
-        )
+        for n, error, sd in zip(*(own.tolist() for own in (curve.n, curve.error, curve.sd)), strict=True)
     ]
     return ["training texts", _error_name(curve), "SD over folds"], rows
 
@@ -461,9 +459,8 @@ def _logo(explanation: Explanation) -> str:
     text = explanation.text[:DRAWN_LETTERS]
     if len(text) < NO_WORD or not set(text.lower()) <= BASES:
         return ""
-    about = (
-        f"of the first {DRAWN_LETTERS} letters" if len(explanation.text) > DRAWN_LETTERS else "of the letters"
-    )
+    first = f" first {DRAWN_LETTERS}" if len(explanation.text) > DRAWN_LETTERS else ""
+    about = f"of the{first} letters"
     panel = logo.panel_of_symbols(f"contributions {about}", text, explanation.symbols[: len(text)], "value")
     return logo.svg([panel], f"What the letters of {text} contribute")
 

@@ -75,9 +75,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         # Before the temporary file is created: a killed process leaves a single file.
         mode = _mode_of_new(target)
-        handle, name = tempfile.mkstemp(
-            prefix=f".{target.name}.{os.getpid()}.", suffix=".tmp", dir=target.parent
-        )
+        prefix = f".{target.name}.{os.getpid()}."
+        handle, name = tempfile.mkstemp(".tmp", prefix, target.parent)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from error
     os.close(handle)

@@ -83,9 +83,8 @@ def _refuse(needed: int, limit: str, left: int) -> None:
 def _available_memory() -> int:
     """Available main memory of the system in bytes."""
     with suppress(OSError, StopIteration):
-        available = next(
-            line for line in _content("/proc/meminfo").splitlines() if line.startswith("MemAvailable")
-        )
+        lines = _content("/proc/meminfo").splitlines()
+        available = next(line for line in lines if line.startswith("MemAvailable"))
         return int(available.split()[1]) << 10
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2

@@ -182,24 +182,20 @@ def multiply_add(typingctx, a, b, c):
     return a(a, b, c), codegen
 
 
-@intrinsic
-def where_equal(typingctx, a, b, yes, no):
-    """`yes` where the integers `a` and `b` are equal, `no` elsewhere."""
+def _where(comparison: str):
+    """Intrinsic (a, b, yes, no): `yes` where a comparison of signed integers holds, `no` elsewhere."""
 
-    def codegen(context, builder, signature, args):
-        return builder.select(builder.icmp_unsigned("==", args[0], args[1]), args[2], args[3])
+    @intrinsic
+    def operation(typingctx, a, b, yes, no):
+        def codegen(context, builder, signature, args):
+            return builder.select(builder.icmp_signed(comparison, args[0], args[1]), args[2], args[3])
 
-    return yes(a, b, yes, no), codegen
+        return yes(a, b, yes, no), codegen
+
+    return operation
 
 
-@intrinsic
-def where_less(typingctx, a, b, yes, no):
-    """`yes` where the signed integer of `a` is less than that of `b`, `no` elsewhere."""
-
-    def codegen(context, builder, signature, args):
-        return builder.select(builder.icmp_signed("<", args[0], args[1]), args[2], args[3])
-
-    return yes(a, b, yes, no), codegen
+where_equal, where_less = _where("=="), _where("<")
 
 
 @intrinsic
@@ -256,29 +252,6 @@ def put(typingctx, vectors, index, vector):
     return types.void(vectors, types.intp, vector), codegen
 
 
-@intrinsic
-def multiply_add_whole(typingctx, a, b, c):
-    """a * b + c, of integers."""
-
-    def codegen(context, builder, signature, args):
-        return builder.add(builder.mul(args[0], args[1]), args[2])
-
-    return a(a, b, c), codegen
-
-
-@intrinsic
-def add_ones(typingctx, a, b):
-    """Number of set bits of each integer of `a`, plus `b`."""
-
-    def codegen(context, builder, signature, args):
-        kind = context.get_value_type(signature.return_type)
-        name = f"llvm.ctpop.v{LANES}i{a.dtype.bitwidth}"
-        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind]), name)
-        return builder.add(builder.call(function, args[:1]), args[1])
-
-    return b(a, b), codegen
-
-
 def _store(array: Any, index: Any, vector: Any) -> None:
     array[index : index + LANES] = vector
 
@@ -311,8 +284,6 @@ _UNCOMPILED: dict[str, Callable[..., Any]] = {
     "stack": lambda sizes, value: [value] * len(sizes),
     "get": lambda vectors, index: vectors[index],
     "put": list.__setitem__,
-    "multiply_add_whole": lambda a, b, c: a * b + c,
-    "add_ones": lambda a, b: _count_bits(a) + b,
 }
 if config.DISABLE_JIT:  # type: ignore[attr-defined]
     globals().update(_UNCOMPILED)

@@ -112,9 +112,8 @@ class ClassMachine:
     def _solve(self, at: Ints, start: Floats | None) -> None:
         problem, signs = self.problem, np.where(np.isin(at, self.members), 1.0, -1.0)
         own = dual.svc(signs, problem.C, problem.weight[at], loss=problem.loss)
-        machine = FeatureMachine(
-            restricted(self.rows, at), own, self.stopping, epochs_of(self.stopping, len(at))
-        )
+        epochs = epochs_of(self.stopping, len(at))
+        machine = FeatureMachine(restricted(self.rows, at), own, self.stopping, epochs)
         self.at, self.solution = at, machine.solve(start)
 
     def _forget_others(self) -> None:

@@ -64,9 +64,8 @@ def solve(
         within = part(progress, k, 1, len(problems))
         if features is None:
             assert not isinstance(rows, FeatureProducts)
-            [[machines]] = _solve_side_by_side(
-                _matrix_with_loss(rows, problem), [[problem]], stopping, within
-            )
+            matrix = _matrix_with_loss(rows, problem)
+            [[machines]] = _solve_side_by_side(matrix, [[problem]], stopping, within)
         elif (
             features.descent
             and isinstance(features.x, Sparse)

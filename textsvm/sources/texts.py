@@ -112,9 +112,8 @@ class TextSource(KernelSource):
         return as_texts(X)
 
     def encode(self, examples: Any, alphabets: Any = None, progress: StageProgress | None = None) -> Any:
-        return self._encode_views(
-            examples, self.unfitted.structure.views, alphabets, of_stage(progress, "encode")
-        )
+        views = self.unfitted.structure.views
+        return self._encode_views(examples, views, alphabets, of_stage(progress, "encode"))
 
     def encode_for(self, sources: Sequence[Source], examples: Any, progress: StageProgress | None) -> Any:
         kernels = [source.unfitted for source in sources if isinstance(source, TextSource)]

@@ -81,9 +81,8 @@ def encode_characters(
         if use_numpy(len(chunk.codes)):
             ends = offsets_of(chunk.lengths)
             for i, first in enumerate(offsets[chunk.numbers]):
-                codes[first : first + chunk.lengths[i]] = code_of[
-                    chunk.symbols[chunk.codes[ends[i] : ends[i + 1]]]
-                ]
+                symbols = chunk.symbols[chunk.codes[ends[i] : ends[i + 1]]]
+                codes[first : first + chunk.lengths[i]] = code_of[symbols]
             return
         _place(chunk.codes, chunk.lengths, offsets[chunk.numbers], code_of[chunk.symbols], codes)
 

@@ -176,11 +176,8 @@ def _sorted_marks(run: re.Match[str]) -> str:
     """A run of symbols that are no letters, decomposed, with combining marks in canonical order."""
     symbols = "".join(unicodedata.normalize("NFKD", symbol) for symbol in run[0])
     pieces = groupby(symbols, lambda symbol: unicodedata.combining(symbol) > 0)
-    return "".join(
-        chain.from_iterable(
-            sorted(piece, key=unicodedata.combining) if marks else piece for marks, piece in pieces
-        )
-    )
+    ordered = (sorted(own, key=unicodedata.combining) if marks else own for marks, own in pieces)
+    return "".join(chain.from_iterable(ordered))
 
 
 @lru_cache(maxsize=1)

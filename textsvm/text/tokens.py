@@ -115,9 +115,8 @@ def tokenise(text: str, tokens: Tokens) -> list[str]:
 def kinds(characters: Iterable[str], tokens: str) -> NDArray[np.uint8]:
     """Class of each character for "words" or "whitespace": `BETWEEN`, `WITHIN` or `ALONE`."""
     other = ALONE if tokens == "words" else WITHIN
-    return np.array(
-        [BETWEEN if c.isspace() else WITHIN if _WORD.match(c) else other for c in characters], np.uint8
-    )
+    classes = [BETWEEN if c.isspace() else WITHIN if _WORD.match(c) else other for c in characters]
+    return np.array(classes, np.uint8)
 
 
 def locate(text: str, tokens: Sequence[str]) -> Spans:

@@ -599,9 +599,7 @@ def _input_name(column: str | None) -> str:
 def onnx_of(plain: PlainModel) -> bytes:
     """The model as ONNX; InputError if it cannot be expressed."""
     if plain.has_pairs:
-        raise InputError(
-            "a kernel of pairs cannot be expressed in ONNX; take another format, such as c or js"
-        )
+        raise InputError("a kernel of pairs cannot be expressed in ONNX; take a format such as c or js")
     for term in plain.feature_terms:
         if term.both_strands or term.view.tokens == "blosum62":
             subject = "a kernel of both strands of DNA" if term.both_strands else "tokens='blosum62'"

@@ -291,9 +291,8 @@ class Sample:
             worths *= share[order.owner]
             squares = np.ones(n) if table.factors is None else table.factors.astype(np.float64) ** 2
             rare = (1 - DISCOUNT) / 2
-            if self.plain.feature_terms[
-                k
-            ].mean:  # as many unseen tokens as tokens of a single text (Good 1953)
+            # As many unseen tokens as tokens of a single text (Good 1953).
+            if self.plain.feature_terms[k].mean:
                 rare = min(rare, float((n_with == 1).sum()) / max(1, int((n_with == 0).sum())))
             seldom = rare * squares * (scales**2).mean()  # strings of none of the texts
             norms = (table.weights[:n] ** 2).sum(axis=1)

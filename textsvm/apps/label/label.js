@@ -174,8 +174,8 @@
     const search = progress.retrieval, stop = at("stop");
     stop.className = search && search.enough ? "note enough" : "note";
     stop.textContent = !search ? "" : search.enough
-      ? t("You may stop: at least 95 % of the texts of “{0}” are probably found ({1}). This was right in 19 of 20 searches of tests.", state.relevant, number(search.n_found))
-      : t(search.total == null ? "“{0}”: {1} found. Go on: 95 % are not yet likely to be found." : "“{0}”: {1} found of about {2}. Go on: 95 % are not yet likely to be found.", state.relevant, number(search.n_found), number(search.total));
+      ? t("You may stop: at least 95 % of the texts of “{0}” are probably found ({1}). This was right in more than 19 of 20 simulated searches.", state.relevant, number(search.n_found))
+      : t(search.total == null ? "“{0}”: {1} found. Go on: 95 % are not yet likely to be found." : "“{0}”: {1} found of about {2}. Go on: 95 % are not yet likely to be found.", state.relevant, number(search.n_found), number(Math.round(search.total)));
   };
   const show_suggestions = ({ n, right, interval: [low, high], weight }, tiles) => tiles.push(tile(t("suggestions right"), percent(n ? right / n : null), n ? t("{0} to {1}, weight {2}", percent(low), percent(high), weight.toFixed(2)) : t("needs random texts")));
   // Learning curve: accuracy by number of labels.

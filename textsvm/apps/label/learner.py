@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
-from textsvm.apps.label.machine import LENGTH, C, ColumnWeights, Machine, Pool, Scorer, digest, marks, mixed
+from textsvm.apps.label.machine import LENGTH, ColumnWeights, Machine, Pool, Scorer, digest, marks, mixed
 from textsvm.apps.label.stopping import Retrieval, labels_per_point, retrieval
 from textsvm.apps.label.strategies import STRATEGIES, Candidates, rank
 from textsvm.arrays import Bools, Floats, Ints
@@ -384,7 +384,7 @@ class Learner:
         p = machine.probabilities(values)
         wrong = np.where(target > 0, 1 - p, p).max(axis=1)
         order = np.argsort(-wrong, kind="stable")
-        final, support = self._with_suggestions(machine, index, names, gram)
+        final, support = self._with_suggestions(machine, index, names, target, gram)
         return _TrainedState(
             index, names, grams, final, Scorer(self._pool, support, final),
             doubts=index[order[wrong[order] >= DOUBT]].tolist(), left_out=values,
@@ -393,22 +393,22 @@ class Learner:
         )  # fmt: skip
 
     def _with_suggestions(
-        self, machine: Machine, index: Ints, names: list[str], gram: NDArray[np.float32]
+        self, machine: Machine, index: Ints, names: list[str], target: Floats, gram: NDArray[np.float32]
     ) -> tuple[Machine, Ints]:
         """Machine that learns suggested labels of some texts, too, and its texts; estimates do without it."""
         learnt = self.suggestion_weight > 0 and self.relevant is None  # the stopping rule compares values
-        members = self._pool.members.tolist() if learnt else []
+        members = self._pool.ranked.tolist() if learnt else []
         usable = set(self.suggestions).difference(self._answers)
         more = [i for i in members if i in usable and {*self.suggestions[i]} <= {*names}][:SUGGESTED]
         if not more:
             return machine, index
-        n, texts = len(index), np.append(index, more)
+        texts = np.append(index, more)
         block = self._pool.similarity(more, texts, machine)
-        whole = np.vstack([np.hstack([gram, block[:, :n].T]), block]).astype(np.float64)
         guessed = [[1.0 if name in self.suggestions[i] else -1.0 for name in names] for i in more]
-        weight = np.append(np.ones(n), np.full(len(more), self.suggestion_weight))
-        values = np.vstack([machine.target, guessed]) - machine.target.mean(axis=0)
-        return replace(machine, coef=np.linalg.solve(whole + np.diag(1 / (C * weight)), values)), texts
+        factor = np.append(np.ones(len(index)), np.full(len(more), self.suggestion_weight))
+        whole = np.vstack([np.hstack([gram, block[:, : len(index)].T]), block])
+        final = Machine.train(whole, np.vstack([target, guessed]), self.multilabel, factor=factor)
+        return replace(final, weight=machine.weight), texts
 
     def _grams(self, index: Ints) -> NDArray[np.float32]:
         """Kernel values of labelled texts; those of the last training are not computed again."""

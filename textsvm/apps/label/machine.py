@@ -7,7 +7,8 @@ With labels y in {-1, +1}, their mean m and the kernel matrix K of the labelled 
 for all classes at once, each against the rest, and the value of a text is f(x) = sum_i a_i k(x, x_i) + p m.
 With p = 1 and few labels nearly every text would get the most frequent of them. The strength p of the prior,
 between 0 and 1, and the weight of an encoder in K minimise a smooth loss of the left-out margins. In a search
-1 / C is 1 for relevant and 10 for other texts: the few relevant ones weigh more in the ranking.
+1 / C is 1 for relevant and 10 for other texts, so that the few relevant ones weigh more in the ranking, and K
+has a constant feature in place of m.
 
 The value of text i by a machine that was trained without a group G of texts, i among them, has a closed form:
 the coefficients a - (H^-1)_.G (H^-1)_GG^-1 a_G, which are 0 in G, where m is the mean of the other labels.
@@ -82,10 +83,14 @@ class Machine:
     inverse: Floats  #: shape (n, n): H^-1
     target: Floats  #: shape (n, k): -1 or +1
     left_out: Floats  #: shape (n, k): value of each text by a machine that was trained without it
+    mean: Floats  #: shape (k,): Mean of the labels, 0 in a search
     prior: float  #: Strength of the prior
     loss: float  #: Mean smooth loss of the left-out margins
     multilabel: bool = False
     weight: float = 0.0  #: Of an encoder in the kernel
+    constant: float = (
+        0.0  #: A constant feature of the kernel, in a search, in place of the mean of the labels
+    )
 
     @classmethod
     def weighted(
@@ -101,23 +106,28 @@ class Machine:
     @classmethod
     def train(
         cls, gram: NDArray[np.floating], target: Floats, multilabel: bool = False,
-        relevant: int | None = None,
+        relevant: int | None = None, factor: Floats | float = 1,
     ) -> Machine:  # fmt: skip
         """Train on the kernel matrix of n texts, shape (n, n), and their labels, shape (n, k).
 
-        `relevant` is the column of the label whose texts are searched for.
+        `relevant` is the column of the label whose texts are searched for, `factor` multiplies C.
         """
         ridge = 1 / C if relevant is None else np.where(target[:, relevant] > 0, *SEARCH_RIDGES)
         # NumPy's inverse lets other threads run meanwhile, unlike SciPy's LAPACK functions.
-        inverse = np.asarray(np.linalg.inv(gram.astype(np.float64) + ridge * np.eye(len(gram))), np.float64)
-        mean = target.mean(axis=0)
+        constant = float(relevant is not None)
+        regularised = gram.astype(np.float64) + constant + ridge / factor * np.eye(len(gram))
+        inverse = np.asarray(np.linalg.inv(regularised), np.float64)
+        share = (1 - constant) * np.broadcast_to(factor, len(target))[:, None]
+        total = max(float(share.sum()), 1.0)
+        mean = (share * target).sum(axis=0) / total
         coef = inverse @ (target - mean)
-        others = (len(target) * mean - target) / max(len(target) - 1, 1)  # mean without each text
+        others = (total * mean - share * target) / np.maximum(total - share, 1.0)  # mean without each text
         alone = (coef + inverse.sum(axis=1)[:, None] * (mean - others)) / inverse.diagonal()[:, None]
         left_out = target - others - alone
         losses = [_loss(left_out + prior * others, target, multilabel) for prior in PRIORS]
         prior = PRIORS[int(np.argmin(losses))]
-        return cls(coef, inverse, target, left_out + prior * others, prior, min(losses), multilabel)
+        left_out += prior * others
+        return cls(coef, inverse, target, left_out, mean, prior, min(losses), multilabel, constant=constant)
 
     @cached_property
     def scale(self) -> float:
@@ -131,16 +141,17 @@ class Machine:
     @property
     def bias(self) -> Floats:
         """Bias of each label, shape (k,)."""
-        return np.asarray(self.prior * self.target.mean(axis=0))
+        return np.asarray(self.prior * self.mean + self.constant * self.coef.sum(axis=0))
 
     def without(self, group: Indices) -> tuple[Floats, Floats]:
         """Coefficients, 0 in a group of texts, and bias of a machine that was trained without the group."""
-        index, mean = np.asarray(group), self.target.mean(axis=0)
+        index = np.asarray(group)
         others = np.delete(self.target, index, axis=0).sum(axis=0) / max(len(self.target) - len(index), 1)
-        coef = self.coef + self.inverse.sum(axis=1)[:, None] * (mean - others)
+        moved = (1 - self.constant) * (self.mean - others)
+        coef = self.coef + self.inverse.sum(axis=1)[:, None] * moved
         coef -= self.inverse[:, index] @ np.linalg.solve(self.inverse[np.ix_(index, index)], coef[index])
         coef[index] = 0
-        return coef, self.prior * others
+        return coef, self.prior * others + self.constant * coef.sum(axis=0)
 
     def probabilities(self, values: Floats) -> Floats:
         """Probability of each label from decision values, shape (m, k)."""

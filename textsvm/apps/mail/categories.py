@@ -72,9 +72,8 @@ class Categories:
         if (store := self.store()) is None:
             return {}
         store.check_rows()
-        table = {
-            name: dict.fromkeys(("lessons", "judged", "recognised"), 0) for name in sorted(store.counts())
-        }
+        counted = ("lessons", "judged", "recognised")
+        table = {name: dict.fromkeys(counted, 0) for name in sorted(store.counts())}
         for row in store.history():
             table[row.kind]["lessons"] += 1
             if row.score is not None:

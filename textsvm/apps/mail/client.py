@@ -126,9 +126,7 @@ def ask(path: str, request: str, data: bytes, seconds: float = TIMEOUT) -> tuple
     except TimeoutError:
         raise Trouble(f"the server at {path} has not answered in {seconds:g} seconds") from None
     except OSError as error:
-        raise Trouble(
-            f"no server at {path} ({error.strerror or error}): start `textsvm mail serve`"
-        ) from None
+        raise Trouble(f"no server at {path} ({error.strerror or error}): run `textsvm mail serve`") from None
     finally:
         connection.close()
 

@@ -305,7 +305,7 @@ def import_(
         new = opened.add_lessons(parse_lessons(stream, str(file)))
         counts = opened.lessons.counts()
     Console(quiet).say(
-        f"{messages(new)} learnt; there are {counts['spam']:,} spam and {counts['ham']:,} ham now"
+        f"{messages(new)} learnt; now there are {counts['spam']:,} spam, {counts['ham']:,} ham"
     )
 
 

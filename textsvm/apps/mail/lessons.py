@@ -203,9 +203,7 @@ class Lessons:
         if create:
             _create_file(self.path)
         elif not file_exists(self.path):
-            raise InputError(
-                f"there is no mail store in {self.path.parent}; create it with textsvm mail learn"
-            )
+            raise InputError(f"there is no mail store in {self.path.parent}; textsvm mail learn creates it")
         uri = self.path.absolute().as_uri()
         if not os.access(self.path.parent, os.W_OK):  # SQLite cannot create the WAL's files
             uri += "?mode=ro" if file_exists(Path(f"{self.path}-wal")) else "?immutable=1"

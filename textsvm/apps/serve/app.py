@@ -304,9 +304,7 @@ class Service:
         return _BUSY if self._link is None else await self._link.ask(PREDICT, body)
 
     def _too_large(self) -> tuple[int, bytes]:
-        return 413, error_body(
-            f"the body has more than {self.limits.max_body:,} bytes; send several requests"
-        )
+        return 413, error_body(f"the body has more than {self.limits.max_body:,} bytes; send more requests")
 
     async def _page(self, method: str, path: str) -> _Page:
         """Answer of a page; requests that arrive while it is prepared get the same."""

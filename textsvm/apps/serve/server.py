@@ -423,9 +423,7 @@ def listen(host: str, port: int) -> socket.socket:
         return listening
     except (OSError, OverflowError, UnicodeError) as error:
         reason = str(getattr(error, "strerror", None) or error).partition(" (while attempting")[0]
-        raise InputError(
-            f"cannot listen at {host}:{port}: {reason}; give another address or --port"
-        ) from error
+        raise InputError(f"cannot listen at {host}:{port}: {reason}; name another address or port") from error
 
 
 def is_loopback(listening: socket.socket) -> bool:

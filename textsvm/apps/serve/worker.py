@@ -418,9 +418,7 @@ class Worker:
             with suppress(Refusal):  # an object with the columns in place of "text"
                 columns = self._model(request.get("model")).columns
                 special = request.keys() & {"text", "texts"}  # they may be columns, too
-                has_rows = any(
-                    isinstance(request[name], dict | list) or name not in columns for name in special
-                )
+                has_rows = any(isinstance(request[x], dict | list) or x not in columns for x in special)
                 row = {} if has_rows else {name: request.pop(name) for name in columns if name in request}
                 request |= {"text": row} if row else {}
         if not isinstance(request, dict) or ("text" in request) == ("texts" in request):
@@ -430,9 +428,7 @@ class Worker:
         model, single = self._model(request.get("model")), "text" in request
         texts = model.read([request["text"]] if single else request["texts"])
         if len(texts) > self.max_texts:
-            raise Refusal(
-                413, f"{len(texts):,} texts are more than {self.max_texts:,}; send several requests"
-            )
+            raise Refusal(413, f"{len(texts):,} texts are more than {self.max_texts:,}; send more requests")
         top = request.get("top")
         if top is not None and not (type(top) is int and top > 0 and model.has_labels):
             raise Refusal(400, '"top" must be a whole number above 0, and the model must have labels')

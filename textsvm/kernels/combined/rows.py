@@ -132,9 +132,8 @@ class SumPredictor:
     def __init__(self, kernel: Any, parts: Sequence[Any], device: Device) -> None:
         self.terms, self.parts = kernel.structure.terms, parts
         # A Python function runs on the host.
-        self.device = (
-            device if any(predictor.device == device for predictor in self.parts) else self.parts[0].device
-        )
+        own = any(predictor.device == device for predictor in self.parts)
+        self.device = device if own else self.parts[0].device
 
     def values(self, documents: Documents, progress: Progress | None = None) -> Floats:
         total: Array = 0.0

@@ -299,9 +299,8 @@ class HostEdit(HostRows):
         pieces, work = [], []
         for end in range(groups, 0, -span):
             first = max(0, end - span)
-            height = (
-                (end - first) * LANES * (int(self.lengths[self.order[min(end * LANES, self.n) - 1]]) + STRIP)
-            )
+            longest = int(self.lengths[self.order[min(end * LANES, self.n) - 1]])
+            height = (end - first) * LANES * (longest + STRIP)
             row, last = 0, min(end * LANES, m) if symmetric else m
             while row < last:
                 stop = int(np.searchsorted(symbols, symbols[row] + PIECE / height, side="right")) - 1

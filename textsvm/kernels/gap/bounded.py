@@ -32,7 +32,7 @@ Worst case of any text of N + p - 1 symbols, N > 0: each of the C(l - 2, p - 2) 
 has at most N occurrences, hence a vector of counts of length at most N; that of span p has N occurrences, and
 length at least sqrt(N). With T the sum of C(l - 2, p - 2) decay^(l - p) over s < l < N + p,
 
-    |r| <= sqrt(N) T |phi_s|   and   e <= 1 - 1 / (1 + sqrt(N) T)^2                       (`worst_left_out`).
+    |r| <= sqrt(N) T |phi_s|   and   e <= 1 - 1 / (1 + sqrt(N) T)^2                       (tested).
 
 Typical: if no string occurred twice, squares alone would add up, and e would be the sum of
 C(l - 2, p - 2) decay^(2(l - p)) over l > s, about 1e-5 for decay 0.1 and s = p + 2. In texts symbols return:
@@ -261,15 +261,6 @@ def left_out(kernel: BoundedGap, documents: Documents) -> Floats:
     share = 1 - np.divide(x.squares(), exact, out=np.ones(len(exact)), where=documents.lengths >= kernel.p)
     # Values of X are rounded to float32.
     return np.where(documents.lengths <= kernel._span, 0.0, np.maximum(share, 0.0))
-
-
-def worst_left_out(p: int, decay: float, span: int, length: int) -> float:
-    """Upper bound of `left_out` for a text of some length; see the module docstring."""
-    if p == 1 or length <= span:
-        return 0.0
-    places = length - p + 1
-    beyond = sum(comb(reach - 2, p - 2) * decay ** (reach - p) for reach in range(span + 1, length + 1))
-    return 1 - 1 / (1 + places**0.5 * beyond) ** 2
 
 
 class CountedSubsequences:

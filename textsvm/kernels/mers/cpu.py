@@ -25,15 +25,16 @@ from textsvm.runtime.compiled import njit
 from textsvm.runtime.parallel import Progress, run
 from textsvm.runtime.simd import (
     LANES,
-    add_ones,
+    add,
     aligned,
     bit_and,
     bit_or,
     bit_xor,
+    count_bits,
     fill,
     get,
     load,
-    multiply_add_whole,
+    multiply,
     put,
     stack,
     store,
@@ -138,14 +139,14 @@ def _compare(codes, starts, weights, begin, end, slots, masks, planes, length, m
             for k in range(last):
                 same = bit_and(same, bit_xor(get(higher, k), fill(NONE if (d >> (k + 2)) & 1 else ALL)))
             if len(planes) == LANES:
-                number = add_ones(bit_and(same, load(planes, 0)), load(out, d * LANES))
+                number = add(count_bits(bit_and(same, load(planes, 0))), load(out, d * LANES))
             else:
                 number = zero
                 for k in range(0, len(planes), LANES):
-                    number = multiply_add_whole(
-                        number, fill(TWO), add_ones(bit_and(same, load(planes, k)), zero)
-                    )
-                number = multiply_add_whole(number, fill(np.uint64(weights[mer])), load(out, d * LANES))
+                    pairs = count_bits(bit_and(same, load(planes, k)))
+                    number = add(multiply(number, fill(TWO)), pairs)
+                number = multiply(number, fill(np.uint64(weights[mer])))
+                number = add(number, load(out, d * LANES))
             store(out, d * LANES, number)
 
 

@@ -214,9 +214,8 @@ class GappedPredictor:
             codes = first + np.stack(strings_of(vocabulary.stages, vocabulary.n_symbols), axis=1)
             positions = np.array([mask.positions], np.int64)
             ones = np.ones(len(codes), np.int64)
-            tables.append(
-                FeatureTable(positions, int(kernel.g), np.ones(1), mask.times, codes, None, ones, weights)
-            )
+            rest = (mask.times, codes, None, ones, weights)
+            tables.append(FeatureTable(positions, int(kernel.g), np.ones(1), *rest))
         alone, values = featureless_of(self.columns, self.coef, examples)
         return [
             FeatureTerm(

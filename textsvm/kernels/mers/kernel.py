@@ -170,9 +170,7 @@ class MerCost(Cost):
 
     def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
         kernel, definition = self.kernel, self.kernel.definition
-        rows, columns = (
-            np.maximum(lengths - definition.length + 1, 0.0) for lengths in (row_lengths, column_lengths)
-        )
+        rows, columns = (np.maximum(n - definition.length + 1, 0.0) for n in (row_lengths, column_lengths))
         operations = (2 if kernel.canonical else 1) * (definition.length + 3 * len(definition.weights)) / 22
         return rows * columns.sum() * operations * (1 if definition.centred is None else 4) / RATE
 

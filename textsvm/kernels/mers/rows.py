@@ -156,26 +156,20 @@ class MerPredictor:
                 progress(last, len(documents))
         return values
 
-    def mer_scores(self, documents: Documents) -> Floats:
-        """Sum of the scores of each document's l-mers without position weights, shape (n, n_machines)."""
-        rows, _ = self.rows.mers(documents)
-        return self._scores(rows.alike(), self._tabulates(documents))
-
     def _values(self, documents: Documents) -> Floats:
         rows, columns = self.rows.mers(documents)
         with devices.use(self.device):
             own = self.rows.normalise(documents, rows, columns)
-        values = own.scale[:, None] * self._scores(rows, True)
+        values = own.scale[:, None] * self._scores(rows)
         own.finish_values(values, self.coef, self.rows.normalisation)
         return values
 
-    def _scores(self, rows: Mers, tabulated: bool) -> Floats:
-        """Weighted sums of the scores of the l-mers of documents."""
-        new = rows.unknown(self.rows.columns.n_symbols) if tabulated else np.ones(len(rows.numbers), bool)
+    def _scores(self, rows: Mers) -> Floats:
+        """Weighted sums of the scores of the l-mers of documents; the table lacks unknown symbols."""
+        new = rows.unknown(self.rows.columns.n_symbols)
         values = np.empty((len(new), len(self.coef)))
         with devices.use(self.device):
-            if tabulated:
-                values[~new] = self.table.sums(rows.take(np.flatnonzero(~new)) if new.any() else rows)
+            values[~new] = self.table.sums(rows.take(np.flatnonzero(~new)) if new.any() else rows)
             for i in np.flatnonzero(new):
                 products = self.rows.products(rows.take(np.array([i])), np.ones(1))
                 values[i] = self.coef @ devices.to_host(products)[0].astype(np.float64)

@@ -328,9 +328,8 @@ def _mark_keys(
         return np.asarray(tables[0])
     cuts = np.searchsorted(offsets, np.linspace(0, offsets[-1], len(tables) + 1))
     cuts[-1] = len(offsets) - 1
-    run_pieces(
-        lambda k: _mark(offsets, cuts[k], cuts[k + 1], *windows_of_table, tables[k]), range(len(tables))
-    )
+    pieces = range(len(tables))
+    run_pieces(lambda k: _mark(offsets, cuts[k], cuts[k + 1], *windows_of_table, tables[k]), pieces)
     for other in tables[1:]:
         tables[0] |= other
     return np.asarray(tables[0])

@@ -223,9 +223,8 @@ def require_memory(needed: int, n: int) -> None:
 def predicted_entries(documents: Documents, lengths: tuple[int, int]) -> int:
     """Estimated number of entries, extrapolated from some documents."""
     sample = documents.take(np.linspace(0, len(documents) - 1, min(SAMPLE, len(documents))).astype(np.int64))
-    entries = sum(
-        len(counts.features) for _, _, counts in count_each(sample, Vocabulary.empty(sample, *lengths))
-    )
+    vocabulary = Vocabulary.empty(sample, *lengths)
+    entries = sum(len(counts.features) for _, _, counts in count_each(sample, vocabulary))
     return round(entries * _windows(documents, lengths) / max(1, _windows(sample, lengths)))
 
 

@@ -268,9 +268,8 @@ class FeatureSpace:
 
     def _features(self, starts: Ints, pmers: Ints) -> SignedInts:
         """`find`, given the first features of the other p-mers and their numbers here."""
-        features = (
-            sparse.match_unary(self.starts, starts, pmers) if self.kernel.weight == "intersection" else pmers
-        )
+        unary = self.kernel.weight == "intersection"
+        features = sparse.match_unary(self.starts, starts, pmers) if unary else pmers
         return features if self.row is None else self.row[features]
 
     def project(self, others: Documents, columns: Normalisation) -> tuple[sparse.Sparse, Normalisation]:

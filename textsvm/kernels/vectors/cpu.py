@@ -160,9 +160,8 @@ def _chosen(values: Array, columns: AnyArray) -> Array:
     place = np.searchsorted(columns, values.indices)
     selected = np.append(columns, -1)[place] == values.indices
     indptr = np.append(0, np.cumsum(selected))[values.indptr]
-    return scipy.sparse.csr_array(
-        (values.data[selected], place[selected], indptr), (values.shape[0], len(columns))
-    )
+    shape = (values.shape[0], len(columns))
+    return scipy.sparse.csr_array((values.data[selected], place[selected], indptr), shape)
 
 
 def _divided_vectors(dense: AnyArray, norms: AnyArray, lists: Sparse | None = None) -> DividedVectors:
