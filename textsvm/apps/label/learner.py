@@ -355,12 +355,11 @@ class Learner:
         values, column = np.zeros((2, 0))
         if unlabelled is not None and self.relevant in training.labels:
             of = training.labels.index(self.relevant)
-            row = {i: position for position, i in enumerate(training.index.tolist())}
-            values, column = training.left_out[[row[i] for i in originals], of], unlabelled[:, of]
+            rows = np.searchsorted(training.index, originals)
+            values, column = training.left_out[rows, of], unlabelled[:, of]
         state = retrieval(relevant, values, column, len(self._texts) - len(answers) - len(column))
-        n_copies = sum(labelled.values()) - state.n_found
-        total = None if state.total is None else state.total + n_copies
-        return replace(state, n_found=state.n_found + n_copies, total=total)
+        found = sum(labelled.values())
+        return replace(state, n_found=found, total=state.total and state.total + found - state.n_found)
 
     # Training
 

@@ -679,8 +679,8 @@ class Session:
                 return lines
             if search := self.learner.progress().retrieval:
                 of = "" if search.total is None else f" of about {search.total:,.0f}"
-                state = "at least 95 % are probably found" if search.enough else "the search is not complete"
-                lines.append(f"texts of {self.learner.relevant!r} found: {search.n_found:,}{of}; {state}")
+                end = "at least 95 % are probably found" if search.enough else "the search is not complete"
+                lines.append(f"texts of {self.learner.relevant!r} found: {search.n_found:,}{of}; {end}")
             if len({name for names in labels for name in names}) < 2:
                 return [*lines, "a classifier needs texts of two labels; the same command goes on"]
             option = " --multilabel" if self.learner.multilabel else ""

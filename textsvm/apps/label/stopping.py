@@ -73,22 +73,19 @@ def retrieval(relevant: Bools, values: Floats, unlabelled: Floats, n_outside: in
     p, p_unlabelled = expit(slope * values + offset), float(expit(slope * unlabelled + offset).sum())
     missing = p_unlabelled + n_outside * (n_found + p_unlabelled) / (n + len(unlabelled))
     starts = np.append(0, np.flatnonzero(relevant) + 1)[::-1][: HITS + 1]
-    read = np.append(0, np.cumsum(p))
-    latest, n_latest = read[n] - read[starts], n - starts
-    enough = _unlikely(n_found, RECALL, latest / (latest + missing)) and _unlikely(
-        n_found, UNRANKED_RECALL, n_latest / (n_latest + n_unlabelled)
-    )
+    latest = np.array([p[start:].sum() for start in starts.tolist()])
+    enough = _unlikely(n_found, RECALL, latest, missing)
+    enough = enough and _unlikely(n_found, UNRANKED_RECALL, n - starts, n_unlabelled)
     return Retrieval(n_found, n_found + missing, enough)
 
 
-def _unlikely(n_found: int, recall: float, rho: Floats) -> bool:
+def _unlikely(n_found: int, recall: float, latest: Floats, rest: float) -> bool:
     """Whether so few relevant texts among the latest answers are unlikely if the recall is lower.
 
-    `rho`, for 0, 1, ... relevant texts among the latest answers, is the probability of a relevant text to be
-    among these rather than without a label.
+    `latest` are sums of probabilities of these answers, with 0, 1, ... relevant texts, `rest` of the others.
     """
-    k, hits = int(n_found / recall + 1e-9) + 1 - n_found, np.arange(len(rho))
-    return bool(bdtr(hits, k + hits, rho).min() <= LEVEL)
+    k, hits = int(n_found / recall + 1e-9) + 1 - n_found, np.arange(len(latest))
+    return bool(bdtr(hits, k + hits, latest / (latest + rest)).min() <= LEVEL)
 
 
 def _sigmoid(values: Floats, relevant: Bools) -> tuple[float, float]:
