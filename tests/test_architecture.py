@@ -19,9 +19,9 @@ LIMITS: dict[str, tuple[float, float]] = {
     # lines that the estimators did not have. Then came 25 formats, output in the form of the input, several
     # columns in exports, maps, copies in estimates, repair of mail, categories of mail, limits of HTTP.
     # Then encoders with cache and exports (1,500), thousands of classes (400), ordered classes, their scales.
-    "lines of textsvm/": (75_900, 62_000),
-    "lines of the applications": (13_300, 10_500),
-    "lines of C, JavaScript, HTML and CSS": (3_195, 2_700),
+    "lines of textsvm/": (75_150, 62_000),
+    "lines of the applications": (13_020, 10_500),
+    "lines of C, JavaScript, HTML and CSS": (3_170, 2_700),
     # Kernels of several families, aliases of arrays and the version have modules of their own.
     "files": (310, 260),
     "files of more than 1000 lines": (0, 0),
@@ -39,7 +39,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     '"what" per 10,000 docstring words': (1, 10),
     '"one" per 10,000 docstring words': (11, 25),
     'docstrings "See `X`."': (0, 0),
-    "participles as names": (1, 0),
+    "participles as names": (0, 0),
     "lines of a function, median": (6, 8),
     # Joined functions are longer.
     "lines of a function, 90 %": (18, 22),
@@ -57,7 +57,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     "base classes of SVC, without scikit-learn's and object": (1, 3),
     "public members of SVC": (36, 40),
     # --sheet, --encoding, --annotators, --join, --header and --level belong to every command that reads.
-    "options of the command line": (594, 480),
+    "options of the command line": (595, 480),
 }
 MAX_KERNEL_MEMBERS = 16  # goal: 15
 MAX_CU_LINES = 80

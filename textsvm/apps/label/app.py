@@ -41,7 +41,7 @@ _HEADERS = {
     "x-content-type-options": "nosniff",
 }
 #: Types of the parameters of actions, by their annotations.
-_KINDS: dict[str, Any] = {
+_KINDS: Json = {
     "int": int, "str": str, "bool": bool, "Labels": (str, list, type(None)), "str | None": (str, type(None)),
 }  # fmt: skip
 #: Actions of the page, which are methods of the session. The name of the person (`by`) may be left out.

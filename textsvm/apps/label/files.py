@@ -193,8 +193,8 @@ class Journal:
                 answer = row["id"], json.dumps(row["label"])
             except (ValueError, KeyError, TypeError, RecursionError):
                 continue
-            in_journal = answer in self._recorded or row["label"] is None  # a tie
-            if not in_journal and (row["id"] not in self._edited or None in self._edited):
+            recorded = answer in self._recorded or row["label"] is None  # a tie
+            if not recorded and (row["id"] not in self._edited or None in self._edited):
                 raise InputError(
                     f"{self.path} has an answer to {row['id']!r} that {self.journal_path.name} lacks: lines "
                     "of the journal are lost, or an answer was edited; restore the journal from a copy, take "

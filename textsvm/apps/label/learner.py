@@ -407,7 +407,9 @@ class Learner:
         factor = np.append(np.ones(len(index)), np.full(len(more), self.suggestion_weight))
         whole = np.vstack([np.hstack([gram, block[:, : len(index)].T]), block])
         final = Machine.train(whole, np.vstack([target, guessed]), self.multilabel, factor=factor)
-        return replace(final, weight=machine.weight), texts
+        # Probabilities are fitted to answers.
+        answers = final.left_out[: len(index)]
+        return replace(final, weight=machine.weight, target=target, left_out=answers), texts
 
     def _grams(self, index: Ints) -> NDArray[np.float32]:
         """Kernel values of labelled texts; those of the last training are not computed again."""
