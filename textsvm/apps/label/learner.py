@@ -358,8 +358,8 @@ class Learner:
             rows = np.searchsorted(training.index, originals)
             values, column = training.left_out[rows, of], unlabelled[:, of]
         state = retrieval(relevant, values, column, len(self._texts) - len(answers) - len(column))
-        found = sum(labelled.values())
-        return replace(state, n_found=found, total=state.total and state.total + found - state.n_found)
+        n_found = sum(labelled.values())
+        return replace(state, n_found=n_found, total=state.total and state.total + n_found - state.n_found)
 
     # Training
 
