@@ -265,5 +265,5 @@ def run(options: argparse.Namespace, report: BenchmarkReport) -> None:
     with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
         for row in pool.imap_unordered(_point, tasks):
             if row is not None:
-                with options.lines.open("a", encoding="utf-8") as file:
+                with options.lines.open("a", encoding="utf-8", newline="\n") as file:
                     file.write(json.dumps(row) + "\n")

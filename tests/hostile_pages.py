@@ -14,7 +14,7 @@ from test_reporting_sections import everything
 
 from textsvm import SVC, CalibratedSVC, Spectrum
 from textsvm.evaluation.comparison import judge_prediction
-from textsvm.evaluation.explanation import Explanation, Similar, Substring
+from textsvm.evaluation.explanation import Explanation, KernelShare, Similar, Substring
 from textsvm.evaluation.judge import judge
 from textsvm.evaluation.results import evaluate
 from textsvm.kernels.attribution import Attribution
@@ -185,6 +185,7 @@ def mistake(i: int) -> Mistake:
         prediction=text, towards=text, against=text, value=1.0, bias=0.0, text=text,
         symbols=symbols, attribution=Attribution("occlusion", "made up", exact=False),
         substrings=[Substring(text, 2, 0.5)], merged=[Substring(text, 2, 0.5)], similar=[Similar(0, 0.5, 0.1, text, text)],
+        parts=[KernelShare(text, 0.5, [Similar(0, 0.5, 0.1, text, text)])],
     )  # fmt: skip
     return Mistake(text, text, text, 0.5, text, explanation if i % 2 else None)
 

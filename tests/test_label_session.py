@@ -354,8 +354,9 @@ def test_the_machine_learns_suggestions_by_their_weight(weight):
         each.answer(40, "fruit")
         each.answer(41, "car")
         each.refresh()
-    values = [dict(each.guess(0).scores)["fruit"] for each in (learner, plain)]
-    assert values[0] == values[1] if weight == 0 else values[0] > values[1] + 0.1
+    guesses = [[dict(each.guess(i).scores) for i in range(38)] for each in (learner, plain)]
+    least = [min(guess[("fruit", "car")[i % 2]] for i, guess in enumerate(side)) for side in guesses]
+    assert guesses[0] == guesses[1] if weight == 0 else least[0] > least[1] + 0.03
     assert learner.progress() == plain.progress()  # estimates are of a machine without suggestions
 
 

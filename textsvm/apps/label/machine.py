@@ -131,12 +131,14 @@ class Machine:
 
     @cached_property
     def scale(self) -> float:
-        """Factor of decision values that makes left-out values the likeliest; 1 with texts of one class."""
+        """Factor of decision values that makes left-out values the likeliest; 1 if these tell nothing."""
         values, codes = self.left_out, self.target.argmax(axis=1)
         if self.multilabel:  # each decision for or against a label is a choice between two classes
             flat, codes = values.ravel(), (self.target.ravel() > 0).astype(np.int64)
             values = np.stack([-flat, flat], axis=1)
-        return fit_scale(values, codes, values.shape[1]) if len(np.unique(codes)) > 1 else 1.0
+        if not values.any() or len(np.unique(codes)) < 2:
+            return 1.0
+        return fit_scale(values, codes, values.shape[1])
 
     @property
     def bias(self) -> Floats:
