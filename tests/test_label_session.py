@@ -588,3 +588,25 @@ def test_a_damaged_name_is_an_error(tmp_path, field):
         stream.write(line + "\n")
     with pytest.raises(InputError, match=r"line \d+ of .*journal has a value that is not a text"):
         Journal(session.journal.path, ONE)
+
+
+def test_the_export_counts_what_it_has_and_spares_the_labels_of_other_work(tmp_path, capsys):
+    session = disagreeing(tmp_path)
+    session.journal.close()
+    file = str(session.journal.path)
+    n = sum(row["label"] is not None for row in rows_of(session).values())
+    for name in ("a.csv", "a.jsonl"):
+        said = run("label", file, "--export", str(tmp_path / name)).stderr.decode()
+        assert f"note: {n} labelled texts are in" in said
+        assert "1 more have no label that counts" in said
+    assert len((tmp_path / "a.csv").read_text().splitlines()) == 1 + n
+    other = tmp_path / "other.jsonl"
+    Journal(other, ONE).close()
+    said = fails("label", file, "--export", str(other), cwd=tmp_path, code=2)
+    assert "has a journal of answers beside it" in said
+    session = started(tmp_path)
+    session.decide(0, 0, "ham", "anna")
+    session.journal.close()
+    for name, has in (("prodigy", True), ("labelstudio", False)):
+        done = run("label", file, "--to", name, "--export", str(tmp_path / name))
+        assert ("without decisions" in done.stderr.decode()) == has
