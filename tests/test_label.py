@@ -587,3 +587,39 @@ def test_digits_punctuation_and_emoji_tell_texts_apart(pair):
         learner.refresh()
         learner._training = replace(learner._training, near=learner._alike([0]))
         assert learner.answer(0, "good") == []
+
+
+def suggesting(weight: float) -> Learner:
+    """Answers of 3 and of 9 texts of a label, and the more frequent label as suggestion for all texts."""
+    texts, labels = corpus()
+    learner = Learner(texts, sorted(WORDS))
+    learner.suggestions, learner.suggestion_weight = {i: ["car"] for i in range(120)}, weight
+    answers = [[i for i, name in enumerate(labels) if name == label] for label in WORDS]
+    learner.restore([(i, labels[i], False) for i in [*answers[0][:3], *answers[1][:9]]])
+    return learner
+
+
+def test_suggestions_of_nearly_no_weight_change_nearly_nothing():
+    learner, plain = suggesting(1e-9), suggesting(0)
+    for each in (learner, plain):
+        each.refresh()
+    machine, other = learner._training.machine, plain._training.machine
+    assert machine.prior == other.prior
+    np.testing.assert_allclose(machine.left_out, other.left_out, atol=1e-6)
+    np.testing.assert_allclose(machine.scale, other.scale, rtol=1e-6)
+    for i in range(40, 60):
+        assert dict(learner.guess(i).scores) == pytest.approx(dict(plain.guess(i).scores), abs=1e-6)
+
+
+def test_an_answer_that_is_taken_back_during_a_training_is_learnt_once(monkeypatch):
+    learner = suggesting(0.5)
+    near_copies, index = learner._near_copies, next(iter(learner._answers))
+
+    def retract(*arguments):
+        learner.retract(index)
+        return near_copies(*arguments)
+
+    learner.answer(learner.next().index, "fruit")
+    monkeypatch.setattr(learner, "_near_copies", retract)
+    learner.refresh()
+    assert len(learner._training.machine.coef) == 120

@@ -383,7 +383,7 @@ class Learner:
         p = machine.probabilities(values)
         wrong = np.where(target > 0, 1 - p, p).max(axis=1)
         order = np.argsort(-wrong, kind="stable")
-        final, support = self._with_suggestions(machine, index, names, target, gram)
+        final, support = self._with_suggestions(machine, index, names, target, gram, answers)
         return _TrainedState(
             index, names, grams, final, Scorer(self._pool, support, final),
             doubts=index[order[wrong[order] >= DOUBT]].tolist(), left_out=values,
@@ -392,24 +392,26 @@ class Learner:
         )  # fmt: skip
 
     def _with_suggestions(
-        self, machine: Machine, index: Ints, names: list[str], target: Floats, gram: NDArray[np.float32]
-    ) -> tuple[Machine, Ints]:
+        self, machine: Machine, index: Ints, names: list[str], target: Floats, gram: NDArray[np.float32],
+        answers: Answers,
+    ) -> tuple[Machine, Ints]:  # fmt: skip
         """Machine that learns suggested labels of some texts, too, and its texts; estimates do without it."""
-        learnt = self.suggestion_weight > 0 and self.relevant is None  # the stopping rule compares values
-        members = self._pool.ranked.tolist() if learnt else []
-        usable = set(self.suggestions).difference(self._answers)
+        weight = 0.0 if self.relevant else self.suggestion_weight  # the stopping rule compares values
+        members = self._pool.ranked.tolist() if weight > 0 else []
+        usable = set(self.suggestions).difference(answers)
         more = [i for i in members if i in usable and {*self.suggestions[i]} <= {*names}][:SUGGESTED]
         if not more:
             return machine, index
         texts = np.append(index, more)
         block = self._pool.similarity(more, texts, machine)
         guessed = [[1.0 if name in self.suggestions[i] else -1.0 for name in names] for i in more]
-        factor = np.append(np.ones(len(index)), np.full(len(more), self.suggestion_weight))
+        factor = np.append(np.ones(len(index)), np.full(len(more), weight))
         whole = np.vstack([np.hstack([gram, block[:, : len(index)].T]), block])
-        final = Machine.train(whole, np.vstack([target, guessed]), self.multilabel, factor=factor)
-        # Probabilities are fitted to answers.
-        answers = final.left_out[: len(index)]
-        return replace(final, weight=machine.weight, target=target, left_out=answers), texts
+        labels = np.vstack([target, guessed])
+        # The prior is chosen, and probabilities are fitted, by the answers.
+        final = Machine.train(whole, labels, self.multilabel, factor=factor, prior=machine.prior)
+        left_out = final.left_out[: len(index)]
+        return replace(final, weight=machine.weight, target=target, left_out=left_out), texts
 
     def _grams(self, index: Ints) -> NDArray[np.float32]:
         """Kernel values of labelled texts; those of the last training are not computed again."""

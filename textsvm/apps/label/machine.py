@@ -106,11 +106,12 @@ class Machine:
     @classmethod
     def train(
         cls, gram: NDArray[np.floating], target: Floats, multilabel: bool = False,
-        relevant: int | None = None, factor: Floats | float = 1,
+        relevant: int | None = None, factor: Floats | float = 1, prior: float | None = None,
     ) -> Machine:  # fmt: skip
         """Train on the kernel matrix of n texts, shape (n, n), and their labels, shape (n, k).
 
-        `relevant` is the column of the label whose texts are searched for, `factor` multiplies C.
+        `relevant` is the column of the label whose texts are searched for, `factor` multiplies C; without a
+        `prior` the best is chosen.
         """
         ridge = 1 / C if relevant is None else np.where(target[:, relevant] > 0, *SEARCH_RIDGES)
         # NumPy's inverse lets other threads run meanwhile, unlike SciPy's LAPACK functions.
@@ -124,8 +125,9 @@ class Machine:
         others = (total * mean - share * target) / np.maximum(total - share, 1.0)  # mean without each text
         alone = (coef + inverse.sum(axis=1)[:, None] * (mean - others)) / inverse.diagonal()[:, None]
         left_out = target - others - alone
-        losses = [_loss(left_out + prior * others, target, multilabel) for prior in PRIORS]
-        prior = PRIORS[int(np.argmin(losses))]
+        priors = PRIORS if prior is None else (prior,)
+        losses = [_loss(left_out + strength * others, target, multilabel) for strength in priors]
+        prior = priors[int(np.argmin(losses))]
         left_out += prior * others
         return cls(coef, inverse, target, left_out, mean, prior, min(losses), multilabel, constant=constant)
 
