@@ -263,9 +263,10 @@ class Learner:
         self._pool.grow()
         with one_blas_thread():  # threads of BLAS wait for each other where others use the cores
             training = self._train(answers)
-            free = np.array([i not in answers for i in self._pool.ranked.tolist()], bool)
+            members = self._pool.ranked  # another thread may add vectors of more texts
+            free = np.array([i not in answers for i in members.tolist()], bool)
             values = None if training.scorer is None else training.scorer.of_pool(len(free))[free]
-            ranking = self._rank(training, answers, free, values)
+            ranking = self._rank(training, answers, members[free], values)
             state = self._retrieval(training, answers, values)
             ahead = [i for i in self._order[self._next_random :][:2].tolist() if i not in answers]
             training = replace(
@@ -457,15 +458,14 @@ class Learner:
         return points
 
     def _rank(
-        self, training: _TrainedState, answers: Answers, free: Bools, values: Floats | None
+        self, training: _TrainedState, answers: Answers, free: Ints, values: Floats | None
     ) -> list[int]:
-        members = self._pool.ranked
-        if not free.any():
+        if not len(free):
             return []
         relevant = training.labels.index(self.relevant) if self.relevant in training.labels else None
         rng = np.random.default_rng([self._seed, len(answers)])
         machine, similarity = training.machine, partial(self._pool.similarity, machine=training.machine)
-        candidates = Candidates(members[free], training.index, values, machine, similarity, rng, relevant)
+        candidates = Candidates(free, training.index, values, machine, similarity, rng, relevant)
         return candidates.index[rank(self.strategy, candidates, AHEAD)].tolist()
 
     def _alike(self, shown: list[int]) -> dict[int, list[int]]:

@@ -44,6 +44,7 @@ from textsvm.choice.candidates import has_words
 from textsvm.kernels.encoder import as_encoder
 from textsvm.linalg.sparse import Sparse
 from textsvm.model.rules import fit_scale
+from textsvm.runtime.parallel import Lock
 from textsvm.text.documents import normalise
 
 Indices: TypeAlias = Sequence[int] | Ints
@@ -189,6 +190,7 @@ class Pool:
         self.members = order[: max(1, int(np.searchsorted(lengths, CHARACTERS, "right")))]
         self.encoder = None if encoder is None else MeaningVectors(encoder, self._texts_of(0, BATCH))
         self.vectors = np.empty((0, 0), np.float32) if self.encoder is None else self.encoder.first
+        self._lock = Lock()
         self._features = _fitted(self._texts_of(0, len(self.members)))
         parts = [self.encode(self._texts_of(i, BATCH)) for i in range(0, len(self.members), BATCH)]
         self.rows = csr_matrix(vstack(parts, "csr"))
@@ -210,11 +212,11 @@ class Pool:
     def grow(self) -> None:
         """Compute vectors of more texts of the pool, for about `SECONDS`."""
         start = monotonic()
-        while self.encoder is not None and monotonic() < start + SECONDS:
-            vectors = self.vectors  # another thread may add the same vectors
-            if not (texts := self._texts_of(len(vectors), BATCH)):
-                return
-            self.vectors = np.concatenate([vectors, self.encoder(texts)])
+        with self._lock:  # of two threads each would replace the vectors of the other
+            while self.encoder is not None and monotonic() < start + SECONDS:
+                if not (texts := self._texts_of(len(self.vectors), BATCH)):
+                    return
+                self.vectors = np.concatenate([self.vectors, self.encoder(texts)])
 
     def rows_of(self, indices: Indices) -> csr_matrix:
         """Rows of texts in or outside the pool."""
@@ -232,7 +234,8 @@ class Pool:
     def vectors_of(self, indices: Indices) -> Floats32:
         """Vectors of any texts, shape (len(indices), d)."""
         assert self.encoder is not None
-        n, vectors = len(self.vectors), self.vectors
+        vectors = self.vectors  # another thread may replace them
+        n = len(vectors)
         place = np.array([self._place.get(int(i), n) for i in indices], np.int64)
         rows, new = vectors.take(place, axis=0, mode="clip"), np.flatnonzero(place >= n)
         if len(new):
