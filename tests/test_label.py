@@ -678,3 +678,19 @@ def test_vectors_are_read_once(monkeypatch):
     expected, reads = pool.vectors, [pool.vectors, pool.vectors[:8]]
     monkeypatch.setattr(Pool, "vectors", property(lambda _: reads.pop(0)), raising=False)
     np.testing.assert_allclose(pool.vectors_of([3, 50]), expected[[3, 50]])
+
+
+def test_two_answers_tell_nothing_about_the_scale():
+    """A machine of a single text gives 0, or 2e-16 by rounding."""
+    for similarity in np.linspace(0, 0.9, 50):
+        gram = np.array([[1, similarity], [similarity, 1]])
+        assert Machine.train(gram, np.array([[1.0, -1.0], [-1.0, 1.0]])).scale == 1
+
+
+@pytest.mark.parametrize("slope", [-1, -4, -20])
+def test_a_reverse_ranking_counts_as_none(slope):
+    """The share of relevant texts among the answers, 20 of 100, is then that of the 100 others, too."""
+    relevant = np.arange(100) < 20
+    values = slope * (relevant + 0.3 * np.random.default_rng(0).normal(size=100))
+    for shift in (-3, 0, 3):
+        assert retrieval(relevant, values + shift, np.zeros(100), 0).total == pytest.approx(40, rel=0.05)

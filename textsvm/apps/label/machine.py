@@ -139,7 +139,7 @@ class Machine:
         if self.multilabel:  # each decision for or against a label is a choice between two classes
             flat, codes = values.ravel(), (self.target.ravel() > 0).astype(np.int64)
             values = np.stack([-flat, flat], axis=1)
-        if not values.any() or len(np.unique(codes)) < 2:
+        if np.abs(values).max() < 1e-9 or len(np.unique(codes)) < 2:
             return 1.0
         return fit_scale(values, codes, values.shape[1])
 

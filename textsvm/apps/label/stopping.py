@@ -99,7 +99,9 @@ def _sigmoid(values: Floats, relevant: Bools) -> tuple[float, float]:
         curvature = (design * (p * (1 - p))) @ design.T + 1e-6 * np.eye(2)
         step = np.linalg.solve(curvature, design @ (p - target))
         point = point - step * min(1.0, STEP / max(np.abs(step).max(), 1e-9))
-    return max(float(point[0]), 0.0), float(point[1])
+    if point[0] < 0:  # the ranking is worse than none
+        return 0.0, float(np.log((n_relevant + 1) / (n_other + 1)))
+    return float(point[0]), float(point[1])
 
 
 def labels_per_point(curve: Sequence[tuple[int, float]], n_texts: int | None = None) -> float | None:
