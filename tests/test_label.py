@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from textsvm.apps.label import machine as rows
-from textsvm.apps.label.learner import Learner, _left_out
+from textsvm.apps.label.learner import PAUSE, Learner, _left_out
 from textsvm.apps.label.machine import ColumnWeights, Machine, Pool
 from textsvm.apps.label.stopping import cohen_kappa, labels_per_point, retrieval
 from textsvm.apps.label.strategies import STRATEGIES, Candidates
@@ -694,3 +694,25 @@ def test_a_reverse_ranking_counts_as_none(slope):
     values = slope * (relevant + 0.3 * np.random.default_rng(0).normal(size=100))
     for shift in (-3, 0, 3):
         assert retrieval(relevant, values + shift, np.zeros(100), 0).total == pytest.approx(40, rel=0.05)
+
+
+@pytest.mark.parametrize("label", ["car", None])
+def test_answers_of_two_people_to_a_doubt_are_followed_by_a_pause(label):
+    """The second answer replaces the first, or the text has no label any more."""
+    texts, labels = corpus()
+    learner = Learner(texts, random_share=0)
+    wrong = ["fruit" if name == "car" else "car" for name in labels]
+    learner.restore([(i, (labels if i % 9 else wrong)[i], False) for i in range(60)])
+    learner.refresh()
+    while (proposal := learner.next()).reason != "doubt":
+        learner.answer(proposal.index, labels[proposal.index])
+    if label is None:
+        learner.retract(proposal.index)
+    learner.restore([(proposal.index, label, False)] * 2)
+    learner.refresh()
+    assert learner._training.doubts
+    for _ in range(PAUSE):
+        proposal = learner.next()
+        assert proposal.reason != "doubt"
+        learner.answer(proposal.index, labels[proposal.index])
+    assert learner.next().reason == "doubt"

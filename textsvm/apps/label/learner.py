@@ -229,8 +229,9 @@ class Learner:
         """
         for index, label, at_random in answers:
             labels = self._checked(index, label)
-            if self._answers.get(index) is not None:
+            if index in self._answers:
                 self._doubted.add(index)
+                self._since_doubt = 0
             self._note(index, labels, at_random)
         self._original.update(copies)
         self.refresh()
