@@ -106,6 +106,7 @@ def test_restore_gives_the_state_of_the_answers():
         learner.refresh()
     again = Learner(texts)
     again.restore(journal)
+    again.refresh()
     assert again.next() == learner.next()
     for name in ("n_labelled", "n_random", "accuracy", "interval"):
         assert getattr(again.progress(), name) == getattr(learner.progress(), name)
@@ -473,6 +474,7 @@ def test_many_labels_of_one_class_at_first_stop_nothing():
     assert learner.progress().curve
     multi = Learner(texts, multilabel=True)
     multi.restore([(i, ["a"], True) for i in range(20)])
+    multi.refresh()
     assert multi.progress().accuracy == 1
 
 
@@ -560,6 +562,7 @@ def test_near_copies_do_not_flatter_the_estimates():
         answers += [(2 * i, "ab"[i % 2], True), (2 * i + 1, "ab"[i % 2], True)]
     learner = Learner(texts)
     learner.restore(answers)
+    learner.refresh()
     assert learner._pool.similarity([0], [1])[0, 0] >= 0.95
     progress = learner.progress()
     assert progress.accuracy < 0.8

@@ -226,6 +226,7 @@ class Learner:
         """Take over earlier answers: index, label, and whether the text was drawn at random.
 
         The answers are in the order of the first answers; `copies` are near-copies and their originals.
+        `refresh` learns them.
         """
         for index, label, at_random in answers:
             labels = self._checked(index, label)
@@ -234,7 +235,6 @@ class Learner:
                 self._since_doubt = 0
             self._note(index, labels, at_random)
         self._original.update(copies)
-        self.refresh()
 
     def next(self, skipped: Collection[int] = ()) -> Proposal | None:
         """The text to label next, the same until it is answered; None if every text is answered."""
