@@ -129,6 +129,22 @@ def test_left_out_values_are_those_of_machines_without_the_texts():
     np.testing.assert_allclose(machine.left_out[3], gram[3] @ coef + bias, atol=1e-9)
 
 
+@pytest.mark.parametrize("relevant", [None, 0])
+def test_texts_with_weights_are_left_out_like_others(relevant):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20, 5))
+    gram, target, factor = x @ x.T, np.where(rng.random((20, 3)) < 0.3, 1.0, -1.0), rng.random(20)
+    machine = Machine.train(gram, target, True, relevant, factor, prior=0.7)
+    for group in ([3], [0, 7, 11]):
+        rest = np.setdiff1d(np.arange(20), group)
+        other = Machine.train(gram[np.ix_(rest, rest)], target[rest], True, relevant, factor[rest], prior=0.7)
+        coef, bias = machine.without(group)
+        np.testing.assert_allclose(coef[rest], other.coef, atol=1e-9)
+        np.testing.assert_allclose(bias, other.bias, atol=1e-9)
+    coef, bias = machine.without([3])
+    np.testing.assert_allclose(machine.left_out[3], gram[3] @ coef + bias, atol=1e-9)
+
+
 def test_few_labels_of_unequal_numbers_do_not_decide_for_the_most_frequent():
     """Texts with most of their features in common: 6 labels of one class, 2 of the other."""
     codes, right = np.array([0] * 6 + [1] * 2 + [0, 1] * 20), []
@@ -719,3 +735,13 @@ def test_answers_of_two_people_to_a_doubt_are_followed_by_a_pause(label):
         assert proposal.reason != "doubt"
         learner.answer(proposal.index, labels[proposal.index])
     assert learner.next().reason == "doubt"
+
+
+def test_the_curve_of_a_search_ends_at_the_estimate_of_accuracy():
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(WORDS["fruit"] + WORDS["car"], 6)) for _ in range(60)]
+    learner = Learner(texts, relevant="a")
+    learner.restore([(i, "ab"[int(i % 4 > 0)], True) for i in range(50)])
+    learner.refresh()
+    progress = learner.progress()
+    assert progress.curve[-1] == (50, progress.accuracy)

@@ -213,7 +213,7 @@ class Learner:
         return copies
 
     def retract(self, index: int) -> None:
-        """Undo an answer, as if it had never been there."""
+        """Undo an answer: machine and estimates become those of the other answers."""
         if index not in self._answers:
             raise InputError(f"text {index} has no label to take back")
         del self._answers[index]
@@ -390,7 +390,7 @@ class Learner:
             index, names, grams, final, Scorer(self._pool, support, final),
             doubts=index[order[wrong[order] >= DOUBT]].tolist(), left_out=values,
             hits=_right(values, target, self.multilabel),
-            curve=self._curve(index, gram, target, answers, copies),
+            curve=self._curve(index, gram, target, answers, copies, relevant),
         )  # fmt: skip
 
     def _with_suggestions(
@@ -439,7 +439,7 @@ class Learner:
 
     def _curve(
         self, index: Ints, gram: NDArray[np.float32], target: Floats, answers: Answers,
-        copies: Sequence[Ints],
+        copies: Sequence[Ints], relevant: int | None,
     ) -> list[tuple[int, float]]:  # fmt: skip
         """Accuracy on the random sample of machines trained on the first labels, each text left out."""
         n, curve, sampled = len(index), self._training.curve, self._sampled(index)
@@ -453,7 +453,7 @@ class Learner:
         for size in sorted({n >> k for k in range(POINTS) if n >> k >= FEWEST}):
             rows = np.sort(order[:size])
             block = gram[:, rows]
-            machine = Machine.train(block[rows], target[rows], self.multilabel)
+            machine = Machine.train(block[rows], target[rows], self.multilabel, relevant)
             hits = _right(_left_out(block, machine, rows, copies), target, self.multilabel)
             points.append((size, float(hits[sampled].mean())))
         return points
