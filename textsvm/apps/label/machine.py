@@ -8,8 +8,8 @@ for all classes at once, each against the rest, and the value of a text is f(x) 
 With p = 1 and few labels nearly every text would get the most frequent of them. The strength p of the prior,
 between 0 and 1, and the weight of an encoder in K minimise a smooth loss of the left-out margins. In a search
 1 / C is 1 for relevant and 10 for other texts, so that the few relevant ones weigh more in the ranking, and K
-has a constant feature in place of m. A suggested label of weight w has 1 / (C w) in place of 1 / C, and m is a
-weighted mean.
+has a constant feature in place of m. A suggested label of weight w has 1 / (C w) in place of 1 / C, and m is
+a weighted mean.
 
 The value of a text by a machine that was trained without a group G of texts has a closed form. Let
 a = H^-1 (y - m) with m the mean of the labels outside G. Without G the coefficients are
