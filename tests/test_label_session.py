@@ -5,6 +5,8 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from threading import current_thread
+from time import monotonic, sleep
 
 import hostile_pages
 import numpy as np
@@ -174,6 +176,31 @@ def test_undo_is_of_a_person(tmp_path):
     with pytest.raises(InputError, match="nothing to undo"):
         session.undo(session.journal.events, "anna")
     assert again(session).journal.answers_of_people("t0").keys() == {"ben"}
+
+
+def test_no_request_waits_for_a_training(tmp_path, monkeypatch):
+    texts, threads = [f"{'cash' if i % 2 else 'noon'} {i}x" for i in range(20)], set()
+    corpus, refresh = corpus_of(texts), Learner.refresh
+
+    def noted(learner):
+        threads.add(current_thread())
+        refresh(learner)
+
+    journal = Journal(tmp_path / "labels.jsonl", ONE)
+    session = Session(corpus, journal, Learner(texts, ["spam", "ham"]))
+    monkeypatch.setattr(Learner, "refresh", noted)
+    for index in (0, 1, 3):
+        for name, label in (("anna", "ham"), ("ben", "spam")):
+            say(session, name, label, index)
+    session.decide(1, 0, "ham", "anna")
+    session.decide(3, 0, "spam", "anna")
+    session.undo(session.journal.events, "ben")
+    assert current_thread() not in threads
+    end = monotonic() + 60
+    while session.learner._learnt < session.learner._changes and monotonic() < end:
+        sleep(0.01)
+    assert session.learner._training.index.tolist() == [1, 3]
+    session.close()
 
 
 def test_near_copies_follow_both_people_and_the_decision(tmp_path):

@@ -164,6 +164,7 @@ class Session:
         journal.set_labels(learner.labels)
         journal.write_labels(self._text_of)
         self._restore(journal.answers[name] for name in journal.history if name in journal.answers)
+        self._learn(learner.refresh)
         Thread(target=self._keep_learning, daemon=True).start()
 
     def _check_corpus(self) -> None:
@@ -355,7 +356,6 @@ class Session:
             if seen != self.journal.revisions[identifier, ""]:
                 raise Conflict("this text has been decided in another window meanwhile")
             copies = self._record(index, self._valid(label), DECISION, by)
-            self._due.set()
             rest = [entry["index"] for entry in self.review(by)["disagreements"] if not entry["answered"]]
             shown = self.show(rest[0], DECISION, by=by) if rest else self.next(by)
             return {**shown, "copies": copies, "answered": index}
@@ -413,6 +413,7 @@ class Session:
         if answers:
             self._restore(answers)
             self.journal.set_labels(self.learner.labels)  # an earlier answer may have a removed label
+        self._due.set()  # a training would keep the other requests waiting
 
     def _noted(
         self, index: int, label: Labels, chosen: str, by: str | None, copy_of: str | None = None
@@ -467,7 +468,6 @@ class Session:
         self._desks[by].skips.clear()
         self.journal.withdraw(ids, self._text_of, by)
         self._follow(self._number_of[name] for name in dict.fromkeys(ids))
-        self._due.set()
 
     def add_label(self, label: str, by: str | None = None) -> Json:
         """Add a label."""
@@ -523,6 +523,7 @@ class Session:
             self.journal.add(answers, self._text_of)
             ids = dict.fromkeys(entry.id for entry in answers)
             self._restore(self.journal.answers[name] for name in ids)
+        self._learn(self.learner.refresh)
         return len(ids)
 
     def export(self, format: str, labels: str, by: str | None = None) -> Json:
