@@ -176,6 +176,28 @@ def test_undo_is_of_a_person(tmp_path):
     assert again(session).journal.answers_of_people("t0").keys() == {"ben"}
 
 
+def test_undo_of_a_decision(tmp_path):
+    session = started(tmp_path, TEXTS, shared=0)
+    say(session, "anna", "spam", 0)  # and its copy t2
+    say(session, "ben", "ham", 0)
+    session.skip(1, "anna")
+    session.decide(0, 0, "ham", "anna")
+    with pytest.raises(Conflict, match="newer answer"):
+        session.undo(session.journal.events - 1, "anna")
+    undone = session.undo(session.journal.events, "anna")
+    assert (undone["text"]["index"], undone["text"]["reason"]) == (0, DECISION)
+    assert undone["text"]["answers"] == [("anna", "spam"), ("ben", "ham")]
+    assert not session.journal.own[""]
+    assert session.learner.labelled == {0: None, 2: None}
+    session.decide(0, undone["text"]["seen"], "spam", "cleo")
+    assert session.overview("cleo")["undo"]  # without an answer of her own
+    session.undo(session.journal.events, "anna")  # her own answer, not the decision of cleo
+    assert session.journal.own[""].keys() == {"t0", "t2"}
+    assert not session.journal.own["anna"]
+    session.undo(session.journal.events, "cleo")
+    assert {name: row["label"] for name, row in rows_of(again(session)).items()} == {"t0": "ham", "t2": "ham"}
+
+
 def test_near_copies_follow_both_people_and_the_decision(tmp_path):
     session = started(tmp_path, TEXTS, shared=0)
     say(session, "anna", "spam", 0)  # and its copy t2
@@ -187,6 +209,34 @@ def test_near_copies_follow_both_people_and_the_decision(tmp_path):
     assert session.decide(0, 0, "ham", "anna")["copies"] == 1
     assert [rows_of(session)[name]["label"] for name in ("t0", "t2")] == ["ham", "ham"]
     assert session.learner.labelled == {0: "ham", 2: "ham"}
+
+
+def test_an_answer_to_a_copy_itself_stays(tmp_path):
+    session = started(tmp_path, TEXTS, shared=0)
+    say(session, "anna", "spam", 0)  # and its copy t2
+    say(session, "ben", "ham", 2)
+    say(session, "ben", "spam", 0)
+    entry = session.journal.own["ben"]["t2"][1]
+    assert (entry.label, entry.copy_of) == ("ham", None)
+    say(session, "cleo", "ham", 0)  # and its copy
+    session.decide(0, 0, "ham", "cleo")
+    assert session.journal.own[""].keys() == {"t0"}  # ben has answered t2 itself
+    assert session.journal.answers_of_people("t2")["cleo"].copy_of == "t0"
+
+
+def test_a_copy_that_somebody_answered_itself_can_be_decided(tmp_path):
+    session = started(tmp_path, TEXTS, shared=0)
+    say(session, "anna", "spam", 0)  # and its copy t2
+    say(session, "ben", "ham", 2)
+    assert rows_of(session)["t2"]["label"] is None
+    (open_,) = session.review("anna")["disagreements"]
+    assert (open_["index"], open_["answers"]) == (2, [("anna", "spam"), ("ben", "ham")])
+    assert session.agreement()["open"] == 1
+    assert session.agreement()["n"] == 0  # a copy is no answer of its own
+    session.decide(2, 0, "ham", "anna")
+    assert session.agreement()["open"] == 0
+    say(session, "ben", "ham", 0)
+    assert [entry["index"] for entry in session.review("anna")["disagreements"]] == [0, 2]
 
 
 def test_a_test_text_stays_one_after_a_second_answer(tmp_path):
@@ -266,8 +316,8 @@ def test_a_second_opinion_of_two_people(tmp_path):
         max_size=30,
     )
 )  # fmt: skip
-@example([("a", 0, "spam", "anna"), ("a", 0, "spam", "ben"), ("c", 0, "spam", "anna"), ("d", 0, "spam", "anna"),
-          ("a", 2, "ham", "ben")])  # fmt: skip
+@example([("a", 0, "spam", "anna"), ("a", 0, "spam", "ben"), ("c", 0, "spam", "anna"),
+          ("d", 0, "spam", "anna"), ("a", 2, "ham", "ben")])  # fmt: skip
 def test_files_follow_any_sequence_of_actions_of_several_people(tmp_path_factory, steps):
     session = started(tmp_path_factory.mktemp("labels"), TEXTS)
     for action, index, label, name in steps:
@@ -287,6 +337,11 @@ def test_files_follow_any_sequence_of_actions_of_several_people(tmp_path_factory
     assert {f"t{index}": label for index, label in session.learner.labelled.items()} == labels
     for name, items in own.items():
         assert all(entry.voice == name for _, entry in items.values())
+    listed = {f"t{entry['index']}" for entry in session.review("anna")["disagreements"]}
+    for name in answers.keys() - own.get("", {}).keys():
+        by_people = session.journal.answers_of_people(name).values()
+        if len({entry.label for entry in by_people} - {None}) > 1:
+            assert listed & {name, *(entry.copy_of for entry in by_people)}
     work = again(session)
     assert {name: each.label for name, each in work.journal.answers.items()} == labels
     assert {k: dict(v) for k, v in work.journal.own.items() if v} == own

@@ -228,7 +228,7 @@ class Session:
                 "title": printable(Path(self.corpus.source).name), "n": len(self.corpus),
                 "labels": self.learner.labels, "multilabel": self.learner.multilabel,
                 "progress": self._progress(), "history": self._listed(0, by), "events": self.journal.events,
-                "undo": bool(self._desks[by].skips or self.journal.own[by]),
+                "undo": bool(self._desks[by].skips or self._latest(by)[0]),
                 "by": by, "ask": self._shared is not None or bool(names),
                 "people": self.agreement() if names or second else None, "second": second,
                 "suggestions": self.judge_suggestions() if self._suggestions else None,
@@ -349,12 +349,13 @@ class Session:
     def decide(self, index: int, seen: int, label: Labels, by: str | None = None) -> Json:
         """Record the label that counts of a text with different answers, and show the next such text."""
         with self._lock:
-            identifier, (by, _) = self.corpus.ids[self._checked(index)], self._person(by)
+            identifier, (by, desk) = self.corpus.ids[self._checked(index)], self._person(by)
             if len(self.journal.answers_of_people(identifier)) < 2:
                 raise InputError("only a text with the answers of two people needs a decision")
             if seen != self.journal.revisions[identifier, ""]:
                 raise Conflict("this text has been decided in another window meanwhile")
             copies = self._record(index, self._valid(label), DECISION, by)
+            desk.skips.clear()
             self._due.set()
             rest = [entry["index"] for entry in self.review(by)["disagreements"] if not entry["answered"]]
             shown = self.show(rest[0], DECISION, by=by) if rest else self.next(by)
@@ -391,10 +392,11 @@ class Session:
     def _record(self, index: int, label: Labels, chosen: str, by: str | None) -> int:
         """Record an answer beside those of others, and for near-copies that got their label; their number."""
         identifier = self.corpus.ids[index]
-        copies = {
-            name for own in self.journal.own.values() for name, (_, entry) in own.items()
-            if entry.copy_of == identifier
-        }  # fmt: skip
+        owns = self.journal.own.values()
+        copies = {name for own in owns for name, (_, entry) in own.items() if entry.copy_of == identifier}
+        for own in owns if chosen == DECISION else [self.journal.own[by]]:
+            # Answers that were given to a copy itself stay.
+            copies -= {name for name in copies & own.keys() if own[name][1].copy_of != identifier}
         places = [self._number_of[name] for name in sorted(copies)]
         kind = DECISION if chosen == DECISION else COPY
         answers = [self._noted(copy, label, kind, by, identifier) for copy in places]
@@ -434,7 +436,7 @@ class Session:
         """Show the text that was skipped after the latest answer, or withdraw this answer and its copies."""
         with self._lock:
             by, desk = self._person(by)
-            place, latest = next(reversed(self.journal.own[by].values()), (0, None))
+            place, latest = self._latest(by)
             if not place <= events <= self.journal.events:
                 raise Conflict("there is a newer answer from another window")
             if desk.skips:
@@ -442,17 +444,25 @@ class Session:
                 return {**self.show(index, desk.chosen.get(index, ""), by=by), "skipped": True}
             if latest is None:
                 raise InputError("there is nothing to undo")
-            original = latest.copy_of if latest.copy_of in self.journal.own[by] else latest.id
-            place, answer = self.journal.own[by][str(original)]
+            own = self.journal.own[latest.voice]
+            place, answer = own[str(latest.copy_of if latest.copy_of in own else latest.id)]
             index = self._number_of[answer.id]
-            desk.chosen[index] = answer.chosen
-            self._withdraw([answer.id, *self._copies_of(answer.id, by, place)], by)
+            if answer.chosen != DECISION:
+                desk.chosen[index] = answer.chosen
+            self._withdraw([answer.id, *self._copies_of(answer.id, answer.voice, place)], answer.voice)
             return {**self.show(index, answer.chosen, by=by), "skipped": False}
+
+    def _latest(self, by: str | None) -> tuple[int, JournalEntry | None]:
+        """The latest answer or decision of a person, and its place in the journal."""
+        own, decisions = (reversed(self.journal.own[voice].values()) for voice in (by, ""))
+        latest = next(own, (0, None)), next((item for item in decisions if item[1].by == by), (0, None))
+        return max(latest, key=itemgetter(0))
 
     def separate(self, index: int, by: str | None = None) -> Json:
         """Withdraw the answers of the near-copies of an answered text."""
         with self._lock:
-            by, _ = self._person(by)
+            by, desk = self._person(by)
+            desk.skips.clear()
             copies = self._copies_of(self.corpus.ids[self._checked(index)], by)
             answers = [(copy, entry) for copy in copies for _, entry in self.journal.history[copy]]
             self._withdraw([copy for copy, entry in answers if entry.voice == by], by)
@@ -464,7 +474,6 @@ class Session:
         return [name for name, (place, e) in own.items() if e.copy_of == identifier and place > after]
 
     def _withdraw(self, ids: list[str], by: str | None) -> None:
-        self._desks[by].skips.clear()
         self.journal.withdraw(ids, self._text_of, by)
         self._follow(self._number_of[name] for name in dict.fromkeys(ids))
         self._due.set()
@@ -600,12 +609,12 @@ class Session:
 
     # Several people
 
-    def _by_text(self) -> dict[str, dict[str, JournalEntry]]:
-        """Labels of each text by the names of the people; near-copies follow their original."""
+    def _by_text(self, copies: bool = False) -> dict[str, dict[str, JournalEntry]]:
+        """Labels of each text by the names of the people, with or without those that near-copies got."""
         texts = defaultdict[str, dict[str, JournalEntry]](dict)
         for person in self.journal.people:
             for name, (_, entry) in self.journal.own[person].items():
-                if entry.label is not None and entry.copy_of is None:
+                if entry.label is not None and (copies or entry.copy_of is None):
                     texts[name][person] = entry
         if isinstance(self.learner, SecondOpinion):
             for name, entry in self.journal.answers.items():
@@ -616,9 +625,18 @@ class Session:
         return texts
 
     def _differing(self) -> dict[str, dict[str, JournalEntry]]:
-        """Texts with different labels."""
-        double = ((name, labels) for name, labels in self._by_text().items() if len(labels) > 1)
-        return {name: x for name, x in double if len({unordered(e.label) for e in x.values()}) > 1}
+        """Texts with different labels, without near-copies whose original stands for them."""
+        texts, decided = self._by_text(copies=True), self.journal.own[""]
+        differing = {
+            name: x for name, x in texts.items() if len({unordered(e.label) for e in x.values()}) > 1
+        }
+        return {
+            name: x for name, x in differing.items()
+            if any(
+                e.copy_of not in differing or (e.copy_of in decided and name not in decided)
+                for e in x.values()
+            )
+        }  # fmt: skip
 
     def agreement(self) -> Json:
         """Number of answers of each person, their agreement, and the disagreements that are not decided."""
