@@ -308,6 +308,17 @@ def test_a_second_opinion_of_two_people(tmp_path):
     assert session.agreement()["n"] == 5
 
 
+def test_a_review_in_a_second_opinion_of_a_person(tmp_path):
+    corpus = corpus_of(TEXTS, ["spam", "ham", "spam", "ham", "ham"])
+    session = Session(corpus, Journal(tmp_path / "second.jsonl", ONE), SecondOpinion(corpus, False))
+    say(session, "anna", "ham", 0)
+    (open_,) = session.review("anna")["disagreements"]
+    text = session.show(open_["index"], DECISION, by="anna")["text"]
+    assert (text["answers"], text["label"]) == ([], "ham")  # so the page sends an answer
+    session.answer(0, text["seen"], "spam", "anna")
+    assert session.review("anna")["disagreements"] == []
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(
@@ -398,6 +409,23 @@ def test_a_suggestion_is_shown_unless_the_text_is_for_the_test(tmp_path):
         for index, reason in ((0, ""), (0, "random"), (1, ""))
     ]
     assert shown == [["spam"], None, None]
+    session.close()
+
+
+def test_a_text_of_the_test_is_never_shown_with_its_suggestion(tmp_path):
+    session = suggesting(tmp_path, {f"t{i}": ["spam"] for i in range(10)})
+    session._desks["anna"].chosen.update({0: "random", 1: "random", 2: "second"})
+    session._desks["ben"].chosen[3] = "random"
+    say(session, "anna", "ham", 0)  # then a click on it in the list
+    session.skip(1, "anna")  # then a search
+    say(session, "anna", "ham", 2)
+    say(session, "ben", "ham", 3)  # then anna finds it
+    for index in range(5):
+        text = session.show(index, by="anna")["text"]
+        assert (text["guessed"], text["suggestion"]) == ((False, None) if index < 4 else (True, ["spam"]))
+    session.close()
+    session = suggesting(tmp_path, {"t0": ["spam"]})
+    assert session.show(0, by="anna")["text"]["suggestion"] is None
     session.close()
 
 

@@ -310,8 +310,9 @@ class Session:
         text, identifier = self.corpus.texts[index], self.corpus.ids[index]
         shown = text[: WHOLE if whole else SHOWN]
         of_people = self.journal.answers_of_people(identifier) if reason == DECISION else {}
+        of_people = of_people if len(of_people) > 1 else {}  # a second opinion may have one name
         answer = None if reason == DOUBT else self._own(identifier, "" if of_people else by)
-        secret = isinstance(self.learner, SecondOpinion) or reason in (RANDOM, DOUBT, SECOND, DECISION)
+        secret = isinstance(self.learner, SecondOpinion) or self._is_secret(index, reason, by)
         return {
             "index": index, "id": cut(printable(identifier), LABEL), "reason": reason,
             "seen": self.journal.revisions[identifier, "" if of_people else by],
@@ -321,6 +322,13 @@ class Session:
             "suggestion": None if secret else self._suggestions.get(identifier),
             "answers": [(name, entry.label) for name, entry in of_people.items()],
         }  # fmt: skip
+
+    def _is_secret(self, index: int, reason: str, by: str | None) -> bool:
+        """Whether a text is answered without the guess: for `reason`, or because of an earlier one."""
+        identifier, reasons = self.corpus.ids[index], {reason, self._desks[by].chosen.get(index)}
+        entries = self._own(identifier, by), self.journal.answers.get(identifier)
+        reasons |= {entry.chosen for entry in entries if entry is not None}
+        return not reasons.isdisjoint((RANDOM, DOUBT, SECOND, DECISION))
 
     def _own(self, identifier: str, by: str | None) -> JournalEntry | None:
         """The answer of a person to a text."""
