@@ -5,6 +5,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 
 import hostile_pages
 import numpy as np
@@ -18,7 +19,7 @@ from test_label_page import label as commands
 from textsvm import InputError
 from textsvm.apps.label import files
 from textsvm.apps.label.files import DECISION, Journal, JournalEntry, text_digest
-from textsvm.apps.label.learner import Learner
+from textsvm.apps.label.learner import Learner, Proposal
 from textsvm.apps.label.machine import Machine
 from textsvm.apps.label.session import NAME, Conflict, SecondOpinion, Session
 from textsvm.cli.console import Console
@@ -174,6 +175,40 @@ def test_undo_is_of_a_person(tmp_path):
     with pytest.raises(InputError, match="nothing to undo"):
         session.undo(session.journal.events, "anna")
     assert again(session).journal.answers_of_people("t0").keys() == {"ben"}
+
+
+@pytest.mark.parametrize("between", ["ham", None])
+def test_near_copies_follow_a_change(tmp_path, between):
+    corpus = corpus_of(["win cash now", "Win cash  now", "lunch at noon"])
+    session = Session(corpus, Journal(tmp_path / "labels.jsonl", ONE), Learner(corpus.texts, ["spam", "ham"]))
+    for label in ("spam", between, "ham"):
+        say(session, "anna", label, 0)
+        labels = {name: entry.label for name, entry in session.journal.answers.items()}
+        assert labels == {"t0": label, "t1": label}
+    assert session.learner._answers == {0: ("ham",), 1: ("ham",)}
+    session.undo(session.journal.events, "anna")
+    assert {entry.label for entry in session.journal.answers.values()} == {between}
+    session.close()
+
+
+def test_a_copy_with_an_answer_of_its_own_keeps_its_tie(tmp_path):
+    corpus = corpus_of(["win cash now", "Win cash  now", "lunch at noon"])
+    session = Session(corpus, Journal(tmp_path / "labels.jsonl", ONE), Learner(corpus.texts, ["spam", "ham"]))
+    say(session, "anna", "spam", 0)  # and its copy t1
+    say(session, "ben", "spam", 1)
+    say(session, "anna", "ham", 0)
+    assert session.journal.answers["t1"].label is None
+    assert session.learner._answers == {0: ("ham",), 1: None}
+    session.close()
+
+
+def test_labels_of_a_tie_cannot_be_removed(tmp_path):
+    session = disagreeing(tmp_path)
+    say(session, "anna", "ham", 1)
+    say(session, "ben", "ham", 1)
+    assert "spam" not in {entry.label for entry in session.journal.answers.values()}
+    with pytest.raises(InputError, match=r"'spam' has labelled texts \(1\)"):
+        session.remove_label("spam", "anna")
 
 
 def test_undo_of_a_decision(tmp_path):
@@ -538,6 +573,25 @@ def test_files_without_names_have_none(tmp_path):
     path.write_text('{"id": "1", "label": "spam", "text": "win cash"}\n', "utf-8")
     assert files.read_labelled(path) == [files.LabelledText("1", "win cash", "spam")]
     assert "answers" not in files.content_of(files.read_labelled(path), "jsonl")
+
+
+def test_a_search_of_a_new_person_waits_for_the_lock(tmp_path):
+    session = started(tmp_path)
+    with session._lock:
+        thread = Thread(target=session.search, args=("nothing",), kwargs={"by": "anna"})
+        thread.start()
+        thread.join(0.2)
+        assert "anna" not in session._desks
+    thread.join()
+
+
+def test_a_text_that_was_seen_with_its_guess_is_not_of_the_random_sample(tmp_path, monkeypatch):
+    session = started(tmp_path)
+    assert session.show(0, by="anna")["text"]["guessed"]  # by a search
+    monkeypatch.setattr(session.learner, "next", lambda skipped=(): Proposal(0, "random"))
+    assert not session.next("anna")["text"]["guessed"]
+    session.answer(0, 0, "spam", "anna")
+    assert session.journal.answers["t0"].chosen == "user"
 
 
 def test_the_end_of_a_search_says_what_was_found(tmp_path):

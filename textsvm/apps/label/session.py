@@ -139,7 +139,7 @@ class Desk:
 
 
 class Session:
-    """Labelling of the texts of a corpus, whose labels are the first opinion of a `SecondOpinion`.
+    """Labelling of the texts of a corpus. With a `SecondOpinion` the corpus has labels, the first opinion.
 
     `shared` is the share of texts for two people (None: `SHARED`, and names are not asked for);
     `suggestions` are labels by id.
@@ -246,7 +246,8 @@ class Session:
                 proposal = self._second(by) or self._proposal(by)
             desk.shown, view = -1, None
             if proposal is not None:
-                desk.shown, desk.chosen[proposal.index] = proposal.index, proposal.reason
+                desk.shown = proposal.index
+                desk.chosen.setdefault(proposal.index, proposal.reason)
                 view = self._view(proposal.index, proposal.reason, by)
             return {"text": view, "state": self.overview(by)}
 
@@ -386,7 +387,10 @@ class Session:
             self.learner.retract(index)  # None would keep the label
         chosen = before.chosen if before else chosen
         labelled = self.learner.answer(index, label, chosen == RANDOM)
-        copies = [copy for copy in labelled if self.corpus.ids[copy] not in self.journal.separated]
+        # Answered near-copies follow where the learner does not connect them with the text, as after unsure.
+        copies = [self._number_of[name] for name in self._copies_of(identifier, by)]
+        new = [copy for copy in labelled if self.corpus.ids[copy] not in self.journal.separated]
+        copies += [copy for copy in new if copy not in copies]
         answers = [replace(self._noted(index, label, chosen, by), part=before.part if before else None)]
         answers += [self._noted(copy, label, COPY, by, identifier) for copy in copies]
         try:
@@ -394,7 +398,8 @@ class Session:
         except (OSError, InputError):
             self._follow([index, *labelled])
             raise
-        self._follow([copy for copy in labelled if copy not in copies])
+        decided = {copy: self.journal.answers.get(self.corpus.ids[copy]) for copy in [*labelled, *copies]}
+        self._follow([i for i, e in decided.items() if i not in labelled or e is None or e.label != label])
         return len(copies)
 
     def _record(self, index: int, label: Labels, chosen: str, by: str | None) -> int:
@@ -501,10 +506,10 @@ class Session:
         with self._lock:
             if label not in self.learner.labels or label == self.learner.relevant:
                 raise InputError(f"{label!r} is not a label that can be removed")
-            n = sum(label in names_of(entry.label) for entry in self.journal.answers.values())
-            if n:
+            items = (item for own in self.journal.own.values() for item in own.items())
+            if texts := {name for name, (_, entry) in items if label in names_of(entry.label)}:
                 raise InputError(
-                    f"the label {label!r} has labelled texts ({n:,}); give them another label first"
+                    f"the label {label!r} has labelled texts ({len(texts):,}); give them another label first"
                 )
             self.learner.remove_label(label)
             self.journal.set_labels(self.learner.labels)
@@ -547,6 +552,7 @@ class Session:
         if format not in FORMATS or labels not in ("label", "majority"):
             raise InputError(f"the formats are {', '.join(FORMATS)}; the labels are label or majority")
         with self._lock:
+            self.journal.write_late()
             column = {"label": labels} if self.journal.people else {}
             return {"content": content_of(read_labelled(self.journal.path, **column), format)}
 
@@ -578,7 +584,8 @@ class Session:
 
     def search(self, words: str, start: int = 0, by: str | None = None) -> Json:
         """Texts with all words, from the text `start` on; `next` is where the next search begins, or None."""
-        by, _ = self._person(by)
+        with self._lock:
+            by, _ = self._person(by)
         parts, end, entries = words.casefold().split(), time.monotonic() + SECONDS, list[Json]()
         for index in range(max(0, start), len(self.corpus) if parts else 0):
             if len(entries) == LISTED or time.monotonic() > end:
