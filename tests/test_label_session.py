@@ -100,6 +100,7 @@ def disagreeing(folder, shared=0):
     session = started(folder, shared=shared)
     for index, (anna, ben) in enumerate([("spam", "ham"), ("spam", "spam"), ("ham", None)]):
         say(session, "anna", anna, index)
+        session._desks["ben"].chosen[index] = "second"
         say(session, "ben", ben, index)
     return session
 
@@ -161,6 +162,18 @@ def test_agreement_of_two_and_of_three(tmp_path):
     assert agreement["kappa"] is None
     assert rows_of(session)["t0"]["label"] == "ham"  # most people
     assert rows_of(session)["t0"]["majority"] == "ham"
+
+
+def test_agreement_is_of_drawn_texts_and_first_labels(tmp_path):
+    session = disagreeing(tmp_path)
+    before = session.agreement()
+    for name in ("anna", "ben"):
+        say(session, name, "spam", 5)  # picked by both
+    say(session, "ben", "spam", 0)  # after a review
+    agreement = session.agreement()
+    assert (agreement["n"], agreement["equal"]) == (before["n"], before["equal"])
+    assert agreement["open"] == before["open"] - 1
+    assert again(session).agreement()["equal"] == before["equal"]
 
 
 def test_undo_is_of_a_person(tmp_path):
@@ -236,6 +249,7 @@ def test_undo_of_a_decision(tmp_path):
 def test_near_copies_follow_both_people_and_the_decision(tmp_path):
     session = started(tmp_path, TEXTS, shared=0)
     say(session, "anna", "spam", 0)  # and its copy t2
+    session._desks["ben"].chosen[0] = "second"
     text = session.show(0, by="ben")["text"]
     assert session.answer(0, text["seen"], "ham", "ben")["copies"] == 1
     assert [rows_of(session)[name]["label"] for name in ("t0", "t2")] == [None, None]
@@ -343,15 +357,18 @@ def test_a_second_opinion_of_two_people(tmp_path):
     assert session.agreement()["n"] == 5
 
 
-def test_a_review_in_a_second_opinion_of_a_person(tmp_path):
+@pytest.mark.parametrize("name", ["anna", None])
+def test_a_review_in_a_second_opinion(tmp_path, name):
     corpus = corpus_of(TEXTS, ["spam", "ham", "spam", "ham", "ham"])
     session = Session(corpus, Journal(tmp_path / "second.jsonl", ONE), SecondOpinion(corpus, False))
-    say(session, "anna", "ham", 0)
-    (open_,) = session.review("anna")["disagreements"]
-    text = session.show(open_["index"], DECISION, by="anna")["text"]
+    session._desks[name].chosen[0] = "random"
+    say(session, name, "ham", 0)
+    (open_,) = session.review(name)["disagreements"]
+    text = session.show(open_["index"], DECISION, by=name)["text"]
     assert (text["answers"], text["label"]) == ([], "ham")  # so the page sends an answer
-    session.answer(0, text["seen"], "spam", "anna")
-    assert session.review("anna")["disagreements"] == []
+    session.answer(0, text["seen"], "spam", name)
+    assert session.review(name)["disagreements"] == []
+    assert (session.agreement()["n"], session.agreement()["equal"]) == (1, 0)  # the first label counts
 
 
 @settings(max_examples=40, deadline=None)
@@ -548,7 +565,7 @@ def test_answers_of_several_people_are_imported_and_exported(tmp_path):
     session = started(tmp_path)
     assert session.add_labelled(files.read_labelled(tmp_path / "tasks.json")) == 3
     assert [rows_of(session)[name]["label"] for name in ("t0", "t1", "t2")] == [None, "spam", "ham"]
-    assert session.agreement()["n"] == 3
+    assert (session.agreement()["n"], session.agreement()["open"]) == (0, 1)
     assert session.next("ben")["text"]["index"] == 3
     for labels, expected in (("label", {"t1": "spam", "t2": "ham"}), ("majority", {"t1": "spam"})):
         content = session.export("csv", labels)["content"]

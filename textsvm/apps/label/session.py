@@ -654,15 +654,24 @@ class Session:
         }  # fmt: skip
 
     def agreement(self) -> Json:
-        """Number of answers of each person, their agreement, and the disagreements that are not decided."""
+        """Number of answers of each person, their agreement, and the disagreements that are not decided.
+
+        The agreement is of texts that were chosen to be shown to both, and of the first label of each person.
+        """
         texts = self._by_text().values()
         counts = Counter(name for labels in texts for name in labels)
         double = [
             labels for labels in texts
-            if len(labels) > 1 and all(entry.chosen != DOUBT for entry in labels.values())
+            if len(labels) > 1 and _is_drawn({entry.chosen for entry in labels.values()})
         ]  # fmt: skip
-        units = [[unordered(entry.label) for entry in labels.values()] for labels in double]
-        columns = [[unordered(labels[name].label) for labels in double if name in labels] for name in counts]
+        answers = (entry for items in self.journal.history.values() for _, entry in reversed(items))
+        first = {
+            (e.id, "second" if e.voice is None else e.voice): e
+            for e in answers if e.copy_of is None and e.label is not None
+        }  # fmt: skip
+        pairs = [{k: unordered(first.get((e.id, k), e).label) for k, e in x.items()} for x in double]
+        units = [[*labels.values()] for labels in pairs]
+        columns = [[labels[name] for labels in pairs if name in labels] for name in counts]
         return {
             "names": list(counts.items()), "n": len(units), "equal": sum(len({*unit}) == 1 for unit in units),
             "kappa": cohen_kappa(*columns) if len(counts) == 2 else None, "alpha": krippendorff_alpha(units),
@@ -719,3 +728,8 @@ class Session:
                 return [*lines, "a classifier needs texts of two labels; the same command goes on"]
             option = " --multilabel" if self.learner.multilabel else ""
             return [*lines, f"train on them: textsvm train {self.journal.path}{option} -o model.textsvm"]
+
+
+def _is_drawn(chosen: set[str]) -> bool:
+    """Whether a text with these values of "chosen" measures the agreement of its people."""
+    return DOUBT not in chosen and (SECOND in chosen or chosen == {RANDOM})
