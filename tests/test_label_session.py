@@ -387,7 +387,7 @@ def test_files_follow_any_sequence_of_actions_of_several_people(tmp_path_factory
         identifier = f"t{index}"
         if action == "a":
             session.answer(index, session.journal.revisions[identifier, name], label, name)
-        elif action == "u" and session.journal.own[name]:
+        elif action == "u" and session._latest(name)[0]:
             session.undo(session.journal.events, name)
         elif action == "c":
             session.separate(index, name)

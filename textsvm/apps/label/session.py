@@ -389,8 +389,8 @@ class Session:
         labelled = self.learner.answer(index, label, chosen == RANDOM)
         # Answered near-copies follow where the learner does not connect them with the text, as after unsure.
         copies = [self._number_of[name] for name in self._copies_of(identifier, by)]
-        new = [copy for copy in labelled if self.corpus.ids[copy] not in self.journal.separated]
-        copies += [copy for copy in new if copy not in copies]
+        new = (i for i in labelled if self.corpus.ids[i] not in self.journal.separated)
+        copies = list(dict.fromkeys([*copies, *new]))
         answers = [replace(self._noted(index, label, chosen, by), part=before.part if before else None)]
         answers += [self._noted(copy, label, COPY, by, identifier) for copy in copies]
         try:
@@ -475,8 +475,8 @@ class Session:
         """Withdraw the answers of the near-copies of an answered text."""
         with self._lock:
             by, desk = self._person(by)
-            desk.skips.clear()
             copies = self._copies_of(self.corpus.ids[self._checked(index)], by)
+            desk.skips.clear()
             answers = [(copy, entry) for copy in copies for _, entry in self.journal.history[copy]]
             self._withdraw([copy for copy, entry in answers if entry.voice == by], by)
             return {"separated": len(copies), "state": self.overview(by)}
@@ -641,28 +641,21 @@ class Session:
 
     def _differing(self) -> dict[str, dict[str, JournalEntry]]:
         """Texts with different labels, without near-copies whose original stands for them."""
-        texts, decided = self._by_text(copies=True), self.journal.own[""]
-        differing = {
-            name: x for name, x in texts.items() if len({unordered(e.label) for e in x.values()}) > 1
-        }
+        texts = self._by_text(copies=True).items()
+        differing = {name: x for name, x in texts if len({unordered(e.label) for e in x.values()}) > 1}
+        open_ = differing.keys() - self.journal.own[""].keys()
         return {
             name: x for name, x in differing.items()
-            if any(
-                e.copy_of not in differing or (e.copy_of in decided and name not in decided)
-                for e in x.values()
-            )
+            if any(e.copy_of not in (open_ if name in open_ else differing) for e in x.values())
         }  # fmt: skip
 
     def agreement(self) -> Json:
-        """Number of answers of each person, their agreement, and the disagreements that are not decided.
-
-        The agreement is of texts that were chosen to be shown to both, and of the first label of each person.
-        """
+        """Number of answers of each person, agreement of first labels of drawn texts, open disagreements."""
         texts = self._by_text().values()
         counts = Counter(name for labels in texts for name in labels)
         double = [
-            labels for labels in texts
-            if len(labels) > 1 and _is_drawn({entry.chosen for entry in labels.values()})
+            x for x in texts if len(x) > 1 and DOUBT not in (chosen := {e.chosen for e in x.values()})
+            and (SECOND in chosen or chosen == {RANDOM})
         ]  # fmt: skip
         answers = (entry for items in self.journal.history.values() for _, entry in reversed(items))
         first = {
@@ -728,8 +721,3 @@ class Session:
                 return [*lines, "a classifier needs texts of two labels; the same command goes on"]
             option = " --multilabel" if self.learner.multilabel else ""
             return [*lines, f"train on them: textsvm train {self.journal.path}{option} -o model.textsvm"]
-
-
-def _is_drawn(chosen: set[str]) -> bool:
-    """Whether a text with these values of "chosen" measures the agreement of its people."""
-    return DOUBT not in chosen and (SECOND in chosen or chosen == {RANDOM})
