@@ -359,11 +359,15 @@ class Journal:
                 row["answers"] = {name: e.label for name, e in of_people.items() if e.label is not None}
             yield _line({**row, "text": text(answer.id)})
 
+    def write_late(self) -> None:
+        """Write the file of labels if that has failed."""
+        if self._failed is not None:
+            self.write_labels(self._failed)
+
     def close(self) -> None:
         """Release the lock; an InputError if the file of labels could not be written."""
         try:
-            if self._failed is not None:
-                self.write_labels(self._failed)
+            self.write_late()
         finally:
             self._file.close()
 
