@@ -221,6 +221,33 @@ def test_toggles_and_names_of_labels(tmp_path, visit):
         assert page.locator("#labels button").count() == 4
 
 
+def test_a_key_shows_similar_texts_unless_the_guess_is_hidden(tmp_path, visit):
+    texts = [
+        f"{('apple <b>pear</b>', 'wheel <i>road</i>')[i % 2]} {i} {'abcdefghij'[i % 10]}" for i in range(60)
+    ]
+    (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
+    with serving(*LINES, "--labels", "fruit,car", cwd=tmp_path) as (address, _):
+        page, seen = visit(address), {True: [], False: []}
+        assert page.locator("#similar").is_disabled()
+        press(page, "m")
+        for _ in range(40):
+            press(page, "1" if "apple" in shown_text(page) else "2")
+            hidden = " · " in page.locator("#about").inner_text()  # of the test part
+            page.wait_for_selector('#text[aria-busy="false"]')
+            lines = page.locator("#nearest li").all_inner_texts()
+            seen[hidden].append(len(lines))
+            assert all(("apple" if line.startswith("fruit") else "wheel") in line for line in lines)
+        assert sum(seen[False]) > 60
+        assert {*seen[True]} == {0}
+        while " · " in page.locator("#about").inner_text():
+            press(page, "1" if "apple" in shown_text(page) else "2")
+        page.locator("#nearest li").first.wait_for()
+        assert page.locator("#similar").get_attribute("aria-expanded") == "true"
+        press(page, "m")
+        assert page.locator("#nearest li").count() == 0
+        assert page.locator("#similar").get_attribute("aria-expanded") == "false"
+
+
 def test_undo_of_a_skip_and_removal_of_a_label(tmp_path, visit):
     (tmp_path / "texts.txt").write_text("".join(f"{word} {word}\n" for word in ("one", "two", "three")))
     with serving(*LINES, "--labels", "spam,spma", cwd=tmp_path) as (address, _):

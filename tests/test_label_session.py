@@ -470,6 +470,82 @@ def test_the_end_of_a_search_says_what_was_found(tmp_path):
     assert "texts of 'spam' found: 3 of about 3; at least 95 % are probably found" in session.close()
 
 
+# Similar labelled texts
+
+FRUIT = [f"{('apple pear plum', 'wheel road brake')[i % 2]} {'abcdefgh'[i]}" for i in range(8)]
+
+
+def learning(folder, answers, multilabel=False):
+    """A session of a learner with answers (name, text, label)."""
+    corpus = corpus_of(FRUIT)
+    learner = Learner(FRUIT, ["fruit", "car", "other"], multilabel=multilabel)
+    session = Session(corpus, Journal(folder / "labels.jsonl", {"multilabel": multilabel}), learner)
+    for name, index, label in answers:
+        view = session.show(index, by=name)["text"]
+        session.answer(index, view["seen"], label, name)
+    learner.refresh()
+    return session
+
+
+def similar(session, index, reason="", by=None):
+    session.show(index, reason, by=by)
+    return [(entry["index"], entry["label"]) for entry in session.guess(index, by=by)["similar"]]
+
+
+def test_similar_texts_are_the_nearest_of_the_two_likeliest_labels(tmp_path):
+    answers = [(None, i, ("fruit", "car")[i % 2]) for i in range(6)]
+    session = learning(tmp_path, answers)
+    (first, second), learner = [label for label, _ in session.learner.guess(6).scores[:2]], session.learner
+    assert (first, second) == ("fruit", "car")
+    kernel = learner._pool.similarity([6], range(6), learner._training.machine)[0]
+    for label, parity, found in (
+        ("fruit", 0, similar(session, 6)[:2]),
+        ("car", 1, similar(session, 6)[2:]),
+    ):
+        order = sorted(range(parity, 6, 2), key=lambda i: (-kernel[i], i))
+        assert found == [(i, label) for i in order if kernel[i] > 0][:2]
+    assert len(similar(session, 6)) >= 2
+    assert 0 not in dict(similar(session, 0))  # not the text itself
+    assert {index for index, _ in similar(session, 0)[:2]} == {2, 4}
+    session.show(6)
+    assert session.guess(6)["similar"][0]["text"] in FRUIT[:6]
+    session.close()
+
+
+@pytest.mark.parametrize("reason", ["random", "second", "doubt", "decision"])
+def test_no_similar_texts_where_the_guess_is_hidden(tmp_path, reason):
+    session = learning(tmp_path, [(None, i, ("fruit", "car")[i % 2]) for i in range(6)])
+    assert similar(session, 6)
+    assert similar(session, 6, reason) == []  # although a guess is asked for
+    session.show(7)
+    assert session.guess(6)["similar"] == []  # of a text that is not shown
+    session.close()
+
+
+def test_similar_texts_show_no_label_of_another_person(tmp_path):
+    answers = [("anna", i, ("fruit", "car")[i % 2]) for i in range(5)]
+    answers += [("ben", 0, "other"), ("ben", 1, "car")]
+    session = learning(tmp_path, answers)
+    assert dict(similar(session, 6, by="ben")).keys() <= {0, 1}
+    assert "fruit" not in dict(similar(session, 6, by="ben")).values()
+    assert dict(similar(session, 6, by="anna")).keys() - {0, 1}
+    assert similar(session, 6, by="eve") == similar(session, 6) == []
+    seen = session.show(0, DECISION, by="anna")["text"]["seen"]
+    session.decide(0, seen, "fruit", "anna")
+    session.learner.refresh()
+    assert (0, "fruit") in similar(session, 6, by="ben")  # a decision is known
+    session.close()
+
+
+def test_similar_texts_of_several_labels_are_listed_once(tmp_path):
+    labels = [["fruit"], ["car"], ["fruit", "car"], [], ["fruit", "other"], None]
+    session = learning(tmp_path, [(None, i, names) for i, names in enumerate(labels)], True)
+    shown = similar(session, 6)
+    assert len({index for index, _ in shown}) == len(shown) > 1
+    assert all(labels[index] == names and names for index, names in shown)
+    session.close()
+
+
 # Strings of the page
 
 LABEL = Path(commands.__file__).parent
@@ -496,8 +572,8 @@ def test_the_page_speaks_to_screen_readers():
         assert "aria-label=" in dialog
     for field in re.findall(r"<(?:input|select)[^>]*>", page):
         assert re.search(rf"<label>[^<]*{re.escape(field)}", page), field
-    for live in ('id="text"', 'id="note"', 'id="problem"', 'id="review_note"', 'id="matches"'):
-        assert re.search(rf"<[^>]*{live}[^>]*(aria-live|role=\"status\")", page), live
+    for live in ("text", "nearest", "note", "problem", "review_note", "matches"):
+        assert re.search(rf"<[^>]*id=\"{live}\"[^>]*(aria-live|role=\"status\")", page), live
     assert 'tabindex="' not in page  # the order of the focus is that of the page
     keys = re.findall(r'aria-keyshortcuts="(.)[^"]*"[^>]*>[^<]*<kbd>(.)', page)
     assert keys

@@ -73,6 +73,10 @@ LABELS = 500
 NAME = 60
 #: Share of the texts that two people label.
 SHARED = 0.1
+#: Maximum number of similar texts of each of the two likeliest labels.
+SIMILAR = 2
+#: Latest texts of a label that are compared with a text.
+COMPARED = 1000
 
 
 class Conflict(InputError):
@@ -133,6 +137,7 @@ class Desk:
     """The page of a person."""
 
     shown: int = -1  #: Text; -1: none
+    guessed: int = -1  #: Text that is shown with its guess; -1: none
     skipped: set[int] = field(default_factory=set)
     skips: list[int] = field(default_factory=list)  #: Since the last answer, for `undo`
     chosen: dict[int, str] = field(default_factory=dict)  #: Why a text was shown first
@@ -312,6 +317,7 @@ class Session:
         of_people = self.journal.answers_of_people(identifier) if reason == DECISION else {}
         answer = None if reason == DOUBT else self._own(identifier, "" if of_people else by)
         secret = isinstance(self.learner, SecondOpinion) or reason in (RANDOM, DOUBT, SECOND, DECISION)
+        self._desks[by].guessed = -1 if secret else index
         return {
             "index": index, "id": cut(printable(identifier), LABEL), "reason": reason,
             "seen": self.journal.revisions[identifier, "" if of_people else by],
@@ -327,13 +333,40 @@ class Session:
         return self.journal.own[by].get(identifier, (0, None))[1]
 
     def guess(self, index: int, whole: bool = False, by: str | None = None) -> Json:
-        """The machine's guess, and the pieces of the shown text; no other request waits for it."""
+        """The machine's guess, pieces of the shown text, and similar texts; no other request waits for it."""
         shown = self.corpus.texts[self._checked(index)][: WHOLE if whole else SHOWN]
         guess, symbols = self.learner.guess(index), np.zeros(len(shown))
         for start, end, value in guess.spans if guess else []:
             symbols[start:end] = value
         pieces = [(printable(piece), step) for piece, step in runs(shown, symbols)]
-        return {"guess": dict(guess.scores) if guess else None, "pieces": pieces}
+        similar = self._similar(index, [label for label, _ in guess.scores[:2]], by) if guess else []
+        return {"guess": dict(guess.scores) if guess else None, "pieces": pieces, "similar": similar}
+
+    def _similar(self, index: int, labels: list[str], by: str | None) -> list[Json]:
+        """The most similar texts with each of some labels, if the text is shown with its guess."""
+        with self._lock:
+            by, desk = self._person(by)
+            if desk.guessed != index or isinstance(self.learner, SecondOpinion):
+                return []
+            entries = self._visible(by).values()
+            labelled = {self._number_of[e.id]: e.label for e in entries if e.copy_of is None and e.label}
+        labelled.pop(index, None)
+        nearest = dict[int, Json]()
+        for label in labels:
+            others = [i for i, names in labelled.items() if label in names_of(names)][-COMPARED:]
+            for i in self.learner.nearest(index, others)[:SIMILAR]:
+                nearest[i] = self._entry(i, by) | {"answered": True, "label": labelled[i]}
+        return list(nearest.values())
+
+    def _visible(self, by: str | None) -> dict[str, JournalEntry]:
+        """Answers that a person may see: decisions, their own, and those of nobody in particular.
+
+        A text that another person has labelled may yet be shown for a second label.
+        """
+        own = self.journal.own
+        others = {name for voice, entries in own.items() if voice and voice != by for name in entries}
+        unnamed = {name: item for name, item in own[None].items() if name not in others}
+        return {name: entry for name, (_, entry) in (unnamed | own[by] | own[""]).items()}
 
     def answer(self, index: int, seen: int, label: Labels, by: str | None = None) -> Json:
         """Record an answer (None: unsure) and show the next text."""
