@@ -333,24 +333,44 @@ def test_two_people_from_a_name_to_a_decision(tmp_path, visit):
             assert page.locator("#naming_me").is_visible()
             name_of(page, name)
             assert page.locator("#who").inner_text().startswith(name)
+        press(anna, "t")
+        assert anna.locator("#remark_text").is_visible()
+        anna.keyboard.type("<i>sells</i> 1")  # no key of a label
+        press(anna, "Enter")
+        assert anna.locator("#note").inner_text() == "Note saved."
+        assert anna.locator("#remark").inner_text() == "Note: <i>sells</i> 1"
+        assert not (tmp_path / "l.jsonl").read_text()
         press(anna, "1")
+        assert anna.locator("#remark").inner_text() == ""
         assert shown_text(anna) != shown_text(ben)
         press(ben, "2")
         first = shown_text(ben)
         assert "Another person labels this text" in ben.locator("#about").inner_text()
-        press(ben, "2")
+        assert ben.locator("#remark").inner_text() == ""  # without the note of the other person
+        press(ben, "t")
+        ben.keyboard.type("fun")
+        press(ben, "Enter", "2")
         press(anna, "r")
         line = anna.locator("#disagreements button")
         assert line.count() == 1
+        both = "Note: anna: <i>sells</i> 1 · Note: <b>ben</b>: fun"
+        assert both in line.inner_text()
         line.click()
         settled(anna)
         assert shown_text(anna) == first
         assert "anna: spam · <b>ben</b>: ham" in anna.locator("#about").inner_text()
+        assert anna.locator("#remark").inner_text() == both
+        press(anna, "t")
+        assert anna.locator("#remark_text").input_value() == "<i>sells</i> 1"
+        anna.locator("#remark_text").fill("")
+        press(anna, "Enter")
+        assert anna.locator("#note").inner_text() == "Note removed."
         press(anna, "2")
         rows = map(json.loads, (tmp_path / "l.jsonl").read_text("utf-8").splitlines())
         row = next(row for row in rows if row["text"] == first)
         assert (row["label"], row["majority"]) == ("ham", None)
         assert row["answers"] == {"anna": "spam", "<b>ben</b>": "ham"}
+        assert row["note"] == "fun"
         press(anna, "e")
         anna.locator("#format").select_option("labelstudio")
         with anna.expect_download() as download:

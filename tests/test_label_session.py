@@ -5,6 +5,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 import hostile_pages
 import numpy as np
@@ -470,6 +471,89 @@ def test_the_end_of_a_search_says_what_was_found(tmp_path):
     assert "texts of 'spam' found: 3 of about 3; at least 95 % are probably found" in session.close()
 
 
+# Notes
+
+
+def test_notes_change_no_label_and_survive_a_new_start(tmp_path):
+    session = disagreeing(tmp_path)
+    before, labels = rows_of(session), dict(session.journal.answers)
+    assert session.note(0, " spam?\n \x1b[1m \u202e ", "anna") == {"note": "spam? \ufffd[1m \ufffd"}
+    assert session.note(0, "<b>no</b>", "ben") == {"note": "<b>no</b>"}
+    assert session.note(1, "x" * 500, "ben") == {"note": "x" * 500}
+    session.note(5, "not yet labelled", "ben")
+    session.note(2, "old", "anna")
+    session.note(2, "\t", "anna")  # removes it
+    with pytest.raises(InputError, match="a note has at most 500 characters"):
+        session.note(1, "x" * 501, "ben")
+    events = [json.loads(line) for line in session.journal.journal_path.read_text("utf-8").splitlines()]
+    notes = [event for event in events if "note" in event]
+    assert len(notes) == 6
+    assert all(note.keys() == {"id", "digest", "by", "at", "note", "check"} for note in notes)
+    for work in (session, again(session)):
+        rows = rows_of(work)
+        assert rows["t0"].pop("note") == {"anna": "spam? \ufffd[1m \ufffd", "ben": "<b>no</b>"}
+        assert rows["t1"].pop("note") == "x" * 500
+        assert rows == before
+        assert work.journal.answers == labels
+        (open_,) = work.review("anna")["disagreements"]
+        assert dict(open_["notes"]) == {"anna": "spam? \ufffd[1m \ufffd", "ben": "<b>no</b>"}
+        assert work.show(5, by="ben")["text"]["notes"] == [("ben", "not yet labelled")]
+        assert len(work.show(0, DECISION, by="anna")["text"]["notes"]) == 2
+    say(work, "ben", "ham", 5)
+    assert rows_of(work)["t5"]["note"] == "not yet labelled"
+    work.journal.close()
+
+
+@pytest.mark.parametrize("reason", ["", "second", "random", "doubt"])
+def test_notes_of_other_people_are_shown_at_a_decision_only(tmp_path, reason):
+    session = started(tmp_path)
+    say(session, "anna", "spam", 0)
+    session.note(0, "spam, as it sells", "anna")
+    assert session.show(0, reason, by="ben")["text"]["notes"] == []
+    assert session.show(0, reason)["text"]["notes"] == []
+    assert session.show(0, reason, by="anna")["text"]["notes"] == [("anna", "spam, as it sells")]
+    session.journal.close()
+
+
+def test_undo_and_the_learner_pass_over_notes(tmp_path):
+    session = started(tmp_path)
+    say(session, None, "spam", 0)
+    events, labelled = session.journal.events, dict(session.learner.labelled)
+    session._due = Event()
+    session.skip(1)
+    session.note(0, "first")
+    session.note(0, "second")
+    assert session.learner.labelled == labelled
+    assert not session._due.is_set()
+    assert session.undo(events)["skipped"]
+    assert session.undo(events)["text"]["notes"] == [("", "second")]  # no conflict, and the note stays
+    assert session.learner.labelled == {}
+    session.journal.close()
+
+
+def test_a_note_is_on_disk_before_it_is_acknowledged(tmp_path, monkeypatch):
+    session, sizes = started(tmp_path), []
+    monkeypatch.setattr(files.os, "fsync", lambda handle: sizes.append(files.os.fstat(handle).st_size))
+    session.note(0, "first")
+    assert sizes[0] == session.journal.journal_path.stat().st_size
+    session.journal.close()
+
+
+def test_a_note_belongs_to_the_text_and_labels_with_notes_are_read(tmp_path):
+    session = started(tmp_path)
+    session.note(9, "of the old text")
+    for index in range(6):
+        say(session, None, ("spam", "ham")[index % 2], index)
+    session.note(3, "ham or jam")
+    session.journal.close()
+    changed = started(tmp_path, [*PLAIN[:9], "another text"])
+    assert changed.show(9)["text"]["notes"] == []
+    assert changed.show(3)["text"]["notes"] == [("", "ham or jam")]
+    changed.journal.close()
+    texts = files.read_labelled(tmp_path / "labels.jsonl")
+    assert [text.label for text in texts] == ["spam", "ham"] * 3
+
+
 # Similar labelled texts
 
 FRUIT = [f"{('apple pear plum', 'wheel road brake')[i % 2]} {'abcdefgh'[i]}" for i in range(8)]
@@ -572,7 +656,7 @@ def test_the_page_speaks_to_screen_readers():
         assert "aria-label=" in dialog
     for field in re.findall(r"<(?:input|select)[^>]*>", page):
         assert re.search(rf"<label>[^<]*{re.escape(field)}", page), field
-    for live in ("text", "nearest", "note", "problem", "review_note", "matches"):
+    for live in ("text", "remark", "nearest", "note", "problem", "review_note", "matches"):
         assert re.search(rf"<[^>]*id=\"{live}\"[^>]*(aria-live|role=\"status\")", page), live
     assert 'tabindex="' not in page  # the order of the focus is that of the page
     keys = re.findall(r'aria-keyshortcuts="(.)[^"]*"[^>]*>[^<]*<kbd>(.)', page)

@@ -92,10 +92,12 @@
     doubt: t("This text has been labelled before, and the machine would label it otherwise: label it again."),
     second: t("Another person labels this text, too, so that your agreement can be measured."),
   };
+  const remarks = ({ notes }) => notes.map(([name, note]) => t("Note: {0}", (name && notes.length > 1 ? `${name}: ` : "") + note)).join(" · ");
   const voices = ({ answers }) => answers.map(([name, label]) => `${name}: ${listed(label)}`).join(" · ");
   const show_text = () => {
     const done = text === null;
-    for (const id of ["unsure", "skip", "save"]) at(id).disabled = done;
+    at("remark").textContent = done ? "" : remarks(text);
+    for (const id of ["unsure", "skip", "save", "write"]) at(id).disabled = done;
     at("whole").hidden = done || !text.hidden;
     if (done) {
       at("legend").hidden = true;
@@ -120,8 +122,7 @@
   // Lines come with the guess, so a text that is labelled without it has none.
   const show_similar = () => {
     const similar = (text && text.similar) || [];
-    at("similar").disabled = !similar.length;
-    at("similar").setAttribute("aria-expanded", String(Boolean(own.similar)));
+    Object.assign(at("similar"), { disabled: !similar.length, ariaExpanded: String(Boolean(own.similar)) });
     at("nearest").replaceChildren(...(own.similar ? similar : []).map((each) => built("li", [tag(each), element("span", each.text)])));
   };
   const best = () => Object.entries(text.guess).reduce((a, b) => (b[1] > a[1] ? b : a))[0];
@@ -236,6 +237,17 @@
       if (history) at("history").append(...history.map((each) => entry(each)));
       at("older").hidden = history && history.length < 30;
     },
+    write: () => { if (text) { at("remark_text").value = new Map(text.notes).get(state.by || "") || ""; open("writing", "remark_text"); } },
+    keep: () => {
+      const before = copied;
+      at("writing").close();
+      act_and_show("note", { index: text.index, note: at("remark_text").value }, ({ note }) => {
+        copied = before;
+        text.notes = [...new Map(text.notes).set(state.by || "", note)].filter(([, each]) => each);
+        at("remark").textContent = remarks(text);
+        return t(note ? "Note saved." : "Note removed.");
+      });
+    },
     similar: () => { remember({ similar: !own.similar }); show_similar(); },
     further: () => search(searched.next),
     who: () => { at("person").value = own.name || ""; open("naming_me", "person"); },
@@ -251,7 +263,7 @@
       const found = await act("review", {});
       if (!found || found.status !== 200) return;
       const day = (time) => new Date(time).toLocaleString(language, { weekday: "long", day: "numeric", month: "long" });
-      at("disagreements").replaceChildren(...found.disagreements.map((each) => entry({ ...each, text: `${voices(each)} · ${each.text}` }, "decision")));
+      at("disagreements").replaceChildren(...found.disagreements.map((each) => entry({ ...each, text: [voices(each), remarks(each), each.text].filter(Boolean).join(" · ") }, "decision")));
       at("drift").replaceChildren(...found.drift.map((each) => entry({ ...each, text: `${t("{0} on {1}", listed(each.before), day(each.at))} · ${each.text}` })));
       at("review_note").textContent = found.disagreements.length + found.drift.length ? "" : t("There is nothing to review.");
       open("reviewing", "close_review");
@@ -291,7 +303,8 @@
   on_enter("words", () => search(0));
   on_enter("name", actions.add);
   on_enter("person", actions.sit);
-  const keys = { 0: "unsure", "?": "unsure", s: "skip", u: "undo", n: "new", m: "similar", "/": "find", c: "separate", r: "review", e: "export", w: "who" };
+  on_enter("remark_text", actions.keep);
+  const keys = { 0: "unsure", "?": "unsure", s: "skip", u: "undo", n: "new", m: "similar", t: "write", "/": "find", c: "separate", r: "review", e: "export", w: "who" };
   document.addEventListener("keydown", (event) => {
     if (document.querySelector("dialog[open]") || event.ctrlKey || event.altKey || event.metaKey || event.repeat || !state) return;
     const label = /^[1-9]$/.test(event.key) ? state.labels[event.key - 1] : state.labels.find((each) => letters.get(each) === event.key.toLowerCase()), action = keys[event.key.toLowerCase()];

@@ -71,6 +71,8 @@ LABEL = 100
 LABELS = 500
 #: Maximum number of characters of the name of a person.
 NAME = 60
+#: Maximum number of characters of a note.
+NOTE = 500
 #: Share of the texts that two people label.
 SHARED = 0.1
 #: Maximum number of similar texts of each of the two likeliest labels.
@@ -176,9 +178,7 @@ class Session:
         answers = {name: entries[-1][1] for name, entries in self.journal.history.items()}
         path = self.journal.path
         missing = [name for name in answers if name not in self._number_of]
-        changed = [
-            name for name in self._number_of if text_digest(self._text_of(name)) != answers[name].digest
-        ]
+        changed = [x for x in self._number_of if text_digest(self._text_of(x)) != answers[x].digest]
         for names, trouble in ((missing, "are not in"), (changed, "have changed in")):
             if names:
                 raise InputError(
@@ -326,7 +326,18 @@ class Session:
             "answered": answer is not None, "label": answer.label if answer else None,
             "suggestion": None if secret else self._suggestions.get(identifier),
             "answers": [(name, entry.label) for name, entry in of_people.items()],
+            "notes": [x for x in self.journal.notes_on(identifier, text) if of_people or x[0] == (by or "")],
         }  # fmt: skip
+
+    def note(self, index: int, note: str, by: str | None = None) -> Json:
+        """Record a note of a person on a text; an empty note removes it."""
+        note = " ".join(printable(note).split())
+        if len(note) > NOTE:
+            raise InputError(f"a note has at most {NOTE} characters")
+        with self._lock:
+            entry = self._noted(self._checked(index), None, "", self._person(by)[0])
+            self.journal.add_note(entry, note, self._text_of)
+            return {"note": note}
 
     def _own(self, identifier: str, by: str | None) -> JournalEntry | None:
         """The answer of a person to a text."""
@@ -348,25 +359,21 @@ class Session:
             by, desk = self._person(by)
             if desk.guessed != index or isinstance(self.learner, SecondOpinion):
                 return []
-            entries = self._visible(by).values()
-            labelled = {self._number_of[e.id]: e.label for e in entries if e.copy_of is None and e.label}
-        labelled.pop(index, None)
+            visible = self._visible(by)
         nearest = dict[int, Json]()
         for label in labels:
-            others = [i for i, names in labelled.items() if label in names_of(names)][-COMPARED:]
-            for i in self.learner.nearest(index, others)[:SIMILAR]:
-                nearest[i] = self._entry(i, by) | {"answered": True, "label": labelled[i]}
+            others = [i for i, names in visible.items() if i != index and label in names_of(names)]
+            for i in self.learner.nearest(index, others[-COMPARED:])[:SIMILAR]:
+                nearest[i] = self._entry(i, by) | {"answered": True, "label": visible[i]}
         return list(nearest.values())
 
-    def _visible(self, by: str | None) -> dict[str, JournalEntry]:
-        """Answers that a person may see: decisions, their own, and those of nobody in particular.
-
-        A text that another person has labelled may yet be shown for a second label.
-        """
+    def _visible(self, by: str | None) -> dict[int, Labels]:
+        """Labels without those of other people, whose texts may yet be shown for a second answer."""
         own = self.journal.own
         others = {name for voice, entries in own.items() if voice and voice != by for name in entries}
         unnamed = {name: item for name, item in own[None].items() if name not in others}
-        return {name: entry for name, (_, entry) in (unnamed | own[by] | own[""]).items()}
+        answers = (entry for _, entry in (unnamed | own[by] | own[""]).values())
+        return {self._number_of[e.id]: e.label for e in answers if e.copy_of is None and e.label}
 
     def answer(self, index: int, seen: int, label: Labels, by: str | None = None) -> Json:
         """Record an answer (None: unsure) and show the next text."""
@@ -516,11 +523,8 @@ class Session:
         with self._lock:
             if label not in self.learner.labels or label == self.learner.relevant:
                 raise InputError(f"{label!r} is not a label that can be removed")
-            n = sum(label in names_of(entry.label) for entry in self.journal.answers.values())
-            if n:
-                raise InputError(
-                    f"the label {label!r} has labelled texts ({n:,}); give them another label first"
-                )
+            if n := sum(label in names_of(entry.label) for entry in self.journal.answers.values()):
+                raise InputError(f"label {label!r} has labelled texts ({n:,}); give them another label first")
             self.learner.remove_label(label)
             self.journal.set_labels(self.learner.labels)
             return {"state": self.overview(self._person(by)[0])}
@@ -540,9 +544,7 @@ class Session:
             for name, label in text.answers.items() or [("", text.label)]:
                 by, names = self._person(name)[0], names_of(label)
                 if len(names) != 1 and not several:
-                    raise InputError(
-                        f"the text {text.id!r} has {len(names)} labels; several need --multilabel"
-                    )
+                    raise InputError(f"text {text.id!r} has {len(names)} labels; several need --multilabel")
                 answer = self._noted(index, names if several else names[0], IMPORT, by)
                 answers.append(replace(answer, part=part))
             if text.decision is not None:
@@ -575,10 +577,7 @@ class Session:
 
     def _listed(self, skip: int, by: str | None) -> list[Json]:
         latest = islice(reversed(self.journal.own[by].values()), skip, skip + LISTED)
-        return [
-            self._entry(self._number_of[entry.id], by) | {"copy": entry.copy_of is not None}
-            for _, entry in latest
-        ]
+        return [self._entry(self._number_of[e.id], by) | {"copy": e.copy_of is not None} for _, e in latest]
 
     def _entry(self, index: int, by: str | None, start: int = 0) -> Json:
         """A line of a list: the beginning of a text, or the words from `start` on, and its label."""
@@ -656,10 +655,7 @@ class Session:
         """Number of answers of each person, their agreement, and the disagreements that are not decided."""
         texts = self._by_text().values()
         counts = Counter(name for labels in texts for name in labels)
-        double = [
-            labels for labels in texts
-            if len(labels) > 1 and all(entry.chosen != DOUBT for entry in labels.values())
-        ]  # fmt: skip
+        double = [x for x in texts if len(x) > 1 and all(entry.chosen != DOUBT for entry in x.values())]
         units = [[unordered(entry.label) for entry in labels.values()] for labels in double]
         columns = [[unordered(labels[name].label) for labels in double if name in labels] for name in counts]
         return {
@@ -675,6 +671,7 @@ class Session:
             texts = [
                 self._entry(self._number_of[name], "")
                 | {"answers": [(k, e.label) for k, e in labels.items()]}
+                | {"notes": self.journal.notes_on(name, self._text_of(name))}
                 for name, labels in self._differing().items()
             ]
             texts.sort(key=lambda entry: entry["answered"])
@@ -697,17 +694,12 @@ class Session:
         """Close the journal; sentences about the work."""
         with self._lock:
             self.journal.close()
-            labels = [
-                names_of(entry.label) for entry in self.journal.answers.values() if entry.label is not None
-            ]
+            labels = [names_of(e.label) for e in self.journal.answers.values() if e.label is not None]
             lines = [f"{len(labels):,} labelled texts are in {self.journal.path}"]
-            if (agreement := self.agreement())["n"]:
-                kappa = agreement["kappa"]
-                lines.append(f"agreement: {agreement['equal']:,} of {agreement['n']:,} labels, ")
-                lines[-1] += "" if kappa is None else f"Cohen's kappa {kappa:.3f}, "
-                lines[-1] += (
-                    f"Krippendorff's alpha {agreement['alpha']:.3f}; to decide: {agreement['open']:,}"
-                )
+            if (figures := self.agreement())["n"]:
+                kappa = "" if figures["kappa"] is None else f"Cohen's kappa {figures['kappa']:.3f}, "
+                lines.append(f"agreement: {figures['equal']:,} of {figures['n']:,} labels, {kappa}")
+                lines[-1] += f"Krippendorff's alpha {figures['alpha']:.3f}; to decide: {figures['open']:,}"
             if isinstance(self.learner, SecondOpinion):
                 return lines
             if search := self.learner.progress().retrieval:
