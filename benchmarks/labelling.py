@@ -338,14 +338,16 @@ def labels_needed(points: Sequence[tuple[int, float]], goal: float, most: int) -
     return float(sizes[i - 1] + share * (sizes[i] - sizes[i - 1]))
 
 
-def prepare_search(path: Path, name: str, scratch: Path) -> str | None:
+def prepare_search(
+    path: Path, name: str, scratch: Path, encoder: str | None = None, size: int = SEARCHED
+) -> str | None:
     """Write the arrays of a search of a set or a review; None if no label is rare."""
     target = scratch / f"{path.name if path.is_dir() else 'review'}-{name}-search.npz"
     if target.exists():
         return target.stem
     if path.is_dir():
         data = read_set(path, name)
-        sample = np.random.default_rng(0).permutation(len(data.y_train))[:SEARCHED]
+        sample = np.random.default_rng(0).permutation(len(data.y_train))[: min(size, SEARCHED)]
         texts, codes = (
             [data.train[i] for i in sample],
             np.unique(data.y_train[sample], return_inverse=True)[1],
@@ -361,8 +363,13 @@ def prepare_search(path: Path, name: str, scratch: Path) -> str | None:
         texts = [f"{row['title']}\n{row['abstract']}" for row in rows]
         y = np.array([int(row["included"]) for row in rows])
     rows, none = Pool(texts, np.arange(len(texts))).rows, np.empty((len(texts), 0), np.float32)
-    grams = _products(rows, rows)[None]
-    task = Task(grams, none, y, np.empty(0, np.int64), 0.0, np.array(texts), np.empty(0, str), none, none)
+    grams = [_products(rows, rows)]
+    if encoder is not None:
+        vectors = MeaningVectors(encoder, texts)(texts)
+        grams.append(vectors @ vectors.T)
+    task = Task(
+        np.array(grams), none, y, np.empty(0, np.int64), 0.0, np.array(texts), np.empty(0, str), none, none
+    )
     with open(target.with_suffix(f".{os.getpid()}"), "wb") as stream:
         np.savez(stream, **vars(task))
     os.replace(stream.name, target)
@@ -726,7 +733,7 @@ def prepared(run: Callable[..., str | None], options: argparse.Namespace, deadli
         pairs += [(path, path.stem) for path in sorted(options.reviews.glob("*.csv"))]
     if not pairs:
         raise InputError("--sets names no set of the panels")
-    rest = (options.scratch,) if run is prepare_search else (options.scratch, options.encoder, options.pool)
+    rest = options.scratch, options.encoder, options.pool
     first = run(*pairs[0], *rest)
     calls = ((run, *pair, *rest) for pair in pairs[1:])
     return sorted(name for name in [first, *in_processes(options.jobs, deadline, calls)] if name)

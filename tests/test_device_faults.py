@@ -7,13 +7,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn.model_selection import StratifiedKFold
 
-from textsvm import SVC, CalibratedSVC, MultilabelSVC, cross_validate, doubts, neighbours, tune
+from textsvm import SVC, CalibratedSVC, MultilabelSVC, Spectrum, cross_validate, doubts, neighbours, tune
 from textsvm.cli import console
 from textsvm.cli.matrices import require_memory
 from textsvm.errors import GpuMemoryError, InputError
 from textsvm.nearest import search
 from textsvm.runtime import device as devices
+from textsvm.selection.search import GridSearch
+from textsvm.training import trainers
 
 CARD = devices.Device("cuda", 0, "cuda:0 (H200, 140 GiB)")
 
@@ -278,3 +281,39 @@ def test_a_prediction_on_a_small_card_stays_on_the_cpu(monkeypatch):
     again.decision_function(texts[:3])
     assert asked == []
     assert again.device_in_use.kind == "cpu"
+
+
+@pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning")
+def test_a_search_of_a_grid_goes_on_on_the_cpu(monkeypatch, tmp_path):
+    """With the folds of an iterator and the file of the search, of which nothing is tried twice."""
+    texts, labels = sample()
+    grid, tried, run = {"kernel": [Spectrum(1), Spectrum(2)]}, [], GridSearch.run
+    folds = [*StratifiedKFold(3, shuffle=True, random_state=1).split(texts, labels)]
+
+    def run_once(self, members, *more):
+        tried.append(members)
+        if len(tried) == 2:
+            raise GpuMemoryError("the matrix needs 9 GiB; run with --device cpu")
+        return run(self, members, *more)
+
+    expected = tune(SVC(device="cpu"), texts, labels, grid, cv=iter(folds))
+    monkeypatch.setattr(GridSearch, "run", run_once)
+    with pytest.warns(UserWarning, match="the CPU is used instead"):
+        got = tune(SVC(), texts, labels, grid, cv=iter(folds), resume=tmp_path / "tried.jsonl")
+    assert tried == [[0], [1], [1]]
+    assert [row["mean"] for row in got.table] == [row["mean"] for row in expected.table]
+    assert got.best_model.device == "auto"
+
+
+def test_a_model_trained_on_the_cpu_instead_says_auto(monkeypatch):
+    work = trainers._train
+
+    def of_small_card(settings, *data):
+        if settings.device == "auto":
+            raise GpuMemoryError("the matrix needs 9 GiB; run with --device cpu")
+        return work(settings, *data)
+
+    monkeypatch.setattr(trainers, "_train", of_small_card)
+    with pytest.warns(UserWarning, match="the CPU is used instead"):
+        model = SVC().fit(*sample()).model_
+    assert (model.device, model.record.settings.device) == ("auto", "auto")

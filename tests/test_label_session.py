@@ -11,7 +11,7 @@ import hostile_pages
 import numpy as np
 import pytest
 from command import fails, run
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from test_label_page import ONE, TEXTS, InOrder, corpus_of
 from test_label_page import label as commands
@@ -267,6 +267,8 @@ def test_a_second_opinion_of_two_people(tmp_path):
         max_size=30,
     )
 )  # fmt: skip
+@example([("a", 0, "spam", "anna"), ("a", 0, "spam", "ben"), ("c", 0, "spam", "anna"),
+          ("d", 0, "spam", "anna"), ("a", 2, "ham", "ben")])  # fmt: skip
 def test_files_follow_any_sequence_of_actions_of_several_people(tmp_path_factory, steps):
     session = started(tmp_path_factory.mktemp("labels"), TEXTS)
     for action, index, label, name in steps:

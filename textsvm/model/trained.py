@@ -171,7 +171,7 @@ class TrainedModel:
             yield
 
     def prepared(self, wish: str | None = None) -> Predictor:
-        """The machines prepared for prediction on `device`, or from now on on another."""
+        """The machines prepared for prediction on `device`; with `wish`, on this device from now on."""
         wish = wish or self.device
         if not self._prepared or wish != self.device:
             with self._preparing:

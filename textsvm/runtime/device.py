@@ -294,17 +294,17 @@ def use(device: Device) -> Iterator[None]:
 def run_on(device: str, work: Callable[[str], T]) -> T:
     """Call `work` with a device. If the GPU of "auto" has too little memory, call it with "cpu", and warn.
 
-    A GPU whose memory ran out within the work, as if other programs took it, is tried twice: the second plan
-    is for the memory that is left.
+    An allocation that fails during the work, as if other programs took the memory, is followed by a second
+    try, planned for the memory that is free then.
     """
-    for attempt in range(2):
+    for tries_left in (1, 0):
         try:
             return work(device)
         except GpuMemoryError as error:
             if device != "auto":
                 raise
-            reason, ran_out = str(error).rpartition("; ")[0], error.__cause__ is not None
-        if not ran_out or attempt:
+            reason, allocation_failed = str(error).rpartition("; ")[0], error.__cause__ is not None
+        if not (allocation_failed and tries_left):
             break
     warn_user(f"{reason}: the CPU is used instead", UserWarning)
     return work("cpu")

@@ -168,29 +168,33 @@ def tune(
     """
     if minutes is not None and not (is_number(minutes) and minutes > 0):
         raise InputError(f"minutes={minutes!r} must be a number above 0")
-    chosen = settings_of(model)
-    examples, target, weight = read_training_data(chosen, X, y, sample_weight, positive)
+    settings, started = settings_of(model), time.perf_counter()
+    examples, target, weight = read_training_data(settings, X, y, sample_weight, positive)
+    search = GridSearch(grid_points(settings, grid), target, weight, metric)
+    search.split(Splitting(cv, groups, repeats, random_state, group_duplicates), nested)
 
-    def search_on(device: str) -> Tuning:
-        settings = chosen.on(device)
-        search = GridSearch(grid_points(settings, grid), target, weight, metric)
-        search.split(Splitting(cv, groups, repeats, random_state, group_duplicates), nested)
-        leaks, seconds = _try_settings(settings, examples, search, minutes, resume, progress)
-        return _outcome(model, X, search, leaks, seconds)
+    def search_on(device: str) -> tuple[list[Leak], dict[str, float]]:
+        """Try the settings that are not tried yet."""
+        search.points = [replace(point, settings=point.settings.on(device)) for point in search.points]
+        return _try_settings(settings.on(device), examples, search, (started, minutes), resume, progress)
 
-    return devices.run_on(chosen.device, search_on)
+    leaks, seconds = devices.run_on(settings.device, search_on)
+    return _outcome(model, X, search, leaks, seconds)
 
 
 def _try_settings(
     settings: Settings,
     examples: Any,
     search: GridSearch,
-    minutes: float | None,
+    budget: tuple[float, float | None],
     resume: str | os.PathLike[str] | None,
     progress: StageProgress | None,
 ) -> tuple[list[Leak], dict[str, float]]:
-    """Try the settings of a search; returns near-duplicates across folds, and the times of the stages."""
-    started = time.perf_counter()
+    """Try the settings of a search; returns near-duplicates across folds, and the times of the stages.
+
+    `budget` is the time of the start and the number of minutes.
+    """
+    started, minutes = budget
     seconds = dict.fromkeys(("estimate", "encode", "gram", "duplicates", "solve", "score"), 0.0)
     leaks: list[Leak] = []
     with settings.at_work(devices.select(settings.device)):
@@ -255,7 +259,7 @@ def _outcome(model: Any, X: Any, search: GridSearch, leaks: list[Leak], seconds:
     return Tuning(
         best_params_=best.params,
         best_score=next(row["mean"] for row in table if row["params"] is best.params),
-        best_model=search.best_model,
+        best_model=search.best_model.on(settings_of(model).device, search.best_model.n_jobs),
         best_estimator=None if model is settings_of(model) else model.with_model(search.best_model, X),
         metric=search.metric,
         table=table,

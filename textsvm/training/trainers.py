@@ -46,7 +46,11 @@ def train(
     if isinstance(settings, CalibrationSettings):
         settings.check()
     model = run_on(settings.device, lambda device: _train(settings.on(device), X, y, sample_weight, progress))
-    return model if model.device == settings.device else model.on(settings.device, model.n_jobs)
+    if model.device == settings.device:
+        return model
+    if isinstance(model.record.settings, Settings):
+        model = model.with_record(settings=model.record.settings.on(settings.device))
+    return model.on(settings.device, model.n_jobs)
 
 
 def _train(

@@ -410,7 +410,8 @@ class Session:
         """Put an answer and those of its near-copies on disk; number of the copies."""
         before, own = self.journal.answers.get(identifier), self._own(identifier, by)
         chosen = self._desks[by].chosen.get(index, USER)
-        if before is not None and (own is None or self.journal.answers_of_people(identifier).keys() - {by}):
+        of_others = self.journal.answers_of_people(identifier).keys() - {by}
+        if before is not None and (own is None or of_others or identifier in self.journal.own[""]):
             return self._record(index, label, own.chosen if own else chosen, by)
         if before is not None and (label is None or before.label is None):
             self.learner.retract(index)  # None would keep the label
