@@ -1,8 +1,8 @@
 """Faults at every call that writes of a labelling session: `python tests/label_kills.py` tries them all.
 
 A session is killed before or in the midst of each call, or the disk is full, or fails, from this call on.
-Afterwards the journal opens, and has exactly the answers that were acknowledged, and at most the one under
-way, in the journal and in the file of labels.
+Afterwards the journal opens, and has exactly the answers and notes that were acknowledged, and at most the
+one under way, in the journal and in the file of labels.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ TEXTS = {"a": "win cash", "b": "lunch ü", "c": "noon\nat"}
 STEPS = [
     ("labels", ["spam", "ham"]), ("a", "spam"), ("b", "ham"), ("a", "ham"),
     ("labels", ["spam", "ham", "müll"]), ("c", "müll"), ("b", None),
-    ("withdraw", "a"), ("b", "spam"), ("withdraw", "c"),
+    ("withdraw", "a"), ("note", "b"), ("b", "spam"), ("withdraw", "c"),
 ]  # fmt: skip
 
 
@@ -35,6 +35,9 @@ def take(journal, name, value):
         journal.set_labels(value)
     elif name == "withdraw":
         journal.withdraw([value], TEXTS.get)
+    elif name == "note":
+        entry = JournalEntry(value, text_digest(TEXTS[value]), None, "", at="2026-01-01T00:00Z")
+        journal.add_note(entry, "a note", TEXTS.get)
     else:
         journal.add([JournalEntry(name, text_digest(TEXTS[name]), value, "user")], TEXTS.get)
 
@@ -64,7 +67,10 @@ def after(numbers):
 
 
 def labels_of(journal):
-    return {name: entry.label for name, entry in journal.answers.items()}
+    notes = {
+        f"note on {name}": note for name, text in TEXTS.items() for _, note in journal.notes_on(name, text)
+    }
+    return {name: entry.label for name, entry in journal.answers.items()} | notes
 
 
 def fault(shim, point, kind):
@@ -91,7 +97,8 @@ def fault(shim, point, kind):
         found = labels_of(journal)
         journal.close()
         rows = map(json.loads, (folder / "labels.jsonl").read_text("utf-8").splitlines())
-        assert {row["id"]: row["label"] for row in rows} == {a: b for a, b in found.items() if b is not None}
+        labels = {name: label for name, label in found.items() if name in TEXTS and label is not None}
+        assert {row["id"]: row["label"] for row in rows} == labels
     return calls.value, done, found
 
 

@@ -94,6 +94,9 @@ class InOrder:
     def guess(self, index):
         return Guess([("ham", 0.75), ("spam", 0.25)], [(0, 3, 1.0), (4, 5, -0.5)])
 
+    def nearest(self, index, others):
+        return others
+
     def progress(self):
         return Progress(len(self.done), 0, float("nan"), (0.0, 1.0), [], None)
 
@@ -404,7 +407,17 @@ def state_of(path):
         message = r"line \d+ of \S+/labels\.jsonl\.journal|labels\.jsonl has an answer to"
         return None if re.search(message, str(error)) else str(error)
     journal.close()
-    names = ("answers", "history", "revisions", "separated", "labels", "events", "_removed", "_n_lines")
+    names = (
+        "answers",
+        "history",
+        "revisions",
+        "separated",
+        "labels",
+        "events",
+        "_removed",
+        "_n_lines",
+        "_notes",
+    )
     return {name: vars(journal)[name] for name in names}
 
 
@@ -452,6 +465,7 @@ def written(session):
     session.answer(0, 1, "müll")
     session.answer(3, 0, None)
     session.undo(session.journal.events)
+    session.note(0, "a note")
     session.journal.close()
     return session.journal.path, session.journal.journal_path.read_bytes(), state_of(session.journal.path)
 
@@ -550,6 +564,15 @@ def test_a_journal_without_digests_is_read(written):
     journal = path.with_name(path.name + ".journal")
     journal.write_bytes(re.sub(rb', "check": "[0-9a-f]{16}"', b"", content))
     assert state_of(path) == state
+    note = {"id": "t0", "digest": "0", "note": "x", "at": "2026-01-01T00:00Z"}
+    for wrong in (
+        {"note": 3}, {"note": None}, {"id": 3}, {"by": None}, {"label": "ham"}, {"labels": []}, {"at": 3},
+        {"digest": []}, {"chosen": "user"},
+    ):  # fmt: skip
+        journal.write_bytes(content + json.dumps(note | wrong).encode() + b"\n")
+        assert state_of(path) is None, wrong
+    journal.write_bytes(content + json.dumps({"id": "t0", "digest": "0", "note": "x"}).encode() + b"\n")
+    assert state_of(path) is None
     for fields in ('"labels": ["a", "a"]', '"labels": [1]', '"labels": "ab"', '"labels": [], "id": "x"'):
         journal.write_bytes(content + b"{" + fields.encode() + b"}\n")
         assert state_of(path) is None
@@ -638,7 +661,7 @@ def test_a_file_of_labels_that_cannot_be_written_is_written_later(session, monke
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(
-        st.tuples(st.sampled_from("auucs"), st.integers(0, 4), st.sampled_from(["spam", "ham", None])),
+        st.tuples(st.sampled_from("auucsn"), st.integers(0, 4), st.sampled_from(["spam", "ham", None])),
         max_size=30,
     )
 )
@@ -654,6 +677,8 @@ def test_files_follow_any_sequence_of_actions(tmp_path_factory, steps):
             session.separate(index)
         elif action == "s":
             session.skip(index)
+        elif action == "n":
+            session.note(index, f"of {label}")
     expected = {name: each.label for name, each in session.journal.answers.items()}
     assert labels_in(path) == {name: label for name, label in expected.items() if label}
     again, _ = reopened(session)
@@ -1080,6 +1105,7 @@ def test_any_number_is_answered(page, number):
         ("answer", {"index": 0, "seen": number, "label": "spam"}),
         ("undo", {"events": number}),
         ("separate", {"index": number}),
+        ("note", {"index": number, "note": "x"}),
     ):
         assert request(page, path=action, body=json.dumps(value).encode()).status in (200, 400, 409)
 
@@ -1106,6 +1132,9 @@ def test_a_tunnel_with_another_port_is_accepted(page):
         ("add_label", b'{"label": " "}', 400),
         ("add_label", json.dumps({"label": "x" * 101}).encode(), 400),
         ("search", b'{"words": "x", "start": 1e99}', 400),
+        ("note", json.dumps({"index": 0, "note": "x" * 501}).encode(), 400),
+        ("note", b'{"index": 99, "note": "x"}', 400),
+        ("note", b'{"index": 0, "note": null}', 400),
         ("next", b"x" * (1 << 21), 413),
         ("close", b"{}", 404),
         ("_view", b"{}", 404),

@@ -5,7 +5,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from threading import Thread, current_thread
+from threading import Event, Thread, current_thread
 from time import monotonic, sleep
 
 import hostile_pages
@@ -652,6 +652,165 @@ def test_the_end_of_a_search_says_what_was_found(tmp_path):
     assert "texts of 'spam' found: 3 of about 3; at least 95 % are probably found" in session.close()
 
 
+# Notes
+
+
+def test_notes_change_no_label_and_survive_a_new_start(tmp_path):
+    session = disagreeing(tmp_path)
+    before, labels = rows_of(session), dict(session.journal.answers)
+    assert session.note(0, " spam?\n \x1b[1m \u202e ", "anna") == {"note": "spam? \ufffd[1m \ufffd"}
+    assert session.note(0, "<b>no</b>", "ben") == {"note": "<b>no</b>"}
+    assert session.note(1, "x" * 500, "ben") == {"note": "x" * 500}
+    session.note(5, "not yet labelled", "ben")
+    session.note(2, "old", "anna")
+    session.note(2, "\t", "anna")  # removes it
+    with pytest.raises(InputError, match="a note has at most 500 characters"):
+        session.note(1, "x" * 501, "ben")
+    events = [json.loads(line) for line in session.journal.journal_path.read_text("utf-8").splitlines()]
+    notes = [event for event in events if "note" in event]
+    assert len(notes) == 6
+    assert all(note.keys() == {"id", "digest", "by", "at", "note", "check"} for note in notes)
+    for work in (session, again(session)):
+        rows = rows_of(work)
+        assert rows["t0"].pop("note") == {"anna": "spam? \ufffd[1m \ufffd", "ben": "<b>no</b>"}
+        assert rows["t1"].pop("note") == "x" * 500
+        assert rows == before
+        assert work.journal.answers == labels
+        (open_,) = work.review("anna")["disagreements"]
+        assert dict(open_["notes"]) == {"anna": "spam? \ufffd[1m \ufffd", "ben": "<b>no</b>"}
+        assert work.show(5, by="ben")["text"]["notes"] == [("ben", "not yet labelled")]
+        assert len(work.show(0, DECISION, by="anna")["text"]["notes"]) == 2
+    say(work, "ben", "ham", 5)
+    assert rows_of(work)["t5"]["note"] == "not yet labelled"
+    work.journal.close()
+
+
+@pytest.mark.parametrize("reason", ["", "second", "random", "doubt"])
+def test_notes_of_other_people_are_shown_at_a_decision_only(tmp_path, reason):
+    session = started(tmp_path)
+    say(session, "anna", "spam", 0)
+    session.note(0, "spam, as it sells", "anna")
+    assert session.show(0, reason, by="ben")["text"]["notes"] == []
+    assert session.show(0, reason)["text"]["notes"] == []
+    assert session.show(0, reason, by="anna")["text"]["notes"] == [("anna", "spam, as it sells")]
+    session.journal.close()
+
+
+def test_undo_and_the_learner_pass_over_notes(tmp_path):
+    session = started(tmp_path)
+    say(session, None, "spam", 0)
+    events, labelled = session.journal.events, dict(session.learner.labelled)
+    session._due = Event()
+    session.skip(1)
+    session.note(0, "first")
+    session.note(0, "second")
+    assert session.learner.labelled == labelled
+    assert not session._due.is_set()
+    assert session.undo(events)["skipped"]
+    assert session.undo(events)["text"]["notes"] == [("", "second")]  # no conflict, and the note stays
+    assert session.learner.labelled == {}
+    session.journal.close()
+
+
+def test_a_note_is_on_disk_before_it_is_acknowledged(tmp_path, monkeypatch):
+    session, sizes = started(tmp_path), []
+    monkeypatch.setattr(files.os, "fsync", lambda handle: sizes.append(files.os.fstat(handle).st_size))
+    session.note(0, "first")
+    assert sizes[0] == session.journal.journal_path.stat().st_size
+    session.journal.close()
+
+
+def test_a_note_belongs_to_the_text_and_labels_with_notes_are_read(tmp_path):
+    session = started(tmp_path)
+    session.note(9, "of the old text")
+    for index in range(6):
+        say(session, None, ("spam", "ham")[index % 2], index)
+    session.note(3, "ham or jam")
+    session.journal.close()
+    changed = started(tmp_path, [*PLAIN[:9], "another text"])
+    assert changed.show(9)["text"]["notes"] == []
+    assert changed.show(3)["text"]["notes"] == [("", "ham or jam")]
+    changed.journal.close()
+    texts = files.read_labelled(tmp_path / "labels.jsonl")
+    assert [text.label for text in texts] == ["spam", "ham"] * 3
+
+
+# Similar labelled texts
+
+FRUIT = [f"{('apple pear plum', 'wheel road brake')[i % 2]} {'abcdefgh'[i]}" for i in range(8)]
+
+
+def learning(folder, answers, multilabel=False):
+    """A session of a learner with answers (name, text, label)."""
+    corpus = corpus_of(FRUIT)
+    learner = Learner(FRUIT, ["fruit", "car", "other"], multilabel=multilabel)
+    session = Session(corpus, Journal(folder / "labels.jsonl", {"multilabel": multilabel}), learner)
+    for name, index, label in answers:
+        view = session.show(index, by=name)["text"]
+        session.answer(index, view["seen"], label, name)
+    learner.refresh()
+    return session
+
+
+def similar(session, index, reason="", by=None):
+    session.show(index, reason, by=by)
+    return [(entry["index"], entry["label"]) for entry in session.guess(index, by=by)["similar"]]
+
+
+def test_similar_texts_are_the_nearest_of_the_two_likeliest_labels(tmp_path):
+    answers = [(None, i, ("fruit", "car")[i % 2]) for i in range(6)]
+    session = learning(tmp_path, answers)
+    (first, second), learner = [label for label, _ in session.learner.guess(6).scores[:2]], session.learner
+    assert (first, second) == ("fruit", "car")
+    kernel = learner._pool.similarity([6], range(6), learner._training.machine)[0]
+    for label, parity, found in (
+        ("fruit", 0, similar(session, 6)[:2]),
+        ("car", 1, similar(session, 6)[2:]),
+    ):
+        order = sorted(range(parity, 6, 2), key=lambda i: (-kernel[i], i))
+        assert found == [(i, label) for i in order if kernel[i] > 0][:2]
+    assert len(similar(session, 6)) >= 2
+    assert 0 not in dict(similar(session, 0))  # not the text itself
+    assert {index for index, _ in similar(session, 0)[:2]} == {2, 4}
+    session.show(6)
+    assert session.guess(6)["similar"][0]["text"] in FRUIT[:6]
+    session.close()
+
+
+@pytest.mark.parametrize("reason", ["random", "second", "doubt", "decision"])
+def test_no_similar_texts_where_the_guess_is_hidden(tmp_path, reason):
+    session = learning(tmp_path, [(None, i, ("fruit", "car")[i % 2]) for i in range(6)])
+    assert similar(session, 6)
+    assert similar(session, 6, reason) == []  # although a guess is asked for
+    session.show(7)
+    assert session.guess(6)["similar"] == []  # of a text that is not shown
+    session.close()
+
+
+def test_similar_texts_show_no_label_of_another_person(tmp_path):
+    answers = [("anna", i, ("fruit", "car")[i % 2]) for i in range(5)]
+    answers += [("ben", 0, "other"), ("ben", 1, "car")]
+    session = learning(tmp_path, answers)
+    assert dict(similar(session, 6, by="ben")).keys() <= {0, 1}
+    assert "fruit" not in dict(similar(session, 6, by="ben")).values()
+    assert dict(similar(session, 6, by="anna")).keys() - {0, 1}
+    assert similar(session, 6, by="eve") == similar(session, 6) == []
+    seen = session.show(0, DECISION, by="anna")["text"]["seen"]
+    session.decide(0, seen, "fruit", "anna")
+    session.learner.refresh()
+    assert (0, "fruit") in similar(session, 6, by="ben")  # a decision is known
+    session.close()
+
+
+def test_similar_texts_of_several_labels_are_listed_once(tmp_path):
+    labels = [["fruit"], ["car"], ["fruit", "car"], [], ["fruit", "other"], None]
+    session = learning(tmp_path, [(None, i, names) for i, names in enumerate(labels)], True)
+    shown = similar(session, 6)
+    assert len({index for index, _ in shown}) == len(shown) > 1
+    assert all(labels[index] == names and names for index, names in shown)
+    session.close()
+
+
 # Strings of the page
 
 LABEL = Path(commands.__file__).parent
@@ -678,8 +837,8 @@ def test_the_page_speaks_to_screen_readers():
         assert "aria-label=" in dialog
     for field in re.findall(r"<(?:input|select)[^>]*>", page):
         assert re.search(rf"<label>[^<]*{re.escape(field)}", page), field
-    for live in ('id="text"', 'id="note"', 'id="problem"', 'id="review_note"', 'id="matches"'):
-        assert re.search(rf"<[^>]*{live}[^>]*(aria-live|role=\"status\")", page), live
+    for live in ("text", "remark", "nearest", "note", "problem", "review_note", "matches"):
+        assert re.search(rf"<[^>]*id=\"{live}\"[^>]*(aria-live|role=\"status\")", page), live
     assert 'tabindex="' not in page  # the order of the focus is that of the page
     keys = re.findall(r'aria-keyshortcuts="(.)[^"]*"[^>]*>[^<]*<kbd>(.)', page)
     assert keys

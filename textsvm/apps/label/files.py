@@ -4,10 +4,10 @@ The journal, LABELS.journal beside the file of labels, only grows. It has a JSON
 of the work, then the labels, whenever they change, and the answers. An answer has the id and the digest of
 its text, the label (null: unsure, [] or several with several labels a text) and how the text was chosen; it
 replaces the earlier answer of the same id, and `"label": false` brings that back, if there is one. Answers of
-several people ("by") stand beside each other; the label that counts follows from them (`Journal.decided`). An
-answer is in the journal, and synchronised with the disk, before the next text is shown. A line that a crash
-has cut off is removed. A line ends with a digest of its content and number ("check"); lines without it, of
-earlier versions or edited by hand, are accepted if their values are possible.
+several people ("by") stand beside each other; the label that counts follows from them (`Journal.decided`). A
+note replaces that of the same person on the text; "" removes it. Both are in the journal, and synchronised
+with the disk, before the page goes on. A line that a crash has cut off is removed. A line ends with a digest
+of its content and number ("check"); lines without it, of earlier versions or edited by hand, are accepted.
 
 The file of labels follows from the journal: a new answer is appended, a changed answer writes the file anew.
 
@@ -99,6 +99,8 @@ class Journal:
         #: Ids of answers without a digest: edited by hand. None: the journal is of an earlier version
         self._edited: set[str | None] = set()
         self._n_lines = self._size = 0  #: Lines, and bytes, that are on disk
+        #: Notes on texts, by id and digest, and by name ("": none)
+        self._notes: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
         self.labels: list[str] = []
         self._removed: set[str] = set()
         self.events = 0
@@ -173,15 +175,16 @@ class Journal:
             names = event["labels"]
             texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
             return "" if texts and len({*names}) == len(names) else "is not a list of different labels"
+        if "note" in event:
+            texts = all(isinstance(value, str) for value in event.values())
+            return "" if texts and event.keys() - {"by"} == {"id", "digest", "note", "at"} else "is no note"
         label = JournalEntry(**event).label
         if not all(isinstance(value, str) for name, value in event.items() if name != "label" and value):
             return "has a value that is not a text"
-        several, names = isinstance(label, list), label if isinstance(label, list) else [label]
+        multi, names = isinstance(label, list), label if isinstance(label, list) else [label]
         if label is None or label is WITHDRAWN:
             return ""
-        if several == bool(kind.get("multilabel")) and all(
-            name in [*self.labels, *self._removed] for name in names
-        ):
+        if multi == bool(kind.get("multilabel")) and all(x in [*self.labels, *self._removed] for x in names):
             return ""
         return f"has the label {json.dumps(label)[:60]}, not one of {', '.join(self.labels)}"
 
@@ -197,8 +200,8 @@ class Journal:
             if not recorded and (row["id"] not in self._edited or None in self._edited):
                 raise InputError(
                     f"{self.path} has an answer to {row['id']!r} that {self.journal_path.name} lacks; "
-                    f"restore the journal from a copy, or take another -o and --import {self.path.name}; if you "
-                    f"edited the journal, move {self.path.name} away and start again"
+                    f"restore the journal from a copy, or take another -o and --import {self.path.name}; "
+                    f"or, if you edited the journal, move {self.path.name} away and start again"
                 )
 
     def _apply(self, event: Json) -> None:
@@ -206,6 +209,9 @@ class Journal:
         if "labels" in event:
             before, self.labels = self.labels, event["labels"]
             self._removed = self._removed.union(before).difference(self.labels)
+            return
+        if "note" in event:
+            self._notes[event["id"], event["digest"]][event.get("by", "")] = event["note"]
             return
         answer = JournalEntry(**event)
         self.revisions[answer.id, answer.voice] += 1
@@ -313,6 +319,16 @@ class Journal:
         ids = dict.fromkeys(entry.id for entry in answers)
         self._write_labels([self.answers[name] for name in ids] if new else None, text)
 
+    def add_note(self, entry: JournalEntry, note: str, text: Callable[[str], str]) -> None:
+        """Record a note on the text of an entry."""
+        event = {name: x for name, x in _event(entry).items() if name not in ("label", "chosen")}
+        self._record([event | {"note": note}])
+        self._write_labels(None, text)
+
+    def notes_on(self, name: str, text: str) -> list[tuple[str, str]]:
+        """Names of people ("": none), and their notes on a text."""
+        return [item for item in self._notes.get((name, text_digest(text)), {}).items() if item[1]]
+
     def withdraw(self, ids: Iterable[str], text: Callable[[str], str], by: str | None = None) -> None:
         """Record that the latest answers of a voice to some texts no longer hold."""
         self._record([_event(self.own[by][name][1]) | {"label": WITHDRAWN} for name in ids])
@@ -348,15 +364,15 @@ class Journal:
                 continue
             part = "test" if answer.is_test else "train"
             alike = (self.answers.get(name) for name in self.alike.get(answer.id, ()))
-            if part == "train" and (
-                answer.part == COPY or any(entry is not None and entry.is_test for entry in alike)
-            ):
+            if part == "train" and (answer.part == COPY or any(e is not None and e.is_test for e in alike)):
                 part = COPY
             row: Json = {"id": answer.id, "label": answer.label, "chosen": answer.chosen, "part": part}
             if of_people:
                 most = self.decided(answer.id, decisions=False)
                 row["majority"] = None if most is None else most.label
                 row["answers"] = {name: e.label for name, e in of_people.items() if e.label is not None}
+            if notes := self.notes_on(answer.id, text(answer.id)):
+                row["note"] = dict(notes) if len(notes) > 1 else notes[0][1]
             yield _line({**row, "text": text(answer.id)})
 
     def write_late(self) -> None:

@@ -81,7 +81,7 @@
   const ask_guess = async (asked) => {
     const answer = await ask("guess", { index: asked.index, whole: asked.whole });
     if (text !== asked) return;
-    if (answer.status === 200) Object.assign(text, { guess: answer.guess, pieces: answer.pieces });
+    if (answer.status === 200) Object.assign(text, { guess: answer.guess, pieces: answer.pieces, similar: answer.similar });
     text.guessed = false;
     show_pieces();
     show_labels();
@@ -92,13 +92,16 @@
     doubt: t("This text has been labelled before, and the machine would label it otherwise: label it again."),
     second: t("Another person labels this text, too, so that your agreement can be measured."),
   };
+  const remarks = ({ notes }) => notes.map(([name, note]) => t("Note: {0}", (name && notes.length > 1 ? `${name}: ` : "") + note)).join(" · ");
   const voices = ({ answers }) => answers.map(([name, label]) => `${name}: ${listed(label)}`).join(" · ");
   const show_text = () => {
     const done = text === null;
-    for (const id of ["unsure", "skip", "save"]) at(id).disabled = done;
+    at("remark").textContent = done ? "" : remarks(text);
+    for (const id of ["unsure", "skip", "save", "write"]) at(id).disabled = done;
     at("whole").hidden = done || !text.hidden;
     if (done) {
       at("legend").hidden = true;
+      show_similar();
       at("about").textContent = "";
       return void (at("text").textContent = t("Every text has an answer."));
     }
@@ -114,6 +117,13 @@
     at("text").replaceChildren(...text.pieces.map(([piece, step]) => (step ? element("span", piece, (step > 0 ? "f" : "a") + Math.abs(step)) : piece)));
     at("legend").hidden = !text.guessed && !text.pieces.some(([, step]) => step);
     at("legend").textContent = text.guess ? t("Warm and underlined: speaks for {0}. Cold and dotted: speaks against it.", best()) : "\u00a0";
+    show_similar();
+  };
+  // Lines come with the guess, so a text that is labelled without it has none.
+  const show_similar = () => {
+    const similar = (text && text.similar) || [];
+    Object.assign(at("similar"), { disabled: !similar.length, ariaExpanded: String(Boolean(own.similar)) });
+    at("nearest").replaceChildren(...(own.similar ? similar : []).map((each) => built("li", [tag(each), element("span", each.text)])));
   };
   const best = () => Object.entries(text.guess).reduce((a, b) => (b[1] > a[1] ? b : a))[0];
 
@@ -141,11 +151,8 @@
     for (const dialog of document.querySelectorAll("dialog")) dialog.close();
     action();
   })]);
-  const entry = (each, reason = "") => {
-    const place = state.labels.indexOf(Array.isArray(each.label) ? each.label[0] : each.label);
-    const label = each.answered ? element("b", listed(each.label), colour(place)) : "";
-    return line(() => act_and_show("show", { index: each.index, reason, whole: false }), label, element("span", (each.copy ? t("copy:") + " " : "") + each.text));
-  };
+  const tag = ({ label }) => element("b", listed(label), colour(state.labels.indexOf(Array.isArray(label) ? label[0] : label)));
+  const entry = (each, reason = "") => line(() => act_and_show("show", { index: each.index, reason, whole: false }), each.answered ? tag(each) : "", element("span", (each.copy ? t("copy:") + " " : "") + each.text));
   const tile = (name, value, more = "") => built("div", [element("dt", name), built("dd", [value, more && element("small", more)])]);
   const show_state = () => {
     const progress = state.progress, tiles = [tile(t("labelled"), number(progress.n_labelled), t("of {0}", number(state.n)))];
@@ -230,6 +237,18 @@
       if (history) at("history").append(...history.map((each) => entry(each)));
       at("older").hidden = history && history.length < 30;
     },
+    write: () => { if (text) { at("remark_text").value = new Map(text.notes).get(state.by || "") || ""; open("writing", "remark_text"); } },
+    keep: () => {
+      const before = copied;
+      at("writing").close();
+      act_and_show("note", { index: text.index, note: at("remark_text").value }, ({ note }) => {
+        copied = before;
+        text.notes = [...new Map(text.notes).set(state.by || "", note)].filter(([, each]) => each);
+        at("remark").textContent = remarks(text);
+        return t(note ? "Note saved." : "Note removed.");
+      });
+    },
+    similar: () => { remember({ similar: !own.similar }); show_similar(); },
     further: () => search(searched.next),
     who: () => { at("person").value = own.name || ""; open("naming_me", "person"); },
     sit: () => { remember({ name: at("person").value.trim() || null }); at("naming_me").close(); act_and_show("next", {}); },
@@ -244,7 +263,7 @@
       const found = await act("review", {});
       if (!found || found.status !== 200) return;
       const day = (time) => new Date(time).toLocaleString(language, { weekday: "long", day: "numeric", month: "long" });
-      at("disagreements").replaceChildren(...found.disagreements.map((each) => entry({ ...each, text: `${voices(each)} · ${each.text}` }, "decision")));
+      at("disagreements").replaceChildren(...found.disagreements.map((each) => entry({ ...each, text: [voices(each), remarks(each), each.text].filter(Boolean).join(" · ") }, "decision")));
       at("drift").replaceChildren(...found.drift.map((each) => entry({ ...each, text: `${t("{0} on {1}", listed(each.before), day(each.at))} · ${each.text}` })));
       at("review_note").textContent = found.disagreements.length + found.drift.length ? "" : t("There is nothing to review.");
       open("reviewing", "close_review");
@@ -284,7 +303,8 @@
   on_enter("words", () => search(0));
   on_enter("name", actions.add);
   on_enter("person", actions.sit);
-  const keys = { 0: "unsure", "?": "unsure", s: "skip", u: "undo", n: "new", "/": "find", c: "separate", r: "review", e: "export", w: "who" };
+  on_enter("remark_text", actions.keep);
+  const keys = { 0: "unsure", "?": "unsure", s: "skip", u: "undo", n: "new", m: "similar", t: "write", "/": "find", c: "separate", r: "review", e: "export", w: "who" };
   document.addEventListener("keydown", (event) => {
     if (document.querySelector("dialog[open]") || event.ctrlKey || event.altKey || event.metaKey || event.repeat || !state) return;
     const label = /^[1-9]$/.test(event.key) ? state.labels[event.key - 1] : state.labels.find((each) => letters.get(each) === event.key.toLowerCase()), action = keys[event.key.toLowerCase()];

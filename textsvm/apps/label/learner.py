@@ -299,6 +299,11 @@ class Learner:
         spans = [(start, end, float(value)) for (start, end), value in zip(cuts, change, strict=True)]
         return Guess([(training.labels[c], float(p[c])) for c in order], spans)
 
+    def nearest(self, index: int, others: Sequence[int]) -> list[int]:
+        """Texts of `others` by their similarity to a text for the machine, without those of similarity 0."""
+        values = self._pool.similarity([index], others, self._training.machine)[0]
+        return [others[i] for i in np.argsort(-values, kind="stable").tolist() if values[i] > 0]
+
     def progress(self) -> Progress:
         """Estimates from the answers before the last `refresh`."""
         training = self._training

@@ -71,8 +71,14 @@ LABEL = 100
 LABELS = 500
 #: Maximum number of characters of the name of a person.
 NAME = 60
+#: Maximum number of characters of a note.
+NOTE = 500
 #: Share of the texts that two people label.
 SHARED = 0.1
+#: Maximum number of similar texts of each of the two likeliest labels.
+SIMILAR = 2
+#: Latest texts of a label that are compared with a text.
+COMPARED = 1000
 
 
 class Conflict(InputError):
@@ -133,6 +139,7 @@ class Desk:
     """The page of a person."""
 
     shown: int = -1  #: Text; -1: none
+    guessed: int = -1  #: Text that is shown with its guess; -1: none
     skipped: set[int] = field(default_factory=set)
     skips: list[int] = field(default_factory=list)  #: Since the last answer, for `undo`
     chosen: dict[int, str] = field(default_factory=dict)  #: Why a text was shown first
@@ -172,9 +179,7 @@ class Session:
         answers = {name: entries[-1][1] for name, entries in self.journal.history.items()}
         path = self.journal.path
         missing = [name for name in answers if name not in self._number_of]
-        changed = [
-            name for name in self._number_of if text_digest(self._text_of(name)) != answers[name].digest
-        ]
+        changed = [x for x in self._number_of if text_digest(self._text_of(x)) != answers[x].digest]
         for names, trouble in ((missing, "are not in"), (changed, "have changed in")):
             if names:
                 raise InputError(
@@ -315,6 +320,7 @@ class Session:
         of_people = of_people if len(of_people) > 1 else {}  # a second opinion may have one name
         answer = None if reason == DOUBT else self._own(identifier, "" if of_people else by)
         secret = isinstance(self.learner, SecondOpinion) or self._is_secret(index, reason, by)
+        self._desks[by].guessed = -1 if secret else index
         return {
             "index": index, "id": cut(printable(identifier), LABEL), "reason": reason,
             "seen": self.journal.revisions[identifier, "" if of_people else by],
@@ -323,6 +329,7 @@ class Session:
             "answered": answer is not None, "label": answer.label if answer else None,
             "suggestion": None if secret else self._suggestions.get(identifier),
             "answers": [(name, entry.label) for name, entry in of_people.items()],
+            "notes": [x for x in self.journal.notes_on(identifier, text) if of_people or x[0] == (by or "")],
         }  # fmt: skip
 
     def _is_secret(self, index: int, reason: str, by: str | None) -> bool:
@@ -332,18 +339,51 @@ class Session:
         reasons |= {entry.chosen for entry in entries if entry is not None}
         return not reasons.isdisjoint((RANDOM, DOUBT, SECOND, DECISION))
 
+    def note(self, index: int, note: str, by: str | None = None) -> Json:
+        """Record a note of a person on a text; an empty note removes it."""
+        note = " ".join(printable(note).split())
+        if len(note) > NOTE:
+            raise InputError(f"a note has at most {NOTE} characters")
+        with self._lock:
+            entry = self._noted(self._checked(index), None, "", self._person(by)[0])
+            self.journal.add_note(entry, note, self._text_of)
+            return {"note": note}
+
     def _own(self, identifier: str, by: str | None) -> JournalEntry | None:
         """The answer of a person to a text."""
         return self.journal.own[by].get(identifier, (0, None))[1]
 
     def guess(self, index: int, whole: bool = False, by: str | None = None) -> Json:
-        """The machine's guess, and the pieces of the shown text; no other request waits for it."""
+        """The machine's guess, pieces of the shown text, and similar texts; no other request waits for it."""
         shown = self.corpus.texts[self._checked(index)][: WHOLE if whole else SHOWN]
         guess, symbols = self.learner.guess(index), np.zeros(len(shown))
         for start, end, value in guess.spans if guess else []:
             symbols[start:end] = value
         pieces = [(printable(piece), step) for piece, step in runs(shown, symbols)]
-        return {"guess": dict(guess.scores) if guess else None, "pieces": pieces}
+        similar = self._similar(index, [label for label, _ in guess.scores[:2]], by) if guess else []
+        return {"guess": dict(guess.scores) if guess else None, "pieces": pieces, "similar": similar}
+
+    def _similar(self, index: int, labels: list[str], by: str | None) -> list[Json]:
+        """The most similar texts with each of some labels, if the text is shown with its guess."""
+        with self._lock:
+            by, desk = self._person(by)
+            if desk.guessed != index or isinstance(self.learner, SecondOpinion):
+                return []
+            visible = self._visible(by)
+        nearest = dict[int, Json]()
+        for label in labels:
+            others = [i for i, names in visible.items() if i != index and label in names_of(names)]
+            for i in self.learner.nearest(index, others[-COMPARED:])[:SIMILAR]:
+                nearest[i] = self._entry(i, by) | {"answered": True, "label": visible[i]}
+        return list(nearest.values())
+
+    def _visible(self, by: str | None) -> dict[int, Labels]:
+        """Labels without those of other people, whose texts may yet be shown for a second answer."""
+        own = self.journal.own
+        others = {name for voice, entries in own.items() if voice and voice != by for name in entries}
+        unnamed = {name: item for name, item in own[None].items() if name not in others}
+        answers = (entry for _, entry in (unnamed | own[by] | own[""]).values())
+        return {self._number_of[e.id]: e.label for e in answers if e.copy_of is None and e.label}
 
     def answer(self, index: int, seen: int, label: Labels, by: str | None = None) -> Json:
         """Record an answer (None: unsure) and show the next text."""
@@ -530,9 +570,7 @@ class Session:
             for name, label in text.answers.items() or [("", text.label)]:
                 by, names = self._person(name)[0], names_of(label)
                 if len(names) != 1 and not several:
-                    raise InputError(
-                        f"the text {text.id!r} has {len(names)} labels; several need --multilabel"
-                    )
+                    raise InputError(f"text {text.id!r} has {len(names)} labels; several need --multilabel")
                 answer = self._noted(index, names if several else names[0], IMPORT, by)
                 answers.append(replace(answer, part=part))
             if text.decision is not None:
@@ -567,10 +605,7 @@ class Session:
 
     def _listed(self, skip: int, by: str | None) -> list[Json]:
         latest = islice(reversed(self.journal.own[by].values()), skip, skip + LISTED)
-        return [
-            self._entry(self._number_of[entry.id], by) | {"copy": entry.copy_of is not None}
-            for _, entry in latest
-        ]
+        return [self._entry(self._number_of[e.id], by) | {"copy": e.copy_of is not None} for _, e in latest]
 
     def _entry(self, index: int, by: str | None, start: int = 0) -> Json:
         """A line of a list: the beginning of a text, or the words from `start` on, and its label."""
@@ -679,6 +714,7 @@ class Session:
             texts = [
                 self._entry(self._number_of[name], "")
                 | {"answers": [(k, e.label) for k, e in labels.items()]}
+                | {"notes": self.journal.notes_on(name, self._text_of(name))}
                 for name, labels in self._differing().items()
             ]
             texts.sort(key=lambda entry: entry["answered"])
@@ -701,17 +737,12 @@ class Session:
         """Close the journal; sentences about the work."""
         with self._lock:
             self.journal.close()
-            labels = [
-                names_of(entry.label) for entry in self.journal.answers.values() if entry.label is not None
-            ]
+            labels = [names_of(e.label) for e in self.journal.answers.values() if e.label is not None]
             lines = [f"{len(labels):,} labelled texts are in {self.journal.path}"]
-            if (agreement := self.agreement())["n"]:
-                kappa = agreement["kappa"]
-                lines.append(f"agreement: {agreement['equal']:,} of {agreement['n']:,} labels, ")
-                lines[-1] += "" if kappa is None else f"Cohen's kappa {kappa:.3f}, "
-                lines[-1] += (
-                    f"Krippendorff's alpha {agreement['alpha']:.3f}; to decide: {agreement['open']:,}"
-                )
+            if (figures := self.agreement())["n"]:
+                kappa = "" if figures["kappa"] is None else f"Cohen's kappa {figures['kappa']:.3f}, "
+                lines.append(f"agreement: {figures['equal']:,} of {figures['n']:,} labels, {kappa}")
+                lines[-1] += f"Krippendorff's alpha {figures['alpha']:.3f}; to decide: {figures['open']:,}"
             if isinstance(self.learner, SecondOpinion):
                 return lines
             if search := self.learner.progress().retrieval:
