@@ -19,6 +19,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -172,13 +173,8 @@ def tune(
     examples, target, weight = read_training_data(settings, X, y, sample_weight, positive)
     search = GridSearch(grid_points(settings, grid), target, weight, metric)
     search.split(Splitting(cv, groups, repeats, random_state, group_duplicates), nested)
-
-    def search_on(device: str) -> tuple[list[Leak], dict[str, float]]:
-        """Try the settings that are not tried yet."""
-        search.points = [replace(point, settings=point.settings.on(device)) for point in search.points]
-        return _try_settings(settings.on(device), examples, search, (started, minutes), resume, progress)
-
-    leaks, seconds = devices.run_on(settings.device, search_on)
+    call = partial(_try_settings, settings, examples, search, (started, minutes), resume, progress)
+    leaks, seconds = devices.run_on(settings.device, call)
     return _outcome(model, X, search, leaks, seconds)
 
 
@@ -189,12 +185,16 @@ def _try_settings(
     budget: tuple[float, float | None],
     resume: str | os.PathLike[str] | None,
     progress: StageProgress | None,
+    device: str,
 ) -> tuple[list[Leak], dict[str, float]]:
-    """Try the settings of a search; returns near-duplicates across folds, and the times of the stages.
+    """Try the settings of a search that are not tried yet on a device.
 
-    `budget` is the time of the start and the number of minutes.
+    `budget` is the time of the start and the number of minutes. Returns near-duplicates across folds, and the
+    times of the stages.
     """
     started, minutes = budget
+    settings = settings.on(device)
+    search.points = [replace(point, settings=point.settings.on(device)) for point in search.points]
     seconds = dict.fromkeys(("estimate", "encode", "gram", "duplicates", "solve", "score"), 0.0)
     leaks: list[Leak] = []
     with settings.at_work(devices.select(settings.device)):
