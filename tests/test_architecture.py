@@ -19,8 +19,8 @@ LIMITS: dict[str, tuple[float, float]] = {
     # lines that the estimators did not have. Then came 25 formats, output in the form of the input, several
     # columns in exports, maps, copies in estimates, repair of mail, categories of mail, limits of HTTP.
     # Then encoders with cache and exports (1,500), thousands of classes (400), ordered classes, their scales.
-    # Then labelling by several people, with suggestions, notes and an encoder (700), and the CPU where a GPU is
-    # too small.
+    # Then labelling by several people, with suggestions, notes and an encoder (700), and the CPU instead of a
+    # GPU that is too small.
     "lines of textsvm/": (75_290, 62_000),
     "lines of the applications": (13_150, 10_500),
     "lines of C, JavaScript, HTML and CSS": (3_195, 2_700),
