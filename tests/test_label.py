@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from threading import Event, Thread, current_thread
+from time import sleep
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from textsvm.apps.label import machine as rows
-from textsvm.apps.label.learner import Learner, _left_out
+from textsvm.apps.label.learner import PAUSE, Learner, _left_out
 from textsvm.apps.label.machine import ColumnWeights, Machine, Pool
 from textsvm.apps.label.stopping import cohen_kappa, labels_per_point, retrieval
 from textsvm.apps.label.strategies import STRATEGIES, Candidates
@@ -104,6 +106,7 @@ def test_restore_gives_the_state_of_the_answers():
         learner.refresh()
     again = Learner(texts)
     again.restore(journal)
+    again.refresh()
     assert again.next() == learner.next()
     for name in ("n_labelled", "n_random", "accuracy", "interval"):
         assert getattr(again.progress(), name) == getattr(learner.progress(), name)
@@ -122,6 +125,22 @@ def test_left_out_values_are_those_of_machines_without_the_texts():
         np.testing.assert_allclose(coef[rest], other.coef, atol=1e-9)
         np.testing.assert_allclose(bias, replace(other, prior=machine.prior).bias)
         assert not coef[group].any()
+    coef, bias = machine.without([3])
+    np.testing.assert_allclose(machine.left_out[3], gram[3] @ coef + bias, atol=1e-9)
+
+
+@pytest.mark.parametrize("relevant", [None, 0])
+def test_texts_with_weights_are_left_out_like_others(relevant):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20, 5))
+    gram, target, factor = x @ x.T, np.where(rng.random((20, 3)) < 0.3, 1.0, -1.0), rng.random(20)
+    machine = Machine.train(gram, target, True, relevant, factor, prior=0.7)
+    for group in ([3], [0, 7, 11]):
+        rest = np.setdiff1d(np.arange(20), group)
+        other = Machine.train(gram[np.ix_(rest, rest)], target[rest], True, relevant, factor[rest], prior=0.7)
+        coef, bias = machine.without(group)
+        np.testing.assert_allclose(coef[rest], other.coef, atol=1e-9)
+        np.testing.assert_allclose(bias, other.bias, atol=1e-9)
     coef, bias = machine.without([3])
     np.testing.assert_allclose(machine.left_out[3], gram[3] @ coef + bias, atol=1e-9)
 
@@ -471,6 +490,7 @@ def test_many_labels_of_one_class_at_first_stop_nothing():
     assert learner.progress().curve
     multi = Learner(texts, multilabel=True)
     multi.restore([(i, ["a"], True) for i in range(20)])
+    multi.refresh()
     assert multi.progress().accuracy == 1
 
 
@@ -558,6 +578,7 @@ def test_near_copies_do_not_flatter_the_estimates():
         answers += [(2 * i, "ab"[i % 2], True), (2 * i + 1, "ab"[i % 2], True)]
     learner = Learner(texts)
     learner.restore(answers)
+    learner.refresh()
     assert learner._pool.similarity([0], [1])[0, 0] >= 0.95
     progress = learner.progress()
     assert progress.accuracy < 0.8
@@ -587,3 +608,140 @@ def test_digits_punctuation_and_emoji_tell_texts_apart(pair):
         learner.refresh()
         learner._training = replace(learner._training, near=learner._alike([0]))
         assert learner.answer(0, "good") == []
+
+
+def suggesting(weight: float) -> Learner:
+    """Answers of 3 and of 9 texts of a label, and the more frequent label as suggestion for all texts."""
+    texts, labels = corpus()
+    learner = Learner(texts, sorted(WORDS))
+    learner.suggestions, learner.suggestion_weight = {i: ["car"] for i in range(120)}, weight
+    answers = [[i for i, name in enumerate(labels) if name == label] for label in WORDS]
+    learner.restore([(i, labels[i], False) for i in [*answers[0][:3], *answers[1][:9]]])
+    return learner
+
+
+def test_suggestions_of_nearly_no_weight_change_nearly_nothing():
+    learner, plain = suggesting(1e-9), suggesting(0)
+    for each in (learner, plain):
+        each.refresh()
+    machine, other = learner._training.machine, plain._training.machine
+    assert machine.prior == other.prior
+    np.testing.assert_allclose(machine.left_out, other.left_out, atol=1e-6)
+    np.testing.assert_allclose(machine.scale, other.scale, rtol=1e-6)
+    for i in range(40, 60):
+        assert dict(learner.guess(i).scores) == pytest.approx(dict(plain.guess(i).scores), abs=1e-6)
+
+
+def test_an_answer_that_is_taken_back_during_a_training_is_learnt_once(monkeypatch):
+    learner = suggesting(0.5)
+    near_copies, index = learner._near_copies, next(iter(learner._answers))
+
+    def retract(*arguments):
+        learner.retract(index)
+        return near_copies(*arguments)
+
+    learner.answer(learner.next().index, "fruit")
+    monkeypatch.setattr(learner, "_near_copies", retract)
+    learner.refresh()
+    assert len(learner._training.machine.coef) == 120
+
+
+def letters(texts: list[str]) -> np.ndarray:
+    """Vectors with the numbers of some letters."""
+    return np.array([[text.count(letter) for letter in "aeghlmnprw"] for text in texts], np.float32)
+
+
+def test_vectors_may_become_more_during_a_training(monkeypatch):
+    monkeypatch.setattr(rows, "BATCH", 16)
+    monkeypatch.setattr(rows, "SECONDS", 0)
+    texts, labels = corpus(60)
+    learner, of_pool = Learner(texts, encoder=letters), rows.Scorer.of_pool
+
+    def grow(scorer, n):
+        monkeypatch.setattr(rows, "SECONDS", 60)
+        learner._pool.grow()
+        return of_pool(scorer, n)
+
+    monkeypatch.setattr(rows.Scorer, "of_pool", grow)
+    for i in range(8):
+        learner.answer(i, labels[i])
+    learner.refresh()
+    assert len(learner._pool.vectors) == 60
+    assert learner.next() is not None
+
+
+def test_two_threads_lose_no_vectors(monkeypatch):
+    monkeypatch.setattr(rows, "BATCH", 8)
+    monkeypatch.setattr(rows, "SECONDS", 0.2)
+    started, main = Event(), current_thread()
+
+    def encode(texts):
+        if current_thread() is not main:
+            started.set()
+            sleep(0.5)  # longer than the main thread takes
+        return letters(texts)
+
+    pool = Pool(corpus(60)[0], np.arange(60), letters)
+    pool.encoder = encode
+    other = Thread(target=pool.grow)
+    other.start()
+    started.wait()
+    pool.grow()
+    n = len(pool.vectors)
+    other.join()
+    assert len(pool.vectors) >= n > 8
+
+
+def test_vectors_are_read_once(monkeypatch):
+    pool = Pool(corpus(60)[0], np.arange(60), letters)
+    expected, reads = pool.vectors, [pool.vectors, pool.vectors[:8]]
+    monkeypatch.setattr(Pool, "vectors", property(lambda _: reads.pop(0)), raising=False)
+    np.testing.assert_allclose(pool.vectors_of([3, 50]), expected[[3, 50]])
+
+
+def test_two_answers_tell_nothing_about_the_scale():
+    """A machine of a single text gives 0, or 2e-16 by rounding."""
+    for similarity in np.linspace(0, 0.9, 50):
+        gram = np.array([[1, similarity], [similarity, 1]])
+        assert Machine.train(gram, np.array([[1.0, -1.0], [-1.0, 1.0]])).scale == 1
+
+
+@pytest.mark.parametrize("slope", [-1, -4, -20])
+def test_a_reverse_ranking_counts_as_none(slope):
+    """The share of relevant texts among the answers, 20 of 100, is then that of the 100 others, too."""
+    relevant = np.arange(100) < 20
+    values = slope * (relevant + 0.3 * np.random.default_rng(0).normal(size=100))
+    for shift in (-3, 0, 3):
+        assert retrieval(relevant, values + shift, np.zeros(100), 0).total == pytest.approx(40, rel=0.05)
+
+
+@pytest.mark.parametrize("label", ["car", None])
+def test_answers_of_two_people_to_a_doubt_are_followed_by_a_pause(label):
+    """The second answer replaces the first, or the text has no label any more."""
+    texts, labels = corpus()
+    learner = Learner(texts, random_share=0)
+    wrong = ["fruit" if name == "car" else "car" for name in labels]
+    learner.restore([(i, (labels if i % 9 else wrong)[i], False) for i in range(60)])
+    learner.refresh()
+    while (proposal := learner.next()).reason != "doubt":
+        learner.answer(proposal.index, labels[proposal.index])
+    if label is None:
+        learner.retract(proposal.index)
+    learner.restore([(proposal.index, label, False)] * 2)
+    learner.refresh()
+    assert learner._training.doubts
+    for _ in range(PAUSE):
+        proposal = learner.next()
+        assert proposal.reason != "doubt"
+        learner.answer(proposal.index, labels[proposal.index])
+    assert learner.next().reason == "doubt"
+
+
+def test_the_curve_of_a_search_ends_at_the_estimate_of_accuracy():
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(WORDS["fruit"] + WORDS["car"], 6)) for _ in range(60)]
+    learner = Learner(texts, relevant="a")
+    learner.restore([(i, "ab"[int(i % 4 > 0)], True) for i in range(50)])
+    learner.refresh()
+    progress = learner.progress()
+    assert progress.curve[-1] == (50, progress.accuracy)

@@ -5,7 +5,8 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread, current_thread
+from time import monotonic, sleep
 
 import hostile_pages
 import numpy as np
@@ -19,7 +20,7 @@ from test_label_page import label as commands
 from textsvm import InputError
 from textsvm.apps.label import files
 from textsvm.apps.label.files import DECISION, Journal, JournalEntry, text_digest
-from textsvm.apps.label.learner import Learner
+from textsvm.apps.label.learner import Learner, Proposal
 from textsvm.apps.label.machine import Machine
 from textsvm.apps.label.session import NAME, Conflict, SecondOpinion, Session
 from textsvm.cli.console import Console
@@ -100,6 +101,7 @@ def disagreeing(folder, shared=0):
     session = started(folder, shared=shared)
     for index, (anna, ben) in enumerate([("spam", "ham"), ("spam", "spam"), ("ham", None)]):
         say(session, "anna", anna, index)
+        session._desks["ben"].chosen[index] = "second"
         say(session, "ben", ben, index)
     return session
 
@@ -163,6 +165,18 @@ def test_agreement_of_two_and_of_three(tmp_path):
     assert rows_of(session)["t0"]["majority"] == "ham"
 
 
+def test_agreement_is_of_drawn_texts_and_first_labels(tmp_path):
+    session = disagreeing(tmp_path)
+    before = session.agreement()
+    for name in ("anna", "ben"):
+        say(session, name, "spam", 5)  # picked by both
+    say(session, "ben", "spam", 0)  # after a review
+    agreement = session.agreement()
+    assert (agreement["n"], agreement["equal"]) == (before["n"], before["equal"])
+    assert agreement["open"] == before["open"] - 1
+    assert again(session).agreement()["equal"] == before["equal"]
+
+
 def test_undo_is_of_a_person(tmp_path):
     session = started(tmp_path, shared=0)
     say(session, "anna", "spam", 0)
@@ -177,9 +191,91 @@ def test_undo_is_of_a_person(tmp_path):
     assert again(session).journal.answers_of_people("t0").keys() == {"ben"}
 
 
+def test_no_request_waits_for_a_training(tmp_path, monkeypatch):
+    texts, threads = [f"{'cash' if i % 2 else 'noon'} {i}x" for i in range(20)], set()
+    corpus, refresh = corpus_of(texts), Learner.refresh
+
+    def noted(learner):
+        threads.add(current_thread())
+        refresh(learner)
+
+    journal = Journal(tmp_path / "labels.jsonl", ONE)
+    session = Session(corpus, journal, Learner(texts, ["spam", "ham"]))
+    monkeypatch.setattr(Learner, "refresh", noted)
+    for index in (0, 1, 3):
+        for name, label in (("anna", "ham"), ("ben", "spam")):
+            say(session, name, label, index)
+    session.decide(1, 0, "ham", "anna")
+    session.decide(3, 0, "spam", "anna")
+    session.undo(session.journal.events, "ben")
+    assert current_thread() not in threads
+    end = monotonic() + 60
+    while session.learner._learnt < session.learner._changes and monotonic() < end:
+        sleep(0.01)
+    assert session.learner._training.index.tolist() == [1, 3]
+    session.close()
+
+
+@pytest.mark.parametrize("between", ["ham", None])
+def test_near_copies_follow_a_change(tmp_path, between):
+    corpus = corpus_of(["win cash now", "Win cash  now", "lunch at noon"])
+    session = Session(corpus, Journal(tmp_path / "labels.jsonl", ONE), Learner(corpus.texts, ["spam", "ham"]))
+    for label in ("spam", between, "ham"):
+        say(session, "anna", label, 0)
+        labels = {name: entry.label for name, entry in session.journal.answers.items()}
+        assert labels == {"t0": label, "t1": label}
+    assert session.learner._answers == {0: ("ham",), 1: ("ham",)}
+    session.undo(session.journal.events, "anna")
+    assert {entry.label for entry in session.journal.answers.values()} == {between}
+    session.close()
+
+
+def test_a_copy_with_an_answer_of_its_own_keeps_its_tie(tmp_path):
+    corpus = corpus_of(["win cash now", "Win cash  now", "lunch at noon"])
+    session = Session(corpus, Journal(tmp_path / "labels.jsonl", ONE), Learner(corpus.texts, ["spam", "ham"]))
+    say(session, "anna", "spam", 0)  # and its copy t1
+    say(session, "ben", "spam", 1)
+    say(session, "anna", "ham", 0)
+    assert session.journal.answers["t1"].label is None
+    assert session.learner._answers == {0: ("ham",), 1: None}
+    session.close()
+
+
+def test_labels_of_a_tie_cannot_be_removed(tmp_path):
+    session = disagreeing(tmp_path)
+    say(session, "anna", "ham", 1)
+    say(session, "ben", "ham", 1)
+    assert "spam" not in {entry.label for entry in session.journal.answers.values()}
+    with pytest.raises(InputError, match=r"'spam' has labelled texts \(1\)"):
+        session.remove_label("spam", "anna")
+
+
+def test_undo_of_a_decision(tmp_path):
+    session = started(tmp_path, TEXTS, shared=0)
+    say(session, "anna", "spam", 0)  # and its copy t2
+    say(session, "ben", "ham", 0)
+    session.skip(1, "anna")
+    session.decide(0, 0, "ham", "anna")
+    with pytest.raises(Conflict, match="newer answer"):
+        session.undo(session.journal.events - 1, "anna")
+    undone = session.undo(session.journal.events, "anna")
+    assert (undone["text"]["index"], undone["text"]["reason"]) == (0, DECISION)
+    assert undone["text"]["answers"] == [("anna", "spam"), ("ben", "ham")]
+    assert not session.journal.own[""]
+    assert session.learner.labelled == {0: None, 2: None}
+    session.decide(0, undone["text"]["seen"], "spam", "cleo")
+    assert session.overview("cleo")["undo"]  # without an answer of her own
+    session.undo(session.journal.events, "anna")  # her own answer, not the decision of cleo
+    assert session.journal.own[""].keys() == {"t0", "t2"}
+    assert not session.journal.own["anna"]
+    session.undo(session.journal.events, "cleo")
+    assert {name: row["label"] for name, row in rows_of(again(session)).items()} == {"t0": "ham", "t2": "ham"}
+
+
 def test_near_copies_follow_both_people_and_the_decision(tmp_path):
     session = started(tmp_path, TEXTS, shared=0)
     say(session, "anna", "spam", 0)  # and its copy t2
+    session._desks["ben"].chosen[0] = "second"
     text = session.show(0, by="ben")["text"]
     assert session.answer(0, text["seen"], "ham", "ben")["copies"] == 1
     assert [rows_of(session)[name]["label"] for name in ("t0", "t2")] == [None, None]
@@ -188,6 +284,34 @@ def test_near_copies_follow_both_people_and_the_decision(tmp_path):
     assert session.decide(0, 0, "ham", "anna")["copies"] == 1
     assert [rows_of(session)[name]["label"] for name in ("t0", "t2")] == ["ham", "ham"]
     assert session.learner.labelled == {0: "ham", 2: "ham"}
+
+
+def test_an_answer_to_a_copy_itself_stays(tmp_path):
+    session = started(tmp_path, TEXTS, shared=0)
+    say(session, "anna", "spam", 0)  # and its copy t2
+    say(session, "ben", "ham", 2)
+    say(session, "ben", "spam", 0)
+    entry = session.journal.own["ben"]["t2"][1]
+    assert (entry.label, entry.copy_of) == ("ham", None)
+    say(session, "cleo", "ham", 0)  # and its copy
+    session.decide(0, 0, "ham", "cleo")
+    assert session.journal.own[""].keys() == {"t0"}  # ben has answered t2 itself
+    assert session.journal.answers_of_people("t2")["cleo"].copy_of == "t0"
+
+
+def test_a_copy_that_somebody_answered_itself_can_be_decided(tmp_path):
+    session = started(tmp_path, TEXTS, shared=0)
+    say(session, "anna", "spam", 0)  # and its copy t2
+    say(session, "ben", "ham", 2)
+    assert rows_of(session)["t2"]["label"] is None
+    (open_,) = session.review("anna")["disagreements"]
+    assert (open_["index"], open_["answers"]) == (2, [("anna", "spam"), ("ben", "ham")])
+    assert session.agreement()["open"] == 1
+    assert session.agreement()["n"] == 0  # a copy is no answer of its own
+    session.decide(2, 0, "ham", "anna")
+    assert session.agreement()["open"] == 0
+    say(session, "ben", "ham", 0)
+    assert [entry["index"] for entry in session.review("anna")["disagreements"]] == [0, 2]
 
 
 def test_a_test_text_stays_one_after_a_second_answer(tmp_path):
@@ -259,6 +383,20 @@ def test_a_second_opinion_of_two_people(tmp_path):
     assert session.agreement()["n"] == 5
 
 
+@pytest.mark.parametrize("name", ["anna", None])
+def test_a_review_in_a_second_opinion(tmp_path, name):
+    corpus = corpus_of(TEXTS, ["spam", "ham", "spam", "ham", "ham"])
+    session = Session(corpus, Journal(tmp_path / "second.jsonl", ONE), SecondOpinion(corpus, False))
+    session._desks[name].chosen[0] = "random"
+    say(session, name, "ham", 0)
+    (open_,) = session.review(name)["disagreements"]
+    text = session.show(open_["index"], DECISION, by=name)["text"]
+    assert (text["answers"], text["label"]) == ([], "ham")  # so the page sends an answer
+    session.answer(0, text["seen"], "spam", name)
+    assert session.review(name)["disagreements"] == []
+    assert (session.agreement()["n"], session.agreement()["equal"]) == (1, 0)  # the first label counts
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(
@@ -275,7 +413,7 @@ def test_files_follow_any_sequence_of_actions_of_several_people(tmp_path_factory
         identifier = f"t{index}"
         if action == "a":
             session.answer(index, session.journal.revisions[identifier, name], label, name)
-        elif action == "u" and session.journal.own[name]:
+        elif action == "u" and session._latest(name)[0]:
             session.undo(session.journal.events, name)
         elif action == "c":
             session.separate(index, name)
@@ -288,6 +426,11 @@ def test_files_follow_any_sequence_of_actions_of_several_people(tmp_path_factory
     assert {f"t{index}": label for index, label in session.learner.labelled.items()} == labels
     for name, items in own.items():
         assert all(entry.voice == name for _, entry in items.values())
+    listed = {f"t{entry['index']}" for entry in session.review("anna")["disagreements"]}
+    for name in answers.keys() - own.get("", {}).keys():
+        by_people = session.journal.answers_of_people(name).values()
+        if len({entry.label for entry in by_people} - {None}) > 1:
+            assert listed & {name, *(entry.copy_of for entry in by_people)}
     work = again(session)
     assert {name: each.label for name, each in work.journal.answers.items()} == labels
     assert {k: dict(v) for k, v in work.journal.own.items() if v} == own
@@ -344,6 +487,23 @@ def test_a_suggestion_is_shown_unless_the_text_is_for_the_test(tmp_path):
         for index, reason in ((0, ""), (0, "random"), (1, ""))
     ]
     assert shown == [["spam"], None, None]
+    session.close()
+
+
+def test_a_text_of_the_test_is_never_shown_with_its_suggestion(tmp_path):
+    session = suggesting(tmp_path, {f"t{i}": ["spam"] for i in range(10)})
+    session._desks["anna"].chosen.update({0: "random", 1: "random", 2: "second"})
+    session._desks["ben"].chosen[3] = "random"
+    say(session, "anna", "ham", 0)  # then a click on it in the list
+    session.skip(1, "anna")  # then a search
+    say(session, "anna", "ham", 2)
+    say(session, "ben", "ham", 3)  # then anna finds it
+    for index in range(5):
+        text = session.show(index, by="anna")["text"]
+        assert (text["guessed"], text["suggestion"]) == ((False, None) if index < 4 else (True, ["spam"]))
+    session.close()
+    session = suggesting(tmp_path, {"t0": ["spam"]})
+    assert session.show(0, by="anna")["text"]["suggestion"] is None
     session.close()
 
 
@@ -431,7 +591,7 @@ def test_answers_of_several_people_are_imported_and_exported(tmp_path):
     session = started(tmp_path)
     assert session.add_labelled(files.read_labelled(tmp_path / "tasks.json")) == 3
     assert [rows_of(session)[name]["label"] for name in ("t0", "t1", "t2")] == [None, "spam", "ham"]
-    assert session.agreement()["n"] == 3
+    assert (session.agreement()["n"], session.agreement()["open"]) == (0, 1)
     assert session.next("ben")["text"]["index"] == 3
     for labels, expected in (("label", {"t1": "spam", "t2": "ham"}), ("majority", {"t1": "spam"})):
         content = session.export("csv", labels)["content"]
@@ -456,6 +616,25 @@ def test_files_without_names_have_none(tmp_path):
     path.write_text('{"id": "1", "label": "spam", "text": "win cash"}\n', "utf-8")
     assert files.read_labelled(path) == [files.LabelledText("1", "win cash", "spam")]
     assert "answers" not in files.content_of(files.read_labelled(path), "jsonl")
+
+
+def test_a_search_of_a_new_person_waits_for_the_lock(tmp_path):
+    session = started(tmp_path)
+    with session._lock:
+        thread = Thread(target=session.search, args=("nothing",), kwargs={"by": "anna"})
+        thread.start()
+        thread.join(0.2)
+        assert "anna" not in session._desks
+    thread.join()
+
+
+def test_a_text_that_was_seen_with_its_guess_is_not_of_the_random_sample(tmp_path, monkeypatch):
+    session = started(tmp_path)
+    assert session.show(0, by="anna")["text"]["guessed"]  # by a search
+    monkeypatch.setattr(session.learner, "next", lambda skipped=(): Proposal(0, "random"))
+    assert not session.next("anna")["text"]["guessed"]
+    session.answer(0, 0, "spam", "anna")
+    assert session.journal.answers["t0"].chosen == "user"
 
 
 def test_the_end_of_a_search_says_what_was_found(tmp_path):
@@ -757,3 +936,25 @@ def test_a_damaged_name_is_an_error(tmp_path, field):
         stream.write(line + "\n")
     with pytest.raises(InputError, match=r"line \d+ of .*journal has a value that is not a text"):
         Journal(session.journal.path, ONE)
+
+
+def test_the_export_counts_what_it_has_and_spares_the_labels_of_other_work(tmp_path, capsys):
+    session = disagreeing(tmp_path)
+    session.journal.close()
+    file = str(session.journal.path)
+    n = sum(row["label"] is not None for row in rows_of(session).values())
+    for name in ("a.csv", "a.jsonl"):
+        said = run("label", file, "--export", str(tmp_path / name)).stderr.decode()
+        assert f"note: {n} labelled texts are in" in said
+        assert "1 more have no label that counts" in said
+    assert len((tmp_path / "a.csv").read_text().splitlines()) == 1 + n
+    other = tmp_path / "other.jsonl"
+    Journal(other, ONE).close()
+    said = fails("label", file, "--export", str(other), cwd=tmp_path, code=2)
+    assert "has a journal of answers beside it" in said
+    session = started(tmp_path)
+    session.decide(0, 0, "ham", "anna")
+    session.journal.close()
+    for name, has in (("prodigy", True), ("labelstudio", False)):
+        done = run("label", file, "--to", name, "--export", str(tmp_path / name))
+        assert ("without decisions" in done.stderr.decode()) == has

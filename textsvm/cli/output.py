@@ -116,7 +116,9 @@ class Output:
             return self
         written, named = (TABLES.get(x.lower()) for x in (self.kind.suffix, self.path.suffix))
         if written and named and named != written:
-            raise WrongUsage(f"{self.option} {self.path} is {self.kind.name}; name a {self.kind.suffix} file")
+            raise WrongUsage(
+                f"{self.option} {self.path}: {self.kind.name} go into a {self.kind.suffix} file; name one"
+            )
         with wrong_usage(f"{self.option}: "):
             target = target_of(self.path)
         if not target.parent.is_dir():

@@ -177,12 +177,21 @@ def _export(
         trouble = f"--to {name} is not" if name else "--export: name the format with --to,"
         raise WrongUsage(f"{trouble} one of {', '.join(formats.FORMATS)}")
     output = Output("--export", exchange.export, EXPORT, exchange.force).checked({"the corpus": corpus})
+    if formats.journal_of(exchange.export).exists():
+        raise WrongUsage(f"--export {exchange.export} has a journal of answers beside it; name another file")
     settings = reading.as_dict(several) | {"format": reading.format}
     texts = [text for path in corpus for text in formats.read_labelled(path, **settings)]
     content = formats.content_of(texts, name)
     with output.place() as path, writing(path) as stream:
         stream.write(content)
-    console.say(f"note: {len(texts):,} labelled texts are in {exchange.export}")
+    n_undecided = sum(text.label is None for text in texts)
+    said = f"note: {len(texts) - n_undecided:,} labelled texts are in {exchange.export}"
+    if n_undecided:
+        said += f"; {n_undecided:,} more have no label that counts (review them), and {name} "
+        said += "leaves them out" if name == "csv" else "has the answers to them"
+    if name in formats.OF_ANSWERS and any(text.decision is not None for text in texts):
+        said += f"; {name} has the answers of the people, without decisions"
+    console.say(said)
 
 
 def _session(

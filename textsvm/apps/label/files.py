@@ -83,7 +83,7 @@ class Journal:
     """
 
     def __init__(self, path: Path, kind: Json, replace: bool = False) -> None:
-        self.path, self.journal_path = path, path.with_name(path.name + ".journal")
+        self.path, self.journal_path = path, journal_of(path)
         self.answers: dict[str, JournalEntry] = {}  #: The answers that count, by id, the latest last
         #: The latest answers of each voice, with their places in the journal, by id, the latest last
         self.own: dict[str | None, dict[str, tuple[int, JournalEntry]]] = defaultdict(dict)
@@ -199,10 +199,9 @@ class Journal:
             recorded = answer in self._recorded or row["label"] is None  # a tie
             if not recorded and (row["id"] not in self._edited or None in self._edited):
                 raise InputError(
-                    f"{self.path} has an answer to {row['id']!r} that {self.journal_path.name} lacks: lines "
-                    "of the journal are lost, or an answer was edited; restore the journal from a copy, take "
-                    f"another -o and --import {self.path}, or, if you have emptied or edited a line of the "
-                    f"journal, move {self.path} away and start again"
+                    f"{self.path} has an answer to {row['id']!r} that {self.journal_path.name} lacks; "
+                    f"restore the journal from a copy, or take another -o and --import {self.path.name}; if "
+                    f"you edited the journal, move {self.path.name} away and start again"
                 )
 
     def _apply(self, event: Json) -> None:
@@ -376,11 +375,15 @@ class Journal:
                 row["note"] = dict(notes) if len(notes) > 1 else notes[0][1]
             yield _line({**row, "text": text(answer.id)})
 
+    def write_late(self) -> None:
+        """Write the file of labels if that has failed."""
+        if self._failed is not None:
+            self.write_labels(self._failed)
+
     def close(self) -> None:
         """Release the lock; an InputError if the file of labels could not be written."""
         try:
-            if self._failed is not None:
-                self.write_labels(self._failed)
+            self.write_late()
         finally:
             self._file.close()
 
@@ -481,6 +484,11 @@ def labelled_of(corpus: Corpus) -> list[LabelledText]:
     ]
 
 
+def journal_of(path: Path) -> Path:
+    """The journal of a file of labels."""
+    return path.with_name(path.name + ".journal")
+
+
 def content_of(texts: Sequence[LabelledText], format: str) -> str:
     """Content of a file in a format of `FORMATS`."""
     answers = [label for text in texts for label in (text.label, *text.answers.values()) if label is not None]
@@ -572,6 +580,8 @@ def _lines(rows: Iterable[Json]) -> str:
     return "".join(map(_line, rows))
 
 
+#: Formats that have the answers of people, and no place for decisions.
+OF_ANSWERS = ("prodigy", "doccano", "argilla")
 #: Writers by the name of the format.
 FORMATS: dict[str, Callable[[Sequence[LabelledText], list[str], bool], str]] = {
     "csv": _csv,

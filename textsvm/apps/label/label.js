@@ -169,7 +169,7 @@
   };
   const show_people = ({ names, n, equal, kappa, alpha, open }, tiles) => {
     const beyond = [["Cohen's kappa", kappa], ["Krippendorff's alpha", alpha]].filter(([, value]) => value != null).map(([name, value]) => `${name} ${value.toFixed(2)}`);
-    tiles.push(...names.map(([name, answers]) => tile(name, number(answers), t("answers"))), tile(t("agreement"), percent(n ? equal / n : null), beyond.join(", ") || t("{0} texts of two people", n)), tile(t("to decide"), number(open), t("different labels")));
+    tiles.push(...names.map(([name, answers]) => tile(name, number(answers), t("answers"))), tile(t("agreement"), percent(n ? equal / n : null), [t("{0} texts of two people", n), ...beyond].join(", ")), tile(t("to decide"), number(open), t("different labels")));
   };
   const show_progress = (progress, tiles) => {
     const interval = progress.accuracy == null ? t("needs random texts of two labels") : t("{0} to {1}", ...progress.interval.map((end) => percent(end)));
@@ -181,7 +181,7 @@
     const search = progress.retrieval, stop = at("stop");
     stop.className = search && search.enough ? "note enough" : "note";
     stop.textContent = !search ? "" : search.enough
-      ? t("You may stop: at least 95 % of the texts of “{0}” are probably found ({1}). This was right in more than 19 of 20 simulated searches.", state.relevant, number(search.n_found))
+      ? t("You may stop: at least 95 % of the texts of “{0}” are probably found ({1}). This was right in 19 of 20 simulated searches.", state.relevant, number(search.n_found))
       : t(search.total == null ? "“{0}”: {1} found. Go on: 95 % are not yet likely to be found." : "“{0}”: {1} found of about {2}. Go on: 95 % are not yet likely to be found.", state.relevant, number(search.n_found), number(Math.round(search.total)));
   };
   const show_suggestions = ({ n, right, interval: [low, high], weight }, tiles) => tiles.push(tile(t("suggestions right"), percent(n ? right / n : null), n ? t("{0} to {1}, weight {2}", percent(low), percent(high), weight.toFixed(2)) : t("needs random texts")));

@@ -213,7 +213,7 @@ class Learner:
         return copies
 
     def retract(self, index: int) -> None:
-        """Undo an answer, as if it had never been there."""
+        """Undo an answer: machine and estimates become those of the other answers."""
         if index not in self._answers:
             raise InputError(f"text {index} has no label to take back")
         del self._answers[index]
@@ -226,14 +226,15 @@ class Learner:
         """Take over earlier answers: index, label, and whether the text was drawn at random.
 
         The answers are in the order of the first answers; `copies` are near-copies and their originals.
+        `refresh` learns them.
         """
         for index, label, at_random in answers:
             labels = self._checked(index, label)
-            if self._answers.get(index) is not None:
+            if index in self._answers:
                 self._doubted.add(index)
+                self._since_doubt = 0
             self._note(index, labels, at_random)
         self._original.update(copies)
-        self.refresh()
 
     def next(self, skipped: Collection[int] = ()) -> Proposal | None:
         """The text to label next, the same until it is answered; None if every text is answered."""
@@ -263,9 +264,10 @@ class Learner:
         self._pool.grow()
         with one_blas_thread():  # threads of BLAS wait for each other where others use the cores
             training = self._train(answers)
-            free = np.array([i not in answers for i in self._pool.ranked.tolist()], bool)
+            members = self._pool.ranked  # another thread may add vectors of more texts
+            free = np.array([i not in answers for i in members.tolist()], bool)
             values = None if training.scorer is None else training.scorer.of_pool(len(free))[free]
-            ranking = self._rank(training, answers, free, values)
+            ranking = self._rank(training, answers, members[free], values)
             state = self._retrieval(training, answers, values)
             ahead = [i for i in self._order[self._next_random :][:2].tolist() if i not in answers]
             training = replace(
@@ -388,33 +390,35 @@ class Learner:
         p = machine.probabilities(values)
         wrong = np.where(target > 0, 1 - p, p).max(axis=1)
         order = np.argsort(-wrong, kind="stable")
-        final, support = self._with_suggestions(machine, index, names, target, gram)
+        final, support = self._with_suggestions(machine, index, names, target, gram, answers)
         return _TrainedState(
             index, names, grams, final, Scorer(self._pool, support, final),
             doubts=index[order[wrong[order] >= DOUBT]].tolist(), left_out=values,
             hits=_right(values, target, self.multilabel),
-            curve=self._curve(index, gram, target, answers, copies),
+            curve=self._curve(index, gram, target, answers, copies, relevant),
         )  # fmt: skip
 
     def _with_suggestions(
-        self, machine: Machine, index: Ints, names: list[str], target: Floats, gram: NDArray[np.float32]
-    ) -> tuple[Machine, Ints]:
+        self, machine: Machine, index: Ints, names: list[str], target: Floats, gram: NDArray[np.float32],
+        answers: Answers,
+    ) -> tuple[Machine, Ints]:  # fmt: skip
         """Machine that learns suggested labels of some texts, too, and its texts; estimates do without it."""
-        learnt = self.suggestion_weight > 0 and self.relevant is None  # the stopping rule compares values
-        members = self._pool.ranked.tolist() if learnt else []
-        usable = set(self.suggestions).difference(self._answers)
+        weight = 0.0 if self.relevant else self.suggestion_weight  # the stopping rule compares values
+        members = self._pool.ranked.tolist() if weight > 0 else []
+        usable = set(self.suggestions).difference(answers)
         more = [i for i in members if i in usable and {*self.suggestions[i]} <= {*names}][:SUGGESTED]
         if not more:
             return machine, index
         texts = np.append(index, more)
         block = self._pool.similarity(more, texts, machine)
         guessed = [[1.0 if name in self.suggestions[i] else -1.0 for name in names] for i in more]
-        factor = np.append(np.ones(len(index)), np.full(len(more), self.suggestion_weight))
+        factor = np.append(np.ones(len(index)), np.full(len(more), weight))
         whole = np.vstack([np.hstack([gram, block[:, : len(index)].T]), block])
-        final = Machine.train(whole, np.vstack([target, guessed]), self.multilabel, factor=factor)
-        # Probabilities are fitted to answers.
-        answers = final.left_out[: len(index)]
-        return replace(final, weight=machine.weight, target=target, left_out=answers), texts
+        labels = np.vstack([target, guessed])
+        # The prior is chosen, and probabilities are fitted, by the answers.
+        final = Machine.train(whole, labels, self.multilabel, factor=factor, prior=machine.prior)
+        left_out = final.left_out[: len(index)]
+        return replace(final, weight=machine.weight, target=target, left_out=left_out), texts
 
     def _grams(self, index: Ints) -> NDArray[np.float32]:
         """Kernel values of labelled texts; those of the last training are not computed again."""
@@ -440,7 +444,7 @@ class Learner:
 
     def _curve(
         self, index: Ints, gram: NDArray[np.float32], target: Floats, answers: Answers,
-        copies: Sequence[Ints],
+        copies: Sequence[Ints], relevant: int | None,
     ) -> list[tuple[int, float]]:  # fmt: skip
         """Accuracy on the random sample of machines trained on the first labels, each text left out."""
         n, curve, sampled = len(index), self._training.curve, self._sampled(index)
@@ -454,21 +458,20 @@ class Learner:
         for size in sorted({n >> k for k in range(POINTS) if n >> k >= FEWEST}):
             rows = np.sort(order[:size])
             block = gram[:, rows]
-            machine = Machine.train(block[rows], target[rows], self.multilabel)
+            machine = Machine.train(block[rows], target[rows], self.multilabel, relevant)
             hits = _right(_left_out(block, machine, rows, copies), target, self.multilabel)
             points.append((size, float(hits[sampled].mean())))
         return points
 
     def _rank(
-        self, training: _TrainedState, answers: Answers, free: Bools, values: Floats | None
+        self, training: _TrainedState, answers: Answers, free: Ints, values: Floats | None
     ) -> list[int]:
-        members = self._pool.ranked
-        if not free.any():
+        if not len(free):
             return []
         relevant = training.labels.index(self.relevant) if self.relevant in training.labels else None
         rng = np.random.default_rng([self._seed, len(answers)])
         machine, similarity = training.machine, partial(self._pool.similarity, machine=training.machine)
-        candidates = Candidates(members[free], training.index, values, machine, similarity, rng, relevant)
+        candidates = Candidates(free, training.index, values, machine, similarity, rng, relevant)
         return candidates.index[rank(self.strategy, candidates, AHEAD)].tolist()
 
     def _alike(self, shown: list[int]) -> dict[int, list[int]]:

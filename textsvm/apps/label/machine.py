@@ -8,11 +8,13 @@ for all classes at once, each against the rest, and the value of a text is f(x) 
 With p = 1 and few labels nearly every text would get the most frequent of them. The strength p of the prior,
 between 0 and 1, and the weight of an encoder in K minimise a smooth loss of the left-out margins. In a search
 1 / C is 1 for relevant and 10 for other texts, so that the few relevant ones weigh more in the ranking, and K
-has a constant feature in place of m.
+has a constant feature in place of m. A suggested label of weight w has 1 / (C w) in place of 1 / C, and m is
+a weighted mean.
 
-The value of text i by a machine that was trained without a group G of texts, i among them, has a closed form:
-the coefficients a - (H^-1)_.G (H^-1)_GG^-1 a_G, which are 0 in G, where m is the mean of the other labels.
-The out-of-sample values that p, probabilities, doubts and estimates of accuracy need cost no training.
+The value of a text by a machine that was trained without a group G of texts has a closed form. Let
+a = H^-1 (y - m) with m the mean of the labels outside G. Without G the coefficients are
+a - (H^-1)_.G ((H^-1)_GG)^-1 a_G, which is 0 in G. The out-of-sample values that p, probabilities, doubts and
+estimates of accuracy need cost no training.
 
 Rows are in the order of the texts, so that the machine depends on the set of labels alone: after an undo it
 is the same to the bit.
@@ -44,6 +46,7 @@ from textsvm.choice.candidates import has_words
 from textsvm.kernels.encoder import as_encoder
 from textsvm.linalg.sparse import Sparse
 from textsvm.model.rules import fit_scale
+from textsvm.runtime.parallel import Lock
 from textsvm.text.documents import normalise
 
 Indices: TypeAlias = Sequence[int] | Ints
@@ -82,6 +85,7 @@ class Machine:
     coef: Floats  #: shape (n, k)
     inverse: Floats  #: shape (n, n): H^-1
     target: Floats  #: shape (n, k): -1 or +1
+    text_weight: Floats  #: shape (n, 1): Weight of each text in the mean, 0 in a search
     left_out: Floats  #: shape (n, k): value of each text by a machine that was trained without it
     mean: Floats  #: shape (k,): Mean of the labels, 0 in a search
     prior: float  #: Strength of the prior
@@ -106,28 +110,32 @@ class Machine:
     @classmethod
     def train(
         cls, gram: NDArray[np.floating], target: Floats, multilabel: bool = False,
-        relevant: int | None = None, factor: Floats | float = 1,
+        relevant: int | None = None, factor: Floats | float = 1, prior: float | None = None,
     ) -> Machine:  # fmt: skip
         """Train on the kernel matrix of n texts, shape (n, n), and their labels, shape (n, k).
 
-        `relevant` is the column of the label whose texts are searched for, `factor` multiplies C.
+        `relevant` is the column of the label whose texts are searched for, `factor` multiplies C; without a
+        `prior` the best is chosen.
         """
         ridge = 1 / C if relevant is None else np.where(target[:, relevant] > 0, *SEARCH_RIDGES)
         # NumPy's inverse lets other threads run meanwhile, unlike SciPy's LAPACK functions.
         constant = float(relevant is not None)
         regularised = gram.astype(np.float64) + constant + ridge / factor * np.eye(len(gram))
         inverse = np.asarray(np.linalg.inv(regularised), np.float64)
-        share = (1 - constant) * np.broadcast_to(factor, len(target))[:, None]
-        total = max(float(share.sum()), 1.0)
-        mean = (share * target).sum(axis=0) / total
+        text_weight = (1 - constant) * np.broadcast_to(factor, len(target))[:, None]
+        total = max(float(text_weight.sum()), 1.0)
+        mean = (text_weight * target).sum(axis=0) / total
         coef = inverse @ (target - mean)
-        others = (total * mean - share * target) / np.maximum(total - share, 1.0)  # mean without each text
+        # Mean of the labels without each text.
+        others = (total * mean - text_weight * target) / np.maximum(total - text_weight, 1.0)
         alone = (coef + inverse.sum(axis=1)[:, None] * (mean - others)) / inverse.diagonal()[:, None]
         left_out = target - others - alone
-        losses = [_loss(left_out + prior * others, target, multilabel) for prior in PRIORS]
-        prior = PRIORS[int(np.argmin(losses))]
+        priors = PRIORS if prior is None else (prior,)
+        losses = [_loss(left_out + strength * others, target, multilabel) for strength in priors]
+        prior = priors[int(np.argmin(losses))]
         left_out += prior * others
-        return cls(coef, inverse, target, left_out, mean, prior, min(losses), multilabel, constant=constant)
+        results = (coef, inverse, target, text_weight, left_out, mean, prior, min(losses), multilabel)
+        return cls(*results, constant=constant)
 
     @cached_property
     def scale(self) -> float:
@@ -136,7 +144,7 @@ class Machine:
         if self.multilabel:  # each decision for or against a label is a choice between two classes
             flat, codes = values.ravel(), (self.target.ravel() > 0).astype(np.int64)
             values = np.stack([-flat, flat], axis=1)
-        if not values.any() or len(np.unique(codes)) < 2:
+        if np.abs(values).max() < 1e-9 or len(np.unique(codes)) < 2:
             return 1.0
         return fit_scale(values, codes, values.shape[1])
 
@@ -148,9 +156,9 @@ class Machine:
     def without(self, group: Indices) -> tuple[Floats, Floats]:
         """Coefficients, 0 in a group of texts, and bias of a machine that was trained without the group."""
         index = np.asarray(group)
-        others = np.delete(self.target, index, axis=0).sum(axis=0) / max(len(self.target) - len(index), 1)
-        moved = (1 - self.constant) * (self.mean - others)
-        coef = self.coef + self.inverse.sum(axis=1)[:, None] * moved
+        target, weight = (np.delete(array, index, axis=0) for array in (self.target, self.text_weight))
+        others = (weight * target).sum(axis=0) / max(weight.sum(), 1)
+        coef = self.coef + self.inverse.sum(axis=1)[:, None] * (self.mean - others)
         coef -= self.inverse[:, index] @ np.linalg.solve(self.inverse[np.ix_(index, index)], coef[index])
         coef[index] = 0
         return coef, self.prior * others + self.constant * coef.sum(axis=0)
@@ -187,6 +195,7 @@ class Pool:
         self.members = order[: max(1, int(np.searchsorted(lengths, CHARACTERS, "right")))]
         self.encoder = None if encoder is None else MeaningVectors(encoder, self._texts_of(0, BATCH))
         self.vectors = np.empty((0, 0), np.float32) if self.encoder is None else self.encoder.first
+        self._lock = Lock()
         self._features = _fitted(self._texts_of(0, len(self.members)))
         parts = [self.encode(self._texts_of(i, BATCH)) for i in range(0, len(self.members), BATCH)]
         self.rows = csr_matrix(vstack(parts, "csr"))
@@ -208,11 +217,11 @@ class Pool:
     def grow(self) -> None:
         """Compute vectors of more texts of the pool, for about `SECONDS`."""
         start = monotonic()
-        while self.encoder is not None and monotonic() < start + SECONDS:
-            vectors = self.vectors  # another thread may add the same vectors
-            if not (texts := self._texts_of(len(vectors), BATCH)):
-                return
-            self.vectors = np.concatenate([vectors, self.encoder(texts)])
+        with self._lock:  # of two threads each would replace the vectors of the other
+            while self.encoder is not None and monotonic() < start + SECONDS:
+                if not (texts := self._texts_of(len(self.vectors), BATCH)):
+                    return
+                self.vectors = np.concatenate([self.vectors, self.encoder(texts)])
 
     def rows_of(self, indices: Indices) -> csr_matrix:
         """Rows of texts in or outside the pool."""
@@ -230,7 +239,8 @@ class Pool:
     def vectors_of(self, indices: Indices) -> Floats32:
         """Vectors of any texts, shape (len(indices), d)."""
         assert self.encoder is not None
-        n, vectors = len(self.vectors), self.vectors
+        vectors = self.vectors  # another thread may replace them
+        n = len(vectors)
         place = np.array([self._place.get(int(i), n) for i in indices], np.int64)
         rows, new = vectors.take(place, axis=0, mode="clip"), np.flatnonzero(place >= n)
         if len(new):

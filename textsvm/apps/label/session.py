@@ -146,7 +146,7 @@ class Desk:
 
 
 class Session:
-    """Labelling of the texts of a corpus, whose labels are the first opinion of a `SecondOpinion`.
+    """Labelling of the texts of a corpus. With a `SecondOpinion` the corpus has labels, the first opinion.
 
     `shared` is the share of texts for two people (None: `SHARED`, and names are not asked for);
     `suggestions` are labels by id.
@@ -171,6 +171,7 @@ class Session:
         journal.set_labels(learner.labels)
         journal.write_labels(self._text_of)
         self._restore(journal.answers[name] for name in journal.history if name in journal.answers)
+        self._learn(learner.refresh)
         Thread(target=self._keep_learning, daemon=True).start()
 
     def _check_corpus(self) -> None:
@@ -233,7 +234,7 @@ class Session:
                 "title": printable(Path(self.corpus.source).name), "n": len(self.corpus),
                 "labels": self.learner.labels, "multilabel": self.learner.multilabel,
                 "progress": self._progress(), "history": self._listed(0, by), "events": self.journal.events,
-                "undo": bool(self._desks[by].skips or self.journal.own[by]),
+                "undo": bool(self._desks[by].skips or self._latest(by)[0]),
                 "by": by, "ask": self._shared is not None or bool(names),
                 "people": self.agreement() if names or second else None, "second": second,
                 "suggestions": self.judge_suggestions() if self._suggestions else None,
@@ -251,7 +252,8 @@ class Session:
                 proposal = self._second(by) or self._proposal(by)
             desk.shown, view = -1, None
             if proposal is not None:
-                desk.shown, desk.chosen[proposal.index] = proposal.index, proposal.reason
+                desk.shown = proposal.index
+                desk.chosen.setdefault(proposal.index, proposal.reason)
                 view = self._view(proposal.index, proposal.reason, by)
             return {"text": view, "state": self.overview(by)}
 
@@ -315,8 +317,9 @@ class Session:
         text, identifier = self.corpus.texts[index], self.corpus.ids[index]
         shown = text[: WHOLE if whole else SHOWN]
         of_people = self.journal.answers_of_people(identifier) if reason == DECISION else {}
+        of_people = of_people if len(of_people) > 1 else {}  # a second opinion may have one name
         answer = None if reason == DOUBT else self._own(identifier, "" if of_people else by)
-        secret = isinstance(self.learner, SecondOpinion) or reason in (RANDOM, DOUBT, SECOND, DECISION)
+        secret = isinstance(self.learner, SecondOpinion) or self._is_secret(index, reason, by)
         self._desks[by].guessed = -1 if secret else index
         return {
             "index": index, "id": cut(printable(identifier), LABEL), "reason": reason,
@@ -338,6 +341,13 @@ class Session:
             entry = self._noted(self._checked(index), None, "", self._person(by)[0])
             self.journal.add_note(entry, note, self._text_of)
             return {"note": note}
+
+    def _is_secret(self, index: int, reason: str, by: str | None) -> bool:
+        """Whether a text is answered without the guess: for `reason`, or because of an earlier one."""
+        identifier, reasons = self.corpus.ids[index], {reason, self._desks[by].chosen.get(index)}
+        entries = self._own(identifier, by), self.journal.answers.get(identifier)
+        reasons |= {entry.chosen for entry in entries if entry is not None}
+        return not reasons.isdisjoint((RANDOM, DOUBT, SECOND, DECISION))
 
     def _own(self, identifier: str, by: str | None) -> JournalEntry | None:
         """The answer of a person to a text."""
@@ -389,13 +399,13 @@ class Session:
     def decide(self, index: int, seen: int, label: Labels, by: str | None = None) -> Json:
         """Record the label that counts of a text with different answers, and show the next such text."""
         with self._lock:
-            identifier, (by, _) = self.corpus.ids[self._checked(index)], self._person(by)
+            identifier, (by, desk) = self.corpus.ids[self._checked(index)], self._person(by)
             if len(self.journal.answers_of_people(identifier)) < 2:
                 raise InputError("only a text with the answers of two people needs a decision")
             if seen != self.journal.revisions[identifier, ""]:
                 raise Conflict("this text has been decided in another window meanwhile")
             copies = self._record(index, self._valid(label), DECISION, by)
-            self._due.set()
+            desk.skips.clear()
             rest = [entry["index"] for entry in self.review(by)["disagreements"] if not entry["answered"]]
             shown = self.show(rest[0], DECISION, by=by) if rest else self.next(by)
             return {**shown, "copies": copies, "answered": index}
@@ -417,7 +427,10 @@ class Session:
             self.learner.retract(index)  # None would keep the label
         chosen = before.chosen if before else chosen
         labelled = self.learner.answer(index, label, chosen == RANDOM)
-        copies = [copy for copy in labelled if self.corpus.ids[copy] not in self.journal.separated]
+        # Answered near-copies follow where the learner does not connect them with the text, as after unsure.
+        copies = [self._number_of[name] for name in self._copies_of(identifier, by)]
+        new = (i for i in labelled if self.corpus.ids[i] not in self.journal.separated)
+        copies = list(dict.fromkeys([*copies, *new]))
         answers = [replace(self._noted(index, label, chosen, by), part=before.part if before else None)]
         answers += [self._noted(copy, label, COPY, by, identifier) for copy in copies]
         try:
@@ -425,16 +438,18 @@ class Session:
         except (OSError, InputError):
             self._follow([index, *labelled])
             raise
-        self._follow([copy for copy in labelled if copy not in copies])
+        decided = {copy: self.journal.answers.get(self.corpus.ids[copy]) for copy in [*labelled, *copies]}
+        self._follow([i for i, e in decided.items() if i not in labelled or e is None or e.label != label])
         return len(copies)
 
     def _record(self, index: int, label: Labels, chosen: str, by: str | None) -> int:
         """Record an answer beside those of others, and for near-copies that got their label; their number."""
         identifier = self.corpus.ids[index]
-        copies = {
-            name for own in self.journal.own.values() for name, (_, entry) in own.items()
-            if entry.copy_of == identifier
-        }  # fmt: skip
+        owns = self.journal.own.values()
+        copies = {name for own in owns for name, (_, entry) in own.items() if entry.copy_of == identifier}
+        for own in owns if chosen == DECISION else [self.journal.own[by]]:
+            # Answers that were given to a copy itself stay.
+            copies -= {name for name in copies & own.keys() if own[name][1].copy_of != identifier}
         places = [self._number_of[name] for name in sorted(copies)]
         kind = DECISION if chosen == DECISION else COPY
         answers = [self._noted(copy, label, kind, by, identifier) for copy in places]
@@ -453,6 +468,7 @@ class Session:
         if answers:
             self._restore(answers)
             self.journal.set_labels(self.learner.labels)  # an earlier answer may have a removed label
+        self._due.set()  # a training would keep the other requests waiting
 
     def _noted(
         self, index: int, label: Labels, chosen: str, by: str | None, copy_of: str | None = None
@@ -474,7 +490,7 @@ class Session:
         """Show the text that was skipped after the latest answer, or withdraw this answer and its copies."""
         with self._lock:
             by, desk = self._person(by)
-            place, latest = next(reversed(self.journal.own[by].values()), (0, None))
+            place, latest = self._latest(by)
             if not place <= events <= self.journal.events:
                 raise Conflict("there is a newer answer from another window")
             if desk.skips:
@@ -482,18 +498,26 @@ class Session:
                 return {**self.show(index, desk.chosen.get(index, ""), by=by), "skipped": True}
             if latest is None:
                 raise InputError("there is nothing to undo")
-            original = latest.copy_of if latest.copy_of in self.journal.own[by] else latest.id
-            place, answer = self.journal.own[by][str(original)]
+            own = self.journal.own[latest.voice]
+            place, answer = own[str(latest.copy_of if latest.copy_of in own else latest.id)]
             index = self._number_of[answer.id]
-            desk.chosen[index] = answer.chosen
-            self._withdraw([answer.id, *self._copies_of(answer.id, by, place)], by)
+            if answer.chosen != DECISION:
+                desk.chosen[index] = answer.chosen
+            self._withdraw([answer.id, *self._copies_of(answer.id, answer.voice, place)], answer.voice)
             return {**self.show(index, answer.chosen, by=by), "skipped": False}
+
+    def _latest(self, by: str | None) -> tuple[int, JournalEntry | None]:
+        """The latest answer or decision of a person, and its place in the journal."""
+        own, decisions = (reversed(self.journal.own[voice].values()) for voice in (by, ""))
+        latest = next(own, (0, None)), next((item for item in decisions if item[1].by == by), (0, None))
+        return max(latest, key=itemgetter(0))
 
     def separate(self, index: int, by: str | None = None) -> Json:
         """Withdraw the answers of the near-copies of an answered text."""
         with self._lock:
-            by, _ = self._person(by)
+            by, desk = self._person(by)
             copies = self._copies_of(self.corpus.ids[self._checked(index)], by)
+            desk.skips.clear()
             answers = [(copy, entry) for copy in copies for _, entry in self.journal.history[copy]]
             self._withdraw([copy for copy, entry in answers if entry.voice == by], by)
             return {"separated": len(copies), "state": self.overview(by)}
@@ -504,10 +528,8 @@ class Session:
         return [name for name, (place, e) in own.items() if e.copy_of == identifier and place > after]
 
     def _withdraw(self, ids: list[str], by: str | None) -> None:
-        self._desks[by].skips.clear()
         self.journal.withdraw(ids, self._text_of, by)
         self._follow(self._number_of[name] for name in dict.fromkeys(ids))
-        self._due.set()
 
     def add_label(self, label: str, by: str | None = None) -> Json:
         """Add a label."""
@@ -524,8 +546,10 @@ class Session:
         with self._lock:
             if label not in self.learner.labels or label == self.learner.relevant:
                 raise InputError(f"{label!r} is not a label that can be removed")
-            if n := sum(label in names_of(entry.label) for entry in self.journal.answers.values()):
-                raise InputError(f"label {label!r} has labelled texts ({n:,}); give them another label first")
+            items = (item for own in self.journal.own.values() for item in own.items())
+            if texts := {name for name, (_, entry) in items if label in names_of(entry.label)}:
+                n = f"{len(texts):,}"
+                raise InputError(f"label {label!r} has labelled texts ({n}); give them another label first")
             self.learner.remove_label(label)
             self.journal.set_labels(self.learner.labels)
             return {"state": self.overview(self._person(by)[0])}
@@ -558,6 +582,7 @@ class Session:
             self.journal.add(answers, self._text_of)
             ids = dict.fromkeys(entry.id for entry in answers)
             self._restore(self.journal.answers[name] for name in ids)
+        self._learn(self.learner.refresh)
         return len(ids)
 
     def export(self, format: str, labels: str, by: str | None = None) -> Json:
@@ -565,6 +590,7 @@ class Session:
         if format not in FORMATS or labels not in ("label", "majority"):
             raise InputError(f"the formats are {', '.join(FORMATS)}; the labels are label or majority")
         with self._lock:
+            self.journal.write_late()
             column = {"label": labels} if self.journal.people else {}
             return {"content": content_of(read_labelled(self.journal.path, **column), format)}
 
@@ -593,7 +619,8 @@ class Session:
 
     def search(self, words: str, start: int = 0, by: str | None = None) -> Json:
         """Texts with all words, from the text `start` on; `next` is where the next search begins, or None."""
-        by, _ = self._person(by)
+        with self._lock:
+            by, _ = self._person(by)
         parts, end, entries = words.casefold().split(), time.monotonic() + SECONDS, list[Json]()
         for index in range(max(0, start), len(self.corpus) if parts else 0):
             if len(entries) == LISTED or time.monotonic() > end:
@@ -632,12 +659,12 @@ class Session:
 
     # Several people
 
-    def _by_text(self) -> dict[str, dict[str, JournalEntry]]:
-        """Labels of each text by the names of the people; near-copies follow their original."""
+    def _by_text(self, copies: bool = False) -> dict[str, dict[str, JournalEntry]]:
+        """Labels of each text by the names of the people, with or without those that near-copies got."""
         texts = defaultdict[str, dict[str, JournalEntry]](dict)
         for person in self.journal.people:
             for name, (_, entry) in self.journal.own[person].items():
-                if entry.label is not None and entry.copy_of is None:
+                if entry.label is not None and (copies or entry.copy_of is None):
                     texts[name][person] = entry
         if isinstance(self.learner, SecondOpinion):
             for name, entry in self.journal.answers.items():
@@ -648,17 +675,31 @@ class Session:
         return texts
 
     def _differing(self) -> dict[str, dict[str, JournalEntry]]:
-        """Texts with different labels."""
-        double = ((name, labels) for name, labels in self._by_text().items() if len(labels) > 1)
-        return {name: x for name, x in double if len({unordered(e.label) for e in x.values()}) > 1}
+        """Texts with different labels, without near-copies whose original stands for them."""
+        texts = self._by_text(copies=True).items()
+        differing = {name: x for name, x in texts if len({unordered(e.label) for e in x.values()}) > 1}
+        open_ = differing.keys() - self.journal.own[""].keys()
+        return {
+            name: x for name, x in differing.items()
+            if any(e.copy_of not in (open_ if name in open_ else differing) for e in x.values())
+        }  # fmt: skip
 
     def agreement(self) -> Json:
-        """Number of answers of each person, their agreement, and the disagreements that are not decided."""
+        """Number of answers of each person, agreement of first labels of drawn texts, open disagreements."""
         texts = self._by_text().values()
         counts = Counter(name for labels in texts for name in labels)
-        double = [x for x in texts if len(x) > 1 and all(entry.chosen != DOUBT for entry in x.values())]
-        units = [[unordered(entry.label) for entry in labels.values()] for labels in double]
-        columns = [[unordered(labels[name].label) for labels in double if name in labels] for name in counts]
+        double = [
+            x for x in texts if len(x) > 1 and DOUBT not in (chosen := {e.chosen for e in x.values()})
+            and (SECOND in chosen or chosen == {RANDOM})
+        ]  # fmt: skip
+        answers = (entry for items in self.journal.history.values() for _, entry in reversed(items))
+        first = {
+            (e.id, "second" if e.voice is None else e.voice): e
+            for e in answers if e.copy_of is None and e.label is not None
+        }  # fmt: skip
+        pairs = [{k: unordered(first.get((e.id, k), e).label) for k, e in x.items()} for x in double]
+        units = [[*labels.values()] for labels in pairs]
+        columns = [[labels[name] for labels in pairs if name in labels] for name in counts]
         return {
             "names": list(counts.items()), "n": len(units), "equal": sum(len({*unit}) == 1 for unit in units),
             "kappa": cohen_kappa(*columns) if len(counts) == 2 else None, "alpha": krippendorff_alpha(units),

@@ -11,12 +11,12 @@ value of a machine that was trained without the text. Take the latest answers, h
 that k relevant texts are still without a label. If the probabilities are right about which texts are more
 likely relevant than others, each of these k + h texts is among the latest answers with probability
 
-    rho = sum of p over the latest answers / sum of p over the latest answers and the texts without a label,
+    rho = sum of p over the latest answers / sum of p over the latest answers and the texts without a label.
 
-and only h of them are with probability P(Binomial(k + h, rho) <= h). Labelling may stop once this is at most
-0.05 for the smallest k that takes the recall below 95 %, and for the answers since one of the latest 11
-relevant texts. With equal p, a ranking that says nothing, it is a test of random draws, as that of Callaghan
-and Mueller-Hansen (2020). With few relevant texts k is 1, and nearly all of the sum must be read.
+The number of these k + h texts among the latest answers is Binomial(k + h, rho). Labelling may stop once
+P(at most h) <= 0.05 for the smallest k that takes the recall below 95 %, and for the answers since one of the
+latest 11 relevant texts. With equal p, a ranking that says nothing, it is a test of random draws, as that of
+Callaghan and Mueller-Hansen (2020). With few relevant texts k is 1, and nearly all of the sum must be read.
 
 A machine that has only seen relevant texts of one kind gives those of another kind too low a probability. So
 the test with equal p must hold, too, for the smallest k that takes the recall below 80 %.
@@ -99,7 +99,9 @@ def _sigmoid(values: Floats, relevant: Bools) -> tuple[float, float]:
         curvature = (design * (p * (1 - p))) @ design.T + 1e-6 * np.eye(2)
         step = np.linalg.solve(curvature, design @ (p - target))
         point = point - step * min(1.0, STEP / max(np.abs(step).max(), 1e-9))
-    return max(float(point[0]), 0.0), float(point[1])
+    if point[0] < 0:  # the ranking is worse than none
+        return 0.0, float(np.log((n_relevant + 1) / (n_other + 1)))
+    return float(point[0]), float(point[1])
 
 
 def labels_per_point(curve: Sequence[tuple[int, float]], n_texts: int | None = None) -> float | None:
@@ -114,9 +116,8 @@ def labels_per_point(curve: Sequence[tuple[int, float]], n_texts: int | None = N
     sizes, accuracy = np.array(curve, np.float64).T
     error = np.maximum(1 - accuracy, 1e-3)
     slope, start = np.polyfit(np.log(sizes), np.log(error), 1, w=np.sqrt(sizes))
-    goal = np.exp(start + slope * np.log(n_texts or sizes[-1])) - 0.01
-    if n_texts is not None:
-        goal = 1 - FULL * (0.99 - goal)
+    expected = np.exp(start + slope * np.log(n_texts or sizes[-1]))
+    goal = expected - 0.01 if n_texts is None else 1 - FULL * (1 - expected)
     if slope > -0.02 or goal <= 0:
         return None
     return float(np.exp((np.log(goal) - start) / slope) - sizes[-1])
