@@ -802,6 +802,15 @@ def test_similar_texts_show_no_label_of_another_person(tmp_path):
     session.close()
 
 
+def test_similar_texts_without_a_name_are_seen_until_another_person_labels_them(tmp_path):
+    session = learning(tmp_path, [(None, i, ("fruit", "car")[i % 2]) for i in range(4)])
+    assert {0, 2} <= dict(similar(session, 6, by="ben")).keys()
+    say(session, "anna", "fruit", 0)  # may be shown to ben for a second label
+    assert 0 not in dict(similar(session, 6, by="ben"))
+    assert {0, 2} <= dict(similar(session, 6, by="anna")).keys()
+    session.close()
+
+
 def test_similar_texts_of_several_labels_are_listed_once(tmp_path):
     labels = [["fruit"], ["car"], ["fruit", "car"], [], ["fruit", "other"], None]
     session = learning(tmp_path, [(None, i, names) for i, names in enumerate(labels)], True)
