@@ -591,7 +591,7 @@ def test_answers_of_several_people_are_imported_and_exported(tmp_path):
     session = started(tmp_path)
     assert session.add_labelled(files.read_labelled(tmp_path / "tasks.json")) == 3
     assert [rows_of(session)[name]["label"] for name in ("t0", "t1", "t2")] == [None, "spam", "ham"]
-    assert (session.agreement()["n"], session.agreement()["open"]) == (0, 1)
+    assert (session.agreement()["n"], session.agreement()["open"]) == (3, 1)
     assert session.next("ben")["text"]["index"] == 3
     for labels, expected in (("label", {"t1": "spam", "t2": "ham"}), ("majority", {"t1": "spam"})):
         content = session.export("csv", labels)["content"]

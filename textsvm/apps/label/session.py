@@ -691,7 +691,7 @@ class Session:
         counts = Counter(name for labels in texts for name in labels)
         double = [
             x for x in texts if len(x) > 1 and DOUBT not in (chosen := {e.chosen for e in x.values()})
-            and (SECOND in chosen or chosen == {RANDOM})
+            and (SECOND in chosen or chosen in ({RANDOM}, {IMPORT}))
         ]  # fmt: skip
         answers = (entry for items in self.journal.history.values() for _, entry in reversed(items))
         first = {
