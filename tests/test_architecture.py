@@ -21,8 +21,8 @@ LIMITS: dict[str, tuple[float, float]] = {
     # Then encoders with cache and exports (1,500), thousands of classes (400), ordered classes, their scales.
     # Then labelling by several people, with suggestions, notes and an encoder (700), and the CPU instead of a
     # GPU that is too small.
-    "lines of textsvm/": (75_290, 62_000),
-    "lines of the applications": (13_150, 10_500),
+    "lines of textsvm/": (75_280, 62_000),
+    "lines of the applications": (13_140, 10_500),
     "lines of C, JavaScript, HTML and CSS": (3_195, 2_700),
     # Kernels of several families, aliases of arrays and the version have modules of their own.
     "files": (310, 260),
@@ -45,7 +45,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     "lines of a function, median": (6, 8),
     # Joined functions are longer.
     "lines of a function, 90 %": (18, 22),
-    "lines of the longest function": (84, 80),
+    "lines of the longest function": (81, 80),
     # Constructors of estimators name every parameter, as scikit-learn and editors read them.
     "pairs of duplicated places, identical": (13, 25),
     "pairs of duplicated places, same shape": (49, 150),

@@ -117,7 +117,7 @@ class Output:
         written, named = (TABLES.get(x.lower()) for x in (self.kind.suffix, self.path.suffix))
         if written and named and named != written:
             raise WrongUsage(
-                f"{self.option} {self.path}: {self.kind.name} go into a {self.kind.suffix} file; name one"
+                f"{self.option} {self.path} is not {self.kind.suffix}; name a {self.kind.suffix} file"
             )
         with wrong_usage(f"{self.option}: "):
             target = target_of(self.path)
