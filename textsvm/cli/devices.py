@@ -131,6 +131,9 @@ def trainings(device: str, n: int = DOCUMENTS) -> dict[str, Callable[[], object]
         "crammer-singer": fit(textsvm.SVC("spectrum", multiclass="crammer-singer", device=device), three),
         "regression": fit(textsvm.SVR("spectrum", device=device), three),
         "one class": fit(textsvm.OneClassSVM("spectrum", device=device)),
+        "explanation": lambda: textsvm.explain(
+            textsvm.SVC(device=device).fit(texts[:60], three[:60] > 0), texts[:1]
+        ),
         "neighbours": lambda: textsvm.neighbours(texts, within=5, device=device),
     }
     for name in KERNELS.simple():
