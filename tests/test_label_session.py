@@ -958,3 +958,27 @@ def test_the_export_counts_what_it_has_and_spares_the_labels_of_other_work(tmp_p
     for name, has in (("prodigy", True), ("labelstudio", False)):
         done = run("label", file, "--to", name, "--export", str(tmp_path / name))
         assert ("without decisions" in done.stderr.decode()) == has
+
+
+def test_a_text_that_is_there_twice_keeps_its_labels_apart(tmp_path):
+    session = started(tmp_path, ["win cash now", "see you soon", "win cash now"])
+    for index, label, name in (
+        (0, "spam", "anna"),
+        (0, "spam", "ben"),
+        (2, "ham", "anna"),
+        (2, "spam", "ben"),
+    ):
+        say(session, name, label, index)
+    session.journal.close()
+    answers = {text.id: text.answers for text in files.read_labelled(session.journal.path)}
+    assert answers == {"t0": {"anna": "spam", "ben": "spam"}, "t2": {"anna": "ham", "ben": "spam"}}
+    for name in ("jsonl", "labelstudio"):
+        (tmp_path / name).write_text(
+            files.content_of(files.read_labelled(session.journal.path), name), "utf-8"
+        )
+        back = files.read_labelled(tmp_path / name, format={"jsonl": "jsonl", "labelstudio": "json"}[name])
+        assert {text.id: text.answers for text in back} == answers
+    session = Session(session.corpus, Journal(tmp_path / "again.jsonl", ONE), session.learner)
+    session.add_labelled(files.read_labelled(tmp_path / "labels.jsonl"))
+    assert {name: row["answers"] for name, row in rows_of(session).items()} == answers
+    session.close()

@@ -44,7 +44,7 @@ def train(
         If a setting, an example or a target is invalid.
     """
     if isinstance(settings, CalibrationSettings):
-        settings.check()
+        settings.check()  # the device is that of the classifier, which may be none
     model = run_on(settings.device, lambda device: _train(settings.on(device), X, y, sample_weight, progress))
     if model.device == settings.device:
         return model

@@ -187,8 +187,7 @@ def _export(
     n_undecided = sum(text.label is None for text in texts)
     said = f"note: {len(texts) - n_undecided:,} labelled texts are in {exchange.export}"
     if n_undecided:
-        said += f"; {n_undecided:,} more have no label that counts (review them), and {name} "
-        said += "leaves them out" if name == "csv" else "has the answers to them"
+        said += f"; {n_undecided:,} more have no label that counts: review them"
     if name in formats.OF_ANSWERS and any(text.decision is not None for text in texts):
         said += f"; {name} has the answers of the people, without decisions"
     console.say(said)

@@ -447,30 +447,31 @@ class LabelledText:
 
 def read_labelled(path: Path, **options: Any) -> list[LabelledText]:
     """Read labelled texts, also exports of other programs; `options` are those of `read_corpus`."""
-    answers, first = defaultdict[str, dict[str, str | list[str]]](dict), dict[str, LabelledText]()
+    answers = defaultdict[tuple[str, str], dict[str, str | list[str]]](dict)
+    first = dict[tuple[str, str], LabelledText]()  # by id and text: a text may be there twice
     with suppress(InputError):  # without annotators
         named = read_corpus(path, **{**options, "annotators": "all", "group": "annotator"})
         for text, name in zip(labelled_of(named), named.groups or (), strict=True):
             if name != "\0" and text.label is not None:  # of an annotator without a name
-                answers[text.text][name] = text.label
-                first.setdefault(text.text, text)
+                original, _, number = text.id.rpartition("#")  # the reader numbers an id that comes again
+                again = number.isdecimal() and (original, text.text) in first
+                key = original if again else text.id, text.text
+                answers[key][name] = text.label
+                first.setdefault(key, text)
     try:
         texts = labelled_of(read_corpus(path, **options))
     except InputError:
         if not first:
             raise
         texts = []  # nobody agrees
-    read = {text.text for text in texts}
-    texts += [replace(text, label=None) for text in first.values() if text.text not in read]
-    texts = [replace(text, answers=answers.get(text.text, {})) for text in texts]
+    read = {(text.id, text.text) for text in texts}
+    texts += [replace(text, label=None) for key, text in first.items() if key not in read]
+    texts = [replace(text, answers=answers.get((text.id, text.text), {})) for text in texts]
     labels = [label for text in texts for label in (text.label, *text.answers.values()) if label is not None]
     if any(len(names_of(label)) != 1 for label in labels):
         return texts
-    one: Callable[[Labels], Any] = lambda label: label and names_of(label)[0]  # noqa: E731
-    return [
-        replace(text, label=one(text.label), answers={k: one(x) for k, x in text.answers.items()})
-        for text in texts
-    ]
+    texts = [replace(text, label=next(iter(text.labels), None)) for text in texts]
+    return [replace(x, answers={name: names_of(y)[0] for name, y in x.answers.items()}) for x in texts]
 
 
 def labelled_of(corpus: Corpus) -> list[LabelledText]:

@@ -92,9 +92,7 @@ class Machine:
     loss: float  #: Mean smooth loss of the left-out margins
     multilabel: bool = False
     weight: float = 0.0  #: Of an encoder in the kernel
-    constant: float = (
-        0.0  #: A constant feature of the kernel, in a search, in place of the mean of the labels
-    )
+    constant: float = 0.0  #: Constant feature of the kernel: 1 in a search, in place of the mean
 
     @classmethod
     def weighted(

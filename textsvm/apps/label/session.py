@@ -558,12 +558,14 @@ class Session:
     def add_labelled(self, texts: Sequence[LabelledText]) -> int:
         """Record labels of the texts of a file; number of texts of the corpus that got a label.
 
-        Texts are recognised by their content. Texts with an answer keep it.
+        Texts are recognised by their content, and equal texts by their ids. Texts with an answer keep it.
         """
         labelled = {text_digest(text.text): text for text in texts}
+        same = {(text.id, text_digest(text.text)): text for text in texts}
         several, answers = self.learner.multilabel, []
         for index, content in enumerate(self.corpus.texts):
-            text = labelled.get(text_digest(content))
+            digest = text_digest(content)
+            text = same.get((self.corpus.ids[index], digest), labelled.get(digest))
             if text is None or self.corpus.ids[index] in self.journal.answers:
                 continue
             part = text.part if text.part in ("test", COPY) else None
