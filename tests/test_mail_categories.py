@@ -30,6 +30,14 @@ def of(category, number):
     )
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _time_to_settle():
+    """Let each machine reach its optimum, also where its functions must first be compiled."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("textsvm.apps.mail.filter.SETTLING", 60.0)
+        yield
+
+
 @pytest.fixture(scope="module")
 def taught(tmp_path_factory):
     """A store of thirty mails of spam and of ham, and twenty of each category; nobody changes it."""
