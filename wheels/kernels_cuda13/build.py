@@ -12,6 +12,7 @@ import argparse
 import ctypes
 import json
 import os
+import runpy
 import sys
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -92,10 +93,11 @@ def compile_source(library: ctypes.CDLL, source: str, options: Iterable[str]) ->
 
 def include_folders() -> list[str]:
     """Folders of CuPy's headers, and of CUDA's from the wheel nvidia-cuda-runtime."""
-    spec = find_spec("cupy")
-    if spec is None or spec.origin is None:
-        raise SystemExit("CuPy's kernels need its headers: pip install cupy-cuda13x==14.2.0")
-    include = Path(spec.origin).parent / "_core" / "include"
+    recorded, spec = json.loads(RECORDED.read_text("utf-8"))["cupy"], find_spec("cupy")
+    folder = Path(spec.origin).parent if spec and spec.origin else Path()
+    if not spec or runpy.run_path(str(folder / "_version.py"))["__version__"] != recorded:
+        raise SystemExit(f"CuPy's kernels need its headers: pip install cupy-cuda13x=={recorded}")
+    include = folder / "_core" / "include"
     folders = [include / "cupy" / "_cccl" / name for name in ("cub", "thrust", "libcudacxx")] + [include]
     folders += [folder for entry in sys.path for folder in Path(entry).glob("nvidia/cu*/include")]
     return [f"-I{folder}" for folder in folders]
