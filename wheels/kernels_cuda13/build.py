@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
-import os
 import runpy
 import sys
 from collections.abc import Iterable
@@ -23,6 +22,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from textsvm.cli.devices import sources
 from textsvm.runtime import device
+from textsvm.runtime.parallel import n_threads
 
 HERE = Path(__file__).resolve().parent
 PACKAGE = HERE / device.SHIPPED
@@ -119,7 +119,7 @@ def build(modules: list[Module], target: str, folder: Path) -> Path:
         return code
 
     path = folder / f"{target}.zip"
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    with ThreadPoolExecutor(n_threads()) as pool:
         codes = dict(
             zip((module.digest(target) for module in modules), pool.map(code_of, modules), strict=True)
         )
