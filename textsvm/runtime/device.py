@@ -381,8 +381,8 @@ def code_digest(source: str, options: Iterable[str], headers: str, target: str) 
     `target` is "sm_90", say, for machine code and "compute_120" for PTX. `headers`, CuPy's checksum of its
     headers, counts for sources that include them. Include folders differ between machines and do not count.
     """
-    kept = sorted({option for option in options if not option.startswith("-I")})
-    parts = [source, *kept, headers if "#include <cupy/" in source else "", target]
+    words = sorted({option for option in options if not option.startswith("-I")})
+    parts = [source, *words, headers if "#include <cupy/" in source else "", target]
     return sha256("\0".join(parts).encode()).hexdigest()
 
 
