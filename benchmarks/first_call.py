@@ -2,14 +2,15 @@
 
 Each call is made in a process of its own, which says the seconds of its first and its second call, without
 the import of libraries and the creation of the CUDA context. All must give the same bits. "Nothing compiled"
-is an empty cache of CuPy, without the package of machine code. The next process finds what the first
-compiled, as after `textsvm devices --compile`.
+is an empty cache of CuPy, without the package of machine code. The runs with the package also begin with an
+empty cache of CuPy, one of them with an empty cache of Numba, too. Runs that compile share the machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import pickle
 import subprocess
 import sys
 import time
@@ -26,7 +27,7 @@ import numpy as np
 
 from benchmarks.corpora import vectors
 from textsvm import SVC, Compute
-from textsvm.bench.corpora import paper_tasks
+from textsvm.bench.corpora import TrainTest, paper_tasks
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder
 from textsvm.errors import InputError
 from textsvm.kernels import EditDistance, Gaussian
@@ -42,12 +43,11 @@ KERNELS: dict[str, tuple[str, str]] = {
     "gapped": ("gapped", "auto"),
 }
 #: Processes that compile at the same time, each on a core.
-PROCESSES = 4
+PROCESSES = 9
 
 
-def on_texts(kernel: str, solver: str) -> Callable[[], Any]:
+def on_texts(kernel: str, solver: str, task: TrainTest) -> Callable[[], Any]:
     """Training on Earn vs Acq and predictions of its test part."""
-    task = paper_tasks(data_folder(), 100)[0]
     model = SVC(kernel, device="cuda", compute=Compute(solver=solver))
     return lambda: model.fit(task.train, task.y_train).decision_function(task.test)
 
@@ -65,17 +65,18 @@ def edit_gram() -> Callable[[], Any]:
     return lambda: EditDistance().rows(documents, select("cuda")).gram()[::1000, ::1000]
 
 
-CALLS: dict[str, Callable[[], Callable[[], Any]]] = {
-    "Gaussian, dense vectors (ijcnn1)": lambda: on_vectors("ijcnn1"),
-    "Gaussian, sparse vectors (a9a)": lambda: on_vectors("a9a"),
-    "edit Gram, n = 100,000": edit_gram,
+#: A call for a task of texts.
+CALLS: dict[str, Callable[[TrainTest], Callable[[], Any]]] = {
+    "Gaussian, dense vectors (ijcnn1)": lambda task: on_vectors("ijcnn1"),
+    "Gaussian, sparse vectors (a9a)": lambda task: on_vectors("a9a"),
+    "edit Gram, n = 100,000": lambda task: edit_gram(),
     **{name: partial(on_texts, *options) for name, options in KERNELS.items()},
 }
 
 
 def measure(name: str) -> None:
-    """Print the seconds of the first and the second call, and a digest of the result."""
-    call = CALLS[name]()
+    """Print the seconds of the first and the second call, and a digest of the result; stdin has the task."""
+    call = CALLS[name](pickle.load(sys.stdin.buffer))
     cupy().zeros(1)
     seconds, digests = [], set()
     for _ in range(2):
@@ -87,39 +88,40 @@ def measure(name: str) -> None:
     print(*seconds, *digests)
 
 
-def in_process(name: str, cache: str, shipped: bool, numba: str = "") -> list[str]:
-    """Seconds of both calls in a process of its own, and the digest; `shipped`: with the package."""
+def in_process(name: str, task: bytes, shipped: bool, numba: str = "") -> tuple[float, float, str, int]:
+    """Seconds of both calls in a process of its own, the digest, and how many modules were compiled.
+
+    `shipped`: with the package. `numba`: folder of Numba's cache.
+    """
     code = f"from benchmarks.first_call import measure; measure({name!r})"
     if not shipped:
         code = f"import sys; sys.modules[{SHIPPED!r}] = None; {code}"
-    environment = os.environ | {"CUPY_CACHE_DIR": cache, "CUDA_CACHE_PATH": cache}
-    if numba:
-        environment["NUMBA_CACHE_DIR"] = numba
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    with TemporaryDirectory() as cache:
+        environment = os.environ | {"CUPY_CACHE_DIR": cache, "CUDA_CACHE_PATH": cache}
+        if numba:
+            environment["NUMBA_CACHE_DIR"] = numba
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, input=task)
+        compiled = len([*Path(cache).glob("*.cubin")])
     if done.returncode:
-        raise RuntimeError(done.stderr[-2000:])
-    return done.stdout.split()
+        raise RuntimeError(done.stderr[-2000:].decode())
+    first, second, digest = done.stdout.decode().split()
+    return float(first), float(second), digest, compiled
 
 
-def compiling(name: str, cache: str) -> list[list[str]]:
-    """The call with nothing compiled, and with the package but without Numba's cache; results in `cache`."""
-    runs = [in_process(name, cache, shipped=False)]
-    with TemporaryDirectory() as empty, TemporaryDirectory() as numba:
-        runs.append(in_process(name, empty, shipped=True, numba=numba))
-    return runs
+def compiling(name: str, task: bytes) -> list[tuple[float, float, str, int]]:
+    """The call with nothing compiled, and with the package but an empty cache of Numba."""
+    with TemporaryDirectory() as numba:
+        return [in_process(name, task, False), in_process(name, task, True, numba)]
 
 
-def row_of(name: str, cache: str, compiled: list[list[str]]) -> dict[str, Any]:
-    """Seconds of the runs that compiled, of one with the package, and of one with CuPy's cache."""
-    with TemporaryDirectory() as empty:
-        runs = [*compiled, in_process(name, empty, shipped=True), in_process(name, cache, shipped=False)]
-        files = len(list(Path(empty).iterdir()))
-    assert len({digest for _, _, digest in runs}) == 1, "the results differ"
-    first, numba, shipped, after = (float(seconds) for seconds, _, _ in runs)
+def row_of(name: str, task: bytes, others: list[tuple[float, float, str, int]]) -> dict[str, Any]:
+    """Seconds of the runs that compiled, and of one with the package, alone on the machine."""
+    runs = [*others, in_process(name, task, True)]
+    assert len({digest for _, _, digest, _ in runs}) == 1, "the results differ"
     return {
-        "call": name, "first, nothing compiled, s": first, "first, with the package, s": shipped,
-        "and without Numba's cache, s": numba, "first, next process, s": after,
-        "second, s": min(float(second) for _, second, _ in runs), "modules compiled with the package": files,
+        "call": name, "first, nothing compiled, s": runs[0][0], "modules": runs[0][3],
+        "first, with the package, s": runs[2][0], "its modules compiled": runs[2][3],
+        "and without Numba's cache, s": runs[1][0], "second, s": min(second for _, second, _, _ in runs),
     }  # fmt: skip
 
 
@@ -131,8 +133,9 @@ def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
         raise InputError(f"the package {SHIPPED} is not installed; .ci/kernels builds it")
     sizes = [path.stat().st_size / 2**20 for path in Path(spec.origin).parent.glob("*.zip")]
     report.note = f"The package has {len(sizes)} archives of {sum(sizes):.1f} MiB."
-    with TemporaryDirectory() as folder, ThreadPoolExecutor(PROCESSES) as pool:
-        caches = [str(Path(folder, str(k))) for k in range(len(CALLS))]
-        in_process(next(iter(CALLS)), str(Path(folder, "unused")), shipped=True)  # compiles for the CPU
-        for name, cache, runs in zip(CALLS, caches, list(pool.map(compiling, CALLS, caches)), strict=True):
-            report.row(name, row_of, name, cache, runs)
+    task = pickle.dumps(paper_tasks(data_folder(), 100)[0])
+    in_process("SVC()", task, True)  # compiles for the CPU
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        others = dict(zip(CALLS, pool.map(compiling, CALLS, [task] * len(CALLS)), strict=True))
+    for name, runs in others.items():
+        report.row(name, row_of, name, task, runs)

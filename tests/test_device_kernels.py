@@ -232,7 +232,7 @@ print(bits.hexdigest(), len(compiled))
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", ["features", "sparse vectors", "edit"])
+@pytest.mark.parametrize("name", ["spectrum", "sparse vectors", "gap"])
 def test_shipped_and_compiled_code_give_the_same_bits(name, tmp_path):
     if device.find_spec(device.SHIPPED) is None:
         pytest.skip("the wheel of .ci/kernels is not installed")
