@@ -7,13 +7,10 @@ half the time, where that will do.
 NVRTC needs neither a driver nor a card. It comes with `pip install nvidia-cuda-nvrtc`, or with CuPy.
 """
 
-import ctypes
 import importlib
 import pkgutil
 import re
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,6 +30,7 @@ from textsvm.runtime import device
 from textsvm.runtime.parallel import n_threads
 from textsvm.solvers import crammer_singer_cuda, newton_cuda, shards_cuda, smo_cuda
 from textsvm.solvers.cuda_queue import Done
+from wheels.kernels_cuda13 import build
 
 #: Sources whose structs have twins in NumPy.
 STRUCTS = {
@@ -63,14 +61,10 @@ MAX_SPILL = {JUDGE: 64}  # bytes of local memory a thread that registers may ove
 
 def nvrtc():
     """The library, from the wheel or the system; skips where there is none."""
-    folders = [Path(entry) / "nvidia" for entry in sys.path]
-    found = sorted(str(f) for folder in folders for f in folder.glob("*/lib/libnvrtc.so.[0-9]*"))
-    for name in [*found, "libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"]:
-        try:
-            return ctypes.CDLL(name)
-        except OSError:
-            continue
-    pytest.skip("no CUDA compiler library here: pip install nvidia-cuda-nvrtc")
+    library = build.nvrtc()
+    if library is None:
+        pytest.skip("no CUDA compiler library here: pip install nvidia-cuda-nvrtc")
+    return library
 
 
 def define_sets():
@@ -108,20 +102,11 @@ def share_of(architecture):
 
 
 def compile_cu(library, source, defines, architecture, *more):
-    """NVRTC's return code and log, the log with ptxas's report."""
-    program, size = ctypes.c_void_p(), ctypes.c_size_t()
-    text = device.source_text(source).encode()
-    options = [o.encode() for o in device.compile_options(defines)]
-    options += [f"-arch=sm_{architecture}".encode(), b"-ftz=true", b"--ptxas-options=-v"]
-    options += [option.encode() for option in more]
-    created = library.nvrtcCreateProgram(ctypes.byref(program), text, source.encode(), 0, None, None)
-    assert created == 0
-    code = library.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
-    library.nvrtcGetProgramLogSize(program, ctypes.byref(size))
-    log = ctypes.create_string_buffer(size.value)
-    library.nvrtcGetProgramLog(program, log)
-    library.nvrtcDestroyProgram(ctypes.byref(program))
-    return code, log.value.decode(errors="replace")
+    """0 or an error, and NVRTC's log with ptxas's report."""
+    options = [*device.compile_options(defines), *build.CUPY_OPTIONS, "--ptxas-options=-v", *more]
+    options.append(f"-arch=sm_{architecture}")
+    code, log = build.compile_source(library, device.source_text(source), options)
+    return int(not code), log
 
 
 def compile_in_haste(library, source, defines, architecture):

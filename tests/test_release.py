@@ -74,7 +74,7 @@ def test_every_job_of_the_workflows_is_one_script():
             assert len(commands) <= 1, (path.name, name)
             scripts.update(commands)
             used.update(step["uses"] for step in job.get("steps", []) if "uses" in step)
-    jobs = ("run", "interpreter", "docs", "release", "nightly", "oldest", "debian")
+    jobs = ("run", "interpreter", "docs", "release", "kernels", "nightly", "oldest", "debian")
     assert scripts == {f".ci/{job}" for job in jobs}
     assert all(os.access(ROOT / script, os.X_OK) for script in scripts)
     assert [each for each in used if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", each)] == []

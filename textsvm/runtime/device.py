@@ -1,21 +1,26 @@
 """Devices and CUDA kernels. The only file that imports CuPy.
 
 CuPy is imported when a GPU is first requested, and a .cu file is compiled when one of its kernels is first
-used; CuPy caches the binary on disk (~/.cupy/kernel_cache) for the next process.
+used; CuPy caches the binary on disk (~/.cupy/kernel_cache) for the next process. If the package
+textsvm_kernels_cuda13 is installed (wheels/kernels_cuda13), its machine code is loaded instead, for CuPy's
+own kernels too.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from traceback import clear_frames
+from types import ModuleType
 from typing import Any, TypeVar
+from zipfile import ZipFile
 
 import numpy as np
 
@@ -80,6 +85,9 @@ def version(number: int) -> str:
 
 #: Kernels launched by this module: (source, defines).
 DEFINE_SETS: list[tuple[str, Defines]] = [("probe.cu", ())]
+
+#: Package of machine code that was compiled in advance, an archive for each target of the compiler.
+SHIPPED = "textsvm_kernels_cuda13"
 
 #: Bytes allocated without checking free memory, which takes longer than a small task.
 SMALL = 1 << 28
@@ -246,6 +254,8 @@ def cupy() -> Any:
         )
     try:
         if runtime.getDeviceCount() > 0:
+            if find_spec(SHIPPED) is not None:
+                load_shipped_code(cupy)
             return cupy
     except runtime.CUDARuntimeError as error:
         raise InputError(f"the NVIDIA driver sees no usable GPU ({first_line(error)})") from error
@@ -363,6 +373,62 @@ def report(progress: Progress | None, done: float, total: float) -> None:
     if progress is not None:
         cupy().cuda.get_current_stream().synchronize()
         progress(done, total)
+
+
+def code_digest(source: str, options: Iterable[str], headers: str, target: str) -> str:
+    """Name of an entry in `SHIPPED`: a digest of all that the compiler reads.
+
+    `target` is "sm_90", say, for machine code and "compute_120" for PTX. `headers`, CuPy's checksum of its
+    headers, counts for sources that include them. Include folders differ between machines and do not count.
+    """
+    words = sorted({option for option in options if not option.startswith("-I")})
+    parts = [source, *words, headers if "#include <cupy/" in source else "", target]
+    return sha256("\0".join(parts).encode()).hexdigest()
+
+
+@lru_cache(maxsize=16)
+def shipped_archive(capability: int) -> tuple[str, ZipFile] | None:
+    """Target and archive in `SHIPPED` for a compute capability such as 90, or None.
+
+    Machine code also runs on GPUs with a later minor version, and PTX is compiled by the driver for any later
+    GPU.
+    """
+    spec = find_spec(SHIPPED)
+    fitting = {}
+    for folder in (spec and spec.submodule_search_locations) or ():
+        for path in Path(folder).glob("*_*.zip"):
+            kind, number = path.stem.split("_")
+            same_major = int(number) // 10 == capability // 10
+            if int(number) <= capability and (kind == "compute" or same_major):
+                fitting[kind == "sm", int(number)] = path
+    with suppress(Exception):  # damaged: compile
+        path = fitting[max(fitting)]
+        return path.stem, ZipFile(path)
+    return None
+
+
+def load_shipped_code(cupy: ModuleType) -> None:
+    """Make CuPy load machine code of `SHIPPED` where it would compile a source or read its cache.
+
+    A source that has no entry, such as CuPy's own in another version of CuPy, a damaged archive and code that
+    the driver refuses are compiled.
+    """
+    compiler, headers = cupy.cuda.compiler, vars(cupy._core.core).get("CUPY_CACHE_KEY", "")
+    compile_module = vars(compiler).get("_compile_module_with_cache")
+
+    def load_module(source: str, options: tuple[str, ...] = (), **settings: object) -> object:
+        special = {name: value for name, value in settings.items() if value and name != "extra_source"}
+        with suppress(Exception):
+            shipped = shipped_archive(int(cupy.cuda.Device().compute_capability))
+            if shipped is not None and special in ({}, {"backend": "nvrtc"}):
+                target, archive = shipped
+                module = cupy.cuda.function.Module()
+                module.load(archive.read(code_digest(source, options, headers, target)))
+                return module
+        return compile_module(source, options, **settings)
+
+    if compile_module is not None:
+        compiler._compile_module_with_cache = load_module
 
 
 def load(source: str, defines: Defines = ()) -> Any:

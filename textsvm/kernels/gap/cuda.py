@@ -209,6 +209,12 @@ DEFINE_SETS = [
     for levels, double, masks in [(4, False, True), (1, False, False), (4, True, False)]
     for more in (WIDE, SHARDS)
 ]
+#: The default p with half as many columns (`columns_of`), as for most corpora of unequal lengths.
+DEFINE_SETS += [
+    (SOURCE, replace(variant, columns=-(-variant.columns // 2)).defines)
+    for double in (False, True)
+    for variant in (variant_of(4, double, False, True), variant_of(4, double, False, False))
+]
 
 
 @njit(cache=True)
