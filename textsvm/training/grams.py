@@ -115,6 +115,7 @@ def features_of(
         density=shared / max(occurrences, 1),
         slowdown=SLOWER_ON_NUMBERS if _reads_numbers(kernel) else SLOWER.get(type(problem), 1.0),
         disk_bytes=sum(parts) if all(parts) else None,
+        host_memory=allowed_bytes(None, devices.select("cpu")) if device.kind == "cuda" else 0,
         many_classes=isinstance(problem, Classification) and has_many_classes(problem),
     )
 

@@ -1,11 +1,14 @@
-"""`CountedDocuments` on a GPU: p-mers are counted once, batch by batch, and become feature rows.
+"""`CountedDocuments` on a GPU: p-mers are counted in panels of documents and become feature rows.
 
-Memory in bytes: 24 per symbol while p-mers get their ids; 12 per entry (a p-mer of a document) while they are
-weighted; 8 per entry of a shared p-mer for the rows, twice while batches are joined.
+The first pass learns the p-mers, the second counts them and sums up document frequencies. A third weights the
+counts and writes the entries of shared p-mers to their final place, whose size the document frequencies tell.
+The counts of as many panels as fit wait for it; the others are counted again. Bytes are in
+`textsvm.kernels.shared.counting_cuda`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,13 +16,15 @@ import numpy as np
 
 from textsvm.arrays import Array, Ints
 from textsvm.kernels.shared.counting import Vocabulary
-from textsvm.kernels.shared.counting_cuda import CudaCounts, CudaPmers, download
-from textsvm.kernels.shared.feature_rows_cuda import (
-    commonest_first,
-    match_featureless,
-    normalised_rows,
-    shared_rows,
+from textsvm.kernels.shared.counting_cuda import (
+    PANEL_SHARE,
+    CudaCounts,
+    CudaPmers,
+    download,
+    unary_digits,
 )
+from textsvm.kernels.shared.feature_rows_cuda import commonest_first, normalised_rows, shared_rows
+from textsvm.kernels.shared.normalisation import featureless_groups
 from textsvm.kernels.spectrum.features import (
     PSEUDO,
     ROUNDING,
@@ -29,45 +34,52 @@ from textsvm.kernels.spectrum.features import (
     unknown_square,
 )
 from textsvm.linalg.rows import FeatureRows
-from textsvm.linalg.rows_cuda import CudaRows, joined, repeated
-from textsvm.linalg.sparse_cuda import starts_of
+from textsvm.linalg.rows_cuda import ENTRY_BYTES, CudaRows, place, repeated
+from textsvm.linalg.sparse_cuda import check_features, starts_of
 from textsvm.runtime import device as gpu
 from textsvm.text.documents import DeviceDocuments, Documents
 
-#: Substrings per batch.
-BATCH = 1 << 28
+#: Maximum share of the free memory for counts that wait for their weights.
+KEPT_SHARE = 0.5
 
 
 @dataclass(frozen=True)
-class _Batch:
+class _Panel:
     """Counts of the documents first..last."""
 
     first: int
     last: int
     indptr: Array
     pmers: Array
-    counts: Array
+    counts: Array  #: In the smallest unsigned type
 
 
 class CudaCountedDocuments:
     """`CountedDocuments` on the current card; kernels learn from all documents only."""
 
     def __init__(self, kernel: PmerKernel, documents: Documents) -> None:
-        cp = gpu.cupy()
-        self.documents = documents
-        pmers = CudaPmers(DeviceDocuments(documents), *kernel.lengths)
-        self.n_pmers = pmers.n_pmers
+        cp, self.documents = gpu.cupy(), documents
+        self._free = gpu.free_memory()
+        self.pmers = CudaPmers(DeviceDocuments(documents), *kernel.lengths)
+        self.n_pmers = self.pmers.n_pmers
         self.df, self.highest = cp.zeros(self.n_pmers, np.int64), cp.ones(self.n_pmers, np.int32)
-        self.batches = [self._count(pmers, *batch) for batch in _batches(documents, len(pmers.ids))]
-        pmers.forget_positions()
-        self.pmers = pmers
+        self._kept: dict[int, _Panel] = {}
+        kept_bytes = 0
+        for first, last in self.pmers.panels:
+            counts = CudaCounts.of(self.pmers.windows(first, last))
+            self.df += counts.df
+            cp.maximum(self.highest, counts.highest, out=self.highest)
+            panel = _kept_counts(first, last, counts)
+            kept_bytes += panel.pmers.nbytes + panel.counts.nbytes
+            if kept_bytes <= KEPT_SHARE * self._free:
+                self._kept[first] = panel
+            del counts, panel  # before the next is counted
 
-    def _count(self, pmers: CudaPmers, first: int, last: int) -> _Batch:
-        begin, end = (int(self.documents.offsets[i]) for i in (first, last))
-        counts = CudaCounts(pmers.windows.part(first, last, begin, end), unary=False)
-        self.df += counts.df
-        gpu.cupy().maximum(self.highest, counts.highest, out=self.highest)
-        return _Batch(first, last, counts.indptr, counts.pmers, counts.counts)
+    def _panels(self) -> Iterator[_Panel]:
+        """The counts of all panels, in order."""
+        for first, last in self.pmers.panels:
+            panel = self._kept.get(first)
+            yield panel or _kept_counts(first, last, CudaCounts.of(self.pmers.windows(first, last)))
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -85,9 +97,9 @@ class CudaCountedDocuments:
         squares, total, shares = cp.zeros(self.n_pmers + 1), float(max(int(self.df.sum()), 1)), []
         for c in range(int(classes.max()) + 1):
             class_df, in_class = cp.zeros(self.n_pmers, np.int64), cp.asarray(classes == c)
-            for batch in self.batches:
-                entries = repeated(in_class[batch.first : batch.last], batch.indptr)
-                class_df += cp.bincount(batch.pmers[entries], minlength=self.n_pmers)
+            for panel in self._panels():
+                entries = repeated(in_class[panel.first : panel.last], panel.indptr)
+                class_df += cp.bincount(panel.pmers[entries], minlength=self.n_pmers)
             share = float(class_df.sum()) / total
             if 0 < share < 1:
                 ratio = cp.log((class_df + PSEUDO * share) / (self.df - class_df + PSEUDO * (1 - share)))
@@ -99,37 +111,56 @@ class CudaCountedDocuments:
 
     def rows(self, kernel: PmerKernel, train: Ints) -> FeatureRows:
         """Feature rows of all documents, with weights learnt from all of them."""
-        cp = gpu.cupy()
-        unary = kernel.weight == "intersection"
-        starts = starts_of(self.highest) if unary else None
+        cp, n = gpu.cupy(), len(self.documents)
+        starts = starts_of(self.highest) if kernel.weight == "intersection" else None
         table = None
         if is_weighted(kernel):  # the last entry is the weight of unknown p-mers
             table = cp.asarray(kernel.weights_.table[:-1])
-        df = self._unary_df(starts) if unary else self.df
-        target, n_features = commonest_first(df)
-        ridge, parts = cp.empty(len(self.documents)), []
-        for batch in self.batches:
-            indptr, features, values = self._entries(kernel.weight, batch, starts, table)
-            rows, alone = shared_rows(CudaRows(indptr, features, values, len(df)), target, n_features)
-            rows, ridge[batch.first : batch.last] = (
-                normalised_rows(rows, alone) if kernel.normalised else (rows, alone)
-            )
-            parts.append(rows)
-        result = FeatureRows(joined(parts), ridge)  # type: ignore[arg-type]
-        if not kernel.normalised:
-            return result
-        n_pmers = np.concatenate([np.diff(batch.indptr.get()) for batch in self.batches])
-        return match_featureless(self.documents, result, n_pmers == 0)
+        df = self.df if starts is None else self._unary_df(starts)
+        target, n_shared = commonest_first(df)
+        # Equal texts without p-mers share a private feature.
+        featureless = (self.documents.lengths < kernel.lengths[0]) & bool(kernel.normalised)
+        begins, private, private_ridge, n_private = featureless_groups(self.documents, featureless)
+        features, values, note = self._room(int(df[df > 1].sum()) + len(private))
+        ridge, indptr = cp.empty(n), [cp.zeros(1, np.int64)]
+        for panel in self._panels():
+            first, last = panel.first, panel.last
+            counted = CudaRows(*self._entries(kernel.weight, panel, starts, table), len(df))
+            rows, alone = shared_rows(counted, target, n_shared)
+            rows, ridge[first:last] = normalised_rows(rows, alone) if kernel.normalised else (rows, alone)
+            own = private[begins[first] : begins[last]].astype(np.int32)
+            own_begins, ones = cp.asarray(begins[first : last + 1] - begins[first]), cp.ones(len(own), np.float32)
+            more = CudaRows(own_begins, cp.asarray(own), ones, n_private)
+            to = rows.indptr + more.indptr + indptr[-1][-1]
+            place(rows, 0, 1.0, None, to, features, values)
+            place(more, n_shared, 1.0, None, to[:-1] + cp.diff(rows.indptr), features, values)
+            indptr.append(to[1:])
+            del panel, counted, rows, more
+        ridge += cp.asarray(private_ridge)
+        size = n_shared + (n_private if len(private) else 0)
+        check_features(size)
+        x = CudaRows(cp.concatenate(indptr), features, values, size)
+        return FeatureRows(x, ridge, note=note)  # type: ignore[arg-type]
 
-    def _entries(self, weight: str, batch: _Batch, starts: Array, table: Array) -> tuple[Array, Array, Array]:
-        """Feature rows of a batch: indptr, features, values."""
+    def _room(self, entries: int) -> tuple[Array, Array, str]:
+        """Arrays for the features and values of the rows, and where they are, for people."""
+        needed, reserve = ENTRY_BYTES * entries, int(PANEL_SHARE * self._free)
+        if needed + reserve > gpu.free_memory():
+            self._kept.clear()
+        passes = len(self.pmers.panels)
+        note = f"counted in {passes} passes" if passes > 1 else ""
+        if needed + reserve > gpu.free_memory() and needed > gpu.SMALL:
+            note = f"{note or 'counted in a pass'}, kept in main memory"
+        features = gpu.empty(entries, np.int32, needed // 2 + reserve)
+        return features, gpu.empty(entries, np.float32, reserve), note
+
+    def _entries(self, weight: str, panel: _Panel, starts: Array, table: Array) -> tuple[Array, Array, Array]:
+        """Feature rows of a panel: indptr, features, values."""
         cp = gpu.cupy()
-        indptr, pmers, counts = batch.indptr, batch.pmers, batch.counts
+        indptr, pmers, counts = panel.indptr, panel.pmers, panel.counts
         learnt = None if table is None else table[pmers]
         if starts is not None:
-            ends = starts_of(counts)
-            owner = repeated(cp.arange(len(pmers)), ends)
-            features = (starts[pmers[owner]] + cp.arange(len(owner)) - ends[owner]).astype(np.int32)
+            ends, owner, features = unary_digits(starts, pmers, counts)
             values = cp.ones(len(owner), np.float32) if learnt is None else cp.sqrt(learnt)[owner]
             return ends[indptr], features, values.astype(np.float32, copy=False)
         values = 1 + cp.log(counts.astype(np.float64)) if weight == "log" else counts
@@ -140,15 +171,12 @@ class CudaCountedDocuments:
     def _unary_df(self, starts: Array) -> Array:
         cp = gpu.cupy()
         df = cp.zeros(int(starts[-1]), np.int64)
-        for batch in self.batches:
-            _, features, _ = self._entries("intersection", batch, starts, None)
-            df += cp.bincount(features, minlength=len(df))
+        for panel in self._panels():
+            df += cp.bincount(unary_digits(starts, panel.pmers, panel.counts)[2], minlength=len(df))
         return df
 
 
-def _batches(documents: Documents, n_lengths: int) -> list[tuple[int, int]]:
-    """Ranges of documents with about BATCH substrings each."""
-    size = max(1, BATCH // max(1, n_lengths))
-    cuts = np.flatnonzero(np.diff(documents.offsets[:-1] // size)) + 1
-    begins = [0, *cuts.tolist()]
-    return list(zip(begins, [*begins[1:], len(documents)], strict=True))
+def _kept_counts(first: int, last: int, counts: CudaCounts) -> _Panel:
+    largest = int(counts.counts.max()) if len(counts.counts) else 0
+    small = counts.counts.astype(np.min_scalar_type(largest))
+    return _Panel(first, last, counts.indptr, counts.pmers, small)

@@ -89,7 +89,7 @@ def represent(
 ) -> tuple[CudaFeatureSpace, CudaSparse]:
     """Features of the p-mers of documents, and X."""
     pmers = CudaPmers(text, *kernel.lengths)
-    counts = CudaCounts(pmers.windows, kernel.weight == "intersection")
+    counts = CudaCounts.of_panels(pmers, kernel.weight == "intersection")
     weights = None if learnt is None else learnt.weights(pmers.vocabulary)
     pmers.forget_positions()
     return CudaFeatureSpace(kernel, learnt, pmers, counts.starts), matrix_of(kernel.weight, counts, weights)
