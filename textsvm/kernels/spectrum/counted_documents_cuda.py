@@ -129,8 +129,8 @@ class CudaCountedDocuments:
             rows, alone = shared_rows(counted, target, n_shared)
             rows, ridge[first:last] = normalised_rows(rows, alone) if kernel.normalised else (rows, alone)
             own = private[begins[first] : begins[last]].astype(np.int32)
-            own_begins, ones = cp.asarray(begins[first : last + 1] - begins[first]), cp.ones(len(own), np.float32)
-            more = CudaRows(own_begins, cp.asarray(own), ones, n_private)
+            own_begins = cp.asarray(begins[first : last + 1] - begins[first])
+            more = CudaRows(own_begins, cp.asarray(own), cp.ones(len(own), np.float32), n_private)
             to = rows.indptr + more.indptr + indptr[-1][-1]
             place(rows, 0, 1.0, None, to, features, values)
             place(more, n_shared, 1.0, None, to[:-1] + cp.diff(rows.indptr), features, values)
