@@ -211,6 +211,7 @@ class SpectrumFeatureMap(Features):
     """p-mers as features."""
 
     has_weights = True
+    in_passes = True
 
     @property
     def key(self) -> Hashable | None:
