@@ -15,7 +15,7 @@ page-locked main memory, which passes read over the bus. No bit changes: sums of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -116,15 +116,12 @@ class CudaRows:
 
     def transposed_dot(self, dense: Array) -> Array:
         """X.T @ dense, shape (n, k) -> (n_features, k)."""
-        cp = gpu.cupy()
-        dense = _split(cp.asarray(dense))
-        out = cp.empty((self.n_features, dense.shape[1]))
-        bound = cp.sqrt(self.squares()) @ cp.abs(dense)
-        for columns, width in slices(dense.shape[1]):
-            unit = padded(cp.exp2(cp.floor(BITS - cp.log2(cp.maximum(bound[columns], 1e-300)))), width)
-            sums = self.columns.sums(padded(dense[:, columns].astype(np.float32), width), unit)
-            out[:, columns] = sums[:, : columns.stop - columns.start] / unit[: columns.stop - columns.start]
-        return _added(out)
+        return combine([(slice(None), self.columns)], self.n_features, self.squares(), dense)
+
+    def add_to(self, sums: Array, dense: Array, unit: Array) -> None:
+        """`CudaLists.add_to`, row by row."""
+        kernel = gpu.function(SOURCE, "sum_rows", (("COLUMNS", dense.shape[1]), ("GROUP", GROUPS[0])))
+        gpu.each_warp(kernel, len(self), self.indptr, self.features, self.values, dense, unit, sums)
 
     def passed(self, dense: Array, shift: Array = None, index: Array = None, factor: Array = None) -> Array:
         """factor * (X[index] @ dense + shift), shape (m, k), with `dense` (n_features, k) rounded to float32.
@@ -164,7 +161,7 @@ class CudaRows:
             return self.lists
         needed = LIST_BYTES * len(self.values) + 40 * self.n_features
         if needed > max(gpu.SMALL, gpu.free_memory()):
-            return CudaLists(starts_of(_numbers(self)), x=self)
+            return CudaLists(starts_of(numbers_of(self.features, self.n_features)), x=self)
         return CudaLists.of(self)
 
     def part(self, indices: Array) -> CudaRows:
@@ -188,8 +185,10 @@ class CudaLists:
     def of(cls, x: CudaRows, index: Array = None) -> CudaLists:
         """Sort the entries of all rows, or of the rows at `index`, which get new numbers."""
         cp = gpu.cupy()
-        numbers = _numbers(x) if index is None else sum(_numbers(part) for _, part in x.chunks(index))
-        starts = starts_of(cp.zeros(x.n_features, np.int64) + numbers)
+        numbers = cp.zeros(x.n_features, np.int64)
+        for part in [x] if index is None else (part for _, part in x.chunks(index)):
+            numbers += numbers_of(part.features, x.n_features)
+        starts = starts_of(numbers)
         entries = int(starts[-1])
         gpu.require_memory(ENTRY_BYTES * entries + 40 * x.n_features, "the entries by feature", LESS)
         lists = cls(starts, cp.empty(entries, np.int32), cp.empty(entries, np.float32))
@@ -249,24 +248,40 @@ class CudaLists:
         number = cp.arange(len(feature)) - self.first_pieces[feature]
         return feature, self.starts[feature] + number * LIST
 
-    def sums(self, dense: Array, unit: Array, out: Array = None) -> Array:
+    def sums(self, dense: Array, unit: Array, out: Array) -> None:
         """X' dense in fixed point, int64, shape (n_features, width), of a float32 array (n, width)."""
-        cp, width, (feature, begin) = gpu.cupy(), dense.shape[1], self.pieces
-        sums = cp.empty((len(self.starts) - 1, width), np.int64) if out is None else out
-        sums.fill(0)
+        out.fill(0)
+        self.add_to(out, dense, unit)
+
+    def add_to(self, sums: Array, dense: Array, unit: Array) -> None:
+        """Add X' dense in fixed point."""
         if self.x is not None:
-            rows = self.x.indptr, self.x.features, self.x.values
-            kernel = gpu.function(SOURCE, "sum_rows", (("COLUMNS", width), ("GROUP", GROUPS[0])))
-            gpu.each_warp(kernel, len(self.x), *rows, dense, unit, sums)
-            return sums
+            return self.x.add_to(sums, dense, unit)
+        feature, begin = self.pieces
         arguments = gpu.structure(
             LISTS, feature=feature, begin=begin, starts=self.starts, rows=self.rows,
             values=self.values, dense=dense, unit=unit, sums=sums, n=len(feature), list=LIST,
         )  # fmt: skip
         if len(feature):
-            kernel = gpu.function(SOURCE, "sum_lists", (("COLUMNS", width), ("GROUP", GROUPS[0])))
+            kernel = gpu.function(SOURCE, "sum_lists", (("COLUMNS", dense.shape[1]), ("GROUP", GROUPS[0])))
             kernel((-(-len(feature) * 32 // BLOCK),), (BLOCK,), (arguments,))
-        return sums
+
+
+def combine(
+    parts: Iterable[tuple[slice, CudaRows | CudaLists]], n_features: int, squares: Array, dense: Array
+) -> Array:
+    """X.T @ dense, shape (n, k) -> (n_features, k), of X in parts: ranges of rows, and their entries."""
+    cp, dense = gpu.cupy(), _split(gpu.cupy().asarray(dense))
+    bound = cp.sqrt(squares) @ cp.abs(dense)
+    units = cp.exp2(cp.floor(BITS - cp.log2(cp.maximum(bound, 1e-300))))
+    steps = list(slices(dense.shape[1]))
+    sums = [cp.zeros((n_features, width), np.int64) for _, width in steps]
+    for rows, part in parts:
+        for (columns, width), of_columns in zip(steps, sums, strict=True):
+            own = padded(dense[rows, columns].astype(np.float32), width)
+            part.add_to(of_columns, own, padded(units[columns], width))
+    out = [s[:, : c.stop - c.start] / units[c] for s, (c, _) in zip(sums, steps, strict=True)]
+    return _added(cp.concatenate(out, axis=1))
 
 
 def _split(dense: Array) -> Array:
@@ -301,11 +316,11 @@ def marked(n: int, indices: Array) -> Array:
     return before << np.uint64(32) | cp.packbits(bits, bitorder="little").view(np.uint32)
 
 
-def _numbers(x: CudaRows) -> Array:
-    """Number of rows that hold each feature, int64."""
-    numbers = gpu.cupy().zeros(x.n_features, np.int64)
+def numbers_of(features: Array, n_features: int) -> Array:
+    """Number of entries of each feature, int64."""
+    numbers = gpu.cupy().zeros(n_features, np.int64)
     count = gpu.function(SOURCE, "count_features", DEFINE_SETS[0][1])
-    count((256,), (1024,), (np.int64(len(x.features)), x.features, numbers))
+    count((256,), (1024,), (np.int64(len(features)), features, numbers))
     return numbers
 
 
@@ -347,7 +362,8 @@ def side_by_side(parts: Sequence[FeatureRows], weights: Sequence[float]) -> Feat
     cp = gpu.cupy()
     indptr: Array = sum(part.x.indptr for part in parts)
     first = np.cumsum([0] + [part.x.n_features for part in parts])
-    features, values = cp.empty(int(indptr[-1]), np.int32), cp.empty(int(indptr[-1]), np.float32)
+    entries = int(indptr[-1])
+    features, values = (gpu.empty(entries, kind, ENTRY_BYTES * entries) for kind in (np.int32, np.float32))
     begin = indptr[:-1].copy()
     for part, weight, base in zip(parts, weights, first, strict=False):
         x: Array = part.x
@@ -355,7 +371,8 @@ def side_by_side(parts: Sequence[FeatureRows], weights: Sequence[float]) -> Feat
         place(x, base, np.sqrt(weight), None, begin, features, values)
         begin += cp.diff(x.indptr)
     ridge = sum(weight * part.ridge for part, weight in zip(parts, weights, strict=True))
-    return FeatureRows(CudaRows(indptr, features, values, int(first[-1])), ridge)  # type: ignore[arg-type]
+    x = CudaRows(indptr, features, values, int(first[-1]))
+    return FeatureRows(x, ridge, note=parts[0].note)  # type: ignore[arg-type]
 
 
 def repeated(values: Array, starts: Array) -> Array:

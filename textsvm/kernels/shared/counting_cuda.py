@@ -9,7 +9,7 @@ p-mers of each length, then to count them. Panels change no id and no count. Byt
 
     all symbols         1, 2 or 4 for the code
     symbol of a panel   4 for the document and 4 for the id of each length, computed again in each pass; while
-                        keys are sorted, 16, and 9 to find distinct keys
+                        keys are sorted, 41
     occurrence          of a substring in a panel: a key of 4 or 8, as many to sort it, 1 for the first of a
                         run, 8 to number the runs; afterwards 20 for an entry (start, document, p-mer, count)
     entry               1 to 4 for the count and 4 for the p-mer while it waits for its weight, then 8, for
@@ -20,9 +20,9 @@ p-mers of each length, then to count them. Panels change no id and no count. Byt
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import pairwise
 from typing import Any
 
@@ -30,6 +30,7 @@ import numpy as np
 
 from textsvm.arrays import Array, Ints
 from textsvm.kernels.shared.counting import Vocabulary, check_symbols, last_uses, longest_of, plan
+from textsvm.linalg.rows_cuda import numbers_of
 from textsvm.linalg.sparse_cuda import CudaSparse, check_features, documents_of, starts_of
 from textsvm.runtime import device as gpu
 from textsvm.text.documents import DeviceDocuments
@@ -37,6 +38,8 @@ from textsvm.text.documents import DeviceDocuments
 SOURCE = "pmers.cu"
 #: Number of possible keys up to which ranks are always tabulated.
 TABLE = 1 << 24
+#: Key of a window that leaves its document.
+NO_KEY = np.uint64((1 << 64) - 1)
 #: Upper bound of the bytes per occurrence while a panel is counted or weighted.
 PANEL_BYTES = 48
 #: Maximum number of occurrences per panel.
@@ -126,17 +129,12 @@ class CudaPmers:
                 continue
             keys = cp.empty(panel.size, np.uint64)
             _each("window_keys", panel.size, *arguments, keys)
-            keys.sort()
-            keys = _distinct(keys[: _n_windows(self.text.lengths[first:last], q)])
-            if len(distinct):
-                keys = cp.concatenate([distinct, keys])
-                keys.sort()
-                keys = _distinct(keys)
-            distinct = keys
-        if not tabulated:
-            return distinct, len(distinct)
-        ranks = cp.cumsum(seen, dtype=np.int32)
-        return ranks, int(ranks[-1])
+            distinct = cp.unique(cp.concatenate([distinct, keys]))
+        if tabulated:
+            ranks = cp.cumsum(seen, dtype=np.int32)
+            return ranks, int(ranks[-1])
+        distinct = distinct[distinct != NO_KEY]
+        return distinct, len(distinct)
 
     def forget_positions(self) -> None:
         """Free everything except the vocabulary."""
@@ -168,13 +166,6 @@ class _Panel:
     def arguments(self, q: int, b: int, left: Array, right: Array, size_b: int) -> tuple[object, ...]:
         """Arguments of kernels of windows of length q, given the ids of both parts."""
         return self.offsets, self.document, np.int32(q), np.int32(b), left, right, np.int64(size_b)
-
-
-def _distinct(keys: Array) -> Array:
-    """Distinct keys of sorted keys."""
-    new = gpu.cupy().ones(len(keys), bool)
-    new[1:] = keys[1:] != keys[:-1]
-    return keys[new]
 
 
 @dataclass(frozen=True)
@@ -211,45 +202,40 @@ class CudaCounts:
         df, highest = cp.zeros(windows.n_pmers, np.int32), cp.ones(windows.n_pmers, np.int32)
         outputs = (documents, pmers, counts, df, highest)
         _each("entries", len(begins), np.int64(len(keys)), keys, begins, n_pmers, *outputs, key=kind)
-        indptr = cp.zeros(n + 1, np.int64)
-        _each("row_starts", len(documents), np.int32(n), documents, indptr)
-        return cls(indptr, documents, pmers, counts, pmers, df, highest)
+        return cls(_row_starts(n, documents), documents, pmers, counts, pmers, df, highest)
 
     @classmethod
     def of_panels(cls, pmers: CudaPmers, unary: bool) -> CudaCounts:
         """Count the p-mers of all documents, panel by panel."""
-        parts = [cls.of(pmers.windows(*panel)) for panel in pmers.panels]
-        counts = parts.pop() if len(parts) == 1 else cls._joined(pmers, parts)
-        return counts.unary() if unary else counts
+        cp, parts = gpu.cupy(), [cls.of(pmers.windows(*panel)) for panel in pmers.panels]
+        numbers = zip(parts, pmers.panels, strict=True)
+        documents = cp.concatenate([part.documents + np.int32(first) for part, (first, _) in numbers])
+        joined, counts = (cp.concatenate([getattr(p, name) for p in parts]) for name in ("pmers", "counts"))
+        df: Array = sum(part.df for part in parts)
+        highest = reduce(cp.maximum, (part.highest for part in parts))
+        del parts
+        indptr = _row_starts(len(pmers.text.lengths), documents)
+        whole = cls(indptr, documents, joined, counts, joined, df, highest)
+        return whole.unary() if unary else whole
 
-    @classmethod
-    def _joined(cls, pmers: CudaPmers, parts: Sequence[CudaCounts]) -> CudaCounts:
-        cp = gpu.cupy()
-        before = np.cumsum([0, *(len(part.pmers) for part in parts)])
-        indptr = [part.indptr[:-1] + first for part, first in zip(parts, before, strict=False)]
-        documents = [
-            part.documents + np.int32(first) for part, (first, _) in zip(parts, pmers.panels, strict=True)
-        ]
-        df, highest = parts[0].df.copy(), parts[0].highest.copy()
-        for part in parts[1:]:
-            df += part.df
-            cp.maximum(highest, part.highest, out=highest)
-        joined = cp.concatenate([part.pmers for part in parts])
-        counts = cp.concatenate([part.counts for part in parts])
-        indptr = cp.concatenate([*indptr, cp.asarray(before[-1:])])
-        return cls(indptr, cp.concatenate(documents), joined, counts, joined, df, highest)
-
-    def unary(self) -> CudaCounts:
-        """An entry per occurrence, instead of counts."""
-        cp, starts = gpu.cupy(), starts_of(self.highest)
+    def unary(self, starts: Array = None) -> CudaCounts:
+        """An entry per occurrence, instead of counts; with first digits that allow for other documents."""
+        starts = starts_of(self.highest) if starts is None else starts
         n_features = int(starts[-1])
         check_features(n_features)
         ends, owner, features = unary_digits(starts, self.pmers, self.counts)
-        df = cp.bincount(features, minlength=n_features).astype(np.int32)
+        df = numbers_of(features, n_features).astype(np.int32)
         return replace(
             self, indptr=ends[self.indptr], documents=self.documents[owner], pmers=self.pmers[owner],
             counts=None, features=features, df=df, starts=starts,
         )  # fmt: skip
+
+
+def _row_starts(n: int, documents: Array) -> Array:
+    """First entry of each of n documents, given the document of each entry."""
+    indptr = gpu.cupy().zeros(n + 1, np.int64)
+    _each("row_starts", len(documents), np.int32(n), documents, indptr)
+    return indptr
 
 
 def unary_digits(starts: Array, pmers: Array, counts: Array) -> tuple[Array, Array, Array]:
