@@ -1,10 +1,10 @@
 """Largest sizes on a GPU with little memory, by kernel: time, peak memory, and whether bits are the same.
 
-The rest of the card's memory is allocated outside of CuPy's pool. Texts are made of words of random letters,
-with Zipf's frequencies, of which each of two classes uses a sixth more often; 2 % of the labels are wrong.
-Each size is computed with the whole card first; "bits" says whether dual coefficients, decision values or
-neighbours are equal to those, and "times" is the ratio of the seconds. Every case runs once on few texts
-before, so that nothing compiles in a row.
+The rest of the card's memory is allocated outside of CuPy's pool. Texts are pieces of a text of words of
+random letters with Zipf's frequencies, of which each of two classes uses a sixth more often; 2 % of the
+labels are wrong. Each size is computed with the whole card first; "bits" says whether dual coefficients,
+decision values or neighbours are equal to those, and "times" is the ratio of the seconds. Every case runs
+once on its first size before, so that nothing compiles in a row.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ GIB = 1 << 30
 LOG = Spectrum((1, 5), "log", idf=True)
 #: Number of different words, and of letters of the longest.
 WORDS, LONGEST = 60_000, 12
+#: Symbols of the text of each class, and pieces of it that make a text.
+STREAM, PIECES = 1 << 23, 8
 #: Letters, and their shares.
 LETTERS = np.array(list("etaoinshrdlucmfwypvbgkjqxz"))
 SHARES = 1 / np.arange(1.5, 27.5) ** 0.9
@@ -61,18 +63,23 @@ def draw(n: int, length: int, seed: int) -> tuple[list[str], np.ndarray]:
     stream, starts = letters.astype("S1").view(np.uint8), np.concatenate([[0], ends])
     frequency = 1 / np.arange(2.0, WORDS + 2) ** 1.05
     rng = np.random.default_rng(seed)
-    classes, parts = rng.integers(0, 2, n), []
+    classes, streams = rng.integers(0, 2, n), []
     for c in range(2):
         tilted = frequency * np.where(np.arange(WORDS) % 6 == c, 1.3, 1.0)
-        table, number = np.cumsum(tilted / tilted.sum()), int((classes == c).sum()) * length
-        words = np.searchsorted(table, rng.random(number // 6 + 1000)).clip(max=WORDS - 1)
-        sizes = np.diff(starts)[words]
-        words, sizes = words[: (reach := np.searchsorted(np.cumsum(sizes), number) + 1)], sizes[:reach]
-        begins = np.cumsum(sizes) - sizes
-        at = np.repeat((starts[words] - begins).astype(np.int64), sizes) + np.arange(sizes.sum())
-        text = stream[at].tobytes().decode("ascii")
-        parts.append(iter([text[i : i + length] for i in range(0, number, length)]))
-    return [next(parts[c]) for c in classes], np.where(rng.random(n) < 0.02, 1 - classes, classes)
+        words = np.searchsorted(
+            np.cumsum(tilted / tilted.sum()), rng.random(min(n * length, STREAM) // 6 + 1000)
+        )
+        words = words.clip(max=WORDS - 1)
+        sizes, begins = np.diff(starts)[words], starts[words]
+        at = np.repeat(begins - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
+        streams.append(stream[at].tobytes().decode("ascii"))
+    piece = -(-length // PIECES)
+    places = rng.integers(0, min(map(len, streams)) - piece, (n, PIECES)).tolist()
+    texts = [
+        "".join([streams[c][i : i + piece] for i in own])[:length]
+        for c, own in zip(classes.tolist(), places, strict=True)
+    ]
+    return texts, np.where(rng.random(n) < 0.02, 1 - classes, classes)
 
 
 def digest(*arrays: Any) -> str:
@@ -196,6 +203,7 @@ def row(case: str, n: int, length: int, gib: float, whole: dict[str, Any] | None
     option("--free", type=float, nargs="*", default=[24, 8], recorded=False, help="GiB left free"),
     option("--cases", nargs="*", default=list(CASES), choices=list(CASES), recorded=False, help="cases"),
     option("--most", type=int, default=1_000_000, recorded=False, help="examples of the largest size"),
+    option("--least", type=int, default=0, recorded=False, help="examples of the smallest size"),
     option("--seconds", type=float, default=600.0, recorded=False, help="start no row later than this"),
     device="gpu",
     quick="only tiny sizes",
@@ -205,13 +213,17 @@ def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
     """Train, predict and search with 8 GiB, 24 GiB and all of the card."""
     start = time.perf_counter()
     for case in options.cases:
-        CASES[case](400, SIZES[case][0][1])
-        for n, length in [(300, 100)] if options.quick else SIZES[case]:
+        sizes = [(300, 100)] if options.quick else SIZES[case]
+        sizes = [(n, length) for n, length in sizes if options.least <= n <= options.most]
+        if not options.least:
+            CASES[case](*sizes[0])
+        for n, length in sizes:
             whole: dict[str, Any] | None = None
             for gib in (0, *options.free):
-                if n > options.most or time.perf_counter() - start > options.seconds:
+                if time.perf_counter() - start > options.seconds:
                     continue
                 key = f"{case}, {n:,} x {length}, {gib:g}"
                 measured = report.row(key, row, case, n, length, gib, whole)
                 whole = whole or measured
-                print(key, {k: measured.get(k) for k in ("fit, s", "bits", "error")}, flush=True)
+                shown = ("features, s", "solve, s", "fit, s", "peak, GiB", "bits", "rows", "error")
+                print(key, {name: measured[name] for name in shown if name in measured}, flush=True)
