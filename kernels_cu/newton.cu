@@ -85,6 +85,17 @@ extern "C" __global__ void place_columns(int64 n, const uint64* keys, const int6
     list_values[at] = values[source];
 }
 
+// or the row that comes first in each piece of a list, `list` entries long,
+extern "C" __global__ void place_first_rows(int64 n, const uint64* keys, const int64* begins, const int64* cursor,
+                                            const int* owner, const int64* starts, const int64* first_pieces,
+                                            int64 list, int* rows)
+{
+    EACH(k, n);
+    uint64 feature = keys[k] >> 32;
+    int64 at = cursor[feature] - starts[feature] + k - begins[feature];
+    if (at % list == 0) rows[first_pieces[feature] + at / list] = owner[keys[k] & 0xffffffffu];
+}
+
 // and where the next go.
 extern "C" __global__ void run_ends(int64 n, const uint64* keys, const int64* begins, int64* cursor)
 {
@@ -126,6 +137,42 @@ extern "C" __global__ void sum_lists(const __grid_constant__ Lists t)
         for (int step = WARP / 2; step; step /= 2) sum[c] += __shfl_xor_sync(FULL_WARP, sum[c], step);
         if (!lane && sum[c]) atomicAdd(t.sums + feature * COLUMNS + c, (uint64)sum[c]);
     }
+}
+
+// The same sums from the rows, a warp a row that counts; by atomic additions, which queue at frequent features.
+extern "C" __global__ void sum_rows(int64 n, const int64* indptr, const int* features, const float* values,
+                                    const float* dense, const double* unit, uint64* sums)
+{
+    int64 row = ((int64)blockIdx.x * blockDim.x + threadIdx.x) / WARP;
+    if (row >= n) return;
+    float number[COLUMNS];
+    bool counts = false;
+    for (int c = 0; c < COLUMNS; ++c) counts |= (number[c] = __ldg(dense + row * COLUMNS + c)) != 0;
+    if (!counts) return;
+    for (int64 k = __ldg(indptr + row) + threadIdx.x % WARP, end = __ldg(indptr + row + 1); k < end; k += WARP) {
+        double value = __ldg(values + k);
+        uint64* to = sums + (int64)__ldg(features + k) * COLUMNS;
+#pragma unroll
+        for (int c = 0; c < COLUMNS; ++c) {
+            int64 product = __double2ll_rn(value * number[c] * __ldg(unit + c));
+            if (product) atomicAdd(to + c, (uint64)product);
+        }
+    }
+}
+
+// Where each piece begins in lists of the marked rows alone: the first entry not before the piece's first row.
+extern "C" __global__ void piece_begins(int64 n, const int* feature, const int* first_rows, const uint64* marks,
+                                        const int64* starts, const int* rows, int64* begin)
+{
+    EACH(piece, n);
+    uint64 word = marks[first_rows[piece] >> 5];
+    int number = (int)(word >> 32) + __popc((uint32)word & ((1u << (first_rows[piece] & 31)) - 1));
+    int64 low = starts[feature[piece]], high = starts[feature[piece] + 1];
+    while (low < high) {
+        int64 middle = (low + high) / 2;
+        if (rows[middle] < number) low = middle + 1; else high = middle;
+    }
+    begin[piece] = low;
 }
 
 // How many entries of each piece of a list are of marked rows, a warp a piece,

@@ -178,14 +178,13 @@ extern "C" __global__ void pack_rows(int64 n, int common, float per_scale, const
 
 // The entries of marked rows in the lists of CudaLists, packed, a warp a piece. They stay in the place of the piece, from
 // its beginning on, so that they need not be counted before; as rows ascend, so do slabs, which begin at to[slab, piece].
-extern "C" __global__ void pack_lists(int64 n, int64 list, const int* feature, const int64* begin,
-                                      const int64* starts, const int* rows, const float* values,
+extern "C" __global__ void pack_lists(int64 n, const int64* begin, const int* rows, const float* values,
                                       const uint64* marks, int slabs, int size, float per_scale, int64* to,
                                       uint32* entries)
 {
     int64 piece = ((int64)blockIdx.x * blockDim.x + threadIdx.x) / WARP;
     if (piece >= n) return;
-    int64 at = begin[piece], end = min(at + list, starts[feature[piece] + 1]);
+    int64 at = begin[piece], end = begin[piece + 1];
     int lane = threadIdx.x % WARP, slab = 0;
     if (!lane) to[piece] = at;
     for (int64 k = at + lane; __any_sync(FULL_WARP, k < end); k += ROUND * WARP) {

@@ -50,12 +50,26 @@ extern "C" __global__ void look_up(WINDOWS, const int* ranks, int* ids)
     ids[i] = windows.whole(i) ? ranks[windows.key(i)] - 1 : 0;
 }
 
-// (key, place) in one word, to be sorted; windows that leave their document sort behind all others.
-extern "C" __global__ void window_keys(WINDOWS, int shift, uint64* keys)
+// Keys to be sorted; windows that leave their document sort behind all others.
+extern "C" __global__ void window_keys(WINDOWS, uint64* keys)
 {
     EACH(i, n_symbols);
     Windows windows = THESE;
-    keys[i] = windows.whole(i) ? ((uint64)windows.key(i) << shift) | (shift ? (uint64)i : 0) : ~0ull;
+    keys[i] = windows.whole(i) ? (uint64)windows.key(i) : ~0ull;
+}
+
+// Ranks of the keys among all distinct ones, which ascend.
+extern "C" __global__ void search(WINDOWS, int64 n_keys, const uint64* distinct, int* ids)
+{
+    EACH(i, n_symbols);
+    Windows windows = THESE;
+    int64 low = 0, high = windows.whole(i) ? n_keys - 1 : 0;
+    uint64 key = high ? (uint64)windows.key(i) : 0;
+    while (low < high) {
+        int64 middle = (low + high) / 2;
+        if (__ldg(distinct + middle) < key) low = middle + 1; else high = middle;
+    }
+    ids[i] = (int)low;
 }
 
 extern "C" __global__ void token_keys(int64 n_symbols, const int64* offsets, const int* document, int q,
@@ -96,18 +110,4 @@ extern "C" __global__ void row_starts(int64 n, int n_rows, const int* documents,
     for (int row = k ? documents[k - 1] + 1 : 0; row <= d; ++row) indptr[row] = k;
     if (k == n - 1)
         for (int row = d + 1; row <= n_rows; ++row) indptr[row] = n;
-}
-
-// Unary code of the counts: the h-th occurrence of p-mer u in a document is feature begin[u] + h.
-extern "C" __global__ void unary(int64 n_tokens, const KEY* keys, const int64* starts, const int64* run,
-                                 int64 n_pmers, const int64* begin, int* documents, int* pmers,
-                                 int* features, int* df)
-{
-    EACH(k, n_tokens);
-    int u = (int)(keys[k] % (KEY)n_pmers);
-    int feature = (int)(begin[u] + k - starts[run[k] - 1]);
-    documents[k] = (int)(keys[k] / (KEY)n_pmers);
-    pmers[k] = u;
-    features[k] = feature;
-    atomicAdd(&df[feature], 1);
 }

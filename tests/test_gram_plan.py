@@ -159,8 +159,14 @@ def test_plans(given, way, tier, reason):
             Case(10**6, 1 << 36, "cuda"), MANY, False, "device",
             "a kernel matrix would take 3.6 TiB of 64.0 GiB",
         ),
+        # In main memory, as features that a GPU counts in passes.
+        (
+            Case(10**6, 4 << 30, "cuda"), FeatureCase(4 * 10**9, host_memory=64 << 30), False, "device",
+            "a kernel matrix would take 3.6 TiB of 4.0 GiB",
+        ),
+        (Case(10**6, 4 << 30, "cuda"), FeatureCase(4 * 10**9, host_memory=16 << 30), False, None, ""),
     ],
-    ids=range(8),
+    ids=range(10),
 )  # fmt: skip
 def test_plans_from_features(given, features, requested, tier, reason):
     decision = plan_features(given, features, requested)

@@ -8,7 +8,7 @@ from test_newton import KERNELS, check_equal, problem_of, texts_of
 from test_spectrum import CPU
 
 from textsvm import Spectrum
-from textsvm.kernels.spectrum import counted_documents_cuda
+from textsvm.kernels.shared import counting_cuda
 from textsvm.linalg import packed_cuda
 from textsvm.linalg.packed_cuda import PackedRows
 from textsvm.runtime import device as gpu
@@ -34,7 +34,7 @@ def gram_of(rows, eye):
 @pytest.mark.parametrize("batch", [1 << 28, 1 << 9])
 @pytest.mark.parametrize("name", ALL)
 def test_rows_have_the_same_kernel_values(name, batch, device, monkeypatch):
-    monkeypatch.setattr(counted_documents_cuda, "BATCH", batch)
+    monkeypatch.setattr(counting_cuda, "MAX_PANEL", batch)
     documents, kernel = documents_of(texts_of(160)), ALL[name]
     host = kernel.features.rows(documents, CPU)
     with gpu.use(device):

@@ -267,6 +267,7 @@ class FeatureProducts:
         self.n, self.device = len(features.x), device
         self.features: FeatureRows | None = features
         values = features.x.values.size
+        reason = f"{reason}; {features.note}" if features.note else reason
         self.description = f"none, trained from {values:,} feature values of {self.n:,} texts ({reason})"
 
     def release(self) -> None:

@@ -70,7 +70,7 @@ COSTS = {
         count=2.3e-8, solve=0.0, machine=2e-8, row=2e-6, start=0.0, pair=1.3e-8, product=2.5e-11, memory=24
     ),
     "cuda": Costs(
-        count=1e-9, solve=3.5e-9, machine=0.0, row=0.0, start=1.5, pair=1.3e-9, product=0.0, memory=12
+        count=1e-9, solve=3.5e-9, machine=0.0, row=0.0, start=1.5, pair=1.3e-9, product=0.0, memory=8
     ),
 }
 
@@ -84,6 +84,7 @@ class FeatureCase:
     slowdown: float = 1.0  #: Solver time on a CPU relative to coordinate descent
     density: float = 1.0  #: Mean `Features.density` of the occurrences
     disk_bytes: int | None = None  #: Size of the features if they can be kept on disk
+    host_memory: int = 0  #: Bytes that the features of a GPU may take in main memory
     obstacle: str = ""  #: Why they cannot be used, for the user; empty if they can
     many_classes: bool = False  #: Whether `textsvm.solvers.many_classes` trains the machines on a CPU
 
@@ -236,7 +237,7 @@ def plan_features(case: Case, features: FeatureCase, features_requested: bool) -
 def _too_large(case: Case, features: FeatureCase) -> str:
     """Why features do not fit into memory; empty if they do, or can be kept on disk."""
     needed = COSTS[case.device].memory * features.occurrences
-    if needed <= case.memory or features.disk_bytes is not None:
+    if needed <= max(case.memory, features.host_memory) or features.disk_bytes is not None:
         return ""
     return (
         f"the features of {case.n:,} documents need about {show_bytes(needed)} of memory and "

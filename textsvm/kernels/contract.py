@@ -490,6 +490,7 @@ class Features:
 
     has_weights: bool = False
     host_only: bool = False  #: Whether features are counted on the CPU only
+    in_passes: bool = False  #: Whether a GPU counts them in passes, and keeps them in main memory if it must
     density: float = 1.0  #: Share of documents with a feature, relative to p-mers of texts, for predictions
 
     def __init__(self, kernel: Any) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from textsvm.arrays import AnyArray, Array
-from textsvm.linalg.rows_cuda import LIST, CudaRows, marked
+from textsvm.linalg.rows_cuda import ENTRY_BYTES, CudaRows, marked
 from textsvm.linalg.sparse_cuda import starts_of
 from textsvm.runtime import device as gpu
 
@@ -47,7 +47,9 @@ def _table_length() -> int:
 def packed_bytes(x: CudaRows, n: int, entries: int) -> int:
     """Maximum bytes of a packed copy of n rows of X that have this number of entries."""
     slabs = -(-n // _table_length())
-    return 8 * entries + 4 * len(x.columns.rows) + 8 * (slabs + 1) * len(x.columns.pieces[0])
+    # Without lists of all rows, lists of these are sorted, with a quarter of the memory for a part.
+    of_lists = 4 * len(x.values) if x.columns.x is None else (4 + 4 * ENTRY_BYTES) * entries
+    return 8 * entries + of_lists + 8 * (slabs + 1) * len(x.columns.pieces[0])
 
 
 class PackedRows:
@@ -77,12 +79,12 @@ class PackedRows:
 
     def _pack_lists(self, x: CudaRows, index: Array) -> dict[str, Array]:
         cp, columns, slabs = gpu.cupy(), x.columns, -(-self.n // self._table)
-        size, (feature, begin) = -(-self.n // slabs), columns.pieces
-        to, entries = cp.empty((slabs + 1, len(feature)), np.int64), cp.empty(len(columns.rows), np.uint32)
-        lists = np.int64(LIST), feature, begin, columns.starts, columns.rows, columns.values
+        size, (feature, _) = -(-self.n // slabs), columns.pieces
+        begin, lists, marks = columns.of_rows(index, marked(len(x), index))
+        to, entries = cp.empty((slabs + 1, len(feature)), np.int64), cp.empty(len(lists.rows), np.uint32)
         packed = np.int32(slabs), np.int32(size), np.float32(1 / self._scale), to, entries
         pack = gpu.function(SOURCE, "pack_lists")
-        gpu.each_warp(pack, len(feature), *lists, marked(len(x), index), *packed)
+        gpu.each_warp(pack, len(feature), begin, lists.rows, lists.values, marks, *packed)
         return {
             "feature": feature, "first": columns.first_pieces, "to": to, "entries": entries,
             "pieces": len(feature), "slabs": slabs, "size": size,

@@ -31,6 +31,7 @@ class FeatureRows:
     descent: bool = True
     #: Number of the last features, which every row has, in their order at its end (vectors of an encoder).
     dense: int = 0
+    note: str = ""  #: How a GPU with little memory counted and keeps them, for people
 
     def take(self, indices: Ints) -> FeatureRows:
         """The rows at `indices`."""

@@ -7,13 +7,15 @@ add up the pieces of a list in any order, so sums are 64-bit integers, and resul
 unit is the largest power of two without overflow, given the bound sum_i |x_i| |u_i|; for a million rows the
 error is about 2^-40 of that bound.
 
-Bytes: 16 per entry in all, 8 per pass; a million documents of 800 symbols have about 2e9 entries, 4 ms per
-pass at 4.2 TB/s.
+Bytes: 8 per entry, 8 per pass, and 8 per entry by feature; a million documents of 800 symbols have about 2e9
+entries, 4 ms per pass at 4.2 TB/s. Where memory has no room for the entries by feature and for copies of some
+rows, X'u adds row by row after all (`CudaLists.x`): most u are 0. Where it has no room for X, X is in
+page-locked main memory, which passes read over the bus. No bit changes: sums of integers have no order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -39,8 +41,13 @@ SHORT = 192
 BITS = 61
 #: Entries of a list per warp.
 LIST = 2048
-#: Entries sorted together.
+#: Bytes per entry of X.
+ENTRY_BYTES = 8
+#: Maximum number of entries sorted together, and bytes for each.
 PART = 1 << 28
+SORT_BYTES = 48
+#: Free bytes per entry from which entries by feature are kept: 8, and 20 for copies of some rows.
+LIST_BYTES = 28
 #: structs Pass and Lists of newton.cu.
 PASS = np.dtype(
     [(name, np.uint64) for name in ("index", "indptr", "features", "values", "dense", "shift", "factor")]
@@ -83,9 +90,25 @@ class CudaRows:
         cp = gpu.cupy()
         indices = cp.asarray(indices)
         indptr = starts_of(cp.diff(self.indptr)[indices])
-        features, values = cp.empty(int(indptr[-1]), np.int32), cp.empty(int(indptr[-1]), np.float32)
-        _place(self, 0, 1.0, indices, indptr, features, values)
+        entries = int(indptr[-1])
+        reserve = 2 * ENTRY_BYTES * entries
+        features = gpu.empty(entries, np.int32, reserve)
+        values = gpu.empty(entries, np.float32, reserve)
+        place(self, 0, 1.0, indices, indptr, features, values)
         return CudaRows(indptr, features, values, self.n_features)
+
+    def chunks(self, index: Array = None) -> Iterator[tuple[int, CudaRows]]:
+        """The rows, or the rows at `index`, in parts that can be sorted: first row, and rows."""
+        lengths = gpu.cupy().diff(self.indptr)
+        indptr = starts_of(lengths if index is None else lengths[index]).get()
+        size = max(1, min(PART, gpu.free_memory() // (4 * SORT_BYTES)))
+        for first, last in _parts(indptr, size):
+            if index is not None:
+                yield first, self.take(index[first:last])
+                continue
+            entries = slice(int(indptr[first]), int(indptr[last]))
+            starts = self.indptr[first : last + 1] - indptr[first]
+            yield first, CudaRows(starts, self.features[entries], self.values[entries], self.n_features)
 
     def dot(self, dense: Array) -> Array:
         """X @ dense, float64, shape (n_features, k) -> (n, k)."""
@@ -93,15 +116,12 @@ class CudaRows:
 
     def transposed_dot(self, dense: Array) -> Array:
         """X.T @ dense, shape (n, k) -> (n_features, k)."""
-        cp = gpu.cupy()
-        dense = _split(cp.asarray(dense))
-        out = cp.empty((self.n_features, dense.shape[1]))
-        bound = cp.sqrt(self.squares()) @ cp.abs(dense)
-        for columns, width in slices(dense.shape[1]):
-            unit = padded(cp.exp2(cp.floor(BITS - cp.log2(cp.maximum(bound[columns], 1e-300)))), width)
-            sums = self.columns.sums(padded(dense[:, columns].astype(np.float32), width), unit)
-            out[:, columns] = sums[:, : columns.stop - columns.start] / unit[: columns.stop - columns.start]
-        return _added(out)
+        return combine([(slice(None), self.columns)], self.n_features, self.squares(), dense)
+
+    def add_to(self, sums: Array, dense: Array, unit: Array) -> None:
+        """`CudaLists.add_to`, row by row."""
+        kernel = gpu.function(SOURCE, "sum_rows", (("COLUMNS", dense.shape[1]), ("GROUP", GROUPS[0])))
+        gpu.each_warp(kernel, len(self), self.indptr, self.features, self.values, dense, unit, sums)
 
     def passed(self, dense: Array, shift: Array = None, index: Array = None, factor: Array = None) -> Array:
         """factor * (X[index] @ dense + shift), shape (m, k), with `dense` (n_features, k) rounded to float32.
@@ -136,12 +156,19 @@ class CudaRows:
 
     @cached_property
     def columns(self) -> CudaLists:
-        """Entries by feature."""
-        return CudaLists.of(self) if self.lists is None else self.lists
+        """Entries by feature, or only their numbers if memory has no room."""
+        if self.lists is not None:
+            return self.lists
+        needed = LIST_BYTES * len(self.values) + 40 * self.n_features
+        if needed > max(gpu.SMALL, gpu.free_memory()):
+            return CudaLists(starts_of(numbers_of(self.features, self.n_features)), x=self)
+        return CudaLists.of(self)
 
     def part(self, indices: Array) -> CudaRows:
         """The rows at `indices`, ascending, with their entries by feature taken from these."""
         rows = self.take(indices)
+        if self.columns.x is not None:
+            return rows
         return replace(rows, lists=self.columns.kept(marked(len(self), indices)))
 
 
@@ -150,32 +177,51 @@ class CudaLists:
     """Entries of X by feature."""
 
     starts: Array  #: int64, (n_features + 1,): Start of the list of each feature
-    rows: Array  #: int32, (entries,)
-    values: Array  #: float32, (entries,)
+    rows: Array = None  #: int32, (entries,)
+    values: Array = None  #: float32, (entries,)
+    x: CudaRows | None = None  #: X, if there is no room for `rows` and `values`
 
     @classmethod
-    def of(cls, x: CudaRows) -> CudaLists:
-        """Sort the entries of rows."""
-        cp, entries = gpu.cupy(), len(x.values)
-        gpu.require_memory(8 * entries + 40 * x.n_features + 48 * PART, "the entries by feature", LESS)
-        lists = cls(starts_of(_numbers(x)), cp.empty(entries, np.int32), cp.empty(entries, np.float32))
-        cursor, begins = lists.starts[:-1].copy(), cp.empty(x.n_features, np.int64)
-        for first, last in _parts(x.indptr.get()):
-            lists._place(x, first, last, cursor, begins)
+    def of(cls, x: CudaRows, index: Array = None) -> CudaLists:
+        """Sort the entries of all rows, or of the rows at `index`, which get new numbers."""
+        cp = gpu.cupy()
+        numbers = cp.zeros(x.n_features, np.int64)
+        for part in [x] if index is None else (part for _, part in x.chunks(index)):
+            numbers += numbers_of(part.features, x.n_features)
+        starts = starts_of(numbers)
+        entries = int(starts[-1])
+        gpu.require_memory(ENTRY_BYTES * entries + 40 * x.n_features, "the entries by feature", LESS)
+        lists = cls(starts, cp.empty(entries, np.int32), cp.empty(entries, np.float32))
+        for places, values in _sorted_parts(x, starts, index):
+            _each("place_columns", len(values), *places, values, lists.rows, lists.values)
         return lists
 
-    def _place(self, x: CudaRows, first: int, last: int, cursor: Array, begins: Array) -> None:
-        """Append the entries of the rows first..last to the lists of their features."""
-        cp, begin = gpu.cupy(), int(x.indptr[first])
-        features = x.features[begin : int(x.indptr[last])]
-        n = len(features)
-        keys = (features.astype(np.uint64) << np.uint64(32)) | cp.arange(n, dtype=np.uint64)
-        keys.sort()
-        owner = repeated(cp.arange(first, last, dtype=np.int32), x.indptr[first : last + 1] - begin)
-        _each("run_begins", n, keys, begins)
-        arrays = (begins, cursor, owner, x.values[begin:], self.rows, self.values)
-        _each("place_columns", n, keys, *arrays)
-        _each("run_ends", n, keys, begins, cursor)
+    @cached_property
+    def first_rows(self) -> Array:
+        """First row of each piece, without lists."""
+        assert self.x is not None
+        rows = gpu.cupy().empty(len(self.pieces[0]), np.int32)
+        for places, values in _sorted_parts(self.x, self.starts):
+            pieces = self.starts, self.first_pieces, np.int64(LIST), rows
+            _each("place_first_rows", len(values), *places, *pieces)
+        return rows
+
+    def of_rows(self, index: Array, marks: Array) -> tuple[Array, CudaLists, Array]:
+        """Where each piece begins, and the last ends, in lists with the `marked` rows; lists and their marks.
+
+        These are the lists of all rows, or of these rows alone if there are no lists of all.
+        """
+        cp, (feature, begins) = gpu.cupy(), self.pieces
+        begin, lists = cp.empty(len(feature) + 1, np.int64), self
+        if self.x is None:
+            begin[:-1] = begins
+        else:
+            lists = CudaLists.of(self.x, index)
+            arrays = feature, self.first_rows, marks, lists.starts, lists.rows, begin
+            _each("piece_begins", len(feature), *arrays)
+            marks = marked(len(index), cp.arange(len(index)))
+        begin[-1:] = lists.starts[-1:]
+        return begin, lists, marks
 
     def kept(self, marks: Array, renumber: bool = True) -> CudaLists:
         """Entries of `marked` rows, in order, without sorting; rows get new numbers or keep theirs."""
@@ -202,19 +248,40 @@ class CudaLists:
         number = cp.arange(len(feature)) - self.first_pieces[feature]
         return feature, self.starts[feature] + number * LIST
 
-    def sums(self, dense: Array, unit: Array, out: Array = None) -> Array:
+    def sums(self, dense: Array, unit: Array, out: Array) -> None:
         """X' dense in fixed point, int64, shape (n_features, width), of a float32 array (n, width)."""
-        cp, width, (feature, begin) = gpu.cupy(), dense.shape[1], self.pieces
-        sums = cp.empty((len(self.starts) - 1, width), np.int64) if out is None else out
-        sums.fill(0)
+        out.fill(0)
+        self.add_to(out, dense, unit)
+
+    def add_to(self, sums: Array, dense: Array, unit: Array) -> None:
+        """Add X' dense in fixed point."""
+        if self.x is not None:
+            return self.x.add_to(sums, dense, unit)
+        feature, begin = self.pieces
         arguments = gpu.structure(
             LISTS, feature=feature, begin=begin, starts=self.starts, rows=self.rows,
             values=self.values, dense=dense, unit=unit, sums=sums, n=len(feature), list=LIST,
         )  # fmt: skip
         if len(feature):
-            kernel = gpu.function(SOURCE, "sum_lists", (("COLUMNS", width), ("GROUP", GROUPS[0])))
+            kernel = gpu.function(SOURCE, "sum_lists", (("COLUMNS", dense.shape[1]), ("GROUP", GROUPS[0])))
             kernel((-(-len(feature) * 32 // BLOCK),), (BLOCK,), (arguments,))
-        return sums
+
+
+def combine(
+    parts: Iterable[tuple[slice, CudaRows | CudaLists]], n_features: int, squares: Array, dense: Array
+) -> Array:
+    """X.T @ dense, shape (n, k) -> (n_features, k), of X in parts: ranges of rows, and their entries."""
+    cp, dense = gpu.cupy(), _split(gpu.cupy().asarray(dense))
+    bound = cp.sqrt(squares) @ cp.abs(dense)
+    units = cp.exp2(cp.floor(BITS - cp.log2(cp.maximum(bound, 1e-300))))
+    steps = list(slices(dense.shape[1]))
+    sums = [cp.zeros((n_features, width), np.int64) for _, width in steps]
+    for rows, part in parts:
+        for (columns, width), of_columns in zip(steps, sums, strict=True):
+            own = padded(dense[rows, columns].astype(np.float32), width)
+            part.add_to(of_columns, own, padded(units[columns], width))
+    out = [s[:, : c.stop - c.start] / units[c] for s, (c, _) in zip(sums, steps, strict=True)]
+    return _added(cp.concatenate(out, axis=1))
 
 
 def _split(dense: Array) -> Array:
@@ -228,7 +295,7 @@ def _added(pairs: Array) -> Array:
     return pairs[:, ::2] + pairs[:, 1::2]
 
 
-def _place(
+def place(
     x: CudaRows, base: int, root: float, index: Array, begin: Array, features: Array, values: Array
 ) -> None:
     """Write rows (of `index`) with scaled values into other arrays, from `begin` on."""
@@ -249,17 +316,33 @@ def marked(n: int, indices: Array) -> Array:
     return before << np.uint64(32) | cp.packbits(bits, bitorder="little").view(np.uint32)
 
 
-def _numbers(x: CudaRows) -> Array:
-    """Number of rows that hold each feature, int64."""
-    numbers = gpu.cupy().zeros(x.n_features, np.int64)
+def numbers_of(features: Array, n_features: int) -> Array:
+    """Number of entries of each feature, int64."""
+    numbers = gpu.cupy().zeros(n_features, np.int64)
     count = gpu.function(SOURCE, "count_features", DEFINE_SETS[0][1])
-    count((256,), (1024,), (np.int64(len(x.features)), x.features, numbers))
+    count((256,), (1024,), (np.int64(len(features)), features, numbers))
     return numbers
 
 
-def _parts(indptr: Ints) -> list[tuple[int, int]]:
-    """Ranges of rows with at most PART entries, or of a single row."""
-    cuts = np.flatnonzero(np.diff(indptr[:-1] // PART)) + 1
+def _sorted_parts(
+    x: CudaRows, starts: Array, index: Array = None
+) -> Iterator[tuple[tuple[Array, ...], Array]]:
+    """Arrays of each chunk that tell newton.cu the place of its entries in the lists, and its values."""
+    cp = gpu.cupy()
+    cursor, begins = starts[:-1].copy(), cp.empty(x.n_features, np.int64)
+    for first, part in x.chunks(index):
+        n = len(part.features)
+        keys = (part.features.astype(np.uint64) << np.uint64(32)) | cp.arange(n, dtype=np.uint64)
+        keys.sort()
+        owner = repeated(cp.arange(first, first + len(part), dtype=np.int32), part.indptr)
+        _each("run_begins", n, keys, begins)
+        yield (keys, begins, cursor, owner), part.values
+        _each("run_ends", n, keys, begins, cursor)
+
+
+def _parts(indptr: Ints, size: int) -> list[tuple[int, int]]:
+    """Ranges of rows with at most `size` entries, or of a single row."""
+    cuts = np.flatnonzero(np.diff(indptr[:-1] // size)) + 1
     begins = [0, *cuts.tolist()] if len(indptr) > 1 else []
     return list(zip(begins, [*begins[1:], len(indptr) - 1], strict=True)) if begins else []
 
@@ -272,19 +355,6 @@ def _warps(name: str, n: int, *args: object) -> None:
     gpu.each_warp(gpu.function(SOURCE, name, DEFINE_SETS[0][1]), n, *args)
 
 
-def joined(parts: Sequence[CudaRows]) -> CudaRows:
-    """Concatenate rows over the same features."""
-    if len(parts) == 1:
-        return parts[0]
-    cp = gpu.cupy()
-    before = np.cumsum([0] + [len(part.values) for part in parts])
-    starts = [part.indptr[:-1] + first for part, first in zip(parts, before, strict=False)]
-    indptr = cp.concatenate([*starts, cp.asarray(before[-1:])])
-    features = cp.concatenate([part.features for part in parts])
-    values = cp.concatenate([part.values for part in parts])
-    return CudaRows(indptr, features, values, parts[0].n_features)
-
-
 def side_by_side(parts: Sequence[FeatureRows], weights: Sequence[float]) -> FeatureRows:
     """`textsvm.linalg.rows.side_by_side` on the current GPU."""
     if len(parts) == 1 and weights[0] == 1:
@@ -292,15 +362,17 @@ def side_by_side(parts: Sequence[FeatureRows], weights: Sequence[float]) -> Feat
     cp = gpu.cupy()
     indptr: Array = sum(part.x.indptr for part in parts)
     first = np.cumsum([0] + [part.x.n_features for part in parts])
-    features, values = cp.empty(int(indptr[-1]), np.int32), cp.empty(int(indptr[-1]), np.float32)
+    entries = int(indptr[-1])
+    features, values = (gpu.empty(entries, kind, ENTRY_BYTES * entries) for kind in (np.int32, np.float32))
     begin = indptr[:-1].copy()
     for part, weight, base in zip(parts, weights, first, strict=False):
         x: Array = part.x
         check_features(int(base) + x.n_features)
-        _place(x, base, np.sqrt(weight), None, begin, features, values)
+        place(x, base, np.sqrt(weight), None, begin, features, values)
         begin += cp.diff(x.indptr)
     ridge = sum(weight * part.ridge for part, weight in zip(parts, weights, strict=True))
-    return FeatureRows(CudaRows(indptr, features, values, int(first[-1])), ridge)  # type: ignore[arg-type]
+    x = CudaRows(indptr, features, values, int(first[-1]))
+    return FeatureRows(x, ridge, note=parts[0].note)  # type: ignore[arg-type]
 
 
 def repeated(values: Array, starts: Array) -> Array:

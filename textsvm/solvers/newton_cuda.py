@@ -106,7 +106,7 @@ class _Gradients:
     def _lists(self, expected: float) -> CudaLists:
         """The entries by features, of free rows alone if that saves time in this many products."""
         n, free = len(self.x), len(self.index)
-        if free > MAX_FREE * n or expected * (n - free) < WORTH * n:
+        if self.x.columns.x is not None or free > MAX_FREE * n or expected * (n - free) < WORTH * n:
             return self.x.columns
         return self.x.columns.kept(marked(n, self.index), renumber=False)
 

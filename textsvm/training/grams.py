@@ -105,6 +105,7 @@ def features_of(
     of_terms = [int(features.occurrences(read.lengths).sum()) for features, read in terms]
     occurrences = sum(of_terms)
     shared = sum(number * features.density for number, (features, _) in zip(of_terms, terms, strict=True))
+    in_passes = device.kind == "cuda" and all(features.in_passes for features, _ in terms)
     parts = [0]
     if device.kind == "cpu" and MOST_BYTES * occurrences > memory:
         leaves = [(leaf.features, leaf.structure.read(documents)) for leaf in kernel.structure.leaves]
@@ -115,6 +116,7 @@ def features_of(
         density=shared / max(occurrences, 1),
         slowdown=SLOWER_ON_NUMBERS if _reads_numbers(kernel) else SLOWER.get(type(problem), 1.0),
         disk_bytes=sum(parts) if all(parts) else None,
+        host_memory=allowed_bytes(None, devices.select("cpu")) if in_passes else 0,
         many_classes=isinstance(problem, Classification) and has_many_classes(problem),
     )
 

@@ -249,7 +249,7 @@ class CudaGapped(GappedRows):
         tokens = WindowIds(
             windows.lengths, windows.offsets, windows.document, [(1, ids)], {1: vocabulary.size}
         )
-        counts = CudaCounts(tokens, False)
+        counts = CudaCounts.of(tokens)
         return CudaMask(mask, vocabulary, windows, ids, matrix_of(kernel.weight, counts, None))
 
     @staticmethod

@@ -1,20 +1,36 @@
 """Count p-mers on a GPU (launches of kernels_cu/pmers.cu): exact integer ids and sparse counts.
 
 The id of a window is looked up in a table of all size_a * size_b possible keys, or, if these are too many, is
-the rank of its key after sorting. A radix sort of (document, p-mer) gives the counts. Documents, ids,
-features and digits of unary codes are int32, which is checked; positions are int64.
+the rank of its key among the sorted distinct keys. A radix sort of (document, p-mer) gives the counts.
+Documents, ids, features and digits of unary codes are int32, which is checked; positions are int64.
+
+Documents are counted in passes over panels of consecutive documents (`plan_panels`), first to learn the
+p-mers of each length, then to count them. Panels change no id and no count. Bytes:
+
+    all symbols         1, 2 or 4 for the code
+    symbol of a panel   4 for the document and 4 for the id of each length, computed again in each pass; while
+                        keys are sorted, 41
+    occurrence          of a substring in a panel: a key of 4 or 8, as many to sort it, 1 for the first of a
+                        run, 8 to number the runs; afterwards 20 for an entry (start, document, p-mer, count)
+    entry               1 to 4 for the count and 4 for the p-mer while it waits for its weight, then 8, for
+                        feature and value, in the rows (`textsvm.linalg.rows_cuda`)
+    p-mer               8 for the key, 12 for the document frequency and the largest count; a table has 4 for
+                        each possible key
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from textsvm.arrays import Array, Ints
 from textsvm.kernels.shared.counting import Vocabulary, check_symbols, last_uses, longest_of, plan
+from textsvm.linalg.rows_cuda import numbers_of
 from textsvm.linalg.sparse_cuda import CudaSparse, check_features, documents_of, starts_of
 from textsvm.runtime import device as gpu
 from textsvm.text.documents import DeviceDocuments
@@ -22,6 +38,14 @@ from textsvm.text.documents import DeviceDocuments
 SOURCE = "pmers.cu"
 #: Number of possible keys up to which ranks are always tabulated.
 TABLE = 1 << 24
+#: Key of a window that leaves its document.
+NO_KEY = np.uint64((1 << 64) - 1)
+#: Upper bound of the bytes per occurrence while a panel is counted or weighted.
+PANEL_BYTES = 48
+#: Maximum number of occurrences per panel.
+MAX_PANEL = 1 << 26
+#: Maximum share of the free memory for a panel.
+PANEL_SHARE = 0.25
 KEY_DEFINES = {np.uint32: (("KEY", "uint32"),), np.uint64: (("KEY", "uint64"),)}
 #: Kernels launched: (source, defines).
 DEFINE_SETS = [(SOURCE, defines) for defines in KEY_DEFINES.values()]
@@ -41,84 +65,80 @@ class WindowIds:
     def n_pmers(self) -> int:
         return sum(self.sizes[q] for q, _ in self.ids)
 
-    def part(self, first: int, last: int, begin: int, end: int) -> WindowIds:
-        """The documents first..last, which have the symbols begin..end."""
-        symbols, document = slice(begin, end), self.document[begin:end] - np.int32(first)
-        ids = [(q, of_length[symbols]) for q, of_length in self.ids]
-        return WindowIds(
-            self.lengths[first:last], self.offsets[first : last + 1] - begin, document, ids, self.sizes
-        )
+
+def plan_panels(lengths: Ints, n_lengths: int, free: int) -> list[tuple[int, int]]:
+    """Ranges of documents to count together, given their lengths and the bytes of free memory."""
+    occurrences = max(1, min(MAX_PANEL, int(PANEL_SHARE * free) // PANEL_BYTES))
+    starts = np.cumsum(lengths) - lengths
+    cuts = np.flatnonzero(np.diff(starts // max(1, occurrences // max(1, n_lengths)))) + 1
+    return list(pairwise([0, *cuts.tolist(), len(lengths)]))
 
 
 class CudaPmers:
-    """Ids of the windows of every length p1..p2 at every position: `counting.windows` on a GPU."""
+    """Distinct p-mers of every length p1..p2, and their ids in panels of documents, on a GPU."""
 
     def __init__(self, text: DeviceDocuments, p1: int, p2: int) -> None:
         check_symbols(text.size)
-        gpu.require_memory(24 * text.size, f"counting the substrings of {text.size:,} symbols")
         self.text, self.p1, self.p2 = text, p1, longest_of(text.lengths, p1, p2)
-        self.document = documents_of(text.offsets, text.n, text.size)
-        ids = {1: text.codes.astype(np.int32)}
-        self.sizes = {1: text.n_symbols}
-        # Sorted keys (uint64), or the number of keys up to each possible key.
+        self.steps = list(plan(self.p1, self.p2))
+        #: Sorted keys (uint64), or the number of keys up to each possible key.
         self.tables: dict[int, Array] = {}
-        self.ids = [(1, ids[1])] if p1 == 1 else []
-        steps = list(plan(self.p1, self.p2))
-        last = last_uses(steps)
-        for step, (q, a, b) in enumerate(steps):
-            ids[q] = self._pair(q, a, b, ids[a], ids[b])
-            if q >= p1:
-                self.ids.append((q, ids[q]))
-            ids = {length: array for length, array in ids.items() if last.get(length, -1) > step}
-        self.n_pmers = sum(self.sizes[q] for q, _ in self.ids)
+        self.sizes = {1: text.n_symbols}
+        self.lengths = [q for q in (1, *(q for q, _, _ in self.steps)) if q >= p1]
+        self.offsets = np.concatenate([[0], np.cumsum(text.lengths)])
+        self.panels = plan_panels(text.lengths, len(self.lengths), gpu.free_memory())
+        for step, (q, a, b) in enumerate(self.steps):
+            self.tables[q], self.sizes[q] = self._learn(step, q, self.sizes[a] * self.sizes[b])
+        self.n_pmers = sum(self.sizes[q] for q in self.lengths)
         check_features(self.n_pmers)
 
-    def _pair(self, q: int, a: int, b: int, left: Array, right: Array) -> Array:
-        cp = gpu.cupy()
-        size, bound = self.text.size, self.sizes[a] * self.sizes[b]
-        windows = (self.text.offsets, self.document, np.int32(q), np.int32(b))
-        arguments = (*windows, left, right, np.int64(self.sizes[b]))
-        if bound > max(1 << 24, 4 * size):
-            return self._sort(q, bound, arguments)
-        seen = cp.zeros(max(bound, 1), np.int32)
-        _each("mark", size, *arguments, seen)
-        ranks = cp.cumsum(seen, dtype=np.int32)
-        ids = cp.empty(size, np.int32)
-        _each("look_up", size, *arguments, ranks, ids)
-        self.tables[q], self.sizes[q] = ranks, int(ranks[-1])
+    def windows(self, first: int, last: int) -> WindowIds:
+        """Ids of the windows in the documents first..last."""
+        panel = _Panel(self.text, self.offsets, first, last)
+        ids = self._ids(panel, len(self.steps), self.lengths)
+        of_lengths = [(q, ids[q]) for q in self.lengths]
+        return WindowIds(self.text.lengths[first:last], panel.offsets, panel.document, of_lengths, self.sizes)
+
+    def _ids(self, panel: _Panel, steps: int, wanted: Collection[int]) -> dict[int, Array]:
+        """Ids of the windows of the `wanted` lengths, after the first steps."""
+        ids = {1: panel.codes.astype(np.int32)}
+        last = last_uses(self.steps[:steps])
+        for step, (q, a, b) in enumerate(self.steps[:steps]):
+            table, found = self.tables[q], gpu.cupy().empty(panel.size, np.int32)
+            arguments = panel.arguments(q, b, ids[a], ids[b], self.sizes[b])
+            if table.dtype == np.uint64:
+                _each("search", panel.size, *arguments, np.int64(len(table)), table, found)
+            else:
+                _each("look_up", panel.size, *arguments, table, found)
+            ids[q] = found
+            ids = {length: of_length for length, of_length in ids.items()
+                   if length in wanted or last.get(length, -1) > step}  # fmt: skip
         return ids
 
-    def _sort(self, q: int, bound: int, arguments: tuple[object, ...]) -> Array:
-        cp = gpu.cupy()
-        size, windows = self.text.size, _n_windows(self.text.lengths, q)
-        shift = max(size - 1, 1).bit_length()
-        shift = shift if (bound + 1) << shift <= 1 << 64 else 0
-        keys = cp.empty(size, np.uint64)
-        _each("window_keys", size, *arguments, np.int32(shift), keys)
-        if shift:  # sorting (key, position) in one word is several times faster
-            keys.sort()
-            keys = keys[:windows]
-            order = (keys & np.uint64((1 << shift) - 1)).astype(np.int64)
-            keys >>= np.uint64(shift)
-        else:
-            order = cp.argsort(keys)[:windows]
-            keys = keys[order]
-        new = cp.ones(len(keys), bool)
-        new[1:] = keys[1:] != keys[:-1]
-        ids = cp.zeros(size, np.int32)
-        ids[order] = cp.cumsum(new, dtype=np.int32) - 1
-        self.tables[q] = keys[new]
-        self.sizes[q] = len(self.tables[q])
-        return ids
-
-    @property
-    def windows(self) -> WindowIds:
-        """The ids of all documents."""
-        return WindowIds(self.text.lengths, self.text.offsets, self.document, self.ids, self.sizes)
+    def _learn(self, step: int, q: int, bound: int) -> tuple[Array, int]:
+        """Table of the distinct p-mers of a length, and their number; `bound` is the number of keys."""
+        cp, (_, a, b) = gpu.cupy(), self.steps[step]
+        tabulated = bound <= max(TABLE, min(4 * self.text.size, gpu.free_memory() // 64))
+        seen, distinct = cp.zeros(max(bound, 1) if tabulated else 0, np.int32), cp.empty(0, np.uint64)
+        for first, last in self.panels:
+            panel = _Panel(self.text, self.offsets, first, last)
+            ids = self._ids(panel, step, (a, b))
+            arguments = panel.arguments(q, b, ids[a], ids[b], self.sizes[b])
+            if tabulated:
+                _each("mark", panel.size, *arguments, seen)
+                continue
+            keys = cp.empty(panel.size, np.uint64)
+            _each("window_keys", panel.size, *arguments, keys)
+            distinct = cp.unique(cp.concatenate([distinct, keys]))
+        if tabulated:
+            ranks = cp.cumsum(seen, dtype=np.int32)
+            return ranks, int(ranks[-1])
+        distinct = distinct[distinct != NO_KEY]
+        return distinct, len(distinct)
 
     def forget_positions(self) -> None:
         """Free everything except the vocabulary."""
-        del self.text, self.document, self.ids
+        del self.text
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -134,47 +154,97 @@ class CudaPmers:
         return Vocabulary(self.p1, self.p2, self.sizes[1], keys)
 
 
-class CudaCounts:
-    """Counts of p-mers, an entry per document and p-mer; with `unary`, an entry per digit of the unary code.
+class _Panel:
+    """The documents first..last of a text, and the document of each symbol."""
 
-    documents, pmers, counts : int32, (entries,); `counts` is None with `unary`
-    features : int32, (entries,), `pmers`, or with `unary` the numbers of the digits
+    def __init__(self, text: DeviceDocuments, offsets: Ints, first: int, last: int) -> None:
+        begin, end = int(offsets[first]), int(offsets[last])
+        self.size, self.codes = end - begin, text.codes[begin:end]
+        self.offsets = text.offsets[first : last + 1] - begin
+        self.document = documents_of(self.offsets, last - first, self.size)
+
+    def arguments(self, q: int, b: int, left: Array, right: Array, size_b: int) -> tuple[object, ...]:
+        """Arguments of kernels of windows of length q, given the ids of both parts."""
+        return self.offsets, self.document, np.int32(q), np.int32(b), left, right, np.int64(size_b)
+
+
+@dataclass(frozen=True)
+class CudaCounts:
+    """Counts of p-mers, an entry per document and p-mer; after `unary`, an entry per digit of the unary code.
+
+    documents, pmers, counts : int32, (entries,); `counts` is None after `unary`
+    features : int32, (entries,), `pmers`, or after `unary` the numbers of the digits
     df : int32, (features,), number of documents with each feature
     highest : int32, (p-mers,), largest count of each p-mer
     indptr : int64, (n + 1,), first entry of each document
-    starts : int64, (p-mers + 1,), first digit of each p-mer; None without `unary`
+    starts : int64, (p-mers + 1,), first digit of each p-mer; None before `unary`
     """
 
-    def __init__(self, windows: WindowIds, unary: bool) -> None:
-        cp = gpu.cupy()
-        self.n = len(windows.lengths)
+    indptr: Array
+    documents: Array
+    pmers: Array
+    counts: Array
+    features: Array
+    df: Array
+    highest: Array
+    starts: Array = None
+
+    @classmethod
+    def of(cls, windows: WindowIds) -> CudaCounts:
+        """Count the windows of some documents."""
+        cp, n = gpu.cupy(), len(windows.lengths)
         keys, n_pmers = _occurrence_keys(windows), np.int64(windows.n_pmers)
         kind = keys.dtype.type
         first = cp.empty(len(keys), bool)
         _each("first_of_run", len(keys), keys, first, key=kind)
         begins = cp.flatnonzero(first)
-        self.documents, self.pmers, self.counts = (cp.empty(len(begins), np.int32) for _ in range(3))
-        self.features = self.pmers
-        self.starts: Array = None
-        self.df = cp.zeros(windows.n_pmers, np.int32)
-        self.highest = cp.ones(windows.n_pmers, np.int32)
-        outputs = (self.documents, self.pmers, self.counts, self.df, self.highest)
+        documents, pmers, counts = (cp.empty(len(begins), np.int32) for _ in range(3))
+        df, highest = cp.zeros(windows.n_pmers, np.int32), cp.ones(windows.n_pmers, np.int32)
+        outputs = (documents, pmers, counts, df, highest)
         _each("entries", len(begins), np.int64(len(keys)), keys, begins, n_pmers, *outputs, key=kind)
-        if unary:
-            self._unary(keys, cp.cumsum(first, dtype=np.int64), begins, n_pmers)
-        self.indptr = cp.zeros(self.n + 1, np.int64)
-        _each("row_starts", len(self.documents), np.int32(self.n), self.documents, self.indptr)
+        return cls(_row_starts(n, documents), documents, pmers, counts, pmers, df, highest)
 
-    def _unary(self, keys: Array, run: Array, begins: Array, n_pmers: np.int64) -> None:
-        """Replace counts by an entry per occurrence."""
-        cp = gpu.cupy()
-        self.starts = starts_of(self.highest)
-        n_features = int(self.starts[-1])
+    @classmethod
+    def of_panels(cls, pmers: CudaPmers, unary: bool) -> CudaCounts:
+        """Count the p-mers of all documents, panel by panel."""
+        cp, parts = gpu.cupy(), [cls.of(pmers.windows(*panel)) for panel in pmers.panels]
+        numbers = zip(parts, pmers.panels, strict=True)
+        documents = cp.concatenate([part.documents + np.int32(first) for part, (first, _) in numbers])
+        joined, counts = (cp.concatenate([getattr(p, name) for p in parts]) for name in ("pmers", "counts"))
+        df: Array = sum(part.df for part in parts)
+        highest = reduce(cp.maximum, (part.highest for part in parts))
+        del parts
+        indptr = _row_starts(len(pmers.text.lengths), documents)
+        whole = cls(indptr, documents, joined, counts, joined, df, highest)
+        return whole.unary() if unary else whole
+
+    def unary(self, starts: Array = None) -> CudaCounts:
+        """An entry per occurrence, instead of counts; with first digits that allow for other documents."""
+        starts = starts_of(self.highest) if starts is None else starts
+        n_features = int(starts[-1])
         check_features(n_features)
-        self.documents, self.features, self.pmers = (cp.empty(len(keys), np.int32) for _ in range(3))
-        self.counts, self.df = None, cp.zeros(n_features, np.int32)
-        outputs = (self.documents, self.pmers, self.features, self.df)
-        _each("unary", len(keys), keys, begins, run, n_pmers, self.starts, *outputs, key=keys.dtype.type)
+        ends, owner, features = unary_digits(starts, self.pmers, self.counts)
+        df = numbers_of(features, n_features).astype(np.int32)
+        return replace(
+            self, indptr=ends[self.indptr], documents=self.documents[owner], pmers=self.pmers[owner],
+            counts=None, features=features, df=df, starts=starts,
+        )  # fmt: skip
+
+
+def _row_starts(n: int, documents: Array) -> Array:
+    """First entry of each of n documents, given the document of each entry."""
+    indptr = gpu.cupy().zeros(n + 1, np.int64)
+    _each("row_starts", len(documents), np.int32(n), documents, indptr)
+    return indptr
+
+
+def unary_digits(starts: Array, pmers: Array, counts: Array) -> tuple[Array, Array, Array]:
+    """Digits of the unary code of entries: first digit of each entry, entry and feature of each digit."""
+    cp, ends = gpu.cupy(), starts_of(counts)
+    size = int(ends[-1])
+    gpu.require_memory(48 * size, "the substrings of the documents")
+    owner = documents_of(ends, len(counts), size)
+    return ends, owner, (starts[pmers[owner]] + cp.arange(size) - ends[owner]).astype(np.int32)
 
 
 def _occurrence_keys(windows: WindowIds) -> Array:

@@ -1,19 +1,27 @@
-"""`CountedDocuments` on a GPU: p-mers are counted once, batch by batch, and become feature rows.
+"""`CountedDocuments` on a GPU: p-mers are counted in panels of documents and become feature rows.
 
-Memory in bytes: 24 per symbol while p-mers get their ids; 12 per entry (a p-mer of a document) while they are
-weighted; 8 per entry of a shared p-mer for the rows, twice while batches are joined.
+The first pass learns the p-mers, the second counts them and sums up document frequencies. A third weights the
+counts and writes the entries of shared p-mers to their final place, whose size the document frequencies tell.
+The counts of as many panels as fit wait for it; the others are counted again. Bytes are in
+`textsvm.kernels.shared.counting_cuda`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
 from textsvm.arrays import Array, Ints
 from textsvm.kernels.shared.counting import Vocabulary
-from textsvm.kernels.shared.counting_cuda import CudaCounts, CudaPmers, download
+from textsvm.kernels.shared.counting_cuda import (
+    CudaCounts,
+    CudaPmers,
+    download,
+    unary_digits,
+)
 from textsvm.kernels.shared.feature_rows_cuda import (
     commonest_first,
     match_featureless,
@@ -29,45 +37,41 @@ from textsvm.kernels.spectrum.features import (
     unknown_square,
 )
 from textsvm.linalg.rows import FeatureRows
-from textsvm.linalg.rows_cuda import CudaRows, joined, repeated
+from textsvm.linalg.rows_cuda import ENTRY_BYTES, CudaRows, numbers_of, place, repeated
 from textsvm.linalg.sparse_cuda import starts_of
 from textsvm.runtime import device as gpu
 from textsvm.text.documents import DeviceDocuments, Documents
 
-#: Substrings per batch.
-BATCH = 1 << 28
-
-
-@dataclass(frozen=True)
-class _Batch:
-    """Counts of the documents first..last."""
-
-    first: int
-    last: int
-    indptr: Array
-    pmers: Array
-    counts: Array
+#: Maximum share of the free memory for counts that wait for their weights.
+KEPT_SHARE = 0.5
 
 
 class CudaCountedDocuments:
     """`CountedDocuments` on the current card; kernels learn from all documents only."""
 
     def __init__(self, kernel: PmerKernel, documents: Documents) -> None:
-        cp = gpu.cupy()
-        self.documents = documents
-        pmers = CudaPmers(DeviceDocuments(documents), *kernel.lengths)
-        self.n_pmers = pmers.n_pmers
+        cp, self.documents = gpu.cupy(), documents
+        self._free = gpu.free_memory()
+        self.pmers = CudaPmers(DeviceDocuments(documents), *kernel.lengths)
+        self.n_pmers = self.pmers.n_pmers
         self.df, self.highest = cp.zeros(self.n_pmers, np.int64), cp.ones(self.n_pmers, np.int32)
-        self.batches = [self._count(pmers, *batch) for batch in _batches(documents, len(pmers.ids))]
-        pmers.forget_positions()
-        self.pmers = pmers
+        self._kept: dict[int, CudaCounts] = {}
+        kept_bytes = 0
+        for first, last in self.pmers.panels:
+            counts = CudaCounts.of(self.pmers.windows(first, last))
+            self.df += counts.df
+            cp.maximum(self.highest, counts.highest, out=self.highest)
+            small = counts.counts.astype(np.min_scalar_type(int(self.highest.max()) if self.n_pmers else 1))
+            kept = replace(counts, documents=None, counts=small, df=None, highest=None)
+            kept_bytes += counts.pmers.nbytes + small.nbytes
+            if kept_bytes <= KEPT_SHARE * self._free:
+                self._kept[first] = kept
+            del counts, small, kept  # before the next is counted
 
-    def _count(self, pmers: CudaPmers, first: int, last: int) -> _Batch:
-        begin, end = (int(self.documents.offsets[i]) for i in (first, last))
-        counts = CudaCounts(pmers.windows.part(first, last, begin, end), unary=False)
-        self.df += counts.df
-        gpu.cupy().maximum(self.highest, counts.highest, out=self.highest)
-        return _Batch(first, last, counts.indptr, counts.pmers, counts.counts)
+    def _panels(self) -> Iterator[tuple[int, int, CudaCounts]]:
+        """First and last document of each panel, and its counts."""
+        for first, last in self.pmers.panels:
+            yield first, last, self._kept.get(first) or CudaCounts.of(self.pmers.windows(first, last))
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -85,9 +89,9 @@ class CudaCountedDocuments:
         squares, total, shares = cp.zeros(self.n_pmers + 1), float(max(int(self.df.sum()), 1)), []
         for c in range(int(classes.max()) + 1):
             class_df, in_class = cp.zeros(self.n_pmers, np.int64), cp.asarray(classes == c)
-            for batch in self.batches:
-                entries = repeated(in_class[batch.first : batch.last], batch.indptr)
-                class_df += cp.bincount(batch.pmers[entries], minlength=self.n_pmers)
+            for first, last, counts in self._panels():
+                entries = repeated(in_class[first:last], counts.indptr)
+                class_df += numbers_of(counts.pmers[entries], self.n_pmers)
             share = float(class_df.sum()) / total
             if 0 < share < 1:
                 ratio = cp.log((class_df + PSEUDO * share) / (self.df - class_df + PSEUDO * (1 - share)))
@@ -99,56 +103,58 @@ class CudaCountedDocuments:
 
     def rows(self, kernel: PmerKernel, train: Ints) -> FeatureRows:
         """Feature rows of all documents, with weights learnt from all of them."""
-        cp = gpu.cupy()
-        unary = kernel.weight == "intersection"
-        starts = starts_of(self.highest) if unary else None
+        cp, n = gpu.cupy(), len(self.documents)
+        starts = starts_of(self.highest) if kernel.weight == "intersection" else None
         table = None
         if is_weighted(kernel):  # the last entry is the weight of unknown p-mers
             table = cp.asarray(kernel.weights_.table[:-1])
-        df = self._unary_df(starts) if unary else self.df
-        target, n_features = commonest_first(df)
-        ridge, parts = cp.empty(len(self.documents)), []
-        for batch in self.batches:
-            indptr, features, values = self._entries(kernel.weight, batch, starts, table)
-            rows, alone = shared_rows(CudaRows(indptr, features, values, len(df)), target, n_features)
-            rows, ridge[batch.first : batch.last] = (
-                normalised_rows(rows, alone) if kernel.normalised else (rows, alone)
-            )
-            parts.append(rows)
-        result = FeatureRows(joined(parts), ridge)  # type: ignore[arg-type]
-        if not kernel.normalised:
-            return result
-        n_pmers = np.concatenate([np.diff(batch.indptr.get()) for batch in self.batches])
-        return match_featureless(self.documents, result, n_pmers == 0)
+        df = self.df if starts is None else self._unary_df(starts)
+        target, n_shared = commonest_first(df)
+        features, values, note = self._room(int(df[df > 1].sum()))
+        ridge, indptr = cp.empty(n), [cp.zeros(1, np.int64)]
+        for first, last, counts in self._panels():
+            counted = CudaRows(*_entries(kernel.weight, counts, starts, table), len(df))
+            rows, alone = shared_rows(counted, target, n_shared)
+            if kernel.normalised:
+                rows, alone = normalised_rows(rows, alone)
+            ridge[first:last] = alone
+            to = rows.indptr + indptr[-1][-1]
+            place(rows, 0, 1.0, None, to, features, values)
+            indptr.append(to[1:])
+            del counts, counted, rows
+        x = CudaRows(cp.concatenate(indptr), features, values, n_shared)
+        result = FeatureRows(x, ridge, note=note)  # type: ignore[arg-type]
+        featureless = self.documents.lengths < kernel.lengths[0]
+        return match_featureless(self.documents, result, featureless) if kernel.normalised else result
 
-    def _entries(self, weight: str, batch: _Batch, starts: Array, table: Array) -> tuple[Array, Array, Array]:
-        """Feature rows of a batch: indptr, features, values."""
-        cp = gpu.cupy()
-        indptr, pmers, counts = batch.indptr, batch.pmers, batch.counts
-        learnt = None if table is None else table[pmers]
-        if starts is not None:
-            ends = starts_of(counts)
-            owner = repeated(cp.arange(len(pmers)), ends)
-            features = (starts[pmers[owner]] + cp.arange(len(owner)) - ends[owner]).astype(np.int32)
-            values = cp.ones(len(owner), np.float32) if learnt is None else cp.sqrt(learnt)[owner]
-            return ends[indptr], features, values.astype(np.float32, copy=False)
-        values = 1 + cp.log(counts.astype(np.float64)) if weight == "log" else counts
-        values = cp.ones(len(pmers), np.float32) if weight == "presence" else values
-        values = values if learnt is None else learnt * values
-        return indptr, pmers, values.astype(np.float32)
+    def _room(self, entries: int) -> tuple[Array, Array, str]:
+        """Arrays for the features and values of the rows, and where they are, for people."""
+        needed, reserve, passes = ENTRY_BYTES * entries, self._free // 2, len(self.pmers.panels)
+        if needed + reserve > gpu.free_memory():
+            self._kept.clear()
+        note = f"counted in {passes} passes" if passes > 1 else ""
+        if needed + reserve > gpu.free_memory() and needed > gpu.SMALL:
+            note = f"{note or 'counted in a pass'}, kept in main memory"
+        features = gpu.empty(entries, np.int32, needed // 2 + reserve)
+        return features, gpu.empty(entries, np.float32, reserve), note
 
     def _unary_df(self, starts: Array) -> Array:
         cp = gpu.cupy()
         df = cp.zeros(int(starts[-1]), np.int64)
-        for batch in self.batches:
-            _, features, _ = self._entries("intersection", batch, starts, None)
-            df += cp.bincount(features, minlength=len(df))
+        for _, _, counts in self._panels():
+            df += numbers_of(unary_digits(starts, counts.pmers, counts.counts)[2], len(df))
         return df
 
 
-def _batches(documents: Documents, n_lengths: int) -> list[tuple[int, int]]:
-    """Ranges of documents with about BATCH substrings each."""
-    size = max(1, BATCH // max(1, n_lengths))
-    cuts = np.flatnonzero(np.diff(documents.offsets[:-1] // size)) + 1
-    begins = [0, *cuts.tolist()]
-    return list(zip(begins, [*begins[1:], len(documents)], strict=True))
+def _entries(weight: str, of: CudaCounts, starts: Array, table: Array) -> tuple[Array, Array, Array]:
+    """Feature rows of counts: indptr, features, values."""
+    cp, indptr, pmers, counts = gpu.cupy(), of.indptr, of.pmers, of.counts
+    learnt = None if table is None else table[pmers]
+    if starts is not None:
+        ends, owner, features = unary_digits(starts, pmers, counts)
+        values = cp.ones(len(owner), np.float32) if learnt is None else cp.sqrt(learnt)[owner]
+        return ends[indptr], features, values.astype(np.float32, copy=False)
+    values = 1 + cp.log(counts.astype(np.float64)) if weight == "log" else counts
+    values = cp.ones(len(pmers), np.float32) if weight == "presence" else values
+    values = values if learnt is None else learnt * values
+    return indptr, pmers, values.astype(np.float32)

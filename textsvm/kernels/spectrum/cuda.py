@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -12,8 +13,16 @@ from textsvm.kernels.shared.counting import Vocabulary, longest_of
 from textsvm.kernels.shared.counting_cuda import CudaCounts, CudaPmers, match_unary, matrix_of, upload
 from textsvm.kernels.shared.feature_rows_cuda import CudaFeatureRows
 from textsvm.kernels.shared.normalisation import Normalisation
-from textsvm.kernels.spectrum.features import FeatureSpace, PmerKernel, PmerWeights, check_fitted, is_weighted
-from textsvm.linalg.sparse_cuda import CudaSparse
+from textsvm.kernels.spectrum.features import (
+    FeatureSpace,
+    PmerKernel,
+    PmerWeights,
+    SpectrumPredictor,
+    check_fitted,
+    is_weighted,
+)
+from textsvm.linalg.rows_cuda import CudaRows, combine
+from textsvm.linalg.sparse_cuda import CudaSparse, starts_of
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
@@ -89,10 +98,42 @@ def represent(
 ) -> tuple[CudaFeatureSpace, CudaSparse]:
     """Features of the p-mers of documents, and X."""
     pmers = CudaPmers(text, *kernel.lengths)
-    counts = CudaCounts(pmers.windows, kernel.weight == "intersection")
+    counts = CudaCounts.of_panels(pmers, kernel.weight == "intersection")
     weights = None if learnt is None else learnt.weights(pmers.vocabulary)
     pmers.forget_positions()
     return CudaFeatureSpace(kernel, learnt, pmers, counts.starts), matrix_of(kernel.weight, counts, weights)
+
+
+def cuda_predictor(kernel: PmerKernel, support: Documents, coef: Floats, device: Device) -> SpectrumPredictor:
+    """Predictor of machines with these support vectors, which are counted panel by panel."""
+    check_fitted(kernel)
+    with gpu.use(device):
+        cp, learnt = gpu.cupy(), CudaWeights(kernel.weights_) if is_weighted(kernel) else None
+        pmers = CudaPmers(DeviceDocuments(support), *kernel.lengths)
+        weights = None if learnt is None else learnt.weights(pmers.vocabulary)
+        unary = kernel.weight == "intersection"
+
+        def counted() -> Iterator[CudaCounts]:
+            return (CudaCounts.of(pmers.windows(*panel)) for panel in pmers.panels)
+
+        squares, highest = [np.zeros(0)], cp.ones(pmers.n_pmers, np.int32)
+        for counts in counted():
+            cp.maximum(highest, counts.highest, out=highest)
+            x = matrix_of(kernel.weight, counts.unary() if unary else counts, weights)
+            squares.append(x.squares)
+        starts = starts_of(highest) if unary else None
+        normalisation = Normalisation(support, np.concatenate(squares), kernel.normalised)
+
+        def parts() -> Iterator[tuple[slice, CudaRows]]:
+            for panel, counts in zip(pmers.panels, counted(), strict=True):
+                x = matrix_of(kernel.weight, counts.unary(starts) if unary else counts, weights)
+                yield slice(*panel), CudaRows(x.indptr, x.features, x.values.astype(np.float32), len(x.df))
+
+        size = pmers.n_pmers if starts is None else int(starts[-1])
+        dense = normalisation.scale[:, None] * coef.T
+        vectors = combine(parts(), size, cp.asarray(np.concatenate(squares)), dense)
+        space: Any = CudaFeatureSpace(kernel, learnt, KnownPmers(pmers.vocabulary), starts)
+        return SpectrumPredictor(device, space, vectors, (normalisation, coef))
 
 
 class CudaSpectrum(CudaFeatureRows):

@@ -52,7 +52,7 @@ def transform(
 
 def _counted(kernel: PmerKernel, documents: Documents) -> tuple[CudaPmers, CudaCounts]:
     pmers = CudaPmers(DeviceDocuments(documents), *kernel.lengths)
-    return pmers, CudaCounts(pmers.windows, kernel.weight == "intersection")
+    return pmers, CudaCounts.of_panels(pmers, kernel.weight == "intersection")
 
 
 def _matrix(

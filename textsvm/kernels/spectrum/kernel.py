@@ -211,6 +211,7 @@ class SpectrumFeatureMap(Features):
     """p-mers as features."""
 
     has_weights = True
+    in_passes = True
 
     @property
     def key(self) -> Hashable | None:
@@ -313,6 +314,10 @@ class Spectrum(PmerKernel):
         return HostSpectrum(self, documents, device)
 
     def predictor(self, support: Documents, coef: Array, device: Device) -> SpectrumPredictor:
+        if device.kind == "cuda" and not scipy_sparse(coef):
+            from textsvm.kernels.spectrum.cuda import cuda_predictor
+
+            return cuda_predictor(self, support, coef, device)
         rows = self.rows(support, devices.select("cpu") if scipy_sparse(coef) else device)
         if device.kind != "cpu" or not is_weighted(self) or should_factor(rows.x, coef):
             return SpectrumPredictor.of_support(rows, coef)
