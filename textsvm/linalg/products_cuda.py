@@ -319,7 +319,7 @@ def _card() -> _CardLimits:
 def _limits_of(index: int, shared: int) -> _CardLimits:
     attributes = gpu.cupy().cuda.Device(index).attributes
     fast = attributes.get("SingleToDoublePrecisionPerfRatio", 32) <= 4
-    return _CardLimits(min(shared, attributes["MaxSharedMemoryPerBlockOptin"]), fast)
+    return _CardLimits(min(shared, gpu.shared_memory()), fast)
 
 
 def _padded(n: int) -> int:

@@ -153,7 +153,7 @@ class Sparse:
         run_on_ranges(self.indptr, lambda i, j: _squares(i, j, *arrays))
         return values
 
-    def _squares_of_blocks(self, ends: Ints) -> tuple[Floats, Ints]:
+    def _squares_of_blocks(self, ends: Ints) -> tuple[AnyArray, AnyArray]:
         """Squared norm of each row in each block of features, and the place of each entry among them."""
         place = np.repeat(np.arange(len(self)) * len(ends), np.diff(self.indptr))
         place += np.searchsorted(ends, self.features, side="right")

@@ -1,0 +1,107 @@
+"""Shared memory that launches ask for, on cards of any architecture, without one."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from textsvm.kernels.mers import gapped_cuda
+from textsvm.linalg import products_cuda, vectors_cuda
+from textsvm.linalg.vectors_cuda import EIGHT, FACTOR, ONE, SIX, TILES, tile_defines, tile_shape
+from textsvm.runtime import device as gpu
+from textsvm.solvers import crammer_singer_cuda
+
+#: Maximum shared memory of a block (cudaDevAttrMaxSharedMemoryPerBlockOptin), by architecture.
+ROOM = {75: 64 << 10, 86: 99 << 10, 80: 163 << 10, 90: 227 << 10}
+
+
+@pytest.fixture(params=ROOM, ids="sm_{}".format)
+def room(request, monkeypatch):
+    """The shared memory of a block on a card of this architecture, which is the current one."""
+    room = ROOM[request.param]
+    attributes = {"MaxSharedMemoryPerBlockOptin": room, "SingleToDoublePrecisionPerfRatio": 32}
+    cuda = SimpleNamespace(
+        Device=lambda index=0: SimpleNamespace(attributes=attributes),
+        runtime=SimpleNamespace(
+            getDevice=lambda: 0, deviceGetAttribute=lambda number, index: {97: room}[number]
+        ),
+    )
+    monkeypatch.setattr(gpu, "cupy", lambda: SimpleNamespace(cuda=cuda))
+    return room
+
+
+class Kernel:
+    """Kernel that knows the shared memory it was allowed and launched with."""
+
+    max_dynamic_shared_size_bytes = launched = 0
+
+    def __call__(self, blocks, threads, arguments, shared_mem=0):
+        self.launched = shared_mem
+
+
+@pytest.mark.parametrize("way", FACTOR)
+def test_tiles_of_vectors_fit(way, room):
+    high, stages, size = tile_shape(way, gpu.shared_memory())
+    digits = 1 if way == ONE else 3
+    assert size <= room
+    assert size >= stages * (high + 128) * digits * 64  # STAGES * STAGE of vector_tiles.cu
+    assert size >= 4 * max(high * (128 + 4), 128 * (high + 4))  # the finished tile and its mirror image
+    assert high in (64, 128)
+    assert 1 <= stages <= 4
+
+
+def test_large_cards_have_the_fastest_tiles_and_small_ones_what_fits():
+    assert [tile_shape(way, ROOM[90])[:2] for way in (ONE, SIX, EIGHT)] == [(128, 4), (128, 3), (64, 3)]
+    assert [tile_shape(way, ROOM[86])[:2] for way in (ONE, SIX, EIGHT)] == [(128, 4), (128, 2), (64, 2)]
+    assert [tile_shape(way, ROOM[75])[:2] for way in (ONE, SIX, EIGHT)] == [(64, 4), (64, 1), (64, 1)]
+
+
+@pytest.mark.parametrize("way", FACTOR)
+def test_tiles_for_every_card_are_compiled_by_the_test_of_kernels(way, room):
+    assert (TILES, tile_defines(way, "gaussian", room)) in vectors_cuda.DEFINE_SETS
+
+
+@pytest.mark.parametrize("slabs", [1, 40, 85, 100, 128, 129, 1000])
+def test_a_few_rows_of_vectors_take_tiles_where_they_do_not_fit(slabs, room, monkeypatch):
+    kernel, tiled = Kernel(), []
+    monkeypatch.setattr(gpu, "function", lambda *args: kernel)
+    monkeypatch.setattr(gpu, "multiprocessors", lambda: 16)
+    rows = SimpleNamespace(digits=np.empty((8, 3, 32 * slabs), np.int8))
+    columns = SimpleNamespace(slabs=slabs, grid=SimpleNamespace(way=SIX))
+    matrix = SimpleNamespace(
+        n=100, finish=SimpleNamespace(name="gaussian"), _work=lambda *args: None,
+        _tiles=lambda *args, half: tiled.append(args),
+    )  # fmt: skip
+    vectors_cuda.DigitColumns._fill(matrix, np.empty((8, 100), np.float32), rows, None, columns)
+    assert bool(tiled) != bool(kernel.launched)
+    assert bool(tiled) == (8 * 3 * 32 * slabs > min(room, 96 << 10))
+    assert kernel.launched <= kernel.max_dynamic_shared_size_bytes <= room
+
+
+@pytest.mark.parametrize("k", [2, 3, 26, 32, 33, 100, 128, 129, 512])
+def test_working_sets_of_several_classes_fit(k, room, monkeypatch):
+    kernel = Kernel()
+    module = SimpleNamespace(get_function=lambda name: kernel if name == "solve_set" else None)
+    monkeypatch.setattr(gpu, "load", lambda *args: module)
+    slots = object.__new__(crammer_singer_cuda.MulticlassSlots)
+    with pytest.raises(AttributeError):  # after its kernels are loaded, as there is no Gram
+        slots.__init__(None, (k, 1000), 1, None)
+    assert slots.on_chip + crammer_singer_cuda._STATIC <= room
+    assert kernel.max_dynamic_shared_size_bytes == slots.on_chip
+    assert slots.on_chip or k > 32
+
+
+def test_sums_of_products_fit(room):
+    assert products_cuda._limits_of.__wrapped__(0, products_cuda.SHARED).shared <= room
+    assert not products_cuda._limits_of.__wrapped__(0, products_cuda.SHARED).fast_float64
+
+
+@pytest.mark.parametrize("n_symbols", [4, 5, 20])
+def test_dense_rows_of_gapped_kmers_fit(n_symbols, room):
+    texts = SimpleNamespace(n_symbols=n_symbols, windows=1000)
+    for k in range(1, 10):
+        masks = [SimpleNamespace(positions=tuple(range(k)))]
+        dense = object.__new__(gapped_cuda.DenseMasks)
+        dense.texts = texts
+        if gapped_cuda.fits(texts, masks):
+            assert 4 * dense._padded(masks) + 1024 <= room
