@@ -5,6 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from textsvm.kernels.gap import cuda as gap_cuda
+from textsvm.kernels.gap.recurrence import Recurrence
 from textsvm.kernels.mers import gapped_cuda
 from textsvm.linalg import products_cuda, vectors_cuda
 from textsvm.linalg.vectors_cuda import EIGHT, FACTOR, ONE, SIX, TILES, tile_defines, tile_shape
@@ -19,14 +21,9 @@ ROOM = {75: 64 << 10, 86: 99 << 10, 80: 163 << 10, 90: 227 << 10}
 def room(request, monkeypatch):
     """The shared memory of a block on a card of this architecture, which is the current one."""
     room = ROOM[request.param]
-    attributes = {"MaxSharedMemoryPerBlockOptin": room, "SingleToDoublePrecisionPerfRatio": 32}
-    cuda = SimpleNamespace(
-        Device=lambda index=0: SimpleNamespace(attributes=attributes),
-        runtime=SimpleNamespace(
-            getDevice=lambda: 0, deviceGetAttribute=lambda number, index: {97: room}[number]
-        ),
-    )
-    monkeypatch.setattr(gpu, "cupy", lambda: SimpleNamespace(cuda=cuda))
+    attributes = {16: 40, 97: room, 87: 2 if request.param in (80, 90) else 32}
+    runtime = SimpleNamespace(getDevice=lambda: 0, deviceGetAttribute=lambda what, index: attributes[what])
+    monkeypatch.setattr(gpu, "cupy", lambda: SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
     return room
 
 
@@ -92,8 +89,30 @@ def test_working_sets_of_several_classes_fit(k, room, monkeypatch):
 
 
 def test_sums_of_products_fit(room):
-    assert products_cuda._limits_of.__wrapped__(0, products_cuda.SHARED).shared <= room
-    assert not products_cuda._limits_of.__wrapped__(0, products_cuda.SHARED).fast_float64
+    assert products_cuda._card().shared <= room
+    assert products_cuda._card().fast_float64 == (room >= ROOM[80])
+
+
+class Texts:
+    """Five documents of 100 symbols, as the GPU's twin of gap-weighted kernels sees them."""
+
+    longest, lengths, masks, wide = 100, np.full(5, 100), True, False
+
+    def __len__(self):
+        return 5
+
+    def layout(self, columns):
+        return None
+
+
+def test_cards_with_few_float64_units_add_up_rows_of_gap_weighted_kernels_in_two_floats(room, monkeypatch):
+    monkeypatch.setattr(gap_cuda.Sweep, "_make_tasks", lambda self: (None, 0))
+    for mode in (gap_cuda.MATRIX, gap_cuda.DIAGONAL):  # the diagonal is in float64
+        variant = gap_cuda.Sweep(Recurrence.of(5, 0.5), Texts(), Texts(), mode).variant
+        two_floats = mode == gap_cuda.MATRIX and room < ROOM[80]
+        assert variant.two_floats == two_floats
+        assert (("TWO_FLOATS", 1) in variant.defines) == two_floats
+        assert variant.double == (mode == gap_cuda.DIAGONAL)
 
 
 @pytest.mark.parametrize("n_symbols", [4, 5, 20])
