@@ -86,6 +86,24 @@ __device__ __forceinline__ void add_where(uint32 a, uint32 b, double& sum, doubl
 }
 __device__ __forceinline__ void add_where(uint32 a, uint32 b, double& sum, double x) { add_where(a, b, sum, x, 1); }
 
+// Sum of REALs over rows. With TWO_FLOATS, for cards with few float64 units, it is high + low: TwoSum (Knuth) adds what
+// rounding takes from `high` to `low`, which is good for about 48 bits.
+#ifdef TWO_FLOATS
+struct Sum {
+    float high, low;
+};
+__device__ __forceinline__ void add(Sum& sum, float x) {
+    float high = __fadd_rn(sum.high, x), part = __fsub_rn(high, sum.high);
+    float lost = __fadd_rn(__fsub_rn(sum.high, __fsub_rn(high, part)), __fsub_rn(x, part));
+    sum.high = high, sum.low = __fadd_rn(sum.low, lost);
+}
+__device__ __forceinline__ double value_of(const Sum& sum) { return (double)sum.high + sum.low; }
+#else
+typedef double Sum;
+__device__ __forceinline__ void add(Sum& sum, REAL x) { sum += (double)x; }
+__device__ __forceinline__ double value_of(Sum sum) { return sum; }
+#endif
+
 // Destinations of the sum of a pair.
 #define MATRIX 0
 #define MIRRORED 1 // of every pair once, written twice
@@ -276,9 +294,8 @@ __device__ __forceinline__ void compare(
 #define MATCH(symbol, w) (symbol)
 #endif
     REAL C[STORED][COLUMNS], left[STORED];
-    double sum[LENGTHS], total[LENGTHS];
-#pragma unroll
-    for (int w = 0; w < LENGTHS; w++) sum[w] = total[w] = 0;
+    double sum[LENGTHS] = {};
+    Sum total[LENGTHS] = {};
 #pragma unroll
     for (int q = 0; q < STORED; q++) left[q] = 0;
 #pragma unroll
@@ -323,7 +340,7 @@ __device__ __forceinline__ void compare(
             REAL found[LENGTHS];
             next_row(C, left, found, HITS, decay, scale, decay_scale, row_in);
 #pragma unroll
-            for (int w = 0; w < LENGTHS; w++) total[w] += (double)(row_out * found[w]);
+            for (int w = 0; w < LENGTHS; w++) add(total[w], row_out * found[w]);
             if (writes) {
                 Edge out;
 #pragma unroll
@@ -343,7 +360,7 @@ __device__ __forceinline__ void compare(
                 double values[LENGTHS];
 #pragma unroll
                 for (int w = 0; w < LENGTHS; w++) {
-                    double value = total[w];
+                    double value = value_of(total[w]);
                     if (!first) value += reads ? carry_in[source * LENGTHS + w] : carry[w];
                     sum[w] = value;
                     if (writes) carry_out[source * LENGTHS + w] = value;
@@ -354,7 +371,7 @@ __device__ __forceinline__ void compare(
             source++;
             remaining = source < end ? (int)(starts[source + 1] - starts[source]) : 0x7fffffff;
 #pragma unroll
-            for (int w = 0; w < LENGTHS; w++) total[w] = 0;
+            for (int w = 0; w < LENGTHS; w++) total[w] = Sum();
 #pragma unroll
             for (int q = 0; q < LEVELS; q++)
 #pragma unroll

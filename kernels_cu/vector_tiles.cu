@@ -1,11 +1,10 @@
 // needs: finish.cuh vectors.cuh
 // Many rows of kernel values of dense vectors, by tiles on tensor cores.
 
-#define PARTS (SUMS == 3 ? 2 : 4)                // of 16 rows that a warp has
-#define HIGH (32 * PARTS)                        // rows of a tile: two warps
+// HIGH: rows of a tile, 64 or 128. STAGES: steps of digits in shared memory, all but one of them fetched ahead.
+#define PARTS (HIGH / 32)                        // of 16 rows that a warp has: HIGH is two warps
 #define WIDE 128                                 // columns of a tile: four warps
 #define STEP 64                                  // features fetched at a time
-#define STAGES (SUMS == 1 ? 4 : 3)
 #define STAGE ((HIGH + WIDE) * DIGITS * STEP)    // bytes
 #define FETCHES ((HIGH + WIDE) / 64)             // vectors that a thread fetches from
 #define ROW (WIDE + 4)                           // floats from row to row of a finished tile, neither way in conflict
@@ -33,11 +32,11 @@ __device__ __forceinline__ void commit()
 #endif
 }
 
-// Wait until all but the last STAGES - 2 fetches have arrived.
+// Wait until all but the last STAGES - 2 fetches have arrived; without stages ahead, all.
 __device__ __forceinline__ void arrived()
 {
 #if __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2));
+    asm volatile("cp.async.wait_group %0;" ::"n"(STAGES > 1 ? STAGES - 2 : 0));
 #endif
 }
 
@@ -171,6 +170,10 @@ __device__ __forceinline__ void sum_tile(const Work& w, int top, int left, Sums&
         arrived();
         __syncthreads();
         fetch(step + STAGES - 1);
+        if (STAGES == 1) {                       // small GPUs
+            arrived();
+            __syncthreads();
+        }
         uint32 stage = base + step % STAGES * STAGE;
         add_products(sums, stage, 0, warp / 4 * 16 * PARTS, warp % 4 * 32);
         if (step * 2 + 1 < w.slabs) add_products(sums, stage, 1, warp / 4 * 16 * PARTS, warp % 4 * 32);

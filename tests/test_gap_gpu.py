@@ -46,6 +46,27 @@ def test_decays_and_orders(p, decay, device):
     np.testing.assert_allclose(values, reference_gram(documents, p, decay), rtol=1e-5, atol=1e-12)
 
 
+@pytest.mark.parametrize("weights", [None, (0.0, 1.0, 1.0, 1.0, 1.0)])
+@pytest.mark.parametrize("decay", [0.2, 0.5, 0.9, 1.0])
+def test_sums_of_two_floats_are_those_of_float64(decay, weights, device, monkeypatch):
+    texts = random_texts(5, [2_000, 5, 40, 200, 9, 10, 11, 299, 64, 65] * 3, "abcdef")
+    documents, kernel = encode(texts), GapWeighted(5, decay, weights=weights)
+    coef = np.random.default_rng(0).normal(size=(len(texts), 2))
+
+    def values():
+        rows = kernel.rows(documents, device)
+        return [rows.gram().get(), rows.rows(np.arange(7)).get(), rows.decision(documents, coef)]
+
+    exact, loaded, load = values(), [], gap_cuda.gpu.load
+    monkeypatch.setattr("textsvm.runtime.device.fast_float64", lambda: False)
+    monkeypatch.setattr(gap_cuda.gpu, "load", lambda *args: loaded.append(args) or load(*args))
+    two_floats = values()
+    assert any(("TWO_FLOATS", 1) in defines for _, defines in loaded) or decay != 0.5
+    for mine, theirs in zip(two_floats, exact, strict=True):
+        assert mine.dtype == theirs.dtype
+        np.testing.assert_allclose(mine, theirs, rtol=2.5e-7, atol=1e-6 if mine is two_floats[2] else 1e-30)
+
+
 @pytest.mark.parametrize(("p", "decay"), [(5, 0.5), (10, 0.01), (10, 0.9), (5, 1.0), (10, 1)])
 def test_one_repeated_character(p, decay, device):
     texts = ["a" * n for n in (10, 11, 64, 100, 1000, 3001, 20_000)]

@@ -53,6 +53,7 @@ def launched(monkeypatch):
     monkeypatch.setattr(device, "cupy", Cupy)
     monkeypatch.setattr(device, "function", function)
     monkeypatch.setattr(device, "require_memory", lambda *_: None)
+    monkeypatch.setattr(device, "shared_memory", lambda: 227 << 10)
     card = SimpleNamespace(shared=100 << 10, fast_float64=True)
     monkeypatch.setattr(products_cuda, "_card", lambda: card)
     monkeypatch.setattr(vectors_cuda, "_waves", lambda: 8)
@@ -138,8 +139,9 @@ def test_rows_of_digits(launched, name):
         found.rows((np.arange(m) % 3).view(OnCard), "values")
     found.half("values")
     assert [kernel for kernel, _, _ in launched] == ["one", "few", "tiles", "tiles"]
-    for (_, defines, (work, *_)), m in zip(launched, (1, 2, 9, 3), strict=True):
-        assert defines == (("SUMS", ONE), ("FINISH", name))
+    for (kernel, defines, (work, *_)), m in zip(launched, (1, 2, 9, 3), strict=True):
+        tile = (("HIGH", 128), ("STAGES", 4)) if kernel == "tiles" else ()
+        assert defines == (("SUMS", ONE), ("FINISH", name), *tile)
         assert [work[key].item() for key in ("m", "n", "slabs")] == [m, 3, 1]
         assert {key: work[key].item() for key in ("gamma", "coef0", "degree")} == finish_fields(finish)
 

@@ -123,6 +123,27 @@ def test_vectors_that_are_equal_have_the_value_one(device):
         np.testing.assert_array_equal(to_numpy(rows.rows(np.array([3])))[0, [3, 103]], 1)
 
 
+@pytest.mark.parametrize("kilobytes", [64, 99])
+@pytest.mark.parametrize("kernel", [Gaussian(), Polynomial(2), Linear()], ids=str)
+@pytest.mark.parametrize("d", [7, 33, 64, 65, 300])
+def test_small_cards_have_other_tiles_and_the_same_bits(kilobytes, kernel, d, device, monkeypatch):
+    others = [normal(n, d, seed=n) for n in (40, 700)]
+    for x in (normal(401, d), whole(401, d)):
+        model = kernel.fit(Vectors(x))
+
+        def values(x=x, model=model):
+            rows = model.rows(Vectors(x), device)
+            crossed = [to_numpy(rows.cross(Vectors(y.astype(x.dtype)))) for y in others]
+            return [to_numpy(rows.gram()), to_numpy(rows.rows(np.arange(401)[::-2])), *crossed]
+
+        large = values()
+        with monkeypatch.context() as patch:
+            patch.setattr("textsvm.runtime.device.shared_memory", lambda: kilobytes << 10)
+            small = values()
+        for mine, theirs in zip(small, large, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
 def test_others_outside_of_the_grid(device):
     check(Gaussian(), whole(200, 30), device, others=normal(70, 30))
     check(Gaussian(), normal(200, 30), device, others=normal(70, 30, deviation=5))

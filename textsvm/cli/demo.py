@@ -39,7 +39,6 @@ def demo(
     """Train a spam filter on bundled messages, and explain a prediction."""
     from rich.text import Text
 
-    from textsvm.apps.export import files
     from textsvm.cli import corpora
     from textsvm.cli.explanations import coloured, legend
     from textsvm.evaluation import explanation
@@ -49,6 +48,8 @@ def demo(
     from textsvm.training.trainers import train
 
     if page is not None:
+        from textsvm.apps.export import files  # imports the reports
+
         with wrong_usage("--page: "):
             files.check_target(page, "page", force)
     console = Console(quiet)

@@ -1,8 +1,8 @@
 """Products of the rows of sparse matrices of values >= 0, on the CPU.
 
 Columns that many rows hold are kept dense for BLAS products of tiles; the others are lists (an inverted
-index): row i adds x_iu x_ju to n float64 sums for every row j on the list of u. `finish` turns a product and
-a number for each of the two rows into the result.
+index): row i adds x_iu x_ju to n float64 sums for every row j on the list of u. A result is a product times a
+scale for each of the two rows.
 
 Rows are on a grid (`Sparse.on_grid`), so a product does not depend on the order of its terms or on which
 columns are dense: a pair has the same bits in a whole matrix and in some of its rows. Features may be in
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from textsvm.arrays import Floats, Floats32, Ints
 from textsvm.linalg.sparse import Sparse, are_whole, index_type
-from textsvm.runtime.compiled import njit
+from textsvm.runtime.compiled import njit, scipy
 from textsvm.runtime.parallel import Progress, one_blas_thread, run
 
 #: Columns held by this share of the rows are kept dense, up to these bytes, from this number of rows on.
@@ -28,6 +28,8 @@ DENSE_BYTES = 1 << 28
 DENSE_ROWS = 128
 #: Rows per piece of work.
 TILE = 128
+#: Rows from which loops for products of other types are worth the time to compile them.
+FEW_ROWS = 2048
 
 
 class InvertedIndex:
@@ -41,11 +43,12 @@ class InvertedIndex:
         self.x, self.ends = x, np.array([x.n_features]) if ends is None else ends
         self.df = x.frequencies()
         self.indptr = np.concatenate([[0], np.cumsum(self.df)])
-        self.documents = np.empty(len(x.features), np.int32)
-        self.values = np.empty(len(x.features), np.float32)
-        self.after = np.empty(len(x.features), index_type(len(x.features)))
-        cursor = self.indptr[:-1].copy()
-        _transpose(x.indptr, x.features, x.values, cursor, self.documents, self.values, self.after)
+        entries = np.arange(len(x.features), dtype=index_type(len(x.features)))
+        by_row = scipy.sparse.csr_matrix((entries, x.features, x.indptr), (len(x), x.n_features))
+        columns = by_row.tocsc()
+        self.documents, self.values = columns.indices.astype(np.int32, copy=False), x.values[columns.data]
+        self.after = np.empty_like(entries)
+        self.after[columns.data] = entries + 1
         self._dense: dict[tuple[float, type], DenseColumns] = {}
 
     @cached_property
@@ -62,9 +65,8 @@ class InvertedIndex:
     def products(
         self, rows: Sparse, row_scale: Floats, scale: Floats, out: Floats32, progress: Progress | None = None
     ) -> None:
-        """out[i, j] = finish(<rows[i], x[j]>, row_scale[i], scale[j])."""
-        # A tile product reads all dense columns, which pays for many rows only. The type is the same for few
-        # rows, without dense columns, so that Numba compiles the loops for one type.
+        """out[i, j] = <rows[i], x[j]> (row_scale[i] scale[j])."""
+        # A tile product reads all dense columns, which pays for many rows only.
         dtype = product_type(largest_square(rows), self._largest_square)
         dense = self.dense(DENSE_SHARE if len(out) >= TILE // 2 else 2.0, dtype)
         rest = dense.remove(rows)
@@ -79,12 +81,18 @@ class InvertedIndex:
             sums = np.zeros(out.shape[1])
             for block in range(0, len(self.ends), step):
                 columns = slice(cuts[block], cuts[block + step])
-                tile = own[:, columns] @ dense.matrix[:, columns].T
+                tile = _of_one_type(own[:, columns] @ dense.matrix[:, columns].T)
                 begun, block_ends = block > 0, self.ends[block : block + step]
                 _add_rows(*piece, *entries, *lists, cursor, begun, block_ends, tile, sums, out)
-            _finish_rows(*piece, row_scale, scale, out)
+            for i in range(*piece):
+                out[i] *= row_scale[i] * scale
 
         _run(fill, pieces(len(out)), None, progress)
+
+
+def _of_one_type(tile: NDArray[np.floating]) -> NDArray[np.floating]:
+    """The tile, in float64 if it is small, so that Numba compiles the loops for one type."""
+    return tile.astype(np.float64, copy=False) if tile.shape[1] < FEW_ROWS else tile
 
 
 class DenseColumns:
@@ -99,8 +107,11 @@ class DenseColumns:
 
     def rows(self, x: Sparse, first: int, last: int) -> NDArray[np.floating]:
         """These columns of the rows first..last of a matrix over the same features."""
-        matrix = np.zeros((last - first, self.width), self.dtype)
-        _densify(first, last, x.indptr, x.features, x.values, self.column, matrix)
+        matrix, at = np.zeros((last - first, self.width), self.dtype), x.indptr[first : last + 1]
+        column = self.column[x.features[at[0] : at[-1]]]
+        entries = np.flatnonzero(column >= 0)
+        owner = np.searchsorted(at - at[0], entries, side="right") - 1
+        matrix[owner, column[entries]] = x.values[at[0] + entries]
         return matrix
 
     def remove(self, x: Sparse) -> Sparse:
@@ -125,8 +136,9 @@ class Half:
         self.rest = x.select(target, n_listed)
         del df, in_lists, target
         self.columns = InvertedIndex(self.rest)
-        #: None if all are 1 (presence, intersection) and need not be read.
-        self.values = None if bool(np.all(self.rest.values == 1)) else self.columns.values
+        #: None if all are 1 (presence, intersection) and need not be read; few rows take the general loop.
+        ones = len(x) >= FEW_ROWS and bool(np.all(self.rest.values == 1))
+        self.values = None if ones else self.columns.values
 
     def add_to(self, total: Floats32, progress: Progress | None = None) -> None:
         """total[i, j] += <x[i], x[j]> for j >= i, each rounded once."""
@@ -136,7 +148,7 @@ class Half:
 
         def add(piece: tuple[int, int]) -> None:
             first, last = piece
-            tile = self.dense.matrix[first:last] @ self.dense.matrix[first:].T
+            tile = _of_one_type(self.dense.matrix[first:last] @ self.dense.matrix[first:].T)
             _add_half(first, last, *entries, *lists, tile, np.zeros(total.shape[1]), total)
 
         work = pieces(len(total))
@@ -144,11 +156,15 @@ class Half:
 
 
 def finish_half(total: Floats32, scale: Floats, out: Floats32) -> None:
-    """out[i, j] = out[j, i] = finish(total[i, j], scale[i], scale[j]) for j >= i; `out` may be `total`."""
+    """out[i, j] = out[j, i] = total[i, j] (scale[i] scale[j]) for j >= i; `out` may be `total`."""
 
     def fill(piece: tuple[int, int]) -> None:
-        _finish_half(*piece, total, scale, out)
-        _mirror(*piece, out)
+        first, last = piece
+        for i in range(first, last):
+            out[i, i:] = total[i, i:] * (scale[i] * scale[i:])
+        tile = out[first:last, first:last]
+        np.copyto(tile, tile.T.copy(), where=np.tri(last - first, k=-1, dtype=bool))
+        out[last:, first:last] = out[first:last, last:].T
 
     run(fill, pieces(len(out)))
 
@@ -187,12 +203,6 @@ def _run(
 
 
 @njit(nogil=True, cache=True)
-def finish(product, a, b):
-    """Result for a product of two rows, given a number for each."""
-    return product * (a * b)
-
-
-@njit(nogil=True, cache=True)
 def _add_rows(
     first, last, indptr, features, values, list_starts, documents, x, cursor, begun, block_ends, tile, sums,
     out,
@@ -216,13 +226,6 @@ def _add_rows(
 
 
 @njit(nogil=True, cache=True)
-def _finish_rows(first, last, row_scale, scale, out):
-    for i in range(first, last):
-        for j in range(out.shape[1]):
-            out[i, j] = finish(out[i, j], row_scale[i], scale[j])
-
-
-@njit(nogil=True, cache=True)
 def _add_half(first, last, indptr, features, values, after, list_starts, documents, x, tile, sums, total):
     for i in range(first, last):
         for k in range(indptr[i], indptr[i + 1]):
@@ -232,36 +235,3 @@ def _add_half(first, last, indptr, features, values, after, list_starts, documen
         for j in range(i, total.shape[1]):
             total[i, j] += np.float32(sums[j] + tile[i - first, j - first])
             sums[j] = 0.0
-
-
-@njit(nogil=True, cache=True)
-def _finish_half(first, last, total, scale, out):
-    for i in range(first, last):
-        for j in range(i, total.shape[1]):
-            out[i, j] = finish(total[i, j], scale[i], scale[j])
-
-
-@njit(nogil=True, cache=True)
-def _mirror(first, last, out):
-    for j in range(first + 1, out.shape[0]):
-        for i in range(first, min(last, j)):
-            out[j, i] = out[i, j]
-
-
-@njit(nogil=True, cache=True)
-def _transpose(indptr, features, values, cursor, documents, x, after):
-    for i in range(len(indptr) - 1):
-        for k in range(indptr[i], indptr[i + 1]):
-            at = cursor[features[k]]
-            documents[at] = i
-            x[at] = values[k]
-            after[k] = at + 1
-            cursor[features[k]] = at + 1
-
-
-@njit(nogil=True, cache=True)
-def _densify(first, last, indptr, features, values, column, matrix):
-    for i in range(first, last):
-        for k in range(indptr[i], indptr[i + 1]):
-            if column[features[k]] >= 0:
-                matrix[i - first, column[features[k]]] = values[k]

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -312,14 +311,7 @@ class _CardLimits:
 
 def _card() -> _CardLimits:
     """Limits of the current GPU."""
-    return _limits_of(gpu.cupy().cuda.runtime.getDevice(), SHARED)
-
-
-@lru_cache(maxsize=16)
-def _limits_of(index: int, shared: int) -> _CardLimits:
-    attributes = gpu.cupy().cuda.Device(index).attributes
-    fast = attributes.get("SingleToDoublePrecisionPerfRatio", 32) <= 4
-    return _CardLimits(min(shared, attributes["MaxSharedMemoryPerBlockOptin"]), fast)
+    return _CardLimits(min(SHARED, gpu.shared_memory()), gpu.fast_float64())
 
 
 def _padded(n: int) -> int:

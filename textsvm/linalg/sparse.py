@@ -105,6 +105,11 @@ class Sparse:
     def select(self, target: SignedInts, n_features: int) -> Sparse:
         """Renumber features to `target` (of `n_features`); -1 drops a feature."""
         indptr, target = np.zeros_like(self.indptr), target.astype(index_type(n_features), copy=False)
+        if use_numpy(len(self.values)):
+            features = target[self.features]
+            keep = features >= 0
+            kept = np.concatenate([[0], np.cumsum(keep)])
+            return Sparse(kept[self.indptr], features[keep], self.values[keep], n_features)
         run_on_ranges(self.indptr, lambda i, j: count_kept(i, j, self.indptr, self.features, target, indptr))
         np.cumsum(indptr, out=indptr)
         selection = _empty(indptr, n_features)
@@ -141,15 +146,19 @@ class Sparse:
         n, ends = len(self), np.array([self.n_features]) if ends is None else ends
         values = np.zeros(n)
         if use_numpy(len(self.values)):
-            exact = np.square(self.values.astype(np.float64))
-            place = np.repeat(np.arange(n) * len(ends), np.diff(self.indptr))
-            place += np.searchsorted(ends, self.features, side="right")
-            for block in np.bincount(place, exact, n * len(ends)).reshape(n, -1).T:
+            for block in self._squares_of_blocks(ends)[0].reshape(n, len(ends)).T:
                 values += block
             return values
         arrays = (self.indptr, self.features, self.values, ends, values)
         run_on_ranges(self.indptr, lambda i, j: _squares(i, j, *arrays))
         return values
+
+    def _squares_of_blocks(self, ends: Ints) -> tuple[AnyArray, AnyArray]:
+        """Squared norm of each row in each block of features, and the place of each entry among them."""
+        place = np.repeat(np.arange(len(self)) * len(ends), np.diff(self.indptr))
+        place += np.searchsorted(ends, self.features, side="right")
+        exact = np.square(self.values.astype(np.float64))
+        return np.bincount(place, exact, len(self) * len(ends)), place
 
     def on_grid(self, ends: Ints | None = None) -> Sparse:
         """The matrix with values rounded such that products of rows are exact in float64, in any order.
@@ -163,6 +172,11 @@ class Sparse:
             return self
         values = empty(len(self.values), np.float32)
         ends = np.array([self.n_features]) if ends is None else ends
+        if use_numpy(len(values)):
+            squares, place = self._squares_of_blocks(ends)
+            units = np.ldexp(1.0, np.frexp(np.sqrt(squares))[1] - GRID_BITS)[place]
+            values[:] = np.rint(self.values / units) * units
+            return replace(self, values=values)
         arrays = (self.indptr, self.features, self.values, ends, values)
         run_on_ranges(self.indptr, lambda i, j: _round_to_grid(i, j, *arrays))
         return replace(self, values=values)
@@ -205,6 +219,9 @@ def count_features(features: AnyArray, size: int) -> Ints:
 
 def count_features_of(indptr: AnyArray, features: AnyArray, rows: Ints, size: int) -> Ints:
     """Number of these rows that have each of `size` features."""
+    if use_numpy(len(features)):
+        times = np.bincount(rows, minlength=len(indptr) - 1).astype(np.float64)
+        return np.bincount(features, np.repeat(times, np.diff(indptr)), size).astype(np.int64)
     ends = np.concatenate([[0], np.cumsum(indptr[rows + 1] - indptr[rows])])
     threads = min(n_threads(), int(ends[-1]) // max(size, SERIAL_SIZE) + 1)
     counts = np.zeros((threads, size), np.int32 if ends[-1] <= MAX_INT32 else np.int64)
@@ -272,12 +289,10 @@ def _squares(first, last, indptr, features, values, ends, squares):
             squares[i] += total
 
 
-@njit(nogil=True, cache=True)
-def are_whole(values):
-    for value in values:  # noqa: SIM110 (Numba has no `all`)
-        if value != np.rint(value):
-            return False
-    return True
+def are_whole(values: Floats32) -> bool:
+    """Whether all values are whole numbers."""
+    slabs = (values[first : first + SERIAL_SIZE] for first in range(0, len(values), SERIAL_SIZE))
+    return all(bool(np.all(slab == np.rint(slab))) for slab in slabs)
 
 
 @njit(nogil=True, cache=True)

@@ -14,7 +14,7 @@ three digits, six products of digits are summed (SIX: a a', a b' + b a', and a c
 Values have the same bits in `half`, `rows` and `cross`, in any tile. They are finished in registers and
 written once, with the mirror image of a square.
 
-    rows        up to 8: digits are read once, bandwidth-bound; more: tiles of 128 x 128 (EIGHT: 64 x 128)
+    rows        up to 8: digits are read once, bandwidth-bound; more: tiles of 128 (or 64) x 128
     bytes       3 n d for the digits (n d for ONE), 4 m n for the values
     operations  6 (EIGHT 8, ONE 1) 8-bit multiply-adds per value and feature
 
@@ -100,14 +100,40 @@ def gaussian_error(way: int, gamma: float, unit: float, n_features: int, *, roun
     return error
 
 
+def tile_shape(way: int, room: int) -> tuple[int, int, int]:
+    """Rows of a tile, stages of digits (fetched ahead), and their bytes, given `room` bytes of shared memory.
+
+    64 KiB hold 64 rows and, of three digits, a single stage; 99 KiB two stages of 128 rows.
+    """
+    high, (stages, places) = 64 if way == EIGHT else 128, (4, 1) if way == ONE else (3, 3)
+    if _finished_bytes(high) > room:
+        high = 64
+    stage = (high + WIDE) * places * 2 * SLAB
+    stages = min(stages, room // stage)
+    return high, stages, max(stages * stage, _finished_bytes(high))
+
+
+def _finished_bytes(high: int) -> int:
+    """Shared memory of a finished tile, which is written row by row and, if mirrored, column by column."""
+    return 4 * max(high * (WIDE + 4), WIDE * (high + 4))
+
+
 def defines(way: int, finish: str) -> gpu.Defines:
-    """Preprocessor definitions of vectors.cu and vector_tiles.cu."""
+    """Preprocessor definitions of vectors.cu."""
     return ("SUMS", way), *finish_defines(finish)
+
+
+def tile_defines(way: int, finish: str, room: int) -> gpu.Defines:
+    """Preprocessor definitions of vector_tiles.cu for a GPU with `room` bytes of shared memory per block."""
+    high, stages, _ = tile_shape(way, room)
+    return *defines(way, finish), ("HIGH", high), ("STAGES", stages)
 
 
 #: Kernels launched: (source, defines).
 DEFINE_SETS = [
-    (source, defines(way, finish)) for source in (SOURCE, TILES) for way in FACTOR for finish in FINISHES
+    *((SOURCE, defines(way, finish)) for way in FACTOR for finish in FINISHES),
+    *((TILES, tile_defines(way, finish, 227 << 10)) for way in FACTOR for finish in FINISHES),
+    *((TILES, tile_defines(way, "gaussian", room << 10)) for way in FACTOR for room in (99, 64)),
 ]
 
 
@@ -288,14 +314,15 @@ class DigitColumns:
         shared = len(out) * rows.digits.shape[1] * rows.digits.shape[2]
         if not out.size:
             return
-        if len(out) > FEW or shared > SHARED:
+        room = min(SHARED, gpu.shared_memory())
+        if len(out) > FEW or shared > room:
             blocks = range(sum(_groups(columns, len(out), self.n, half=False)))
             self._tiles(out, rows, which, columns, blocks, half=False)
             return
         lanes = min(32, 1 << (columns.slabs - 1).bit_length())
         name = "one" if len(out) == 1 else "few"
         kernel = gpu.function(SOURCE, name, defines(columns.grid.way, self.finish.name))
-        kernel.max_dynamic_shared_size_bytes = SHARED
+        kernel.max_dynamic_shared_size_bytes = room
         size = min(-(-self.n * lanes // 256), _waves())
         work = self._work(out, rows, which, columns)
         kernel((size,), (256,), (work, np.int32(lanes)), shared_mem=shared)
@@ -303,9 +330,9 @@ class DigitColumns:
     def _tiles(
         self, out: Array, rows: Digits, which: Array | None, columns: Digits, blocks: range, *, half: bool
     ) -> None:
-        way = columns.grid.way
-        kernel = gpu.function(TILES, "tiles", defines(way, self.finish.name))
-        shared = _tile_bytes(way)
+        way, room = columns.grid.way, gpu.shared_memory()
+        kernel = gpu.function(TILES, "tiles", tile_defines(way, self.finish.name, room))
+        shared = tile_shape(way, room)[2]
         kernel.max_dynamic_shared_size_bytes = shared
         group = _group(columns, len(out))
         work = self._work(out, rows, which, columns, group=group, first=blocks.start, half=half)
@@ -321,15 +348,8 @@ class DigitColumns:
 
 
 def _high(way: int) -> int:
-    """Rows per tile."""
-    return 64 if way == EIGHT else 128
-
-
-def _tile_bytes(way: int) -> int:
-    """Shared memory per block: digits fetched ahead, or the finished tile."""
-    stages, places = (4, 1) if way == ONE else (3, 3)
-    high = _high(way)
-    return max(stages * (high + WIDE) * places * 2 * SLAB, 4 * max(high * (WIDE + 4), WIDE * (high + 4)))
+    """Rows per tile on the current GPU."""
+    return tile_shape(way, gpu.shared_memory())[0]
 
 
 def _group(columns: Digits, m: int) -> int:

@@ -4,7 +4,7 @@ Importing Numba takes a second, which prediction of a single text does not need.
 function in `Compiled`, which imports Numba at the first call. A compiled function refers to others by names
 of its module or of the enclosing function, so before it is compiled these `Compiled` objects are replaced by
 Numba's dispatchers. Functions needed to predict a single text also have a NumPy form with the same bits, used
-while Numba is not loaded and the inputs so far are small (`use_numpy`).
+for small inputs while Numba is not loaded, or the cache on disk lacks compiled functions (`use_numpy`).
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ class Compiled:
         # Another thread may call this function now: it waits until the names are replaced.
         with _compiler_lock():
             if self._dispatcher is None:
-                dispatcher = numba_njit(**{**self._options, "cache": False})(self._function)
+                # The wrapper for C callers, which nothing here is, takes a tenth of the time to compile.
+                options = {**self._options, "cache": False, "no_cfunc_wrapper": True}
+                dispatcher = numba_njit(**options)(self._function)
                 # With NUMBA_DISABLE_JIT unsigned numbers wrap around, as in compiled code.
                 if config.DISABLE_JIT:  # type: ignore[attr-defined]
                     dispatcher = np.errstate(over="ignore")(self._function)
@@ -126,9 +128,13 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 def use_numpy(size: int) -> bool:
-    """Whether to use NumPy for `size` symbols or entries: Numba is not imported, and the total is small."""
+    """Whether NumPy is to process `size` symbols or entries: compiling takes longer, and the total is small.
+
+    With Numba imported, the first function that the cache lacks is compiled, and others have a NumPy form.
+    """
     global _by_numpy
-    if "numba" in sys.modules or _by_numpy + size > NUMPY_SIZE:
+    cached = "numba" in sys.modules and not _tell_compiling.cache_info().currsize
+    if cached or _by_numpy + size > NUMPY_SIZE:
         return False
     _by_numpy += size
     return True

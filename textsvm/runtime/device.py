@@ -101,7 +101,7 @@ on_load: Callable[[str], None] | None = None
 #: cudaErrorPeerAccessAlreadyEnabled.
 _ENABLED_ALREADY = 704
 #: cudaDevAttrMultiProcessorCount
-_MULTIPROCESSORS = 16
+_MULTIPROCESSORS, _FLOAT64_RATIO, _SHARED_MEMORY = 16, 87, 97
 _PIP = 'pip install "cupy-cuda13x[ctk]" (or "cupy-cuda12x[ctk]", for drivers older than 580)'
 #: Paths that exist if the NVIDIA driver has a card.
 _CARD_PATHS = ("/proc/driver/nvidia", "/dev/nvidia0")
@@ -497,6 +497,18 @@ def multiprocessors() -> int:
     """Number of multiprocessors of the current GPU; all its properties would take a millisecond to read."""
     runtime = cupy().cuda.runtime
     return int(runtime.deviceGetAttribute(_MULTIPROCESSORS, runtime.getDevice()))
+
+
+def shared_memory() -> int:
+    """Maximum shared memory of a block on the current GPU in bytes: 64 KiB (sm_75) to 227 KiB (sm_90)."""
+    runtime = cupy().cuda.runtime
+    return int(runtime.deviceGetAttribute(_SHARED_MEMORY, runtime.getDevice()))
+
+
+def fast_float64() -> bool:
+    """Whether the current GPU has many float64 units: a half or a quarter of float32's, not 1/32 or 1/64."""
+    runtime = cupy().cuda.runtime
+    return int(runtime.deviceGetAttribute(_FLOAT64_RATIO, runtime.getDevice())) <= 4
 
 
 def free_memory(device: Device | None = None) -> int:

@@ -150,8 +150,7 @@ class MulticlassSlots(cuda_queue.Slots):
 
     def load(self) -> dict[str, Any]:
         """Load the kernels for k classes."""
-        cp = devices.cupy()
-        room = cp.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"] - _STATIC
+        room = devices.shared_memory() - _STATIC
         fits = [lanes for lanes, _ in VARIANTS if 32 * lanes >= self.k]
         if not fits:
             raise InputError(

@@ -118,15 +118,18 @@ def assess(
     (F_i + bias) b_i - min over the box of the same is P - D.
     """
     low, high = bounds(dual)
-    gaps, slopes = np.empty(len(coef)), np.empty(len(coef))
-    first, last, n_free = thresholds(coef, responses, low, high, gaps)
-    if n_free:
-        bias = float(np.mean(gaps[:n_free]))
+    up, down, values = coef < high, coef > low, -responses
+    first, last = float(values[up].max(initial=-np.inf)), float(values[down].min(initial=np.inf))
+    free = values[up & down]
+    if len(free):
+        bias = float(np.mean(free))
     elif np.isfinite(first) and np.isfinite(last):
         bias = (first + last) / 2
     else:
         bias = first if np.isfinite(first) else last if np.isfinite(last) else 0.0
-    terms(coef, responses, low, high, dual.sign * dual.linear, bias, gaps, slopes)
+    slack, slopes = responses + bias, responses + dual.sign * dual.linear
+    with np.errstate(invalid="ignore"):  # without bounds, 0 times infinity
+        gaps = np.maximum(slack * (coef - low), slack * (coef - high))
     if dual.loss_diagonal is not None:
         gaps = _squared_hinge_gaps(dual, coef, responses + bias)
     gap, objective = float(gaps.sum()), 0.5 * float(coef @ slopes)
@@ -219,36 +222,6 @@ def log_progress(first: float, now: float, tol: float) -> tuple[float, float]:
     """Progress (done, total) from the violation at the start, now, and to be reached."""
     total = max(math.log(max(first, tol) / tol), 1e-9)
     return min(max(total - math.log(max(now, tol) / tol), 0.0), total), total
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def thresholds(coef, responses, low, high, free):
-    """max of -F over UP, min over DOWN (NaN if an F is), number of free variables; `free` gets their -F."""
-    first, last, count, bad_first, bad_last = -np.inf, np.inf, 0, False, False
-    for i in range(len(coef)):
-        up, down, value = coef[i] < high[i], coef[i] > low[i], -responses[i]
-        if up:
-            bad_first |= value != value
-            if value > first:
-                first = value
-        if down:
-            bad_last |= value != value
-            if value < last:
-                last = value
-        if up and down:
-            free[count] = value
-            count += 1
-    return np.nan if bad_first else first, np.nan if bad_last else last, count
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def terms(coef, responses, low, high, q, bias, gaps, slopes):
-    """Terms of each variable: the duality gap is the sum of `gaps`, the objective half of coef @ slopes."""
-    for i in range(len(coef)):
-        slack = responses[i] + bias
-        above, below = slack * (coef[i] - low[i]), slack * (coef[i] - high[i])
-        gaps[i] = below if below > above or below != below else above
-        slopes[i] = responses[i] + q[i]
 
 
 def start_two_class(dual: Dual, initial: Floats | None) -> Floats:

@@ -54,6 +54,7 @@ MASKED = 256
 WIDE: gpu.Defines = (("CODE", "uint32"),)
 #: For matrices in shards.
 SHARDS: gpu.Defines = (("SHARDS", 1),)
+TWO_FLOATS: gpu.Defines = (("TWO_FLOATS", 1),)
 
 THREADS = 128
 MATRIX, MIRRORED, WEIGHTED, DIAGONAL, FORWARD, TURNED = range(6)
@@ -102,6 +103,7 @@ class GapVariant:
     shared: int = 0
     wide: bool = False
     shards: bool = False
+    two_floats: bool = False  #: Whether sums over rows are two floats each instead of float64
 
     @property
     def defines(self) -> gpu.Defines:
@@ -117,6 +119,7 @@ class GapVariant:
             *((("SHARED", self.shared),) if self.shared else ()),
             *(WIDE if self.wide else ()),
             *(SHARDS if self.shards else ()),
+            *(TWO_FLOATS if self.two_floats else ()),
         )
 
     @property
@@ -190,25 +193,32 @@ def variant_of(
 
 
 #: Kernels launched: (source, defines), for a choice of p.
-DEFINE_SETS = [
-    (SOURCE, variant_of(levels, double, blend, masks, shared).defines)
-    for levels, blend, masks, shared in [
-        (4, False, True, 0),
-        (4, True, True, 0),
-        (4, False, False, 0),
-        (0, False, True, 0),
-        (1, False, True, 0),
-        (2, False, False, 0),
-        (9, True, False, 0),
-        (4, False, True, 2),
-        (4, False, True, 4),
+DEFINE_SETS = (
+    [
+        (SOURCE, variant_of(levels, double, blend, masks, shared).defines)
+        for levels, blend, masks, shared in [
+            (4, False, True, 0),
+            (4, True, True, 0),
+            (4, False, False, 0),
+            (0, False, True, 0),
+            (1, False, True, 0),
+            (2, False, False, 0),
+            (9, True, False, 0),
+            (4, False, True, 2),
+            (4, False, True, 4),
+        ]
+        for double in (False, True)
     ]
-    for double in (False, True)
-] + [
-    (SOURCE, variant_of(levels, double, False, masks).defines + more)
-    for levels, double, masks in [(4, False, True), (1, False, False), (4, True, False)]
-    for more in (WIDE, SHARDS)
-]
+    + [
+        (SOURCE, variant_of(levels, double, False, masks).defines + more)
+        for levels, double, masks in [(4, False, True), (1, False, False), (4, True, False)]
+        for more in (WIDE, SHARDS)
+    ]
+    + [
+        (SOURCE, variant_of(4, False, blend, True, shared).defines + TWO_FLOATS)
+        for blend, shared in [(False, 0), (True, 0), (False, 4)]
+    ]
+)
 #: The default p with half as many columns (`columns_of`), as for most corpora of unequal lengths.
 DEFINE_SETS += [
     (SOURCE, replace(variant, columns=-(-variant.columns // 2)).defines)
@@ -357,7 +367,8 @@ class Sweep:
         levels, blended = recurrence.p - 1, recurrence.blended
         for double in (False, True):
             variant = variant_of(levels, double, blended, targets.masks, shared, lengths)
-            self.variant = replace(variant, wide=targets.wide)
+            two_floats = not double and not gpu.fast_float64()
+            self.variant = replace(variant, wide=targets.wide, two_floats=two_floats)
             fits = period_and_unit(recurrence, double, n, m)
             if fits is not None and (double or not (mode == DIAGONAL or recurrence.needs_double(n, m))):
                 break

@@ -167,8 +167,7 @@ def _keys(n_symbols: int, masks: Sequence[Mask]) -> int:
 
 def _shared() -> int:
     """Dynamic shared memory per block, in bytes."""
-    attributes = gpu.cupy().cuda.Device().attributes
-    return int(attributes["MaxSharedMemoryPerBlockOptin"]) - 1024
+    return gpu.shared_memory() - 1024
 
 
 def _unit(bound: float) -> float:

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
@@ -175,7 +175,14 @@ def log_odds(counts: sparse.Counts, rows: Ints, classes: Ints, df: Ints) -> Floa
     frequencies = np.flatnonzero(np.bincount(df, minlength=1))
     arrays = (counts.indptr, counts.features, order, starts, shares, df, frequencies, odds)
     size = max(sparse.SERIAL_SIZE, -(-len(df) // n_threads()))
-    sparse.run_pieces(partial(_add_log_odds, *arrays, size), range(0, len(df), size))
+
+    def add(first: int) -> None:
+        # Numba takes a third of a second to compile np.zeros and np.empty.
+        n = min(size, len(df) - first)
+        scratch = np.zeros(n, np.int32), np.empty(n, np.int64), np.empty(n), np.zeros(frequencies[-1] + 1)
+        _add_log_odds(*arrays, *scratch, first, first + n)
+
+    sparse.run_pieces(add, range(0, len(df), size))
     odds[:-1][df == 0] = odds[-1] = unknown_square(shares[(shares > 0) & (shares < 1)])
     return np.sqrt(odds)
 
@@ -189,11 +196,10 @@ def unknown_square(shares: Floats) -> float:
 
 
 @njit(nogil=True, cache=True)
-def _add_log_odds(indptr, features, order, starts, shares, df, frequencies, odds, size, first):
+def _add_log_odds(
+    indptr, features, order, starts, shares, df, frequencies, odds, own, touched, total, absent, first, last
+):  # fmt: skip
     """Add the squared log-odds of all classes, in turn, to a range of p-mers."""
-    last = min(first + size, len(df))
-    own, touched = np.zeros(last - first, np.int32), np.empty(last - first, np.int64)
-    total, absent = np.empty(last - first), np.zeros(frequencies[-1] + 1)
     for c in range(len(shares)):
         share, n_touched = shares[c], 0
         if not 0 < share < 1:
@@ -210,7 +216,7 @@ def _add_log_odds(indptr, features, order, starts, shares, df, frequencies, odds
             total[at] = odds[u] + _squared_log_odds(own[u - first], df[u], share)
             own[u - first] = 0
         for times in frequencies:
-            absent[times] = _squared_log_odds(0, times, share)
+            absent[times] = _squared_log_odds(np.int32(0), times, share)
         for u in range(first, last):  # most p-mers are in no document of most classes
             odds[u] += absent[df[u]]
         for at in range(n_touched):
