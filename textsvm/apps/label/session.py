@@ -52,6 +52,7 @@ from textsvm.errors import InputError, one_line, printable
 from textsvm.evaluation.results import clopper_pearson
 from textsvm.readers.annotations import krippendorff_alpha
 from textsvm.reporting.formatting import cut, runs
+from textsvm.runtime.memory import trim
 
 #: Characters shown of a text.
 SHOWN = 3000
@@ -172,6 +173,7 @@ class Session:
         journal.write_labels(self._text_of)
         self._restore(journal.answers[name] for name in journal.history if name in journal.answers)
         self._learn(learner.refresh)
+        trim()
         Thread(target=self._keep_learning, daemon=True).start()
 
     def _check_corpus(self) -> None:
