@@ -31,7 +31,7 @@ from typing import Any
 
 from textsvm import Corpus, read_corpus
 from textsvm.arrays import Json
-from textsvm.errors import InputError, json_escaped
+from textsvm.errors import InputError, MissingColumn, json_escaped, one_line
 from textsvm.runtime.files import replacing, sync_folder, try_lock
 from textsvm.runtime.plain_json import checked_line, read_line
 
@@ -74,6 +74,14 @@ def text_digest(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
+class Refusal(InputError):
+    """A message for the page, which translates it and puts the values in."""
+
+    def __init__(self, message: str, *values: object) -> None:
+        self.message, self.values = message, [one_line(str(value)) for value in values]
+        super().__init__(message.format(*self.values))
+
+
 class Journal:
     """Answers of a corpus, locked against other processes until `close`.
 
@@ -101,6 +109,7 @@ class Journal:
         self._n_lines = self._size = 0  #: Lines, and bytes, that are on disk
         #: Notes on texts, by id and digest, and by name ("": none)
         self._notes: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+        self.changed: dict[str, None] = {}  #: Ids of texts with new answers; the reader empties it
         self.labels: list[str] = []
         self._removed: set[str] = set()
         self.events = 0
@@ -214,6 +223,7 @@ class Journal:
             self._notes[event["id"], event["digest"]][event.get("by", "")] = event["note"]
             return
         answer = JournalEntry(**event)
+        self.changed[answer.id] = None
         self.revisions[answer.id, answer.voice] += 1
         if (original := answer.copy_of) is not None:
             alike = self.alike.get(answer.id, {answer.id}) | self.alike.get(original, {original})
@@ -234,7 +244,7 @@ class Journal:
         if (decided := self.decided(answer.id)) is not None:
             self.answers[answer.id] = decided
 
-    def decided(self, name: str, decisions: bool = True) -> JournalEntry | None:
+    def decided(self, name: str) -> JournalEntry | None:
         """The answer to a text that counts: a decision, or that of most people; a tie has no label.
 
         Answers without a name count if no named person has answered.
@@ -244,7 +254,7 @@ class Journal:
         if not entries:
             return None
         _, first = min(entries, key=lambda entry: (entry[1].chosen in (SECOND, DOUBT), entry[0]))
-        if decisions and (decision := self.own[""].get(name)):
+        if decision := self.own[""].get(name):
             return replace(first, label=decision[1].label)
         return replace(first, label=majority([answer.label for _, answer in entries]))
 
@@ -295,7 +305,7 @@ class Journal:
         except OSError as error:
             with suppress(OSError):
                 self._file.truncate(self._size)
-            raise InputError(f"cannot write {self.journal_path}: {error.strerror or error}") from error
+            raise Refusal("cannot write {0}: {1}", self.journal_path, error.strerror or error) from error
 
     def with_labels(self, names: Sequence[str]) -> list[str]:
         """The recorded labels, then other names that were not removed on the page."""
@@ -368,10 +378,10 @@ class Journal:
                 part = COPY
             row: Json = {"id": answer.id, "label": answer.label, "chosen": answer.chosen, "part": part}
             if of_people:
-                most = self.decided(answer.id, decisions=False)
-                row["majority"] = None if most is None else most.label
+                row["majority"] = majority([entry.label for entry in of_people.values()])
+                row |= {"decided": True} if answer.label is None and answer.id in self.own[""] else {}
                 row["answers"] = {name: e.label for name, e in of_people.items() if e.label is not None}
-            if notes := self.notes_on(answer.id, text(answer.id)):
+            if self._notes and (notes := self.notes_on(answer.id, text(answer.id))):
                 row["note"] = dict(notes) if len(notes) > 1 else notes[0][1]
             yield _line({**row, "text": text(answer.id)})
 
@@ -432,6 +442,7 @@ class LabelledText:
     label: Labels
     part: str | None = None
     answers: dict[str, str | list[str]] = field(default_factory=dict)  #: By the names of people
+    decided: bool = False  #: Whether somebody has decided that no label counts
 
     @property
     def labels(self) -> list[str]:
@@ -449,9 +460,10 @@ def read_labelled(path: Path, **options: Any) -> list[LabelledText]:
     """Read labelled texts, also exports of other programs; `options` are those of `read_corpus`."""
     answers = defaultdict[tuple[str, str], dict[str, str | list[str]]](dict)
     first = dict[tuple[str, str], LabelledText]()  # by id and text: a text may be there twice
-    with suppress(InputError):  # without annotators
-        named = read_corpus(path, **{**options, "annotators": "all", "group": "annotator"})
-        for text, name in zip(labelled_of(named), named.groups or (), strict=True):
+    with suppress(MissingColumn):  # without annotators
+        named = read_corpus(path, **options | {"annotators": "all", "group": "annotator", "keep_rows": True})
+        for text, name, row in zip(labelled_of(named), named.groups or (), named.rows or (), strict=True):
+            text = replace(text, decided=bool((row or {}).get("decided")))
             if name != "\0" and text.label is not None:  # of an annotator without a name
                 original, _, number = text.id.rpartition("#")  # the reader numbers an id that comes again
                 again = number.isdecimal() and (original, text.text) in first
@@ -511,7 +523,8 @@ def _jsonl(texts: Sequence[LabelledText], labels: list[str], several: bool) -> s
     named, rows = any(text.answers for text in texts), list[Json]()
     for text in texts:
         answers = text.answers or {"": text.label or ""}
-        people = {"majority": majority(answers.values()), "answers": answers} if named else {}
+        people: Json = {"majority": majority(answers.values()), "answers": answers} if named else {}
+        people |= {"decided": True} if text.decided else {}
         rows.append({**_ids(text), "label": text.label, **people, "text": text.text})
     return _lines(rows)
 

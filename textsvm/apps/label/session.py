@@ -21,6 +21,7 @@ from itertools import accumulate, islice
 from operator import itemgetter
 from pathlib import Path
 from threading import Event, RLock, Thread
+from unicodedata import normalize
 
 import numpy as np
 
@@ -38,6 +39,7 @@ from textsvm.apps.label.files import (
     JournalEntry,
     LabelledText,
     Labels,
+    Refusal,
     content_of,
     labelled_of,
     names_of,
@@ -82,7 +84,7 @@ SIMILAR = 2
 COMPARED = 1000
 
 
-class Conflict(InputError):
+class Conflict(Refusal):
     """An answer to something that has changed in another window."""
 
 
@@ -162,6 +164,10 @@ class Session:
         self._shared, self._desks = shared, defaultdict[str | None, Desk](Desk)
         self._suggestions = {name: labels for name, labels in suggestions.items() if labels}
         self._problem: str | None = None
+        #: By id: labels of the people, different labels, and first labels that measure agreement
+        self._by_text, self._unequal, self._units = dict[str, Json](), dict[str, Json](), dict[str, Json]()
+        self._counts = Counter[str]()  #: Labels of each person
+        self._figures: tuple[int, Json] = -1, {}  #: Number of people, and their agreement
         self._number_of = {name: i for i, name in enumerate(corpus.ids) if name in journal.history}
         self._check_corpus()
         if isinstance(learner, Learner):
@@ -260,10 +266,12 @@ class Session:
             return {"text": view, "state": self.overview(by)}
 
     def _person(self, by: str | None) -> tuple[str | None, Desk]:
-        """Name and page of a person."""
-        name = " ".join(printable(by or "").split()) or None
+        """Name and page of a person; names that differ in case are one, as it was first spelled."""
+        name = " ".join(normalize("NFC", printable(by or "")).split()) or None
         if name is not None and len(name) > NAME:
-            raise InputError(f"a name has 1 to {NAME} characters")
+            raise Refusal("a name has 1 to {0} characters", NAME)
+        if name is not None and name not in (names := [*self.journal.people, *filter(None, self._desks)]):
+            name = next((other for other in names if other.casefold() == name.casefold()), name)
         return name, self._desks[name]
 
     def _elsewhere(self, by: str | None) -> set[int]:
@@ -289,7 +297,8 @@ class Session:
         """A text of another person, if too few texts have answers of two."""
         if by is None or not self.journal.people or isinstance(self.learner, SecondOpinion):
             return None
-        texts, share = self._by_text(), SHARED if self._shared is None else self._shared
+        self._read_changed()
+        texts, share = self._by_text, SHARED if self._shared is None else self._shared
         if sum(len(labels) > 1 for labels in texts.values()) >= share * len(texts):
             return None
         left_out, own = self._desks[by].skipped | self._elsewhere(by), self.journal.own[by]
@@ -345,7 +354,7 @@ class Session:
         """Record a note of a person on a text; an empty note removes it."""
         note = " ".join(printable(note).split())
         if len(note) > NOTE:
-            raise InputError(f"a note has at most {NOTE} characters")
+            raise Refusal("a note has at most {0} characters", NOTE)
         with self._lock:
             entry = self._noted(self._checked(index), None, "", self._person(by)[0])
             self.journal.add_note(entry, note, self._text_of)
@@ -403,7 +412,7 @@ class Session:
         with self._lock:
             identifier, (by, desk) = self.corpus.ids[self._checked(index)], self._person(by)
             if len(self.journal.answers_of_people(identifier)) < 2:
-                raise InputError("only a text with the answers of two people needs a decision")
+                raise Refusal("only a text with the answers of two people needs a decision")
             if seen != self.journal.revisions[identifier, ""]:
                 raise Conflict("this text has been decided in another window meanwhile")
             copies = self._record(index, self._valid(label), DECISION, by)
@@ -415,7 +424,8 @@ class Session:
     def _valid(self, label: Labels) -> Labels:
         unknown = set(names_of(label)).difference(self.learner.labels)
         if unknown or (label is not None and isinstance(label, list) != self.learner.multilabel):
-            raise InputError(f"{label!r} is not an answer; the labels are {', '.join(self.learner.labels)}")
+            labels = ", ".join(self.learner.labels)
+            raise Refusal("{0} is not an answer; the labels are {1}", repr(label), labels)
         return label
 
     def _answered(self, index: int, identifier: str, label: Labels, by: str | None) -> int:
@@ -499,7 +509,7 @@ class Session:
                 desk.skipped.discard(index := desk.skips.pop())
                 return {**self.show(index, desk.chosen.get(index, ""), by=by), "skipped": True}
             if latest is None:
-                raise InputError("there is nothing to undo")
+                raise Refusal("there is nothing to undo")
             own = self.journal.own[latest.voice]
             place, answer = own[str(latest.copy_of if latest.copy_of in own else latest.id)]
             index = self._number_of[answer.id]
@@ -537,7 +547,7 @@ class Session:
         """Add a label."""
         label = " ".join(printable(label).split())
         if not 0 < len(label) <= LABEL or len(self.learner.labels) >= LABELS:
-            raise InputError(f"a label has 1 to {LABEL} characters, and there are at most {LABELS} labels")
+            raise Refusal("a label has 1 to {0} characters, and there are at most {1} labels", LABEL, LABELS)
         with self._lock:
             self.learner.add_label(label)
             self.journal.set_labels(self.learner.labels)
@@ -547,12 +557,11 @@ class Session:
         """Remove a label that no text has."""
         with self._lock:
             if label not in self.learner.labels or label == self.learner.relevant:
-                raise InputError(f"{label!r} is not a label that can be removed")
+                raise Refusal("{0} is not a label that can be removed", repr(label))
             items = (item for own in self.journal.own.values() for item in own.items())
             if texts := {name for name, (_, entry) in items if label in names_of(entry.label)}:
-                raise InputError(
-                    f"the label {label!r} has labelled texts ({len(texts):,}); give them another label first"
-                )
+                message = "the label {0} has labelled texts ({1}); give them another label first"
+                raise Refusal(message, repr(label), len(texts))
             self.learner.remove_label(label)
             self.journal.set_labels(self.learner.labels)
             return {"state": self.overview(self._person(by)[0])}
@@ -577,8 +586,8 @@ class Session:
                     raise InputError(f"text {text.id!r} has {len(names)} labels; several need --multilabel")
                 answer = self._noted(index, names if several else names[0], IMPORT, by)
                 answers.append(replace(answer, part=part))
-            if text.decision is not None:
-                label = text.labels if several else text.labels[0]
+            if text.decided or text.decision is not None:
+                label = None if text.label is None else text.labels if several else text.labels[0]
                 answers.append(self._noted(index, label, DECISION, None))
         with self._lock:
             for label in dict.fromkeys(name for entry in answers for name in names_of(entry.label)):
@@ -664,52 +673,63 @@ class Session:
 
     # Several people
 
-    def _by_text(self, copies: bool = False) -> dict[str, dict[str, JournalEntry]]:
-        """Labels of each text by the names of the people, with or without those that near-copies got."""
-        texts = defaultdict[str, dict[str, JournalEntry]](dict)
-        for person in self.journal.people:
-            for name, (_, entry) in self.journal.own[person].items():
-                if entry.label is not None and (copies or entry.copy_of is None):
-                    texts[name][person] = entry
-        if isinstance(self.learner, SecondOpinion):
-            for name, entry in self.journal.answers.items():
-                if entry.label is not None:
-                    names = self.learner.first[self._number_of[name]]
-                    first = replace(entry, label=names if self.learner.multilabel else names[0])
-                    texts[name] = {"first": first, **(texts[name] or {"second": entry})}
-        return texts
+    def _labels(self, name: str, copies: bool) -> dict[str, JournalEntry]:
+        """Labels of a text by the names of the people, with or without those that near-copies got."""
+        answers = self.journal.answers_of_people(name).items()
+        labels = {k: e for k, e in answers if e.label is not None and (copies or e.copy_of is None)}
+        entry = self.journal.answers.get(name)
+        if isinstance(self.learner, SecondOpinion) and entry is not None and entry.label is not None:
+            names = self.learner.first[self._number_of[name]]
+            first = replace(entry, label=names if self.learner.multilabel else names[0])
+            labels = {"first": first, **(labels or {"second": entry})}
+        return labels
+
+    def _read_changed(self) -> None:
+        """Update what follows from the answers to each text: all texts at each answer would take long."""
+        for name in self.journal.changed:
+            rows = self._labels(name, copies=True), self._labels(name, copies=False)
+            self._counts.subtract([*self._by_text.get(name, ())])
+            self._counts.update([*rows[1]])
+            differing = rows[0] if len({unordered(e.label) for e in rows[0].values()}) > 1 else {}
+            if (unit := self._unit(name, rows[1])) != self._units.get(name, {}):
+                self._figures = -1, {}
+            for table, row in (self._by_text, rows[1]), (self._unequal, differing), (self._units, unit):
+                table.update({name: row}) if row else table.pop(name, None)
+        self.journal.changed.clear()
+
+    def _unit(self, name: str, labels: dict[str, JournalEntry]) -> dict[str, object]:
+        """First labels of a text by the names of the people, if they measure agreement, else none."""
+        chosen = {entry.chosen for entry in labels.values()}
+        if len(labels) < 2 or DOUBT in chosen or not (SECOND in chosen or chosen in ({RANDOM}, {IMPORT})):
+            return {}
+        answers = (entry for _, entry in reversed(self.journal.history.get(name, ())))
+        first = {
+            "second" if e.voice is None else e.voice: e
+            for e in answers if e.copy_of is None and e.label is not None
+        }  # fmt: skip
+        return {k: unordered(first.get(k, e).label) for k, e in labels.items()}
 
     def _differing(self) -> dict[str, dict[str, JournalEntry]]:
         """Texts with different labels, without near-copies whose original stands for them."""
-        texts = self._by_text(copies=True).items()
-        differing = {name: x for name, x in texts if len({unordered(e.label) for e in x.values()}) > 1}
-        open_ = differing.keys() - self.journal.own[""].keys()
+        self._read_changed()
+        open_ = self._unequal.keys() - self.journal.own[""].keys()
         return {
-            name: x for name, x in differing.items()
-            if any(e.copy_of not in (open_ if name in open_ else differing) for e in x.values())
+            name: x for name, x in self._unequal.items()
+            if any(e.copy_of not in (open_ if name in open_ else self._unequal) for e in x.values())
         }  # fmt: skip
 
     def agreement(self) -> Json:
         """Number of answers of each person, agreement of first labels of drawn texts, open disagreements."""
-        texts = self._by_text().values()
-        counts = Counter(name for labels in texts for name in labels)
-        double = [
-            x for x in texts if len(x) > 1 and DOUBT not in (chosen := {e.chosen for e in x.values()})
-            and (SECOND in chosen or chosen in ({RANDOM}, {IMPORT}))
-        ]  # fmt: skip
-        answers = (entry for items in self.journal.history.values() for _, entry in reversed(items))
-        first = {
-            (e.id, "second" if e.voice is None else e.voice): e
-            for e in answers if e.copy_of is None and e.label is not None
-        }  # fmt: skip
-        pairs = [{k: unordered(first.get((e.id, k), e).label) for k, e in x.items()} for x in double]
-        units = [[*labels.values()] for labels in pairs]
-        columns = [[labels[name] for labels in pairs if name in labels] for name in counts]
-        return {
-            "names": list(counts.items()), "n": len(units), "equal": sum(len({*unit}) == 1 for unit in units),
-            "kappa": cohen_kappa(*columns) if len(counts) == 2 else None, "alpha": krippendorff_alpha(units),
-            "open": len(self._differing().keys() - self.journal.own[""].keys()),
-        }  # fmt: skip
+        n_open, counts = len(self._differing().keys() - self.journal.own[""].keys()), +self._counts
+        if self._figures[0] != len(counts):
+            pairs = [[*unit.values()] for unit in self._units.values()]
+            columns = [[unit[name] for unit in self._units.values() if name in unit] for name in counts]
+            self._figures = len(counts), {
+                "n": len(pairs), "equal": sum(len({*pair}) == 1 for pair in pairs),
+                "kappa": cohen_kappa(*columns) if len(counts) == 2 else None,
+                "alpha": krippendorff_alpha(pairs),
+            }  # fmt: skip
+        return {"names": list(counts.items()), **self._figures[1], "open": n_open}
 
     def review(self, by: str | None = None) -> Json:
         """Texts with different labels of several people, open ones first, and changed labels of a person."""
