@@ -1076,3 +1076,18 @@ def test_a_text_that_is_there_twice_keeps_its_labels_apart(tmp_path):
     session.add_labelled(files.read_labelled(tmp_path / "labels.jsonl"))
     assert {name: row["answers"] for name, row in rows_of(session).items()} == answers
     session.close()
+
+
+def test_a_file_of_labels_that_another_program_removes_or_cuts_is_written_anew(tmp_path):
+    session = started(tmp_path)
+    path = session.journal.path
+    say(session, None, "spam", 0)
+    path.unlink()
+    say(session, None, "ham", 1)
+    assert len(rows_of(session)) == 2
+    path.write_bytes(path.read_bytes()[:-5])
+    say(session, None, "ham", 2)
+    assert len(rows_of(session)) == 3
+    path.unlink()
+    session.close()
+    assert len(rows_of(session)) == 3

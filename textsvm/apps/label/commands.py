@@ -7,7 +7,7 @@ import sys
 import webbrowser
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -187,8 +187,8 @@ def _export(
     content = formats.content_of(texts, name)
     with output.place() as path, writing(path) as stream:
         stream.write(content)
-    n_undecided = sum(text.label is None for text in texts)
-    said = f"note: {len(texts) - n_undecided:,} labelled texts are in {exchange.export}"
+    n_undecided = sum(text.label is None and not text.decided for text in texts)
+    said = f"note: {sum(text.label is not None for text in texts):,} labelled texts are in {exchange.export}"
     if n_undecided:
         said += f"; {n_undecided:,} more have no label that counts: review them"
     if name in formats.OF_ANSWERS and any(text.decision is not None for text in texts):
@@ -290,6 +290,7 @@ def _serve(console: Console, port: int, browser: bool, prepare: Callable[[], Ses
             webbrowser.open(address)
         yield
 
-    server.run(page, listening, running())
+    with suppress(KeyboardInterrupt):  # before the server watches for it
+        server.run(page, listening, running())
     for line in session.close():
         console.say(line)

@@ -113,8 +113,9 @@ class Journal:
         self.labels: list[str] = []
         self._removed: set[str] = set()
         self.events = 0
-        #: Texts by id, after the file of labels could not be written
-        self._failed: Callable[[str], str] | None = None
+        #: Texts by id, and bytes of the file of labels as it was last written; -1: it could not be written
+        self._text: Callable[[str], str] | None = None
+        self._n_bytes = -1
         if not replace and path.exists() and path.stat().st_size and not self.journal_path.exists():
             raise InputError(
                 f"{path} is there without its journal, {self.journal_path.name}; bring it back, take "
@@ -347,20 +348,25 @@ class Journal:
     def _write_labels(self, new: list[JournalEntry] | None, text: Callable[[str], str]) -> None:
         """Append new answers to the file of labels (None: write it anew); `close` repeats what fails."""
         try:
-            if new is None or self._failed is not None:
+            if new is None or not self._is_whole():
                 self.write_labels(text)
             else:
                 with open(self.path, "a", encoding="utf-8", newline="\n") as stream:
                     stream.writelines(self._label_lines(new, text))
+                self._n_bytes = self.path.stat().st_size
         except (OSError, InputError):
-            self._failed = text
+            self._text, self._n_bytes = text, -1
 
     def write_labels(self, text: Callable[[str], str]) -> None:
         """Write the file of labels anew, all of it or nothing."""
         lines = self._label_lines(self.answers.values(), text)
         with replacing(self.path) as place, open(place, "w", encoding="utf-8", newline="\n") as stream:
             stream.writelines(lines)
-        self._failed = None
+        self._text, self._n_bytes = text, self.path.stat().st_size
+
+    def _is_whole(self) -> bool:
+        """Whether the file of labels is there as it was written."""
+        return self.path.is_file() and self.path.stat().st_size == self._n_bytes
 
     def _label_lines(self, answers: Iterable[JournalEntry], text: Callable[[str], str]) -> Iterator[str]:
         """Lines of the file of labels, with the part: test, copy for near-copies of its texts, or train.
@@ -386,9 +392,9 @@ class Journal:
             yield _line({**row, "text": text(answer.id)})
 
     def write_late(self) -> None:
-        """Write the file of labels if that has failed."""
-        if self._failed is not None:
-            self.write_labels(self._failed)
+        """Write the file of labels if that has failed, or another program has removed it."""
+        if self._text is not None and not self._file.closed and not self._is_whole():
+            self.write_labels(self._text)
 
     def close(self) -> None:
         """Release the lock; an InputError if the file of labels could not be written."""
@@ -460,7 +466,11 @@ def read_labelled(path: Path, **options: Any) -> list[LabelledText]:
     """Read labelled texts, also exports of other programs; `options` are those of `read_corpus`."""
     answers = defaultdict[tuple[str, str], dict[str, str | list[str]]](dict)
     first = dict[tuple[str, str], LabelledText]()  # by id and text: a text may be there twice
-    with suppress(MissingColumn):  # without annotators
+    try:
+        texts, trouble = labelled_of(read_corpus(path, **options)), None
+    except InputError as error:  # perhaps nobody agrees
+        texts, trouble = [], error
+    with suppress(InputError if trouble else MissingColumn):  # without annotators
         named = read_corpus(path, **options | {"annotators": "all", "group": "annotator", "keep_rows": True})
         for text, name, row in zip(labelled_of(named), named.groups or (), named.rows or (), strict=True):
             text = replace(text, decided=bool((row or {}).get("decided")))
@@ -470,12 +480,8 @@ def read_labelled(path: Path, **options: Any) -> list[LabelledText]:
                 key = original if again else text.id, text.text
                 answers[key][name] = text.label
                 first.setdefault(key, text)
-    try:
-        texts = labelled_of(read_corpus(path, **options))
-    except InputError:
-        if not first:
-            raise
-        texts = []  # nobody agrees
+    if trouble and not first:
+        raise trouble
     read = {(text.id, text.text) for text in texts}
     texts += [replace(text, label=None) for key, text in first.items() if key not in read]
     texts = [replace(text, answers=answers.get((text.id, text.text), {})) for text in texts]
