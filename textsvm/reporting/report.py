@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,10 +22,8 @@ from textsvm.readers.corpus import select_examples
 from textsvm.runtime.device import to_host
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.plain_json import to_json
+from textsvm.selection.cross_validation import CrossValidation, LearningCurve
 from textsvm.version import __version__
-
-if TYPE_CHECKING:
-    from textsvm.selection.cross_validation import CrossValidation, LearningCurve
 
 #: Mistakes shown by default.
 MISTAKES = 10

@@ -7,7 +7,6 @@ without markup, and `..._note` a paragraph of explanation.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -43,9 +42,7 @@ from textsvm.reporting.formatting import (
     visible,
 )
 from textsvm.reporting.report import MOST_CLASSES, Mistake, Report, wrong_predictions
-
-if TYPE_CHECKING:
-    from textsvm.selection.cross_validation import LearningCurve
+from textsvm.selection.cross_validation import LearningCurve
 
 #: Metrics in the table of models, as far as they are defined.
 SHOWN_METRICS = (

@@ -1,13 +1,9 @@
 """Answers on disk: the journal of `textsvm label`, and the file of labels that `textsvm train` reads.
 
-The journal, LABELS.journal beside the file of labels, only grows. It has a JSON object a line: first the kind
-of the work, then the labels, whenever they change, and the answers. An answer has the id and the digest of
-its text, the label (null: unsure, [] or several with several labels a text) and how the text was chosen; it
-replaces the earlier answer of the same id, and `"label": false` brings that back, if there is one. Answers of
-several people ("by") stand beside each other; the label that counts follows from them (`Journal.decided`). A
-note replaces that of the same person on the text; "" removes it. Both are in the journal, and synchronised
-with the disk, before the page goes on. A line that a crash has cut off is removed. A line ends with a digest
-of its content and number ("check"); lines without it, of earlier versions or edited by hand, are accepted.
+The journal, LABELS.journal beside the file of labels, only grows; docs/tasks/label.md has its format. Answers
+and notes are in it, and synchronised with the disk, before the page goes on. Answers of several people stand
+beside each other; the label that counts follows from them (`Journal.decided`). A line that a crash has cut
+off is removed.
 
 The file of labels follows from the journal: a new answer is appended, a changed answer writes the file anew.
 
@@ -393,13 +389,14 @@ class Journal:
 
     def write_late(self) -> None:
         """Write the file of labels if that has failed, or another program has removed it."""
-        if self._text is not None and not self._file.closed and not self._is_whole():
+        if self._text is not None and not self._is_whole():
             self.write_labels(self._text)
 
     def close(self) -> None:
         """Release the lock; an InputError if the file of labels could not be written."""
         try:
             self.write_late()
+            self._text = None
         finally:
             self._file.close()
 

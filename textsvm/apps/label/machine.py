@@ -205,7 +205,10 @@ class Pool:
         trim()
         places, step = range(len(self.members)), GROUP * BATCH
         # Large arrays are returned to the system when they are freed, small ones are not.
-        groups = [stacked([*map(self._encoded, places[i : i + step : BATCH])]) for i in places[::step]]
+        groups = [
+            stacked([self.encode(self._texts_of(k, BATCH)) for k in places[i : i + step : BATCH]])
+            for i in places[::step]
+        ]
         self.rows = stacked(groups)
         trim()
         self._place = {int(i): row for row, i in enumerate(self.members)}
@@ -222,9 +225,6 @@ class Pool:
 
     def _texts_of(self, first: int, n: int) -> list[str]:
         return [self.texts[int(i)][:LENGTH] for i in self.members[first : first + n]]
-
-    def _encoded(self, first: int) -> csr_matrix:
-        return self.encode(self._texts_of(first, BATCH))
 
     def grow(self) -> None:
         """Compute vectors of more texts of the pool, for about `SECONDS`."""

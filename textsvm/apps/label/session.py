@@ -26,27 +26,8 @@ from unicodedata import normalize
 import numpy as np
 
 from textsvm import Corpus
-from textsvm.apps.label.files import (
-    COPY,
-    DECISION,
-    DOUBT,
-    FORMATS,
-    IMPORT,
-    RANDOM,
-    SECOND,
-    USER,
-    Journal,
-    JournalEntry,
-    LabelledText,
-    Labels,
-    Refusal,
-    content_of,
-    labelled_of,
-    names_of,
-    read_labelled,
-    text_digest,
-    unordered,
-)
+from textsvm.apps.label import files
+from textsvm.apps.label.files import Journal, JournalEntry, LabelledText, Labels, Refusal, names_of, unordered
 from textsvm.apps.label.learner import Answer, Learner, Proposal
 from textsvm.apps.label.stopping import cohen_kappa
 from textsvm.arrays import Json
@@ -94,7 +75,7 @@ class SecondOpinion:
     relevant = None
 
     def __init__(self, corpus: Corpus, multilabel: bool, seed: int = 0) -> None:
-        self.first = [text.labels for text in labelled_of(corpus)]
+        self.first = [text.labels for text in files.labelled_of(corpus)]
         if not multilabel and any(len(labels) != 1 for labels in self.first):
             raise InputError(f"texts of {corpus.source} have several labels, which needs --multilabel")
         counts = Counter(label for labels in self.first for label in labels)
@@ -128,7 +109,7 @@ class SecondOpinion:
         """The next text without an answer."""
         rest = (index for index in self._order if index not in self._done and index not in skipped)
         index = next(rest, None)
-        return None if index is None else Proposal(index, RANDOM)
+        return None if index is None else Proposal(index, files.RANDOM)
 
     def refresh(self) -> None:
         """Nothing is learnt."""
@@ -187,7 +168,7 @@ class Session:
         answers = {name: entries[-1][1] for name, entries in self.journal.history.items()}
         path = self.journal.path
         missing = [name for name in answers if name not in self._number_of]
-        changed = [x for x in self._number_of if text_digest(self._text_of(x)) != answers[x].digest]
+        changed = [x for x in self._number_of if files.text_digest(self._text_of(x)) != answers[x].digest]
         for names, trouble in ((missing, "are not in"), (changed, "have changed in")):
             if names:
                 raise InputError(
@@ -206,7 +187,7 @@ class Session:
         for entry in answers:
             if entry.copy_of in self._number_of:
                 copies[self._number_of[entry.id]] = self._number_of[entry.copy_of]
-            answer = self._number_of[entry.id], entry.label, entry.chosen == RANDOM
+            answer = self._number_of[entry.id], entry.label, entry.chosen == files.RANDOM
             restored += [answer] * (2 if len(self.journal.history.get(entry.id, ())) > 1 else 1)
         self._learn(partial(self.learner.restore, restored, copies))
 
@@ -308,13 +289,13 @@ class Session:
         )  # fmt: skip
         # The digest of a text is a random number that stays.
         entry = min(free, key=lambda entry: entry.digest, default=None)
-        return None if entry is None else Proposal(self._number_of[entry.id], SECOND)
+        return None if entry is None else Proposal(self._number_of[entry.id], files.SECOND)
 
     def show(self, index: int, reason: str = "", whole: bool = False, by: str | None = None) -> Json:
         """A text that the user has picked, or with `whole` all of a long text shown for `reason`."""
         with self._lock:
             by, desk = self._person(by)
-            desk.chosen.setdefault(self._checked(index), USER)
+            desk.chosen.setdefault(self._checked(index), files.USER)
             desk.shown = index
             return {"text": self._view(index, reason, by, whole), "state": self.overview(by)}
 
@@ -327,9 +308,9 @@ class Session:
         """A text for the page, which then asks for the guess unless the text must be labelled without it."""
         text, identifier = self.corpus.texts[index], self.corpus.ids[index]
         shown = text[: WHOLE if whole else SHOWN]
-        of_people = self.journal.answers_of_people(identifier) if reason == DECISION else {}
+        of_people = self.journal.answers_of_people(identifier) if reason == files.DECISION else {}
         of_people = of_people if len(of_people) > 1 else {}  # a second opinion may have one name
-        answer = None if reason == DOUBT else self._own(identifier, "" if of_people else by)
+        answer = None if reason == files.DOUBT else self._own(identifier, "" if of_people else by)
         secret = isinstance(self.learner, SecondOpinion) or self._is_secret(index, reason, by)
         self._desks[by].guessed = -1 if secret else index
         return {
@@ -348,7 +329,7 @@ class Session:
         identifier, reasons = self.corpus.ids[index], {reason, self._desks[by].chosen.get(index)}
         entries = self._own(identifier, by), self.journal.answers.get(identifier)
         reasons |= {entry.chosen for entry in entries if entry is not None}
-        return not reasons.isdisjoint((RANDOM, DOUBT, SECOND, DECISION))
+        return not reasons.isdisjoint((files.RANDOM, files.DOUBT, files.SECOND, files.DECISION))
 
     def note(self, index: int, note: str, by: str | None = None) -> Json:
         """Record a note of a person on a text; an empty note removes it."""
@@ -415,10 +396,10 @@ class Session:
                 raise Refusal("only a text with the answers of two people needs a decision")
             if seen != self.journal.revisions[identifier, ""]:
                 raise Conflict("this text has been decided in another window meanwhile")
-            copies = self._record(index, self._valid(label), DECISION, by)
+            copies = self._record(index, self._valid(label), files.DECISION, by)
             desk.skips.clear()
             rest = [entry["index"] for entry in self.review(by)["disagreements"] if not entry["answered"]]
-            shown = self.show(rest[0], DECISION, by=by) if rest else self.next(by)
+            shown = self.show(rest[0], files.DECISION, by=by) if rest else self.next(by)
             return {**shown, "copies": copies, "answered": index}
 
     def _valid(self, label: Labels) -> Labels:
@@ -431,20 +412,20 @@ class Session:
     def _answered(self, index: int, identifier: str, label: Labels, by: str | None) -> int:
         """Put an answer and those of its near-copies on disk; number of the copies."""
         before, own = self.journal.answers.get(identifier), self._own(identifier, by)
-        chosen = self._desks[by].chosen.get(index, USER)
+        chosen = self._desks[by].chosen.get(index, files.USER)
         of_others = self.journal.answers_of_people(identifier).keys() - {by}
         if before is not None and (own is None or of_others or identifier in self.journal.own[""]):
             return self._record(index, label, own.chosen if own else chosen, by)
         if before is not None and (label is None or before.label is None):
             self.learner.retract(index)  # None would keep the label
         chosen = before.chosen if before else chosen
-        labelled = self.learner.answer(index, label, chosen == RANDOM)
+        labelled = self.learner.answer(index, label, chosen == files.RANDOM)
         # Answered near-copies follow where the learner does not connect them with the text, as after unsure.
         copies = [self._number_of[name] for name in self._copies_of(identifier, by)]
         new = (i for i in labelled if self.corpus.ids[i] not in self.journal.separated)
         copies = list(dict.fromkeys([*copies, *new]))
         answers = [replace(self._noted(index, label, chosen, by), part=before.part if before else None)]
-        answers += [self._noted(copy, label, COPY, by, identifier) for copy in copies]
+        answers += [self._noted(copy, label, files.COPY, by, identifier) for copy in copies]
         try:
             self.journal.add(answers, self._text_of)
         except (OSError, InputError):
@@ -459,11 +440,11 @@ class Session:
         identifier = self.corpus.ids[index]
         owns = self.journal.own.values()
         copies = {name for own in owns for name, (_, entry) in own.items() if entry.copy_of == identifier}
-        for own in owns if chosen == DECISION else [self.journal.own[by]]:
+        for own in owns if chosen == files.DECISION else [self.journal.own[by]]:
             # Answers that were given to a copy itself stay.
             copies -= {name for name in copies & own.keys() if own[name][1].copy_of != identifier}
         places = [self._number_of[name] for name in sorted(copies)]
-        kind = DECISION if chosen == DECISION else COPY
+        kind = files.DECISION if chosen == files.DECISION else files.COPY
         answers = [self._noted(copy, label, kind, by, identifier) for copy in places]
         self.journal.add([self._noted(index, label, chosen, by), *answers], self._text_of)
         self._follow([index, *places])
@@ -487,7 +468,7 @@ class Session:
     ) -> JournalEntry:
         identifier, now = self.corpus.ids[index], f"{datetime.now(UTC):%Y-%m-%dT%H:%M}Z"
         self._number_of[identifier] = index
-        digest = text_digest(self.corpus.texts[index])
+        digest = files.text_digest(self.corpus.texts[index])
         return JournalEntry(identifier, digest, label, chosen, copy_of, by=by, at=now)
 
     def skip(self, index: int, by: str | None = None) -> Json:
@@ -513,7 +494,7 @@ class Session:
             own = self.journal.own[latest.voice]
             place, answer = own[str(latest.copy_of if latest.copy_of in own else latest.id)]
             index = self._number_of[answer.id]
-            if answer.chosen != DECISION:
+            if answer.chosen != files.DECISION:
                 desk.chosen[index] = answer.chosen
             self._withdraw([answer.id, *self._copies_of(answer.id, answer.voice, place)], answer.voice)
             return {**self.show(index, answer.chosen, by=by), "skipped": False}
@@ -571,24 +552,24 @@ class Session:
 
         Texts are recognised by their content, and equal texts by their ids. Texts with an answer keep it.
         """
-        labelled = {text_digest(text.text): text for text in texts}
-        same = {(text.id, text_digest(text.text)): text for text in texts}
+        labelled = {files.text_digest(text.text): text for text in texts}
+        same = {(text.id, files.text_digest(text.text)): text for text in texts}
         several, answers = self.learner.multilabel, []
         for index, content in enumerate(self.corpus.texts):
-            digest = text_digest(content)
+            digest = files.text_digest(content)
             text = same.get((self.corpus.ids[index], digest), labelled.get(digest))
             if text is None or self.corpus.ids[index] in self.journal.answers:
                 continue
-            part = text.part if text.part in ("test", COPY) else None
+            part = text.part if text.part in ("test", files.COPY) else None
             for name, label in text.answers.items() or [("", text.label)]:
                 by, names = self._person(name)[0], names_of(label)
                 if len(names) != 1 and not several:
                     raise InputError(f"text {text.id!r} has {len(names)} labels; several need --multilabel")
-                answer = self._noted(index, names if several else names[0], IMPORT, by)
+                answer = self._noted(index, names if several else names[0], files.IMPORT, by)
                 answers.append(replace(answer, part=part))
             if text.decided or text.decision is not None:
                 label = None if text.label is None else text.labels if several else text.labels[0]
-                answers.append(self._noted(index, label, DECISION, None))
+                answers.append(self._noted(index, label, files.DECISION, None))
         with self._lock:
             for label in dict.fromkeys(name for entry in answers for name in names_of(entry.label)):
                 self.learner.add_label(label)
@@ -601,12 +582,12 @@ class Session:
 
     def export(self, format: str, labels: str, by: str | None = None) -> Json:
         """Content of a file of the labelled texts, as of `--export`; `labels` is "label" or "majority"."""
-        if format not in FORMATS or labels not in ("label", "majority"):
-            raise InputError(f"the formats are {', '.join(FORMATS)}; the labels are label or majority")
+        if format not in files.FORMATS or labels not in ("label", "majority"):
+            raise InputError(f"the formats are {', '.join(files.FORMATS)}; the labels are label or majority")
         with self._lock:
             self.journal.write_late()
             column = {"label": labels} if self.journal.people else {}
-            return {"content": content_of(read_labelled(self.journal.path, **column), format)}
+            return {"content": files.content_of(files.read_labelled(self.journal.path, **column), format)}
 
     # Overviews
 
@@ -662,7 +643,7 @@ class Session:
             pairs = [
                 (tuple(sorted(self._suggestions[name])), tuple(sorted(names_of(entry.label))))
                 for name, entry in self.journal.answers.items()
-                if entry.chosen == RANDOM and entry.label is not None and name in self._suggestions
+                if entry.chosen == files.RANDOM and entry.label is not None and name in self._suggestions
             ]
         n, right = len(pairs), sum(first == second for first, second in pairs)
         low, high = clopper_pearson(right, n) if n else (0.0, 1.0)
@@ -700,7 +681,8 @@ class Session:
     def _unit(self, name: str, labels: dict[str, JournalEntry]) -> dict[str, object]:
         """First labels of a text by the names of the people, if they measure agreement, else none."""
         chosen = {entry.chosen for entry in labels.values()}
-        if len(labels) < 2 or DOUBT in chosen or not (SECOND in chosen or chosen in ({RANDOM}, {IMPORT})):
+        drawn = files.SECOND in chosen or chosen in ({files.RANDOM}, {files.IMPORT})
+        if len(labels) < 2 or files.DOUBT in chosen or not drawn:
             return {}
         answers = (entry for _, entry in reversed(self.journal.history.get(name, ())))
         first = {
