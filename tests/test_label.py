@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from threading import Event, Thread, current_thread
 from time import sleep
@@ -12,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from textsvm import Spectrum, SpectrumFeatures
 from textsvm.apps.label import machine as rows
 from textsvm.apps.label.learner import PAUSE, Learner, _left_out
 from textsvm.apps.label.machine import ColumnWeights, Machine, Pool
@@ -745,3 +748,59 @@ def test_the_curve_of_a_search_ends_at_the_estimate_of_accuracy():
     learner.refresh()
     progress = learner.progress()
     assert progress.curve[-1] == (50, progress.accuracy)
+
+
+def test_a_page_does_without_scikit_learn_and_keeps_no_freed_memory():
+    code = (
+        "import sys, textsvm.apps.label.app\n"
+        "from textsvm.apps.label.learner import Learner\n"
+        "texts = [f'{i} ' + 'cash' * (i % 3) for i in range(40)]\n"
+        "learner = Learner(texts, ['a', 'b'])\n"
+        "for i in range(20):\n"
+        "    learner.answer(i, 'ab'[i % 2])\n"
+        "learner.refresh()\n"
+        "assert learner.guess(30).scores and learner.progress()\n"
+        "print({'sklearn', 'pandas', 'pyarrow', 'scipy.stats', 'scipy.optimize'} & {*sys.modules})\n"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        == "set()\n"
+    )
+
+
+def test_rows_do_not_depend_on_groups(monkeypatch):
+    texts = corpus(60)[0]
+    whole = Pool(texts, np.arange(60))
+    monkeypatch.setattr(rows, "BATCH", 4)
+    monkeypatch.setattr(rows, "GROUP", 3)
+    pool = Pool(texts, np.arange(60))
+    assert (pool.rows != whole.rows).nnz == 0
+    weights = rows.ColumnWeights.of(whole.rows[[3, 50]], np.eye(2))
+    np.testing.assert_array_equal(pool.products(weights), whole.products(weights))
+    np.testing.assert_allclose(
+        pool.products(weights), (whole.rows @ whole.rows[[3, 50]].T).toarray(), atol=1e-6
+    )
+
+
+def test_features_are_those_of_the_estimator():
+    texts = corpus(60)[0]
+    expected = SpectrumFeatures((1, 5), "log", idf=True, min_df=2, device="cpu").fit(texts[:50])
+    own = rows.TextFeatures(Spectrum((1, 5), "log", idf=True), texts[:50], 2)
+    more = [*texts[50:], "", "new \ud800 words"]
+    assert (own.transform(more) != expected.transform(more)).nnz == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="malloc_trim is of glibc")
+def test_freed_memory_is_returned():
+    code = (
+        "import numpy, textsvm.runtime.memory as memory\n"
+        "def resident():\n"
+        "    return int(open('/proc/self/statm').read().split()[1]) << 2\n"
+        "blocks = [numpy.ones(10_000) for _ in range(1000)]\n"
+        "keep, blocks = blocks[-1], None\n"
+        "before = resident()\n"
+        "memory.trim()\n"
+        "print(before - resident())\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(run.stdout) > 50_000  # of 80 MB

@@ -159,6 +159,40 @@ def test_two_tabs(tmp_path, visit, truth):
         assert "another `textsvm label`" in refused
 
 
+def test_two_tabs_with_two_names(tmp_path, browser):  # noqa: F811
+    with serving(MESSAGES, "-o", "l.jsonl", "--labels", "a,b", "--shared", "0", cwd=tmp_path) as (address, _):
+        context = browser.new_context(locale="de")
+        tabs = {name: context.new_page() for name in ("anna", "ben")}
+        for name, tab in tabs.items():
+            tab.goto(address)
+            if name == "ben":  # the browser proposes the name of the first tab
+                assert settled(tab).locator("#who").inner_text().startswith("anna")
+                press(tab, "w")
+            name_of(tab, name)
+            assert name in tab.locator("#note").inner_text()
+        for tab in tabs.values():  # a new load keeps the name of the tab
+            tab.reload()
+            settled(tab)
+        press(tabs["anna"], "m", "1")
+        press(tabs["ben"], "2")
+        for name, tab in tabs.items():
+            assert tab.locator("#who").inner_text().startswith(name)
+        third = context.new_page()
+        third.goto(address)
+        assert settled(third).locator("#who").inner_text().startswith("ben")  # `m` of anna does not rename
+        copy = context.new_page()
+        copy.goto(address)
+        press(settled(copy), "1")
+        press(tabs["ben"], "1")
+        assert "in einem anderen Fenster beantwortet" in tabs["ben"].locator("#note").inner_text()
+        context.close()
+    rows = map(json.loads, (tmp_path / "l.jsonl").read_text("utf-8").splitlines())
+    assert {(name, label) for row in rows for name, label in row["answers"].items()} >= {
+        ("anna", "a"),
+        ("ben", "b"),
+    }
+
+
 def test_all_keys_several_labels_and_the_list(tmp_path, visit):
     texts = [f"{animal} {place}" for animal in ("cat", "dog", "owl") for place in ("home", "garden", "wood")]
     (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")

@@ -1059,6 +1059,11 @@ def test_page_and_actions(page):
     assert json.loads(request(page, path="answer", body=body).body)["copies"] == 1
     again = request(page, path="answer", body=body)
     assert (again.status, "another window" in json.loads(again.body)["error"]) == (409, True)
+    refused = request(page, path="add_label", body=json.dumps({"label": "x" * 200}).encode())
+    message = "a label has 1 to {0} characters, and there are at most {1} labels"
+    assert json.loads(refused.body) == {
+        "error": message.format(100, 500), "message": message, "values": ["100", "500"],
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,12 @@
 import csv
 import json
 import re
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread, current_thread
 from time import monotonic, sleep
+from unicodedata import normalize
 
 import hostile_pages
 import numpy as np
@@ -149,7 +151,80 @@ def test_a_decision_that_is_unsure_is_a_decision(tmp_path):
     assert session.decide(5, 0, "spam", "anna")["text"]["reason"] != DECISION
     assert {name: row["label"] for name, row in rows_of(session).items()}["t0"] is None
     session.journal.close()
-    assert {text.id: text.label for text in files.read_labelled(session.journal.path)}["t0"] is None
+    texts = files.read_labelled(session.journal.path)
+    assert {text.id: (text.label, text.decided) for text in texts}["t0"] == (None, True)
+    (tmp_path / "export.jsonl").write_text(files.content_of(texts, "jsonl"), "utf-8")
+    (tmp_path / "other").mkdir()
+    for path in (session.journal.path, tmp_path / "export.jsonl"):
+        other = started(tmp_path / "other")
+        other.add_labelled(files.read_labelled(path))
+        assert other.overview("cy")["people"]["open"] == 0
+        assert rows_of(other)["t0"]["decided"]
+        other.journal.close()
+        for name in ("labels.jsonl", "labels.jsonl.journal"):
+            (tmp_path / "other" / name).unlink()
+
+
+@pytest.mark.parametrize(
+    "names", [("Anna", "anna", " ANNA "), ("Zoe\u0301", "Zo\u00e9"), ("\u00c9a", "e\u0301A")]
+)
+def test_a_name_in_other_spelling_is_the_same_person(tmp_path, names):
+    session = started(tmp_path, shared=0)
+    for index, name in enumerate(names):
+        say(session, name, "spam", index)
+    first = normalize("NFC", names[0])
+    for work in (session, again(session)):
+        assert work.next(names[-1])["state"]["by"] == first
+        assert work.overview()["people"]["names"] == [(first, len(names))]
+    work.undo(work.journal.events, names[-1])
+    assert work.overview()["people"]["names"] == [(first, len(names) - 1)]
+
+
+def test_names_of_an_earlier_journal_that_differ_in_case_stay_apart(tmp_path):
+    session = started(tmp_path, shared=0)
+    entries = [
+        session._noted(0, label, "second", name) for label, name in (("spam", "Anna"), ("ham", "anna"))
+    ]
+    session.journal.add(entries, session._text_of)
+    session = again(session)
+    shown = [session.next(name)["state"]["by"] for name in ("Anna", "anna", "ANNA")]
+    assert shown == ["Anna", "anna", "Anna"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abc"),
+            st.integers(0, 5),
+            st.sampled_from(["spam", "ham", None, "undo", "decide"]),
+        ),
+        max_size=30,
+    ),
+    st.booleans(),
+)
+def test_agreement_does_not_depend_on_when_it_is_asked(tmp_path_factory, steps, random):
+    folder = tmp_path_factory.mktemp("steps")
+    session = started(folder, shared=0.5)
+    for name, index, label in steps:
+        session._desks[name].chosen[index] = "random" if random else "second"
+        with suppress(InputError):
+            if label == "undo":
+                session.undo(session.journal.events, name)
+            elif label == "decide":
+                session.decide(index, session.journal.revisions[f"t{index}", ""], "ham", name)
+            else:
+                say(session, name, label, index)
+        session.agreement()
+    asked, review = session.agreement(), session.review("a")
+    fresh = again(session)
+    anew = fresh.agreement()
+    assert sorted(asked.pop("names")) == sorted(anew.pop("names"))
+    np.testing.assert_equal(asked, anew)
+    assert {x["index"] for x in review["disagreements"]} == {
+        x["index"] for x in fresh.review("a")["disagreements"]
+    }
+    fresh.journal.close()
 
 
 def test_agreement_of_two_and_of_three(tmp_path):
@@ -532,9 +607,9 @@ def test_weights_are_copies_of_texts():
     np.testing.assert_allclose(x.T @ one.coef, x[twice].T @ other.coef, atol=1e-9)
 
 
-def test_suggest_reads_a_column(tmp_path):
+def test_suggest_reads_a_column(tmp_path, capsys):
     (tmp_path / "t.csv").write_text("text,rule\nwin cash,spam\nlunch,\n,ham\nnoon, ham \n")
-    options = commands.LabellingOptions(output=tmp_path / "l.jsonl", labels="spam,ham", suggest="rule")
+    options = commands.LabellingOptions(output=tmp_path / "l.jsonl", comma_labels="spam,ham", suggest="rule")
     session = commands._session(Console(True), [tmp_path / "t.csv"], options, commands.ExchangeOptions(),
                              commands.TextReading(skip_invalid=True))  # fmt: skip
     texts = {
@@ -543,6 +618,11 @@ def test_suggest_reads_a_column(tmp_path):
     }
     assert texts == {"win cash": ["spam"], "lunch": None, "noon": ["ham"]}
     session.close()
+    capsys.readouterr()
+    options = replace(options, comma_labels="spam,good", output=tmp_path / "other.jsonl")
+    commands._session(Console(False), [tmp_path / "t.csv"], options, commands.ExchangeOptions(),
+                      commands.TextReading(skip_invalid=True)).close()  # fmt: skip
+    assert "1 suggestions are none of the labels: ham" in capsys.readouterr().err
     wrong = "label", "t.csv", "-o", "m.jsonl", "--labels", "spam,ham", "--skip-invalid", "--no-browser"
     assert "has no column rules with labels" in fails(*wrong, "--suggest", "rules", cwd=tmp_path, code=2)
 
@@ -609,6 +689,16 @@ def test_answers_of_several_people_are_imported_and_exported(tmp_path):
     for options, n in (((), 2), (("--annotators", "ben"), 3), (("--annotators", "all"), 6)):
         shown = run("corpus", "labels.jsonl", *options, cwd=tmp_path)
         assert f"read labels.jsonl: {n} rows" in shown.stderr.decode(), shown.stderr
+
+
+def test_a_name_that_is_missing_in_a_row_is_an_error(tmp_path):
+    rows = [
+        {"text": "a", "answers": {"anna": "x"}, "majority": "x", "label": "x"},
+        {"text": "b", "label": "y"},
+    ]
+    (tmp_path / "mixed.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    with pytest.raises(InputError, match="annotator"):
+        files.read_labelled(tmp_path / "mixed.jsonl")
 
 
 def test_files_without_names_have_none(tmp_path):
@@ -832,6 +922,9 @@ def test_every_string_of_the_page_is_translated():
     used = {key for call in calls for key in call[1:] if key}
     used |= {key.strip() for key in re.findall(r">([^<]+)<", re.sub(r"<(kbd|option)>[^<]*", "<i>", page))}
     used |= {*re.findall(r'aria-label="([^"]+)"', page)}
+    server = "".join((LABEL / f"{name}.py").read_text("utf-8") for name in ("session", "files"))
+    raised = re.findall(r'raise (?:Refusal|Conflict)\("([^"]+)"|\bmessage = "([^"]+)"', server)
+    used |= {first or second for first, second in raised}
     assert used - {""} == strings.keys()
     for key, translations in strings.items():
         assert translations.keys() == {"de", "fr", "es", "zh"}, key
@@ -902,7 +995,8 @@ def test_a_second_server_and_an_encoder_that_vanished_change_nothing(tmp_path):
 
 
 def test_hostile_labels(tmp_path):
-    names = commands.LabellingOptions(labels="<b>x</b>,a\u202eb,__proto__,c\x1b[0m, ,\ud800,a\nb").names()
+    given = "<b>x</b>,a\u202eb,__proto__,c\x1b[0m, ,\ud800,a\nb"
+    names = commands.LabellingOptions(comma_labels=given).names()
     assert names[0] == "<b>x</b>"
     assert names[2] == "__proto__"
     assert not set("".join(names)) & {"\u202e", "\x1b", "\ud800", "\n"}
@@ -982,3 +1076,18 @@ def test_a_text_that_is_there_twice_keeps_its_labels_apart(tmp_path):
     session.add_labelled(files.read_labelled(tmp_path / "labels.jsonl"))
     assert {name: row["answers"] for name, row in rows_of(session).items()} == answers
     session.close()
+
+
+def test_a_file_of_labels_that_another_program_removes_or_cuts_is_written_anew(tmp_path):
+    session = started(tmp_path)
+    path = session.journal.path
+    say(session, None, "spam", 0)
+    path.unlink()
+    say(session, None, "ham", 1)
+    assert len(rows_of(session)) == 2
+    path.write_bytes(path.read_bytes()[:-5])
+    say(session, None, "ham", 2)
+    assert len(rows_of(session)) == 3
+    path.unlink()
+    session.close()
+    assert len(rows_of(session)) == 3

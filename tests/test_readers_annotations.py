@@ -103,7 +103,7 @@ def test_majority_of_label_studio(write):
     assert "answers that are left out: 0 rejected, 1 ignored or cancelled" in said
     # Units {a, b, a} and {a, b}: D_o = 4, n = 5, n_a n_b = 6, so alpha = 1 - 4 * (4 / 2 + 2 / 1) / 12
     assert any("annotators: 2; not unanimous: 2; left out without a majority: 1" in note for note in said)
-    assert any(note.endswith(f"alpha: {1 - 4 * 4 / 12:.3f}") for note in said)
+    assert any(note.endswith(f"alpha of all answers: {1 - 4 * 4 / 12:.3f}") for note in said)
     assert read_corpus(path, annotators="all").labels == ["a", "b", "a", "a", "b", "b"]
     corpus = read_corpus(path, annotators="1")
     assert (corpus.texts, corpus.labels) == (["t", "u"], ["b", "b"])

@@ -37,6 +37,10 @@ class InputError(ValueError):
         super().__init__(one_line(str(message)))
 
 
+class MissingColumn(InputError):
+    """A column that no row of the input has."""
+
+
 class GpuMemoryError(InputError):
     """GPU memory that does not suffice."""
 

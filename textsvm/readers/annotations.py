@@ -127,7 +127,7 @@ def with_labels(
             f"texts with several annotators: {several:,}; not unanimous: "
             f"{sum(len(set(unit)) > 1 for unit in units):,}; left out without a majority: "
             f"{counts['no majority']:,} (see --annotators); "
-            f"Krippendorff's alpha: {krippendorff_alpha(units):.3f}"
+            f"Krippendorff's alpha of all answers: {krippendorff_alpha(units):.3f}"
         )
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Unpack
 
-from textsvm.errors import InputError
+from textsvm.errors import InputError, MissingColumn
 from textsvm.readers.charsets import decode, is_binary, is_blank
 from textsvm.readers.corpus import (
     SEQUENCES,
@@ -252,7 +252,7 @@ def detect_format(inputs: InputFiles, options: ReadOptions) -> str:
     if format in SEQUENCES and not (options.text or options.numbers):
         return format
     if column and format not in (*TABLES, "tables"):
-        raise InputError(
+        raise MissingColumn(
             f"{inputs.source} is read as {format}, which has no column {column!r}; columns come from a table "
             "(.csv, .tsv, .json, .jsonl, .parquet, .xlsx, or name it with --format)"
         )

@@ -24,7 +24,7 @@ from itertools import accumulate, islice
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from textsvm.errors import InputError
+from textsvm.errors import InputError, MissingColumn
 from textsvm.readers.charsets import byte_order_mark, decode
 from textsvm.readers.corpus import Document, ReadOptions, parse_number, parse_weight, split_labels
 from textsvm.readers.files import File, FileOnDisk, Problems, iterate_lines, with_progress
@@ -257,7 +257,7 @@ def _with_columns(
 
     group = field(options.group)
     if options.group is not None and group is None:
-        raise InputError(f"{place} has no {options.group!r} in its header, and every record needs a group")
+        raise MissingColumn(f"{place} has no {options.group!r} in its header, and every record needs a group")
     weight = parse_weight(number(options.weight, True), place)
     name = options.label_column
     label = document.label if name is None else field(name)

@@ -31,7 +31,7 @@ from itertools import chain, islice
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from textsvm.errors import InputError, check_labels
+from textsvm.errors import InputError, MissingColumn, check_labels
 from textsvm.readers.annotations import ANNOTATOR, MAJORITY, labels_in, task_of, unquoted, with_labels
 from textsvm.readers.charsets import decode, encoding_of, is_binary, is_blank
 from textsvm.readers.corpus import (
@@ -235,7 +235,7 @@ def _with_answers(table: TableRows, options: ReadOptions, notes: list[str], file
     table = replace(table, rows=chain(ahead, rows))
     if task is None or (table.first and not options.labelled):
         if options.annotators != MAJORITY and options.labelled:
-            raise InputError(f"--annotators {options.annotators}: {file} names no annotators of its labels")
+            raise MissingColumn(f"--annotators {options.annotators}: {file} names no annotators of labels")
         return table
     group = [ANNOTATOR] if options.group == ANNOTATOR else []
     names = dict.fromkeys([*task.row, options.label_column or "label", *group, *table.names])

@@ -41,6 +41,8 @@ STATUS = Path("/proc/self/status")
 #: Parameters of `mallopt` (malloc.h).
 _TRIM_THRESHOLD = -1
 _MMAP_THRESHOLD = -3
+#: Advice of `madvise` (mman.h).
+_DONT_NEED = 4
 #: Limit from which a control group (version 1) has none.
 UNLIMITED = 1 << 62
 
@@ -71,6 +73,17 @@ def return_freed_arrays() -> None:
         set_option = ctypes.CDLL(None).mallopt
         set_option(_MMAP_THRESHOLD, 4 << 20)
         set_option(_TRIM_THRESHOLD, 16 << 20)
+
+
+def trim() -> None:
+    """Return freed memory, and the 70 MB of the compiler's code, which is read again if it is needed."""
+    with suppress(OSError, AttributeError, TypeError, ValueError):  # Linux with glibc
+        library = ctypes.CDLL(None)
+        library.malloc_trim(0)
+        for line in _content("/proc/self/maps").splitlines():
+            if "libllvmlite" in line and "r-xp" in line:  # other parts have been written to
+                start, end = (int(part, 16) for part in line.split()[0].split("-"))
+                library.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _DONT_NEED)
 
 
 def _refuse(needed: int, limit: str, left: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from textsvm.arrays import AnyArray, Bools, Floats
 from textsvm.errors import InputError, warn_user
@@ -77,5 +76,7 @@ def warn_unfinished(settings: Settings, machines: Sequence[Machines], target: Ta
     """Warn once if the machines of some folds did not converge."""
     messages = [unfinished(settings, solved, target) for solved in machines]
     if stopped := [message for message in messages if message]:
+        from sklearn.exceptions import ConvergenceWarning
+
         message = f"{len(stopped)} of {len(messages)} fits did not converge; the first: {stopped[0]}"
         warn_user(message, ConvergenceWarning)

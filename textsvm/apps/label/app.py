@@ -14,6 +14,7 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 
+from textsvm.apps.label.files import Refusal
 from textsvm.apps.label.session import Conflict, Session
 from textsvm.apps.serve import error_body
 from textsvm.apps.serve import server as server
@@ -92,8 +93,11 @@ def _act(action: Callable[..., Json], body: bytes) -> tuple[int, bytes]:
     """Status and body of the answer to an action."""
     try:
         return 200, json.dumps(to_json(action(**_parsed(action.__annotations__, body)))).encode()
+    except Refusal as error:
+        parts = {"error": str(error), "message": error.message, "values": error.values}
+        return 409 if isinstance(error, Conflict) else 400, json.dumps(parts).encode()
     except InputError as error:
-        return 409 if isinstance(error, Conflict) else 400, error_body(str(error))
+        return 400, error_body(str(error))
     except OSError as error:
         return 500, error_body(f"{error.filename or 'the disk'}: {error.strerror or error}")
     except Exception as error:

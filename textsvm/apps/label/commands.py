@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import webbrowser
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -35,7 +36,9 @@ class LabellingOptions:
     """Labels and order of the texts."""
 
     output: Path | None = option_field("File of labels, JSON Lines, for `textsvm train`.", "-o", "--output")
-    labels: str | None = option_field("Labels, with commas between; the page can add more.", metavar="NAMES")
+    comma_labels: str | None = option_field(
+        "Labels, with commas between; the page can add more.", "--labels", metavar="NAMES"
+    )
     multilabel: bool = option_field("Allow several labels per text.", "--multilabel", default=False)
     second_opinion: bool = option_field(
         "Label a labelled corpus again without seeing its labels, and report the agreement.",
@@ -70,7 +73,7 @@ class LabellingOptions:
                 f"--labels: a label has at most 100 characters, and {long[:20]}... has {len(long):,}"
             )
         if self.relevant is not None and self.names() and self.relevant not in self.names():
-            raise WrongUsage(f"--relevant {self.relevant} is not one of --labels {self.labels}")
+            raise WrongUsage(f"--relevant {self.relevant} is not one of --labels {self.comma_labels}")
         place = Path(self.output or "").absolute()
         for folder in corpus:
             if folder.is_dir() and place.is_relative_to(folder.absolute()):
@@ -80,7 +83,7 @@ class LabellingOptions:
 
     def names(self) -> list[str]:
         """Labels of the option."""
-        names = (" ".join(printable(name).split()) for name in (self.labels or "").split(","))
+        names = (" ".join(printable(name).split()) for name in (self.comma_labels or "").split(","))
         return list(dict.fromkeys(filter(None, names)))
 
 
@@ -184,8 +187,8 @@ def _export(
     content = formats.content_of(texts, name)
     with output.place() as path, writing(path) as stream:
         stream.write(content)
-    n_undecided = sum(text.label is None for text in texts)
-    said = f"note: {len(texts) - n_undecided:,} labelled texts are in {exchange.export}"
+    n_undecided = sum(text.label is None and not text.decided for text in texts)
+    said = f"note: {sum(text.label is not None for text in texts):,} labelled texts are in {exchange.export}"
     if n_undecided:
         said += f"; {n_undecided:,} more have no label that counts: review them"
     if name in formats.OF_ANSWERS and any(text.decision is not None for text in texts):
@@ -226,6 +229,13 @@ def _session(
             strategy=labelling.strategy, relevant=labelling.relevant, seed=labelling.seed,
             encoder=labelling.encoder,
         )  # fmt: skip
+    outside = Counter(name for names in suggestions.values() for name in {*names} - {*chooser.labels})
+    if outside and chooser.labels:
+        names = ", ".join(name for name, _ in outside.most_common(5)) + ", ..." * (len(outside) > 5)
+        console.say(
+            f"note: {outside.total():,} suggestions are none of the labels: {names}; the page shows them, "
+            "and they are learnt once a text has such a label"
+        )
     work = session.Session(corpus, journal, chooser, labelling.shared, suggestions)
     if texts is not None:
         n = work.add_labelled(texts)
@@ -280,6 +290,7 @@ def _serve(console: Console, port: int, browser: bool, prepare: Callable[[], Ses
             webbrowser.open(address)
         yield
 
-    server.run(page, listening, running())
+    with suppress(KeyboardInterrupt):  # before the server watches for it
+        server.run(page, listening, running())
     for line in session.close():
         console.say(line)

@@ -1,13 +1,9 @@
 """Answers on disk: the journal of `textsvm label`, and the file of labels that `textsvm train` reads.
 
-The journal, LABELS.journal beside the file of labels, only grows. It has a JSON object a line: first the kind
-of the work, then the labels, whenever they change, and the answers. An answer has the id and the digest of
-its text, the label (null: unsure, [] or several with several labels a text) and how the text was chosen; it
-replaces the earlier answer of the same id, and `"label": false` brings that back, if there is one. Answers of
-several people ("by") stand beside each other; the label that counts follows from them (`Journal.decided`). A
-note replaces that of the same person on the text; "" removes it. Both are in the journal, and synchronised
-with the disk, before the page goes on. A line that a crash has cut off is removed. A line ends with a digest
-of its content and number ("check"); lines without it, of earlier versions or edited by hand, are accepted.
+The journal, LABELS.journal beside the file of labels, only grows; docs/tasks/label.md has its format. Answers
+and notes are in it, and synchronised with the disk, before the page goes on. Answers of several people stand
+beside each other; the label that counts follows from them (`Journal.decided`). A line that a crash has cut
+off is removed.
 
 The file of labels follows from the journal: a new answer is appended, a changed answer writes the file anew.
 
@@ -31,7 +27,7 @@ from typing import Any
 
 from textsvm import Corpus, read_corpus
 from textsvm.arrays import Json
-from textsvm.errors import InputError, json_escaped
+from textsvm.errors import InputError, MissingColumn, json_escaped, one_line
 from textsvm.runtime.files import replacing, sync_folder, try_lock
 from textsvm.runtime.plain_json import checked_line, read_line
 
@@ -74,6 +70,14 @@ def text_digest(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
+class Refusal(InputError):
+    """A message for the page, which translates it and puts the values in."""
+
+    def __init__(self, message: str, *values: object) -> None:
+        self.message, self.values = message, [one_line(str(value)) for value in values]
+        super().__init__(message.format(*self.values))
+
+
 class Journal:
     """Answers of a corpus, locked against other processes until `close`.
 
@@ -101,11 +105,13 @@ class Journal:
         self._n_lines = self._size = 0  #: Lines, and bytes, that are on disk
         #: Notes on texts, by id and digest, and by name ("": none)
         self._notes: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+        self.changed: dict[str, None] = {}  #: Ids of texts with new answers; the reader empties it
         self.labels: list[str] = []
         self._removed: set[str] = set()
         self.events = 0
-        #: Texts by id, after the file of labels could not be written
-        self._failed: Callable[[str], str] | None = None
+        #: Texts by id, and bytes of the file of labels as it was last written; -1: it could not be written
+        self._text: Callable[[str], str] | None = None
+        self._n_bytes = -1
         if not replace and path.exists() and path.stat().st_size and not self.journal_path.exists():
             raise InputError(
                 f"{path} is there without its journal, {self.journal_path.name}; bring it back, take "
@@ -214,6 +220,7 @@ class Journal:
             self._notes[event["id"], event["digest"]][event.get("by", "")] = event["note"]
             return
         answer = JournalEntry(**event)
+        self.changed[answer.id] = None
         self.revisions[answer.id, answer.voice] += 1
         if (original := answer.copy_of) is not None:
             alike = self.alike.get(answer.id, {answer.id}) | self.alike.get(original, {original})
@@ -234,7 +241,7 @@ class Journal:
         if (decided := self.decided(answer.id)) is not None:
             self.answers[answer.id] = decided
 
-    def decided(self, name: str, decisions: bool = True) -> JournalEntry | None:
+    def decided(self, name: str) -> JournalEntry | None:
         """The answer to a text that counts: a decision, or that of most people; a tie has no label.
 
         Answers without a name count if no named person has answered.
@@ -244,7 +251,7 @@ class Journal:
         if not entries:
             return None
         _, first = min(entries, key=lambda entry: (entry[1].chosen in (SECOND, DOUBT), entry[0]))
-        if decisions and (decision := self.own[""].get(name)):
+        if decision := self.own[""].get(name):
             return replace(first, label=decision[1].label)
         return replace(first, label=majority([answer.label for _, answer in entries]))
 
@@ -295,7 +302,7 @@ class Journal:
         except OSError as error:
             with suppress(OSError):
                 self._file.truncate(self._size)
-            raise InputError(f"cannot write {self.journal_path}: {error.strerror or error}") from error
+            raise Refusal("cannot write {0}: {1}", self.journal_path, error.strerror or error) from error
 
     def with_labels(self, names: Sequence[str]) -> list[str]:
         """The recorded labels, then other names that were not removed on the page."""
@@ -337,20 +344,25 @@ class Journal:
     def _write_labels(self, new: list[JournalEntry] | None, text: Callable[[str], str]) -> None:
         """Append new answers to the file of labels (None: write it anew); `close` repeats what fails."""
         try:
-            if new is None or self._failed is not None:
+            if new is None or not self._is_whole():
                 self.write_labels(text)
             else:
                 with open(self.path, "a", encoding="utf-8", newline="\n") as stream:
                     stream.writelines(self._label_lines(new, text))
+                self._n_bytes = self.path.stat().st_size
         except (OSError, InputError):
-            self._failed = text
+            self._text, self._n_bytes = text, -1
 
     def write_labels(self, text: Callable[[str], str]) -> None:
         """Write the file of labels anew, all of it or nothing."""
         lines = self._label_lines(self.answers.values(), text)
         with replacing(self.path) as place, open(place, "w", encoding="utf-8", newline="\n") as stream:
             stream.writelines(lines)
-        self._failed = None
+        self._text, self._n_bytes = text, self.path.stat().st_size
+
+    def _is_whole(self) -> bool:
+        """Whether the file of labels is there as it was written."""
+        return self.path.is_file() and self.path.stat().st_size == self._n_bytes
 
     def _label_lines(self, answers: Iterable[JournalEntry], text: Callable[[str], str]) -> Iterator[str]:
         """Lines of the file of labels, with the part: test, copy for near-copies of its texts, or train.
@@ -368,22 +380,23 @@ class Journal:
                 part = COPY
             row: Json = {"id": answer.id, "label": answer.label, "chosen": answer.chosen, "part": part}
             if of_people:
-                most = self.decided(answer.id, decisions=False)
-                row["majority"] = None if most is None else most.label
+                row["majority"] = majority([entry.label for entry in of_people.values()])
+                row |= {"decided": True} if answer.label is None and answer.id in self.own[""] else {}
                 row["answers"] = {name: e.label for name, e in of_people.items() if e.label is not None}
-            if notes := self.notes_on(answer.id, text(answer.id)):
+            if self._notes and (notes := self.notes_on(answer.id, text(answer.id))):
                 row["note"] = dict(notes) if len(notes) > 1 else notes[0][1]
             yield _line({**row, "text": text(answer.id)})
 
     def write_late(self) -> None:
-        """Write the file of labels if that has failed."""
-        if self._failed is not None:
-            self.write_labels(self._failed)
+        """Write the file of labels if that has failed, or another program has removed it."""
+        if self._text is not None and not self._is_whole():
+            self.write_labels(self._text)
 
     def close(self) -> None:
         """Release the lock; an InputError if the file of labels could not be written."""
         try:
             self.write_late()
+            self._text = None
         finally:
             self._file.close()
 
@@ -432,6 +445,7 @@ class LabelledText:
     label: Labels
     part: str | None = None
     answers: dict[str, str | list[str]] = field(default_factory=dict)  #: By the names of people
+    decided: bool = False  #: Whether somebody has decided that no label counts
 
     @property
     def labels(self) -> list[str]:
@@ -449,21 +463,22 @@ def read_labelled(path: Path, **options: Any) -> list[LabelledText]:
     """Read labelled texts, also exports of other programs; `options` are those of `read_corpus`."""
     answers = defaultdict[tuple[str, str], dict[str, str | list[str]]](dict)
     first = dict[tuple[str, str], LabelledText]()  # by id and text: a text may be there twice
-    with suppress(InputError):  # without annotators
-        named = read_corpus(path, **{**options, "annotators": "all", "group": "annotator"})
-        for text, name in zip(labelled_of(named), named.groups or (), strict=True):
+    try:
+        texts, trouble = labelled_of(read_corpus(path, **options)), None
+    except InputError as error:  # perhaps nobody agrees
+        texts, trouble = [], error
+    with suppress(InputError if trouble else MissingColumn):  # without annotators
+        named = read_corpus(path, **options | {"annotators": "all", "group": "annotator", "keep_rows": True})
+        for text, name, row in zip(labelled_of(named), named.groups or (), named.rows or (), strict=True):
+            text = replace(text, decided=bool((row or {}).get("decided")))
             if name != "\0" and text.label is not None:  # of an annotator without a name
                 original, _, number = text.id.rpartition("#")  # the reader numbers an id that comes again
                 again = number.isdecimal() and (original, text.text) in first
                 key = original if again else text.id, text.text
                 answers[key][name] = text.label
                 first.setdefault(key, text)
-    try:
-        texts = labelled_of(read_corpus(path, **options))
-    except InputError:
-        if not first:
-            raise
-        texts = []  # nobody agrees
+    if trouble and not first:
+        raise trouble
     read = {(text.id, text.text) for text in texts}
     texts += [replace(text, label=None) for key, text in first.items() if key not in read]
     texts = [replace(text, answers=answers.get((text.id, text.text), {})) for text in texts]
@@ -511,7 +526,8 @@ def _jsonl(texts: Sequence[LabelledText], labels: list[str], several: bool) -> s
     named, rows = any(text.answers for text in texts), list[Json]()
     for text in texts:
         answers = text.answers or {"": text.label or ""}
-        people = {"majority": majority(answers.values()), "answers": answers} if named else {}
+        people: Json = {"majority": majority(answers.values()), "answers": answers} if named else {}
+        people |= {"decided": True} if text.decided else {}
         rows.append({**_ids(text), "label": text.label, **people, "text": text.text})
     return _lines(rows)
 

@@ -24,9 +24,16 @@
   let since = 0, pace = 0;  // time of the latest answer, and mean time between two
   let text = null, state = null, busy = false, copied = null, chosen = new Set(), searched = null;
   // Remembered in a cookie: each start has another port, and storage is of a port.
-  const own = { name: null };
-  try { Object.assign(own, JSON.parse(decodeURIComponent(/(?:^|; )textsvm_label=([^;]*)/.exec(document.cookie)[1]))); } catch { /* nothing is remembered */ }
-  const remember = (values) => (document.cookie = `textsvm_label=${encodeURIComponent(JSON.stringify(Object.assign(own, values)))}; path=/; max-age=31536000; samesite=strict`);
+  const remembered = () => { try { return JSON.parse(decodeURIComponent(/(?:^|; )textsvm_label=([^;]*)/.exec(document.cookie)[1])); } catch { return {}; } };
+  const own = { name: null, ...remembered() };
+  const remember = (values) => {
+    Object.assign(own, values);
+    document.cookie = `textsvm_label=${encodeURIComponent(JSON.stringify({ ...remembered(), ...values }))}; path=/; max-age=31536000; samesite=strict`;
+  };
+  // A tab keeps its name when another tab of the browser takes another name.
+  const tab = (name) => { try { if (name !== undefined) sessionStorage.setItem("name", name); return sessionStorage.getItem("name"); } catch { return null; } };
+  own.name = tab() ?? own.name;
+  tab(own.name || "");
 
   const say = (message, problem = false) => Object.assign(at("note"), { textContent: message, className: problem ? "problem" : "" });
   const ask = async (action, parameters) => {
@@ -49,12 +56,16 @@
     document.body.removeAttribute("aria-busy");
     return answer;
   };
+  const message_of = ({ error, message, values }) => {
+    const translated = message ? t(message, ...values) : error;
+    return translated[0].toUpperCase() + translated.slice(1) + (language === "zh" ? "。" : ".");
+  };
   // Show an answer of the server; after a conflict load the text that is due.
   const act_and_show = async (action, parameters, message) => {
     let answer = await act(action, parameters);
     if (!answer) return null;
     if (answer.status !== 200) {
-      const problem = answer.error[0].toUpperCase() + answer.error.slice(1) + ".";
+      const problem = message_of(answer);
       if (answer.status === 409) show(await act("next", {}));
       say(problem, true);
       return null;
@@ -173,7 +184,7 @@
   };
   const show_progress = (progress, tiles) => {
     const interval = progress.accuracy == null ? t("needs random texts of two labels") : t("{0} to {1}", ...progress.interval.map((end) => percent(end)));
-    tiles.push(tile(t("accuracy, estimated"), percent(progress.accuracy), interval));
+    tiles.push(tile(state.relevant ? t("accuracy of the search's ranking") : t("accuracy, estimated"), percent(progress.accuracy), interval));
     tiles.push(tile(t("random texts"), number(progress.n_random), t("for the estimate")));
     if (progress.labels_per_point != null) tiles.push(tile(t("one point more"), t("about {0}", number(Number(progress.labels_per_point.toPrecision(1)))), t("further labels")));
     if (progress.to_full > 0) tiles.push(tile(t("95 % of full accuracy"), t("about {0}", number(Number(progress.to_full.toPrecision(2)))), pace ? t("further labels, {0} minutes", number(Math.ceil((progress.to_full * pace) / 60000))) : t("further labels")));
@@ -251,12 +262,17 @@
     similar: () => { remember({ similar: !own.similar }); show_similar(); },
     further: () => search(searched.next),
     who: () => { at("person").value = own.name || ""; open("naming_me", "person"); },
-    sit: () => { remember({ name: at("person").value.trim() || null }); at("naming_me").close(); act_and_show("next", {}); },
+    sit: () => {
+      remember({ name: at("person").value.trim() || null });
+      tab(own.name || "");
+      at("naming_me").close();
+      act_and_show("next", {}, () => `${t("Your name")}: ${state.by || "–"}`);
+    },
     export: () => open("exporting", "format"),
     download: async () => {
       const format = at("format").value, file = await act("export", { format, labels: at("which").value });
       at("exporting").close();
-      if (!file || file.status !== 200) say(file ? file.error : "", true);
+      if (!file || file.status !== 200) say(file ? message_of(file) : "", true);
       else download(`labels.${{ csv: "csv", labelstudio: "json", argilla: "json" }[format] || "jsonl"}`, "text/plain", file.content);
     },
     review: async () => {
@@ -288,7 +304,7 @@
   const search = async (start) => {
     const words = start ? searched.words : at("words").value;
     const answer = await act("search", { words, start });
-    if (!answer || answer.status !== 200) return void (at("matches").textContent = answer ? answer.error : "");
+    if (!answer || answer.status !== 200) return void (at("matches").textContent = answer ? message_of(answer) : "");
     searched = { words, next: answer.next };
     const lines = answer.entries.map((each) => entry(each));
     if (start) at("results").append(...lines); else at("results").replaceChildren(...lines);

@@ -28,6 +28,7 @@ texts with vectors are ranked.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -40,14 +41,18 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, hstack, vstack
 from scipy.special import expit, softmax
 
-from textsvm import InputError, SpectrumFeatures
+from textsvm import InputError, Spectrum
 from textsvm.arrays import Floats, Floats32, Ints
 from textsvm.choice.candidates import has_words
 from textsvm.kernels.encoder import as_encoder
+from textsvm.kernels.inputs import TextForm
+from textsvm.kernels.spectrum.feature_matrix import learn_columns, stacked, transform
 from textsvm.linalg.sparse import Sparse
 from textsvm.model.rules import fit_scale
+from textsvm.runtime.memory import trim
 from textsvm.runtime.parallel import Lock
-from textsvm.text.documents import normalise
+from textsvm.sources.texts import TextSource
+from textsvm.text.documents import Documents, normalise
 
 Indices: TypeAlias = Sequence[int] | Ints
 #: Inverse of the ridge, for normalised kernels.
@@ -64,6 +69,8 @@ LENGTH = 4000
 MANY = 50
 #: Texts that are encoded at a time, and those with vectors at the start.
 BATCH = 256
+#: Batches whose rows are joined first.
+GROUP = 8
 #: Strengths of the prior that are compared.
 PRIORS = (0.0, 0.1, 0.2, 0.4, 0.7, 1.0)
 #: Weights of an encoder that are compared.
@@ -195,8 +202,15 @@ class Pool:
         self.vectors = np.empty((0, 0), np.float32) if self.encoder is None else self.encoder.first
         self._lock = Lock()
         self._features = _fitted(self._texts_of(0, len(self.members)))
-        parts = [self.encode(self._texts_of(i, BATCH)) for i in range(0, len(self.members), BATCH)]
-        self.rows = csr_matrix(vstack(parts, "csr"))
+        trim()
+        places, step = range(len(self.members)), GROUP * BATCH
+        # Large arrays are returned to the system when they are freed, small ones are not.
+        groups = [
+            stacked([self.encode(self._texts_of(k, BATCH)) for k in places[i : i + step : BATCH]])
+            for i in places[::step]
+        ]
+        self.rows = stacked(groups)
+        trim()
         self._place = {int(i): row for row, i in enumerate(self.members)}
         #: Rows of texts outside the pool that were needed so far.
         self._outside: dict[int, csr_matrix] = {}
@@ -257,7 +271,10 @@ class Pool:
         """Products of the texts of the pool, shape (n_members, k)."""
         number = np.full(self.rows.shape[1], -1, np.int32)
         number[weights.columns] = np.arange(len(weights.columns))
-        return self._sparse.select(number, len(weights.columns)).dot(weights.values)
+        step, indptr = GROUP * BATCH, self._sparse.indptr  # in parts: selected entries take memory
+        starts = (indptr[i : i + step + 1] for i in range(0, len(self.members), step))
+        parts = (replace(self._sparse, indptr=part).select(number, len(weights.columns)) for part in starts)
+        return np.concatenate([part.dot(weights.values) for part in parts])
 
     def similarity(self, indices: Indices, others: Indices, machine: Machine | None = None) -> Floats32:
         """Kernel values of a machine, or before the first machine, shape (len(indices), len(others))."""
@@ -330,19 +347,32 @@ class MeaningVectors:
         return (vectors - vectors.any(axis=1, keepdims=True) * self._mean) / self._length
 
 
-def _fitted(texts: Sequence[str]) -> list[SpectrumFeatures]:
+def _fitted(texts: Sequence[str]) -> list[TextFeatures]:
     """Characters, and words if the texts have words; none without a text that has features."""
     least = 2 if len(texts) >= MANY else 1
-    forms = [SpectrumFeatures((1, 5), "log", idf=True, min_df=least, device="cpu")]
+    kernels = [Spectrum((1, 5), "log", idf=True)]
     if has_words(texts):
-        forms.append(SpectrumFeatures((1, 2), "log", idf=True, tokens="words", min_df=least, device="cpu"))
-    fitted = list[SpectrumFeatures]()
-    for features in forms:
-        try:
-            fitted.append(features.fit(list(texts)))
-        except InputError:  # texts without features, or of which no two share a feature
-            continue
+        kernels.append(Spectrum((1, 2), "log", idf=True, tokens="words"))
+    fitted = list[TextFeatures]()
+    for kernel in kernels:
+        with suppress(InputError):  # texts without features, or of which no two share a feature
+            fitted.append(TextFeatures(kernel, texts, least))
     return fitted
+
+
+class TextFeatures:
+    """`textsvm.SpectrumFeatures` without scikit-learn, which loads 100 MB with pandas and PyArrow."""
+
+    def __init__(self, kernel: Spectrum, texts: Sequence[str], least: int) -> None:
+        self._kernel, self._source = kernel, TextSource(kernel, TextForm())
+        documents = self._source.encode(texts)
+        self._source.kernel_for(documents)  # refuses texts without features
+        self._columns, _ = learn_columns(kernel, documents, least, rows=False)
+        self._alphabet = Documents.none(documents.alphabet)
+
+    def transform(self, texts: Sequence[str]) -> csr_matrix:
+        """Rows of any texts."""
+        return transform(self._kernel, self._columns, self._source.encode(texts, self._alphabet))
 
 
 def digest(text: str) -> bytes:

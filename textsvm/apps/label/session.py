@@ -21,30 +21,13 @@ from itertools import accumulate, islice
 from operator import itemgetter
 from pathlib import Path
 from threading import Event, RLock, Thread
+from unicodedata import normalize
 
 import numpy as np
 
 from textsvm import Corpus
-from textsvm.apps.label.files import (
-    COPY,
-    DECISION,
-    DOUBT,
-    FORMATS,
-    IMPORT,
-    RANDOM,
-    SECOND,
-    USER,
-    Journal,
-    JournalEntry,
-    LabelledText,
-    Labels,
-    content_of,
-    labelled_of,
-    names_of,
-    read_labelled,
-    text_digest,
-    unordered,
-)
+from textsvm.apps.label import files
+from textsvm.apps.label.files import Journal, JournalEntry, LabelledText, Labels, Refusal, names_of, unordered
 from textsvm.apps.label.learner import Answer, Learner, Proposal
 from textsvm.apps.label.stopping import cohen_kappa
 from textsvm.arrays import Json
@@ -52,6 +35,7 @@ from textsvm.errors import InputError, one_line, printable
 from textsvm.evaluation.results import clopper_pearson
 from textsvm.readers.annotations import krippendorff_alpha
 from textsvm.reporting.formatting import cut, runs
+from textsvm.runtime.memory import trim
 
 #: Characters shown of a text.
 SHOWN = 3000
@@ -81,7 +65,7 @@ SIMILAR = 2
 COMPARED = 1000
 
 
-class Conflict(InputError):
+class Conflict(Refusal):
     """An answer to something that has changed in another window."""
 
 
@@ -91,7 +75,7 @@ class SecondOpinion:
     relevant = None
 
     def __init__(self, corpus: Corpus, multilabel: bool, seed: int = 0) -> None:
-        self.first = [text.labels for text in labelled_of(corpus)]
+        self.first = [text.labels for text in files.labelled_of(corpus)]
         if not multilabel and any(len(labels) != 1 for labels in self.first):
             raise InputError(f"texts of {corpus.source} have several labels, which needs --multilabel")
         counts = Counter(label for labels in self.first for label in labels)
@@ -125,7 +109,7 @@ class SecondOpinion:
         """The next text without an answer."""
         rest = (index for index in self._order if index not in self._done and index not in skipped)
         index = next(rest, None)
-        return None if index is None else Proposal(index, RANDOM)
+        return None if index is None else Proposal(index, files.RANDOM)
 
     def refresh(self) -> None:
         """Nothing is learnt."""
@@ -161,6 +145,10 @@ class Session:
         self._shared, self._desks = shared, defaultdict[str | None, Desk](Desk)
         self._suggestions = {name: labels for name, labels in suggestions.items() if labels}
         self._problem: str | None = None
+        #: By id: labels of the people, different labels, and first labels that measure agreement
+        self._by_text, self._unequal, self._units = dict[str, Json](), dict[str, Json](), dict[str, Json]()
+        self._counts = Counter[str]()  #: Labels of each person
+        self._figures: tuple[int, Json] = -1, {}  #: Number of people, and their agreement
         self._number_of = {name: i for i, name in enumerate(corpus.ids) if name in journal.history}
         self._check_corpus()
         if isinstance(learner, Learner):
@@ -172,6 +160,7 @@ class Session:
         journal.write_labels(self._text_of)
         self._restore(journal.answers[name] for name in journal.history if name in journal.answers)
         self._learn(learner.refresh)
+        trim()
         Thread(target=self._keep_learning, daemon=True).start()
 
     def _check_corpus(self) -> None:
@@ -179,7 +168,7 @@ class Session:
         answers = {name: entries[-1][1] for name, entries in self.journal.history.items()}
         path = self.journal.path
         missing = [name for name in answers if name not in self._number_of]
-        changed = [x for x in self._number_of if text_digest(self._text_of(x)) != answers[x].digest]
+        changed = [x for x in self._number_of if files.text_digest(self._text_of(x)) != answers[x].digest]
         for names, trouble in ((missing, "are not in"), (changed, "have changed in")):
             if names:
                 raise InputError(
@@ -198,7 +187,7 @@ class Session:
         for entry in answers:
             if entry.copy_of in self._number_of:
                 copies[self._number_of[entry.id]] = self._number_of[entry.copy_of]
-            answer = self._number_of[entry.id], entry.label, entry.chosen == RANDOM
+            answer = self._number_of[entry.id], entry.label, entry.chosen == files.RANDOM
             restored += [answer] * (2 if len(self.journal.history.get(entry.id, ())) > 1 else 1)
         self._learn(partial(self.learner.restore, restored, copies))
 
@@ -258,10 +247,12 @@ class Session:
             return {"text": view, "state": self.overview(by)}
 
     def _person(self, by: str | None) -> tuple[str | None, Desk]:
-        """Name and page of a person."""
-        name = " ".join(printable(by or "").split()) or None
+        """Name and page of a person; names that differ in case are one, as it was first spelled."""
+        name = " ".join(normalize("NFC", printable(by or "")).split()) or None
         if name is not None and len(name) > NAME:
-            raise InputError(f"a name has 1 to {NAME} characters")
+            raise Refusal("a name has 1 to {0} characters", NAME)
+        if name is not None and name not in (names := [*self.journal.people, *filter(None, self._desks)]):
+            name = next((other for other in names if other.casefold() == name.casefold()), name)
         return name, self._desks[name]
 
     def _elsewhere(self, by: str | None) -> set[int]:
@@ -287,7 +278,8 @@ class Session:
         """A text of another person, if too few texts have answers of two."""
         if by is None or not self.journal.people or isinstance(self.learner, SecondOpinion):
             return None
-        texts, share = self._by_text(), SHARED if self._shared is None else self._shared
+        self._read_changed()
+        texts, share = self._by_text, SHARED if self._shared is None else self._shared
         if sum(len(labels) > 1 for labels in texts.values()) >= share * len(texts):
             return None
         left_out, own = self._desks[by].skipped | self._elsewhere(by), self.journal.own[by]
@@ -297,13 +289,13 @@ class Session:
         )  # fmt: skip
         # The digest of a text is a random number that stays.
         entry = min(free, key=lambda entry: entry.digest, default=None)
-        return None if entry is None else Proposal(self._number_of[entry.id], SECOND)
+        return None if entry is None else Proposal(self._number_of[entry.id], files.SECOND)
 
     def show(self, index: int, reason: str = "", whole: bool = False, by: str | None = None) -> Json:
         """A text that the user has picked, or with `whole` all of a long text shown for `reason`."""
         with self._lock:
             by, desk = self._person(by)
-            desk.chosen.setdefault(self._checked(index), USER)
+            desk.chosen.setdefault(self._checked(index), files.USER)
             desk.shown = index
             return {"text": self._view(index, reason, by, whole), "state": self.overview(by)}
 
@@ -316,9 +308,9 @@ class Session:
         """A text for the page, which then asks for the guess unless the text must be labelled without it."""
         text, identifier = self.corpus.texts[index], self.corpus.ids[index]
         shown = text[: WHOLE if whole else SHOWN]
-        of_people = self.journal.answers_of_people(identifier) if reason == DECISION else {}
+        of_people = self.journal.answers_of_people(identifier) if reason == files.DECISION else {}
         of_people = of_people if len(of_people) > 1 else {}  # a second opinion may have one name
-        answer = None if reason == DOUBT else self._own(identifier, "" if of_people else by)
+        answer = None if reason == files.DOUBT else self._own(identifier, "" if of_people else by)
         secret = isinstance(self.learner, SecondOpinion) or self._is_secret(index, reason, by)
         self._desks[by].guessed = -1 if secret else index
         return {
@@ -337,13 +329,13 @@ class Session:
         identifier, reasons = self.corpus.ids[index], {reason, self._desks[by].chosen.get(index)}
         entries = self._own(identifier, by), self.journal.answers.get(identifier)
         reasons |= {entry.chosen for entry in entries if entry is not None}
-        return not reasons.isdisjoint((RANDOM, DOUBT, SECOND, DECISION))
+        return not reasons.isdisjoint((files.RANDOM, files.DOUBT, files.SECOND, files.DECISION))
 
     def note(self, index: int, note: str, by: str | None = None) -> Json:
         """Record a note of a person on a text; an empty note removes it."""
         note = " ".join(printable(note).split())
         if len(note) > NOTE:
-            raise InputError(f"a note has at most {NOTE} characters")
+            raise Refusal("a note has at most {0} characters", NOTE)
         with self._lock:
             entry = self._noted(self._checked(index), None, "", self._person(by)[0])
             self.journal.add_note(entry, note, self._text_of)
@@ -401,38 +393,39 @@ class Session:
         with self._lock:
             identifier, (by, desk) = self.corpus.ids[self._checked(index)], self._person(by)
             if len(self.journal.answers_of_people(identifier)) < 2:
-                raise InputError("only a text with the answers of two people needs a decision")
+                raise Refusal("only a text with the answers of two people needs a decision")
             if seen != self.journal.revisions[identifier, ""]:
                 raise Conflict("this text has been decided in another window meanwhile")
-            copies = self._record(index, self._valid(label), DECISION, by)
+            copies = self._record(index, self._valid(label), files.DECISION, by)
             desk.skips.clear()
             rest = [entry["index"] for entry in self.review(by)["disagreements"] if not entry["answered"]]
-            shown = self.show(rest[0], DECISION, by=by) if rest else self.next(by)
+            shown = self.show(rest[0], files.DECISION, by=by) if rest else self.next(by)
             return {**shown, "copies": copies, "answered": index}
 
     def _valid(self, label: Labels) -> Labels:
         unknown = set(names_of(label)).difference(self.learner.labels)
         if unknown or (label is not None and isinstance(label, list) != self.learner.multilabel):
-            raise InputError(f"{label!r} is not an answer; the labels are {', '.join(self.learner.labels)}")
+            labels = ", ".join(self.learner.labels)
+            raise Refusal("{0} is not an answer; the labels are {1}", repr(label), labels)
         return label
 
     def _answered(self, index: int, identifier: str, label: Labels, by: str | None) -> int:
         """Put an answer and those of its near-copies on disk; number of the copies."""
         before, own = self.journal.answers.get(identifier), self._own(identifier, by)
-        chosen = self._desks[by].chosen.get(index, USER)
+        chosen = self._desks[by].chosen.get(index, files.USER)
         of_others = self.journal.answers_of_people(identifier).keys() - {by}
         if before is not None and (own is None or of_others or identifier in self.journal.own[""]):
             return self._record(index, label, own.chosen if own else chosen, by)
         if before is not None and (label is None or before.label is None):
             self.learner.retract(index)  # None would keep the label
         chosen = before.chosen if before else chosen
-        labelled = self.learner.answer(index, label, chosen == RANDOM)
+        labelled = self.learner.answer(index, label, chosen == files.RANDOM)
         # Answered near-copies follow where the learner does not connect them with the text, as after unsure.
         copies = [self._number_of[name] for name in self._copies_of(identifier, by)]
         new = (i for i in labelled if self.corpus.ids[i] not in self.journal.separated)
         copies = list(dict.fromkeys([*copies, *new]))
         answers = [replace(self._noted(index, label, chosen, by), part=before.part if before else None)]
-        answers += [self._noted(copy, label, COPY, by, identifier) for copy in copies]
+        answers += [self._noted(copy, label, files.COPY, by, identifier) for copy in copies]
         try:
             self.journal.add(answers, self._text_of)
         except (OSError, InputError):
@@ -447,11 +440,11 @@ class Session:
         identifier = self.corpus.ids[index]
         owns = self.journal.own.values()
         copies = {name for own in owns for name, (_, entry) in own.items() if entry.copy_of == identifier}
-        for own in owns if chosen == DECISION else [self.journal.own[by]]:
+        for own in owns if chosen == files.DECISION else [self.journal.own[by]]:
             # Answers that were given to a copy itself stay.
             copies -= {name for name in copies & own.keys() if own[name][1].copy_of != identifier}
         places = [self._number_of[name] for name in sorted(copies)]
-        kind = DECISION if chosen == DECISION else COPY
+        kind = files.DECISION if chosen == files.DECISION else files.COPY
         answers = [self._noted(copy, label, kind, by, identifier) for copy in places]
         self.journal.add([self._noted(index, label, chosen, by), *answers], self._text_of)
         self._follow([index, *places])
@@ -475,7 +468,7 @@ class Session:
     ) -> JournalEntry:
         identifier, now = self.corpus.ids[index], f"{datetime.now(UTC):%Y-%m-%dT%H:%M}Z"
         self._number_of[identifier] = index
-        digest = text_digest(self.corpus.texts[index])
+        digest = files.text_digest(self.corpus.texts[index])
         return JournalEntry(identifier, digest, label, chosen, copy_of, by=by, at=now)
 
     def skip(self, index: int, by: str | None = None) -> Json:
@@ -497,11 +490,11 @@ class Session:
                 desk.skipped.discard(index := desk.skips.pop())
                 return {**self.show(index, desk.chosen.get(index, ""), by=by), "skipped": True}
             if latest is None:
-                raise InputError("there is nothing to undo")
+                raise Refusal("there is nothing to undo")
             own = self.journal.own[latest.voice]
             place, answer = own[str(latest.copy_of if latest.copy_of in own else latest.id)]
             index = self._number_of[answer.id]
-            if answer.chosen != DECISION:
+            if answer.chosen != files.DECISION:
                 desk.chosen[index] = answer.chosen
             self._withdraw([answer.id, *self._copies_of(answer.id, answer.voice, place)], answer.voice)
             return {**self.show(index, answer.chosen, by=by), "skipped": False}
@@ -535,7 +528,7 @@ class Session:
         """Add a label."""
         label = " ".join(printable(label).split())
         if not 0 < len(label) <= LABEL or len(self.learner.labels) >= LABELS:
-            raise InputError(f"a label has 1 to {LABEL} characters, and there are at most {LABELS} labels")
+            raise Refusal("a label has 1 to {0} characters, and there are at most {1} labels", LABEL, LABELS)
         with self._lock:
             self.learner.add_label(label)
             self.journal.set_labels(self.learner.labels)
@@ -545,12 +538,11 @@ class Session:
         """Remove a label that no text has."""
         with self._lock:
             if label not in self.learner.labels or label == self.learner.relevant:
-                raise InputError(f"{label!r} is not a label that can be removed")
+                raise Refusal("{0} is not a label that can be removed", repr(label))
             items = (item for own in self.journal.own.values() for item in own.items())
             if texts := {name for name, (_, entry) in items if label in names_of(entry.label)}:
-                raise InputError(
-                    f"the label {label!r} has labelled texts ({len(texts):,}); give them another label first"
-                )
+                message = "the label {0} has labelled texts ({1}); give them another label first"
+                raise Refusal(message, repr(label), len(texts))
             self.learner.remove_label(label)
             self.journal.set_labels(self.learner.labels)
             return {"state": self.overview(self._person(by)[0])}
@@ -560,24 +552,24 @@ class Session:
 
         Texts are recognised by their content, and equal texts by their ids. Texts with an answer keep it.
         """
-        labelled = {text_digest(text.text): text for text in texts}
-        same = {(text.id, text_digest(text.text)): text for text in texts}
+        labelled = {files.text_digest(text.text): text for text in texts}
+        same = {(text.id, files.text_digest(text.text)): text for text in texts}
         several, answers = self.learner.multilabel, []
         for index, content in enumerate(self.corpus.texts):
-            digest = text_digest(content)
+            digest = files.text_digest(content)
             text = same.get((self.corpus.ids[index], digest), labelled.get(digest))
             if text is None or self.corpus.ids[index] in self.journal.answers:
                 continue
-            part = text.part if text.part in ("test", COPY) else None
+            part = text.part if text.part in ("test", files.COPY) else None
             for name, label in text.answers.items() or [("", text.label)]:
                 by, names = self._person(name)[0], names_of(label)
                 if len(names) != 1 and not several:
                     raise InputError(f"text {text.id!r} has {len(names)} labels; several need --multilabel")
-                answer = self._noted(index, names if several else names[0], IMPORT, by)
+                answer = self._noted(index, names if several else names[0], files.IMPORT, by)
                 answers.append(replace(answer, part=part))
-            if text.decision is not None:
-                label = text.labels if several else text.labels[0]
-                answers.append(self._noted(index, label, DECISION, None))
+            if text.decided or text.decision is not None:
+                label = None if text.label is None else text.labels if several else text.labels[0]
+                answers.append(self._noted(index, label, files.DECISION, None))
         with self._lock:
             for label in dict.fromkeys(name for entry in answers for name in names_of(entry.label)):
                 self.learner.add_label(label)
@@ -590,12 +582,12 @@ class Session:
 
     def export(self, format: str, labels: str, by: str | None = None) -> Json:
         """Content of a file of the labelled texts, as of `--export`; `labels` is "label" or "majority"."""
-        if format not in FORMATS or labels not in ("label", "majority"):
-            raise InputError(f"the formats are {', '.join(FORMATS)}; the labels are label or majority")
+        if format not in files.FORMATS or labels not in ("label", "majority"):
+            raise InputError(f"the formats are {', '.join(files.FORMATS)}; the labels are label or majority")
         with self._lock:
             self.journal.write_late()
             column = {"label": labels} if self.journal.people else {}
-            return {"content": content_of(read_labelled(self.journal.path, **column), format)}
+            return {"content": files.content_of(files.read_labelled(self.journal.path, **column), format)}
 
     # Overviews
 
@@ -651,7 +643,7 @@ class Session:
             pairs = [
                 (tuple(sorted(self._suggestions[name])), tuple(sorted(names_of(entry.label))))
                 for name, entry in self.journal.answers.items()
-                if entry.chosen == RANDOM and entry.label is not None and name in self._suggestions
+                if entry.chosen == files.RANDOM and entry.label is not None and name in self._suggestions
             ]
         n, right = len(pairs), sum(first == second for first, second in pairs)
         low, high = clopper_pearson(right, n) if n else (0.0, 1.0)
@@ -662,52 +654,64 @@ class Session:
 
     # Several people
 
-    def _by_text(self, copies: bool = False) -> dict[str, dict[str, JournalEntry]]:
-        """Labels of each text by the names of the people, with or without those that near-copies got."""
-        texts = defaultdict[str, dict[str, JournalEntry]](dict)
-        for person in self.journal.people:
-            for name, (_, entry) in self.journal.own[person].items():
-                if entry.label is not None and (copies or entry.copy_of is None):
-                    texts[name][person] = entry
-        if isinstance(self.learner, SecondOpinion):
-            for name, entry in self.journal.answers.items():
-                if entry.label is not None:
-                    names = self.learner.first[self._number_of[name]]
-                    first = replace(entry, label=names if self.learner.multilabel else names[0])
-                    texts[name] = {"first": first, **(texts[name] or {"second": entry})}
-        return texts
+    def _labels(self, name: str, copies: bool) -> dict[str, JournalEntry]:
+        """Labels of a text by the names of the people, with or without those that near-copies got."""
+        answers = self.journal.answers_of_people(name).items()
+        labels = {k: e for k, e in answers if e.label is not None and (copies or e.copy_of is None)}
+        entry = self.journal.answers.get(name)
+        if isinstance(self.learner, SecondOpinion) and entry is not None and entry.label is not None:
+            names = self.learner.first[self._number_of[name]]
+            first = replace(entry, label=names if self.learner.multilabel else names[0])
+            labels = {"first": first, **(labels or {"second": entry})}
+        return labels
+
+    def _read_changed(self) -> None:
+        """Update what follows from the answers to each text: all texts at each answer would take long."""
+        for name in self.journal.changed:
+            rows = self._labels(name, copies=True), self._labels(name, copies=False)
+            self._counts.subtract([*self._by_text.get(name, ())])
+            self._counts.update([*rows[1]])
+            differing = rows[0] if len({unordered(e.label) for e in rows[0].values()}) > 1 else {}
+            if (unit := self._unit(name, rows[1])) != self._units.get(name, {}):
+                self._figures = -1, {}
+            for table, row in (self._by_text, rows[1]), (self._unequal, differing), (self._units, unit):
+                table.update({name: row}) if row else table.pop(name, None)
+        self.journal.changed.clear()
+
+    def _unit(self, name: str, labels: dict[str, JournalEntry]) -> dict[str, object]:
+        """First labels of a text by the names of the people, if they measure agreement, else none."""
+        chosen = {entry.chosen for entry in labels.values()}
+        drawn = files.SECOND in chosen or chosen in ({files.RANDOM}, {files.IMPORT})
+        if len(labels) < 2 or files.DOUBT in chosen or not drawn:
+            return {}
+        answers = (entry for _, entry in reversed(self.journal.history.get(name, ())))
+        first = {
+            "second" if e.voice is None else e.voice: e
+            for e in answers if e.copy_of is None and e.label is not None
+        }  # fmt: skip
+        return {k: unordered(first.get(k, e).label) for k, e in labels.items()}
 
     def _differing(self) -> dict[str, dict[str, JournalEntry]]:
         """Texts with different labels, without near-copies whose original stands for them."""
-        texts = self._by_text(copies=True).items()
-        differing = {name: x for name, x in texts if len({unordered(e.label) for e in x.values()}) > 1}
-        open_ = differing.keys() - self.journal.own[""].keys()
+        self._read_changed()
+        open_ = self._unequal.keys() - self.journal.own[""].keys()
         return {
-            name: x for name, x in differing.items()
-            if any(e.copy_of not in (open_ if name in open_ else differing) for e in x.values())
+            name: x for name, x in self._unequal.items()
+            if any(e.copy_of not in (open_ if name in open_ else self._unequal) for e in x.values())
         }  # fmt: skip
 
     def agreement(self) -> Json:
         """Number of answers of each person, agreement of first labels of drawn texts, open disagreements."""
-        texts = self._by_text().values()
-        counts = Counter(name for labels in texts for name in labels)
-        double = [
-            x for x in texts if len(x) > 1 and DOUBT not in (chosen := {e.chosen for e in x.values()})
-            and (SECOND in chosen or chosen in ({RANDOM}, {IMPORT}))
-        ]  # fmt: skip
-        answers = (entry for items in self.journal.history.values() for _, entry in reversed(items))
-        first = {
-            (e.id, "second" if e.voice is None else e.voice): e
-            for e in answers if e.copy_of is None and e.label is not None
-        }  # fmt: skip
-        pairs = [{k: unordered(first.get((e.id, k), e).label) for k, e in x.items()} for x in double]
-        units = [[*labels.values()] for labels in pairs]
-        columns = [[labels[name] for labels in pairs if name in labels] for name in counts]
-        return {
-            "names": list(counts.items()), "n": len(units), "equal": sum(len({*unit}) == 1 for unit in units),
-            "kappa": cohen_kappa(*columns) if len(counts) == 2 else None, "alpha": krippendorff_alpha(units),
-            "open": len(self._differing().keys() - self.journal.own[""].keys()),
-        }  # fmt: skip
+        n_open, counts = len(self._differing().keys() - self.journal.own[""].keys()), +self._counts
+        if self._figures[0] != len(counts):
+            pairs = [[*unit.values()] for unit in self._units.values()]
+            columns = [[unit[name] for unit in self._units.values() if name in unit] for name in counts]
+            self._figures = len(counts), {
+                "n": len(pairs), "equal": sum(len({*pair}) == 1 for pair in pairs),
+                "kappa": cohen_kappa(*columns) if len(counts) == 2 else None,
+                "alpha": krippendorff_alpha(pairs),
+            }  # fmt: skip
+        return {"names": list(counts.items()), **self._figures[1], "open": n_open}
 
     def review(self, by: str | None = None) -> Json:
         """Texts with different labels of several people, open ones first, and changed labels of a person."""

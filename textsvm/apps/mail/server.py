@@ -56,6 +56,7 @@ from textsvm.apps.mail.spamd import (
     Request,
 )
 from textsvm.errors import InputError
+from textsvm.runtime.memory import trim
 
 if TYPE_CHECKING:
     from textsvm.apps.mail.filter import Decision
@@ -102,10 +103,9 @@ CPU_LIMIT = 30.0
 REFRESH = 0.5
 #: Increments of `nice`, by the name of the threads; small messages have none.
 PRIORITIES = {"medium": 5, "large": 10, "learn": 5}
-#: Parameters of mallopt (malloc.h), and advice of madvise (mman.h).
+#: Parameters of mallopt (malloc.h).
 _M_MMAP_THRESHOLD = -3
 _M_ARENA_MAX = -8
-_MADV_PAGEOUT = 21
 _connection_numbers = count(-1, -1)  # in place of the ids of unknown processes
 
 
@@ -673,19 +673,6 @@ def preload() -> None:
         spamd.tell(spamd.Request("TELL", 1.5, remove=True), data, mail)
 
 
-def _release(name: str) -> None:
-    """Give back the memory pages of a library that served only the start; they are read again if needed.
-
-    Numba's compiler has 70 MB of them.
-    """
-    with suppress(OSError, AttributeError, ValueError):  # Linux
-        advise = ctypes.CDLL(None).madvise
-        for line in Path("/proc/self/maps").read_text("utf-8").splitlines():
-            if name in line:
-                start, end = (int(part, 16) for part in line.split()[0].split("-"))
-                advise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _MADV_PAGEOUT)
-
-
 def serve(
     filter: Filter,
     sockets: Sequence[socket.socket],
@@ -704,7 +691,7 @@ def serve(
         library.mallopt(_M_MMAP_THRESHOLD, 1 << 17)
         library.mallopt(_M_ARENA_MAX, 2)
     filter.refresh()
-    _release("libllvmlite")
+    trim()
     try:
         asyncio.run(server.run(sockets, interfaces))
     finally:
