@@ -50,6 +50,8 @@ from textsvm.text.documents import Documents
 PSEUDO = 4.0
 #: Log-odds ratios up to this are rounding errors of 0, which normalisation would amplify.
 ROUNDING = 1e-12
+#: A p-mer is rare if its document frequency is below the number of classes divided by this.
+RARE = 64
 #: Errors that damaged arrays cause.
 DAMAGE = (KeyError, ValueError, TypeError, IndexError, OverflowError)
 
@@ -190,11 +192,16 @@ def unknown_square(shares: Floats) -> float:
 
 @njit(nogil=True, cache=True)
 def _add_log_odds(indptr, features, order, starts, shares, df, frequencies, odds, size, first):
-    """Add the squared log-odds of all classes, in turn, to a range of p-mers."""
-    last = min(first + size, len(df))
+    """Add the squared log-odds of all classes, in turn, to a range of p-mers.
+
+    Most classes lack a rare p-mer. Their terms depend on its df alone, and are summed once for each df.
+    """
+    last, n_classes = min(first + size, len(df)), len(shares)
     own, touched = np.zeros(last - first, np.int32), np.empty(last - first, np.int64)
     total, absent = np.empty(last - first), np.zeros(frequencies[-1] + 1)
-    for c in range(len(shares)):
+    absent_sums = np.zeros(len(absent))
+    frequent = first + np.flatnonzero(RARE * df[first:last] >= n_classes)
+    for c in range(n_classes):
         share, n_touched = shares[c], 0
         if not 0 < share < 1:
             continue
@@ -205,16 +212,22 @@ def _add_log_odds(indptr, features, order, starts, shares, df, frequencies, odds
                         touched[n_touched] = features[k]
                         n_touched += 1
                     own[features[k] - first] += 1
+        for times in frequencies:
+            absent[times] = _squared_log_odds(0, times, share)
+            absent_sums[times] += absent[times]
         for at in range(n_touched):
             u = touched[at]
             total[at] = odds[u] + _squared_log_odds(own[u - first], df[u], share)
+            if RARE * df[u] < n_classes:
+                total[at] -= absent[df[u]]
             own[u - first] = 0
-        for times in frequencies:
-            absent[times] = _squared_log_odds(0, times, share)
-        for u in range(first, last):  # most p-mers are in no document of most classes
+        for u in frequent:
             odds[u] += absent[df[u]]
         for at in range(n_touched):
             odds[touched[at]] = total[at]
+    for u in range(first, last):
+        if RARE * df[u] < n_classes:
+            odds[u] += absent_sums[df[u]]
 
 
 @njit(nogil=True, cache=True)
@@ -468,7 +481,7 @@ class CountedDocuments:
         shared = self.shared(kernel)
         weights, alone = None, np.ones(len(self.documents))
         if is_weighted(kernel):
-            table = self.weights(kernel, train).table
+            table = kernel.weights_.table
             # The p-mers that no other document has have equal weights within a document.
             weights, alone = table[shared.number], np.where(self._single >= 0, table[self._single], 0.0)
         rows = shared.weighed(weights, alone, kernel.normalised)
