@@ -128,6 +128,23 @@ def test_export_of_factored_weights(texts_kept, monkeypatch, tmp_path):
         plain_model(load(tmp_path / "m"))
 
 
+def test_export_counts_the_weights_of_all_terms_before_it_makes_any_dense(monkeypatch, tmp_path):
+    """Each term fits into memory, both together do not: refused before any weight is computed."""
+    texts, y = corpus(12)
+    monkeypatch.setattr(factored, "ROOM", 0)
+    monkeypatch.setattr(factored, "MOST_TIMES", 0)
+    model = SVC(KERNELS[3]).fit(texts, y)
+    sizes = [8 * part.weights.shape[0] * part.weights.shape[1] for part in model.model_.prepared().parts]
+    monkeypatch.setattr(devices, "free_memory", lambda device=None: 3 * sum(sizes))
+    plain = plain_model(model)
+    assert sum(table.weights.nbytes for term in plain.terms for table in term.tables) <= sum(sizes)
+    monkeypatch.setattr(devices, "free_memory", lambda device=None: 3 * sum(sizes) - 1)
+    assert 3 * max(sizes) < 3 * sum(sizes) - 1
+    monkeypatch.setattr(FactoredWeights, "to_sparse", lambda self: pytest.fail("weights were computed"))
+    with pytest.raises(InputError, match=r"12 machines takes .* fewer classes"):
+        plain_model(model)
+
+
 def test_the_first_prediction_allocates_no_dense_weights():
     """Dense weights of 700 classes take 8 x 45,000 x 700 bytes = 250 MB for this kernel, twice."""
     texts, y = corpus(700, 2, length=60)
