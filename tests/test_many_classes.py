@@ -221,9 +221,7 @@ def test_a_bound_is_never_below_the_value(monkeypatch):
             many_classes.ClassMachine(problem, rows, Stopping(), np.flatnonzero(y == c)) for c in y[::4]
         ]
         for machine in machines:
-            machine.begin(
-                rows.x.dot(rows.x.take(machine.members).transposed_dot(np.ones((4, 1))))[:, 0], room
-            )
+            machine.begin(bounds, room)
         machines = machines[: bounds.width]
         slack.append(0.0)
         for machine, own in zip(machines, bounds.values(machines), strict=True):

@@ -3,7 +3,7 @@
 Nearly all rows are far on the negative side of such a machine, with alphas of 0. A machine is solved on some
 rows: those of its class, and the rows most similar to them. Then all rows are checked by an upper bound of
 their values. X is [D, R] with the most frequent features in D, which are multiplied with the weights of
-several machines together. No value of X is negative, and no coefficient of a row of another class is
+several machines together. No value of R is negative, and no coefficient of a row of another class is
 positive, so
 
     f(x_i) <= b + d_i . sum_j coef_j d_j + r_i . sum_(j of the class) coef_j r_j.
@@ -72,7 +72,7 @@ def solve_many(
         while waiting or unsolved:
             while waiting and len(unsolved) < bounds.width:
                 unsolved.append(waiting.pop())
-                unsolved[-1].begin(bounds.similarities(unsolved[-1].members), room)
+                unsolved[-1].begin(bounds, room)
             values = zip(unsolved, bounds.values(unsolved), strict=True)
             unsolved = [machine for machine, own in values if machine.extend(own, room)]
 
@@ -109,8 +109,10 @@ class ClassMachine:
         own = self.solution.support
         return self.at[own], self.solution.coef[own], self.solution.bias
 
-    def begin(self, similarities: Floats32, room: Room) -> None:
-        """Solve on the class and the rows most similar to it."""
+    def begin(self, bounds: Bounds, room: Room) -> None:
+        """Solve on the class and the rows most similar to it, by the features that are not common."""
+        similarities = np.zeros(len(self.rows.x), np.float32)
+        bounds.add_others(self.members, np.ones(len(self.members)), similarities)
         first = np.argpartition(-similarities, min(FIRST, len(similarities)) - 1)[:FIRST]
         self._solve(np.union1d(self.members, first), None, room)
 
@@ -175,12 +177,6 @@ class Bounds:
         target[common], numbers[common] = numbers[: len(common)], -1
         return cls(x.select(target, len(common)), InvertedIndex(x.select(numbers, x.n_features)), 2 * LANES)
 
-    def similarities(self, members: Ints) -> Floats32:
-        """Sum of the products of each row with some rows, without the common features."""
-        products = np.zeros(len(self.others.x), np.float32)
-        self._add_others(members, np.ones(len(members)), products)
-        return products
-
     def values(self, machines: list[ClassMachine]) -> Floats32:
         """Bounds for each machine, shape (len(machines), n); at most `width` machines."""
         common, n = self.common, len(self.others.x)
@@ -194,21 +190,28 @@ class Bounds:
         values = np.ascontiguousarray(out.T[: len(machines)])
         for own, machine in zip(values, machines, strict=True):
             index, coef, _ = machine.expansion
-            self._add_others(index[coef > 0], coef[coef > 0], own)
+            self.add_others(index[coef > 0], coef[coef > 0], own)
         return values
 
-    def _add_others(self, index: Ints, coef: Floats, out: Floats32) -> None:
+    def add_others(self, index: Ints, coef: Floats, out: Floats32) -> None:
+        """Add the products of all rows with a sum of some rows to `out`, without the common features."""
         lists, x = self.others, self.others.x
         entries = (x.indptr, x.features, x.values, lists.indptr, lists.documents, lists.values)
         _add_products(*entries, index, coef, out)
 
 
 @njit(nogil=True, cache=True)
+def _add_weights(indptr, features, values, index, coef, weights):
+    """Add the sum of some rows to `weights`."""
+    for at in range(len(index)):
+        for k in range(indptr[index[at]], indptr[index[at] + 1]):
+            weights[features[k]] += coef[at] * values[k]
+
+
+@njit(nogil=True, cache=True)
 def _dot_expansion(indptr, features, values, index, coef, at, weights, out):
     """Products of the rows `at` with a sum of rows, which is added to `weights`, zeros, and removed."""
-    for j in range(len(index)):
-        for k in range(indptr[index[j]], indptr[index[j] + 1]):
-            weights[features[k]] += coef[j] * values[k]
+    _add_weights(indptr, features, values, index, coef, weights)
     for j in range(len(at)):
         total = 0.0
         for k in range(indptr[at[j]], indptr[at[j] + 1]):
@@ -217,14 +220,6 @@ def _dot_expansion(indptr, features, values, index, coef, at, weights, out):
     for j in range(len(index)):
         for k in range(indptr[index[j]], indptr[index[j] + 1]):
             weights[features[k]] = 0
-
-
-@njit(nogil=True, cache=True)
-def _add_weights(indptr, features, values, index, coef, weights):
-    """Add the sum of some rows to `weights`."""
-    for at in range(len(index)):
-        for k in range(indptr[index[at]], indptr[index[at] + 1]):
-            weights[features[k]] += np.float32(coef[at] * values[k])
 
 
 @njit(nogil=True, cache=True)

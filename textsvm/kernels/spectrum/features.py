@@ -198,8 +198,7 @@ def _add_log_odds(indptr, features, order, starts, shares, df, frequencies, odds
     """
     last, n_classes = min(first + size, len(df)), len(shares)
     own, touched = np.zeros(last - first, np.int32), np.empty(last - first, np.int64)
-    total, absent = np.empty(last - first), np.zeros(frequencies[-1] + 1)
-    absent_sums = np.zeros(len(absent))
+    absent, absent_sums = np.zeros(frequencies[-1] + 1), np.zeros(frequencies[-1] + 1)
     frequent = first + np.flatnonzero(RARE * df[first:last] >= n_classes)
     for c in range(n_classes):
         share, n_touched = shares[c], 0
@@ -215,16 +214,13 @@ def _add_log_odds(indptr, features, order, starts, shares, df, frequencies, odds
         for times in frequencies:
             absent[times] = _squared_log_odds(0, times, share)
             absent_sums[times] += absent[times]
-        for at in range(n_touched):
-            u = touched[at]
-            total[at] = odds[u] + _squared_log_odds(own[u - first], df[u], share)
-            if RARE * df[u] < n_classes:
-                total[at] -= absent[df[u]]
-            own[u - first] = 0
         for u in frequent:
-            odds[u] += absent[df[u]]
-        for at in range(n_touched):
-            odds[touched[at]] = total[at]
+            if own[u - first] == 0:
+                odds[u] += absent[df[u]]
+        for u in touched[:n_touched]:
+            term = _squared_log_odds(own[u - first], df[u], share)
+            odds[u] += term if RARE * df[u] >= n_classes else term - absent[df[u]]
+            own[u - first] = 0
     for u in range(first, last):
         if RARE * df[u] < n_classes:
             odds[u] += absent_sums[df[u]]
