@@ -128,6 +128,23 @@ def test_export_of_factored_weights(texts_kept, monkeypatch, tmp_path):
         plain_model(load(tmp_path / "m"))
 
 
+def test_export_counts_the_weights_of_all_terms_before_it_makes_any_dense(monkeypatch, tmp_path):
+    """Each term fits into memory, both together do not: refused before any weight is computed."""
+    texts, y = corpus(12)
+    monkeypatch.setattr(factored, "ROOM", 0)
+    monkeypatch.setattr(factored, "MOST_TIMES", 0)
+    model = SVC(KERNELS[3]).fit(texts, y)
+    sizes = [8 * part.weights.shape[0] * part.weights.shape[1] for part in model.model_.prepared().parts]
+    monkeypatch.setattr(devices, "free_memory", lambda device=None: 3 * sum(sizes))
+    plain = plain_model(model)
+    assert sum(table.weights.nbytes for term in plain.terms for table in term.tables) <= sum(sizes)
+    monkeypatch.setattr(devices, "free_memory", lambda device=None: 3 * sum(sizes) - 1)
+    assert 3 * max(sizes) < 3 * sum(sizes) - 1
+    monkeypatch.setattr(FactoredWeights, "to_sparse", lambda self: pytest.fail("weights were computed"))
+    with pytest.raises(InputError, match=r"12 machines takes .* fewer classes"):
+        plain_model(model)
+
+
 def test_the_first_prediction_allocates_no_dense_weights():
     """Dense weights of 700 classes take 8 x 45,000 x 700 bytes = 250 MB for this kernel, twice."""
     texts, y = corpus(700, 2, length=60)
@@ -178,7 +195,7 @@ def test_machines_on_some_rows_are_those_on_all_rows(loss, C, monkeypatch):
     monkeypatch.setattr(
         many_classes.ClassMachine,
         "_solve",
-        lambda self, at, start: (sizes.append(len(at)), solve(self, at, start))[1],
+        lambda self, at, *rest: (sizes.append(len(at)), solve(self, at, *rest))[1],
     )
     machines, values = solved(solve_many, loss, C)
     _, expected = solved(solve_by_descent, loss, C)
@@ -190,17 +207,33 @@ def test_machines_on_some_rows_are_those_on_all_rows(loss, C, monkeypatch):
 
 
 def test_a_bound_is_never_below_the_value(monkeypatch):
+    """With 50 common features and few of them bounds are not the values; those of the class itself are."""
     monkeypatch.setattr(many_classes, "FIRST", 12)
     texts, y = corpus(40, 4)
     rows = KERNEL.features.rows(encode(texts), CPU)
     problem = Classification(np.arange(160), y, 40, 1.0, np.ones(160), "ovr")
-    machine = many_classes.ClassMachine(problem, rows, Stopping(), np.arange(4))
-    bounds = many_classes.Bounds.of(rows.x)
-    machine.extend(bounds.values([machine])[0])
-    index, coef, bias = machine.expansion
-    weights = rows.x.take(index).transposed_dot(coef[:, None])
-    exact = rows.x.dot(weights)[:, 0] + bias
-    assert (bounds.values([machine])[0] >= exact - many_classes.ROUNDING).all()
+    room = many_classes.Room(np.zeros(rows.x.n_features, np.int32), np.zeros(rows.x.n_features))
+    slack = []
+    for n_common in (50, 1000, 1 << 14):
+        monkeypatch.setattr(many_classes, "COMMON", n_common)
+        bounds = many_classes.Bounds.of(rows.x)
+        machines = [
+            many_classes.ClassMachine(problem, rows, Stopping(), np.flatnonzero(y == c)) for c in y[::4]
+        ]
+        for machine in machines:
+            machine.begin(bounds, room)
+        machines = machines[: bounds.width]
+        slack.append(0.0)
+        for machine, own in zip(machines, bounds.values(machines), strict=True):
+            index, coef, bias = machine.expansion
+            exact = rows.x.dot(rows.x.take(index).transposed_dot(coef[:, None]))[:, 0] + bias
+            np.testing.assert_allclose(machine._values(np.arange(160), room), exact, rtol=0, atol=1e-12)
+            assert (own >= exact - many_classes.ROUNDING).all()
+            slack[-1] += float((own - exact).mean())
+        assert not room.numbers.any()
+        assert not room.weights.any()
+    assert slack[0] > slack[1] > 0.1  # bounds, not values
+    assert abs(slack[2]) < many_classes.ROUNDING  # every feature is common
 
 
 def test_the_rule_for_many_classes():

@@ -99,13 +99,7 @@ class FactoredWeights:
 
     def dense(self) -> Floats:
         """W as a dense array; InputError if it does not fit into memory."""
-        need, free = 8 * self.shape[0] * self.shape[1], devices.free_memory(devices.select("cpu"))
-        if 3 * need > free:
-            raise InputError(
-                f"weights of {self.shape[1]:,} machines for {self.shape[0]:,} features take "
-                f"{need / 2**30:.1f} GiB, three copies are needed and {free / 2**30:.1f} GiB are free; "
-                "take fewer classes, or a kernel with fewer lengths (p)"
-            )
+        check_dense([self])
         return as_dense(self.to_sparse())
 
     @cached_property
@@ -129,6 +123,19 @@ class FactoredWeights:
         entries = (x.indptr, x.features, x.values)
         run_on_ranges(x.indptr, partial(_add_products, *entries, *factors[0], self.scale, *factors[1], out))
         return out
+
+
+def check_dense(parts: Sequence[Any]) -> None:
+    """InputError if the weights of all terms of a kernel do not fit into memory as dense arrays."""
+    shapes = [part.shape for part in parts if isinstance(part, FactoredWeights)]
+    n_features, free = sum(shape[0] for shape in shapes), devices.free_memory(devices.select("cpu"))
+    need = 8 * sum(shape[0] * shape[1] for shape in shapes)
+    if 3 * need > free:
+        raise InputError(
+            f"a weight for each of {n_features:,} features and {shapes[0][1]:,} machines takes "
+            f"{need / 2**30:.1f} GiB, three copies are needed and {free / 2**30:.1f} GiB are free; "
+            "take fewer classes, or a kernel with fewer lengths (p)"
+        )
 
 
 @njit(nogil=True, cache=True)

@@ -27,14 +27,14 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.arrays import Floats, Ints
+from textsvm.arrays import Floats, Ints, Ints32
 from textsvm.linalg.products import InvertedIndex
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import Sparse, run_on_ranges, unsigned
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.memory import empty
 from textsvm.runtime.parallel import Progress, run
-from textsvm.solvers.columns import MIN_COLUMNS, Descent, MachineColumns, solve_columns
+from textsvm.solvers.columns import MIN_COLUMNS, Descent, MachineColumns, prefetch, solve_columns
 from textsvm.solvers.dual import Dual
 from textsvm.solvers.problems import Classification, Labelling, MachineDual, Machines, collect, machine_duals
 from textsvm.solvers.solution import Solution, Stopping, assess, bounds, log_progress
@@ -63,6 +63,8 @@ HALVINGS = 12
 ENOUGH = 1e-4
 #: Residual, in units of the first, at which conjugate gradients end.
 REDUCTION = 0.05
+#: A feature's number is prefetched so many entries before it is read.
+AHEAD = 32
 
 
 def solve_by_descent(
@@ -292,12 +294,12 @@ def _conjugate_gradients(face: Face, gradient: Floats, tol: float, most: int) ->
     return step, most
 
 
-def restricted(rows: FeatureRows, at: Ints) -> FeatureRows:
-    """Some rows, over the features that several of them have."""
+def restricted(rows: FeatureRows, at: Ints, numbers: Ints32 | None = None) -> FeatureRows:
+    """Some rows, over the features that several of them have; `numbers`, zeros, are restored."""
     x, ridge = rows.x, rows.ridge[at]
     size = int(np.diff(x.indptr)[at].sum())
     indptr, features, values = np.zeros(len(at) + 1, np.int64), empty(size, np.int32), empty(size, np.float32)
-    numbers = np.zeros(x.n_features, np.int32)
+    numbers = np.zeros(x.n_features, np.int32) if numbers is None else numbers
     n_features = _take(x.indptr, x.features, x.values, at, numbers, indptr, features, values, ridge)
     return FeatureRows(Sparse(indptr, features[: indptr[-1]], values[: indptr[-1]], n_features), ridge)
 
@@ -312,6 +314,7 @@ def _take(indptr, features, values, at, numbers, to, to_features, to_values, rid
     for row in range(len(at)):
         for k in range(indptr[at[row]], indptr[at[row] + 1]):
             u, value = features[k], values[k]
+            prefetch(numbers, np.int64(features[min(k + AHEAD, len(features) - 1)]))
             if numbers[u] == -1:  # of this row alone
                 ridge[row] += np.float64(value) * np.float64(value)
                 continue
@@ -321,6 +324,9 @@ def _take(indptr, features, values, at, numbers, to, to_features, to_values, rid
             to_features[place], to_values[place] = numbers[u] - 1, value
             place += 1
         to[row + 1] = place
+    for i in at:
+        for k in range(indptr[i], indptr[i + 1]):
+            numbers[features[k]] = 0
     return n_features
 
 

@@ -2,13 +2,15 @@
 
 Nearly all rows are far on the negative side of such a machine, with alphas of 0. A machine is solved on some
 rows: those of its class, and the rows most similar to them. Then all rows are checked by an upper bound of
-their values. X is [D, R] with the common features in D, which are multiplied as dense matrices. No value of
-X is negative, and no coefficient of a row of another class is positive, so
+their values. X is [D, R] with the most frequent features in D, which are multiplied with the weights of
+several machines together. No value of R is negative, and no coefficient of a row of another class is
+positive, so
 
     f(x_i) <= b + d_i . sum_j coef_j d_j + r_i . sum_(j of the class) coef_j r_j.
 
-Rows with a bound of at most -1 are optimal with an alpha of 0; others are added, and the machine is solved
-again from its alphas. At the end the solution satisfies the stopping rule of `feature_machines` on all rows.
+Rows with a bound of at most -1 are optimal with an alpha of 0. If few have a larger bound, their values
+decide. Other rows are added, and the machine is solved again from its alphas, until no row violates the
+optimality conditions by more than the tolerance.
 """
 
 from __future__ import annotations
@@ -17,13 +19,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from textsvm.arrays import Floats, Floats32, Ints
+from textsvm.arrays import Floats, Floats32, Ints, Ints32
 from textsvm.linalg.factored import stacked
-from textsvm.linalg.products import DenseColumns, InvertedIndex, full_columns
+from textsvm.linalg.products import InvertedIndex
 from textsvm.linalg.rows import FeatureRows
-from textsvm.linalg.sparse import Sparse
-from textsvm.runtime.compiled import njit
-from textsvm.runtime.parallel import Progress, one_blas_thread, run
+from textsvm.linalg.sparse import Sparse, index_type, unsigned
+from textsvm.runtime.compiled import Imported, njit
+from textsvm.runtime.parallel import Progress, run
 from textsvm.solvers import dual
 from textsvm.solvers.feature_machines import FeatureMachine, epochs_of, restricted
 from textsvm.solvers.problems import Classification, Machines
@@ -31,14 +33,20 @@ from textsvm.solvers.solution import Solution, Stopping
 
 #: Machines times rows from which classes are many, and their largest mean number of rows.
 MANY, MOST_ROWS = 1 << 24, 32
-#: Share of the rows with a common feature.
-COMMON = 0.02
+#: Number of common features.
+COMMON = 1 << 14
 #: Similar rows that a machine begins with, and most rows that are added at a time.
-FIRST, MORE = 300, 400
+FIRST, MORE = 200, 300
+#: Number of rows above the bound from which values are not computed: most of them are to be added.
+FEW = 200
 #: Rounding errors of bounds, which are in float32.
 ROUNDING = 1e-4
-#: Machines whose bounds are computed together.
-BLOCK = 64
+#: Machines that a thread takes at a time.
+BLOCK = 256
+
+load, store, fill, multiply_add = (
+    Imported("textsvm.runtime.simd", name) for name in ("load", "store", "fill", "multiply_add")
+)
 
 
 def has_many_classes(problem: Classification) -> bool:
@@ -58,17 +66,29 @@ def solve_many(
     machines = [ClassMachine(problem, rows, stopping, np.sort(members)) for members in classes]
 
     def solve_block(first: int) -> None:
-        unsolved = machines[first : first + BLOCK]
-        while unsolved:
+        waiting = machines[first : first + BLOCK]
+        unsolved: list[ClassMachine] = []
+        room = Room(np.zeros(rows.x.n_features, np.int32), np.zeros(rows.x.n_features))
+        while waiting or unsolved:
+            while waiting and len(unsolved) < bounds.width:
+                unsolved.append(waiting.pop())
+                unsolved[-1].begin(bounds, room)
             values = zip(unsolved, bounds.values(unsolved), strict=True)
-            unsolved = [machine for machine, own in values if machine.extend(own)]
+            unsolved = [machine for machine, own in values if machine.extend(own, room)]
 
-    with one_blas_thread():
-        run(solve_block, range(0, len(machines), BLOCK), progress=progress)
+    run(solve_block, range(0, len(machines), BLOCK), progress=progress)
     solutions = [machine.solution for machine in machines if machine.solution is not None]
     coef = stacked([part.coef for part in solutions], [machine.at for machine in machines], len(order))
     bias = np.array([solution.bias for solution in solutions])
     return Machines(problem.index, coef, bias, tuple(solutions))
+
+
+@dataclass(frozen=True)
+class Room:
+    """Zeros of all features, which every use restores: allocating them takes longer than a use."""
+
+    numbers: Ints32
+    weights: Floats
 
 
 @dataclass
@@ -84,37 +104,51 @@ class ClassMachine:
 
     @property
     def expansion(self) -> tuple[Ints, Floats, float]:
-        """Rows with coefficients, the coefficients, and the bias; before the first solution the class."""
-        if self.solution is None:
-            return self.members, np.ones(len(self.members)), 0.0
+        """Rows with coefficients, the coefficients, and the bias."""
+        assert self.solution is not None
         own = self.solution.support
         return self.at[own], self.solution.coef[own], self.solution.bias
 
-    def extend(self, bounds: Floats32) -> bool:
-        """Add the rows whose values are too large, given bounds, and solve; False if there are none."""
-        if self.solution is None:
-            self._solve(np.union1d(self.members, np.argsort(-bounds, kind="stable")[:FIRST]), None)
-            return True
-        outside = np.setdiff1d(np.flatnonzero(bounds > -1 - ROUNDING), self.at, assume_unique=True)
-        outside = outside[np.argsort(-bounds[outside], kind="stable")]
-        violated = self._violated(outside[: 2 * MORE])
-        if len(violated) < MORE // 8:
-            violated = np.concatenate([violated, self._violated(outside[2 * MORE :])])
+    def begin(self, bounds: Bounds, room: Room) -> None:
+        """Solve on the class and the rows most similar to it, by the features that are not common."""
+        similarities = np.zeros(len(self.rows.x), np.float32)
+        bounds.add_others(self.members, np.ones(len(self.members)), similarities)
+        first = np.argpartition(-similarities, min(FIRST, len(similarities)) - 1)[:FIRST]
+        self._solve(np.union1d(self.members, first), None, room)
+
+    def extend(self, bounds: Floats32, room: Room) -> bool:
+        """Add the rows whose values may be too large, given bounds, and solve; False if there are none."""
+        assert self.solution is not None
+        bounds[self.at] = -np.inf
+        limit = max(0.0, self.stopping.tol - max(0.0, self.solution.violation)) - 1
+        outside = np.flatnonzero(bounds > -1 - ROUNDING)
+        violated = outside[bounds[outside] > limit - ROUNDING]
+        if len(violated) < FEW:
+            values = self._values(violated, room)
+            bounds[violated], violated = values, violated[values > limit]
         if not len(violated) or not self.solution.converged:
             self._forget_others()
             return False
-        at = np.union1d(self.at, violated[:MORE])
+        outside = outside[bounds[outside] > -1 - ROUNDING]
+        outside = outside[np.argsort(-bounds[outside], kind="stable")]
+        at = np.union1d(self.at, outside[:MORE])
         start = np.zeros(len(at))
         start[np.searchsorted(at, self.at)] = self.solution.alpha
-        self._solve(at, start)
+        self._solve(at, start, room)
         return True
 
-    def _solve(self, at: Ints, start: Floats | None) -> None:
+    def _solve(self, at: Ints, start: Floats | None, room: Room) -> None:
         problem, signs = self.problem, np.where(np.isin(at, self.members), 1.0, -1.0)
         own = dual.svc(signs, problem.C, problem.weight[at], loss=problem.loss)
         epochs = epochs_of(self.stopping, len(at))
-        machine = FeatureMachine(restricted(self.rows, at), own, self.stopping, epochs)
+        machine = FeatureMachine(restricted(self.rows, at, room.numbers), own, self.stopping, epochs)
         self.at, self.solution = at, machine.solve(start)
+
+    def _values(self, at: Ints, room: Room) -> Floats:
+        """Decision values of some rows."""
+        (index, coef, bias), x, values = self.expansion, self.rows.x, np.empty(len(at))
+        _dot_expansion(x.indptr, x.features, x.values, index, coef, at, room.weights, values)
+        return values + bias
 
     def _forget_others(self) -> None:
         """Keep the support vectors alone: thousands of machines are in memory."""
@@ -124,41 +158,82 @@ class ClassMachine:
         self.at, support = self.at[own], np.arange(len(own))
         self.solution = replace(solution, alpha=alpha, coef=coef, responses=responses, support=support)
 
-    def _violated(self, index: Ints) -> Ints:
-        """Those of some rows of other classes whose decision values are above -1."""
-        (support, coef, bias), x = self.expansion, self.rows.x
-        values = x.take(index).dot(x.take(support).transposed_dot(coef[:, None]))[:, 0]
-        return index[values + bias > -1]
-
 
 @dataclass(frozen=True)
 class Bounds:
     """Upper bounds of the values of all rows."""
 
-    common: DenseColumns
+    common: Sparse
     others: InvertedIndex
+    width: int  #: Number of machines whose bounds are computed together
 
     @classmethod
     def of(cls, x: Sparse) -> Bounds:
         """Divide the features of rows."""
-        common = DenseColumns(x, full_columns(x.frequencies(), len(x), COMMON), np.float32)
-        return cls(common, InvertedIndex(common.remove(x)))
+        from textsvm.runtime.simd import LANES
+
+        numbers = np.arange(x.n_features, dtype=index_type(x.n_features))
+        target, common = np.full_like(numbers, -1), np.argsort(-x.frequencies(), kind="stable")[:COMMON]
+        target[common], numbers[common] = numbers[: len(common)], -1
+        return cls(x.select(target, len(common)), InvertedIndex(x.select(numbers, x.n_features)), 2 * LANES)
 
     def values(self, machines: list[ClassMachine]) -> Floats32:
-        """Bounds for each machine, shape (len(machines), n)."""
-        matrix, x = self.common.matrix, self.others.x
-        weights, biases = np.empty((len(machines), matrix.shape[1]), np.float32), []
-        for own, machine in zip(weights, machines, strict=True):
-            index, coef, bias = machine.expansion
-            own[:] = coef.astype(np.float32) @ matrix[index]
-            biases.append(bias)
-        values = weights @ matrix.T + np.array(biases, np.float32)[:, None]
-        lists = (self.others.indptr, self.others.documents, self.others.values)
+        """Bounds for each machine, shape (len(machines), n); at most `width` machines."""
+        common, n = self.common, len(self.others.x)
+        weights = np.zeros((common.n_features, self.width), np.float32)
+        biases, out = np.zeros(self.width, np.float32), np.empty((n, self.width), np.float32)
+        for k, machine in enumerate(machines):
+            index, coef, biases[k] = machine.expansion
+            _add_weights(common.indptr, common.features, common.values, index, coef, weights[:, k])
+        entries = unsigned(common.indptr), unsigned(common.features), common.values
+        _multiply(*entries, weights.ravel(), biases, out.ravel())
+        values = np.ascontiguousarray(out.T[: len(machines)])
         for own, machine in zip(values, machines, strict=True):
             index, coef, _ = machine.expansion
-            positive = coef > 0
-            _add_products(x.indptr, x.features, x.values, *lists, index[positive], coef[positive], own)
-        return np.asarray(values)
+            self.add_others(index[coef > 0], coef[coef > 0], own)
+        return values
+
+    def add_others(self, index: Ints, coef: Floats, out: Floats32) -> None:
+        """Add the products of all rows with a sum of some rows to `out`, without the common features."""
+        lists, x = self.others, self.others.x
+        entries = (x.indptr, x.features, x.values, lists.indptr, lists.documents, lists.values)
+        _add_products(*entries, index, coef, out)
+
+
+@njit(nogil=True, cache=True)
+def _add_weights(indptr, features, values, index, coef, weights):
+    """Add the sum of some rows to `weights`."""
+    for at in range(len(index)):
+        for k in range(indptr[index[at]], indptr[index[at] + 1]):
+            weights[features[k]] += coef[at] * values[k]
+
+
+@njit(nogil=True, cache=True)
+def _dot_expansion(indptr, features, values, index, coef, at, weights, out):
+    """Products of the rows `at` with a sum of rows, which is added to `weights`, zeros, and removed."""
+    _add_weights(indptr, features, values, index, coef, weights)
+    for j in range(len(at)):
+        total = 0.0
+        for k in range(indptr[at[j]], indptr[at[j] + 1]):
+            total += weights[features[k]] * values[k]
+        out[j] = total
+    for j in range(len(index)):
+        for k in range(indptr[index[j]], indptr[index[j] + 1]):
+            weights[features[k]] = 0
+
+
+@njit(nogil=True, cache=True)
+def _multiply(indptr, features, values, weights, biases, out):
+    """out = biases + X @ weights, two vectors of machines a row."""
+    width, half = np.uint64(len(biases)), np.uint64(len(biases) // 2)
+    for i in range(len(indptr) - 1):
+        first, second = load(biases, 0), load(biases, half)
+        for k in range(indptr[i], indptr[i + 1]):
+            value, at = fill(values[k]), np.uint64(features[k]) * width
+            first = multiply_add(value, load(weights, at), first)
+            second = multiply_add(value, load(weights, at + half), second)
+        store(out, i * width, first)
+        store(out, i * width + half, second)
 
 
 @njit(nogil=True, cache=True)

@@ -16,6 +16,7 @@ import numpy as np
 from textsvm.arrays import Array, Arrays, Floats, Ints
 from textsvm.kernels import contract
 from textsvm.kernels.attribution import Contributions, complete
+from textsvm.linalg.factored import check_dense
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part, run
@@ -147,6 +148,7 @@ class SumPredictor:
         self, examples: Documents | MultiView
     ) -> list[contract.FeatureTerm | contract.PairTerm]:
         """All that prediction needs, for export; `examples` have the alphabets of training."""
+        check_dense([getattr(predictor, "weights", None) for predictor in self.parts])
         terms: list[contract.FeatureTerm | contract.PairTerm] = []
         for (_, kernel), predictor in zip(self.terms, self.parts, strict=True):
             terms += predictor.feature_terms(kernel.structure.read(examples))

@@ -50,6 +50,8 @@ from textsvm.text.documents import Documents
 PSEUDO = 4.0
 #: Log-odds ratios up to this are rounding errors of 0, which normalisation would amplify.
 ROUNDING = 1e-12
+#: A p-mer is rare if its document frequency is below the number of classes divided by this.
+RARE = 64
 #: Errors that damaged arrays cause.
 DAMAGE = (KeyError, ValueError, TypeError, IndexError, OverflowError)
 
@@ -178,9 +180,12 @@ def log_odds(counts: sparse.Counts, rows: Ints, classes: Ints, df: Ints) -> Floa
 
     def add(first: int) -> None:
         # Numba takes a third of a second to compile np.zeros and np.empty.
-        n = min(size, len(df) - first)
-        scratch = np.zeros(n, np.int32), np.empty(n, np.int64), np.empty(n), np.zeros(frequencies[-1] + 1)
-        _add_log_odds(*arrays, *scratch, first, first + n)
+        n, n_dfs = min(size, len(df) - first), frequencies[-1] + 1
+        frequent = first + np.flatnonzero(RARE * df[first : first + n] >= len(shares))
+        sums = np.zeros(n_dfs), np.zeros(n_dfs)
+        _add_log_odds(
+            *arrays, np.zeros(n, np.int32), np.empty(n, np.int64), frequent, *sums, first, first + n
+        )
 
     sparse.run_pieces(add, range(0, len(df), size))
     odds[:-1][df == 0] = odds[-1] = unknown_square(shares[(shares > 0) & (shares < 1)])
@@ -197,10 +202,15 @@ def unknown_square(shares: Floats) -> float:
 
 @njit(nogil=True, cache=True)
 def _add_log_odds(
-    indptr, features, order, starts, shares, df, frequencies, odds, own, touched, total, absent, first, last
+    indptr, features, order, starts, shares, df, frequencies, odds,
+    own, touched, frequent, absent, absent_sums, first, last,
 ):  # fmt: skip
-    """Add the squared log-odds of all classes, in turn, to a range of p-mers."""
-    for c in range(len(shares)):
+    """Add the squared log-odds of all classes, in turn, to a range of p-mers.
+
+    Most classes lack a rare p-mer. Their terms depend on its df alone, and are summed once for each df.
+    """
+    n_classes = len(shares)
+    for c in range(n_classes):
         share, n_touched = shares[c], 0
         if not 0 < share < 1:
             continue
@@ -211,16 +221,19 @@ def _add_log_odds(
                         touched[n_touched] = features[k]
                         n_touched += 1
                     own[features[k] - first] += 1
-        for at in range(n_touched):
-            u = touched[at]
-            total[at] = odds[u] + _squared_log_odds(own[u - first], df[u], share)
-            own[u - first] = 0
         for times in frequencies:
             absent[times] = _squared_log_odds(np.int32(0), times, share)
-        for u in range(first, last):  # most p-mers are in no document of most classes
-            odds[u] += absent[df[u]]
-        for at in range(n_touched):
-            odds[touched[at]] = total[at]
+            absent_sums[times] += absent[times]
+        for u in frequent:
+            if own[u - first] == 0:
+                odds[u] += absent[df[u]]
+        for u in touched[:n_touched]:
+            term = _squared_log_odds(own[u - first], df[u], share)
+            odds[u] += term if RARE * df[u] >= n_classes else term - absent[df[u]]
+            own[u - first] = 0
+    for u in range(first, last):
+        if RARE * df[u] < n_classes:
+            odds[u] += absent_sums[df[u]]
 
 
 @njit(nogil=True, cache=True)
@@ -474,7 +487,7 @@ class CountedDocuments:
         shared = self.shared(kernel)
         weights, alone = None, np.ones(len(self.documents))
         if is_weighted(kernel):
-            table = self.weights(kernel, train).table
+            table = kernel.weights_.table
             # The p-mers that no other document has have equal weights within a document.
             weights, alone = table[shared.number], np.where(self._single >= 0, table[self._single], 0.0)
         rows = shared.weighed(weights, alone, kernel.normalised)
