@@ -60,7 +60,7 @@ def cupy_modules() -> list[Module]:
 def nvrtc() -> ctypes.CDLL | None:
     """The CUDA compiler, from the wheel nvidia-cuda-nvrtc or the system; None if there is none."""
     folders = [Path(entry) / "nvidia" for entry in sys.path]
-    found = sorted(str(f) for folder in folders for f in folder.glob("*/lib/libnvrtc.so.[0-9]*"))
+    found = [str(f) for folder in folders for f in sorted(folder.glob("*/lib/libnvrtc.so.[0-9]*"))]
     for name in [*found, "libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"]:
         try:
             for builtins in Path(name).parent.glob("libnvrtc-builtins.so.*"):
