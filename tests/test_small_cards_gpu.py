@@ -149,3 +149,20 @@ def test_a_classifier_and_its_predictions(passes, device, monkeypatch):
     assert f"counted in {passes}" in model.gram_description_
     for one, other in zip(*found, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("weight", ["count", "presence", "log", "intersection"])
+@pytest.mark.parametrize("idf", [False, True])
+def test_predictors_in_passes(weight, idf, device, monkeypatch):
+    documents = encode([*news(120), "", "eee" * 400, "a"])
+    new = encode([*news(50, 1), "", "a", "☃"], documents.alphabet)
+    kernel = Spectrum((1, 4), weight, idf).fit(documents)
+    coef = np.random.default_rng(0).normal(size=(9, len(documents)))
+    whole = kernel.predictor(documents, coef, device).values(new)
+    expected = kernel.predictor(documents, coef, gpu.select("cpu")).values(new)
+    np.testing.assert_allclose(whole, expected, atol=1e-9 * abs(expected).max())
+    in_passes(monkeypatch, documents, 7)
+    free = gpu.free_memory
+    np.testing.assert_array_equal(kernel.predictor(documents, coef, device).values(new), whole)
+    monkeypatch.setattr(gpu, "free_memory", lambda *where: free(*where) if where else 1 << 20)
+    np.testing.assert_array_equal(kernel.predictor(documents, coef, device).values(new), whole)

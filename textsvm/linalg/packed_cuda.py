@@ -47,8 +47,8 @@ def _table_length() -> int:
 def packed_bytes(x: CudaRows, n: int, entries: int) -> int:
     """Maximum bytes of a packed copy of n rows of X that have this number of entries."""
     slabs = -(-n // _table_length())
-    # Without lists of all rows, lists of these are sorted, with a quarter of the memory for a part.
-    of_lists = 4 * len(x.values) if x.columns.x is None else (4 + 4 * ENTRY_BYTES) * entries
+    # Without lists of all rows, lists of these are sorted, in parts that take a third of the memory.
+    of_lists = 4 * len(x.values) if x.columns.x is None else (12 + ENTRY_BYTES) * entries
     return 8 * entries + of_lists + 8 * (slabs + 1) * len(x.columns.pieces[0])
 
 

@@ -280,8 +280,8 @@ def combine(
         for (columns, width), of_columns in zip(steps, sums, strict=True):
             own = padded(dense[rows, columns].astype(np.float32), width)
             part.add_to(of_columns, own, padded(units[columns], width))
-    out = [s[:, : c.stop - c.start] / units[c] for s, (c, _) in zip(sums, steps, strict=True)]
-    return _added(cp.concatenate(out, axis=1))
+    pairs = zip(sums, steps, strict=True)
+    return cp.concatenate([_added(s[:, : c.stop - c.start] / units[c]) for s, (c, _) in pairs], axis=1)
 
 
 def _split(dense: Array) -> Array:

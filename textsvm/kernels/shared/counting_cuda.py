@@ -136,10 +136,6 @@ class CudaPmers:
         distinct = distinct[distinct != NO_KEY]
         return distinct, len(distinct)
 
-    def forget_positions(self) -> None:
-        """Free everything except the vocabulary."""
-        del self.text
-
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """Vocabulary with keys on the card."""

@@ -100,7 +100,7 @@ def represent(
     pmers = CudaPmers(text, *kernel.lengths)
     counts = CudaCounts.of_panels(pmers, kernel.weight == "intersection")
     weights = None if learnt is None else learnt.weights(pmers.vocabulary)
-    pmers.forget_positions()
+    del pmers.text  # only the vocabulary is read from now on
     return CudaFeatureSpace(kernel, learnt, pmers, counts.starts), matrix_of(kernel.weight, counts, weights)
 
 
@@ -119,8 +119,7 @@ def cuda_predictor(kernel: PmerKernel, support: Documents, coef: Floats, device:
         squares, highest = [np.zeros(0)], cp.ones(pmers.n_pmers, np.int32)
         for counts in counted():
             cp.maximum(highest, counts.highest, out=highest)
-            x = matrix_of(kernel.weight, counts.unary() if unary else counts, weights)
-            squares.append(x.squares)
+            squares.append(matrix_of(kernel.weight, counts.unary() if unary else counts, weights).squares)
         starts = starts_of(highest) if unary else None
         normalisation = Normalisation(support, np.concatenate(squares), kernel.normalised)
 
@@ -130,8 +129,10 @@ def cuda_predictor(kernel: PmerKernel, support: Documents, coef: Floats, device:
                 yield slice(*panel), CudaRows(x.indptr, x.features, x.values.astype(np.float32), len(x.df))
 
         size = pmers.n_pmers if starts is None else int(starts[-1])
-        dense = normalisation.scale[:, None] * coef.T
-        vectors = combine(parts(), size, cp.asarray(np.concatenate(squares)), dense)
+        dense, norms = normalisation.scale[:, None] * coef.T, cp.asarray(np.concatenate(squares))
+        step = max(4, gpu.free_memory() // (128 * max(size, 1)))  # machines for which there is room
+        columns = [dense[:, first : first + step] for first in range(0, len(coef), step)]
+        vectors = cp.concatenate([combine(parts(), size, norms, some) for some in columns], axis=1)
         space: Any = CudaFeatureSpace(kernel, learnt, KnownPmers(pmers.vocabulary), starts)
         return SpectrumPredictor(device, space, vectors, (normalisation, coef))
 
