@@ -7,7 +7,7 @@ import pytest
 from problems import random_sparse
 
 from textsvm.kernels.vectors.kernels import Gaussian
-from textsvm.linalg import products_cuda, vectors_cuda
+from textsvm.linalg import vectors_cuda
 from textsvm.linalg import vectors_cuda as digits_cuda
 from textsvm.linalg.products_cuda import PRODUCTS, CudaColumns, Factors
 from textsvm.linalg.sparse_cuda import EXACT, FINISHES, FIXED, GRID, CudaSparse, Finish, finish_fields
@@ -54,8 +54,7 @@ def launched(monkeypatch):
     monkeypatch.setattr(device, "function", function)
     monkeypatch.setattr(device, "require_memory", lambda *_: None)
     monkeypatch.setattr(device, "shared_memory", lambda: 227 << 10)
-    card = SimpleNamespace(shared=100 << 10, fast_float64=True)
-    monkeypatch.setattr(products_cuda, "_card", lambda: card)
+    monkeypatch.setattr(device, "fast_float64", lambda: True)
     monkeypatch.setattr(vectors_cuda, "_waves", lambda: 8)
     return found
 

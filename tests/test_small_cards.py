@@ -89,8 +89,8 @@ def test_working_sets_of_several_classes_fit(k, room, monkeypatch):
 
 
 def test_sums_of_products_fit(room):
-    assert products_cuda._card().shared <= room
-    assert products_cuda._card().fast_float64 == (room >= ROOM[80])
+    assert products_cuda._shared() <= room
+    assert gpu.fast_float64() == (room >= ROOM[80])
 
 
 class Texts:

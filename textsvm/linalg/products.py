@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from textsvm.arrays import Floats, Floats32, Ints
 from textsvm.linalg.sparse import Sparse, are_whole, index_type
-from textsvm.runtime.compiled import njit, scipy
+from textsvm.runtime.compiled import njit, use_numpy
 from textsvm.runtime.parallel import Progress, one_blas_thread, run
 
 #: Columns held by this share of the rows are kept dense, up to these bytes, from this number of rows on.
@@ -28,8 +28,8 @@ DENSE_BYTES = 1 << 28
 DENSE_ROWS = 128
 #: Rows per piece of work.
 TILE = 128
-#: Rows from which loops for products of other types are worth the time to compile them.
-FEW_ROWS = 2048
+#: Rows that NumPy scales together.
+FEW = 8
 
 
 class InvertedIndex:
@@ -43,12 +43,16 @@ class InvertedIndex:
         self.x, self.ends = x, np.array([x.n_features]) if ends is None else ends
         self.df = x.frequencies()
         self.indptr = np.concatenate([[0], np.cumsum(self.df)])
-        entries = np.arange(len(x.features), dtype=index_type(len(x.features)))
-        by_row = scipy.sparse.csr_matrix((entries, x.features, x.indptr), (len(x), x.n_features))
-        columns = by_row.tocsc()
-        self.documents, self.values = columns.indices.astype(np.int32, copy=False), x.values[columns.data]
-        self.after = np.empty_like(entries)
-        self.after[columns.data] = entries + 1
+        self.documents = np.empty(len(x.features), np.int32)
+        self.values = np.empty(len(x.features), np.float32)
+        self.after = np.empty(len(x.features), index_type(len(x.features)))
+        if use_numpy(len(x.features)):
+            order = np.argsort(x.features, kind="stable")
+            self.documents[:] = np.repeat(np.arange(len(x)), np.diff(x.indptr))[order]
+            self.values[:], self.after[order] = x.values[order], np.arange(1, len(order) + 1)
+        else:
+            cursor = self.indptr[:-1].copy()
+            _transpose(x.indptr, x.features, x.values, cursor, self.documents, self.values, self.after)
         self._dense: dict[tuple[float, type], DenseColumns] = {}
 
     @cached_property
@@ -84,15 +88,20 @@ class InvertedIndex:
                 tile = _of_one_type(own[:, columns] @ dense.matrix[:, columns].T)
                 begun, block_ends = block > 0, self.ends[block : block + step]
                 _add_rows(*piece, *entries, *lists, cursor, begun, block_ends, tile, sums, out)
-            for i in range(*piece):
-                out[i] *= row_scale[i] * scale
+            for few in _few(*piece):
+                out[few] *= np.multiply.outer(row_scale[few], scale)
 
         _run(fill, pieces(len(out)), None, progress)
 
 
+def _few(first: int, last: int) -> list[slice]:
+    """Rows first..last, a few at a time: NumPy scales them within the cache."""
+    return [slice(i, min(i + FEW, last)) for i in range(first, last, FEW)]
+
+
 def _of_one_type(tile: NDArray[np.floating]) -> NDArray[np.floating]:
-    """The tile, in float64 if it is small, so that Numba compiles the loops for one type."""
-    return tile.astype(np.float64, copy=False) if tile.shape[1] < FEW_ROWS else tile
+    """The tile, in float64 where compiling a loop for another type takes longer."""
+    return tile.astype(np.float64, copy=False) if use_numpy(tile.size // 8) else tile
 
 
 class DenseColumns:
@@ -108,10 +117,13 @@ class DenseColumns:
     def rows(self, x: Sparse, first: int, last: int) -> NDArray[np.floating]:
         """These columns of the rows first..last of a matrix over the same features."""
         matrix, at = np.zeros((last - first, self.width), self.dtype), x.indptr[first : last + 1]
-        column = self.column[x.features[at[0] : at[-1]]]
-        entries = np.flatnonzero(column >= 0)
-        owner = np.searchsorted(at - at[0], entries, side="right") - 1
-        matrix[owner, column[entries]] = x.values[at[0] + entries]
+        if use_numpy(at[-1] - at[0]):
+            column = self.column[x.features[at[0] : at[-1]]]
+            entries = np.flatnonzero(column >= 0)
+            owner = np.searchsorted(at - at[0], entries, side="right") - 1
+            matrix[owner, column[entries]] = x.values[at[0] + entries]
+        else:
+            _densify(first, last, x.indptr, x.features, x.values, self.column, matrix)
         return matrix
 
     def remove(self, x: Sparse) -> Sparse:
@@ -136,8 +148,8 @@ class Half:
         self.rest = x.select(target, n_listed)
         del df, in_lists, target
         self.columns = InvertedIndex(self.rest)
-        #: None if all are 1 (presence, intersection) and need not be read; few rows take the general loop.
-        ones = len(x) >= FEW_ROWS and bool(np.all(self.rest.values == 1))
+        #: None if all are 1 (presence, intersection) and need not be read.
+        ones = bool(np.all(self.rest.values == 1)) and not use_numpy(len(x) ** 2 // 8)
         self.values = None if ones else self.columns.values
 
     def add_to(self, total: Floats32, progress: Progress | None = None) -> None:
@@ -160,8 +172,11 @@ def finish_half(total: Floats32, scale: Floats, out: Floats32) -> None:
 
     def fill(piece: tuple[int, int]) -> None:
         first, last = piece
-        for i in range(first, last):
-            out[i, i:] = total[i, i:] * (scale[i] * scale[i:])
+        with np.errstate(all="ignore"):  # below the diagonal, which is replaced
+            for few in _few(first, last):
+                out[few, few.start :] = total[few, few.start :] * np.multiply.outer(
+                    scale[few], scale[few.start :]
+                )
         tile = out[first:last, first:last]
         np.copyto(tile, tile.T.copy(), where=np.tri(last - first, k=-1, dtype=bool))
         out[last:, first:last] = out[first:last, last:].T
@@ -235,3 +250,22 @@ def _add_half(first, last, indptr, features, values, after, list_starts, documen
         for j in range(i, total.shape[1]):
             total[i, j] += np.float32(sums[j] + tile[i - first, j - first])
             sums[j] = 0.0
+
+
+@njit(nogil=True, cache=True)
+def _transpose(indptr, features, values, cursor, documents, x, after):
+    for i in range(len(indptr) - 1):
+        for k in range(indptr[i], indptr[i + 1]):
+            at = cursor[features[k]]
+            documents[at] = i
+            x[at] = values[k]
+            after[k] = at + 1
+            cursor[features[k]] = at + 1
+
+
+@njit(nogil=True, cache=True)
+def _densify(first, last, indptr, features, values, column, matrix):
+    for i in range(first, last):
+        for k in range(indptr[i], indptr[i + 1]):
+            if column[features[k]] >= 0:
+                matrix[i - first, column[features[k]]] = values[k]

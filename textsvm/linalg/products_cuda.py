@@ -102,7 +102,7 @@ class CudaColumns:
         x, factors = self._on_grid(x, factors)
         self.x, self.n, self.factors, self.kernel = x, len(x), factors, kernel
         self.height = _padded(max(self.n, 1))
-        self.wide_type = np.float64 if kernel or _card().fast_float64 else np.float32
+        self.wide_type = np.float64 if kernel or gpu.fast_float64() else np.float32
         sums = self._split(x)
         self.place = cp.empty(len(x.df), np.int32)
         lengths = cp.empty(len(x.df), np.int64)
@@ -218,7 +218,7 @@ class CudaColumns:
         skip = first or 0
         bound = (factors.largest * self.factors.largest) ** 0.5  # Cauchy-Schwarz: no product is larger
         integer, defines, unit = self._sums(bound)
-        width = min(_card().shared // integer().itemsize, self.n)
+        width = min(_shared() // integer().itemsize, self.n)
         # Keep references until the launch: addresses do not keep arrays alive.
         narrow, wide = self._narrow_product(tile.narrow, skip), self._wide_product(tile, skip)
         x, blocks = tile.x, (len(out), -(-self.n // width))
@@ -231,7 +231,7 @@ class CudaColumns:
             **finish_fields(self.kernel),
         )  # fmt: skip
         kernel = gpu.function(SOURCE, "rows", defines)
-        kernel.max_dynamic_shared_size_bytes = _card().shared
+        kernel.max_dynamic_shared_size_bytes = _shared()
         kernel(blocks, (512,), (argument,), shared_mem=width * integer().itemsize)
 
     def _sums(self, bound: float) -> tuple[Any, Defines, float]:
@@ -301,17 +301,9 @@ def mirror(matrix: Array, diagonal: Floats32) -> None:
         kernel((blocks, blocks), (64, 8), (np.int32(len(matrix)), on_card, matrix))
 
 
-@dataclass(frozen=True)
-class _CardLimits:
-    """Shared memory per block for sums, in bytes, and whether the GPU has many float64 units."""
-
-    shared: int
-    fast_float64: bool
-
-
-def _card() -> _CardLimits:
-    """Limits of the current GPU."""
-    return _CardLimits(min(SHARED, gpu.shared_memory()), gpu.fast_float64())
+def _shared() -> int:
+    """Shared memory per block for sums, in bytes."""
+    return min(SHARED, gpu.shared_memory())
 
 
 def _padded(n: int) -> int:

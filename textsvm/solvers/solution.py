@@ -122,7 +122,7 @@ def assess(
     first, last = float(values[up].max(initial=-np.inf)), float(values[down].min(initial=np.inf))
     free = values[up & down]
     if len(free):
-        bias = float(np.mean(free))
+        bias = float(free.sum()) / len(free)
     elif np.isfinite(first) and np.isfinite(last):
         bias = (first + last) / 2
     else:
