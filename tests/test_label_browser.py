@@ -169,7 +169,7 @@ def test_two_tabs_with_two_names(tmp_path, browser):  # noqa: F811
                 assert settled(tab).locator("#who").inner_text().startswith("anna")
                 press(tab, "w")
             name_of(tab, name)
-            assert name in tab.locator("#note").inner_text()
+            tab.locator("#note", has_text=name).wait_for()
         for tab in tabs.values():  # a new load keeps the name of the tab
             tab.reload()
             settled(tab)

@@ -41,6 +41,7 @@ STATUS = Path("/proc/self/status")
 #: Parameters of `mallopt` (malloc.h).
 _TRIM_THRESHOLD = -1
 _MMAP_THRESHOLD = -3
+_ARENA_MAX = -8
 #: Advice of `madvise` (mman.h).
 _DONT_NEED = 4
 #: Limit from which a control group (version 1) has none.
@@ -67,12 +68,14 @@ def require(resident: int, addresses: int) -> None:
             _refuse(needed, f"the limit of this process ({limit})", left)
 
 
-def return_freed_arrays() -> None:
-    """Let glibc return large freed arrays to the system at once; by default it may keep up to 32 MiB each."""
+def return_freed_arrays(least: int = 4 << 20, arenas: int = 0) -> None:
+    """Let glibc return freed arrays of `least` bytes at once, and use at most `arenas` heaps (0: any)."""
     with suppress(AttributeError, OSError, TypeError):  # another C library, or Windows
         set_option = ctypes.CDLL(None).mallopt
-        set_option(_MMAP_THRESHOLD, 4 << 20)
-        set_option(_TRIM_THRESHOLD, 16 << 20)
+        set_option(_MMAP_THRESHOLD, least)
+        set_option(_TRIM_THRESHOLD, 4 * least)
+        if arenas:
+            set_option(_ARENA_MAX, arenas)
 
 
 def trim() -> None:

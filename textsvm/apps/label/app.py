@@ -14,7 +14,6 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 
-from textsvm.apps.label.files import Refusal
 from textsvm.apps.label.session import Conflict, Session
 from textsvm.apps.serve import error_body
 from textsvm.apps.serve import server as server
@@ -30,8 +29,7 @@ try:
 except ImportError:  # `server.listen` reports it
     pass
 
-#: Bytes of a request.
-BODY = 1 << 20
+BODY = 1 << 20  #: Bytes of a request
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
 _HEADERS = {
     "cache-control": "no-store",
@@ -93,11 +91,9 @@ def _act(action: Callable[..., Json], body: bytes) -> tuple[int, bytes]:
     """Status and body of the answer to an action."""
     try:
         return 200, json.dumps(to_json(action(**_parsed(action.__annotations__, body)))).encode()
-    except Refusal as error:
-        parts = {"error": str(error), "message": error.message, "values": error.values}
-        return 409 if isinstance(error, Conflict) else 400, json.dumps(parts).encode()
-    except InputError as error:
-        return 400, error_body(str(error))
+    except InputError as error:  # `Refusal` has the parts of its message
+        body = json.dumps({"error": str(error), **vars(error)}).encode()
+        return 409 if isinstance(error, Conflict) else 400, body
     except OSError as error:
         return 500, error_body(f"{error.filename or 'the disk'}: {error.strerror or error}")
     except Exception as error:

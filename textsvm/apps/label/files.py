@@ -430,10 +430,8 @@ def _line(event: Json) -> str:
 
 
 # Formats of other programs
-#: Separator of several labels in a cell of CSV, as `--label-separator` of `textsvm train`.
-SEPARATOR = ";"
-#: Formats by the suffix of a file.
-SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".json": "labelstudio"}
+SEPARATOR = ";"  #: Separator of several labels in a cell of CSV, as `--label-separator` of `textsvm train`
+SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".json": "labelstudio"}  #: Formats by the suffix of a file
 
 
 @dataclass(frozen=True)

@@ -25,26 +25,16 @@ from textsvm.runtime.parallel import Lock, one_blas_thread
 Answer: TypeAlias = str | Sequence[str] | None
 #: Labels of each answered text; None: unsure.
 Answers: TypeAlias = dict[int, tuple[str, ...] | None]
-#: Number of texts ranked ahead of the answers.
-AHEAD = 32
-#: Number of texts whose labels are guessed ahead.
-GUESSED = 4
-#: Probability of another label from which a labelled text is asked again.
-DOUBT = 0.8
-#: Minimum number of answers between such questions.
-PAUSE = 10
-#: Number of points of the learning curve.
-POINTS = 6
-#: Minimum number of labels of a point.
-FEWEST = 8
-#: Factor by which the number of labels grows between two curves.
-GROWN = 1.05
-#: Kernel value from which texts are near-copies.
-ALIKE = 0.95
-#: Maximum number of suggested labels that are learnt.
-SUGGESTED = 500
-#: Number of texts of the ranking that are compared with the labelled ones.
-COMPARED = 8
+AHEAD = 32  #: Number of texts ranked ahead of the answers
+GUESSED = 4  #: Number of texts whose labels are guessed ahead
+DOUBT = 0.8  #: Probability of another label from which a labelled text is asked again
+PAUSE = 10  #: Minimum number of answers between such questions
+POINTS = 6  #: Number of points of the learning curve
+FEWEST = 8  #: Minimum number of labels of a point
+GROWN = 1.05  #: Factor by which the number of labels grows between two curves
+ALIKE = 0.95  #: Kernel value from which texts are near-copies
+SUGGESTED = 500  #: Maximum number of suggested labels that are learnt
+COMPARED = 8  #: Number of texts of the ranking that are compared with the labelled ones
 
 
 @dataclass(frozen=True)
@@ -109,24 +99,10 @@ class Learner:
     `refresh` trains and ranks. It may run in another thread while the other methods are called, which use the
     latest complete ranking.
 
-    Parameters
-    ----------
-    texts : sequence of n str
-        All texts; the sequence may read them on demand.
-    labels : sequence of str
-        Labels; an answer may add others.
-    multilabel : bool
-        Whether a text has any number of labels.
-    strategy : str
-        A key of `textsvm.apps.label.strategies.STRATEGIES`.
-    random_share : float
-        Probability with which the next text is drawn at random from all texts without a label.
-    relevant : str, optional
-        Label whose texts are searched for: the strategy is then "relevance".
-    seed : int
-        Seed of all random choices.
-    encoder : str or callable, optional
-        Encoder of the texts, see `textsvm.Encoder`.
+    `texts` may be read on demand, and answers may add to `labels`; with `multilabel` a text has any number of
+    labels. `strategy` is a key of `strategies.STRATEGIES`, and "relevance" if `relevant` is the label whose
+    texts are searched for. `random_share` is the probability with which the next text is drawn at random from
+    all texts without a label, `seed` that of all random choices; `encoder` is as of `textsvm.Encoder`.
     """
 
     def __init__(

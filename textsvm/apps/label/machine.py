@@ -55,34 +55,20 @@ from textsvm.sources.texts import TextSource
 from textsvm.text.documents import Documents, normalise
 
 Indices: TypeAlias = Sequence[int] | Ints
-#: Inverse of the ridge, for normalised kernels.
-C = 2.0
-#: Ridges of relevant and of other texts in a search.
-SEARCH_RIDGES = (1.0, 10.0)
-#: Maximum number of texts of the pool.
-TEXTS = 20_000
-#: Maximum number of characters of all texts of the pool.
-CHARACTERS = 20_000_000
-#: Number of characters of a text that are read.
-LENGTH = 4000
-#: Number of texts from which substrings of a single text are left out.
-MANY = 50
-#: Texts that are encoded at a time, and those with vectors at the start.
-BATCH = 256
-#: Batches whose rows are joined first.
-GROUP = 8
-#: Strengths of the prior that are compared.
-PRIORS = (0.0, 0.1, 0.2, 0.4, 0.7, 1.0)
-#: Weights of an encoder that are compared.
-WEIGHTS = (0.0, 0.15, 0.3, 0.5)
-#: Weight of an encoder before two labels have texts.
-FIRST_WEIGHT = 0.5
-#: Maximum number of texts on which weights are compared.
-WEIGHED = 500
-#: Spread of vectors, relative to their mean, up to which they are equal but for rounding.
-EQUAL = 1e-5
-#: Seconds of a training in which further vectors are computed.
-SECONDS = 1.0
+C = 2.0  #: Inverse of the ridge, for normalised kernels
+SEARCH_RIDGES = (1.0, 10.0)  #: Ridges of relevant and of other texts in a search
+TEXTS = 20_000  #: Maximum number of texts of the pool
+CHARACTERS = 20_000_000  #: Maximum number of characters of all texts of the pool
+LENGTH = 4000  #: Number of characters of a text that are read
+MANY = 50  #: Number of texts from which substrings of a single text are left out
+BATCH = 256  #: Texts that are encoded at a time, and those with vectors at the start
+GROUP = 8  #: Batches whose rows are joined first
+PRIORS = (0.0, 0.1, 0.2, 0.4, 0.7, 1.0)  #: Strengths of the prior that are compared
+WEIGHTS = (0.0, 0.15, 0.3, 0.5)  #: Weights of an encoder that are compared
+FIRST_WEIGHT = 0.5  #: Weight of an encoder before two labels have texts
+WEIGHED = 500  #: Maximum number of texts on which weights are compared
+EQUAL = 1e-5  #: Spread of vectors, relative to their mean, up to which they are equal but for rounding
+SECONDS = 1.0  #: Seconds of a training in which further vectors are computed
 
 
 @dataclass(frozen=True)
@@ -204,8 +190,7 @@ class Pool:
         self._features = _fitted(self._texts_of(0, len(self.members)))
         trim()
         places, step = range(len(self.members)), GROUP * BATCH
-        # Large arrays are returned to the system when they are freed, small ones are not.
-        groups = [
+        groups = [  # of large arrays, which are returned to the system when they are freed
             stacked([self.encode(self._texts_of(k, BATCH)) for k in places[i : i + step : BATCH]])
             for i in places[::step]
         ]

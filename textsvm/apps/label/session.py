@@ -37,32 +37,19 @@ from textsvm.readers.annotations import krippendorff_alpha
 from textsvm.reporting.formatting import cut, runs
 from textsvm.runtime.memory import trim
 
-#: Characters shown of a text.
-SHOWN = 3000
-#: Maximum number of characters shown on request.
-WHOLE = 2_000_000
-#: Characters shown of a text in a list.
-SNIPPET = 90
-#: Characters of a snippet before the word that is searched for.
-BEFORE = 30
-#: Entries of the list of answers and of search results at a time.
-LISTED = 30
-#: Maximum seconds of a search.
-SECONDS = 0.3
-#: Maximum number of characters of a label.
-LABEL = 100
-#: Maximum number of labels.
-LABELS = 500
-#: Maximum number of characters of the name of a person.
-NAME = 60
-#: Maximum number of characters of a note.
-NOTE = 500
-#: Share of the texts that two people label.
-SHARED = 0.1
-#: Maximum number of similar texts of each of the two likeliest labels.
-SIMILAR = 2
-#: Latest texts of a label that are compared with a text.
-COMPARED = 1000
+SHOWN = 3000  #: Characters shown of a text
+WHOLE = 2_000_000  #: Maximum number of characters shown on request
+SNIPPET = 90  #: Characters shown of a text in a list
+BEFORE = 30  #: Characters of a snippet before the word that is searched for
+LISTED = 30  #: Entries of the list of answers and of search results at a time
+SECONDS = 0.3  #: Maximum seconds of a search
+LABEL = 100  #: Maximum number of characters of a label
+LABELS = 500  #: Maximum number of labels
+NAME = 60  #: Maximum number of characters of the name of a person
+NOTE = 500  #: Maximum number of characters of a note
+SHARED = 0.1  #: Share of the texts that two people label
+SIMILAR = 2  #: Maximum number of similar texts of each of the two likeliest labels
+COMPARED = 1000  #: Latest texts of a label that are compared with a text
 
 
 class Conflict(Refusal):

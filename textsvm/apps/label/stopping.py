@@ -35,18 +35,13 @@ from scipy.special import bdtr, expit
 
 from textsvm.arrays import Bools, Floats
 
-#: Recall to reach.
-RECALL = 0.95
-#: Share of the accuracy with the labels of all texts that is planned for.
-FULL = 0.95
+RECALL = 0.95  #: Recall to reach
+FULL = 0.95  #: Share of the accuracy with the labels of all texts that is planned for
 #: Recall to reach if the missing texts are unlike those found, so that the machine does not rank them.
 UNRANKED_RECALL = 0.8
-#: Probability of the latest answers, if the recall is lower, at which a search may stop.
-LEVEL = 0.05
-#: Maximum number of relevant texts among the latest answers.
-HITS = 10
-#: Maximum number of Newton steps of the sigmoid, and maximum size of a step.
-STEPS, STEP = 25, 5.0
+LEVEL = 0.05  #: Probability of the latest answers, if the recall is lower, at which a search may stop
+HITS = 10  #: Maximum number of relevant texts among the latest answers
+STEPS, STEP = 25, 5.0  #: Maximum number of Newton steps of the sigmoid, and maximum size of a step
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,9 @@ from scipy.special import xlogy
 from textsvm.apps.label.machine import Machine
 from textsvm.arrays import Floats, Ints
 
-#: Candidates that are compared with each other, per text to choose.
-PER_TEXT = 10
-#: Minimum number of candidates that are compared with each other.
-FEWEST = 50
-#: Maximum number of candidates that are compared with each other.
-MOST = 500
+PER_TEXT = 10  #: Candidates that are compared with each other, per text to choose
+FEWEST = 50  #: Minimum number of candidates that are compared with each other
+MOST = 500  #: Maximum number of candidates that are compared with each other
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ clients are connected.
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import encodings
 import errno
 import json
@@ -56,7 +55,7 @@ from textsvm.apps.mail.spamd import (
     Request,
 )
 from textsvm.errors import InputError
-from textsvm.runtime.memory import trim
+from textsvm.runtime.memory import return_freed_arrays, trim
 
 if TYPE_CHECKING:
     from textsvm.apps.mail.filter import Decision
@@ -103,9 +102,6 @@ CPU_LIMIT = 30.0
 REFRESH = 0.5
 #: Increments of `nice`, by the name of the threads; small messages have none.
 PRIORITIES = {"medium": 5, "large": 10, "learn": 5}
-#: Parameters of mallopt (malloc.h).
-_M_MMAP_THRESHOLD = -3
-_M_ARENA_MAX = -8
 _connection_numbers = count(-1, -1)  # in place of the ids of unknown processes
 
 
@@ -686,10 +682,7 @@ def serve(
     """
     server = Server(filter, log)
     sys.setswitchinterval(5e-5)  # the thread of the clients waits less for those that read messages
-    with suppress(OSError, AttributeError):  # glibc: messages grow in place and are given back
-        library = ctypes.CDLL(None)
-        library.mallopt(_M_MMAP_THRESHOLD, 1 << 17)
-        library.mallopt(_M_ARENA_MAX, 2)
+    return_freed_arrays(1 << 17, arenas=2)  # messages grow in place and are given back
     filter.refresh()
     trim()
     try:
