@@ -192,10 +192,8 @@ def unknown_square(shares: Floats) -> float:
 
 @njit(nogil=True, cache=True)
 def _add_log_odds(indptr, features, order, starts, shares, df, frequencies, odds, size, first):
-    """Add the squared log-odds of all classes, in turn, to a range of p-mers.
-
-    Most classes lack a rare p-mer. Their terms depend on its df alone, and are summed once for each df.
-    """
+    """Add the squared log-odds of all classes, in turn, to a range of p-mers; of rare ones by df."""
+    # Most classes lack a rare p-mer. Their terms depend on its df alone, and are summed once for each df.
     last, n_classes = min(first + size, len(df)), len(shares)
     own, touched = np.zeros(last - first, np.int32), np.empty(last - first, np.int64)
     absent, absent_sums = np.zeros(frequencies[-1] + 1), np.zeros(frequencies[-1] + 1)
