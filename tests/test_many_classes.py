@@ -212,7 +212,7 @@ def test_a_bound_is_never_below_the_value(monkeypatch):
     texts, y = corpus(40, 4)
     rows = KERNEL.features.rows(encode(texts), CPU)
     problem = Classification(np.arange(160), y, 40, 1.0, np.ones(160), "ovr")
-    room = many_classes.Room(np.zeros(rows.x.n_features, np.int32), np.zeros(rows.x.n_features))
+    room = np.zeros(rows.x.n_features, np.int32), np.zeros(rows.x.n_features)
     slack = []
     for n_common in (50, 1000, 1 << 14):
         monkeypatch.setattr(many_classes, "COMMON", n_common)
@@ -230,8 +230,8 @@ def test_a_bound_is_never_below_the_value(monkeypatch):
             np.testing.assert_allclose(machine._values(np.arange(160), room), exact, rtol=0, atol=1e-12)
             assert (own >= exact - many_classes.ROUNDING).all()
             slack[-1] += float((own - exact).mean())
-        assert not room.numbers.any()
-        assert not room.weights.any()
+        assert not room[0].any()
+        assert not room[1].any()
     assert slack[0] > slack[1] > 0.1  # bounds, not values
     assert abs(slack[2]) < many_classes.ROUNDING  # every feature is common
 

@@ -25,7 +25,7 @@ from textsvm.runtime.compiled import njit, scipy
 ROOM = 1 << 26  #: Bytes up to which a matrix is dense
 MOST_TIMES = 16  #: Bytes of a larger dense matrix, at most, as a multiple of those of its sparse form
 BYTES_PER_ENTRY = 12  #: Of a sparse matrix: a float64 and an int32
-BLOCK = 16  #: Documents whose kernel values are multiplied with the coefficients together
+BLOCK = 4  #: Documents whose kernel values are multiplied with the coefficients together
 
 
 def stacked(rows: Sequence[Floats], places: Sequence[Ints], n: int) -> Array:
@@ -95,7 +95,10 @@ class FactoredWeights:
 
     def __getitem__(self, features: Ints) -> Floats:
         """Dense weights of some features."""
-        return as_dense(FactoredWeights(self.features_t[features], self.scale, self.coef_t).to_sparse())
+        out, lists = np.zeros((len(features), self.shape[1])), self.features_t[features]
+        factors = [(part.indptr, part.indices, part.data) for part in (lists, self.coef_t)]
+        run_on_ranges(lists.indptr, partial(_add_rows, *factors[0], self.scale, *factors[1], out))
+        return out
 
     def dense(self) -> Floats:
         """W as a dense array; InputError if it does not fit into memory."""
@@ -139,26 +142,37 @@ def check_dense(parts: Sequence[Any]) -> None:
 
 
 @njit(nogil=True, cache=True)
+def _add_rows(list_starts, members, list_values, scale, coef_starts, machines, coef, out, first, last):
+    for u in range(first, last):
+        for at in range(list_starts[u], list_starts[u + 1]):
+            value = list_values[at] * scale[members[at]]
+            for k in range(coef_starts[members[at]], coef_starts[members[at] + 1]):
+                out[u, machines[k]] += value * coef[k]
+
+
+@njit(nogil=True, cache=True)
 def _add_products(
     indptr, features, values, list_starts, members, list_values, scale, coef_starts, machines, coef, out,
     first, last,
 ):  # fmt: skip
     n_support, n_machines = len(scale), out.shape[1]
-    sums, kernel, total = np.zeros(n_support), np.zeros((n_support, BLOCK)), np.zeros((n_machines, BLOCK))
+    sums, kernel, total = np.zeros((n_support, BLOCK)), np.zeros(BLOCK), np.zeros((n_machines, BLOCK))
     for begin in range(first, last, BLOCK):
         end = min(begin + BLOCK, last)
         for i in range(begin, end):
             for k in range(indptr[i], indptr[i + 1]):
                 value = np.float64(values[k])
                 for at in range(list_starts[features[k]], list_starts[features[k] + 1]):
-                    sums[members[at]] += value * list_values[at]
-            for j in range(n_support):
-                kernel[j, i - begin] = sums[j] * scale[j]
-                sums[j] = 0.0
+                    sums[members[at], i - begin] += value * list_values[at]
         for j in range(n_support):
-            for k in range(coef_starts[j], coef_starts[j + 1]):
-                for b in range(BLOCK):
-                    total[machines[k], b] += coef[k] * kernel[j, b]
+            shared = False
+            for b in range(BLOCK):
+                shared |= sums[j, b] != 0
+                kernel[b], sums[j, b] = sums[j, b] * scale[j], 0.0
+            if shared:
+                for k in range(coef_starts[j], coef_starts[j + 1]):
+                    for b in range(BLOCK):
+                        total[machines[k], b] += coef[k] * kernel[b]
         for machine in range(n_machines):
             for i in range(begin, end):
                 out[i, machine] += total[machine, i - begin]

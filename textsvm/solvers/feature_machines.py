@@ -63,8 +63,6 @@ HALVINGS = 12
 ENOUGH = 1e-4
 #: Residual, in units of the first, at which conjugate gradients end.
 REDUCTION = 0.05
-#: A feature's number is prefetched so many entries before it is read.
-AHEAD = 32
 
 
 def solve_by_descent(
@@ -314,7 +312,7 @@ def _take(indptr, features, values, at, numbers, to, to_features, to_values, rid
     for row in range(len(at)):
         for k in range(indptr[at[row]], indptr[at[row] + 1]):
             u, value = features[k], values[k]
-            prefetch(numbers, np.int64(features[min(k + AHEAD, len(features) - 1)]))
+            prefetch(numbers, np.int64(features[min(k + 32, len(features) - 1)]))  # seldom in a cache
             if numbers[u] == -1:  # of this row alone
                 ridge[row] += np.float64(value) * np.float64(value)
                 continue

@@ -43,6 +43,8 @@ FEW = 200
 ROUNDING = 1e-4
 #: Machines that a thread takes at a time.
 BLOCK = 256
+#: Zeros of all features, of integers and floats, which every use restores: allocating them takes longer.
+Room = tuple[Ints32, Floats]
 
 load, store, fill, multiply_add = (
     Imported("textsvm.runtime.simd", name) for name in ("load", "store", "fill", "multiply_add")
@@ -66,9 +68,8 @@ def solve_many(
     machines = [ClassMachine(problem, rows, stopping, np.sort(members)) for members in classes]
 
     def solve_block(first: int) -> None:
-        waiting = machines[first : first + BLOCK]
-        unsolved: list[ClassMachine] = []
-        room = Room(np.zeros(rows.x.n_features, np.int32), np.zeros(rows.x.n_features))
+        waiting, unsolved = machines[first : first + BLOCK], list[ClassMachine]()
+        room = np.zeros(rows.x.n_features, np.int32), np.zeros(rows.x.n_features)
         while waiting or unsolved:
             while waiting and len(unsolved) < bounds.width:
                 unsolved.append(waiting.pop())
@@ -81,14 +82,6 @@ def solve_many(
     coef = stacked([part.coef for part in solutions], [machine.at for machine in machines], len(order))
     bias = np.array([solution.bias for solution in solutions])
     return Machines(problem.index, coef, bias, tuple(solutions))
-
-
-@dataclass(frozen=True)
-class Room:
-    """Zeros of all features, which every use restores: allocating them takes longer than a use."""
-
-    numbers: Ints32
-    weights: Floats
 
 
 @dataclass
@@ -129,7 +122,6 @@ class ClassMachine:
         if not len(violated) or not self.solution.converged:
             self._forget_others()
             return False
-        outside = outside[bounds[outside] > -1 - ROUNDING]
         outside = outside[np.argsort(-bounds[outside], kind="stable")]
         at = np.union1d(self.at, outside[:MORE])
         start = np.zeros(len(at))
@@ -141,13 +133,12 @@ class ClassMachine:
         problem, signs = self.problem, np.where(np.isin(at, self.members), 1.0, -1.0)
         own = dual.svc(signs, problem.C, problem.weight[at], loss=problem.loss)
         epochs = epochs_of(self.stopping, len(at))
-        machine = FeatureMachine(restricted(self.rows, at, room.numbers), own, self.stopping, epochs)
+        machine = FeatureMachine(restricted(self.rows, at, room[0]), own, self.stopping, epochs)
         self.at, self.solution = at, machine.solve(start)
 
     def _values(self, at: Ints, room: Room) -> Floats:
-        """Decision values of some rows."""
         (index, coef, bias), x, values = self.expansion, self.rows.x, np.empty(len(at))
-        _dot_expansion(x.indptr, x.features, x.values, index, coef, at, room.weights, values)
+        _dot_expansion(x.indptr, x.features, x.values, index, coef, at, room[1], values)
         return values + bias
 
     def _forget_others(self) -> None:
