@@ -49,8 +49,8 @@ class Machine:
 
     floor: float = 0.0  #: Added to the odds, as sqrt(odds^2 + floor^2)
     unknown: float = 1.0  #: Weight of unknown p-mers, as a factor of the default's
-    plain: float = 0.5  #: Share of the intersection kernel
-    words: float = 0.5  #: Share of words in the rest
+    plain: float | None = None  #: Share of the intersection kernel; None is that of the default
+    words: float | None = None  #: Share of words in the rest
     #: A; B: presence; R: square roots of counts; M: c/(c + 1); F: without case; T: lengths 1 to 3; L: 2 to 5
     characters: str = "A"
     loss: str = "squared_hinge"
@@ -58,10 +58,11 @@ class Machine:
     rare: float | None = None  #: Instead of `RARE` and its factor for few texts
 
 
-#: The default, the default before (C, biases, unknown p-mers), and others in one respect.
+#: The default, the default before (C, biases, unknown p-mers, weights), and others in one respect.
 MACHINES = {
     "default": Machine(),
-    "before": Machine(unknown=0.0, C=1.0, rare=0.05),
+    "before": Machine(unknown=0.0, plain=0.5, words=0.5, C=1.0, rare=0.05),
+    "halves": Machine(plain=0.5, words=0.5),
     "no unknown": Machine(unknown=0.0),
     "half unknown": Machine(unknown=0.5),
     "rare 0.05": Machine(rare=0.05),
@@ -123,7 +124,7 @@ class Parts:
 
     def __init__(self, texts: list[str], target: Ints) -> None:
         self.n, self.target, self.train = len(target), target, np.arange(len(target))
-        self.default = auto(texts[: self.n])
+        self.default = auto(texts[: self.n], n_classes=int(target.max()) + 1)
         cased = Spectrum((1, 5), "log", idf=True, keep_case=True)
         words = Spectrum((1, 2), "log", idf=True, tokens="words", keep_case=True)
         last = self.default.kernel().structure.leaves[0] if self.default.dna else words
@@ -172,8 +173,9 @@ class Parts:
         """Gram of a machine."""
         if self.default.dna:
             return self._unit(2, self.kernels[2]) * 2 / 3 + self.plain / 3
-        total, rest = machine.plain * self.plain, 1 - machine.plain
-        words = machine.words if self.default.words else 0.0
+        plain = self.default.plain if machine.plain is None else machine.plain
+        words = self.default.word_share if machine.words is None else machine.words
+        total, rest, words = plain * self.plain, 1 - plain, words if self.default.words else 0.0
         if words:
             total = total + rest * words * self._mixed("W", machine)
         return total + rest * (1 - words) * self._mixed(machine.characters, machine)

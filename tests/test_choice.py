@@ -195,6 +195,23 @@ def test_few_texts_have_a_larger_C():
     assert [candidates.auto(["acgt" * 10] * n).C for n in (20, 100, 400)] == [10, 3, 1]
 
 
+def test_few_and_long_texts_have_less_of_the_plain_kernel_and_of_words():
+    def shares(n, length, n_classes):
+        chosen = candidates.auto(["one two " + "x" * (length - 8)] * n, n_classes=n_classes)
+        return chosen.plain, (1 - chosen.plain) * chosen.word_share
+
+    assert shares(100, 100, 2) == shares(300, 900, 2) == shares(300, 100, 6) == (0.5, 0.25)
+    assert shares(6, 8100, 2) == pytest.approx((0.1, 0.0))
+    for n_classes, length in ((2, 100), (9, 2500)):
+        of_n = np.array([shares(n, length, n_classes) for n in range(2, 2500, 7)])
+        assert (np.diff(of_n, axis=0) >= -1e-9).all()
+        assert (np.abs(np.diff(of_n[1:], axis=0)) < 0.09).all()  # no jump
+    # 5 sqrt(length) / 12 texts of each class have half of the way.
+    assert shares(50, 900, 4) == pytest.approx((0.3, 0.175), abs=0.006)
+    assert candidates.auto(["acgt" * 10] * 6).plain == 1 / 3
+    assert candidates.auto(["", ""]).plain <= 0.5
+
+
 @pytest.mark.parametrize("kernel", ["auto", "fast"])
 def test_few_texts_have_the_same_machine_after_another_training(kernel, tmp_path):
     texts, y = corpus(40, 3)
@@ -218,6 +235,9 @@ def test_kernels_of_the_default():
         replace(SENTENCES, plain=0.0): f"{odds}+{words}",
         Candidate(plain=0.0): odds,
         replace(SENTENCES, plain=1.0): plain,
+        replace(SENTENCES, plain=0.2, word_share=0.25): f"0.6 {odds} + 0.2 {words} + 0.2 {plain}",
+        replace(SENTENCES, word_share=0.0): f"{odds}+{plain}",
+        replace(SENTENCES, plain=0.0, word_share=0.0): odds,
         DNA: "0.667 gapped:7,m=2,canonical + 0.333 spectrum:1-5,intersection",
     }
     for candidate, expected in named.items():
@@ -228,7 +248,7 @@ def test_kernels_of_the_default():
 def test_the_default_is_the_machine_of_its_kernel(kernel):
     texts, y = corpus(60, 3)
     model = auto(kernel=kernel, C=0.5, multiclass="ovr").fit(texts, y)
-    default = (candidates.auto if kernel == "auto" else candidates.fast)(texts)
+    default = (candidates.auto if kernel == "auto" else candidates.fast)(texts, n_classes=3)
     assert model.C_ == 0.5 * default.C
     assert model.chosen_ == default.description(0.5)
     assert model.model_.record.held_out_accuracy is None

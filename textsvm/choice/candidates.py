@@ -4,6 +4,9 @@ The former weight substrings and words by idf and by their log odds in the class
 intersection kernel, which learns no weights. They err on different texts, so that a machine on their mean is
 more accurate. DNA has gapped k-mers in place of the kernels with learnt weights.
 
+The intersection kernel also compares the lengths of texts, which a machine learns to ignore only from enough
+texts of each class, and words need many texts to occur again: with few and long texts both weigh less.
+
 The form was chosen on 83 public sets by leaving whole sets out, weights, C and loss on 62 of them:
 reports/default_study.md has the figures, and the kernels that were tried without gain. The kernel of an
 encoder is added if the user names one; `choose.weigh_encoder` chooses its weight.
@@ -14,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import log
 
 from textsvm.kernels.base import Kernel, Sum
 from textsvm.kernels.encoder import Encoder
@@ -30,6 +34,10 @@ MOST_AMBIGUOUS = 0.1  #: DNA: largest share of letters R, Y, K, ... of ambiguous
 FEW = 100  #: C is larger below this number of texts times the square root of their mean length
 FEW_DNA = 300  #: DNA: C is larger below this number of texts
 MOST_C = 10.0  #: Largest factor of C for few texts
+#: The plain kernel and words weigh less below this number of texts of a class times the square root of their
+#: mean length, and least at a 144th of it.
+FEW_OF_CLASS, FEWEST_OF_CLASS = 5.0, 5 / 144
+LEAST_PLAIN = 0.1  #: Least weight of the plain kernel for few texts
 #: Other weights of the plain kernel that trials compare.
 PLAIN = (0.2, 0.7, 1.0)
 _AMBIGUOUS = r"[rykmswbdhv]"  #: Codes of ambiguous bases
@@ -43,6 +51,7 @@ class Candidate:
     words: bool = False  #: Whether words and pairs of words are compared, too
     dna: bool = False
     plain: float = 0.5  #: Weight of the plain kernel, from 0 to 1
+    word_share: float = 0.5  #: Share of words in the other weights
     C: float = 1.0
     loss: str = "squared_hinge"
     encoder: Encoder | None = None  #: Kernel of an encoder
@@ -65,16 +74,18 @@ class Candidate:
             learning: list[Kernel] = [GappedKmers(7, 2, canonical=True)]
         else:
             learning = [Spectrum((1, 5), "log", idf=True, odds=self.odds, keep_case=True)]
-        if self.words:
+        shares = [1.0]
+        if self.words and self.word_share > 0:
             words = Spectrum((1, 2), "log", idf=True, odds=self.odds, tokens="words", keep_case=True)
-            learning.append(words)
-        if self.plain == 0:
-            return Sum(learning) if len(learning) > 1 else learning[0]
+            learning, shares = [*learning, words], [1 - self.word_share, self.word_share]
         if self.plain == 1:
             return plain
-        share = (1 - self.plain) / len(learning)
-        equal = abs(share - self.plain) < 1e-9
-        return Sum([*learning, plain], None if equal else (*[share] * len(learning), self.plain))
+        kernels, weights = learning, [(1 - self.plain) * share for share in shares]
+        if self.plain > 0:
+            kernels, weights = [*learning, plain], [*weights, self.plain]
+        if len(kernels) == 1:
+            return kernels[0]
+        return Sum(kernels, None if max(weights) - min(weights) < 1e-9 else tuple(weights))
 
     def with_loss(self, loss: str) -> Candidate:
         """This candidate with another loss: squared hinge has half the C of hinge."""
@@ -96,14 +107,17 @@ class Candidate:
         return f"{spell(self.kernel())} with C = {self.C * C:.3g} and {loss} loss: the default for {of}"
 
 
-def auto(texts: Sequence[str], folded: bool = True) -> Candidate:
+def auto(texts: Sequence[str], folded: bool = True, n_classes: int = 2) -> Candidate:
     """The default for training texts; `folded` says whether their normal form has no capitals."""
     if is_dna(texts, folded):
         return Candidate(dna=True, plain=1 / 3, C=penalty(FEW_DNA, len(texts)), loss="hinge")
-    return Candidate(words=has_words(texts), C=penalty_of(texts))
+    enough = enough_of_class(texts, n_classes)
+    plain = LEAST_PLAIN + (0.5 - LEAST_PLAIN) * enough
+    plain, share = round(plain, 2), round((1 - plain) * enough / 2, 2) / (1 - round(plain, 2))
+    return Candidate(has_words(texts), plain=plain, word_share=share, C=penalty_of(texts))
 
 
-def fast(texts: Sequence[str], folded: bool = True) -> Candidate:
+def fast(texts: Sequence[str], folded: bool = True, n_classes: int = 2) -> Candidate:
     """The default without the plain kernel: less accurate, and half the time."""
     if is_dna(texts, folded):
         return Candidate(dna=True, plain=0.0, C=penalty(FEW_DNA, len(texts)), loss="hinge")
@@ -117,7 +131,18 @@ def penalty(enough: float, n: int) -> float:
 
 def penalty_of(texts: Sequence[str]) -> float:
     """Factor of C for texts in a language; all of long texts are alike, and more of them are needed."""
-    return penalty(FEW * (sum(map(len, texts)) / max(len(texts), 1)) ** 0.5, len(texts))
+    return penalty(FEW * _mean_length(texts) ** 0.5, len(texts))
+
+
+def enough_of_class(texts: Sequence[str], n_classes: int) -> float:
+    """1 for enough texts of each class in the mean, falling with the logarithm of their number to 0."""
+    n, root = max(len(texts), 1), max(_mean_length(texts), 1) ** 0.5
+    few, fewest = FEW_OF_CLASS * root * n_classes, FEWEST_OF_CLASS * root * n_classes
+    return min(max(log(n / fewest) / log(few / fewest), 0.0), 1.0)
+
+
+def _mean_length(texts: Sequence[str]) -> float:
+    return sum(map(len, texts)) / max(len(texts), 1)
 
 
 def has_words(texts: Sequence[str]) -> bool:

@@ -93,7 +93,7 @@ def _choose_and_train(
     device, seconds = devices.select(settings.device), dict[str, float]()
     with settings.at_work(device):
         clock = time.perf_counter()
-        default = _default(settings, texts)
+        default = _default(settings, texts, target)
         documents = encode_for(settings, default, texts, target, progress)
         clock = lap(seconds, "encode", clock)
         chosen = _choice(settings, default, documents, target, weight, progress)
@@ -123,15 +123,15 @@ def choose_kernel(
     progress: StageProgress | None,
 ) -> ChosenKernel:
     """Kernel, C and loss of kernel="auto" or "fast"."""
-    default = _default(settings, texts)
+    default = _default(settings, texts, target)
     with settings.at_work(devices.select(settings.device)):
         documents = encode_for(settings, default, texts, target, progress)
         return _choice(settings, default, documents, target, weight, progress)
 
 
-def _default(settings: ClassifierSettings, texts: list[str]) -> Candidate:
+def _default(settings: ClassifierSettings, texts: list[str], target: Target) -> Candidate:
     default_of = candidates.auto if settings.kernel == "auto" else candidates.fast
-    default = default_of(texts, settings.normalise != "none")
+    default = default_of(texts, settings.normalise != "none", int(target.values.max()) + 1)
     if settings.encoder is not None:
         default = replace(default, encoder=as_encoder(settings.encoder))
     return default if settings.loss is None else default.with_loss(settings.loss)
