@@ -161,12 +161,11 @@ class Bounds:
     @classmethod
     def of(cls, x: Sparse) -> Bounds:
         """Divide the features of rows."""
-        from textsvm.runtime.simd import LANES
-
         numbers = np.arange(x.n_features, dtype=index_type(x.n_features))
         target, common = np.full_like(numbers, -1), np.argsort(-x.frequencies(), kind="stable")[:COMMON]
         target[common], numbers[common] = numbers[: len(common)], -1
-        return cls(x.select(target, len(common)), InvertedIndex(x.select(numbers, x.n_features)), 2 * LANES)
+        lanes = Imported("textsvm.runtime.simd", "LANES").dispatcher
+        return cls(x.select(target, len(common)), InvertedIndex(x.select(numbers, x.n_features)), 2 * lanes)
 
     def values(self, machines: list[ClassMachine]) -> Floats32:
         """Bounds for each machine, shape (len(machines), n); at most `width` machines."""

@@ -148,7 +148,7 @@ class SumPredictor:
         self, examples: Documents | MultiView
     ) -> list[contract.FeatureTerm | contract.PairTerm]:
         """All that prediction needs, for export; `examples` have the alphabets of training."""
-        check_dense([getattr(predictor, "weights", None) for predictor in self.parts])
+        check_dense([vars(predictor).get("weights") for predictor in self.parts])
         terms: list[contract.FeatureTerm | contract.PairTerm] = []
         for (_, kernel), predictor in zip(self.terms, self.parts, strict=True):
             terms += predictor.feature_terms(kernel.structure.read(examples))
