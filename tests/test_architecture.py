@@ -20,8 +20,8 @@ LIMITS: dict[str, tuple[float, float]] = {
     # columns in exports, maps, copies in estimates, repair of mail, categories of mail, limits of HTTP.
     # Then encoders with cache and exports (1,500), thousands of classes (400), ordered classes, their scales.
     # Then labelling by several people, with suggestions, notes and an encoder (700), and the CPU instead of a
-    # GPU that is too small. Then machine code of CUDA kernels from a package (70), counting in passes on a GPU,
-    # prediction and export of thousands of classes, small GPUs, and weights of the default for few texts.
+    # GPU that is too small. Then machine code of CUDA kernels from a package (70), counting in passes on a
+    # GPU, prediction and export of thousands of classes, small GPUs, weights of the default for few texts.
     "lines of textsvm/": (75_900, 62_000),
     "lines of the applications": (13_140, 10_500),
     "lines of C, JavaScript, HTML and CSS": (3_195, 2_700),

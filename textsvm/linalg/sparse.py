@@ -108,8 +108,8 @@ class Sparse:
         if use_numpy(len(self.values)):
             features = target[self.features]
             keep = features >= 0
-            kept = np.concatenate([[0], np.cumsum(keep)])
-            return Sparse(kept[self.indptr], features[keep], self.values[keep], n_features)
+            starts = np.concatenate([[0], np.cumsum(keep)])
+            return Sparse(starts[self.indptr], features[keep], self.values[keep], n_features)
         run_on_ranges(self.indptr, lambda i, j: count_kept(i, j, self.indptr, self.features, target, indptr))
         np.cumsum(indptr, out=indptr)
         selection = _empty(indptr, n_features)

@@ -104,13 +104,13 @@ class CudaPmers:
         ids = {1: panel.codes.astype(np.int32)}
         last = last_uses(self.steps[:steps])
         for step, (q, a, b) in enumerate(self.steps[:steps]):
-            table, found = self.tables[q], gpu.cupy().empty(panel.size, np.int32)
+            table, numbers = self.tables[q], gpu.cupy().empty(panel.size, np.int32)
             arguments = panel.arguments(q, b, ids[a], ids[b], self.sizes[b])
             if table.dtype == np.uint64:
-                _each("search", panel.size, *arguments, np.int64(len(table)), table, found)
+                _each("search", panel.size, *arguments, np.int64(len(table)), table, numbers)
             else:
-                _each("look_up", panel.size, *arguments, table, found)
-            ids[q] = found
+                _each("look_up", panel.size, *arguments, table, numbers)
+            ids[q] = numbers
             ids = {length: of_length for length, of_length in ids.items()
                    if length in wanted or last.get(length, -1) > step}  # fmt: skip
         return ids

@@ -132,7 +132,7 @@ def cuda_predictor(kernel: PmerKernel, support: Documents, coef: Floats, device:
         dense, norms = normalisation.scale[:, None] * coef.T, cp.asarray(np.concatenate(squares))
         step = max(4, gpu.free_memory() // (128 * max(size, 1)))  # machines for which there is room
         columns = [dense[:, first : first + step] for first in range(0, len(coef), step)]
-        vectors = cp.concatenate([combine(parts(), size, norms, some) for some in columns], axis=1)
+        vectors = cp.concatenate([combine(parts(), size, norms, group) for group in columns], axis=1)
         space: Any = CudaFeatureSpace(kernel, learnt, KnownPmers(pmers.vocabulary), starts)
         return SpectrumPredictor(device, space, vectors, (normalisation, coef))
 
