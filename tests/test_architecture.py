@@ -21,7 +21,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     # Then encoders with cache and exports (1,500), thousands of classes (400), ordered classes, their scales.
     # Then labelling by several people, with suggestions, notes and an encoder (700), and the CPU instead of a
     # GPU that is too small.
-    "lines of textsvm/": (75_280, 62_000),
+    "lines of textsvm/": (75_496, 62_000),
     "lines of the applications": (13_140, 10_500),
     "lines of C, JavaScript, HTML and CSS": (3_195, 2_700),
     # Kernels of several families, aliases of arrays and the version have modules of their own.
