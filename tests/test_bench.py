@@ -11,7 +11,16 @@ from textsvm.runtime.device import gpu_trouble
 
 pytestmark = pytest.mark.slow
 
-GPU_ONLY = ("cards", "grid", "edit_gpu", "gap_gpu", "spectrum_gpu", "layouts", "sparse_vectors")
+GPU_ONLY = (
+    "cards",
+    "grid",
+    "edit_gpu",
+    "gap_gpu",
+    "layouts",
+    "small_cards",
+    "sparse_vectors",
+    "spectrum_gpu",
+)
 QUICK = (
     *NAMES,
     "paper",

@@ -94,23 +94,23 @@ class CudaPmers:
 
     def windows(self, first: int, last: int) -> WindowIds:
         """Ids of the windows in the documents first..last."""
-        panel = _Panel(self.text, self.offsets, first, last)
+        panel = _DocumentPanel(self.text, self.offsets, first, last)
         ids = self._ids(panel, len(self.steps), self.lengths)
         of_lengths = [(q, ids[q]) for q in self.lengths]
         return WindowIds(self.text.lengths[first:last], panel.offsets, panel.document, of_lengths, self.sizes)
 
-    def _ids(self, panel: _Panel, steps: int, wanted: Collection[int]) -> dict[int, Array]:
+    def _ids(self, panel: _DocumentPanel, steps: int, wanted: Collection[int]) -> dict[int, Array]:
         """Ids of the windows of the `wanted` lengths, after the first steps."""
         ids = {1: panel.codes.astype(np.int32)}
         last = last_uses(self.steps[:steps])
         for step, (q, a, b) in enumerate(self.steps[:steps]):
-            table, numbers = self.tables[q], gpu.cupy().empty(panel.size, np.int32)
+            table, ranks = self.tables[q], gpu.cupy().empty(panel.size, np.int32)
             arguments = panel.arguments(q, b, ids[a], ids[b], self.sizes[b])
             if table.dtype == np.uint64:
-                _each("search", panel.size, *arguments, np.int64(len(table)), table, numbers)
+                _each("search", panel.size, *arguments, np.int64(len(table)), table, ranks)
             else:
-                _each("look_up", panel.size, *arguments, table, numbers)
-            ids[q] = numbers
+                _each("look_up", panel.size, *arguments, table, ranks)
+            ids[q] = ranks
             ids = {length: of_length for length, of_length in ids.items()
                    if length in wanted or last.get(length, -1) > step}  # fmt: skip
         return ids
@@ -121,7 +121,7 @@ class CudaPmers:
         tabulated = bound <= max(TABLE, min(4 * self.text.size, gpu.free_memory() // 64))
         seen, distinct = cp.zeros(max(bound, 1) if tabulated else 0, np.int32), cp.empty(0, np.uint64)
         for first, last in self.panels:
-            panel = _Panel(self.text, self.offsets, first, last)
+            panel = _DocumentPanel(self.text, self.offsets, first, last)
             ids = self._ids(panel, step, (a, b))
             arguments = panel.arguments(q, b, ids[a], ids[b], self.sizes[b])
             if tabulated:
@@ -150,7 +150,7 @@ class CudaPmers:
         return Vocabulary(self.p1, self.p2, self.sizes[1], keys)
 
 
-class _Panel:
+class _DocumentPanel:
     """The documents first..last of a text, and the document of each symbol."""
 
     def __init__(self, text: DeviceDocuments, offsets: Ints, first: int, last: int) -> None:
@@ -206,7 +206,7 @@ class CudaCounts:
         cp, parts = gpu.cupy(), [cls.of(pmers.windows(*panel)) for panel in pmers.panels]
         numbers = zip(parts, pmers.panels, strict=True)
         documents = cp.concatenate([part.documents + np.int32(first) for part, (first, _) in numbers])
-        joined, counts = (cp.concatenate([getattr(p, name) for p in parts]) for name in ("pmers", "counts"))
+        joined, counts = (cp.concatenate(a) for a in ([p.pmers for p in parts], [p.counts for p in parts]))
         df: Array = sum(part.df for part in parts)
         highest = reduce(cp.maximum, (part.highest for part in parts))
         del parts

@@ -62,11 +62,11 @@ class CudaCountedDocuments:
             self.df += counts.df
             cp.maximum(self.highest, counts.highest, out=self.highest)
             small = counts.counts.astype(np.min_scalar_type(int(self.highest.max()) if self.n_pmers else 1))
-            panel = replace(counts, documents=None, counts=small, df=None, highest=None)
+            waiting = replace(counts, documents=None, counts=small, df=None, highest=None)
             kept_bytes += counts.pmers.nbytes + small.nbytes
             if kept_bytes <= KEPT_SHARE * self._free:
-                self._kept[first] = panel
-            del counts, small, panel  # before the next is counted
+                self._kept[first] = waiting
+            del counts, small, waiting  # before the next is counted
 
     def _panels(self) -> Iterator[tuple[int, int, CudaCounts]]:
         """First and last document of each panel, and its counts."""

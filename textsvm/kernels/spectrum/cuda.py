@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -132,8 +131,8 @@ def cuda_predictor(kernel: PmerKernel, support: Documents, coef: Floats, device:
         dense, norms = normalisation.scale[:, None] * coef.T, cp.asarray(np.concatenate(squares))
         step = max(4, gpu.free_memory() // (128 * max(size, 1)))  # machines for which there is room
         columns = [dense[:, first : first + step] for first in range(0, len(coef), step)]
-        vectors = cp.concatenate([combine(parts(), size, norms, group) for group in columns], axis=1)
-        space: Any = CudaFeatureSpace(kernel, learnt, KnownPmers(pmers.vocabulary), starts)
+        vectors = cp.concatenate([combine(parts(), size, norms, part) for part in columns], axis=1)
+        space = CudaFeatureSpace(kernel, learnt, KnownPmers(pmers.vocabulary), starts)
         return SpectrumPredictor(device, space, vectors, (normalisation, coef))
 
 

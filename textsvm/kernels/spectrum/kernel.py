@@ -42,6 +42,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -82,6 +83,13 @@ from textsvm.text.documents import Documents, MultiView
 RATE = 3e8
 
 
+def _on_card() -> ModuleType:
+    """The CUDA implementation, imported when it is used first."""
+    from textsvm.kernels.spectrum import cuda
+
+    return cuda
+
+
 @dataclass(frozen=True)
 class SpectrumWeights:
     """`Weights` of a spectrum kernel."""
@@ -115,11 +123,9 @@ class SpectrumWeights:
             device, weights = devices.select("cpu"), FactoredWeights.from_sparse(weights)
         if device.kind == "cpu":
             return SpectrumPredictor(device, space, weights, featureless)
-        from textsvm.kernels.spectrum.cuda import CudaFeatureSpace
-
         with devices.use(device):
             array = devices.array_module(device).asarray(weights)
-            return SpectrumPredictor(device, CudaFeatureSpace.of(space), array)
+            return SpectrumPredictor(device, _on_card().CudaFeatureSpace.of(space), array)
 
     def named(self, examples: Documents | MultiView) -> list[FeatureWeights]:
         kernel, vectors = self.kernel, self.vectors
@@ -185,9 +191,7 @@ class SharedLengths(Sharing):
         self, kernels: Sequence[PmerKernel], documents: Documents, device: Device, progress: Progress | None
     ) -> Iterator[tuple[int, Array]]:
         if device.kind == "cuda":
-            from textsvm.kernels.spectrum.cuda import cuda_grams
-
-            return cuda_grams(kernels, documents, device, progress)
+            return _on_card().cuda_grams(kernels, documents, device, progress)
         return host_grams(kernels, documents, device, progress)
 
 
@@ -308,16 +312,12 @@ class Spectrum(PmerKernel):
     def rows(self, documents: Documents, device: Device) -> FeatureKernelRows:
         self.check()
         if device.kind == "cuda":
-            from textsvm.kernels.spectrum.cuda import CudaSpectrum
-
-            return CudaSpectrum(self, documents, device)
+            return _on_card().CudaSpectrum(self, documents, device)
         return HostSpectrum(self, documents, device)
 
     def predictor(self, support: Documents, coef: Array, device: Device) -> SpectrumPredictor:
         if device.kind == "cuda" and not scipy_sparse(coef):
-            from textsvm.kernels.spectrum.cuda import cuda_predictor
-
-            return cuda_predictor(self, support, coef, device)
+            return _on_card().cuda_predictor(self, support, coef, device)
         rows = self.rows(support, devices.select("cpu") if scipy_sparse(coef) else device)
         if device.kind != "cpu" or not is_weighted(self) or should_factor(rows.x, coef):
             return SpectrumPredictor.of_support(rows, coef)
