@@ -923,7 +923,7 @@ def test_every_string_of_the_page_is_translated():
     used |= {key.strip() for key in re.findall(r">([^<]+)<", re.sub(r"<(kbd|option)>[^<]*", "<i>", page))}
     used |= {*re.findall(r'aria-label="([^"]+)"', page)}
     server = "".join((LABEL / f"{name}.py").read_text("utf-8") for name in ("session", "files"))
-    raised = re.findall(r'raise (?:Refusal|Conflict)\("([^"]+)"|\bmessage = "([^"]+)"', server)
+    raised = re.findall(r'raise (?:PageError|Conflict)\("([^"]+)"|\bmessage = "([^"]+)"', server)
     used |= {first or second for first, second in raised}
     assert used - {""} == strings.keys()
     for key, translations in strings.items():

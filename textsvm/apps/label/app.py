@@ -91,7 +91,7 @@ def _act(action: Callable[..., Json], body: bytes) -> tuple[int, bytes]:
     """Status and body of the answer to an action."""
     try:
         return 200, json.dumps(to_json(action(**_parsed(action.__annotations__, body)))).encode()
-    except InputError as error:  # `Refusal` has the parts of its message
+    except InputError as error:  # `PageError` has the parts of its message
         body = json.dumps({"error": str(error), **vars(error)}).encode()
         return 409 if isinstance(error, Conflict) else 400, body
     except OSError as error:

@@ -70,7 +70,7 @@ def text_digest(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-class Refusal(InputError):
+class PageError(InputError):
     """A message for the page, which translates it and puts the values in."""
 
     def __init__(self, message: str, *values: object) -> None:
@@ -302,7 +302,7 @@ class Journal:
         except OSError as error:
             with suppress(OSError):
                 self._file.truncate(self._size)
-            raise Refusal("cannot write {0}: {1}", self.journal_path, error.strerror or error) from error
+            raise PageError("cannot write {0}: {1}", self.journal_path, error.strerror or error) from error
 
     def with_labels(self, names: Sequence[str]) -> list[str]:
         """The recorded labels, then other names that were not removed on the page."""

@@ -27,7 +27,15 @@ import numpy as np
 
 from textsvm import Corpus
 from textsvm.apps.label import files
-from textsvm.apps.label.files import Journal, JournalEntry, LabelledText, Labels, Refusal, names_of, unordered
+from textsvm.apps.label.files import (
+    Journal,
+    JournalEntry,
+    LabelledText,
+    Labels,
+    PageError,
+    names_of,
+    unordered,
+)
 from textsvm.apps.label.learner import Answer, Learner, Proposal
 from textsvm.apps.label.stopping import cohen_kappa
 from textsvm.arrays import Json
@@ -52,7 +60,7 @@ SIMILAR = 2  #: Maximum number of similar texts of each of the two likeliest lab
 COMPARED = 1000  #: Latest texts of a label that are compared with a text
 
 
-class Conflict(Refusal):
+class Conflict(PageError):
     """An answer to something that has changed in another window."""
 
 
@@ -237,7 +245,7 @@ class Session:
         """Name and page of a person; names that differ in case are one, as it was first spelled."""
         name = " ".join(normalize("NFC", printable(by or "")).split()) or None
         if name is not None and len(name) > NAME:
-            raise Refusal("a name has 1 to {0} characters", NAME)
+            raise PageError("a name has 1 to {0} characters", NAME)
         if name is not None and name not in (names := [*self.journal.people, *filter(None, self._desks)]):
             name = next((other for other in names if other.casefold() == name.casefold()), name)
         return name, self._desks[name]
@@ -322,7 +330,7 @@ class Session:
         """Record a note of a person on a text; an empty note removes it."""
         note = " ".join(printable(note).split())
         if len(note) > NOTE:
-            raise Refusal("a note has at most {0} characters", NOTE)
+            raise PageError("a note has at most {0} characters", NOTE)
         with self._lock:
             entry = self._noted(self._checked(index), None, "", self._person(by)[0])
             self.journal.add_note(entry, note, self._text_of)
@@ -380,7 +388,7 @@ class Session:
         with self._lock:
             identifier, (by, desk) = self.corpus.ids[self._checked(index)], self._person(by)
             if len(self.journal.answers_of_people(identifier)) < 2:
-                raise Refusal("only a text with the answers of two people needs a decision")
+                raise PageError("only a text with the answers of two people needs a decision")
             if seen != self.journal.revisions[identifier, ""]:
                 raise Conflict("this text has been decided in another window meanwhile")
             copies = self._record(index, self._valid(label), files.DECISION, by)
@@ -393,7 +401,7 @@ class Session:
         unknown = set(names_of(label)).difference(self.learner.labels)
         if unknown or (label is not None and isinstance(label, list) != self.learner.multilabel):
             labels = ", ".join(self.learner.labels)
-            raise Refusal("{0} is not an answer; the labels are {1}", repr(label), labels)
+            raise PageError("{0} is not an answer; the labels are {1}", repr(label), labels)
         return label
 
     def _answered(self, index: int, identifier: str, label: Labels, by: str | None) -> int:
@@ -477,7 +485,7 @@ class Session:
                 desk.skipped.discard(index := desk.skips.pop())
                 return {**self.show(index, desk.chosen.get(index, ""), by=by), "skipped": True}
             if latest is None:
-                raise Refusal("there is nothing to undo")
+                raise PageError("there is nothing to undo")
             own = self.journal.own[latest.voice]
             place, answer = own[str(latest.copy_of if latest.copy_of in own else latest.id)]
             index = self._number_of[answer.id]
@@ -515,7 +523,8 @@ class Session:
         """Add a label."""
         label = " ".join(printable(label).split())
         if not 0 < len(label) <= LABEL or len(self.learner.labels) >= LABELS:
-            raise Refusal("a label has 1 to {0} characters, and there are at most {1} labels", LABEL, LABELS)
+            message = "a label has 1 to {0} characters, and there are at most {1} labels"
+            raise PageError(message, LABEL, LABELS)
         with self._lock:
             self.learner.add_label(label)
             self.journal.set_labels(self.learner.labels)
@@ -525,11 +534,11 @@ class Session:
         """Remove a label that no text has."""
         with self._lock:
             if label not in self.learner.labels or label == self.learner.relevant:
-                raise Refusal("{0} is not a label that can be removed", repr(label))
+                raise PageError("{0} is not a label that can be removed", repr(label))
             items = (item for own in self.journal.own.values() for item in own.items())
             if texts := {name for name, (_, entry) in items if label in names_of(entry.label)}:
                 message = "the label {0} has labelled texts ({1}); give them another label first"
-                raise Refusal(message, repr(label), len(texts))
+                raise PageError(message, repr(label), len(texts))
             self.learner.remove_label(label)
             self.journal.set_labels(self.learner.labels)
             return {"state": self.overview(self._person(by)[0])}
