@@ -75,17 +75,16 @@ class Candidate:
         else:
             learning = [Spectrum((1, 5), "log", idf=True, odds=self.odds, keep_case=True)]
         shares = [1.0]
-        if self.words and self.word_share > 0:
+        if self.words:
             words = Spectrum((1, 2), "log", idf=True, odds=self.odds, tokens="words", keep_case=True)
             learning, shares = [*learning, words], [1 - self.word_share, self.word_share]
-        if self.plain == 1:
-            return plain
-        kernels, weights = learning, [(1 - self.plain) * share for share in shares]
-        if self.plain > 0:
-            kernels, weights = [*learning, plain], [*weights, self.plain]
-        if len(kernels) == 1:
-            return kernels[0]
-        return Sum(kernels, None if max(weights) - min(weights) < 1e-9 else tuple(weights))
+        weights = [*((1 - self.plain) * share for share in shares), self.plain]
+        terms = [term for term in zip([*learning, plain], weights, strict=True) if term[1] > 0]
+        if len(terms) == 1:
+            return terms[0][0]
+        weights = [weight for _, weight in terms]
+        equal = max(weights) - min(weights) < 1e-9
+        return Sum([kernel for kernel, _ in terms], None if equal else tuple(weights))
 
     def with_loss(self, loss: str) -> Candidate:
         """This candidate with another loss: squared hinge has half the C of hinge."""
