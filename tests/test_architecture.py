@@ -22,9 +22,9 @@ LIMITS: dict[str, tuple[float, float]] = {
     # Then labelling by several people, with suggestions, notes and an encoder (700), and the CPU instead of a
     # GPU that is too small. Then machine code of CUDA kernels from a package (70), counting in passes on a
     # GPU, prediction and export of thousands of classes, small GPUs, weights of the default for few texts.
-    "lines of textsvm/": (75_900, 62_000),
+    "lines of textsvm/": (75_736, 62_000),
     "lines of the applications": (13_140, 10_500),
-    "lines of C, JavaScript, HTML and CSS": (3_195, 2_700),
+    "lines of C, JavaScript, HTML and CSS": (3_209, 2_700),
     # Kernels of several families, aliases of arrays and the version have modules of their own.
     "files": (310, 260),
     "files of more than 1000 lines": (0, 0),

@@ -541,7 +541,7 @@ def require_memory(needed: int, purpose: str, remedy: str = "run with --device c
         )
 
 
-def empty(size: int, dtype: Any, reserve: int = 0) -> Array:
+def empty(size: int, dtype: type[np.generic], reserve: int = 0) -> Array:
     """Uninitialised 1-d array of the current GPU, in page-locked main memory if the card has too little.
 
     Kernels read and write page-locked memory over the bus, at a fiftieth of the speed. `reserve` is the
