@@ -111,8 +111,8 @@ def test_headers_of_cupy_count_where_they_are_included():
 
 @pytest.mark.parametrize(
     ("capability", "target"),
-    [(75, None), (80, "sm_80"), (87, "sm_86"), (89, "sm_89"), (90, "sm_90"), (103, "sm_100"), (110, None),
-     (120, "sm_120"), (121, "sm_120"), (130, "compute_120")],
+    [(70, None), (75, "sm_75"), (80, "sm_80"), (87, "sm_86"), (89, "sm_89"), (90, "sm_90"), (103, "sm_100"),
+     (110, None), (120, "sm_120"), (121, "sm_120"), (130, "compute_120")],
 )  # fmt: skip
 def test_the_archive_of_a_card(package, capability, target):
     for each in build.TARGETS:

@@ -27,8 +27,8 @@ from textsvm.runtime.parallel import n_threads
 HERE = Path(__file__).resolve().parent
 PACKAGE = HERE / device.SHIPPED
 RECORDED = HERE / "cupy_kernels.json"
-#: Machine code for A100; RTX 30; RTX 40 and L4; H100 and H200; B200; RTX 50. PTX for later GPUs.
-TARGETS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120", "compute_120")
+#: Machine code for T4, A100, RTX 30, RTX 40 and L4, H100 and H200, B200, RTX 50; PTX for later GPUs.
+TARGETS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120", "compute_120")
 #: Options that CuPy adds to those of a source.
 CUPY_OPTIONS = ("-ftz=true", "--device-as-default-execution-space")
 
