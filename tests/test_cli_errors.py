@@ -1228,7 +1228,7 @@ MISTAKES = [
         "the majority of annotators",
         "t.json",
         annotated("", "bad", ""),
-        "several annotators: 40; not unanimous: 20; left out without a majority: 0.*alpha: 0\\.256",
+        "several annotators: 40; not unanimous: 20; left out without a majority: 0.*of all answers: 0\\.256",
     ),
     as_reviews("one of the annotators", "t.json", annotated("bad", ""), "alpha", "--annotators 1"),
     as_reviews(

@@ -13,6 +13,7 @@ the weight of an encoder may depend on the rounding of a BLAS, where two weights
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import pairwise
@@ -23,6 +24,7 @@ import numpy as np
 from textsvm.arrays import Floats, Ints
 from textsvm.choice.candidates import Candidate
 from textsvm.kernels.base import Kernel
+from textsvm.kernels.contract import fitted_rows
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.rows import FeatureRows, side_by_side
 from textsvm.runtime import device as devices
@@ -327,7 +329,7 @@ class Trials:
     def rows(self, kernel: Kernel, train: Ints) -> FeatureRows:
         """Rows of all examples, with the weights that a kernel learns from the examples `train`."""
         terms = kernel.structure.terms
-        parts = [term.features.rows_of(self._counted[term.features.key], train) for _, term in terms]
+        parts = [fitted_rows(copy(term), self._counted, train) for _, term in terms]
         return side_by_side(parts, [weight for weight, _ in terms])
 
     def decide(self, kernel: Kernel, fold: int, penalties: Sequence[float], loss: str) -> Floats:

@@ -534,7 +534,7 @@ class Features:
             counted = terms[keys.index(key)].features.count_terms(documents, device)
             for k, term in enumerate(terms):
                 if keys[k] == key:
-                    parts[k] = _fitted_rows(term, counted, every_document)
+                    parts[k] = fitted_rows(term, counted, every_document)
             del counted  # before the terms of the next key are counted: counts are larger than rows
         return self._side_by_side([parts.pop(k) for k in range(len(terms))], device)
 
@@ -549,7 +549,7 @@ class Features:
     def counted_rows(self, counted: dict[Hashable, Any], train: Ints, device: Device) -> FeatureRows:
         """Fit the kernel to some documents of `count_terms` and return the feature matrix of all."""
         terms = [term for _, term in self.kernel.structure.terms]
-        return self._side_by_side([_fitted_rows(term, counted, train) for term in terms], device)
+        return self._side_by_side([fitted_rows(term, counted, train) for term in terms], device)
 
     def _side_by_side(self, parts: list[FeatureRows], device: Device) -> FeatureRows:
         """The feature matrix of the kernel, given those of its terms."""
@@ -569,7 +569,7 @@ class Features:
         raise NotImplementedError
 
 
-def _fitted_rows(term: Any, counted: dict[Hashable, Any], train: Ints) -> FeatureRows:
+def fitted_rows(term: Any, counted: dict[Hashable, Any], train: Ints) -> FeatureRows:
     """Fit a term to some counted documents; the feature matrix of all."""
     features = term.features
     features.fit_counted(counted[features.key], train)

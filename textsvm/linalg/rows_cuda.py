@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from weakref import proxy
 
 import numpy as np
 
@@ -161,7 +162,8 @@ class CudaRows:
             return self.lists
         needed = LIST_BYTES * len(self.values) + 40 * self.n_features
         if needed > max(gpu.SMALL, gpu.free_memory()):
-            return CudaLists(starts_of(numbers_of(self.features, self.n_features)), x=self)
+            starts = starts_of(numbers_of(self.features, self.n_features))
+            return CudaLists(starts, x=proxy(self))  # a reference would keep X until garbage is collected
         return CudaLists.of(self)
 
     def part(self, indices: Array) -> CudaRows:
@@ -341,7 +343,7 @@ def _sorted_parts(
 
 
 def _parts(indptr: Ints, size: int) -> list[tuple[int, int]]:
-    """Ranges of rows with at most `size` entries, or of a single row."""
+    """Ranges of rows, each with fewer than `size` entries before its last row."""
     cuts = np.flatnonzero(np.diff(indptr[:-1] // size)) + 1
     begins = [0, *cuts.tolist()] if len(indptr) > 1 else []
     return list(zip(begins, [*begins[1:], len(indptr) - 1], strict=True)) if begins else []

@@ -158,7 +158,8 @@ class Sparse:
         place = np.repeat(np.arange(len(self)) * len(ends), np.diff(self.indptr))
         place += np.searchsorted(ends, self.features, side="right")
         exact = np.square(self.values.astype(np.float64))
-        return np.bincount(place, exact, len(self) * len(ends)), place
+        sums = np.bincount(place, exact, len(self) * len(ends))
+        return sums.astype(np.float64, copy=False), place  # of nothing: int64
 
     def on_grid(self, ends: Ints | None = None) -> Sparse:
         """The matrix with values rounded such that products of rows are exact in float64, in any order.
@@ -199,7 +200,8 @@ class Sparse:
         if use_numpy(len(self.values) * dense.shape[1]):
             owner = np.repeat(np.arange(len(self)), np.diff(self.indptr))
             terms = self.values.astype(np.float64)[:, None] * dense[owner]
-            sums = [np.bincount(self.features, column, self.n_features) for column in terms.T]
+            columns = (np.bincount(self.features, column, self.n_features) for column in terms.T)
+            sums = [column.astype(np.float64, copy=False) for column in columns]  # of nothing: int64
             return np.stack(sums, axis=1)
         out = np.zeros((self.n_features, dense.shape[1]))
         arrays = (unsigned(self.indptr), unsigned(self.features), self.values, dense, out)

@@ -416,16 +416,18 @@ def load_shipped_code(cupy: ModuleType) -> None:
     compiler, headers = cupy.cuda.compiler, vars(cupy._core.core).get("CUPY_CACHE_KEY", "")
     compile_module = vars(compiler).get("_compile_module_with_cache")
 
-    def load_module(source: str, options: tuple[str, ...] = (), **settings: object) -> object:
+    def load_module(
+        source: str, options: tuple[str, ...] = (), *others: object, **settings: object
+    ) -> object:
         special = {name: value for name, value in settings.items() if value and name != "extra_source"}
         with suppress(Exception):
             shipped = shipped_archive(int(cupy.cuda.Device().compute_capability))
-            if shipped is not None and special in ({}, {"backend": "nvrtc"}):
+            if shipped is not None and not others and special in ({}, {"backend": "nvrtc"}):
                 target, archive = shipped
                 module = cupy.cuda.function.Module()
                 module.load(archive.read(code_digest(source, options, headers, target)))
                 return module
-        return compile_module(source, options, **settings)
+        return compile_module(source, options, *others, **settings)
 
     if compile_module is not None:
         compiler._compile_module_with_cache = load_module
@@ -558,6 +560,11 @@ def empty(size: int, dtype: type[np.generic], reserve: int = 0) -> Array:
     memory = cp.cuda.PinnedMemory(nbytes)
     pointer = cp.cuda.UnownedMemory(memory.ptr, nbytes, memory, cp.cuda.runtime.getDevice())
     return cp.ndarray(int(size), dtype, cp.cuda.MemoryPointer(pointer, 0))
+
+
+def in_main_memory(array: Array) -> bool:
+    """Whether `empty` has allocated an array in main memory."""
+    return isinstance(array.data.mem, cupy().cuda.UnownedMemory)
 
 
 def _cuda_device(index: int) -> Device:

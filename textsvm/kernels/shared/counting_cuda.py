@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -87,6 +87,8 @@ class CudaPmers:
         self.lengths = [q for q in (1, *(q for q, _, _ in self.steps)) if q >= p1]
         self.offsets = np.concatenate([[0], np.cumsum(text.lengths)])
         self.panels = plan_panels(text.lengths, len(self.lengths), gpu.free_memory())
+        #: Number of steps, and the ids after these, of a single panel.
+        self._begun: tuple[int, dict[int, Array]] | None = None
         for step, (q, a, b) in enumerate(self.steps):
             self.tables[q], self.sizes[q] = self._learn(step, q, self.sizes[a] * self.sizes[b])
         self.n_pmers = sum(self.sizes[q] for q in self.lengths)
@@ -101,9 +103,11 @@ class CudaPmers:
 
     def _ids(self, panel: _DocumentPanel, steps: int, wanted: Collection[int]) -> dict[int, Array]:
         """Ids of the windows of the `wanted` lengths, after the first steps."""
-        ids = {1: panel.codes.astype(np.int32)}
-        last = last_uses(self.steps[:steps])
-        for step, (q, a, b) in enumerate(self.steps[:steps]):
+        begun, ids = self._begun or (0, {1: panel.codes.astype(np.int32)})
+        one = len(self.panels) == 1  # whose ids are not computed again
+        last = last_uses(self.steps if one else self.steps[:steps])
+        wanted = self.lengths if one else wanted
+        for step, (q, a, b) in enumerate(self.steps[begun:steps], begun):
             table, ranks = self.tables[q], gpu.cupy().empty(panel.size, np.int32)
             arguments = panel.arguments(q, b, ids[a], ids[b], self.sizes[b])
             if table.dtype == np.uint64:
@@ -113,10 +117,11 @@ class CudaPmers:
             ids[q] = ranks
             ids = {length: of_length for length, of_length in ids.items()
                    if length in wanted or last.get(length, -1) > step}  # fmt: skip
+        self._begun = (steps, ids) if one else None
         return ids
 
     def _learn(self, step: int, q: int, bound: int) -> tuple[Array, int]:
-        """Table of the distinct p-mers of a length, and their number; `bound` is the number of keys."""
+        """Table of the distinct p-mers of a length, and their number, given the number of possible keys."""
         cp, (_, a, b) = gpu.cupy(), self.steps[step]
         tabulated = bound <= max(TABLE, min(4 * self.text.size, gpu.free_memory() // 64))
         seen, distinct = cp.zeros(max(bound, 1) if tabulated else 0, np.int32), cp.empty(0, np.uint64)
@@ -203,12 +208,17 @@ class CudaCounts:
     @classmethod
     def of_panels(cls, pmers: CudaPmers, unary: bool) -> CudaCounts:
         """Count the p-mers of all documents, panel by panel."""
-        cp, parts = gpu.cupy(), [cls.of(pmers.windows(*panel)) for panel in pmers.panels]
-        numbers = zip(parts, pmers.panels, strict=True)
-        documents = cp.concatenate([part.documents + np.int32(first) for part, (first, _) in numbers])
-        joined, counts = (cp.concatenate(a) for a in ([p.pmers for p in parts], [p.counts for p in parts]))
-        df: Array = sum(part.df for part in parts)
-        highest = reduce(cp.maximum, (part.highest for part in parts))
+        cp, parts = gpu.cupy(), []
+        df, highest = cp.zeros(pmers.n_pmers, np.int32), cp.ones(pmers.n_pmers, np.int32)
+        for first, last in pmers.panels:
+            part = cls.of(pmers.windows(first, last))
+            if len(pmers.panels) == 1:
+                return part.unary() if unary else part
+            df += part.df
+            cp.maximum(highest, part.highest, out=highest)
+            parts.append((part.documents + np.int32(first), part.pmers, part.counts))
+            del part  # before the next is counted
+        documents, joined, counts = (cp.concatenate(arrays) for arrays in zip(*parts, strict=True))
         del parts
         indptr = _row_starts(len(pmers.text.lengths), documents)
         whole = cls(indptr, documents, joined, counts, joined, df, highest)

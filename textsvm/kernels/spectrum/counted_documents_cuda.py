@@ -63,9 +63,9 @@ class CudaCountedDocuments:
             cp.maximum(self.highest, counts.highest, out=self.highest)
             small = counts.counts.astype(np.min_scalar_type(int(self.highest.max()) if self.n_pmers else 1))
             waiting = replace(counts, documents=None, counts=small, df=None, highest=None)
-            kept_bytes += counts.pmers.nbytes + small.nbytes
-            if kept_bytes <= KEPT_SHARE * self._free:
-                self._kept[first] = waiting
+            nbytes = counts.pmers.nbytes + small.nbytes
+            if kept_bytes + nbytes <= KEPT_SHARE * self._free:
+                self._kept[first], kept_bytes = waiting, kept_bytes + nbytes
             del counts, small, waiting  # before the next is counted
 
     def _panels(self) -> Iterator[tuple[int, int, CudaCounts]]:
@@ -129,14 +129,15 @@ class CudaCountedDocuments:
 
     def _room(self, entries: int) -> tuple[Array, Array, str]:
         """Arrays for the features and values of the rows, and where they are, for people."""
-        needed, reserve, passes = ENTRY_BYTES * entries, self._free // 2, len(self.pmers.panels)
+        needed, reserve, panels = ENTRY_BYTES * entries, self._free // 2, len(self.pmers.panels)
         if needed + reserve > gpu.free_memory():
             self._kept.clear()
-        note = f"counted in {passes} passes" if passes > 1 else ""
-        if needed + reserve > gpu.free_memory() and needed > gpu.SMALL:
-            note = f"{note or 'counted in a pass'}, kept in main memory"
         features = gpu.empty(entries, np.int32, needed // 2 + reserve)
-        return features, gpu.empty(entries, np.float32, reserve), note
+        values = gpu.empty(entries, np.float32, reserve)
+        notes = [f"counted in {panels} panels"] if panels > 1 else []
+        if gpu.in_main_memory(features) or gpu.in_main_memory(values):
+            notes.append("kept in main memory")
+        return features, values, ", ".join(notes)
 
     def _unary_df(self, starts: Array) -> Array:
         cp = gpu.cupy()

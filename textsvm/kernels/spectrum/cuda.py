@@ -119,6 +119,7 @@ def cuda_predictor(kernel: PmerKernel, support: Documents, coef: Floats, device:
         for counts in counted():
             cp.maximum(highest, counts.highest, out=highest)
             squares.append(matrix_of(kernel.weight, counts.unary() if unary else counts, weights).squares)
+            del counts  # before the next is counted
         starts = starts_of(highest) if unary else None
         normalisation = Normalisation(support, np.concatenate(squares), kernel.normalised)
 
@@ -126,6 +127,7 @@ def cuda_predictor(kernel: PmerKernel, support: Documents, coef: Floats, device:
             for panel, counts in zip(pmers.panels, counted(), strict=True):
                 x = matrix_of(kernel.weight, counts.unary(starts) if unary else counts, weights)
                 yield slice(*panel), CudaRows(x.indptr, x.features, x.values.astype(np.float32), len(x.df))
+                del counts, x
 
         size = pmers.n_pmers if starts is None else int(starts[-1])
         dense, norms = normalisation.scale[:, None] * coef.T, cp.asarray(np.concatenate(squares))
