@@ -35,8 +35,9 @@ FEW = 100  #: C is larger below this number of texts times the square root of th
 FEW_DNA = 300  #: DNA: C is larger below this number of texts
 MOST_C = 10.0  #: Largest factor of C for few texts
 #: The plain kernel and words weigh less below this number of texts of a class times the square root of their
-#: mean length, and least at a 144th of it.
-FEW_OF_CLASS, FEWEST_OF_CLASS = 5.0, 5 / 144
+#: mean length.
+FEW_OF_CLASS = 5.0
+FALL = 144  #: They weigh least at this fraction of it.
 LEAST_PLAIN = 0.1  #: Least weight of the plain kernel for few texts
 #: Other weights of the plain kernel that trials compare.
 PLAIN = (0.2, 0.7, 1.0)
@@ -78,7 +79,7 @@ class Candidate:
         if self.words:
             words = Spectrum((1, 2), "log", idf=True, odds=self.odds, tokens="words", keep_case=True)
             learning, shares = [*learning, words], [1 - self.word_share, self.word_share]
-        weights = [*((1 - self.plain) * share for share in shares), self.plain]
+        weights = [*(round((1 - self.plain) * share, 6) for share in shares), self.plain]
         terms = [term for term in zip([*learning, plain], weights, strict=True) if term[1] > 0]
         if len(terms) == 1:
             return terms[0][0]
@@ -93,7 +94,7 @@ class Candidate:
 
     def alternatives(self) -> list[Candidate]:
         """This candidate, and others with more and with less of the plain kernel."""
-        return [self, *(replace(self, plain=plain) for plain in PLAIN)]
+        return [self, *(replace(self, plain=plain) for plain in PLAIN if plain != self.plain)]
 
     def characters(self, documents: Documents | MultiView) -> Documents:
         """The characters of documents with the views of the kernel."""
@@ -111,8 +112,8 @@ def auto(texts: Sequence[str], folded: bool = True, n_classes: int = 2) -> Candi
     if is_dna(texts, folded):
         return Candidate(dna=True, plain=1 / 3, C=penalty(FEW_DNA, len(texts)), loss="hinge")
     enough = enough_of_class(texts, n_classes)
-    plain = LEAST_PLAIN + (0.5 - LEAST_PLAIN) * enough
-    plain, share = round(plain, 2), round((1 - plain) * enough / 2, 2) / (1 - round(plain, 2))
+    plain = round(LEAST_PLAIN + (0.5 - LEAST_PLAIN) * enough, 2)
+    share = round((1 - plain) * enough / 2, 2) / (1 - plain)
     return Candidate(has_words(texts), plain=plain, word_share=share, C=penalty_of(texts))
 
 
@@ -135,9 +136,8 @@ def penalty_of(texts: Sequence[str]) -> float:
 
 def enough_of_class(texts: Sequence[str], n_classes: int) -> float:
     """1 for enough texts of each class in the mean, falling with the logarithm of their number to 0."""
-    n, root = max(len(texts), 1), max(_mean_length(texts), 1) ** 0.5
-    few, fewest = FEW_OF_CLASS * root * n_classes, FEWEST_OF_CLASS * root * n_classes
-    return min(max(log(n / fewest) / log(few / fewest), 0.0), 1.0)
+    enough = FEW_OF_CLASS * max(_mean_length(texts), 1) ** 0.5 * n_classes
+    return min(max(1 + log(max(len(texts), 1) / enough) / log(FALL), 0.0), 1.0)
 
 
 def _mean_length(texts: Sequence[str]) -> float:

@@ -79,13 +79,14 @@ class InvertedIndex:
         cuts = np.concatenate([[0], np.searchsorted(dense.features, self.ends)])
         # Without dense columns one call takes all blocks; else one block at a time, to bound the tile.
         step = 1 if dense.width else len(self.ends)
+        kind = _tile_type(dtype, out.size)
 
         def fill(piece: tuple[int, int]) -> None:
             own, cursor = dense.rows(rows, *piece), rest.indptr[piece[0] : piece[1]].copy()
             sums = np.zeros(out.shape[1])
             for block in range(0, len(self.ends), step):
                 columns = slice(cuts[block], cuts[block + step])
-                tile = _of_one_type(own[:, columns] @ dense.matrix[:, columns].T)
+                tile = (own[:, columns] @ dense.matrix[:, columns].T).astype(kind, copy=False)
                 begun, block_ends = block > 0, self.ends[block : block + step]
                 _add_rows(*piece, *entries, *lists, cursor, begun, block_ends, tile, sums, out)
             for few in _few(*piece):
@@ -99,9 +100,9 @@ def _few(first: int, last: int) -> list[slice]:
     return [slice(i, min(i + FEW, last)) for i in range(first, last, FEW)]
 
 
-def _of_one_type(tile: NDArray[np.floating]) -> NDArray[np.floating]:
-    """The tile, in float64 where compiling a loop for another type takes longer."""
-    return tile.astype(np.float64, copy=False) if use_numpy(tile.size // 8) else tile
+def _tile_type(dtype: type[np.floating], size: int) -> type[np.floating]:
+    """Type of tiles of products; float64 where compiling a loop for another type takes longer."""
+    return np.float64 if use_numpy(size // 8) else dtype
 
 
 class DenseColumns:
@@ -157,10 +158,11 @@ class Half:
         rest, columns = self.rest, self.columns
         entries = (rest.indptr, rest.features, rest.values, columns.after)
         lists = (columns.indptr, columns.documents, self.values)
+        kind = _tile_type(self.dense.dtype, total.size)
 
         def add(piece: tuple[int, int]) -> None:
             first, last = piece
-            tile = _of_one_type(self.dense.matrix[first:last] @ self.dense.matrix[first:].T)
+            tile = (self.dense.matrix[first:last] @ self.dense.matrix[first:].T).astype(kind, copy=False)
             _add_half(first, last, *entries, *lists, tile, np.zeros(total.shape[1]), total)
 
         work = pieces(len(total))

@@ -246,8 +246,9 @@ class Session:
         name = " ".join(normalize("NFC", printable(by or "")).split()) or None
         if name is not None and len(name) > NAME:
             raise PageError("a name has 1 to {0} characters", NAME)
-        if name is not None and name not in (names := [*self.journal.people, *filter(None, self._desks)]):
-            name = next((other for other in names if other.casefold() == name.casefold()), name)
+        if name is not None and name not in self.journal.people:
+            people = (other for other in self.journal.people if other.casefold() == name.casefold())
+            name = next(people, name)
         return name, self._desks[name]
 
     def _elsewhere(self, by: str | None) -> set[int]:
@@ -557,8 +558,12 @@ class Session:
             if text is None or self.corpus.ids[index] in self.journal.answers:
                 continue
             part = text.part if text.part in ("test", files.COPY) else None
+            people = set()
             for name, label in text.answers.items() or [("", text.label)]:
                 by, names = self._person(name)[0], names_of(label)
+                if (key := by and by.casefold()) in people:
+                    raise InputError(f"text {text.id!r} has two answers of {by!r}, spelled in two ways")
+                people.add(key)
                 if len(names) != 1 and not several:
                     raise InputError(f"text {text.id!r} has {len(names)} labels; several need --multilabel")
                 answer = self._noted(index, names if several else names[0], files.IMPORT, by)
