@@ -84,7 +84,7 @@ class Candidate:
         if len(terms) == 1:
             return terms[0][0]
         weights = [weight for _, weight in terms]
-        equal = max(weights) - min(weights) < 1e-9
+        equal = max(weights) - min(weights) < 1e-5
         return Sum([kernel for kernel, _ in terms], None if equal else tuple(weights))
 
     def with_loss(self, loss: str) -> Candidate:
@@ -112,9 +112,9 @@ def auto(texts: Sequence[str], folded: bool = True, n_classes: int = 2) -> Candi
     if is_dna(texts, folded):
         return Candidate(dna=True, plain=1 / 3, C=penalty(FEW_DNA, len(texts)), loss="hinge")
     enough = enough_of_class(texts, n_classes)
-    plain = round(LEAST_PLAIN + (0.5 - LEAST_PLAIN) * enough, 2)
-    share = round((1 - plain) * enough / 2, 2) / (1 - plain)
-    return Candidate(has_words(texts), plain=plain, word_share=share, C=penalty_of(texts))
+    plain = LEAST_PLAIN + (0.5 - LEAST_PLAIN) * enough
+    words, plain = round((1 - plain) * enough / 2, 2), round(plain, 2)
+    return Candidate(has_words(texts), plain=plain, word_share=words / (1 - plain), C=penalty_of(texts))
 
 
 def fast(texts: Sequence[str], folded: bool = True, n_classes: int = 2) -> Candidate:
