@@ -13,12 +13,13 @@ import pytest
 import scipy.sparse
 
 import textsvm
-from textsvm import SVC, BoundedGap, InputError, Spectrum, explain, load
+from textsvm import SVC, BoundedGap, InputError, Spectrum, Sum, explain, load
 from textsvm.apps.export.plain import plain_model
 from textsvm.gram.plan import Case, FeatureCase, plan_features
 from textsvm.linalg import factored
 from textsvm.linalg.factored import FactoredWeights
 from textsvm.runtime import device as devices
+from textsvm.runtime.simd import LANES
 from textsvm.solvers import many_classes
 from textsvm.solvers.dual import loss_diagonal
 from textsvm.solvers.feature_machines import solve_by_descent
@@ -84,6 +85,21 @@ def test_factored_weights_give_the_values_of_dense_weights(kernel, strategy, mon
     if strategy == "ovo":  # most coefficients are 0, so the file has them in sparse form
         assert scipy.sparse.issparse(again.predictor.dual_coef)
     np.testing.assert_array_equal(again.decision_function(new), found)
+
+
+@pytest.mark.parametrize("weights", [(0.2, 0.7, 0.1), (0, 3, 1), (1, 0, 0)])
+def test_the_terms_of_a_sum_are_multiplied_by_the_coefficients_once(weights, monkeypatch):
+    kernel = Sum([KERNEL, Spectrum((1, 2), tokens="words"), Spectrum((1, 3), "intersection")], weights)
+    texts, y = corpus(30, length=60)
+    new = [*corpus(30, seed=1)[0], "ab", ""]
+    expected = SVC(kernel).fit(texts, y).decision_function(new)
+    monkeypatch.setattr(factored, "ROOM", 0)
+    monkeypatch.setattr(factored, "MOST_TIMES", 0)
+    model, calls, function = SVC(kernel).fit(texts, y), [], factored._add_multiples
+    model.predict(new[:1])
+    monkeypatch.setattr(factored, "_add_multiples", lambda *a: calls.append(1) or function(*a))
+    np.testing.assert_allclose(model.decision_function(new), expected, rtol=0, atol=1e-12)
+    assert len(calls) == -(-len(new) // LANES)
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)

@@ -555,7 +555,7 @@ class Sum(Composite):
             term.predictor(term.structure.read(support), weight * coef, device)
             for weight, term in self.structure.terms
         ]
-        return SumPredictor(self, parts, device)
+        return SumPredictor(self, parts, device, [weight for weight, _ in self.structure.terms])
 
 
 class ProductStructure(CompositeStructure):

@@ -4,28 +4,32 @@ With thousands of classes of a few texts each, the weights W (n_features, n_mach
 factors of W = X' D A' take megabytes: the features X (n_sv, n_features) and scales D of the support vectors,
 and the coefficients A (n_machines, n_sv), most of which are 0. A value x W = ((x X') D) A' is a sum over the
 support vectors that share features with x, in float64, so it differs from that of dense weights by rounding
-alone. Values of a document do not depend on the other documents.
+alone. The terms of a sum of kernels have the same A: kernel values are added up before they are multiplied by
+it. Values of a document do not depend on the other documents.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from textsvm.arrays import Array, Floats, Ints, SignedInts
 from textsvm.errors import InputError
-from textsvm.linalg.sparse import Sparse, index_type, run_on_ranges
+from textsvm.linalg.sparse import Sparse, index_type, run_on_ranges, unsigned
 from textsvm.runtime import device as devices
-from textsvm.runtime.compiled import njit, scipy
+from textsvm.runtime.compiled import Imported, njit, scipy
 
 ROOM = 1 << 26  #: Bytes up to which a matrix is dense
 MOST_TIMES = 16  #: Bytes of a larger dense matrix, at most, as a multiple of those of its sparse form
 BYTES_PER_ENTRY = 12  #: Of a sparse matrix: a float64 and an int32
-BLOCK = 4  #: Documents whose kernel values are multiplied with the coefficients together
+
+load, store, fill, add, multiply = (
+    Imported("textsvm.runtime.simd", name) for name in ("load", "store", "fill", "add", "multiply")
+)
 
 
 def stacked(rows: Sequence[Floats], places: Sequence[Ints], n: int) -> Array:
@@ -74,7 +78,8 @@ class FactoredWeights:
     @classmethod
     def of(cls, x: Sparse, scale: Floats, coef: Array) -> FactoredWeights:
         """From the features of support vectors; coef, shape (n_machines, n_sv), may be dense."""
-        features = scipy.sparse.csr_array((x.values, x.features, x.indptr), shape=(len(x), x.n_features))
+        entries = x.values, x.features, x.indptr.astype(index_type(len(x.values)))  # else indices are int64
+        features = scipy.sparse.csr_array(entries, shape=(len(x), x.n_features))
         return cls(features.T.tocsr(), scale, scipy.sparse.csr_array(coef).T.tocsr())
 
     @classmethod
@@ -95,10 +100,9 @@ class FactoredWeights:
 
     def __getitem__(self, features: Ints) -> Floats:
         """Dense weights of some features."""
-        out, lists = np.zeros((len(features), self.shape[1])), self.features_t[features]
-        factors = [(part.indptr, part.indices, part.data) for part in (lists, self.coef_t)]
-        run_on_ranges(lists.indptr, partial(_add_rows, *factors[0], self.scale, *factors[1], out))
-        return out
+        n = len(features)
+        x = Sparse(np.arange(n + 1), features, np.ones(n, np.float32), self.shape[0])
+        return sum_of_products([(self, x, np.ones(n), 1.0)], in_common=False)
 
     def dense(self) -> Floats:
         """W as a dense array; InputError if it does not fit into memory."""
@@ -106,8 +110,8 @@ class FactoredWeights:
         return as_dense(self.to_sparse())
 
     @cached_property
-    def _common(self) -> tuple[Floats, SignedInts, SignedInts]:
-        """Dense weights of common features; row of each such feature or -1; each other feature's index or -1.
+    def common(self) -> tuple[Floats, SignedInts]:
+        """Dense weights of common features, and the row of each such feature, -1 of others.
 
         Common features are in over a quarter as many support vectors as there are machines: a row of dense
         weights takes less time than such a list of support vectors.
@@ -116,16 +120,34 @@ class FactoredWeights:
         common = np.flatnonzero(lengths > self.shape[1] // 4)
         rows = np.full(len(lengths), -1, index_type(len(lengths)))
         rows[common] = np.arange(len(common))
-        return self[common], rows, np.where(rows < 0, np.arange(len(lengths), dtype=rows.dtype), -1)
+        return self[common], rows
 
-    def dot(self, x: Sparse, target: SignedInts | None = None) -> Floats:
-        """X @ W on all cores; feature u of `x` is row `target[u]` of W, if given, or dropped if it is -1."""
-        x, (dense, rows, others) = x if target is None else x.select(target, self.shape[0]), self._common
-        out, x = x.select(rows, len(dense)).dot(dense), x.select(others, self.shape[0])
-        factors = [(part.indptr, part.indices, part.data) for part in (self.features_t, self.coef_t)]
-        entries = (x.indptr, x.features, x.values)
-        run_on_ranges(x.indptr, partial(_add_products, *entries, *factors[0], self.scale, *factors[1], out))
-        return out
+
+def sum_of_products(
+    terms: Sequence[tuple[FactoredWeights, Sparse, Floats, float]], in_common: bool = True
+) -> Floats:
+    """Sum of diag(scale) X W on all cores, given W, X, scale and the multiple of the first A of each term."""
+    coef_t, width = terms[0][0].coef_t, Imported("textsvm.runtime.simd", "LANES").dispatcher
+    coef, out = (coef_t.indptr, coef_t.indices, coef_t.data), np.zeros((len(terms[0][1]), coef_t.shape[1]))
+    arrays = []
+    for weights, x, scale, factor in terms:
+        rows = np.full(weights.shape[0], -1, np.int32)
+        if in_common:
+            dense, rows = weights.common
+            out += scale[:, None] * x.select(rows, len(dense)).dot(dense)
+        lists = weights.features_t.indptr, unsigned(weights.features_t.indices), weights.features_t.data
+        own = (x.indptr, unsigned(x.features), x.values, scale, rows)
+        arrays.append((*own, *lists, factor * weights.scale))
+
+    def add_range(first: int, last: int) -> None:
+        kernel, total = np.zeros((width, coef_t.shape[0])), np.zeros((coef_t.shape[1], width))
+        for begin in range(first, last, width):
+            for term in arrays:
+                _add_kernel(*term, kernel, begin, min(begin + width, last))
+            _add_multiples(kernel, *coef, np.zeros(width), total, out[begin : min(begin + width, last)])
+
+    run_on_ranges(np.sum([x.indptr for _, x, *_ in terms], axis=0), add_range)
+    return out
 
 
 def check_dense(parts: Sequence[Any]) -> None:
@@ -142,38 +164,31 @@ def check_dense(parts: Sequence[Any]) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _add_rows(list_starts, members, list_values, scale, coef_starts, machines, coef, out, first, last):
-    for u in range(first, last):
-        for at in range(list_starts[u], list_starts[u + 1]):
-            value = list_values[at] * scale[members[at]]
-            for k in range(coef_starts[members[at]], coef_starts[members[at] + 1]):
-                out[u, machines[k]] += value * coef[k]
+def _add_kernel(
+    indptr, features, values, scale, common, starts, members, list_values, list_scale, kernel, first, last
+):
+    """Add the products of some rows of X with support vectors, without common features."""
+    for i in range(first, last):
+        own = kernel[i - first]
+        for k in range(indptr[i], indptr[i + 1]):
+            if common[features[k]] < 0:
+                value = values[k] * scale[i]
+                for at in range(starts[features[k]], starts[features[k] + 1]):
+                    own[members[at]] += value * (list_values[at] * list_scale[members[at]])
 
 
 @njit(nogil=True, cache=True)
-def _add_products(
-    indptr, features, values, list_starts, members, list_values, scale, coef_starts, machines, coef, out,
-    first, last,
-):  # fmt: skip
-    n_support, n_machines = len(scale), out.shape[1]
-    sums, kernel, total = np.zeros((n_support, BLOCK)), np.zeros(BLOCK), np.zeros((n_machines, BLOCK))
-    for begin in range(first, last, BLOCK):
-        end = min(begin + BLOCK, last)
-        for i in range(begin, end):
-            for k in range(indptr[i], indptr[i + 1]):
-                value = np.float64(values[k])
-                for at in range(list_starts[features[k]], list_starts[features[k] + 1]):
-                    sums[members[at], i - begin] += value * list_values[at]
-        for j in range(n_support):
-            shared = False
-            for b in range(BLOCK):
-                shared |= sums[j, b] != 0
-                kernel[b], sums[j, b] = sums[j, b] * scale[j], 0.0
-            if shared:
-                for k in range(coef_starts[j], coef_starts[j + 1]):
-                    for b in range(BLOCK):
-                        total[machines[k], b] += coef[k] * kernel[b]
-        for machine in range(n_machines):
-            for i in range(begin, end):
-                out[i, machine] += total[machine, i - begin]
-            total[machine] = 0.0
+def _add_multiples(kernel, starts, machines, coef, values, total, out):
+    """Add the products of kernel values with A to `out`; `kernel` and `total` are 0 before and after."""
+    flat, width = total.ravel(), np.uint64(len(values))
+    for j in range(kernel.shape[1]):
+        values[:] = kernel[:, j]
+        if values.any():
+            own = load(values, 0)
+            for k in range(starts[j], starts[j + 1]):
+                at = np.uint64(machines[k]) * width
+                store(flat, at, add(load(flat, at), multiply(fill(coef[k]), own)))
+    for machine in range(len(total)):
+        for i in range(len(out)):
+            out[i, machine] += total[machine, i]
+    kernel[:], total[:] = 0, 0

@@ -28,6 +28,8 @@ SERIAL_SIZE = 1 << 16
 GRID_BITS = 26
 #: Minimum number of symbols or entries of a piece of work.
 MIN_PIECE_SIZE = 1 << 14
+#: Columns of a dense matrix that are multiplied together, of all rows in turn: they stay in the cache.
+TILE = 256
 #: Number of entries of a slab, for work that would take several times the memory of all entries.
 SLAB = 1 << 20
 
@@ -186,11 +188,20 @@ class Sparse:
         """Number of rows that have each feature, shape (n_features,)."""
         return count_features(self.features, self.n_features)
 
-    def dot(self, dense: Floats) -> Floats:
-        """X @ dense: (n_features, k) -> (n, k)."""
+    def dot(self, dense: Floats, target: SignedInts | None = None) -> Floats:
+        """X @ dense; feature u is row u of `dense`, or `target[u]` if given, or dropped if that is -1."""
         dense = np.ascontiguousarray(dense, np.float64)
         out = np.zeros((len(self), dense.shape[1]))
-        arrays = (unsigned(self.indptr), unsigned(self.features), self.values, dense, out)
+        if target is not None and use_numpy(len(self.values) * dense.shape[1]):
+            has_row = target[self.features] >= 0
+            owner = np.repeat(np.arange(len(self)), np.diff(self.indptr))[has_row]
+            terms = self.values[has_row, None].astype(np.float64) * dense[target[self.features[has_row]]]
+            for c, column in enumerate(terms.T):
+                out[:, c] = np.bincount(owner, column, len(self))
+            return out
+        target = np.empty(0, np.int32) if target is None else target
+        rows = unsigned(target.astype(index_type(len(dense)), copy=False))
+        arrays = (unsigned(self.indptr), unsigned(self.features), self.values, rows, dense, out)
         run_on_ranges(self.indptr, lambda i, j: _dot(i, j, *arrays))
         return out
 
@@ -320,19 +331,21 @@ def _round_to_grid(first, last, indptr, features, values, ends, rounded):
 
 
 @njit(nogil=True, cache=True)
-def _dot(first, last, indptr, features, values, dense, out):
-    width = dense.shape[1]
-    for i in range(first, last):
-        if width == 1:
+def _dot(first, last, indptr, features, values, target, dense, out):
+    """`Sparse.dot`; -1 is the largest number, and an empty `target` leaves features their numbers."""
+    width, n_rows, found = dense.shape[1], np.uint64(len(dense)), len(target) > 0
+    for begin in range(0, width, TILE):
+        a, b = np.uint64(begin), np.uint64(min(begin + TILE, width))
+        for i in range(first, last):
             total = 0.0
             for k in range(indptr[i], indptr[i + 1]):
-                total += np.float64(values[k]) * dense[features[k], 0]
-            out[i, 0] = total
-        else:
-            for k in range(indptr[i], indptr[i + 1]):
-                v, u = np.float64(values[k]), features[k]
-                for c in range(width):
-                    out[i, c] += v * dense[u, c]
+                v, u = np.float64(values[k]), target[features[k]] if found else features[k]
+                if width == 1 and u < n_rows:
+                    total += v * dense[u, 0]
+                elif not found or u < n_rows:
+                    for c in range(a, b):
+                        out[i, c] += v * dense[u, c]
+            out[i, 0] += total
 
 
 @njit(nogil=True, cache=True)

@@ -16,7 +16,8 @@ import numpy as np
 from textsvm.arrays import Array, Arrays, Floats, Ints
 from textsvm.kernels import contract
 from textsvm.kernels.attribution import Contributions, complete
-from textsvm.linalg.factored import check_dense
+from textsvm.kernels.shared.feature_rows import sum_of_values
+from textsvm.linalg.factored import FactoredWeights, check_dense
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part, run
@@ -128,20 +129,28 @@ class ProductRows(CombinedRows):
 
 
 class SumPredictor:
-    """Predictor of a sum: the sum of the predictors of its terms."""
+    """Predictor of a sum: the sum of those of its terms, of the same coefficients times `factors`."""
 
-    def __init__(self, kernel: Any, parts: Sequence[Any], device: Device) -> None:
-        self.terms, self.parts = kernel.structure.terms, parts
+    def __init__(self, kernel: Any, parts: Sequence[Any], device: Device, factors: Sequence[float]) -> None:
+        self.terms, self.parts, self.factors = kernel.structure.terms, parts, factors
         # A Python function runs on the host.
         own = any(predictor.device == device for predictor in self.parts)
         self.device = device if own else self.parts[0].device
 
     def values(self, documents: Documents, progress: Progress | None = None) -> Floats:
         total: Array = 0.0
-        for number, ((_, kernel), predictor) in enumerate(zip(self.terms, self.parts, strict=True)):
+        factored: list[tuple[Any, Documents, float]] = []
+        n, terms = len(self.parts), zip(self.parts, self.terms, self.factors, strict=True)
+        for number, (predictor, (_, kernel), factor) in enumerate(terms):
+            read = kernel.structure.read(documents)
+            if isinstance(vars(predictor).get("weights"), FactoredWeights):
+                factored.append((predictor, read, factor))
+                continue
             with devices.use(predictor.device):
-                step = part(progress, number, 1, len(self.parts))
-                total = total + predictor.values(kernel.structure.read(documents), step)
+                total = total + predictor.values(read, part(progress, number - len(factored), 1, n))
+        if factored:
+            factored.sort(key=lambda term: -term[2])
+            total = total + sum_of_values(factored, part(progress, n - len(factored), len(factored), n))
         return total
 
     def feature_terms(
@@ -180,7 +189,8 @@ class SumWeights:
         return max(part.left_out for part in self.parts)
 
     def predictor(self, device: Device) -> SumPredictor:
-        return SumPredictor(self.kernel, [part.predictor(device) for part in self.parts], device)
+        parts = [part.predictor(device) for part in self.parts]
+        return SumPredictor(self.kernel, parts, device, [1.0] * len(parts))
 
     def named(self, examples: Documents | MultiView) -> list[contract.FeatureWeights]:
         terms = zip(self.kernel.structure.terms, self.parts, strict=True)

@@ -29,7 +29,6 @@ from textsvm.errors import InputError
 from textsvm.kernels.shared.feature_rows import FeatureKernelRows
 from textsvm.kernels.shared.normalisation import Normalisation, require_float32
 from textsvm.kernels.shared.stages import Stage, ranked, strings_of
-from textsvm.linalg.factored import FactoredWeights
 from textsvm.linalg.sparse import MAX_INT32, Sparse
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import njit
@@ -136,18 +135,17 @@ class SubsequenceRows(FeatureKernelRows):
     def select(self, x: Array, target: Array) -> Array:
         """X with its features renumbered to `target`, numbers of `features`; -1 drops a feature."""
 
-    def project(self, others: Documents) -> tuple[Array, Normalisation]:
+    def project(self, others: Documents, columns: Normalisation | None = None) -> tuple[Array, Normalisation]:
         own, x, squares = self.represent(others)
-        normalisation = normalisation_of(self.kernel, others, squares, self.normalisation)
+        normalisation = normalisation_of(self.kernel, others, squares, columns or self.normalisation)
         return self.select(x, self.features.find(own)), normalisation
 
     def products(
         self, others: Documents, columns: Normalisation, weights: Array
     ) -> tuple[Floats, Normalisation]:
         """X of other documents times feature weights, and their normalisation, on the host."""
-        x, own = self.project(others)
-        factored = isinstance(weights, FactoredWeights)
-        return weights.dot(x) if factored else devices.to_host(x.dot(weights)), own
+        x, own = self.project(others, columns)
+        return devices.to_host(x.dot(weights)), own
 
 
 def normalisation_of(

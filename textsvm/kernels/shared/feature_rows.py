@@ -7,6 +7,7 @@ vector w = sum_j a_j phi(t_j), so prediction computes no kernel value.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Self
@@ -15,7 +16,7 @@ import numpy as np
 
 from textsvm.arrays import Array, Floats, Floats32, Ints
 from textsvm.kernels.shared.normalisation import Normalisation
-from textsvm.linalg.factored import FactoredWeights, as_dense, should_factor
+from textsvm.linalg.factored import FactoredWeights, as_dense, should_factor, sum_of_products
 from textsvm.linalg.products import InvertedIndex
 from textsvm.linalg.sparse import Sparse
 from textsvm.runtime import device as devices
@@ -112,9 +113,9 @@ class FeaturePredictor:
     Parameters
     ----------
     device : Device
-    space : object with `kernel` and `products`
+    space : object with `kernel`, `products` and `project`
         ``products(documents, columns, weights)`` returns the features of documents times `weights`, on the
-        host, and their `Normalisation`.
+        host, and their `Normalisation`; ``project(documents, columns)`` returns the features themselves.
     weights : float64 array on that device, or FactoredWeights, shape (number of features, n_machines)
     featureless : (Normalisation, float64 or sparse array of shape (n_machines, n_sv)), optional
         Support vectors and their coefficients, for documents without any feature: they have the kernel value
@@ -146,22 +147,35 @@ class FeaturePredictor:
         return self.weights.dense() if isinstance(self.weights, FactoredWeights) else self.weights
 
     def values(self, documents: Documents, progress: Progress | None = None) -> Floats:
-        values = np.empty((len(documents), self.weights.shape[1]))
-        for first, last in self._batches(documents):
-            batch = documents if last - first == len(values) else documents.take(np.arange(first, last))
-            with devices.use(self.device):
-                sums, own = self.space.products(batch, self.columns, self.weights)
-            sums *= own.scale[:, None]
-            own.finish_values(sums, self.coef, self.columns)
-            values[first:last] = sums
-            if progress is not None:
-                progress(last, len(documents))
-        return values
+        return sum_of_values([(self, documents, 1.0)], progress)
 
-    def _batches(self, documents: Documents) -> list[tuple[int, int]]:
-        """Ranges of documents with about BATCH occurrences of features each."""
-        if not len(documents):
-            return []
-        ends = np.cumsum(self.space.kernel.features.occurrences(documents.lengths))
-        cuts = np.flatnonzero(np.diff(ends // BATCH)) + 1
-        return list(pairwise([0, *cuts.tolist(), len(documents)]))
+
+def sum_of_values(
+    terms: Sequence[tuple[FeaturePredictor, Documents, float]], progress: Progress | None = None
+) -> Floats:
+    """Sum of the values of predictors, each for its reading of the same documents.
+
+    Several have factored weights, and the same coefficients times a number, which is largest for the first.
+    """
+    predictors, read, factors = zip(*terms, strict=True)
+    values, (main, *_) = np.empty((len(read[0]), predictors[0].weights.shape[1])), predictors
+    sizes = [term.space.kernel.features.occurrences(own.lengths) for term, own, _ in terms]
+    cuts = np.flatnonzero(np.diff(np.sum(sizes, axis=0).cumsum() // BATCH)) + 1
+    for first, last in pairwise([0, *cuts.tolist(), len(values)] if len(values) else []):
+        batch = [own if last - first == len(values) else own.take(np.arange(first, last)) for own in read]
+        with devices.use(main.device):
+            if isinstance(main.weights, FactoredWeights):
+                pairs = zip(predictors, batch, strict=True)
+                found = [term.space.project(own, term.columns) for term, own in pairs]
+                of_terms = zip(predictors, found, np.divide(factors, factors[0]), strict=True)
+                sums = sum_of_products([(term.weights, x, own.scale, by) for term, (x, own), by in of_terms])
+            else:
+                found = [main.space.products(batch[0], main.columns, main.weights)]
+                sums = found[0][0]
+                sums *= found[0][1].scale[:, None]
+        for term, (_, own) in zip(predictors, found, strict=True):
+            own.add_values(sums, term.coef, term.columns)
+        values[first:last] = sums
+        if progress is not None:
+            progress(last, len(values))
+    return values

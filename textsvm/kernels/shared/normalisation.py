@@ -111,7 +111,13 @@ class Normalisation:
     def finish_values(self, values: Floats, coef: Floats, columns: Normalisation) -> None:
         """Set decision values (n, n_machines) of documents without features; coef (n_machines, columns)."""
         for i in self.featureless:
-            values[i] = coef[:, columns.groups == self.groups[i]].sum(axis=1)
+            values[i] = 0.0
+        self.add_values(values, coef, columns)
+
+    def add_values(self, values: Floats, coef: Floats, columns: Normalisation) -> None:
+        """Add the decision values of documents without features."""
+        for i in self.featureless:
+            values[i] += coef[:, columns.groups == self.groups[i]].sum(axis=1)
 
 
 def featureless_of(columns: Normalisation, coef: Floats, examples: Documents) -> tuple[list[Ints], Floats]:

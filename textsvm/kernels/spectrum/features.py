@@ -38,9 +38,8 @@ from textsvm.kernels.options import WEIGHTS
 from textsvm.kernels.shared.counting import MAX_SYMBOLS, Vocabulary, count, plan, pmer_codes, weigh, windows
 from textsvm.kernels.shared.feature_rows import FeaturePredictor
 from textsvm.kernels.shared.normalisation import Normalisation, featureless_of, match_featureless
-from textsvm.kernels.spectrum.weight_vectors import WeightVectors, dot
+from textsvm.kernels.spectrum.weight_vectors import WeightVectors
 from textsvm.linalg import sparse
-from textsvm.linalg.factored import FactoredWeights
 from textsvm.linalg.rows import FeatureRows, SharedFeatures
 from textsvm.runtime.compiled import njit, use_numpy
 from textsvm.runtime.parallel import n_threads
@@ -293,14 +292,20 @@ class FeatureSpace:
 
     def project(self, others: Documents, columns: Normalisation) -> tuple[sparse.Sparse, Normalisation]:
         """X of other documents over these features; their normalisation counts all of their features."""
-        space, _, x = represent(self.kernel, others)
-        normalisation = Normalisation(others, x.squares(), self.kernel.normalised, columns)
-        return x.select(self.find(space), int(self.starts[-1])), normalisation
+        x, features, normalisation = self._read(others, columns)
+        return x.select(features, int(self.starts[-1])), normalisation
 
     def products(
-        self, others: Documents, columns: Normalisation, weights: Floats | FactoredWeights
+        self, others: Documents, columns: Normalisation, weights: Floats
     ) -> tuple[Floats, Normalisation]:
         """X of other documents times feature weights, and their normalisation, on the host."""
+        x, features, normalisation = self._read(others, columns)
+        return x.dot(weights, features), normalisation
+
+    def _read(
+        self, others: Documents, columns: Normalisation
+    ) -> tuple[sparse.Sparse, SignedInts, Normalisation]:
+        """X of other documents, the number here of each of its features or -1, and their normalisation."""
         vocabulary, counts = count(others, *self.kernel.lengths)
         starts = feature_starts(self.kernel, counts, int(vocabulary.first[-1]))
         pmers = self.vocabulary.find(vocabulary)
@@ -312,10 +317,7 @@ class FeatureSpace:
             learnt_weights = learnt.table[pmers] if same else learnt.weights(vocabulary)
         x = matrix_of(self.kernel, counts, learnt_weights, starts)
         normalisation = Normalisation(others, x.squares(), self.kernel.normalised, columns)
-        features = self._features(starts, pmers)
-        if isinstance(weights, FactoredWeights):
-            return weights.dot(x, features), normalisation
-        return dot(x, features, weights), normalisation
+        return x, self._features(starts, pmers), normalisation
 
     def attribute(self, documents: Documents, weight_of: FeatureWeight) -> Contributions:
         """Contributions of symbols to decision values, given the feature weights of each document."""

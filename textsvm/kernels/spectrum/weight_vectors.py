@@ -11,17 +11,16 @@ the rows are 0, as with many classes, only nonzero values are kept, with their m
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
-from textsvm.arrays import AnyArray, Array, Arrays, Bools, Floats, Ints, SignedInts, UnsignedInts, Words
+from textsvm.arrays import AnyArray, Array, Arrays, Bools, Ints, SignedInts, UnsignedInts, Words
 from textsvm.errors import InputError
 from textsvm.kernels.shared.counting import Vocabulary, plan
 from textsvm.linalg.factored import keep_sparse, scipy_sparse
-from textsvm.linalg.sparse import MAX_INT32, Sparse, index_type, run_on_ranges
+from textsvm.linalg.sparse import MAX_INT32, index_type
 from textsvm.runtime import device as devices
-from textsvm.runtime.compiled import njit, scipy, use_numpy
+from textsvm.runtime.compiled import scipy
 
 #: Sparse weights that are read may use ROOM bytes of memory, or MOST_TIMES their size in the file.
 ROOM = 1 << 28
@@ -119,44 +118,6 @@ def unpack(state: Arrays, p1: int, p2: int, n_symbols: int) -> dict[str, Words]:
         keys[f"keys_{q}"] = left * np.uint64(sizes[b]) + ends.astype(np.uint64)
         sizes[q] = len(ends)
     return keys
-
-
-def dot(x: Sparse, target: SignedInts, dense: Floats) -> Floats:
-    """X @ dense on all cores; feature u of X is row `target[u]` of `dense`, or dropped if it is -1."""
-    out, dense = np.zeros((len(x), dense.shape[1])), np.ascontiguousarray(dense)
-    if use_numpy(len(x.values) * dense.shape[1]):
-        has_row = target[x.features] >= 0
-        owner = np.repeat(np.arange(len(x)), np.diff(x.indptr))[has_row]
-        terms = x.values[has_row, None].astype(np.float64) * dense[target[x.features[has_row]]]
-        for c, column in enumerate(terms.T):
-            out[:, c] = np.bincount(owner, column, len(x))
-        return out
-    single, target = dense.shape[1] == 1, target.astype(index_type(len(dense)), copy=False)
-    function, arrays = (_dot_vector, (dense[:, 0], out[:, 0])) if single else (_dot, (dense, out))
-    run_on_ranges(x.indptr, partial(function, x.indptr, x.features, x.values, target, *arrays))
-    return out
-
-
-@njit(nogil=True, cache=True)
-def _dot_vector(indptr, features, values, target, dense, out, first, last):
-    for i in range(first, last):
-        total = 0.0
-        for k in range(indptr[i], indptr[i + 1]):
-            row = target[features[k]]
-            if row >= 0:
-                total += np.float64(values[k]) * dense[row]
-        out[i] = total
-
-
-@njit(nogil=True, cache=True)
-def _dot(indptr, features, values, target, dense, out, first, last):
-    for i in range(first, last):
-        for k in range(indptr[i], indptr[i + 1]):
-            row = target[features[k]]
-            if row >= 0:
-                value = np.float64(values[k])
-                for machine in range(dense.shape[1]):
-                    out[i, machine] += value * dense[row, machine]
 
 
 def _rows_of(weighed: Bools) -> SignedInts:
