@@ -234,7 +234,7 @@ def test_noise_is_no_better_than_a_constant(options, tmp_path):
     pd.DataFrame({"text": texts, "label": labels}).to_csv(tmp_path / "c.csv", index=False)
     done = run("train", tmp_path / "c.csv", "-o", tmp_path / "m", *options.split())
     last = done.stdout.decode().splitlines()[-1]
-    assert "this is no better" in last
+    assert "this is no better" in last or "this may be chance" in last
     assert "240 copies" in last + done.stderr.decode()
     assert float(last.partition(" % right")[0]) < 65
 

@@ -25,7 +25,7 @@ from textsvm.linalg.products import InvertedIndex
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import Sparse, index_type, unsigned
 from textsvm.runtime.compiled import Imported, njit
-from textsvm.runtime.parallel import Progress, run
+from textsvm.runtime.parallel import Progress, n_threads, run
 from textsvm.solvers import dual
 from textsvm.solvers.feature_machines import FeatureMachine, epochs_of, restricted
 from textsvm.solvers.problems import Classification, Machines
@@ -39,9 +39,9 @@ COMMON = 1 << 14
 FIRST, MORE = 200, 300
 #: Number of rows above the bound from which values are not computed: most of them are to be added.
 FEW = 200
-#: Rounding errors of bounds, which are in float32.
+#: Rounding errors of bounds, which are in float32, for coefficients of sum 1.
 ROUNDING = 1e-4
-#: Machines that a thread takes at a time.
+#: Most machines that a thread takes at a time.
 BLOCK = 256
 #: Zeros of all features, of integers and floats, which every use restores: allocating them takes longer.
 Room = tuple[Ints32, Floats]
@@ -67,8 +67,10 @@ def solve_many(
     bounds = Bounds.of(rows.x)
     machines = [ClassMachine(problem, rows, stopping, np.sort(members)) for members in classes]
 
+    size = min(BLOCK, max(bounds.width, len(machines) // (4 * n_threads())))
+
     def solve_block(first: int) -> None:
-        waiting, unsolved = machines[first : first + BLOCK], list[ClassMachine]()
+        waiting, unsolved = machines[first : first + size], list[ClassMachine]()
         room = np.zeros(rows.x.n_features, np.int32), np.zeros(rows.x.n_features)
         while waiting or unsolved:
             while waiting and len(unsolved) < bounds.width:
@@ -77,7 +79,7 @@ def solve_many(
             values = zip(unsolved, bounds.values(unsolved), strict=True)
             unsolved = [machine for machine, own in values if machine.extend(own, room)]
 
-    run(solve_block, range(0, len(machines), BLOCK), progress=progress)
+    run(solve_block, range(0, len(machines), size), progress=progress)
     solutions = [machine.solution for machine in machines if machine.solution is not None]
     coef = stacked([part.coef for part in solutions], [machine.at for machine in machines], len(order))
     bias = np.array([solution.bias for solution in solutions])
@@ -114,8 +116,9 @@ class ClassMachine:
         assert self.solution is not None
         bounds[self.at] = -np.inf
         limit = max(0.0, self.stopping.tol - max(0.0, self.solution.violation)) - 1
-        outside = np.flatnonzero(bounds > -1 - ROUNDING)
-        violated = outside[bounds[outside] > limit - ROUNDING]
+        rounding = ROUNDING * max(1.0, float(np.abs(self.solution.coef).sum()))
+        outside = np.flatnonzero(bounds > -1 - rounding)
+        violated = outside[bounds[outside] > limit - rounding]
         if len(violated) < FEW:
             values = self._values(violated, room)
             bounds[violated], violated = values, violated[values > limit]

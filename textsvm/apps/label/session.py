@@ -650,7 +650,8 @@ class Session:
         low, high = clopper_pearson(right, n) if n else (0.0, 1.0)
         counts = [Counter(column) for column in zip(*pairs, strict=True)]
         chance = sum(counts[0][key] * counts[1][key] for key in counts[0]) / n**2 if n else 1.0
-        weight = max(0.0, (low - chance) / (1 - chance)) if chance < 1 else 0.0
+        learnt = chance < 1 and self.learner.relevant is None  # a search does not learn them
+        weight = max(0.0, (low - chance) / (1 - chance)) if learnt else 0.0
         return {"n": n, "right": right, "interval": (low, high), "weight": weight}
 
     # Several people
@@ -755,7 +756,8 @@ class Session:
             if search := self.learner.progress().retrieval:
                 of = "" if search.total is None else f" of about {search.total:,.0f}"
                 end = "at least 95 % are probably found" if search.enough else "the search is not complete"
-                lines.append(f"texts of {self.learner.relevant!r} found: {search.n_found:,}{of}; {end}")
+                n_found = sum(self.learner.relevant in names for names in labels)
+                lines.append(f"texts of {self.learner.relevant!r} found: {n_found:,}{of}; {end}")
             if len({name for names in labels for name in names}) < 2:
                 return [*lines, "a classifier needs texts of two labels; the same command goes on"]
             option = " --multilabel" if self.learner.multilabel else ""
