@@ -116,10 +116,7 @@ class Results:
         return true, predicted
 
     def weighted(self, weight: Floats, areas: bool = True) -> dict[str, Floats]:
-        """Every metric for rows of document weights, shape (resamples, n); arrays of shape (resamples,).
-
-        Without `areas`, areas under curves are NaN.
-        """
+        """Every metric for rows of document weights, shape (resamples, n); without `areas`, these are NaN."""
         with np.errstate(divide="ignore", invalid="ignore"):
             if self.task == "regression":
                 return number_metrics(weight, self.truth, self.predicted, self.grades)
@@ -132,10 +129,7 @@ class Results:
             )
 
     def with_intervals(self, resamples: int = 1000, level: float = 0.95, seed: int = 0) -> Results:
-        """Copy with intervals of all metrics; NaN if a metric is undefined, or the same in all resamples.
-
-        The intervals of areas under curves are NaN if they would take too long (`MOST_RANKED`).
-        """
+        """Copy with intervals of all metrics; NaN if a metric is undefined, or the same in all resamples."""
         parts = [self.weighted(weight, not self.areas_left_out) for weight in draws(self.n, resamples, seed)]
         intervals = {
             name: percentile_interval(np.concatenate([part[name] for part in parts]), level)
