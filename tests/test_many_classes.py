@@ -18,6 +18,7 @@ from textsvm.apps.export.plain import plain_model
 from textsvm.gram.plan import Case, FeatureCase, plan_features
 from textsvm.linalg import factored
 from textsvm.linalg.factored import FactoredWeights
+from textsvm.model.rules import ClassRule
 from textsvm.runtime import device as devices
 from textsvm.runtime.simd import LANES
 from textsvm.solvers import many_classes
@@ -159,6 +160,20 @@ def test_export_counts_the_weights_of_all_terms_before_it_makes_any_dense(monkey
     monkeypatch.setattr(FactoredWeights, "to_sparse", lambda self: pytest.fail("weights were computed"))
     with pytest.raises(InputError, match=r"12 machines takes .* fewer classes"):
         plain_model(model)
+    monkeypatch.setattr(devices, "free_memory", lambda device=None: 7 * sum(sizes) - 1)
+    with pytest.raises(InputError, match=r"7 copies .* no --max-size"):
+        plain_model(model, smaller=True)
+
+
+def test_weights_of_classes_keep_no_square_matrix_each():
+    """The rows of 300 unit matrices would keep 300 x 300 x 300 x 8 bytes = 216 MB."""
+    rule = ClassRule(np.arange(300))
+    tracemalloc.start()
+    mixes, _ = rule.machine_weights()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (mixes == np.eye(300)).all()
+    assert peak < 10 << 20
 
 
 def test_the_first_prediction_allocates_no_dense_weights():

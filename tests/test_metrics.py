@@ -2,6 +2,7 @@
 
 import json
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -438,3 +439,20 @@ def test_points_of_a_roc_curve_inside_straight_lines_are_left_out():
 def test_equal_scores_count_half_in_the_area_under_the_curve():
     truth, score = np.array([True, False, True, False]), np.array([1.0, 1, 2, 0])
     assert roc_area(truth, score) == pytest.approx(sk.roc_auc_score(truth, score)) == pytest.approx(7 / 8)
+
+
+def test_intervals_of_many_classes_take_little_memory(monkeypatch):
+    """A confusion matrix for each of 200 resamples would take 200 x 400 x 400 x 8 bytes = 256 MB."""
+    random, classes = np.random.default_rng(0), np.arange(400) * 10_000
+    truth = np.repeat(classes, 2)
+    predicted, decision = random.permutation(truth), random.normal(size=(800, 400))
+    results = evaluate(truth, predicted, decision, classes)
+    monkeypatch.setattr("textsvm.evaluation.results.MOST_RANKED", decision.size - 1)
+    assert results.areas_left_out
+    tracemalloc.start()
+    intervals = results.with_intervals(200).intervals
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 64 << 20
+    assert np.isnan(intervals["average_precision"]).all()
+    assert np.isfinite(intervals["macro_f1"]).all()

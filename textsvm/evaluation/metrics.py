@@ -108,8 +108,8 @@ def class_metrics(
     probabilities have shape (n, n_labels), or (n,) for two labels, the second of which is the positive class.
     """
     k = len(labels)
-    cells = _sums_by(weight, true * k + predicted, k * k).reshape(-1, k, k)
-    hits, support, n_predicted = np.diagonal(cells, axis1=1, axis2=2), cells.sum(2), cells.sum(1)
+    support, n_predicted = _sums_by(weight, true, k), _sums_by(weight, predicted, k)
+    hits = _sums_by(weight * (true == predicted), true, k)
     precision, recall, f1 = precision_recall_f1(hits, support, n_predicted)
     occurs, n = support + n_predicted > 0, support.sum(1)
     spread = np.sqrt((n**2 - (support**2).sum(1)) * (n**2 - (n_predicted**2).sum(1)))

@@ -34,6 +34,8 @@ from textsvm.runtime.plain_json import to_json
 
 #: Counts of resamples in memory at a time.
 BLOCK = 1 << 22
+#: Most decision values for intervals of areas under curves, which rank them in every resample.
+MOST_RANKED = 2_000_000
 
 
 def _metric(name: str) -> Any:
@@ -100,6 +102,11 @@ class Results:
         places = {label: a for a, label in enumerate(self.labels)}
         return np.array([places[label] for label in values.tolist()])
 
+    @property
+    def areas_left_out(self) -> bool:
+        """Whether intervals of areas under curves would take too long."""
+        return self.task != "regression" and self.decision.size > MOST_RANKED
+
     def labels_of(self, i: int) -> tuple[Any, Any]:
         """Truth and prediction of document i for display; several labels are joined by commas."""
         if self.task != "multilabel":
@@ -108,21 +115,22 @@ class Results:
         true, predicted = (", ".join(map(str, labels)) or "nothing" for labels in sets)
         return true, predicted
 
-    def weighted(self, weight: Floats) -> dict[str, Floats]:
-        """Every metric for rows of document weights, shape (resamples, n); arrays of shape (resamples,)."""
+    def weighted(self, weight: Floats, areas: bool = True) -> dict[str, Floats]:
+        """Every metric for rows of document weights, shape (resamples, n); without `areas`, these are NaN."""
         with np.errstate(divide="ignore", invalid="ignore"):
             if self.task == "regression":
                 return number_metrics(weight, self.truth, self.predicted, self.grades)
             if self.task == "multilabel":
-                return label_metrics(weight, self.truth, self.predicted, self.decision, self.labels)
+                return label_metrics(weight, self.truth, self.predicted, self.decision, self.labels, areas)
             true, predicted = self.codes(self.truth), self.codes(self.predicted)
+            decision = self.decision if areas else None
             return class_metrics(
-                weight, true, predicted, self.decision, self.labels, self.grades, self.probability
+                weight, true, predicted, decision, self.labels, self.grades, self.probability
             )
 
     def with_intervals(self, resamples: int = 1000, level: float = 0.95, seed: int = 0) -> Results:
         """Copy with intervals of all metrics; NaN if a metric is undefined, or the same in all resamples."""
-        parts = [self.weighted(weight) for weight in draws(self.n, resamples, seed)]
+        parts = [self.weighted(weight, not self.areas_left_out) for weight in draws(self.n, resamples, seed)]
         intervals = {
             name: percentile_interval(np.concatenate([part[name] for part in parts]), level)
             for name in self.metrics

@@ -150,16 +150,16 @@ def sum_of_products(
     return out
 
 
-def check_dense(parts: Sequence[Any]) -> None:
+def check_dense(parts: Sequence[Any], copies: int = 3, advice: str = "") -> None:
     """InputError if the weights of all terms of a kernel do not fit into memory as dense arrays."""
     shapes = [part.shape for part in parts if isinstance(part, FactoredWeights)]
     n_features, free = sum(shape[0] for shape in shapes), devices.free_memory(devices.select("cpu"))
     need = 8 * sum(shape[0] * shape[1] for shape in shapes)
-    if 3 * need > free:
+    if copies * need > free:
         raise InputError(
             f"a weight for each of {n_features:,} features and {shapes[0][1]:,} machines takes "
-            f"{need / 2**30:.1f} GiB, three copies are needed and {free / 2**30:.1f} GiB are free; "
-            "take fewer classes, or a kernel with fewer lengths (p)"
+            f"{need / 2**30:.1f} GiB, {copies} copies are needed and {free / 2**30:.1f} GiB are free; "
+            f"take fewer classes, or a kernel with fewer lengths (p){advice}"
         )
 
 

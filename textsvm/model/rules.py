@@ -172,7 +172,7 @@ def _class_mix(strategy: str, a: int, n_classes: int) -> Floats:
     if strategy == "ovo":
         pairs = combinations(range(n_classes), 2)
         return np.array([float(second == a) - float(first == a) for first, second in pairs])
-    unit = np.eye(n_classes)[a]
+    unit = (np.arange(n_classes) == a).astype(np.float64)  # a row of np.eye would keep all rows in memory
     return unit if strategy != "crammer-singer" else (unit - (1 - unit) / (n_classes - 1))
 
 

@@ -273,6 +273,8 @@ def _facts(model: TrainedModel, results: Results) -> list[tuple[str, str]]:
     support = count if model.support.weights is None else "left out, with their texts"
     facts.append(("support vectors", support))
     facts.append(("documents judged", f"{results.n:,}"))
+    if results.areas_left_out:
+        facts.append(("intervals of areas under curves", "left out: too many documents and classes"))
     facts += _promises(results)
     facts.append(("device", model.device_in_use.description))
     facts += [(f"seconds to {stage}", f"{seconds:.2f}") for stage, seconds in results.seconds.items()]

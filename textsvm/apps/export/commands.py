@@ -86,7 +86,7 @@ def export(
     console, clock = Console(printing.quiet), time.perf_counter()
     console.say(f"exporting {model}")
     fitted = load(model)
-    plain = plain_model(fitted)
+    plain = plain_model(fitted, smaller=to == "page" or max_size is not None)
     reduction, facts = _reduce(console, fitted, plain, to, max_size, texts)
     paths = files.write_plain_model(
         plain, output, to, reduction, title=content.title, example=content.example

@@ -112,7 +112,7 @@ def export(
     """
     target = Path(path)
     to = check_target(target, to, force, max_size)
-    plain = plain_model(model)
+    plain = plain_model(model, smaller=to == "page" or max_size is not None)
     reduction = reduced(model, plain, to, max_size, () if held_out is None else held_out)
     return write_plain_model(plain, target, to, reduction, **page)
 
@@ -374,7 +374,8 @@ def _features(plain: PlainModel) -> str:
             )
             lists += f'<p class="kind">{safe(top.kind)}</p><ul class="substrings">{items}</ul>'
         parts.append(f"<section><h2>{safe(label)}</h2>{lists}</section>")
-    more = f" The first {MOST_CLASSES} of {len(labels)} classes." if len(labels) > MOST_CLASSES else ""
+    n = len(plain.classes or labels)
+    more = f" The first {MOST_CLASSES} of {n:,} classes." if n > MOST_CLASSES else ""
     return (
         f'<section><h2>Features with the largest weights</h2><p class="note">They add most to the decision '
         f"value of a class. ␣ is a space; th&gt;=3 counts from the third occurrence on.{more}</p></section>"

@@ -17,6 +17,7 @@ from textsvm.arrays import AnyArray, Arrays, Floats, Json
 from textsvm.kernels.contract import FeatureTerm, PairTerm
 from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spelling import spell
+from textsvm.linalg.factored import check_dense
 from textsvm.model.conformal import Conformity
 from textsvm.model.rules import CalibratedRule, ClassRule, LabelRule
 from textsvm.model.settings import Settings
@@ -34,6 +35,10 @@ HELD_OUT = ("task", "n", "accuracy", "macro_f1", "micro_f1", "rmse", "log_loss")
 UNSURE = "unsure"
 #: Most support vectors of a kernel that compares texts with each of them.
 MOST_SUPPORT = 4000
+#: Copies of dense weights in memory while a model is made smaller.
+COPIES = 7
+#: Most classes whose heaviest features are listed, which takes up to half a second for each.
+MOST_LISTED = 30
 #: Task of each estimator.
 TASK_OF = {
     "SVC": "classes",
@@ -64,7 +69,7 @@ class PlainModel:
     conformity: Conformity | None  #: For prediction sets
     kernel: str  #: Kernel in its short form
     info: Json  #: Information saved with the model, such as training data
-    top: list[TopFeatures]  #: The heaviest features of each class
+    top: list[TopFeatures]  #: The heaviest features of each class, at most `MOST_LISTED` classes
 
     @property
     def columns(self) -> list[str]:
@@ -110,7 +115,7 @@ class PlainModel:
         }
 
 
-def plain_model(model: Any, n_top: int = 20) -> PlainModel:
+def plain_model(model: Any, n_top: int = 20, smaller: bool = False) -> PlainModel:
     """Describe a fitted estimator; InputError if it cannot be exported.
 
     Features of kernels that compare texts with support vectors would take too long to list.
@@ -120,25 +125,28 @@ def plain_model(model: Any, n_top: int = 20) -> PlainModel:
     model : SVC, CalibratedSVC, MultilabelSVC, SVR or OneClassSVM
         Fitted; or a Pipeline of it alone.
     n_top : int
-        Number of heaviest features of each class to list.
+        Number of heaviest features to list of each class, of more than `MOST_LISTED` of the first ones.
+    smaller : bool
+        Whether the model is to be made smaller, which takes more memory.
     """
     model = trained_model(model)
     rule, settings, intercept = model.rule, model.record.settings, model.predictor.intercept
     assert isinstance(settings, Settings)
-    task, terms = TASK_OF[rule.estimator], _terms(model)
+    task, terms = TASK_OF[rule.estimator], _terms(model, smaller)
     assert model.kernel is not None
     combine = "identity"
     if task == "classes" and len(rule.classes) == len(intercept) == 2:
         combine = "difference"
     elif isinstance(rule, ClassRule) and len(rule.classes) > 2 and rule.strategy == "ovo":
         combine = "ovo"
+    listed = None if rule.classes is None else rule.classes.tolist()[:MOST_LISTED]
     plain = PlainModel(
         task, settings.text_form, terms, np.asarray(intercept, np.float64), combine,
         None if rule.classes is None else rule.classes.tolist(),
         rule.thresholds if isinstance(rule, LabelRule) else None,
         calibration=None, reject=(), conformity=None,
         kernel=spell(model.kernel), info=model.info,
-        top=[] if any(isinstance(term, PairTerm) for term in terms) else model.top_features(n_top),
+        top=[] if any(isinstance(term, PairTerm) for term in terms) else model.top_features(n_top, listed),
     )  # fmt: skip
     if not isinstance(rule, CalibratedRule):
         return plain
@@ -180,7 +188,7 @@ def _only_step(model: Any) -> Any:
     return steps[0] if steps else model
 
 
-def _terms(model: TrainedModel) -> Sequence[FeatureTerm | PairTerm]:
+def _terms(model: TrainedModel, smaller: bool) -> Sequence[FeatureTerm | PairTerm]:
     """The kernel as a sum of kernels with features or support vectors; InputError if it has another form."""
     kernel, support = model.kernel, model.support
     if reason := _obstacle(kernel):
@@ -200,6 +208,9 @@ def _terms(model: TrainedModel) -> Sequence[FeatureTerm | PairTerm]:
     cpu = devices.select("cpu")
     with model.at_work(cpu):
         predictor: Any = model.predictor.prepare(model.reader, cpu)
+        if smaller:
+            parts = [vars(part).get("weights") for part in getattr(predictor, "parts", [predictor])]
+            check_dense(parts, COPIES, ", or export the whole model (no page, no --max-size)")
         terms: Sequence[FeatureTerm | PairTerm] = predictor.feature_terms(support.documents)
     for encoder in dict.fromkeys(term.view.encoder for term in terms if term.view.encoder is not None):
         word_piece(encoder.tokenizer)

@@ -355,14 +355,16 @@ def reduced_model(
     share = min(1.0, MOST_SYMBOLS / max(1, symbols))
     order = np.random.default_rng(0).permutation(len(documents))
     chosen = np.sort(order[: max(1, int(share * len(documents)))])
-    most, whole = parse_size(size), packed_tables(plain)
+    most = parse_size(size)
+    if is_large := sum(table.weights.nbytes for term in plain.feature_terms for table in term.tables) > most:
+        _room(replace(plain, top=[]), most)  # refuses a size that is too small before long work
+    whole = packed_tables(plain)
     sample = Sample(plain, documents.take(chosen), not len(held_out), progress)
     before, n_strings = sample.values(whole), _n_strings(whole)
-    content = write(plain, whole)
-    if len(content) <= most:
+    if not is_large and len(content := write(plain, whole)) <= most:
         return Reduction(content, (n_strings, n_strings), (64, 64), (0.0, 0.0), (before, before), chosen)
-    plain = _brief(plain, _room(replace(plain, top=[]), whole, most))
-    room = _room(plain, whole, most)
+    plain = _brief(plain, _room(replace(plain, top=[]), most))
+    room = _room(plain, most)
     worths = [sample.worths(k, tables) for k, tables in enumerate(whole)]
     results = []
     for types in CHOICES:
@@ -389,13 +391,18 @@ def _brief(plain: PlainModel, room: int) -> PlainModel:
     return brief
 
 
-def _room(plain: PlainModel, whole: Tables, most: int) -> int:
+def _room(plain: PlainModel, most: int) -> int:
     """Bytes for strings; InputError if there are none."""
+    (weights, tags), n, keys = CHOICES[0], plain.n_machines, np.zeros(0, np.uint64)
+    starts, row = bucket_starts(keys, PER_BUCKET), np.zeros((1, n), weights)
     none = [
-        [_part(table, np.zeros(len(table.weights) - 1, bool), None, CHOICES[0]) for table in tables]
-        for tables in whole
-    ]
-    fixed = len(write(plain, none)) + ALIGNMENT * sum(map(len, whole))
+        [
+            PackedTable(table, starts, keys.astype(tags), None if table.factors is None
+                        else keys.astype(np.float32), row, np.ones(n), None)
+            for table in term.tables
+        ] for term in plain.feature_terms
+    ]  # fmt: skip
+    fixed = len(write(plain, none)) + ALIGNMENT * sum(map(len, none))
     if fixed > most:
         raise InputError(
             f"the model does not fit into {most:,} bytes: Unicode tables, names and biases take at least "
