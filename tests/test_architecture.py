@@ -22,8 +22,8 @@ LIMITS: dict[str, tuple[float, float]] = {
     # Then labelling by several people, with suggestions, notes and an encoder (700), and the CPU instead of a
     # GPU that is too small. Then machine code of CUDA kernels from a package (70), counting in passes on a
     # GPU, prediction and export of thousands of classes, small GPUs, weights of the default for few texts.
-    "lines of textsvm/": (75_770, 62_000),
-    "lines of the applications": (13_140, 10_500),
+    "lines of textsvm/": (75_825, 62_000),
+    "lines of the applications": (13_152, 10_500),
     "lines of C, JavaScript, HTML and CSS": (3_209, 2_700),
     # Kernels of several families, aliases of arrays and the version have modules of their own.
     "files": (310, 260),
@@ -36,7 +36,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     "function-level imports": (164, 150),
     "module-level __getattr__": (2, 2),
     "mutable module globals": (5, 4),
-    'words "Any"': (1_442, 1_400),
+    'words "Any"': (1_443, 1_400),
     "calls of getattr and hasattr": (124, 90),
     "class names defined more than once": (0, 0),
     '"what" per 10,000 docstring words': (1, 10),

@@ -150,7 +150,7 @@ def sum_of_products(
     return out
 
 
-def check_dense(parts: Sequence[Any], copies: int = 3, advice: str = "") -> None:
+def check_dense(parts: Sequence[Any], copies: int = 4, advice: str = "") -> None:
     """InputError if the weights of all terms of a kernel do not fit into memory as dense arrays."""
     shapes = [part.shape for part in parts if isinstance(part, FactoredWeights)]
     n_features, free = sum(shape[0] for shape in shapes), devices.free_memory(devices.select("cpu"))

@@ -333,16 +333,16 @@ def _round_to_grid(first, last, indptr, features, values, ends, rounded):
 @njit(nogil=True, cache=True)
 def _dot(first, last, indptr, features, values, target, dense, out):
     """`Sparse.dot`; -1 is the largest number, and an empty `target` leaves features their numbers."""
-    width, n_rows, found = dense.shape[1], np.uint64(len(dense)), len(target) > 0
+    width, n_rows, to_target = dense.shape[1], np.uint64(len(dense)), len(target) > 0
     for begin in range(0, width, TILE):
         a, b = np.uint64(begin), np.uint64(min(begin + TILE, width))
         for i in range(first, last):
             total = 0.0
             for k in range(indptr[i], indptr[i + 1]):
-                v, u = np.float64(values[k]), target[features[k]] if found else features[k]
+                v, u = np.float64(values[k]), target[features[k]] if to_target else features[k]
                 if width == 1 and u < n_rows:
                     total += v * dense[u, 0]
-                elif not found or u < n_rows:
+                elif not to_target or u < n_rows:
                     for c in range(a, b):
                         out[i, c] += v * dense[u, c]
             out[i, 0] += total

@@ -209,7 +209,7 @@ def _terms(model: TrainedModel, smaller: bool) -> Sequence[FeatureTerm | PairTer
     with model.at_work(cpu):
         predictor: Any = model.predictor.prepare(model.reader, cpu)
         if smaller:
-            parts = [vars(part).get("weights") for part in getattr(predictor, "parts", [predictor])]
+            parts = [vars(part).get("weights") for part in vars(predictor).get("parts", [predictor])]
             check_dense(parts, COPIES, ", or export the whole model (no page, no --max-size)")
         terms: Sequence[FeatureTerm | PairTerm] = predictor.feature_terms(support.documents)
     for encoder in dict.fromkeys(term.view.encoder for term in terms if term.view.encoder is not None):

@@ -166,14 +166,14 @@ def sum_of_values(
         with devices.use(main.device):
             if isinstance(main.weights, FactoredWeights):
                 pairs = zip(predictors, batch, strict=True)
-                found = [term.space.project(own, term.columns) for term, own in pairs]
-                of_terms = zip(predictors, found, np.divide(factors, factors[0]), strict=True)
+                features = [term.space.project(own, term.columns) for term, own in pairs]
+                of_terms = zip(predictors, features, np.divide(factors, factors[0]), strict=True)
                 sums = sum_of_products([(term.weights, x, own.scale, by) for term, (x, own), by in of_terms])
             else:
-                found = [main.space.products(batch[0], main.columns, main.weights)]
-                sums = found[0][0]
-                sums *= found[0][1].scale[:, None]
-        for term, (_, own) in zip(predictors, found, strict=True):
+                features = [main.space.products(batch[0], main.columns, main.weights)]
+                sums = features[0][0]
+                sums *= features[0][1].scale[:, None]
+        for term, (_, own) in zip(predictors, features, strict=True):
             own.add_values(sums, term.coef, term.columns)
         values[first:last] = sums
         if progress is not None:
