@@ -52,7 +52,7 @@ def visit(browser):  # noqa: F811
         page = browser.new_page(viewport={"width": width, "height": 844}, **options)
         pages.append(page)
         origin = "http://127.0.0.1:" if killed else address.rsplit("/", 2)[0]  # a new start has another port
-        lost = ("ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE") if killed else ()
+        lost = ("CONNECTION_RESET", "EMPTY_RESPONSE", "CONTENT_LENGTH_MISMATCH") if killed else ()
         expected = "409 (Conflict)", "ERR_CONNECTION_REFUSED", *lost
         page.on(
             "console",
