@@ -8,9 +8,9 @@ unit is the largest power of two without overflow, given the bound sum_i |x_i| |
 error is about 2^-40 of that bound.
 
 Bytes: 8 per entry, 8 per pass, and 8 per entry by feature; a million documents of 800 symbols have about 2e9
-entries, 4 ms per pass at 4.2 TB/s. Where memory has no room for the entries by feature and for copies of some
-rows, X'u adds row by row after all (`CudaLists.x`): most u are 0. Where it has no room for X, X is in
-page-locked main memory, which passes read over the bus. No bit changes: sums of integers have no order.
+entries, 4 ms per pass at 4.2 TB/s. Without room for the entries by feature and for copies of some rows, X'u
+adds row by row (`CudaLists.x`): most u are 0. Without room for X, it is in page-locked main memory, and read
+over the bus. No bit of X'u changes, as integers add in any order; Newton's unpacked products have other bits.
 """
 
 from __future__ import annotations

@@ -128,9 +128,9 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 def use_numpy(size: int) -> bool:
-    """Whether NumPy is to process `size` symbols or entries: compiling takes longer, and the total is small.
+    """Whether NumPy is to process `size` symbols or entries, which are then counted.
 
-    With Numba imported, the first function that the cache lacks is compiled, and others have a NumPy form.
+    True up to `NUMPY_SIZE` in all, if Numba is not imported, or has compiled a function in this process.
     """
     global _by_numpy
     cached = "numba" in sys.modules and not _tell_compiling.cache_info().currsize

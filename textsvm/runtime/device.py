@@ -100,7 +100,7 @@ on_load: Callable[[str], None] | None = None
 
 #: cudaErrorPeerAccessAlreadyEnabled.
 _ENABLED_ALREADY = 704
-#: cudaDevAttrMultiProcessorCount
+#: cudaDevAttrMultiProcessorCount, SingleToDoublePrecisionPerfRatio and MaxSharedMemoryPerBlockOptin.
 _MULTIPROCESSORS, _FLOAT64_RATIO, _SHARED_MEMORY = 16, 87, 97
 _PIP = 'pip install "cupy-cuda13x[ctk]" (or "cupy-cuda12x[ctk]", for drivers older than 580)'
 #: Paths that exist if the NVIDIA driver has a card.
@@ -376,7 +376,7 @@ def report(progress: Progress | None, done: float, total: float) -> None:
 
 
 def code_digest(source: str, options: Iterable[str], headers: str, target: str) -> str:
-    """Name of an entry in `SHIPPED`: a digest of all that the compiler reads.
+    """Name of an entry in `SHIPPED`: a digest of a source, its options and the target.
 
     `target` is "sm_90", say, for machine code and "compute_120" for PTX. `headers`, CuPy's checksum of its
     headers, counts for sources that include them. Include folders differ between machines and do not count.
