@@ -231,7 +231,7 @@ class MulticlassSlots(cuda_queue.Slots):
 class ShardedMulticlassSlots(shards_cuda.ShardedSlots, MulticlassSlots):
     """Slots for problems of type `MulticlassDual`, over several cards."""
 
-    ROUNDS, RESPONSES = DEFINE_SETS[-1], "G"
+    ROUNDS, STRUCTURE, RESPONSES = DEFINE_SETS[-1], ARRAYS, "G"
 
     def gather(self) -> None:
         super().gather()
