@@ -183,7 +183,7 @@ class StoredRows:
                 if (following := (turn + others) % turns) != turn:
                     ahead = [self._computed(further[0], following)]
                 values = self._panels.room(number, rooms[position % 2])
-                self._fill(number, computed, values, self._streams[turn])
+                self._fill(number, computed, values, turn)
                 del computed
                 if further and not ahead:
                     ahead = [self._computed(further[0], turn)]  # meanwhile
@@ -217,17 +217,17 @@ class StoredRows:
         with devices.use(self.device), self._streams[turn]:
             return self._columns_from(start, turn).rows(np.arange(first - start, last - start))
 
-    def _fill(self, number: int, computed: Array, values: Floats32, stream: Any) -> None:
+    def _fill(self, number: int, computed: Array, values: Floats32, turn: int) -> None:
         """Copy the values of a panel from the diagonal on."""
         (first, last), width = self._panels.bounds(number), computed.shape[1]
         computed, out = computed[:, first - self.n + width :], values[:, first:]
         if self.device.kind == "cpu":
             out[:] = computed
-        else:
-            runtime = self._xp.cuda.runtime
-            places = out.ctypes.data, 4 * self.n, computed.data.ptr, 4 * width
-            size, kind = (4 * (self.n - first), last - first), runtime.memcpyDeviceToHost
-            runtime.memcpy2DAsync(*places, *size, kind, stream.ptr)
+            return
+        with self._streams[turn]:
+            runtime, stream = self._xp.cuda.runtime, self._xp.cuda.get_current_stream()
+            data = computed.data.ptr, 4 * width, 4 * out.shape[1], last - first
+            runtime.memcpy2DAsync(out.ctypes.data, 4 * self.n, *data, runtime.memcpyDeviceToHost, stream.ptr)
             stream.synchronize()
 
     def _mirror(self, number: int, values: Floats32) -> None:
@@ -309,9 +309,8 @@ class HostPanels:
         """Copy page-locked rows to an array of the card, shape (len(indices), n)."""
         cuda, nbytes = devices.cupy().cuda, 4 * self.n
         stream, runtime = cuda.get_current_stream(), cuda.runtime
-        copy, kind = runtime.memcpyAsync, runtime.memcpyHostToDevice
-        to, rows = out.data.ptr, (self.matrix.ctypes.data + nbytes * indices).tolist()
-        for number, row in enumerate(rows):
+        copy, to, kind = runtime.memcpyAsync, out.data.ptr, runtime.memcpyHostToDevice
+        for number, row in enumerate((self.matrix.ctypes.data + nbytes * indices).tolist()):
             copy(to + number * nbytes, row, nbytes, kind, stream.ptr)
         stream.synchronize()
 

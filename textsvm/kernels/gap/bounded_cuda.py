@@ -175,10 +175,10 @@ class CudaCountedSubsequences(CountedPanels):
         self._keys, self.df = cp.empty(0, np.uint64), cp.empty(0, np.int64)
         for _, _, (_, keys, _) in self._counted():
             distinct, features, _ = ranked(keys, learnt[2])
-            known, known_df = self._keys, self.df
-            self._keys = cp.unique(cp.concatenate([known, distinct]))
+            before, df = self._keys, self.df
+            self._keys = cp.unique(cp.concatenate([before, distinct]))
             self.df = cp.zeros(len(self._keys), np.int64)
-            self.df[cp.searchsorted(self._keys, known)] = known_df
+            self.df[cp.searchsorted(self._keys, before)] = df
             self.df[cp.searchsorted(self._keys, distinct)] += numbers_of(features, len(distinct))
             self.n_panels += 1
             del keys, features  # before the next are counted

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from textsvm.arrays import Array, Bools, Ints
+from textsvm.kernels.shared.counting_cuda import CudaCounts
 from textsvm.kernels.shared.feature_rows import FeatureKernelRows
 from textsvm.kernels.shared.normalisation import Normalisation, featureless_groups
 from textsvm.linalg.products_cuda import CudaColumns, Factors, mirror
@@ -98,7 +99,7 @@ class CountedPanels:
 
     def __init__(self, documents: Documents) -> None:
         self.documents, self.free, self.n_panels = documents, gpu.free_memory(), 0
-        self.kept: dict[int, Any] = {}  #: Counts of panels, by first document
+        self.kept: dict[int, CudaCounts] = {}  #: Counts of panels, by first document
 
     def placed(self, panels: Iterable[tuple[int, int, CudaRows]], df: Array, normalised: bool) -> FeatureRows:
         """Feature rows of the first to last documents of all panels, given the frequency of each feature."""
