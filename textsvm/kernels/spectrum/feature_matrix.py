@@ -96,8 +96,8 @@ class FeatureColumns:
             sizes.append(int(selected.sum()))
             return selected
 
-        known = select(1)
-        symbols = np.append(2 * ranks[1] + known, 2 * sizes[0]).astype(np.uint32)
+        present = select(1)
+        symbols = np.append(2 * ranks[1] + present, 2 * sizes[0]).astype(np.uint32)
         for q, a, b in plan(p1, vocabulary.p2):
             keys, width = vocabulary.keys[q][select(q)], np.uint64(max(vocabulary.size(b), 1))
             left, size_b, bound = keys // width, sizes[levels[b]], sizes[levels[a]] * sizes[levels[b]]
@@ -283,13 +283,13 @@ def _find_nodes(step, words, left, right, n, nodes, keys, is_column):
     one = np.uint64(1)
     for k in range(np.uint64(n)):
         start, end = np.uint64(left[k]), np.uint64(right[k + ahead])
-        known = start & one
-        key = (start >> one) * size_b + (end >> one) * known
-        known &= end
+        present = start & one
+        key = (start >> one) * size_b + (end >> one) * present
+        present &= end
         if shift == np.uint64(6):
             at, bit = begin + (key >> shift) * np.uint64(2), key & np.uint64(63)
             rank = words[at + one] + np.uint64(popcount(words[at] & ((one << bit) - one)))
-            known &= words[at] >> bit
+            present &= words[at] >> bit
         else:
             at = begin + (key >> shift)
             rank, high, last, at = words[at], words[at + one], words[at + one], begin + skipped
@@ -299,10 +299,10 @@ def _find_nodes(step, words, left, right, n, nodes, keys, is_column):
                     rank = middle + one
                 else:
                     high = middle
-            known &= np.uint64(rank < last and words[at + rank] == key)
-        nodes[k] = rank << one | known
+            present &= np.uint64(rank < last and words[at + rank] == key)
+        nodes[k] = rank << one | present
         if is_column:
-            keys[k] += (rank + known) << np.uint64(POSITION_BITS)
+            keys[k] += (rank + present) << np.uint64(POSITION_BITS)
 
 
 @njit(nogil=True, cache=True)
@@ -337,17 +337,17 @@ def _write_rows(
             _sort_by_digit(keys, m, POSITION_BITS + DIGIT_BITS * digit, ends, other)
             keys, other = other, keys
         for level in range(lowest, len(bases)):
-            size = count = last_node = kept = np.uint64(0)
+            size = count = last_node = deeper = np.uint64(0)
             for k in range(m):
                 node = np.uint64(nodes[level, keys[k] & low_bits])
-                known = node & one
-                node = node if known else last_node
+                present = node & one
+                node = node if present else last_node
                 new = np.uint64(node != last_node)
-                size, count, last_node = size + new, count * (one - new) + known, node
+                size, count, last_node = size + new, count * (one - new) + present, node
                 other[size] = node >> one << half | count
-                keys[kept] = keys[k]
-                kept += known
-            m, total = kept, 0.0
+                keys[deeper] = keys[k]
+                deeper += present
+            m, total = deeper, 0.0
             for entry in other[1 : size + one]:
                 u, c = np.uint64(bases[level]) + (entry >> half), entry & low_half
                 value = weights[u] * (
