@@ -1,13 +1,17 @@
-"""SpectrumFeatures, against scikit-learn's TfidfVectorizer on the same texts.
+"""SpectrumFeatures, against the TfidfVectorizer of scikit-learn and of LeNLP on the same texts.
 
-Texts are normalised beforehand for both. First equality: every entry of the training and the test matrix, the
+Texts are normalised beforehand for all. First equality: every entry of the training and the test matrix, the
 columns matched by their names, to 1e-6. Then the time of `fit_transform` on the training texts and of
 `transform` on the others, in turns.
+
+LeNLP (Rust, all cores) is compared if it is installed (`pip install lenlp`), in the setting that it has too.
 """
 
 from __future__ import annotations
 
 import argparse
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -27,6 +31,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"p": (1, 5), "weight": "log"},
         {"analyzer": "char", "ngram_range": (1, 5), "sublinear_tf": True},
     ),
+    "characters 3-5, count, idf": ({"p": (3, 5)}, {"analyzer": "char", "ngram_range": (3, 5)}),
     "characters 3-8, presence, idf, min_df 2": (
         {"p": (3, 8), "weight": "presence", "min_df": 2},
         {"analyzer": "char", "ngram_range": (3, 8), "binary": True, "min_df": 2},
@@ -46,15 +51,39 @@ def difference(ours: csr_matrix, theirs: csr_matrix, order: Any) -> float:
     return largest
 
 
-def equal(ours: SpectrumFeatures, theirs: TfidfVectorizer, task: TrainTest) -> dict[str, Any]:
+def equal(ours: SpectrumFeatures, theirs: Any, task: TrainTest) -> dict[str, Any]:
     """Compare the matrices of both parts; raises AssertionError if they differ."""
     train = ours.fit_transform(task.train)
     known = theirs.fit_transform(task.train)
     place = {name: column for column, name in enumerate(ours.get_feature_names_out())}
-    order = np.array([place[name] for name in theirs.get_feature_names_out()])
+    number = theirs.vocabulary_ if isinstance(theirs, TfidfVectorizer) else theirs.vocabulary
+    order = np.array([place[name] for name in sorted(number, key=number.__getitem__)])
     found = difference(train, known, order)
     found = max(found, difference(ours.transform(task.test), theirs.transform(task.test), order))
     return {"columns": train.shape[1], "entries": train.nnz, "largest difference": f"{found:.1e}"}
+
+
+def lenlp(ours: SpectrumFeatures, task: TrainTest, theirs: dict[str, Any], repeats: int) -> dict[str, Any]:
+    """Columns of LeNLP; empty without it, and in a setting that it does not have."""
+    if find_spec("lenlp") is None or theirs.keys() != {"analyzer", "ngram_range"}:
+        return {}
+    vectorizer = import_module("lenlp.sparse").TfidfVectorizer(**theirs, normalize=False)
+    equal(ours, vectorizer, task)
+    fit, more = times(ours, vectorizer, task, repeats)
+    return {
+        "fit_transform, LeNLP's": fit["theirs"], "times LeNLP's": fit["ratio"],
+        "transform, LeNLP's": more["theirs"], "times LeNLP's ": more["ratio"],
+    }  # fmt: skip
+
+
+def times(
+    ours: SpectrumFeatures, theirs: Any, task: TrainTest, repeats: int
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Times of `fit_transform` on the training texts and of `transform` on the others."""
+    return (
+        paired(lambda: ours.fit_transform(task.train), lambda: theirs.fit_transform(task.train), repeats),
+        paired(lambda: ours.transform(task.test), lambda: theirs.transform(task.test), repeats),
+    )
 
 
 def compare(task: TrainTest, setting: str, device: str, repeats: int) -> dict[str, Any]:
@@ -63,13 +92,14 @@ def compare(task: TrainTest, setting: str, device: str, repeats: int) -> dict[st
     ours = SpectrumFeatures(**mine, idf=True, normalise="none", device=device)
     theirs = TfidfVectorizer(**other, lowercase=False)
     figures = equal(ours, theirs, task)
-    fit = paired(lambda: ours.fit_transform(task.train), lambda: theirs.fit_transform(task.train), repeats)
-    more = paired(lambda: ours.transform(task.test), lambda: theirs.transform(task.test), repeats)
+    fit, more = times(ours, theirs, task, repeats)
     return {
         "corpus": task.name, "features": setting, "texts": f"{len(task.train):,} + {len(task.test):,}",
         "M characters": sum(map(len, task.train + task.test)) / 1e6, **figures,
         "fit_transform, s": fit["ours"], "scikit-learn's": fit["theirs"], "times faster": fit["ratio"],
         "transform, s": more["ours"], "scikit-learn's ": more["theirs"], "times faster ": more["ratio"],
+        "transform, M characters a second": sum(map(len, task.test)) / 1e6 / more["ours"],
+        **lenlp(ours, task, other, repeats),
     }  # fmt: skip
 
 

@@ -1,6 +1,8 @@
 """SpectrumFeatures: scikit-learn's values, the kernel's products, and scikit-learn's manners."""
 
+import math
 import pickle
+from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -271,6 +273,70 @@ def test_a_gpu_makes_the_same_matrix(weight, idf, parameters, mail):
         np.testing.assert_array_equal(mine.indptr, other.indptr)
         np.testing.assert_array_equal(mine.indices, other.indices)
         np.testing.assert_allclose(mine.data, other.data, rtol=1e-6)
+
+
+def expected_rows(train, texts, p1, p2, weight, idf, least):
+    """Column names and, for each text, {column: value}, by counting substrings of Python strings."""
+    counts = [
+        [Counter(text[k : k + q] for k in range(len(text) - q + 1)) for q in range(p1, p2 + 1)]
+        for text in train + texts
+    ]
+    df, largest = Counter(), Counter()
+    for count in (count for counted in counts[: len(train)] for count in counted):
+        df.update(count.keys())
+        largest |= count
+    names = sorted((name for name in df if df[name] >= least), key=lambda name: (len(name), name))
+    unary = weight == "intersection"
+    table = np.log((1 + len(train)) / (1 + np.array([df[name] for name in names]))) + 1
+    table = (
+        dict(zip(names, np.sqrt(table) if unary else table, strict=True))
+        if idf
+        else dict.fromkeys(names, 1.0)
+    )
+    factor = {"count": float, "log": lambda c: 1 + math.log(c)}.get(weight, lambda c: 1.0)
+    columns = [(name, h) for name in names for h in range(1, 1 + (largest[name] if unary else 1))]
+    rows = []
+    for counted in counts[len(train) :]:
+        row, squares = {}, 0.0
+        for count in counted:
+            total = 0.0
+            for name in sorted(count.keys() & table.keys()):
+                digits = min(count[name], largest[name]) if unary else 1
+                value = float(table[name]) * factor(count[name])
+                row |= {(name, h): value for h in range(1, digits + 1)}
+                total += digits * value * value
+            squares += total
+        scale = 1 / math.sqrt(squares) if squares else 1.0
+        rows.append({at: np.float32(float(np.float32(value)) * scale) for at, value in row.items()})
+    return columns, rows
+
+
+@pytest.mark.parametrize(
+    ("p", "idf", "least"),
+    [((1, 3), True, 1), ((2, 5), False, 2), ((4, 6), True, 2), ((7, 8), True, 1), ((1, 2), False, 4)],
+)
+@pytest.mark.parametrize("weight", WEIGHTS)
+@pytest.mark.parametrize(("n_letters", "length"), [(2, 40), (5, 400), (700, 300)])
+def test_all_bits_of_new_texts(p, idf, least, weight, n_letters, length, monkeypatch):
+    """Directories of all kinds, unknown symbols, strings cut by the end of a text, and large counts."""
+    rng = np.random.default_rng(n_letters)
+    letters = np.array([chr(0x4E00 + k) for k in range(n_letters)])
+    frequent = rng.zipf(1.3, (2, 9, length)) % n_letters
+    train, texts = (["".join(letters[row[: rng.integers(length)]]) for row in rows] for rows in frequent)
+    texts += ["", letters[0] * 600, texts[0][:5] + "x" + train[0] + "yx", "zz", train[1], train[0][:3]]
+    columns, rows = expected_rows(train, texts, *p, weight, idf, least)
+    monkeypatch.setattr(feature_matrix, "PIECE", 1)  # so that directories of few p-mers are searched too
+    model = SpectrumFeatures(p, weight, idf, min_df=least, normalise="none", device="cpu").fit(train)
+    matrix = model.transform(texts)
+    assert matrix.shape == (len(texts), len(columns))
+    place = {column: k for k, column in enumerate(columns)}
+    for i, row in enumerate(rows):
+        begin, end = matrix.indptr[i : i + 2]
+        at = sorted(row, key=place.__getitem__)
+        assert matrix.indices[begin:end].tolist() == [place[column] for column in at]
+        assert matrix.data[begin:end].tolist() == [row[column] for column in at]
+    assert n_letters < 700 or least > 1 or any(step[4] > 6 for step in model.columns_.tables[1][0])
+    assert "tables" not in vars(pickle.loads(pickle.dumps(model.columns_)))
 
 
 @pytest.mark.parametrize("n_letters", [3, 40, 3000])

@@ -29,7 +29,7 @@ from textsvm.runtime.parallel import n_threads
 from textsvm.version import __version__
 
 _LIBRARIES = (
-    *("numpy", "scipy", "numba", "scikit-learn", "rapidfuzz", "strkernels", "cleanlab"),
+    *("numpy", "scipy", "numba", "scikit-learn", "rapidfuzz", "strkernels", "cleanlab", "lenlp"),
     "cupy-cuda13x",
 )
 

@@ -353,7 +353,7 @@ def _restored(model: SpectrumFeatures, arrays: Arrays) -> SpectrumFeatures:
     kernel: Any = model.new_kernel()
     p1, p2 = kernel.lengths
     learnt, widths = PmerWeights.from_state(arrays, p1, p2, is_weighted(kernel)), arrays["widths"]
-    fits = widths.shape == learnt.df.shape and widths.dtype == np.int32
+    fits = widths.shape == learnt.df.shape and widths.dtype == np.int32 and widths.any()
     if not fits or len(symbols.documents.alphabet) != learnt.vocabulary.n_symbols:
         raise ValueError("its columns do not fit together")
     most = 1 if model.weight != "intersection" else (1 << 31) - 1

@@ -4,24 +4,26 @@ A p-mer of at least `least` training documents has a column, or with weight "int
 digit of the unary code of its largest count (see kernel.py): 1, 2, ... occurrences. Columns are ordered by
 the length of their p-mers, then by symbols. p-mers without a column are dropped before a row is normalised.
 
-Lengths are processed in turn: entries are filtered, weighted and sorted immediately, so memory
-holds the matrix and the counts of a single length.
+Columns are learnt length by length, so memory holds the counts of a single length. Rows are written document
+by document: the p-mers at every position are looked up, step by step of `plan`, in tables of the p-mers with
+columns, and a single sort of the positions puts the p-mers of all lengths in order.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import Floats32, Ints, Ints32
+from textsvm.arrays import Bools, Floats, Floats32, Ints, SignedInts, Words
 from textsvm.errors import InputError
-from textsvm.kernels.shared.counting import Vocabulary, count_each, windows_of
+from textsvm.kernels.shared.counting import PIECE, Vocabulary, count_each, plan, windows_of
 from textsvm.kernels.spectrum.features import PmerKernel, PmerWeights, is_weighted
-from textsvm.linalg.sparse import Counts, index_type, run_on_ranges
-from textsvm.runtime.compiled import njit, scipy
+from textsvm.linalg.sparse import count_features, index_type, run_on_ranges, run_pieces, unary_starts
+from textsvm.runtime.compiled import njit, popcount, scipy
 from textsvm.runtime.device import Device, free_memory
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents
@@ -36,8 +38,8 @@ COUNTED_BYTES = 2 * ENTRY_BYTES
 SAMPLE = 256
 #: Bits of a digit of the radix sort of a row's entries.
 DIGIT_BITS = 8
-#: Number of entries below which a sort by comparisons is faster.
-FEW_KEYS = 64
+#: Bits of the position in a text, below the number by which positions are sorted.
+POSITION_BITS = 31
 #: Counts whose logarithms are computed in advance.
 LOGS = 256
 #: Codes of weights for compiled loops.
@@ -62,6 +64,62 @@ class FeatureColumns:
     def __len__(self) -> int:
         return int(self.starts[-1])
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return FeatureColumns, (self.learnt, self.starts)  # without the tables
+
+    @cached_property
+    def tables(self) -> tuple[NDArray[np.uint32], tuple[Words, Words, Ints, Ints, int, int], Floats]:
+        """Node of every symbol, the last of any other, arrays to find nodes and columns, and weights.
+
+        A node is 2 * rank + 1 of a p-mer, or 2 * rank of another string; rank is the number of p-mers of its
+        length before it in the order of symbols. Only p-mers with columns count, or all if shorter than p1.
+
+        steps, shape (number of steps, 7): For each step of `plan`: q - b, levels of both parts (symbols, then
+            steps), number of p-mers of length b, `shift`, and begin and size of its directory.
+        words: Directory of each step: for every 2^shift possible keys the number of p-mers before. If shift
+            is 6, each follows the bits of the keys that are p-mers; otherwise all keys come behind.
+        bases: Number of p-mers with columns before those of each level.
+        starts: First column of each p-mer, and number of columns; empty if no p-mer has several.
+        lowest, passes: Level of length p1, and number of digits of the number of p-mers.
+        """
+        learnt, vocabulary, p1 = self.learnt, self.learnt.vocabulary, self.learnt.vocabulary.p1
+        first = vocabulary.first
+        has_column: Bools = np.diff(self.starts) > 0
+        levels: dict[int, int] = {}
+        ranks: dict[int, Ints] = {}
+        steps, words, sizes, begin = [], [np.empty(0, np.uint64)], list[int](), 0
+
+        def select(q: int) -> Bools:
+            k, size = q - p1, vocabulary.size(q)
+            selected = has_column[first[k] : first[k + 1]] if k >= 0 else np.ones(size, bool)
+            levels[q], ranks[q] = len(levels), np.cumsum(selected, dtype=np.int64) - selected
+            sizes.append(int(selected.sum()))
+            return selected
+
+        present = select(1)
+        symbols = np.append(2 * ranks[1] + present, 2 * sizes[0]).astype(np.uint32)
+        for q, a, b in plan(p1, vocabulary.p2):
+            keys, width = vocabulary.keys[q][select(q)], np.uint64(max(vocabulary.size(b), 1))
+            left, size_b, bound = keys // width, sizes[levels[b]], sizes[levels[a]] * sizes[levels[b]]
+            keys = ranks[a][left.view(np.int64)] * size_b + ranks[b][(keys - left * width).view(np.int64)]
+            shift = max(6, (bound // max(len(keys), PIECE)).bit_length() - 1)
+            before = np.bincount((keys >> shift) + 1, minlength=(bound >> shift) + 2).cumsum()
+            steps.append((q - b, levels[a], levels[b], size_b, shift, begin, len(before)))
+            if shift == 6:
+                bits = np.zeros(len(before), np.uint64)
+                np.bitwise_or.at(bits, keys >> 6, np.uint64(1) << (keys & 63).view(np.uint64))
+                words.append(np.stack([bits, before.view(np.uint64)], axis=1).ravel())
+            else:
+                words.append(np.concatenate([before, keys]).view(np.uint64))
+            begin += len(words[-1])
+        lowest = levels[p1]
+        bases = np.cumsum([0] * (lowest + 1) + sizes[lowest:-1])
+        starts = self.starts[np.append(has_column, True)] if len(self) > sum(sizes[lowest:]) else first[:0]
+        weights = PmerWeights(vocabulary, learnt.df[has_column], learnt.n, learnt.idf).table[:-1]
+        passes = -(-len(weights).bit_length() // DIGIT_BITS)
+        arrays = np.array(steps, np.uint64).reshape(-1, 7), np.concatenate(words), bases, starts
+        return symbols, (*arrays, lowest, passes), weights
+
 
 def learn_columns(
     kernel: PmerKernel, documents: Documents, least: float, rows: bool, progress: Progress | None = None
@@ -74,40 +132,59 @@ def learn_columns(
     _require_room(documents, kernel.lengths, rows and least <= 1)
     n, unary = len(documents), kernel.weight == "intersection"
     vocabulary = Vocabulary.empty(documents, *kernel.lengths)
-    builder, dfs, widths = _MatrixBuilder(kernel, n), [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    dfs, widths = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for q, size, counts in count_each(documents, vocabulary):
-        df, largest = np.zeros(size, np.int64), np.ones(size, np.int64)
-        _tally(counts.features, counts.counts, df, largest)
-        dfs.append(df)
-        widths.append(np.where(df >= least, largest if unary else 1, 0))
-        if rows:
-            learnt = PmerWeights(vocabulary, df, n, is_weighted(kernel))
-            builder.add(counts, np.arange(size), FeatureColumns.of(learnt, widths[-1]))
-        _report(progress, q, vocabulary)
+        dfs.append(count_features(counts.features, size))
+        largest = np.diff(unary_starts(counts.features, counts.counts, size)) if unary else 1
+        widths.append(np.where(dfs[-1] >= least, largest, 0))
+        if progress is not None:
+            progress(q + 1 - vocabulary.p1, vocabulary.p2 + 1 - vocabulary.p1)
         del counts  # before the next length is counted
     columns = FeatureColumns.of(
         PmerWeights(vocabulary, np.concatenate(dfs), n, is_weighted(kernel)), np.concatenate(widths)
     )
     require_columns(columns, least, n)
-    return columns, builder.matrix(len(columns)) if rows else None
+    return columns, transform(kernel, columns, documents) if rows else None
 
 
 def transform(
     kernel: PmerKernel, columns: FeatureColumns, documents: Documents, progress: Progress | None = None
 ) -> scipy.sparse.csr_matrix:
     """Matrix of other documents over learnt columns; their alphabet extends the alphabet of training."""
-    learnt, builder = columns.learnt, _MatrixBuilder(kernel, len(documents))
-    vocabulary = Vocabulary.empty(documents, *kernel.lengths)
-    known_of_length, first = learnt.vocabulary.find_each(vocabulary), learnt.vocabulary.first
-    for q, _, counts in count_each(documents, vocabulary):
-        pmers, k = next(known_of_length), q - vocabulary.p1
-        if q <= learnt.vocabulary.p2:
-            a, b = first[k], first[k + 1]
-            weights = PmerWeights(learnt.vocabulary, learnt.df[a:b], learnt.n, learnt.idf)
-            builder.add(counts, pmers, FeatureColumns(weights, columns.starts[a : b + 1] - columns.starts[a]))
-        _report(progress, q, vocabulary)
-        del counts  # before the next length is counted
-    return builder.matrix(len(columns))
+    n, offsets, code = len(documents), documents.offsets, _WEIGHT_CODES[kernel.weight]
+    symbols, tables, weights = columns.tables
+    weights = np.sqrt(weights) if code == 3 else weights
+    factors = np.arange(LOGS, dtype=np.float64) ** (code == 0)
+    if code == 2:  # math.log has the bits of the logarithm in compiled functions
+        factors[1:] += [math.log(c) for c in range(1, LOGS)]
+    ends = np.concatenate([[0], np.cumsum(windows_of(documents.lengths, *kernel.lengths))])
+    indptr = np.zeros(n + 1, np.int64)
+    parts: dict[int, tuple[SignedInts, Floats32]] = {}
+
+    def write_rows(first: int, last: int) -> None:
+        most, longest = int(ends[last] - ends[first]), int(documents.lengths[first:last].max(initial=0))
+        require_memory(ENTRY_BYTES * most + (4 * len(tables[0]) + 20) * longest, n)
+        entries = np.empty(most, index_type(len(columns))), np.empty(most, np.float32)
+        nodes = np.zeros((len(tables[0]) + 1, longest + columns.learnt.vocabulary.p2), np.uint32)
+        scratch = nodes, *np.empty((2, longest + 1), np.uint64), np.empty(1 << DIGIT_BITS, np.uint64)
+        codes = symbols.take(documents.codes[offsets[first] : offsets[last]], mode="clip")
+        terms = weights, factors, code, kernel.normalised
+        size = _write_rows(codes, offsets, *tables, *terms, *scratch, indptr, *entries, first, last)
+        parts[first] = entries[0][:size], entries[1][:size]
+
+    run_on_ranges(offsets, write_rows)
+    if progress is not None:
+        progress(1, 1)
+    np.cumsum(indptr, out=indptr)
+    whole = _empty(indptr, len(columns))
+
+    def move(first: int) -> None:
+        indices, data = parts.pop(first)
+        begin = indptr[first]
+        whole.indices[begin : begin + len(data)], whole.data[begin : begin + len(data)] = indices, data
+
+    run_pieces(move, sorted(parts))
+    return whole
 
 
 def require_columns(columns: FeatureColumns, least: float, n: int) -> None:
@@ -124,7 +201,7 @@ def stacked(parts: list[scipy.sparse.csr_matrix]) -> scipy.sparse.csr_matrix:
     if len(parts) == 1:
         return parts.pop()
     entries, n_columns = sum(part.nnz for part in parts), parts[0].shape[1]
-    whole, _ = _empty(np.concatenate([[0], *(np.diff(part.indptr) for part in parts)]).cumsum(), n_columns)
+    whole = _empty(np.concatenate([[0], *(np.diff(part.indptr) for part in parts)]).cumsum(), n_columns)
     last = entries
     while parts:
         part = parts.pop()
@@ -134,69 +211,15 @@ def stacked(parts: list[scipy.sparse.csr_matrix]) -> scipy.sparse.csr_matrix:
     return whole
 
 
-class _MatrixBuilder:
-    """Matrix under construction, to which columns are added length by length."""
-
-    def __init__(self, kernel: PmerKernel, n: int) -> None:
-        self.kernel, self.squares = kernel, np.zeros(n)
-        self.parts: list[tuple[Ints, Ints32, Floats32]] = []
-        self.bases = [0]
-
-    def add(self, counts: Counts, pmers: Ints, columns: FeatureColumns) -> None:
-        """Add the counts of a length; `pmers` is the number of each p-mer in `columns`, or -1."""
-        starts, unary = columns.starts, self.kernel.weight == "intersection"
-        indptr, rows = np.zeros_like(counts.indptr), counts.indptr
-        # A p-mer without a column counts as unknown: the loops over entries then read a single table.
-        pmers = np.where(starts[pmers + 1] > starts[pmers], pmers, -1).astype(index_type(len(starts)))
-        entries = (rows, counts.features, counts.counts)
-        run_on_ranges(rows, partial(_count_columns, *entries, pmers, starts, unary, indptr))
-        np.cumsum(indptr, out=indptr)
-        require_memory(ENTRY_BYTES * int(indptr[-1]), len(indptr) - 1)
-        arrays = np.empty(indptr[-1], np.int32), np.empty(indptr[-1], np.float32)
-        table = columns.learnt.table[:-1]
-        weights = np.sqrt(table) if unary else table
-        code = _WEIGHT_CODES[self.kernel.weight]
-        run_on_ranges(
-            rows, partial(_fill, *entries, pmers, starts, weights, code, indptr, *arrays, self.squares)
-        )
-        self.parts.append((indptr, *arrays))
-        self.bases.append(self.bases[-1] + len(columns))
-
-    def matrix(self, n_columns: int) -> scipy.sparse.csr_matrix:
-        """Matrix of all lengths with rows normalised if the kernel is; the parts are freed."""
-        indptr = np.zeros(len(self.squares) + 1, np.int64)
-        for of_length, _, _ in self.parts:
-            indptr += of_length
-        whole, kind = _empty(indptr, n_columns)
-        scale = np.ones(len(self.squares))
-        if self.kernel.normalised:
-            np.divide(1, np.sqrt(self.squares), out=scale, where=self.squares > 0)
-        begin = indptr[:-1].copy()
-        self.parts.reverse()
-        for base in self.bases[:-1]:
-            part = self.parts.pop()
-            run_on_ranges(
-                part[0], partial(_place, *part, kind(base), scale, begin, whole.indices, whole.data)
-            )
-        return whole
-
-
-def _empty(indptr: Ints, n_columns: int) -> tuple[scipy.sparse.csr_matrix, type[np.signedinteger]]:
-    """Matrix with uninitialised sorted entries, and the index dtype that SciPy needs for all index arrays."""
-
+def _empty(indptr: Ints, n_columns: int) -> scipy.sparse.csr_matrix:
+    """Matrix with uninitialised sorted entries."""
     entries = int(indptr[-1])
-
-    kind = index_type(max(entries, n_columns))
+    kind = index_type(max(entries, n_columns))  # SciPy needs it for all index arrays
     whole = scipy.sparse.csr_matrix((len(indptr) - 1, n_columns), dtype=np.float32)
     whole.indptr, whole.indices = indptr.astype(kind), np.empty(entries, kind)
     whole.data = np.empty(entries, np.float32)
     whole.has_sorted_indices = whole.has_canonical_format = True
-    return whole, kind
-
-
-def _report(progress: Progress | None, length: int, vocabulary: Vocabulary) -> None:
-    if progress is not None:
-        progress(length + 1 - vocabulary.p1, vocabulary.p2 + 1 - vocabulary.p1)
+    return whole
 
 
 def _require_room(documents: Documents, lengths: tuple[int, int], rows: bool) -> None:
@@ -238,27 +261,6 @@ def _windows(documents: Documents, lengths: tuple[int, int]) -> int:
 
 
 @njit(nogil=True, cache=True)
-def _tally(features, counts, df, largest):
-    """Add document frequencies, and raise the largest counts."""
-    for k in range(len(features)):
-        u = features[k]
-        df[u] += 1
-        if counts[k] > largest[u]:
-            largest[u] = counts[k]
-
-
-@njit(nogil=True, cache=True)
-def _count_columns(rows, features, counts, pmers, starts, unary, indptr, first, last):
-    for i in range(first, last):
-        total = 0
-        for k in range(rows[i], rows[i + 1]):
-            u = pmers[features[k]]
-            if u >= 0:
-                total += min(starts[u + 1] - starts[u], counts[k]) if unary else 1
-        indptr[i + 1] = total
-
-
-@njit(nogil=True, cache=True)
 def _sort_by_digit(keys, n, shift, ends, out):
     """A pass of a radix sort of the first n keys: stable, by the bits from `shift` on."""
     ends[:] = 0
@@ -275,51 +277,91 @@ def _sort_by_digit(keys, n, shift, ends, out):
 
 
 @njit(nogil=True, cache=True)
-def _fill(rows, features, counts, pmers, starts, weights, code, indptr, columns, values, norms, first, last):
-    longest, passes = 0, 0
-    for i in range(first, last):
-        longest = max(longest, rows[i + 1] - rows[i])
-    while len(weights) >> DIGIT_BITS * passes:
-        passes += 1
-    packed, other = np.empty(longest, np.uint64), np.empty(longest, np.uint64)
-    ends = np.empty(1 << DIGIT_BITS, np.uint64)
-    logs = np.log(np.arange(1, LOGS))  # of 1, 2, ...: of most counts
-    for i in range(first, last):
-        n = 0
-        for k in range(rows[i], rows[i + 1]):
-            u = pmers[features[k]]
-            if u >= 0:
-                packed[n] = np.uint64(u) << np.uint64(32) | np.uint64(counts[k])
-                n += 1
-        if n < FEW_KEYS:
-            packed[:n].sort()
+def _find_nodes(step, words, left, right, n, nodes, keys, is_column):
+    """Find the nodes of a step at n positions, given those of their parts; add them to the keys."""
+    ahead, size_b, shift, begin, skipped = step[0], step[3], step[4], step[5], step[6]
+    one = np.uint64(1)
+    for k in range(np.uint64(n)):
+        start, end = np.uint64(left[k]), np.uint64(right[k + ahead])
+        present = start & one
+        key = (start >> one) * size_b + (end >> one) * present
+        present &= end
+        if shift == np.uint64(6):
+            at, bit = begin + (key >> shift) * np.uint64(2), key & np.uint64(63)
+            rank = words[at + one] + np.uint64(popcount(words[at] & ((one << bit) - one)))
+            present &= words[at] >> bit
         else:
-            for digit in range(passes):
-                _sort_by_digit(packed, n, 32 + DIGIT_BITS * digit, ends, other)
-                packed, other = other, packed
-        to, total = indptr[i], 0.0
-        for k in range(n):
-            u, c = np.int64(packed[k] >> np.uint64(32)), np.int64(packed[k] & np.uint64(0xFFFFFFFF))
-            digits, value = 1, weights[u]
-            if code == 0:
-                value *= c
-            elif code == 2 and c > 1:
-                value *= 1 + (logs[c - 1] if c < LOGS else np.log(c))
-            elif code == 3:
-                digits = min(c, starts[u + 1] - starts[u])
-            for digit in range(digits):
-                columns[to], values[to] = starts[u] + digit, value
-                to += 1
-            total += digits * value * value
-        norms[i] += total
+            at = begin + (key >> shift)
+            rank, high, last, at = words[at], words[at + one], words[at + one], begin + skipped
+            while rank < high:
+                middle = (rank + high) >> one
+                if words[at + middle] < key:
+                    rank = middle + one
+                else:
+                    high = middle
+            present &= np.uint64(rank < last and words[at + rank] == key)
+        nodes[k] = rank << one | present
+        if is_column:
+            keys[k] += (rank + present) << np.uint64(POSITION_BITS)
 
 
 @njit(nogil=True, cache=True)
-def _place(indptr, columns, values, base, scale, begin, to_columns, to_values, first, last):
+def _write_rows(
+    codes, offsets, steps, words, bases, starts, lowest, passes, weights, factors, code, normalised,
+    nodes, keys, other, ends, indptr, columns, values, first, last,
+):  # fmt: skip
+    """Write the entries of some documents, and the number of each; return their total.
+
+    Positions are sorted once, by the number of p-mers of all lengths up to and including the strings there.
+    It ascends with the strings, and differs if the p-mers of any length do.
+    """
+    one, half, low_half = np.uint64(1), np.uint64(32), np.uint64((1 << 32) - 1)
+    low_bits = np.uint64((1 << POSITION_BITS) - 1)
+    to, unary = np.uint64(0), len(starts) > 0
     for i in range(first, last):
-        to = begin[i]
-        for k in range(indptr[i], indptr[i + 1]):
-            to_columns[to] = columns[k] + base
-            to_values[to] = values[k] * scale[i]
-            to += 1
-        begin[i] = to
+        begin, n, squares, row = offsets[i] - offsets[first], offsets[i + 1] - offsets[i], 0.0, to
+        nodes[0, :n] = codes[begin : begin + n]
+        nodes[:, n : n + nodes.shape[1] - len(keys) + 1] = 0
+        for k in range(n):
+            keys[k] = k
+            if lowest == 0:
+                keys[k] |= (np.uint64(nodes[0, k]) + one) >> one << np.uint64(POSITION_BITS)
+        for step in range(len(steps)):
+            a, b = steps[step, 1], steps[step, 2]
+            _find_nodes(steps[step], words, nodes[a], nodes[b], n, nodes[step + 1], keys, step + 1 >= lowest)
+        m = np.uint64(0)
+        for k in range(n):
+            keys[m] = keys[k]
+            m += np.uint64(nodes[lowest, k]) & one
+        for digit in range(passes):
+            _sort_by_digit(keys, m, POSITION_BITS + DIGIT_BITS * digit, ends, other)
+            keys, other = other, keys
+        for level in range(lowest, len(bases)):
+            size = count = last_node = deeper = np.uint64(0)
+            for k in range(m):
+                node = np.uint64(nodes[level, keys[k] & low_bits])
+                present = node & one
+                node = node if present else last_node
+                new = np.uint64(node != last_node)
+                size, count, last_node = size + new, count * (one - new) + present, node
+                other[size] = node >> one << half | count
+                keys[deeper] = keys[k]
+                deeper += present
+            m, total = deeper, 0.0
+            for entry in other[1 : size + one]:
+                u, c = np.uint64(bases[level]) + (entry >> half), entry & low_half
+                value = weights[u] * (
+                    factors[c] if c < LOGS else c * 1.0 if code == 0 else 1 + np.log(c) if code == 2 else 1.0
+                )
+                digits = min(c, np.uint64(starts[u + one] - starts[u])) if unary else one
+                for digit in range(digits):
+                    columns[to], values[to] = (np.uint64(starts[u]) if unary else u) + digit, value
+                    to += one
+                total += digits * value * value
+            squares += total
+        if normalised and squares > 0:
+            scale = 1 / np.sqrt(squares)
+            for k in range(row, to):
+                values[k] = values[k] * scale
+        indptr[i + 1] = to - row
+    return to
