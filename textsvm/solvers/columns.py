@@ -178,7 +178,7 @@ class Descent:
         signs, box, weights, *rest = column
         dense = weights[len(weights) - self.rows.dense :]
         arguments: Any = (
-            order, np.empty_like(order), np.zeros(len(signs), np.uint8), *self.arrays, signs, box, weights,
+            order, np.empty_like(order), np.ones(len(signs), np.uint8), *self.arrays, signs, box, weights,
             *rest, dense, self.square, tol, max_epochs, self.seed,
         )  # fmt: skip
         epochs, worst = _descend_one(*arguments)
@@ -192,14 +192,11 @@ def _descend_one(
 ):  # fmt: skip
     """`_descend` for a column, 1-d arrays; `dense` views the last weights. An epoch is len(order) visits.
 
-    `queue` and `level` are work space. level[i] is 0 if row i is left out, 2 if the next partial epoch visits
-    it, otherwise 1.
+    `queue` is work space. level[i], 1 at first, is 0 if row i is left out, 2 if partial epochs visit it.
     """
     state, scale = np.uint64(seed), np.float32(RHO * square)
     active, hot, partial, visits, reopened = len(order), 0, 0, 0, False
     end = active  # rows behind are left out
-    for i in order:
-        level[i] = 1
     margin, cold = np.float32(np.inf), np.float32(0)
     b, balance, worst, worst_of_all = bias[0], np.float32(0), np.float32(0), np.float32(np.inf)
     while visits < max_epochs * len(order):
