@@ -4,7 +4,8 @@ The rest of the card's memory is allocated outside of CuPy's pool. Texts are pie
 random letters with Zipf's frequencies, of which each of two classes uses a sixth more often; 2 % of the
 labels are wrong. Each size is computed with the whole card first; "bits" says whether dual coefficients,
 decision values or neighbours are equal to those, and "times" is the ratio of the seconds. Every case runs
-once on its first size before, so that nothing compiles in a row.
+once on its first size before, so that nothing compiles in a row. "refused" is the message of a size that is
+too large for the memory.
 """
 
 from __future__ import annotations
@@ -21,7 +22,17 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from benchmarks.memory import free_all, peak_memory
-from textsvm import SVC, Compute, EditDistance, GapWeighted, Gaussian, Spectrum, cross_validate, neighbours
+from textsvm import (
+    SVC,
+    BoundedGap,
+    Compute,
+    EditDistance,
+    GapWeighted,
+    Gaussian,
+    Spectrum,
+    cross_validate,
+    neighbours,
+)
 from textsvm.bench.harness import BenchmarkReport, benchmark, option
 from textsvm.errors import InputError
 from textsvm.kernels import GappedKmers
@@ -41,12 +52,14 @@ SIZES: dict[str, list[tuple[int, int]]] = {
     "spectrum": [
         (25_000, 1300), (50_000, 800), (100_000, 800), (200_000, 300), (500_000, 800), (1_000_000, 800)
     ],
-    "prediction": [(200_000, 300), (1_000_000, 300)],
-    "spectrum gram": [(10_000, 300), (40_000, 300)],
-    "edit": [(10_000, 100), (40_000, 100)],
-    "gap": [(5_000, 100), (20_000, 100)],
-    "gapped": [(5_000, 300), (20_000, 300)],
-    "vectors": [(20_000, 300), (60_000, 300)],
+    "default": [(5_000, 800), (50_000, 800), (100_000, 800)],
+    "bounded gap": [(5_000, 300), (50_000, 300), (200_000, 300)],
+    "prediction": [(10_000, 300), (200_000, 300), (1_000_000, 300)],
+    "spectrum gram": [(10_000, 300), (40_000, 300), (100_000, 300)],
+    "edit": [(10_000, 100), (40_000, 100), (100_000, 100)],
+    "gap": [(5_000, 100), (20_000, 100), (50_000, 100)],
+    "gapped": [(5_000, 300), (20_000, 300), (50_000, 300)],
+    "vectors": [(20_000, 300), (60_000, 300), (200_000, 300)],
     "sparse vectors": [(20_000, 5000), (60_000, 5000)],
     "neighbours": [(20_000, 200), (100_000, 200)],
     "cross-validation": [(10_000, 300), (40_000, 300)],
@@ -170,10 +183,12 @@ def cross_validated(n: int, length: int) -> dict[str, Any]:
 
 CASES: dict[str, Callable[[int, int], dict[str, Any]]] = {
     "spectrum": texts_case(LOG, solver="features"),
+    "default": texts_case("auto"),
+    "bounded gap": texts_case(BoundedGap(), solver="features"),
     "prediction": predicted,
     "spectrum gram": texts_case(LOG, solver="gram"),
     "edit": texts_case(EditDistance(0.05)),
-    "gap": texts_case(GapWeighted(3)),
+    "gap": texts_case(GapWeighted(5)),
     "gapped": texts_case(GappedKmers(6, 2)),
     "vectors": vectors_case(sparse=False),
     "sparse vectors": vectors_case(sparse=True),
@@ -183,12 +198,12 @@ CASES: dict[str, Callable[[int, int], dict[str, Any]]] = {
 
 
 def row(case: str, n: int, length: int, gib: float, whole: dict[str, Any] | None) -> dict[str, Any]:
-    """A size of a case with so many GiB left; an error is a row too."""
+    """A size of a case with so many GiB left; a size that is refused is a row too."""
     with left_free(gib):
         try:
             measured = CASES[case](n, length)
-        except InputError as error:
-            measured = {"error": str(error)}
+        except (InputError, MemoryError) as error:
+            measured = {"refused": str(error)}
         measured["peak, GiB"] = round(peak_memory() / GIB, 2)
     if whole and "digest" in whole and "digest" in measured:
         measured["bits"] = "same" if whole["digest"] == measured["digest"] else "other"
@@ -225,5 +240,5 @@ def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
                 key = f"{case}, {n:,} x {length}, {gib:g}"
                 measured = report.row(key, row, case, n, length, gib, whole)
                 whole = whole or measured
-                shown = ("features, s", "solve, s", "fit, s", "peak, GiB", "bits", "rows", "error")
+                shown = ("features, s", "solve, s", "fit, s", "peak, GiB", "times", "bits", "rows", "refused")
                 print(key, {name: measured[name] for name in shown if name in measured}, flush=True)

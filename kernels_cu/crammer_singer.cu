@@ -156,66 +156,87 @@ extern "C" __global__ void put(Arrays all) {
   if (threadIdx.x == 0) p.moved_slots[place] = p.resident[p.index[e]];
 }
 
-// ---- update: G += K change, in `problems` slots from number `first` on; a block 32 examples x 8 classes, each of its
-// SHARES warps a share of the rows. Changes go through shared memory, CHUNK rows at a time ----
+// ---- update: G += K change, in `problems` slots from number `first` on; a block 32 examples x 32 classes, each of its
+// SHARES warps a share of the rows ----
 
 #define SHARES 16
-#define CLASSES 8
-#define PAIRS (CLASSES / 2)
-#define CHUNK 256
-#define AHEAD 8  // values that a thread waits for together
+#define TILES 4         // of 8 classes, and of 8 examples
+#define GROUP (8 * TILES)
+#define AHEAD 2         // steps of 4 rows whose values a thread waits for together
+#define ROWS (4 * SHARES)  // of a step of all warps
+#define SUMS (WARP + 8)    // a row of sums, which spreads over the banks
+
+// sum += a b of matrices spread over a warp: a, 8 x 4, is at [lane / 4][lane % 4]; b, 4 x 8, at [lane % 4][lane / 4];
+// the sum, 8 x 8, at [lane / 4][2 (lane % 4)] and the place after.
+__device__ __forceinline__ void multiply_add(double2& sum, double a, double b) {
+#if __CUDA_ARCH__ >= 800
+  asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+      : "+d"(sum.x), "+d"(sum.y)
+      : "d"(a), "d"(b));
+#else
+  int lane = threadIdx.x % WARP;
+  for (int row = 0; row < 4; row++) {
+    double change = __shfl_sync(FULL_WARP, a, (lane & ~3) + row);
+    sum.x += change * __shfl_sync(FULL_WARP, b, 8 * (lane % 4) + row);
+    sum.y += change * __shfl_sync(FULL_WARP, b, 8 * (lane % 4) + 4 + row);
+  }
+#endif
+}
 
 extern "C" __global__ void __launch_bounds__(WARP * SHARES) update(Arrays all, int first, int problems) {
-  __shared__ double sums[CLASSES][SHARES / 2][WARP];
-  __shared__ double2 changes[CHUNK][PAIRS];
-  __shared__ int slots[CHUNK];
+  __shared__ double sums[SHARES][8][SUMS];
+  __shared__ int slots[SET];
   Arrays p = of_slot(all, first + blockIdx.x % problems);
-  int groups = p.k_padded / CLASSES, block = blockIdx.x / problems, group = block % groups;
-  int left = block / groups * WARP, lane = threadIdx.x % WARP, share = threadIdx.x / WARP, c = left + lane;
+  int groups = (p.k_padded + GROUP - 1) / GROUP, block = blockIdx.x / problems, group = block % groups;
+  int left = block / groups * WARP, lane = threadIdx.x % WARP, share = threadIdx.x / WARP;
   int m = (int)p.state->size, rows = (int)p.state->moved, k_padded = p.k_padded;
   if (p.state->done || left >= m) return;
-  const double2* __restrict__ moved = (const double2*)(p.moved + group * CLASSES);
-  const float* __restrict__ column = p.rows + (c < m ? p.index[c] : 0);
-  int64 n = p.n;
-  double sum[CLASSES] = {0, 0, 0, 0, 0, 0, 0, 0};
-  for (int first = 0; first < rows; first += CHUNK) {
-    int here = min(CHUNK, rows - first);
-    __syncthreads();
-    for (int q = threadIdx.x; q < CHUNK * PAIRS; q += WARP * SHARES)
-      changes[q / PAIRS][q % PAIRS] = q < here * PAIRS ? moved[(first + q / PAIRS) * (k_padded / 2) + q % PAIRS]
-                                                       : double2{0, 0};
-    if (threadIdx.x < here) slots[threadIdx.x] = p.moved_slots[first + threadIdx.x];
-    __syncthreads();
-    for (int start = share; start < here; start += AHEAD * SHARES) {
-      float values[AHEAD];
+  int tiles = min(TILES, k_padded / 8 - group * TILES);
+  for (int r = threadIdx.x; r < rows; r += WARP * SHARES) slots[r] = p.moved_slots[r];
+  __syncthreads();
+  const double* __restrict__ moved = p.moved + group * GROUP + lane / 4;
+  const float* column[TILES];
 #pragma unroll
-      for (int e = 0; e < AHEAD; e++) {
-        int r = start + e * SHARES;
-        values[e] = r < here ? column[slots[r] * n] : 0;
+  for (int j = 0; j < TILES; j++) {
+    int c = left + 8 * j + lane / 4;
+    column[j] = p.rows + (c < m ? p.index[c] : 0);
+  }
+  double2 sum[TILES][TILES] = {};
+  for (int start = 4 * share; start < rows; start += AHEAD * ROWS) {
+    float values[AHEAD][TILES];
+    double changes[AHEAD][TILES];
+#pragma unroll
+    for (int e = 0; e < AHEAD; e++) {
+      int row = start + e * ROWS + lane % 4;
+      bool here = row < rows;
+      int64 at = here ? slots[row] * p.n : 0;
+#pragma unroll
+      for (int j = 0; j < TILES; j++) {
+        values[e][j] = here ? column[j][at] : 0;
+        changes[e][j] = here && j < tiles ? moved[row * k_padded + 8 * j] : 0;
       }
-#pragma unroll
-      for (int e = 0; e < AHEAD; e++)
-#pragma unroll
-        for (int q = 0; q < PAIRS; q++) {
-          double2 pair = changes[start + e * SHARES][q];
-          sum[2 * q] += pair.x * values[e];
-          sum[2 * q + 1] += pair.y * values[e];
-        }
     }
-  }
-  for (int part = 1; part >= 0; part--) {  // the upper half of the shares, then the lower half, which adds it
-    if (share / (SHARES / 2) == part)
 #pragma unroll
-      for (int q = 0; q < CLASSES; q++) {
-        double* place = &sums[q][share % (SHARES / 2)][lane];
-        *place = part ? sum[q] : *place + sum[q];
-      }
-    __syncthreads();
+    for (int e = 0; e < AHEAD; e++)
+#pragma unroll
+      for (int i = 0; i < TILES; i++)
+        if (i < tiles)
+#pragma unroll
+          for (int j = 0; j < TILES; j++) multiply_add(sum[i][j], changes[e][i], values[e][j]);
   }
-  int r = group * CLASSES + share;
-  if (share < CLASSES && r < p.k && c < m) {
-    double all = 0;
-    for (int s = 0; s < SHARES / 2; s++) all += sums[share][s][lane];
-    p.G[r * p.stride + c] += all;
+  int c = left + lane;
+#pragma unroll
+  for (int i = 0; i < TILES; i++) {
+    if (i >= tiles) break;
+    int r = group * GROUP + 8 * i + share;
+    bool here = share < 8 && r < p.k && c < m;
+    double before = here ? p.G[r * p.stride + c] : 0, change = 0;
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < TILES; j++) *(double2*)&sums[share][lane / 4][8 * j + 2 * (lane % 4)] = sum[i][j];
+    __syncthreads();
+    if (!here) continue;
+    for (int s = 0; s < SHARES; s++) change += sums[s][share][lane];
+    p.G[r * p.stride + c] = before + change;
   }
 }

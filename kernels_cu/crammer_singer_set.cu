@@ -3,9 +3,13 @@
 // textsvm/solvers/crammer_singer.py; the rounds: crammer_singer.cu.
 //
 // Up to 32 classes, gradients are in registers of the threads that add. The list of a sweep is taken in windows of four
-// examples, each held by one of four further warps. These compute the steps of their examples side by side; the first
-// example that has one takes it. The later ones add its changes to their gradients and compute their steps again, while
-// the gradients of the set are brought up to date. The sequence of steps is that of one example after another.
+// examples, each held by one of four further warps. These compute the steps of their examples side by side. All take
+// theirs, up to the first example that is coupled with an earlier one that steps: their kernel value is more than
+// COUPLED times the smaller of their diagonal values. From that one on, the changes are added to the gradients, and
+// steps are computed again, while the gradients of the set are brought up to date.
+//
+// Steps taken together never increase the objective: d_i with curvature A_i / 1.6 has G_i'd_i <= -A_i / 1.6 |d_i|^2,
+// and the curvature of a window is at most A_i + sum_j |K_ij| <= 1.25 A_i = 2 A_i / 1.6 in the direction of example i.
 //
 // With more classes, gradients are in memory. The last warp computes steps, one after another; the others add those of
 // a step while the next one is computed: that one reads gradients without these changes, and adds them itself.
@@ -18,10 +22,16 @@
 #define IN_REGISTERS (PER_LANE == 1)
 #define WINDOW (IN_REGISTERS ? 4 : 1)  // examples whose steps are computed side by side
 #define EXAMPLES 4  // of a thread that adds
-#define ADDERS (SET / EXAMPLES)
+#define QUADS (SET / EXAMPLES)
+#define ADDERS QUADS
 #define THREADS (ADDERS + WINDOW * WARP)
-#define WARPS (THREADS / WARP)
 #define SWEEP 0.7f
+#define COUPLED (0.25f / (WINDOW - 1))
+#if __CUDA_ARCH__ >= 800
+#define STAGES 3  // windows whose rows of the tile are in shared memory: this one, the next, and the one being copied
+#else
+#define STAGES 2
+#endif
 #define INFINITE_F __int_as_float(0x7f800000)
 #define UNITS ((1 << 24) / PER_LANE)  // most in the width of an example's gradients: a sum over a warp fits an int
 
@@ -33,21 +43,27 @@ __device__ __forceinline__ float4 plus(float4 a, float by, float4 b) {
   return {a.x + by * b.x, a.y + by * b.y, a.z + by * b.z, a.w + by * b.w};
 }
 
+struct __align__(16) Constants {  // of an example
+  double upper;
+  float curvature;
+  int own;
+};
+
 struct Shared {
-  int todo[SET + 2 * WINDOW];  // read by fours
+  int todo[SET + 2 * WINDOW];  // beyond the list: any examples
 #if IN_REGISTERS
   float4 g[2][WINDOW][WARP / 4];   // of the examples of a window; the next one is prepared while it is in use
   float4 by[2][WINDOW][WARP / 4];  // their changes
-  uint32 classes[2][WINDOW];       // the classes that change, a bit each
+  uint4 classes[2];                // of each example: the classes that change, a bit each
+  uint32 coupled[2];               // a byte an example: the earlier ones of the window that are coupled with it
 #else
   int4 change_class[8 * PER_LANE + 1];  // changed classes and their changes, four an element
   float4 change[8 * PER_LANE + 1];
   int changes;
 #endif
-  double upper[SET];
-  float curvature[SET];
-  int own[SET], of_warp[WARPS];
-  uint32 widest[WARPS];
+  Constants constants[SET];
+  int of_warp[ADDERS / WARP];
+  uint32 widest[ADDERS / WARP];
   uint8 changed[SET];
 };
 
@@ -183,10 +199,10 @@ __device__ __forceinline__ void keep_step(Shared& set, const Sets& sets, const E
 #pragma unroll
   for (int q = 0; q < PER_LANE; q++) {
     int r = lane + WARP * q;
-    double limit = r == now.own ? now.bound : 0;
-    double next = bounded >> q & 1 ? limit : fmin(now.a[q] + (double)change[q], limit);
-    uint32 growing = __ballot_sync(FULL_WARP, r < sets.k && next < limit);
-    if (r < sets.k) sets.a[now.at * sets.k + r] = next;
+    double limit = r == now.own ? now.bound : 0, next = now.a[q] + (double)change[q];
+    bool below = !(bounded >> q & 1) && next < limit;
+    uint32 growing = __ballot_sync(FULL_WARP, r < sets.k && below);
+    if (r < sets.k) sets.a[now.at * sets.k + r] = below ? next : limit;
     if (lane == 0 && WARP * q < sets.k) sets.grows[q * PITCH + now.at] = growing;
   }
   if (lane == 0) set.changed[now.at] = 1;
@@ -198,46 +214,58 @@ __device__ __forceinline__ void load_set(Shared& set, const Sets& sets, const Ar
 #if ON_CHIP && !IN_REGISTERS
   for (int q = thread; q < p.k * (PITCH / 4); q += THREADS) ((float4*)sets.g)[q] = ((const float4*)p.set_g)[q];
 #endif
+#if IN_REGISTERS
+  if (thread < 2 * WINDOW * WARP) ((float*)set.g)[thread] = -INFINITE_F;  // stays there beyond class k
+#endif
 #if ON_CHIP
   for (int q = thread; q < (p.k + WARP - 1) / WARP * PITCH; q += THREADS) sets.grows[q] = p.set_grows[q];
 #endif
-  for (int at = thread; at < SET; at += THREADS) {
+  for (int at = thread; at < SET + 2 * WINDOW; at += THREADS) {
+    set.todo[at] = 0;
+    if (at >= SET) break;
     int e = at < count ? p.members[at] : -1;
-    set.upper[at] = e < 0 ? 0 : p.upper[e];
-    set.own[at] = e < 0 ? 0 : p.target[e];
-    set.curvature[at] = e < 0 ? 1 : fmaxf(p.tile[at * SET + at], TAU);
+    float curvature = e < 0 ? 1 : fmaxf(p.tile[at * SET + at], TAU);
+    set.constants[at] = {e < 0 ? 0 : p.upper[e], curvature, e < 0 ? 0 : p.target[e]};
     set.changed[at] = 0;
   }
   __syncthreads();
 }
 
+struct Listed {  // of a thread's examples: those in set.todo, a bit each; where they are there
+  uint32 which;
+  int first, end;
+};
+
 // List in set.todo the examples whose violation exceeds `least`, a share of the largest, in order. Return their number,
-// 0 if the largest does not exceed `enough`.
-__device__ __forceinline__ int list_violators(Shared& set, const float* wide, float enough, float* least) {
+// 0 if the largest does not exceed `enough`. Violations of threads that do not add are 0.
+__device__ __forceinline__ int list_violators(Shared& set, const float* wide, float enough, float* least,
+                                              Listed* listed) {
   int thread = threadIdx.x, lane = thread % WARP, warp = thread / WARP;
   float widest = 0;
 #pragma unroll
   for (int e = 0; e < EXAMPLES; e++) widest = fmaxf(widest, wide[e]);
   uint32 key = warp_max(__float_as_uint(widest));
-  if (lane == 0) set.widest[warp] = key;
+  if (lane == 0 && thread < ADDERS) set.widest[warp] = key;
   __syncthreads();
-  widest = __uint_as_float(warp_max(lane < WARPS ? set.widest[lane] : 0));
+  widest = __uint_as_float(warp_max(lane < ADDERS / WARP ? set.widest[lane] : 0));
   if (!(widest > enough)) return 0;
   *least = fmaxf(enough, SWEEP * widest);
-  int own_count = 0;
+  listed->which = 0;
 #pragma unroll
-  for (int e = 0; e < EXAMPLES; e++) own_count += wide[e] > *least;
-  int through = running_sum(own_count);
-  if (lane == WARP - 1) set.of_warp[warp] = through;
+  for (int e = 0; e < EXAMPLES; e++) listed->which |= (uint32)(wide[e] > *least) << e;
+  int own_count = __popc(listed->which), through = running_sum(own_count);
+  if (lane == WARP - 1 && thread < ADDERS) set.of_warp[warp] = through;
   __syncthreads();
   int place = through - own_count, todo = 0;
-  for (int w = 0; w < WARPS; w++) {
+#pragma unroll
+  for (int w = 0; w < ADDERS / WARP; w++) {
     place += w < warp ? set.of_warp[w] : 0;
     todo += set.of_warp[w];
   }
+  listed->first = place, listed->end = place + own_count;
 #pragma unroll
   for (int e = 0; e < EXAMPLES; e++)
-    if (wide[e] > *least) set.todo[place++] = EXAMPLES * thread + e;
+    if (listed->which >> e & 1) set.todo[place++] = EXAMPLES * thread + e;
   __syncthreads();
   return todo;
 }
@@ -251,7 +279,8 @@ __device__ __forceinline__ void read_classes(const Sets& sets, int at, double* a
 
 // Values of example `at` that steps of others do not change.
 __device__ __forceinline__ void read_example(const Shared& set, const Sets& sets, int at, Example& now) {
-  now.at = at, now.own = set.own[at], now.bound = set.upper[at], now.curvature = set.curvature[at];
+  Constants its = set.constants[at];
+  now.at = at, now.own = its.own, now.bound = its.upper, now.curvature = its.curvature;
   read_classes(sets, at, now.a);
 }
 
@@ -280,73 +309,104 @@ __device__ __forceinline__ void wait_copies() {
 #endif
 }
 
-// Progress of a sweep, equal in all threads: it follows from `classes` of the window.
+// Progress of a sweep, equal in all threads: it follows from `classes` and `coupled` of the window. A window takes
+// a turn or more.
 struct Place {
   int start, from;  // of the window in the list; the first in it that may still step
-  int side, round;  // of the arrays in twos: of this window, and of this round
+  int side, turn;   // of the arrays in twos: of this window, and of this turn
+  int stage;        // of the rows of this window
   int done;         // steps
-  bool fresh;       // a new window, whose examples nobody has looked at
+  uint32 steps;     // of the last turn, a bit an example of the window
 
-  // The example of the window that steps, WINDOW if none does; go on to the next round.
-  __device__ int next(const Shared& set, int todo, uint32* classes) {
-    int first = WINDOW;
-    *classes = 0;
-#pragma unroll
-    for (int w = WINDOW - 1; w >= 0; w--)
-      if (set.classes[round][w]) first = w, *classes = set.classes[round][w];
-    done += first < WINDOW;
-    from = first + 1;
-    round ^= 1;
-    fresh = from >= WINDOW || start + from >= todo;
-    if (fresh) start += WINDOW, side ^= 1, from = 0;
-    return first;
+  // Take the steps of a turn. Return whether the window is finished.
+  __device__ bool next(const Shared& set, int todo, int most) {
+    uint4 classes = set.classes[turn];
+    uint32 coupled = set.coupled[side];
+    steps = (uint32)(classes.x != 0) | (uint32)(classes.y != 0) << 1 | (uint32)(classes.z != 0) << 2
+            | (uint32)(classes.w != 0) << 3;
+    from = coupled & steps << 8 ? 1 : coupled & steps << 16 ? 2 : coupled & steps << 24 ? 3 : WINDOW;
+    steps &= (1u << from) - 1;
+    if (done > most - WINDOW)
+      while (done + __popc(steps) > most) steps &= ~(0x80000000u >> __clz(steps));
+    done += __popc(steps);
+    turn ^= 1;
+    return from >= WINDOW || start + from >= todo;
   }
+
+  // Whether `next` was the last turn of the sweep.
+  __device__ bool last(bool finished, int todo, int most) const {
+    return done == most || (finished && start + WINDOW >= todo);
+  }
+
+  __device__ void advance() { start += WINDOW, from = 0, side ^= 1, stage = stage_after(); }
+  __device__ int stage_after() const { return stage + 1 < STAGES ? stage + 1 : 0; }
 };
 
 // One sweep over the `todo` examples listed, by the warps that step; steps so far.
 __device__ __forceinline__ int sweep_steps(Shared& set, const Sets& sets, const float*, int todo, float least, int done,
                                            const Limits& limits) {
-  const float *rows = sets.g, *column = rows;  // column: of this example
-  int lane = threadIdx.x % WARP, own = threadIdx.x / WARP - ADDERS / WARP;
-  Place place = {0, 0, 0, 0, done, true};
+  int lane = threadIdx.x % WARP, other = lane % WINDOW;
+  int own = __shfl_sync(FULL_WARP, threadIdx.x / WARP - ADDERS / WARP, 0);  // known to be equal in a warp
+  Place place = {0, 0, 0, 0, 0, done, 0};
   Example now, next;
-  float change, cross = 0;  // cross: kernel values of `next` and this window's examples, a lane each
-  if (own < todo) read_example(set, sets, set.todo[own], next);
+  read_example(set, sets, set.todo[own], next);
+  // Of example number `other` of this window; and kernel values of the next example and those of this window.
+  float curvature = set.constants[set.todo[other]].curvature, across[WINDOW] = {};
+  float change = 0;
+  uint32 bounded = 0;
+  bool stepped = false;
+  ((float*)set.by[1][own])[lane] = 0;  // of the window before the first
   __syncthreads();
   for (;;) {
+    const float* rows = sets.g + place.stage * WINDOW * SET;
     bool here = place.start + own < todo;
-    if (place.fresh && here) {
-      float g = ((const float*)set.g[place.side][own])[lane];  // without the changes of the window before
-      if (place.start)
+    float within = rows[other * SET + next.at];
+    float g = ((const float*)set.g[place.side][own])[lane], by[WINDOW];  // without the changes of the window before
 #pragma unroll
-        for (int w = 0; w < WINDOW; w++) {
-          float by = ((const float*)set.by[place.side ^ 1][w])[lane];
-          g += by * __shfl_sync(FULL_WARP, cross, w);
-        }
-      now = next;
-      now.g[0] = g;
-      complete(now);
-      column = rows + now.at;
-      int number = place.start + own + WINDOW;
-      if (number < todo) {
-        read_example(set, sets, set.todo[number], next);
-        cross = rows[(place.side * WINDOW + lane % WINDOW) * SET + next.at];
+    for (int w = 0; w < WINDOW; w++) by[w] = ((const float*)set.by[place.side ^ 1][w])[lane];
+    if (stepped) keep_step(set, sets, now, &change, bounded);
+#pragma unroll
+    for (int w = 0; w < WINDOW; w++) g += by[w] * across[w];
+    now = next;
+    now.g[0] = g;
+    complete(now);
+    bool apart = fabsf(within) <= COUPLED * fminf(now.curvature, curvature);
+    uint32 coupled = ~__ballot_sync(FULL_WARP, apart) & ((1u << own) - 1);
+    float values[WINDOW - 1];
+#pragma unroll
+    for (int w = 0; w < WINDOW - 1; w++) values[w] = __shfl_sync(FULL_WARP, within, w);
+    if (lane == 0) ((uint8*)&set.coupled[place.side])[own] = coupled;
+    read_example(set, sets, set.todo[place.start + WINDOW + own], next);
+    curvature = set.constants[set.todo[place.start + WINDOW + other]].curvature;
+#pragma unroll
+    for (int w = 0; w < WINDOW; w++) across[w] = rows[w * SET + next.at];
+    for (;;) {
+      uint32 classes = 0;
+      if (own >= place.from) {
+        change = 0;
+        if (here) bounded = step_of(now, sets.k, least, limits.pace(place.done), &change);
+        ((float*)set.by[place.side][own])[lane] = change;
+        classes = __ballot_sync(FULL_WARP, change != 0);
       }
+      if (lane == 0) ((uint32*)&set.classes[place.turn])[own] = classes;
+      __syncthreads();
+      bool finished = place.next(set, todo, limits.most);
+      stepped = place.steps >> own & 1;
+      if (place.last(finished, todo, limits.most)) {
+        if (stepped) keep_step(set, sets, now, &change, bounded);
+        return place.done;
+      }
+      if (finished) break;
+      if (stepped) keep_step(set, sets, now, &change, bounded);
+      if (own < place.from) continue;
+#pragma unroll
+      for (int w = 0; w < WINDOW - 1; w++)
+        if (place.steps >> w & 1) by[w] = ((const float*)set.by[place.side][w])[lane];
+#pragma unroll
+      for (int w = 0; w < WINDOW - 1; w++)
+        if (place.steps >> w & 1) now.g[0] += by[w] * values[w];
     }
-    uint32 bounded = 0, classes = 0;
-    if (own >= place.from) {
-      change = 0;
-      if (here) bounded = step_of(now, sets.k, least, limits.pace(place.done), &change);
-      ((float*)set.by[place.side][own])[lane] = change;
-      classes = __ballot_sync(FULL_WARP, change != 0);
-    }
-    if (lane == 0) set.classes[place.round][own] = classes;
-    __syncthreads();
-    int side = place.side, first = place.next(set, todo, &classes);
-    if (own == first) keep_step(set, sets, now, &change, bounded);
-    if (place.done == limits.most || place.start >= todo) return place.done;
-    if (own > first && !place.fresh)
-      now.g[0] += ((const float*)set.by[side][first])[lane] * column[(side * WINDOW + first) * SET];
+    place.advance();
   }
 }
 
@@ -364,78 +424,82 @@ __device__ __forceinline__ Gradients gradients_of(const Arrays& p) {
   return mine;
 }
 
-struct Members {  // of a window: where they are in the set, and how many they are
-  int at[WINDOW], count;
-  __device__ Members(const Shared& set, int start, int todo) : count(todo - start) {
-    int4 four = *(const int4*)(set.todo + start);
-    at[0] = four.x, at[1] = four.y, at[2] = four.z, at[3] = four.w;
-  }
-};
-
-// Copy their rows of the tile, by all threads that add. to, from: the first four values of this thread.
-__device__ __forceinline__ void start_rows(float4* to, const float4* from, const Members& all) {
+// Copy the rows of the tile of a window's examples, by all warps that add.
+__device__ __forceinline__ void start_rows(const Shared& set, float4* to, const float* tile, int start, int todo) {
+  const int parts = ADDERS / WARP / WINDOW, size = QUADS / parts;  // of a row
+  int warp = threadIdx.x / WARP, w = warp / parts, first = warp % parts * size + threadIdx.x % WARP;
+  if (start + w >= todo) return;
+  const float4* from = (const float4*)tile + set.todo[start + w] * QUADS + first;
+  to += w * QUADS + first;
 #pragma unroll
-  for (int w = 0; w < WINDOW; w++)
-    if (w < all.count) start_copy(to + w * ADDERS, from + all.at[w] * ADDERS);
+  for (int q = 0; q < size; q += WARP) start_copy(to + q, from + q);
 }
 
 __device__ __forceinline__ float part(float4 of, int at) {
   return at & 2 ? (at & 1 ? of.w : of.z) : (at & 1 ? of.y : of.x);
 }
 
-// Store the gradients of a window's examples, by the threads that own them.
-__device__ __forceinline__ void write_gradients(float4 (*to)[WARP / 4], const Gradients& mine, const Members& all) {
-  uint32 own = 0;
+// Store the gradients of a window's examples, by the threads that have them.
+__device__ __forceinline__ void write_gradients(float4 (*to)[WARP / 4], const Gradients& mine, Listed& listed,
+                                                int start, int k) {
+  for (; listed.first < min(listed.end, start + WINDOW); listed.first++, listed.which &= listed.which - 1) {
+    int at = __ffs(listed.which) - 1;
+    float4* place = to[listed.first - start];
 #pragma unroll
-  for (int w = 0; w < WINDOW; w++) own |= (uint32)(w < all.count && all.at[w] / EXAMPLES == (int)threadIdx.x) << w;
-  for (; own; own &= own - 1) {
-    int w = __ffs(own) - 1, at = w & 2 ? (w & 1 ? all.at[3] : all.at[2]) : (w & 1 ? all.at[1] : all.at[0]);
-#pragma unroll
-    for (int r = 0; r < WARP; r += 4)
-      to[w][r / 4] = {part(mine.g[r], at), part(mine.g[r + 1], at), part(mine.g[r + 2], at), part(mine.g[r + 3], at)};
+    for (int r = 0; r < WARP; r += 4) {
+      if (r % 8 == 0 && r >= k) break;
+      place[r / 4] = {part(mine.g[r], at), part(mine.g[r + 1], at), part(mine.g[r + 2], at), part(mine.g[r + 3], at)};
+    }
   }
 }
 
 // The same sweep, by the threads that bring the gradients up to date.
 __device__ __forceinline__ int sweep_changes(Shared& set, const Sets& sets, Gradients& mine, const float* tile,
-                                             int todo, int done, const Limits& limits) {
-  float4* rows = (float4*)sets.g + threadIdx.x;
-  const float4* tile_rows = (const float4*)tile + threadIdx.x;
-  Place place = {0, 0, 0, 0, done, true};
-  for (int start = 0, side = 0; side < 2; start += WINDOW, side++) {
-    Members all(set, start, todo);
-    start_rows(rows + side * WINDOW * ADDERS, tile_rows, all);
-    write_gradients(set.g[side], mine, all);
-    if (side) break;
+                                             int todo, int done, const Limits& limits, Listed listed) {
+  float4* rows = (float4*)sets.g;
+  Place place = {0, 0, 0, 0, 0, done, 0};
+  for (int w = 0; w < 2; w++) {
+    start_rows(set, rows + w * WINDOW * QUADS, tile, w * WINDOW, todo);
+    write_gradients(set.g[w], mine, listed, w * WINDOW, sets.k);
+    if (w) break;
     wait_copies();
     __syncthreads();
   }
   for (;;) {
     wait_copies();
     __syncthreads();
-    uint32 classes;
-    int side = place.side, first = place.next(set, todo, &classes);
-    bool last = place.done == limits.most || place.start >= todo, more = place.fresh && !last;
-    float4 row = {0, 0, 0, 0};
-    if (classes) row = rows[(side * WINDOW + first) * ADDERS];
-    Members all(set, more ? place.start + WINDOW : 0, todo);
-    if (more) start_rows(rows + (place.side ^ 1) * WINDOW * ADDERS, tile_rows, all);
-    const float4* by = set.by[side][first % WINDOW];
+    const uint32* its_classes = (const uint32*)&set.classes[place.turn];
+    const float4 *its_row = rows + place.stage * WINDOW * QUADS + threadIdx.x, *its_changes = set.by[place.side][0];
+    bool finished = place.next(set, todo, limits.most), last = place.last(finished, todo, limits.most);
+    bool more = finished && !last;
+    if (more) place.advance();
+    float4* after = rows + place.stage_after() * WINDOW * QUADS;
+    if (more && STAGES > 2) start_rows(set, after, tile, place.start + WINDOW, todo);
+    for (uint32 steps = place.steps; steps; steps &= steps - 1) {
+      int w = __ffs(steps) - 1;
+      uint32 classes = its_classes[w];
+      float4 row = its_row[w * QUADS];
+      const float4* by = its_changes + w * (WARP / 4);
 #pragma unroll
-    for (int r = 0; r < WARP; r += 8) {
-      if (!(classes >> r & 255)) continue;
-      float4 these[2] = {by[r / 4], by[r / 4 + 1]};  // a latency for both
+      for (int r = 0; r < WARP; r += 8) {
+        if (!(classes >> r & 255)) continue;
+        float4 these[2] = {by[r / 4], by[r / 4 + 1]};  // a latency for both
 #pragma unroll
-      for (int q = 0; q < 2; q++) {
-        float4* g = mine.g + r + 4 * q;
-        if (classes >> (r + 4 * q) & 15) {
-          g[0] = plus(g[0], these[q].x, row), g[1] = plus(g[1], these[q].y, row);
-          g[2] = plus(g[2], these[q].z, row), g[3] = plus(g[3], these[q].w, row);
+        for (int q = 0; q < 2; q++) {
+          float4* g = mine.g + r + 4 * q;
+          if (classes >> (r + 4 * q) & 15) {
+            g[0] = plus(g[0], these[q].x, row), g[1] = plus(g[1], these[q].y, row);
+            g[2] = plus(g[2], these[q].z, row), g[3] = plus(g[3], these[q].w, row);
+          }
         }
       }
     }
     if (last) return place.done;
-    if (more) write_gradients(set.g[place.side ^ 1], mine, all);
+    if (more && STAGES == 2) {  // in place of rows that others may still read
+      asm volatile("bar.sync 1, %0;" ::"n"(ADDERS) : "memory");
+      start_rows(set, after, tile, place.start + WINDOW, todo);
+    }
+    if (more) write_gradients(set.g[place.side ^ 1], mine, listed, place.start + WINDOW, sets.k);
   }
 }
 
@@ -496,7 +560,8 @@ __device__ __forceinline__ int sweep_steps(Shared& set, const Sets& sets, const 
     done += changes > 0;
 #pragma unroll
     for (int q = 0; q < PER_LANE; q++) now.g[q] += change[q] * value, now.a[q] = a_next[q];
-    now.at = next, now.own = set.own[next], now.bound = set.upper[next], now.curvature = set.curvature[next];
+    Constants its = set.constants[next];
+    now.at = next, now.own = its.own, now.bound = its.upper, now.curvature = its.curvature;
     complete(now);
   }
   return done;
@@ -504,7 +569,7 @@ __device__ __forceinline__ int sweep_steps(Shared& set, const Sets& sets, const 
 
 // The same sweep, by the other warps, which bring the gradients up to date.
 __device__ __forceinline__ int sweep_changes(const Shared& set, const Sets& sets, Gradients&, const float* tile,
-                                             int todo, int done, const Limits& limits) {
+                                             int todo, int done, const Limits& limits, const Listed&) {
   const float4* rows = (const float4*)tile + threadIdx.x;
   float4 row = __ldg(rows + set.todo[0] * (SET / 4));
   for (int t = 0; t < todo && done < limits.most; t++) {
@@ -531,13 +596,13 @@ __device__ __forceinline__ void violations_of(const Sets& sets, const Gradients&
 #pragma unroll
 #endif
     for (int r = WARP * word; (IN_REGISTERS || r < sets.k) && r < WARP * (word + 1); r++) {
+      if (IN_REGISTERS && r % 8 == 0 && r >= sets.k) break;
       float4 g = gradient(sets, mine, r);
       top.x = fmaxf(top.x, g.x), top.y = fmaxf(top.y, g.y), top.z = fmaxf(top.z, g.z), top.w = fmaxf(top.w, g.w);
-      if (bits.x & 1) low.x = fminf(low.x, g.x);
-      if (bits.y & 1) low.y = fminf(low.y, g.y);
-      if (bits.z & 1) low.z = fminf(low.z, g.z);
-      if (bits.w & 1) low.w = fminf(low.w, g.w);
-      bits.x >>= 1, bits.y >>= 1, bits.z >>= 1, bits.w >>= 1;
+      if (bits.x >> r % WARP & 1) low.x = fminf(low.x, g.x);
+      if (bits.y >> r % WARP & 1) low.y = fminf(low.y, g.y);
+      if (bits.z >> r % WARP & 1) low.z = fminf(low.z, g.z);
+      if (bits.w >> r % WARP & 1) low.w = fminf(low.w, g.w);
     }
     if (IN_REGISTERS) break;
   }
@@ -564,11 +629,12 @@ __device__ __forceinline__ int run_adders(Shared& set, const Sets& sets, const A
   int done = 0;
   for (int before = -1; before < done && done < limits.most;) {
     float least, wide[EXAMPLES];
+    Listed listed;
     violations_of(sets, mine, wide);
-    int todo = list_violators(set, wide, limits.enough, &least);
+    int todo = list_violators(set, wide, limits.enough, &least, &listed);
     if (!todo) break;
     before = done;
-    done = sweep_changes(set, sets, mine, p.tile, todo, done, limits);
+    done = sweep_changes(set, sets, mine, p.tile, todo, done, limits, listed);
     __syncthreads();
   }
   return done;
@@ -578,7 +644,8 @@ __device__ __forceinline__ int run_steppers(Shared& set, const Sets& sets, const
   int done = 0;
   for (int before = -1; before < done && done < limits.most;) {
     float least, none[EXAMPLES] = {};
-    int todo = list_violators(set, none, limits.enough, &least);
+    Listed listed;
+    int todo = list_violators(set, none, limits.enough, &least, &listed);
     if (!todo) break;
     before = done;
     done = sweep_steps(set, sets, p.tile, todo, least, done, limits);
@@ -595,8 +662,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) solve_set(Arrays all) {
   Sets sets = {p.set_g, p.set_grows, p.set_a, p.k};
 #if ON_CHIP
   extern __shared__ float4 chip[];
-  sets.g = (float*)chip;  // with gradients in registers: rows of the tile, for the examples of two windows
-  sets.grows = (uint32*)(sets.g + (IN_REGISTERS ? 2 * WINDOW * SET : (p.k + 1) * PITCH));
+  sets.g = (float*)chip;  // with gradients in registers: rows of the tile, for the examples of STAGES windows
+  sets.grows = (uint32*)(sets.g + (IN_REGISTERS ? STAGES * WINDOW * SET : (p.k + 1) * PITCH));
 #endif
   load_set(set, sets, p, (int)state->count);
   double tol = 0.99 * state->tol;

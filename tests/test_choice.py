@@ -248,7 +248,7 @@ def test_kernels_of_the_default():
 def test_the_default_is_the_machine_of_its_kernel(kernel):
     texts, y = corpus(60, 3)
     model = auto(kernel=kernel, C=0.5, multiclass="ovr").fit(texts, y)
-    default = (candidates.auto if kernel == "auto" else candidates.fast)(texts, n_classes=3)
+    default = candidates.auto(texts, n_classes=3) if kernel == "auto" else candidates.fast(texts)
     assert model.C_ == 0.5 * default.C
     assert model.chosen_ == default.description(0.5)
     assert model.model_.record.held_out_accuracy is None

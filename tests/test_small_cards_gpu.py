@@ -5,7 +5,8 @@ import pytest
 from test_newton import KERNELS, problem_of, texts_of
 from test_spectrum import news
 
-from textsvm import SVC, Compute, Spectrum
+from textsvm import SVC, BoundedGap, Compute, Spectrum
+from textsvm.kernels.gap import bounded_cuda
 from textsvm.kernels.shared import counting_cuda
 from textsvm.kernels.shared.counting_cuda import CudaCounts, CudaPmers
 from textsvm.kernels.spectrum import counted_documents_cuda
@@ -67,6 +68,32 @@ def test_rows(name, table, passes, device, monkeypatch):
         assert whole.x.n_features == rows.x.n_features
         if weights is not None:
             np.testing.assert_array_equal(weights.table, kernel.weights_.table)
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+@pytest.mark.parametrize("table", [1, 1 << 24], ids=["sorted", "tabulated"])
+def test_rows_of_bounded_gaps(normalised, table, device, monkeypatch):
+    documents = documents_of(160)
+    kernel = BoundedGap(3, 0.5, normalised=normalised)
+    monkeypatch.setattr(counting_cuda, "TABLE", table)
+    with gpu.use(device):
+        whole = kernel.features.rows(documents, device)
+        assert not whole.note
+        monkeypatch.setattr(bounded_cuda, "BATCH", 20_000)
+        rows = kernel.features.rows(documents, device)
+        assert rows.note.startswith("counted in")
+        assert_same(whole.x, rows.x, ("indptr", "features", "values"))
+        assert_same(whole, rows, ("ridge",))
+
+
+def test_odds_of_some_classes_at_a_time(device, monkeypatch):
+    documents, kernel = documents_of(160), ALL["odds"]
+    with gpu.use(device):
+        kernel.features.rows(documents, device)
+        expected, free = kernel.weights_.table, gpu.free_memory
+        monkeypatch.setattr(gpu, "free_memory", lambda *where: free(*where) if where else 1 << 16)
+        kernel.features.rows(documents, device)
+        np.testing.assert_array_equal(kernel.weights_.table, expected)
 
 
 @pytest.mark.parametrize("unary", [False, True])

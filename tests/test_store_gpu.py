@@ -4,15 +4,19 @@ import warnings
 
 import numpy as np
 import pytest
+from contracts import to_numpy
+from test_bounded_gap import random_texts
 from test_store import EDIT, LABELS, TEXTS, files, small  # noqa: F401 (a fixture)
 
-from textsvm import SVC, Compute, GapWeighted
+from textsvm import SVC, Compute, GapWeighted, Spectrum
 from textsvm.gram import build, measure, plan
 from textsvm.gram import stored as reading
 from textsvm.gram.base import needed_bytes
 from textsvm.gram.build import build_gram, stored_rows
 from textsvm.gram.store import GramRequest
+from textsvm.runtime import device as gpu
 from textsvm.runtime.device import cupy, select
+from textsvm.text.documents import encode
 
 pytestmark = pytest.mark.gpu
 
@@ -124,3 +128,24 @@ def test_the_card_keeps_within_its_memory(tmp_path, tier):
             model.fit(texts, [i % 2 for i in range(n)])
     assert peak[0] - before > memory / 2
     assert peak[0] - before <= 1.25 * memory + (24 << 20)
+
+
+@pytest.mark.parametrize("kernel", [GapWeighted(3), Spectrum((1, 3)), EDIT], ids=str)
+@pytest.mark.parametrize("locked", [True, False], ids=["page-locked", "pageable"])
+@pytest.mark.parametrize("share", [0, 1 << 40], ids=["two streams", "one stream"])
+def test_held_rows_have_the_bits_of_the_matrix(kernel, locked, share, device, monkeypatch):
+    monkeypatch.setattr(reading, "_TURN_SHARE", share)
+    if not locked:
+        monkeypatch.setattr(
+            reading.HostPanels, "lock", lambda panels, number: setattr(panels, "page_locked", False)
+        )
+    documents = encode([*random_texts(1500), "", "ac", "ac", ""])
+    n, kernel = len(documents), kernel.fit(documents)
+    with gpu.use(device):
+        expected = to_numpy(kernel.rows(documents, device).gram())
+        for memory in (1 << 40, 16 * n * 37):  # a panel for each band, and several
+            held = reading.held_rows(GramRequest(kernel, documents, {}, device), memory)
+            assert held._panels.page_locked == locked
+            some = np.random.default_rng(0).permutation(n)
+            np.testing.assert_array_equal(to_numpy(held.rows(some)), expected[some])
+            np.testing.assert_array_equal(to_numpy(held.diag()), expected.diagonal())

@@ -117,7 +117,7 @@ def auto(texts: Sequence[str], folded: bool = True, n_classes: int = 2) -> Candi
     return Candidate(has_words(texts), plain=plain, word_share=words / (1 - plain), C=penalty_of(texts))
 
 
-def fast(texts: Sequence[str], folded: bool = True, n_classes: int = 2) -> Candidate:
+def fast(texts: Sequence[str], folded: bool = True) -> Candidate:
     """The default without the plain kernel: less accurate, and half the time."""
     if is_dna(texts, folded):
         return Candidate(dna=True, plain=0.0, C=penalty(FEW_DNA, len(texts)), loss="hinge")

@@ -24,7 +24,7 @@ import numpy as np
 from textsvm.errors import InputError
 from textsvm.gram.plan import parse_bytes
 from textsvm.gram.store import GramRequest
-from textsvm.gram.stored import HostPanels, InMemory, StoredRows
+from textsvm.gram.stored import HostPanels, StoredRows
 from textsvm.kernels.contract import AHEAD, MatrixRows
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
@@ -50,8 +50,8 @@ READERS = 16
 _PROBE = 64
 #: Test of a kernel: maximum seconds on a card.
 _PROBE_SECONDS = 0.25
-#: Test of a card's bus: rows of the matrix that is copied.
-_BUS_ROWS = 4096
+#: Test of a card's bus: rows that are copied, and their length, that of the smallest matrix it is tested for.
+_BUS_ROWS, _BUS_LENGTH = 1024, 1 << 14
 
 
 def allowed_bytes(memory: int | str | None, device: Device) -> int:
@@ -82,16 +82,16 @@ def bus_rate(device: Device) -> float:
 
 
 def _measured_bus(device: Device) -> float:
-    panels = HostPanels(_BUS_ROWS, _BUS_ROWS)
-    panels.matrix.fill(0)
-    rows = StoredRows(InMemory(panels), GramRequest(None, range(_BUS_ROWS), {}, device))  # type: ignore[arg-type]
+    panels = HostPanels(_BUS_LENGTH, _BUS_ROWS, device)
+    panels.room(0, panels.matrix)
+    rows = StoredRows(panels, GramRequest(None, range(_BUS_LENGTH), {}, device))  # type: ignore[arg-type]
     order = np.random.default_rng(0).permutation(_BUS_ROWS)
     for _ in range(2):
         clock = time.perf_counter()
         rows.rows(order)
         devices.synchronize(device)
         seconds = time.perf_counter() - clock
-    return panels.matrix.nbytes / max(seconds, 1e-9)
+    return 4 * _BUS_ROWS * _BUS_LENGTH / max(seconds, 1e-9)
 
 
 def disk_rates(folder: Path) -> tuple[float, float]:

@@ -15,10 +15,10 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
+from weakref import finalize
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from textsvm.gram.store import GramRequest, Store, StoredGram, panel_rows
 from textsvm.kernels.contract import SharedColumns
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
+from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents
 
@@ -40,12 +41,14 @@ _STAGING = 32 << 20
 _REPORTED = 128 << 20
 #: Bytes that a thread copies at a time.
 _PIECE = 2 << 20
+#: Two streams compute panels if this multiple of the bytes of one, with its columns, is free on the card.
+_TURN_SHARE = 4
 #: Rows that a thread transposes at a time.
 _BLOCK = 512
 
 
 class StoredRows:
-    """Rows of a kernel matrix in the panels of a `StoredGram` or `InMemory` (`MatrixRows`)."""
+    """Rows of a kernel matrix in the panels of a `StoredGram` or `HostPanels` (`MatrixRows`)."""
 
     def __init__(self, stored: Any, request: GramRequest) -> None:
         self.n, self.device = request.n, request.device
@@ -56,8 +59,12 @@ class StoredRows:
         #: Number of panels computed here.
         self.made = 0
         self._mended: set[int] = set()
-        self._band: tuple[int, Any] | None = None
+        #: Columns, with their first document, of each stream of a card.
+        self._bands: list[tuple[int, Any] | None] = [None, None]
         self._diagonal = np.empty(self.n, np.float32)
+        with devices.use(self.device):
+            stream = self._xp.cuda.Stream if self.device.kind == "cuda" else lambda **_: nullcontext()
+            self._streams = [stream(non_blocking=True) for _ in range(2)]
 
     @property
     def description(self) -> str:
@@ -107,7 +114,9 @@ class StoredRows:
         return values
 
     def _to_card(self, indices: Ints, values: Array, progress: Progress | None) -> None:
-        """Copy rows to a card while the next rows are read."""
+        """Copy rows to a card, from page-locked panels or while the next rows are read."""
+        if isinstance(self._panels, HostPanels) and self._panels.page_locked:
+            return self._panels.copy_to_card(indices, values)
         cuda, step = self._xp.cuda, max(1, _STAGING // (4 * self.n))
         stream = cuda.Stream(non_blocking=True)
         cuda.get_current_stream().synchronize()  # the memory of `values` may still be in use
@@ -158,24 +167,28 @@ class StoredRows:
         before = sorted(set(range(max(numbers))) - set(numbers))
         numbers = sorted({*numbers, *self._panels.damaged(before, progress)})
         ends = np.cumsum([self._work(number) for number in numbers]).tolist()
-        on_card = self.device.kind == "cuda"
+        on_card, free = self.device.kind == "cuda", devices.free_memory(self.device)
         # A panel is filled while the previous one is written. Arrays are reused, as first writes to memory
         # are slow.
         rooms = [np.empty((self._panels.size, self.n), np.float32) for _ in range(2)]
-        fetched = self._pinned(self._panels.size) if on_card else None
         with ThreadPoolExecutor(1) as writer:
             written: Future[None] | None = None
-            ahead = None
+            ahead, turn, turns = list[Array](), 0, 1
             for position, (number, end) in enumerate(zip(numbers, ends, strict=True)):
-                start, computed = self._computed(number) if ahead is None else ahead
-                if on_card:
-                    out = fetched.ravel()[: computed.size].reshape(computed.shape)  # type: ignore[union-attr]
-                    with devices.use(self.device):
-                        computed, ahead = computed.get(out=out), None
-                    if position + 1 < len(numbers):
-                        ahead = self._computed(numbers[position + 1])  # meanwhile
+                computed = ahead.pop() if ahead else self._computed(number, turn)
+                if not position and _TURN_SHARE * (free - devices.free_memory(self.device)) <= free:
+                    turns = 2  # columns are prepared while the card computes
+                further = numbers[position + 1 : position + 2] if on_card else []
+                others = any(self._start(later) != self._start(number) for later in further)
+                if (following := (turn + others) % turns) != turn:
+                    ahead = [self._computed(further[0], following)]
                 values = self._panels.room(number, rooms[position % 2])
-                self._fill(number, start, computed, values)
+                self._fill(number, computed, values, turn)
+                del computed
+                if further and not ahead:
+                    ahead = [self._computed(further[0], turn)]  # meanwhile
+                turn = following
+                self._mirror(number, values)
                 if written is not None:
                     written.result()
                 self._panels.columns(number, values[:, : self._panels.bounds(number)[0]])
@@ -186,7 +199,7 @@ class StoredRows:
                 yield
             if written is not None:
                 written.result()
-        self._band = None
+        self._bands = [None, None]
 
     def _work(self, number: int) -> int:
         """Number of computed values of a panel."""
@@ -198,47 +211,61 @@ class StoredRows:
         panels = -(-self._panels.count // BANDS)
         return number // panels * panels * self._panels.size
 
-    def _computed(self, number: int) -> tuple[int, Array]:
-        """First document that a panel is computed with, and its values with all from there on."""
+    def _computed(self, number: int, turn: int) -> Array:
+        """The values of a panel with all documents from `_start` on."""
         (first, last), start = self._panels.bounds(number), self._start(number)
-        rows = self._columns_from(start)
-        with devices.use(self.device):
-            return start, rows.rows(np.arange(first - start, last - start))
+        with devices.use(self.device), self._streams[turn]:
+            return self._columns_from(start, turn).rows(np.arange(first - start, last - start))
 
-    def _fill(self, number: int, start: int, computed: Array, values: Floats32) -> None:
+    def _fill(self, number: int, computed: Array, values: Floats32, turn: int) -> None:
         """Copy the values of a panel from the diagonal on."""
+        (first, last), width = self._panels.bounds(number), computed.shape[1]
+        computed, out = computed[:, first - self.n + width :], values[:, first:]
+        if self.device.kind == "cpu":
+            out[:] = computed
+            return
+        with self._streams[turn]:
+            runtime, stream = self._xp.cuda.runtime, self._xp.cuda.get_current_stream()
+            data = computed.data.ptr, 4 * width, 4 * out.shape[1], last - first
+            runtime.memcpy2DAsync(out.ctypes.data, 4 * self.n, *data, runtime.memcpyDeviceToHost, stream.ptr)
+            stream.synchronize()
+
+    def _mirror(self, number: int, values: Floats32) -> None:
+        """Copy half of the square at the diagonal: a kernel may round (s, t) and (t, s) differently."""
         first, last = self._panels.bounds(number)
-        step = max(1, _PIECE // (4 * self.n))
-
-        def copy(at: int) -> None:
-            values[at : at + step, first:] = computed[at : at + step, first - start :]
-
-        parallel.run(copy, range(0, last - first, step))
         square = values[:, first:last]
-        for i in range(last - first):  # a kernel may round (s, t) and (t, s) differently
-            square[i + 1 :, i] = square[i, i + 1 :]
+        np.copyto(square, square.T, where=np.tri(last - first, k=-1, dtype=bool))
         np.fill_diagonal(square, self._diagonal[first:last])
 
-    def _columns_from(self, start: int) -> Any:
+    def _columns_from(self, start: int, turn: int) -> Any:
         """The documents from `start` on as columns."""
-        if self._band is None or self._band[0] != start:
-            self._band = None  # frees its memory before the next allocation
+        band = self._bands[turn]
+        if band is None or band[0] != start:
+            band = self._bands[turn] = None  # frees its memory before the next allocation
             kernel, examples = self._request.kernel, self._request.examples
-            with devices.use(self.device):
-                documents = kernel.structure.read(examples.take(np.arange(start, self.n)))
-                prepare = self.prepare or (lambda _, columns: kernel.rows(columns, self.device))
-                rows = prepare(start, documents)
-                self._diagonal[start:] = devices.to_host(rows.diag())
-                self._band = start, rows
-        return self._band[1]
+            documents = kernel.structure.read(examples.take(np.arange(start, self.n)))
+            prepare = self.prepare or (lambda _, columns: kernel.rows(columns, self.device))
+            rows = prepare(start, documents)
+            self._diagonal[start:] = devices.to_host(rows.diag())
+            band = self._bands[turn] = start, rows
+        return band[1]
 
 
 class HostPanels:
-    """Panels of a matrix in main memory, with the interface of `textsvm.gram.panels.Panels`."""
+    """A matrix in main memory, with the interfaces of `StoredGram` and `textsvm.gram.panels.Panels`."""
 
-    def __init__(self, n: int, size: int) -> None:
-        self.n, self.size, self.count = n, size, -(-n // size)
+    place = "held in main memory"
+    writing = staticmethod(nullcontext)
+
+    def __init__(self, n: int, size: int, device: Device) -> None:
+        self.n, self.size, self.count, self.device = n, size, -(-n // size), device
         self.matrix, self.made = np.empty((n, n), np.float32), 0
+        #: Whether the card can read all panels at the full speed of the bus.
+        self.page_locked = device.kind == "cuda"
+
+    @property
+    def panels(self) -> HostPanels:
+        return self
 
     def bounds(self, number: int) -> tuple[int, int]:
         return number * self.size, min((number + 1) * self.size, self.n)
@@ -250,7 +277,21 @@ class HostPanels:
         return []
 
     def room(self, number: int, values: Floats32) -> Floats32:
-        return self.matrix[slice(*self.bounds(number))]
+        rows, step = self.matrix[slice(*self.bounds(number))], max(1, _PIECE // (4 * self.n))
+        if self.page_locked:  # threads touch memory faster than the driver
+            parallel.run(lambda at: rows[at : at + step].fill(0), range(0, len(rows), step))
+            self.lock(number)
+        return rows
+
+    def lock(self, number: int) -> None:
+        """Page-lock a panel, if the system allows it."""
+        rows, runtime = self.matrix[slice(*self.bounds(number))], devices.cupy().cuda.runtime
+        with devices.use(self.device):
+            try:
+                runtime.hostRegister(rows.ctypes.data, rows.nbytes, 0)
+                finalize(self.matrix, runtime.hostUnregister, rows.ctypes.data)
+            except runtime.CUDARuntimeError:
+                self.page_locked = False
 
     def write(self, number: int, values: Floats32) -> None:
         self.made = number + 1
@@ -264,6 +305,15 @@ class HostPanels:
 
         parallel.run(transpose, range(0, first, _BLOCK))
 
+    def copy_to_card(self, indices: Ints, out: Array) -> None:
+        """Copy page-locked rows to an array of the card, shape (len(indices), n)."""
+        cuda, nbytes = devices.cupy().cuda, 4 * self.n
+        stream, runtime = cuda.get_current_stream(), cuda.runtime
+        copy, to, kind = runtime.memcpyAsync, out.data.ptr, runtime.memcpyHostToDevice
+        for number, row in enumerate((self.matrix.ctypes.data + nbytes * indices).tolist()):
+            copy(to + number * nbytes, row, nbytes, kind, stream.ptr)
+        stream.synchronize()
+
     def diagonal(self) -> Floats32:
         return self.matrix.diagonal().copy()
 
@@ -271,36 +321,22 @@ class HostPanels:
         pass
 
     def read(self, indices: Ints, out: Floats32, progress: Progress | None = None) -> None:
-        step = max(1, _PIECE // (4 * self.n))
-
-        def copy(at: int) -> None:
-            out[at : at + step] = self.matrix[indices[at : at + step]]
-
-        parallel.run(copy, range(0, len(indices), step), progress=progress)
-
-
-@dataclass(frozen=True)
-class InMemory:
-    """A matrix in main memory, with the interface of `StoredGram`."""
-
-    panels: HostPanels
-    place: str = "held in main memory"
-
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        yield
+        np.take(self.matrix, indices, axis=0, out=out, mode="clip")
 
 
 def held_rows(
     request: GramRequest, memory: int, stored: StoredRows | None = None, progress: Progress | None = None
 ) -> StoredRows:
     """The whole matrix in main memory, read from `stored` or computed within `memory` bytes on the device."""
-    panels = HostPanels(request.n, panel_rows(request, memory))
-    rows = StoredRows(InMemory(panels), request)
+    size = max(1, min(-(-request.n // BANDS), memory // max(1, 16 * request.n)))
+    panels = HostPanels(request.n, size, request.device)
+    rows = StoredRows(panels, request)
     if stored is None:
         rows.complete(progress)
     else:
         stored.read(np.arange(request.n), panels.matrix, progress)
+        for number in range(panels.count if panels.page_locked else 0):
+            panels.lock(number)
         panels.made = panels.count
     return rows
 

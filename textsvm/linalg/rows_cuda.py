@@ -374,7 +374,8 @@ def side_by_side(parts: Sequence[FeatureRows], weights: Sequence[float]) -> Feat
         begin += cp.diff(x.indptr)
     ridge = sum(weight * part.ridge for part, weight in zip(parts, weights, strict=True))
     x = CudaRows(indptr, features, values, int(first[-1]))
-    return FeatureRows(x, ridge, note=parts[0].note)  # type: ignore[arg-type]
+    note = "; ".join(dict.fromkeys(part.note for part in parts if part.note))
+    return FeatureRows(x, ridge, note=note)  # type: ignore[arg-type]
 
 
 def repeated(values: Array, starts: Array) -> Array:

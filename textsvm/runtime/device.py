@@ -59,17 +59,24 @@ def structure(dtype: np.dtype[Any], **fields: Any) -> AnyArray:
     """Build a structure that a kernel takes by value; arrays become their addresses, None becomes 0.
 
     `dtype` has the fields of the C struct in order, with ``align=True``; pointers are uint64. The caller
-    keeps the arrays alive.
+    keeps the arrays alive. The result has the bytes alone, not the names: for an array with names, CuPy
+    makes a list of them at each launch, which takes longer than the launch.
     """
-    value = np.zeros((), dtype)
-    for name in dtype.names or ():
+    values: list[Any] = []
+    for name, is_pointer in _members(dtype):
         field = fields.pop(name)
-        address = dtype[name] == np.uint64 and hasattr(getattr(field, "data", None), "ptr")
-        with np.errstate(over="ignore"):  # float64 values that overflow in float32
-            value[name] = field.data.ptr if address else 0 if field is None else field
+        address = getattr(getattr(field, "data", None), "ptr", None) if is_pointer else None
+        values.append(address if address is not None else 0 if field is None else field)
     if fields:
         raise ValueError(f"unknown fields of the structure: {', '.join(fields)}")
-    return value
+    with np.errstate(over="ignore"):  # float64 values that overflow in float32
+        return np.array(tuple(values), dtype).view(f"V{dtype.itemsize}")
+
+
+@lru_cache(maxsize=64)
+def _members(dtype: np.dtype[Any]) -> list[tuple[str, bool]]:
+    """Name of each field, and whether it may be a pointer."""
+    return [(name, dtype[name] == np.uint64) for name in dtype.names or ()]
 
 
 def first_line(error: BaseException) -> str:

@@ -8,7 +8,7 @@ is six kernels of kernels_cu/crammer_singer.cu and crammer_singer_set.cu; none o
     solve_set  a block sweeps over the set: warps compute the steps of examples, each lane a class; the
                others update the gradients meanwhile, four examples per thread
     put        the changes, row by row, with sums that are 0 in float64
-    update     G += K change, by the whole chip: blocks of 32 examples x 8 classes
+    update     G += K change, by the whole chip: blocks of 32 examples x 32 classes, by tensor cores
     measure    the violation of each example, and its terms of -D and P - D
 
 Inside a round the gradients of an example, minus their middle, are float32: in registers up to 32 classes,
@@ -123,7 +123,8 @@ class MulticlassSlots(cuda_queue.Slots):
     def __init__(self, gram: Gram, shape: tuple[int, ...], wanted: int, stopping: Stopping) -> None:
         self.k = k = shape[0]
         self.padded = -(-k // 8) * 8
-        rows = 8 * SET if k <= 32 else (k + 1) * (SET + 4)  # of the tile, or gradients
+        stages = 3 if devices.shared_memory() > 80 << 10 else 2  # STAGES of SET_SOURCE: from sm_80 on
+        rows = 4 * stages * SET if k <= 32 else (k + 1) * (SET + 4)  # of the tile, or gradients
         self.on_chip = 4 * (rows + -(-k // 32) * (SET + 4))
         self.kernels = self.load()
         super().__init__(gram, shape, wanted, stopping)
@@ -193,7 +194,10 @@ class MulticlassSlots(cuda_queue.Slots):
             dual, slot, m = start.dual, start.slot, len(start.dual)
             self.rows[slot] = dual.index
             self.G[slot, :, :m] = cp.asarray(dual.gradient_at_zero())
-            self.coef[slot, :, :m] = cp.asarray(start.coef)
+            if start.coef.any():
+                self.coef[slot, :, :m] = cp.asarray(start.coef)
+            else:
+                self.coef[slot].data.memset_async(0, self.coef[slot].nbytes)
             self.upper[slot, :m] = cp.asarray(dual.upper)
             self.index[slot, :m] = cp.asarray(dual.index, np.int32)
             self.target[slot, :m] = cp.asarray(dual.target, np.int32)
@@ -221,7 +225,7 @@ class MulticlassSlots(cuda_queue.Slots):
         self.launch("gather", (SET, self.count), 256)
 
     def blocks(self, size: int, problems: int) -> int:
-        return -(-size // 32) * (self.padded // 8) * problems
+        return -(-size // 32) * -(-self.padded // 32) * problems
 
     def measure(self) -> None:
         """Compute violations and terms of the objective."""
@@ -231,7 +235,7 @@ class MulticlassSlots(cuda_queue.Slots):
 class ShardedMulticlassSlots(shards_cuda.ShardedSlots, MulticlassSlots):
     """Slots for problems of type `MulticlassDual`, over several cards."""
 
-    ROUNDS, RESPONSES = DEFINE_SETS[-1], "G"
+    ROUNDS, STRUCTURE, RESPONSES = DEFINE_SETS[-1], ARRAYS, "G"
 
     def gather(self) -> None:
         super().gather()

@@ -198,7 +198,7 @@ class Slots(ABC):
             return [], []
         both = self.values[:2, devices.cupy().asarray(slots)].get()
         sizes = [len(self.rows[slot]) for slot in slots]
-        F, coef = ([v[..., :m].copy() for m, v in zip(sizes, plane, strict=True)] for plane in both)
+        F, coef = ([np.ascontiguousarray(v[..., :m]) for v, m in zip(p, sizes, strict=True)] for p in both)
         return coef, F
 
     def launch(self, name: str, blocks: tuple[int, ...], threads: int, *others: Any, shared: int = 0) -> None:

@@ -59,7 +59,8 @@ STRUCTS = {"Part": PART}
 class ShardedSlots(cuda_queue.Slots):
     """Slots over a sharded Gram: a mix-in that comes before the class for problems of a type."""
 
-    RESPONSES: ClassVar[str]  #: Name of the responses among the fields of the kernels' arrays
+    STRUCTURE: ClassVar[np.dtype[Any]]  #: Fields of the kernels' arrays
+    RESPONSES: ClassVar[str]  #: Name of the responses among them
     tile: Any
 
     def __init__(self, gram: Gram, shape: tuple[int, ...], wanted: int, stopping: Stopping) -> None:
@@ -129,12 +130,13 @@ class CardPart:
         )  # fmt: skip
         #: Argument of `update`, for which the own variables are the whole problem.
         self.arrays = slots.arrays.copy()
+        named = self.arrays.view(slots.STRUCTURE)
         for name, value in {
             "rows": shard.values, "index": self.lists[2], slots.RESPONSES: self.F, "state": self.state,
             "moved": self.moved, "moved_slots": self.moved_slots,
         }.items():  # fmt: skip
-            self.arrays[name] = value.data.ptr
-        self.arrays["n"] = shard.last - shard.first
+            named[name] = value.data.ptr
+        named["n"] = shard.last - shard.first
 
     @property
     def most(self) -> int:

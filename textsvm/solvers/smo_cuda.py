@@ -190,4 +190,4 @@ class DualSlots(cuda_queue.Slots):
 class ShardedDualSlots(shards_cuda.ShardedSlots, DualSlots):
     """Slots for problems of type `Dual`, over several cards."""
 
-    RESPONSES = "F"
+    STRUCTURE, RESPONSES = ARRAYS, "F"

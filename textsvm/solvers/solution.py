@@ -172,9 +172,9 @@ def assess_multiclass(
     tol: float | None = None,
 ) -> Solution:  # fmt: skip
     """`assess` for coefficients of all classes, shape (n_classes, m), and their gradient."""
-    limit = np.zeros_like(coef)
-    limit[dual.own] = dual.upper
-    low = np.where(coef < limit, gradient, np.inf).min(0)
+    low = np.where(coef[dual.own] < dual.upper, gradient[dual.own], np.inf)
+    for values, changes in zip(gradient, coef, strict=True):  # each class in cache
+        np.minimum(low, np.where(changes < 0, values, np.inf), out=low)
     violation = float(np.max(gradient.max(0) - low, initial=0.0))
     objective, gap = objective_and_gap(dual, coef, gradient)
     converged = violation <= (stopping.tol if tol is None else tol) or stopping.satisfied(gap)

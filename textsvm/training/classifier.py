@@ -130,8 +130,9 @@ def choose_kernel(
 
 
 def _default(settings: ClassifierSettings, texts: list[str], target: Target) -> Candidate:
-    default_of = candidates.auto if settings.kernel == "auto" else candidates.fast
-    default = default_of(texts, settings.normalise != "none", int(target.values.max()) + 1)
+    folded, n_classes = settings.normalise != "none", int(target.values.max()) + 1
+    fast = settings.kernel != "auto"
+    default = candidates.fast(texts, folded) if fast else candidates.auto(texts, folded, n_classes)
     if settings.encoder is not None:
         default = replace(default, encoder=as_encoder(settings.encoder))
     return default if settings.loss is None else default.with_loss(settings.loss)

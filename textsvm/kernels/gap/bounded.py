@@ -115,6 +115,8 @@ class BoundedGapCost(Cost):
 class BoundedGapFeatures(Features):
     """Subsequences as features."""
 
+    in_passes = True
+
     @property
     def key(self) -> Hashable:
         kernel = self.kernel

@@ -7,6 +7,8 @@ turn, then the keys of all entries are ranked together.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,18 +23,12 @@ from textsvm.kernels.gap.subsequences import (
     places_of_stage,
 )
 from textsvm.kernels.shared.counting_cuda import ranked
-from textsvm.kernels.shared.feature_rows_cuda import (
-    CudaFeatureRows,
-    commonest_first,
-    match_featureless,
-    normalised_rows,
-    shared_rows,
-)
+from textsvm.kernels.shared.feature_rows_cuda import CountedPanels, CudaFeatureRows, match_featureless
 from textsvm.kernels.shared.normalisation import require_float32
 from textsvm.kernels.shared.stages import Stage
 from textsvm.linalg.rows import FeatureRows
-from textsvm.linalg.rows_cuda import CudaRows
-from textsvm.linalg.sparse_cuda import CudaSparse, documents_of
+from textsvm.linalg.rows_cuda import CudaRows, numbers_of
+from textsvm.linalg.sparse_cuda import CudaSparse, check_features, documents_of
 from textsvm.runtime import device as gpu
 from textsvm.text.documents import DeviceDocuments, Documents
 
@@ -41,6 +37,8 @@ SOURCE = "subsequences.cu"
 DEFINE_SETS: list[tuple[str, gpu.Defines]] = [(SOURCE, ())]
 #: Words per batch of documents.
 BATCH = 1 << 26
+#: Free bytes per word of a batch.
+WORD_BYTES = 256
 
 
 class _PatternBatch:
@@ -90,11 +88,9 @@ class _PatternBatch:
         return documents, keys, values
 
 
-def count(documents: Documents, patterns: Patterns, decay: float) -> tuple[Subsequences, CudaSparse]:
-    """`subsequences.count` on the current GPU."""
-    cp = gpu.cupy()
-    stages: list[Stage] = []
-    n_symbols = len(documents.alphabet)
+def _learn(documents: Documents, patterns: Patterns) -> tuple[list[Stage], Array, int]:
+    """Stages before the last, and the places and the bound of the keys of the last."""
+    cp, stages, n_symbols = gpu.cupy(), list[Stage](), len(documents.alphabet)
     places, bound = places_of_stage(0, 1, n_symbols, patterns)
     while places[-1] + 1 < patterns.p:
         parts_keys = [cp.unique(batch.keys(stages, places)) for _, batch in _batches(documents, patterns)]
@@ -102,17 +98,30 @@ def count(documents: Documents, patterns: Patterns, decay: float) -> tuple[Subse
         stages.append(Stage(places, keys[keys >= 0].astype(np.uint64), None))
         size = len(stages[-1].keys)
         places, bound = places_of_stage(int(places[-1]) + 1, size, n_symbols, patterns)
-    powers = cp.asarray(float(decay) ** np.arange(patterns.n_gaps))
-    parts = [(cp.empty(0, np.int32), cp.empty(0, np.int64), cp.empty(0, np.float32))]
+    return stages, places, bound
+
+
+def _entries(
+    documents: Documents, patterns: Patterns, decay: float, stages: list[Stage], places: Array, bound: int
+) -> Iterator[tuple[int, int, tuple[Array, Array, Array]]]:
+    """First and last document of each batch, and the document in it, key and value of its subsequences."""
+    powers = gpu.cupy().asarray(float(decay) ** np.arange(patterns.n_gaps))
     for first, batch in _batches(documents, patterns, max(1, ROOM // (bound * patterns.n_gaps))):
-        owner, keys, values = batch.entries(batch.keys(stages, places), bound, powers)
+        yield first, first + batch.text.n, batch.entries(batch.keys(stages, places), bound, powers)
+
+
+def count(documents: Documents, patterns: Patterns, decay: float) -> tuple[Subsequences, CudaSparse]:
+    """`subsequences.count` on the current GPU."""
+    cp, (stages, places, bound) = gpu.cupy(), _learn(documents, patterns)
+    parts = [(cp.empty(0, np.int32), cp.empty(0, np.int64), cp.empty(0, np.float32))]
+    for first, _, (owner, keys, values) in _entries(documents, patterns, decay, stages, places, bound):
         owner += np.int32(first)
         parts.append((owner, keys, values))
     owner, keys, values = (cp.concatenate(arrays) for arrays in zip(*parts, strict=True))
     check_entries(len(keys))
     distinct, features, table = ranked(keys, bound)
     stages.append(Stage(places, distinct, table))
-    return Subsequences(n_symbols, tuple(stages)), _rows(
+    return Subsequences(len(documents.alphabet), tuple(stages)), _rows(
         len(documents), owner, features, values, len(distinct)
     )
 
@@ -128,7 +137,8 @@ def _batches(
     documents: Documents, patterns: Patterns, most: int | None = None
 ) -> Iterator[tuple[int, _PatternBatch]]:
     """Batches of at most `most` documents, each with the number of its first document."""
-    most, size = most or len(documents), max(1, BATCH // len(patterns.spans))
+    words = min(BATCH, gpu.free_memory() // WORD_BYTES)
+    most, size = most or len(documents), max(1, words // len(patterns.spans))
     first = 0
     while first < len(documents):
         goal = documents.offsets[first] + size
@@ -155,23 +165,41 @@ class CudaBoundedGap(CudaFeatureRows, SubsequenceRows):
         return x.select(target)
 
 
-class CudaCountedSubsequences:
+class CudaCountedSubsequences(CountedPanels):
     """Documents as feature rows on the current GPU, for solvers without a Gram."""
 
     def __init__(self, kernel: Any, documents: Documents) -> None:
-        self.documents = documents
-        _, x = count(documents, kernel.patterns, kernel.decay)
-        rows = CudaRows(x.indptr, x.features, x.values, len(x.df))
-        self.shared, self.alone = shared_rows(rows, *commonest_first(x.df))
+        super().__init__(documents)
+        cp, learnt = gpu.cupy(), _learn(documents, kernel.patterns)
+        self._counted = partial(_entries, documents, kernel.patterns, kernel.decay, *learnt)
+        self._keys, self.df = cp.empty(0, np.uint64), cp.empty(0, np.int64)
+        for _, _, (_, keys, _) in self._counted():
+            distinct, features, _ = ranked(keys, learnt[2])
+            before, df = self._keys, self.df
+            self._keys = cp.unique(cp.concatenate([before, distinct]))
+            self.df = cp.zeros(len(self._keys), np.int64)
+            self.df[cp.searchsorted(self._keys, before)] = df
+            self.df[cp.searchsorted(self._keys, distinct)] += numbers_of(features, len(distinct))
+            self.n_panels += 1
+            del keys, features  # before the next are counted
+        check_features(len(self.df))
+
+    def _panels(self) -> Iterator[tuple[int, int, CudaRows]]:
+        """First and last document of each batch, and its rows."""
+        cp = gpu.cupy()
+        for first, last, (owner, keys, values) in self._counted():
+            starts = cp.searchsorted(owner, cp.arange(last - first + 1, dtype=np.int32)).astype(np.int64)
+            features = cp.searchsorted(self._keys, keys.astype(np.uint64)).astype(np.int32)
+            yield first, last, CudaRows(starts, features, values, len(self.df))
 
     def rows(self, kernel: Any, train: Ints) -> FeatureRows:
         """All documents as feature rows."""
+        rows = self.placed(self._panels(), self.df, kernel.normalised)
         featured = self.documents.lengths >= kernel.p
         if kernel.normalised:
-            rows = FeatureRows(*normalised_rows(self.shared, self.alone))  # type: ignore[arg-type]
             return match_featureless(self.documents, rows, ~featured)
-        unit, x = float(kernel.decay) ** int(kernel.p), self.shared
-        scaled = CudaRows(x.indptr, x.features, x.values * np.float32(unit), x.n_features)
-        ridge = self.alone * unit**2
-        require_float32((scaled.squares() + ridge).get()[featured], kernel.name)
-        return FeatureRows(scaled, ridge)  # type: ignore[arg-type]
+        unit, values = float(kernel.decay) ** int(kernel.p), rows.x.values
+        values *= np.float32(unit)
+        ridge: Array = rows.ridge * unit**2
+        require_float32((rows.x.squares() + ridge).get()[featured], kernel.name)
+        return replace(rows, ridge=ridge)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
 from textsvm.arrays import Array, Bools, Ints
+from textsvm.kernels.shared.counting_cuda import CudaCounts
 from textsvm.kernels.shared.feature_rows import FeatureKernelRows
 from textsvm.kernels.shared.normalisation import Normalisation, featureless_groups
 from textsvm.linalg.products_cuda import CudaColumns, Factors, mirror
 from textsvm.linalg.rows import FeatureRows
-from textsvm.linalg.rows_cuda import CudaRows, repeated, side_by_side
+from textsvm.linalg.rows_cuda import ENTRY_BYTES, CudaRows, place, repeated, side_by_side
 from textsvm.linalg.sparse_cuda import CudaSparse
 from textsvm.runtime import device as gpu
 from textsvm.runtime.parallel import Progress
@@ -90,3 +92,39 @@ def normalised_rows(rows: CudaRows, alone: Array) -> tuple[CudaRows, Array]:
     values = rows.values * repeated(scale, rows.indptr)
     ridge = cp.where(whole > 0, alone * scale**2, 1.0)
     return CudaRows(rows.indptr, rows.features, values.astype(np.float32), rows.n_features), ridge
+
+
+class CountedPanels:
+    """Documents on the current card, counted panel by panel, and again when rows are made."""
+
+    def __init__(self, documents: Documents) -> None:
+        self.documents, self.free, self.n_panels = documents, gpu.free_memory(), 0
+        self.kept: dict[int, CudaCounts] = {}  #: Counts of panels, by first document
+
+    def placed(self, panels: Iterable[tuple[int, int, CudaRows]], df: Array, normalised: bool) -> FeatureRows:
+        """Feature rows of the first to last documents of all panels, given the frequency of each feature."""
+        cp, (target, n_shared) = gpu.cupy(), commonest_first(df)
+        features, values, note = self._room(int(df[df > 1].sum()))
+        ridge, indptr = cp.empty(len(self.documents)), [cp.zeros(1, np.int64)]
+        for first, last, counted in panels:
+            rows, alone = shared_rows(counted, target, n_shared)
+            if normalised:
+                rows, alone = normalised_rows(rows, alone)
+            ridge[first:last] = alone
+            to = rows.indptr + indptr[-1][-1]
+            place(rows, 0, 1.0, None, to, features, values)
+            indptr.append(to[1:])
+            del counted, rows  # before the next is counted
+        x = CudaRows(cp.concatenate(indptr), features, values, n_shared)
+        return FeatureRows(x, ridge, note=note)  # type: ignore[arg-type]
+
+    def _room(self, entries: int) -> tuple[Array, Array, str]:
+        """Arrays for the features and values of the rows, and where they are, for people."""
+        needed, reserve = ENTRY_BYTES * entries, self.free // 2
+        if needed + reserve > gpu.free_memory():
+            self.kept.clear()
+        features = gpu.empty(entries, np.int32, needed // 2 + reserve)
+        values = gpu.empty(entries, np.float32, reserve)
+        notes = [f"counted in {self.n_panels} panels"] * (self.n_panels > 1)
+        notes += ["kept in main memory"] * any(map(gpu.in_main_memory, (features, values)))
+        return features, values, ", ".join(notes)

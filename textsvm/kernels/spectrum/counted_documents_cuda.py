@@ -22,12 +22,7 @@ from textsvm.kernels.shared.counting_cuda import (
     download,
     unary_digits,
 )
-from textsvm.kernels.shared.feature_rows_cuda import (
-    commonest_first,
-    match_featureless,
-    normalised_rows,
-    shared_rows,
-)
+from textsvm.kernels.shared.feature_rows_cuda import CountedPanels, match_featureless
 from textsvm.kernels.spectrum.features import (
     PSEUDO,
     ROUNDING,
@@ -37,7 +32,7 @@ from textsvm.kernels.spectrum.features import (
     unknown_square,
 )
 from textsvm.linalg.rows import FeatureRows
-from textsvm.linalg.rows_cuda import ENTRY_BYTES, CudaRows, numbers_of, place, repeated
+from textsvm.linalg.rows_cuda import CudaRows, numbers_of, repeated
 from textsvm.linalg.sparse_cuda import starts_of
 from textsvm.runtime import device as gpu
 from textsvm.text.documents import DeviceDocuments, Documents
@@ -46,17 +41,16 @@ from textsvm.text.documents import DeviceDocuments, Documents
 KEPT_SHARE = 0.5
 
 
-class CudaCountedDocuments:
+class CudaCountedDocuments(CountedPanels):
     """`CountedDocuments` on the current card; kernels learn from all documents only."""
 
     def __init__(self, kernel: PmerKernel, documents: Documents) -> None:
-        cp, self.documents = gpu.cupy(), documents
-        self._free = gpu.free_memory()
+        super().__init__(documents)
+        cp = gpu.cupy()
         self.pmers = CudaPmers(DeviceDocuments(documents), *kernel.lengths)
         self.n_pmers = self.pmers.n_pmers
         self.df, self.highest = cp.zeros(self.n_pmers, np.int64), cp.ones(self.n_pmers, np.int32)
-        self._kept: dict[int, CudaCounts] = {}
-        kept_bytes = 0
+        self.n_panels, kept_bytes = len(self.pmers.panels), 0
         for first, last in self.pmers.panels:
             counts = CudaCounts.of(self.pmers.windows(first, last))
             self.df += counts.df
@@ -64,14 +58,14 @@ class CudaCountedDocuments:
             small = counts.counts.astype(np.min_scalar_type(int(self.highest.max()) if self.n_pmers else 1))
             waiting = replace(counts, documents=None, counts=small, df=None, highest=None)
             nbytes = counts.pmers.nbytes + small.nbytes
-            if kept_bytes + nbytes <= KEPT_SHARE * self._free:
-                self._kept[first], kept_bytes = waiting, kept_bytes + nbytes
+            if kept_bytes + nbytes <= KEPT_SHARE * self.free:
+                self.kept[first], kept_bytes = waiting, kept_bytes + nbytes
             del counts, small, waiting  # before the next is counted
 
     def _panels(self) -> Iterator[tuple[int, int, CudaCounts]]:
         """First and last document of each panel, and its counts."""
         for first, last in self.pmers.panels:
-            yield first, last, self._kept.get(first) or CudaCounts.of(self.pmers.windows(first, last))
+            yield first, last, self.kept.get(first) or CudaCounts.of(self.pmers.windows(first, last))
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
@@ -85,59 +79,39 @@ class CudaCountedDocuments:
 
     def _odds(self, classes: Array) -> Array:
         """`features.log_odds` of all documents."""
-        cp = gpu.cupy()
+        cp, n_classes = gpu.cupy(), int(classes.max()) + 1
         squares, total, shares = cp.zeros(self.n_pmers + 1), float(max(int(self.df.sum()), 1)), []
-        for c in range(int(classes.max()) + 1):
-            class_df, in_class = cp.zeros(self.n_pmers, np.int64), cp.asarray(classes == c)
+        step = max(1, gpu.free_memory() // (32 * max(self.n_pmers, 1)))  # classes for which there is room
+        for of_classes in (range(n_classes)[c : c + step] for c in range(0, n_classes, step)):
+            class_dfs = cp.zeros((len(of_classes), self.n_pmers), np.int64)
             for first, last, counts in self._panels():
-                entries = repeated(in_class[first:last], counts.indptr)
-                class_df += numbers_of(counts.pmers[entries], self.n_pmers)
-            share = float(class_df.sum()) / total
-            if 0 < share < 1:
-                ratio = cp.log((class_df + PSEUDO * share) / (self.df - class_df + PSEUDO * (1 - share)))
-                ratio -= np.log(share / (1 - share))
-                squares[:-1] += cp.where((self.df > 0) & (abs(ratio) > ROUNDING), share * ratio**2, 0)
-                shares.append(share)
+                for c, class_df in zip(of_classes, class_dfs, strict=True):
+                    entries = repeated(cp.asarray(classes[first:last] == c), counts.indptr)
+                    class_df += numbers_of(counts.pmers[entries], self.n_pmers)
+            for class_df in class_dfs:
+                share = float(class_df.sum()) / total
+                if 0 < share < 1:
+                    ratio = cp.log((class_df + PSEUDO * share) / (self.df - class_df + PSEUDO * (1 - share)))
+                    ratio -= np.log(share / (1 - share))
+                    squares[:-1] += cp.where((self.df > 0) & (abs(ratio) > ROUNDING), share * ratio**2, 0)
+                    shares.append(share)
         squares[-1] = unknown_square(np.array(shares))  # every p-mer is in a document
         return cp.sqrt(squares)
 
     def rows(self, kernel: PmerKernel, train: Ints) -> FeatureRows:
         """Feature rows of all documents, with weights learnt from all of them."""
-        cp, n = gpu.cupy(), len(self.documents)
         starts = starts_of(self.highest) if kernel.weight == "intersection" else None
         table = None
         if is_weighted(kernel):  # the last entry is the weight of unknown p-mers
-            table = cp.asarray(kernel.weights_.table[:-1])
+            table = gpu.cupy().asarray(kernel.weights_.table[:-1])
         df = self.df if starts is None else self._unary_df(starts)
-        target, n_shared = commonest_first(df)
-        features, values, note = self._room(int(df[df > 1].sum()))
-        ridge, indptr = cp.empty(n), [cp.zeros(1, np.int64)]
-        for first, last, counts in self._panels():
-            counted = CudaRows(*_entries(kernel.weight, counts, starts, table), len(df))
-            rows, alone = shared_rows(counted, target, n_shared)
-            if kernel.normalised:
-                rows, alone = normalised_rows(rows, alone)
-            ridge[first:last] = alone
-            to = rows.indptr + indptr[-1][-1]
-            place(rows, 0, 1.0, None, to, features, values)
-            indptr.append(to[1:])
-            del counts, counted, rows
-        x = CudaRows(cp.concatenate(indptr), features, values, n_shared)
-        result = FeatureRows(x, ridge, note=note)  # type: ignore[arg-type]
-        featureless = self.documents.lengths < kernel.lengths[0]
-        return match_featureless(self.documents, result, featureless) if kernel.normalised else result
 
-    def _room(self, entries: int) -> tuple[Array, Array, str]:
-        """Arrays for the features and values of the rows, and where they are, for people."""
-        needed, reserve, panels = ENTRY_BYTES * entries, self._free // 2, len(self.pmers.panels)
-        if needed + reserve > gpu.free_memory():
-            self._kept.clear()
-        features = gpu.empty(entries, np.int32, needed // 2 + reserve)
-        values = gpu.empty(entries, np.float32, reserve)
-        notes = [f"counted in {panels} panels"] if panels > 1 else []
-        if gpu.in_main_memory(features) or gpu.in_main_memory(values):
-            notes.append("kept in main memory")
-        return features, values, ", ".join(notes)
+        def rows_of(panel: tuple[int, int, CudaCounts]) -> tuple[int, int, CudaRows]:
+            return *panel[:2], CudaRows(*_entries(kernel.weight, panel[2], starts, table), len(df))
+
+        rows = self.placed(map(rows_of, self._panels()), df, kernel.normalised)
+        featureless = self.documents.lengths < kernel.lengths[0]
+        return match_featureless(self.documents, rows, featureless) if kernel.normalised else rows
 
     def _unary_df(self, starts: Array) -> Array:
         cp = gpu.cupy()
