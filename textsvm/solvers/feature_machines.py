@@ -48,7 +48,7 @@ TOGETHER = 0.03
 #: A tolerance that common descent alone attains at less cost.
 ROUGH = 0.02
 #: Violation at which the first descent of a machine ends, in units of the tolerance.
-FIRST = 0.6
+FIRST = 0.5
 #: Minimum of this violation, in units of decision values: descent is in float32.
 FINEST = 5e-4
 #: Bound on the epochs of the first descent.
