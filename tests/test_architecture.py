@@ -24,7 +24,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     # GPU, prediction and export of thousands of classes, small GPUs, weights of the default for few texts.
     "lines of textsvm/": (75_825, 62_000),
     "lines of the applications": (13_152, 10_500),
-    "lines of C, JavaScript, HTML and CSS": (3_209, 2_700),
+    "lines of C, JavaScript, HTML and CSS": (3_268, 2_700),
     # Kernels of several families, aliases of arrays and the version have modules of their own.
     "files": (310, 260),
     "files of more than 1000 lines": (0, 0),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import warnings
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 import textsvm
 from textsvm import BoundedGap, GappedKmers, Spectrum, Sum
-from textsvm.apps.export.binary import pack
+from textsvm.apps.export.binary import pack, pack_table, packed_tables, symbol_hashes, write
 from textsvm.apps.export.plain import plain_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:the solver stopped")
@@ -76,6 +77,22 @@ KERNELS = [
 
 
 @needs_gcc
+@pytest.mark.parametrize("kernel", [*KERNELS[:2], KERNELS[3], KERNELS[7]], ids=repr)
+def test_strings_with_unknown_parts_are_not_looked_up(kernel):
+    plain = plain_model(textsvm.SVC(kernel).fit(*training(PLAIN)))
+    [tables], [term] = packed_tables(plain), plain.feature_terms
+    assert [table.closed for table in tables] == [False] + [True] * (len(tables) - 1)
+    files = [write(plain, [[replace(table, closed=closed and table.closed) for table in tables]])
+             for closed in (True, False)]  # fmt: skip
+    assert files[0] != files[1]
+    models = [CModel(content) for content in files]
+    for text in [*HOSTILE, *PLAIN, "unknown qzqz qzqz and known: the cat", "ÄÄÄ ääÄ unbekannt"]:
+        assert close(*(model.decide(text) for model in models)), ascii(text)
+    fewer = replace(tables[0], tags=tables[0].tags[1:])
+    assert not pack_table(tables[1].table, symbol_hashes(term.alphabet), [fewer]).closed
+
+
+@needs_gcc
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 def test_kernels(kernel):
     check(textsvm.SVC(kernel).fit(*training(PLAIN)), HOSTILE + PLAIN)
@@ -132,7 +149,7 @@ def test_approximated():
 
 @needs_gcc
 @pytest.mark.parametrize("multiclass", ["ovr", "ovo", "crammer-singer"])
-@pytest.mark.parametrize("n_classes", [pytest.param(2, marks=SLOW), 4])
+@pytest.mark.parametrize("n_classes", [pytest.param(2, marks=SLOW), 4, 15])
 def test_classes(multiclass, n_classes):
     texts, _ = training(PLAIN)
     labels = [10 * (i % n_classes) for i in range(len(texts))]

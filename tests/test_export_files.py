@@ -57,6 +57,13 @@ def test_javascript(kernel, tmp_path):
 
 
 @needs_node
+def test_many_classes_in_node(tmp_path):
+    texts, _ = training(PLAIN)
+    model = textsvm.SVC(Spectrum((1, 3), "log", idf=True)).fit(texts, [i % 23 for i in range(len(texts))])
+    compare(model, [*HOSTILE[:150], *PLAIN, "x" * 3000, *PLAIN], tmp_path / "model")
+
+
+@needs_node
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", [*KERNELS[:3], *KERNELS[6:]], ids=repr)
 def test_more_javascript(kernel, tmp_path):

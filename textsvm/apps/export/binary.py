@@ -79,6 +79,9 @@ class PackedTable:
     scales: Floats | None  #: shape (n_machines,)
     more: Ints | None  #: shape (n + 1,): First repeat of each string; None without repeats
     unknown: float | None = None  #: Factor of other strings, if it is not that of the term
+    #: Whether its strings begin and end with strings of the table before, which are one symbol shorter: a
+    #: reader need not look for a string if it did not find one of these two.
+    closed: bool = False
 
 
 def pack(plain: PlainModel) -> bytes:
@@ -90,22 +93,27 @@ def packed_tables(plain: PlainModel) -> list[list[PackedTable]]:
     """The tables of each term with 64-bit weights and tags; none for support vectors."""
     tables = []
     for term in plain.terms:
-        hashes = symbol_hashes(term.alphabet)
-        tables.append([] if isinstance(term, PairTerm) else [pack_table(own, hashes) for own in term.tables])
+        hashes, packed = symbol_hashes(term.alphabet), list[PackedTable]()
+        for table in () if isinstance(term, PairTerm) else term.tables:
+            packed.append(pack_table(table, hashes, packed[-1:]))
+        tables.append(packed)
     return tables
 
 
-def pack_table(table: FeatureTable, hashes: tuple[Hashes, Hashes]) -> PackedTable:
+def pack_table(
+    table: FeatureTable, hashes: tuple[Hashes, Hashes], before: Sequence[PackedTable]
+) -> PackedTable:
     """Sort the strings of a table by bucket; weights of repeated occurrences are cumulated."""
-    first, second = string_hashes(table.codes, hashes)
-    keys = first.astype(np.uint64) << np.uint64(32) | second
+    parts = [string_keys(codes, hashes) for codes in (table.codes[:, :-1], table.codes[:, 1:])]
+    closed = len(before) > 0 and all(np.isin(keys, before[0].tags).all() for keys in parts)
+    keys = string_keys(table.codes, hashes)
     order = np.argsort(keys)  # which is also the order of the buckets
     keys = keys[order]
     if (keys[1:] == keys[:-1]).any():
         raise InputError("two features of the model have the same 64-bit hash; leave a training text out")
     factors = None if table.factors is None else table.factors[order]
     rows, more = _ordered_rows(table, order)
-    return PackedTable(table, bucket_starts(keys, PER_BUCKET), keys, factors, rows, None, more)
+    return PackedTable(table, bucket_starts(keys, PER_BUCKET), keys, factors, rows, None, more, None, closed)
 
 
 def bucket_starts(keys: AnyArray, size: int) -> AnyArray:
@@ -161,6 +169,12 @@ def string_hashes(codes: Ints, hashes: tuple[Hashes, Hashes]) -> tuple[Hashes, H
             state *= np.uint32(step)
             state += symbols[column]
     return states[0], states[1]
+
+
+def string_keys(codes: Ints, hashes: tuple[Hashes, Hashes]) -> AnyArray:
+    """The 64-bit keys of strings of codes, shape (n, p)."""
+    first, second = string_hashes(codes, hashes)
+    return first.astype(np.uint64) << np.uint64(32) | second
 
 
 def mix(values: Hashes) -> Hashes:
@@ -304,7 +318,7 @@ def _table_words(out: _Writer, packed: PackedTable, term: FeatureTerm) -> list[i
     words += [out.add(table.values, np.float64), out.add(packed.starts), out.add(tags), factors]
     words += [out.add(rows), 0 if packed.scales is None else out.add(packed.scales, np.float64)]
     more = 0 if packed.more is None else out.add(packed.more, np.uint32)
-    return [*words, more, len(packed.weights) - len(packed.tags) - 1]
+    return [*words, more, len(packed.weights) - len(packed.tags) - 1, int(plain and packed.closed)]
 
 
 def _rows_with_factors(out: _Writer, packed: PackedTable, unknown: float) -> tuple[AnyArray, int, int]:
@@ -371,8 +385,7 @@ def _packed_tokenizer(tokenizer: bytes) -> tuple[WordPiece, Hashes, tuple[AnyArr
     """A tokenizer, the sorted keys of its tokens, and `two_stages` of its code points."""
     piece = word_piece(tokenizer)
     hashes = symbol_hashes(np.array(piece.tokens, object))
-    first, second = string_hashes(np.arange(len(piece.tokens))[:, None], hashes)
-    keys = np.sort(first.astype(np.uint64) << np.uint64(32) | second)
+    keys = np.sort(string_keys(np.arange(len(piece.tokens))[:, None], hashes))
     return piece, keys, two_stages(piece.letters)
 
 

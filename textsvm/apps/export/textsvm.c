@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #endif
 
-#if defined(__wasm__) /* without prefetching: a read that nothing waits for */
-#define PREFETCH(p) ((void)*(const volatile unsigned char *)(p))
-#elif defined(__GNUC__) || defined(__clang__)
+#if defined(__GNUC__) || defined(__clang__)
+#define INLINE static inline __attribute__((always_inline)) /* for constant arguments */
 #define PREFETCH(p) __builtin_prefetch(p)
 #else
+#define INLINE static inline
 #define PREFETCH(p) ((void)0)
 #endif
 
@@ -45,6 +45,7 @@ enum { SPACE = 1, PUNCT = 2, WORD = 4, JOINS = 8, CHANGES = 16, CHANGES_FOLDED =
 
 typedef struct {
     u32 p, span, n_patterns, n_buckets, n_strings, n_repeats, tag_bits, factor_type, weight_type, times, contiguous, stride;
+    u32 closed; /* contiguous, and its strings begin and end with strings of the table before, which are one shorter */
     const u32 *offsets, *starts, *repeat_starts;
     const double *values, *scales;
     const void *tags, *factors, *weights;
@@ -101,8 +102,8 @@ struct textsvm {
     u32 pieces_at;
     /* Working memory */
     size_t max_symbols;
-    u32 *points, *symbols, *piece, *piece2, *s1, *s2, *h1, *h2, *list;
-    u64 *keys;
+    u32 *points, *symbols, *piece, *piece2, *s1, *s2, *list;
+    u64 *keys, *h;
     u32 *counts;
     u32 *clear; /* see pair_strands */
     u32 bits;   /* of a slot of the strings that are counted */
@@ -171,7 +172,7 @@ static u64 type_bytes(u32 type) {
 
 static table table_of(const textsvm *m, const u32 *w) {
     table t;
-    t.p = w[0], t.span = w[1], t.n_patterns = w[2], t.times = w[3], t.contiguous = w[4];
+    t.p = w[0], t.span = w[1], t.n_patterns = w[2], t.times = w[3], t.contiguous = w[4], t.closed = w[19];
     t.n_buckets = w[5], t.n_strings = w[6], t.tag_bits = w[7], t.factor_type = w[8], t.weight_type = w[9];
     t.offsets = at(m, w[10]), t.values = at(m, w[11]), t.starts = at(m, w[12]), t.tags = at(m, w[13]);
     t.factors = at(m, w[14]), t.weights = at(m, w[15]);
@@ -220,7 +221,8 @@ static int check_table(const textsvm *m, const u32 *w, int both_strands) {
         if (*offset >= w[1] || (i % w[0] && *offset <= offset[-1]))
             return 0;
     }
-    if (!inside(m, w[12], 4 * ((u64)w[5] + 1)) || !inside(m, w[13], w[7] / 8 * (strings + SCANNED)))
+    if (!inside(m, w[12], 4 * ((u64)w[5] + 1)) || !inside(m, w[13], w[7] / 8 * (strings + SCANNED)) ||
+        !has_parts(at(m, w[12]), w[5], 0) || ((const u32 *)at(m, w[12]))[w[5]] > w[6])
         return 0;
     if (w[8] > TYPE_F64 ? w[8] != TYPE_IN_ROW || w[9] > TYPE_F64 : w[8] && !inside(m, w[14], type_bytes(w[8]) * strings))
         return 0;
@@ -304,6 +306,7 @@ static int read_tokenizer(const textsvm *m, u32 offset, tokenizer *t) {
     b->weights = b->tags, b->weight_type = TYPE_I8, b->stride = 1; /* the rows that find_rows fetches */
     return w[0] && w[1] && w[1] <= MOST_WORD && w[2] && w[6] && (w[8] == 32 || w[8] == 64) &&
            inside(m, w[9], 4 * ((u64)w[6] + 1)) && inside(m, w[10], w[8] / 8 * ((u64)w[7] + 1 + SCANNED)) &&
+           has_parts(b->starts, w[6], 0) && b->starts[w[6]] <= w[7] &&
            read_characters(m, w[0], &t->letters);
 }
 
@@ -437,8 +440,7 @@ static u64 place(textsvm *m, unsigned char *base, size_t max_symbols) {
     ROOM(piece2, max_symbols + 64);
     ROOM(s1, 2 * max_symbols + 8);
     ROOM(s2, 2 * max_symbols + 8);
-    ROOM(h1, 2 * max_symbols + 8);
-    ROOM(h2, 2 * max_symbols + 8);
+    ROOM(h, max_symbols + 8);
     ROOM(clear, strands ? 2 * max_symbols : 1);
     ROOM(list, occurrences + 8);
     ROOM(keys, slots);
@@ -790,10 +792,27 @@ static int put_paper(writer *to, u32 point, int keep_case) {
     return put(to, point, flags);
 }
 
+/* put_unicode from `i` on as long as characters and their successors are ASCII; returns the first other one. */
+static size_t put_ascii(writer *to, const u32 *in, size_t i, size_t n, const unsigned char *ascii, u32 changes) {
+    const u32 spaces = to->keep_punctuation ? SPACE : SPACE | PUNCT;
+    u32 *out = to->out, spaced = (u32)to->spaced;
+    size_t k = to->n;
+    for (; i + 1 < n && (in[i] | in[i + 1]) < 0x80 && k < to->room; i++) {
+        u32 point = in[i], flags = ascii[point], changed = (flags & changes) != 0, space = (flags & spaces) != 0;
+        if (changed > (point - 'A' < 26u))
+            break;
+        out[k] = ((point + 32 * changed) & (space - 1)) + ' ' * space; /* no branch: spaces are unpredictable */
+        k += !(space & spaced), spaced = space;
+    }
+    to->n = k, to->spaced = (int)spaced;
+    return i;
+}
+
 static int put_unicode(textsvm *m, writer *to, const u32 *in, size_t n, int keep_case) {
     u32 changes = keep_case ? CHANGES : CHANGES_FOLDED;
+    const unsigned char *ascii = m->unicode.n_stage1 && !m->spans ? m->unicode.stage2 + 128 * (size_t)m->unicode.stage1[0] : NULL;
     size_t i = 0;
-    while (i < n) {
+    while ((i = ascii ? put_ascii(to, in, i, n, ascii, changes | JOINS) : i) < n) {
         u32 point = in[i], flags = flags_of(m, point);
         size_t end = i + 1;
         to->first = i, to->end = end;
@@ -896,67 +915,73 @@ static void hash_points(const u32 *restrict symbols, size_t n, u32 *restrict s1,
         s2[i] = mix(symbols[i] ^ SEED2);
 }
 
-static void extend(u32 *restrict h, const u32 *restrict s, size_t n, u32 step) {
+/* Extend strings with hashes h, the first one in the high bits, by a symbol each. */
+static void extend(u64 *restrict h, const u32 *restrict s1, const u32 *restrict s2, size_t n) {
     for (size_t i = 0; i < n; i++)
-        h[i] = h[i] * step + s[i];
+        h[i] = (u64)((u32)(h[i] >> 32) * STEP1 + s1[i]) << 32 | ((u32)h[i] * STEP2 + s2[i]);
 }
 
 /* ---- Features ------------------------------------------------------------------------------------- */
 
-#define CHUNK 32
+#define CHUNK 64 /* reads that run ahead */
+#ifndef WIDE
+#define WIDE NONE /* machines from which on rows are added one after the other */
+#endif
 
-/* Whether row i has this key, as far as the table has its bits. */
-static int has_key(const table *b, u32 i, u64 key) {
-    if (b->tag_bits == 64)
-        return ((const u64 *)b->tags)[i] == key;
-    return b->tag_bits == 32 ? ((const u32 *)b->tags)[i] == (u32)key
-                             : ((const uint16_t *)b->tags)[i] == (uint16_t)key;
+/* Whether tag i is that of a key. */
+INLINE u32 is_tag(const void *tags, size_t i, u64 key, const u32 bits) {
+    return bits == 64   ? ((const u64 *)tags)[i] == key
+           : bits == 32 ? ((const u32 *)tags)[i] == (u32)key
+                        : ((const uint16_t *)tags)[i] == (uint16_t)key;
 }
 
-/* Row of a key among the rows from `row` to `end`; `none` without one. */
-static u32 scan(const table *b, u32 row, u32 end, u64 key, u32 none) {
-    while (row < end && !has_key(b, row, key))
-        row++;
-    return row < end ? row : none;
-}
-
-/* Rows of some strings; the spare row behind the strings for unknown ones. The first rows of a bucket are
- * compared without branches, which would be unpredictable. */
-static void find_rows(const table *b, const u64 *restrict keys, size_t n, u32 *restrict rows) {
-    u32 ends[CHUNK];
+/* Replace the first row of the bucket of each key by that of the key, the spare row behind the strings for unknown
+ * keys. The first rows of a bucket are compared without branches, which would be unpredictable. */
+INLINE void match_tags(const table *b, const u64 *restrict keys, const u32 *restrict ends, size_t n,
+                       u32 *restrict rows, const u32 bits) {
     static const unsigned char lowest[16] = {4, 0, 1, 0, 2, 0, 1, 0, 3, 0, 1, 0, 2, 0, 1, 0};
-    const u32 *starts = b->starts, none = b->n_strings, bits = b->tag_bits;
-    const char *tags = b->tags, *weights = b->weights, *factors = b->factors;
-    const u64 buckets = b->n_buckets, row_bytes = b->stride * type_bytes(b->weight_type);
+    const u32 none = b->n_strings;
+    const char *weights = b->weights, *factors = b->factors;
+    const u64 row_bytes = b->stride * type_bytes(b->weight_type);
     const u64 factor_bytes = b->factor_type <= TYPE_F64 ? type_bytes(b->factor_type) : 0;
     for (size_t k = 0; k < n; k++) {
-        rows[k] = (u32)((keys[k] >> 32) * buckets >> 32);
-        PREFETCH(starts + rows[k]);
-    }
-    for (size_t k = 0; k < n; k++) {
-        u32 first = starts[rows[k]], end = starts[rows[k] + 1];
-        end = end > none ? none : end; /* in a damaged file */
-        rows[k] = first > end ? end : first, ends[k] = end;
-        PREFETCH(tags + (size_t)rows[k] * bits / 8);
-    }
-    for (size_t k = 0; k < n; k++) {
         u64 key = keys[k];
-        u32 row = rows[k], end = ends[k], same, found;
-        if (bits == 64) {
-            const u64 *t = (const u64 *)(const void *)tags + row;
-            same = (u32)(t[0] == key) | (u32)(t[1] == key) << 1 | (u32)(t[2] == key) << 2 | (u32)(t[3] == key) << 3;
-        } else
-            same = (u32)has_key(b, row, key) | (u32)has_key(b, row + 1, key) << 1 |
-                   (u32)has_key(b, row + 2, key) << 2 | (u32)has_key(b, row + 3, key) << 3;
+        u32 row = rows[k], end = ends[k], found;
+        const char *t = (const char *)b->tags + (size_t)row * (bits / 8);
+        u32 same = is_tag(t, 0, key, bits) | is_tag(t, 1, key, bits) << 1 | is_tag(t, 2, key, bits) << 2 |
+                   is_tag(t, 3, key, bits) << 3;
         found = row + lowest[same];
         found = found < end ? found : none;
-        if (!same && end - row > SCANNED)
-            found = scan(b, row + SCANNED, end, key, none);
+        if ((end - row) * !same > SCANNED) { /* one branch: known or not is unpredictable */
+            for (row += SCANNED; row < end && !is_tag(b->tags, row, key, bits); row++)
+                ;
+            found = row < end ? row : none;
+        }
         rows[k] = found;
         PREFETCH(weights + found * row_bytes);
+        for (u64 byte = 64; byte < row_bytes; byte += 64)
+            PREFETCH(weights + found * row_bytes + byte);
         if (factor_bytes)
             PREFETCH(factors + found * factor_bytes);
     }
+}
+
+/* Rows of some strings; the spare row behind the strings for unknown ones. */
+static void find_rows(const table *b, const u64 *restrict keys, size_t n, u32 *restrict rows) {
+    u32 ends[CHUNK];
+    const u32 *starts = b->starts, bits = b->tag_bits;
+    for (size_t k = 0; k < n; k++) {
+        rows[k] = (u32)((keys[k] >> 32) * b->n_buckets >> 32);
+        PREFETCH(starts + rows[k]);
+    }
+    for (size_t k = 0; k < n; k++) {
+        ends[k] = starts[rows[k] + 1], rows[k] = starts[rows[k]];
+        PREFETCH((const char *)b->tags + (size_t)rows[k] * bits / 8);
+    }
+    if (bits == 64)
+        match_tags(b, keys, ends, n, rows, 64);
+    else
+        match_tags(b, keys, ends, n, rows, bits);
 }
 
 /* Factors of some rows. */
@@ -970,38 +995,52 @@ static void read_factors(const table *b, const u32 *rows, size_t n, double *fact
                                         : 1;
 }
 
-/* Add x[k] times the weights of row k. */
-static void add_rows(const textsvm *m, const table *b, const u32 *rows, const double *x, size_t n, double *sums) {
-    size_t machines = m->n_machines, first = b->stride - machines;
-#define ADD(type, scale)                                                                          \
-    for (size_t k = 0; k < n; k++) {                                                              \
-        const type *row = (const type *)b->weights + (size_t)rows[k] * b->stride + first;         \
-        for (size_t i = 0; i < machines; i++)                                                     \
-            sums[i] += x[k] * (double)row[i] * (scale);                                           \
+/* Add x[k] times the weights of row k of `width` machines from `at` on; at most 8 sums stay in registers. */
+INLINE void add_block(const textsvm *m, const table *b, size_t at, const u32 *rows, const double *x, size_t n,
+                      double *all, const size_t width) {
+    const size_t first = b->stride - m->n_machines + at;
+    double local[8], *sums = width <= 8 ? memcpy(local, all + at, width * sizeof *all) : all + at;
+#define ADD(type, scale)                                                                         \
+    for (size_t k = 0; k < n; k++) {                                                             \
+        const type *row = (const type *)b->weights + (size_t)rows[k] * b->stride + first;        \
+        for (size_t i = 0; i < width; i++)                                                       \
+            sums[i] += x[k] * (double)row[i] * (scale);                                          \
     }
-    if (b->weight_type == TYPE_F64 && machines == 1) {
-        const double *weights = (const double *)b->weights + first;
-        double sum = 0;
-        for (size_t k = 0; k < n; k++)
-            sum += x[k] * weights[(size_t)rows[k] * b->stride];
-        sums[0] += sum;
-    } else if (b->weight_type == TYPE_F64)
+    if (b->weight_type == TYPE_F64)
         ADD(double, 1)
     else if (b->weight_type == TYPE_F32)
         ADD(float, 1)
     else if (b->weight_type == TYPE_I16)
-        ADD(int16_t, b->scales[i])
+        ADD(int16_t, b->scales[at + i])
     else
-        ADD(signed char, b->scales[i])
+        ADD(signed char, b->scales[at + i])
+    if (width <= 8)
+        memcpy(all + at, local, width * sizeof *all);
 #undef ADD
 }
 
-/* Features of some strings with their values, and the rows of their weights; returns the sum of the squares. */
-static double read_features(const textsvm *m, const term *t, const table *b, const u64 *keys, const double *amounts,
-                            size_t n, u32 *rows, double *x) {
+/* Add x[k] times the weights of row k. */
+static void add_rows(const textsvm *m, const table *b, const u32 *rows, const double *x, size_t n, double *sums) {
+    size_t at = 0;
+    if (m->n_machines >= WIDE)
+        add_block(m, b, 0, rows, x, n, sums, at = m->n_machines);
+#define ADD(width) for (; m->n_machines - at >= width; at += width) add_block(m, b, at, rows, x, n, sums, width);
+    ADD(8) ADD(4) ADD(2) ADD(1)
+#undef ADD
+}
+
+typedef struct { /* contiguous strings of a text, a window for each; the arrays lie in m->keys */
+    u32 length, counted;     /* of the strings with hashes m->h, and of those that were counted last; 0 for none */
+    size_t n_repeated, skipped;
+    u32 *repeated, *firsts;  /* windows with equal strings: only these can have equal longer ones; the first of the equal */
+    u32 *amounts, *known;    /* occurrences, 0 for all windows but the first; 0 if the model does not know a part of the string */
+} windows;
+
+/* Values of the features of the strings in some rows, which become those of their weights; returns the sum of the squares. */
+static double read_values(const textsvm *m, const term *t, const table *b, const double *amounts, size_t n, u32 *rows,
+                          double *x) {
     const double *logs = at(m, m->w[33]);
     double squares = 0;
-    find_rows(b, keys, n, rows);
     read_factors(b, rows, n, x);
     if (t->count == COUNT_INTERSECTION)
         for (size_t k = 0; k < n; k++) {
@@ -1037,29 +1076,31 @@ static double amount_of(const textsvm *m, const table *b, u32 slot) {
     return b->n_patterns > 1 ? m->amounts[slot] : (double)m->counts[slot];
 }
 
-/* Look n counted strings up, and add their features to m->term_sums. */
-static void look_up(textsvm *m, const term *t, const table *b, size_t n, double *squares) {
+/* Look n counted strings up, and add their features to m->term_sums. m->list has windows, or slots if `all` is NULL. */
+static void look_up(textsvm *m, const term *t, const table *b, size_t n, const windows *all, double *squares) {
     for (size_t j = 0; j < n; j += CHUNK) {
         u64 keys[CHUNK];
-        u32 rows[CHUNK];
+        u32 rows[CHUNK], *list = m->list + j;
         double amounts[CHUNK], x[CHUNK];
         size_t size = n - j < CHUNK ? n - j : CHUNK;
         for (size_t k = 0; k < size; k++) {
-            u32 slot = m->list[j + k];
-            keys[k] = m->keys[slot];
-            amounts[k] = amount_of(m, b, slot);
+            keys[k] = (all ? m->h : m->keys)[list[k]];
+            amounts[k] = all ? (double)all->amounts[list[k]] : amount_of(m, b, list[k]);
         }
-        *squares += read_features(m, t, b, keys, amounts, size, rows, x);
+        find_rows(b, keys, size, rows);
+        for (size_t k = 0; k < size && all; k++)
+            all->known[list[k]] = rows[k] < b->n_strings;
+        *squares += read_values(m, t, b, amounts, size, rows, x);
         add_rows(m, b, rows, x, size, m->term_sums);
     }
 }
 
-/* Clear the table of distinct strings for this number of occurrences. */
-static void clear_slots(textsvm *m, size_t occurrences) {
+/* Set the bytes of a table of distinct strings for this number of occurrences. */
+static void clear_slots(textsvm *m, size_t occurrences, int byte) {
     m->bits = 6;
     while (((size_t)1 << m->bits) < 2 * occurrences)
         m->bits++;
-    memset(m->counts, 0, ((size_t)1 << m->bits) * sizeof *m->counts);
+    memset(m->counts, byte, ((size_t)1 << m->bits) * sizeof *m->counts);
 }
 
 /* Slot of a string, empty if it has not been counted. */
@@ -1085,33 +1126,48 @@ static size_t reach_of(const table *b, const u32 *offsets) {
     return b->n_patterns > 1 ? offsets[b->p - 1] + 1u : b->span;
 }
 
-/* Count the strings with hashes h1 and h2 of n windows; returns the number of distinct ones. */
-static size_t count_windows(textsvm *m, size_t n) {
-    u32 shift, mask, *counts = m->counts, *list = m->list;
-    u64 *keys = m->keys;
-    size_t distinct = 0;
-    clear_slots(m, n);
-    shift = 32 - m->bits, mask = (1u << m->bits) - 1;
-    for (size_t i = 0; i < n; i++) {
-        u64 key = (u64)m->h1[i] << 32 | m->h2[i];
-        u32 slot = m->h1[i] >> shift, count = counts[slot];
-        while ((keys[slot] ^ key) & (0 - (u64)(count != 0))) { /* one branch: empty or not is unpredictable */
+/* Count the strings with hashes m->h of n windows; returns the number of those to look up. */
+static size_t count_windows(textsvm *m, const table *b, size_t n, windows *all) {
+    u32 mask, shift, *places = m->counts, *repeated = all->repeated, *firsts = all->firsts;
+    u32 *restrict amounts = all->amounts, *known = all->known;
+    const u64 *h = m->h;
+    size_t listed = 0, more = 0, distinct = n, n_repeated = all->n_repeated;
+    for (n_repeated = all->counted ? n_repeated : 0; !all->counted && n_repeated < n; n_repeated++)
+        repeated[n_repeated] = (u32)n_repeated;
+    while (n_repeated && repeated[n_repeated - 1] >= n)
+        n_repeated--;
+    clear_slots(m, n_repeated, 0xFF);
+    shift = 64 - m->bits, mask = (1u << m->bits) - 1;
+    for (size_t i = 0; i < n; i++)
+        amounts[i] = 1;
+    for (size_t k = 0; k < n_repeated; k++) {
+        u32 i = repeated[k], slot = (u32)(h[i] >> shift), first;
+        while (first = places[slot] < i ? places[slot] : i, h[first] != h[i]) /* one branch: empty or not is unpredictable */
             slot = (slot + 1) & mask;
-            count = counts[slot];
-        }
-        keys[slot] = key;
-        counts[slot] = count + 1;
-        list[distinct] = slot;
-        distinct += !count;
+        places[slot] = firsts[k] = first;
+        amounts[i] = 0, amounts[first]++;
+        distinct -= first != i;
     }
-    return distinct;
+    for (size_t k = 0; k < n_repeated; k++) {
+        repeated[more] = repeated[k];
+        more += amounts[firsts[k]] > 1;
+    }
+    for (size_t i = 0; i <= n && (!b->closed || all->counted + 1 != b->p); i++)
+        known[i] = 1;
+    for (size_t i = 0; i < n; i++) {
+        known[i] &= known[i + 1];
+        m->list[listed] = (u32)i;
+        listed += amounts[i] + known[i] > 1; /* several times, or once and perhaps known */
+    }
+    all->counted = b->p, all->n_repeated = more, all->skipped = distinct - listed;
+    return listed;
 }
 
 /* Count the strings of all patterns in n symbols with hashes s1 and s2; returns the number of distinct ones.
  * `clear` has the number of symbols from each symbol on that a window may have, NULL for no bound. */
 static size_t count_patterns(textsvm *m, const table *b, size_t n, const u32 *clear) {
     size_t distinct = 0;
-    clear_slots(m, n * b->n_patterns);
+    clear_slots(m, n * b->n_patterns, 0);
     for (u32 pattern = 0; pattern < b->n_patterns; pattern++) {
         const u32 *offsets = b->offsets + (size_t)pattern * b->p;
         size_t reach = reach_of(b, offsets);
@@ -1136,23 +1192,20 @@ static size_t count_patterns(textsvm *m, const table *b, size_t n, const u32 *cl
     return distinct;
 }
 
-/* Count the strings of a table in n symbols; returns the number of distinct ones. `length` is the length of the
- * strings whose hashes h1 and h2 hold, 0 for none. */
-static size_t count_strings(textsvm *m, const table *b, size_t n, const u32 *clear, u32 *length) {
-    if (!b->contiguous)
-        return count_patterns(m, b, n, clear);
+/* Add the features of a table of contiguous strings in n symbols to m->term_sums; returns the sum of the squares. */
+static double add_windows(textsvm *m, const term *t, const table *b, size_t n, windows *all) {
+    double squares = 0, amount = 1, x;
+    u32 row = b->n_strings;
     if (n < b->span)
         return 0;
-    if (b->p < *length)
-        *length = 0;
-    if (!*length)
-        for (size_t i = 0; i < n; i++)
-            m->h1[i] = SEED1, m->h2[i] = SEED2;
-    for (; *length < b->p; ++*length) {
-        extend(m->h1, m->s1 + *length, n - *length, STEP1);
-        extend(m->h2, m->s2 + *length, n - *length, STEP2);
-    }
-    return count_windows(m, n - b->span + 1);
+    if (b->p < all->length)
+        all->length = all->counted = 0;
+    for (size_t i = 0; i < n && !all->length; i++)
+        m->h[i] = (u64)SEED1 << 32 | SEED2;
+    for (; all->length < b->p; all->length++)
+        extend(m->h, m->s1 + all->length, m->s2 + all->length, n - all->length);
+    look_up(m, t, b, count_windows(m, b, n - b->span + 1, all), all, &squares);
+    return squares + (double)all->skipped * read_values(m, t, b, &amount, 1, &row, &x);
 }
 
 /* Values of a text equal to a training text, if neither has any feature. */
@@ -1198,14 +1251,16 @@ static size_t pair_strands(textsvm *m, size_t n) {
 
 /* Add the values of a term for the n symbols with hashes s1 and s2. */
 static void add_term(textsvm *m, const term *t, size_t n) {
-    u32 length = 0;
+    windows all = {0, 0, 0, 0, (u32 *)m->keys, (u32 *)m->keys + n, (u32 *)m->keys + 2 * n, (u32 *)m->keys + 3 * n};
     size_t symbols = t->both_strands ? pair_strands(m, n) : n;
     double scale = t->scale, squares = 0;
     memset(m->term_sums, 0, m->n_machines * sizeof *m->term_sums);
     for (u32 k = 0; k < t->n_tables; k++) {
         table b = table_of(m, t->tables + (size_t)TABLE_WORDS * k);
-        size_t distinct = count_strings(m, &b, symbols, t->both_strands ? m->clear : NULL, &length);
-        look_up(m, t, &b, distinct, &squares);
+        if (b.contiguous)
+            squares += add_windows(m, t, &b, n, &all);
+        else
+            all.counted = 0, look_up(m, t, &b, count_patterns(m, &b, symbols, t->both_strands ? m->clear : NULL), NULL, &squares);
     }
     if (t->normalised == MEAN && n)
         scale /= (double)n;
@@ -1314,7 +1369,7 @@ static size_t hash_pieces(textsvm *m, u32 offset, size_t n) {
 
 /* Codes of the n symbols with hashes s1 and s2: those of the support vectors, or larger ones of other symbols. */
 static void code_symbols(textsvm *m, const pairs *b, size_t n) {
-    clear_slots(m, n);
+    clear_slots(m, n, 0);
     for (size_t i = 0; i < n; i++) {
         u64 key = (u64)m->s1[i] << 32 | m->s2[i];
         u32 low = 0, high = b->n_symbols, slot;

@@ -39,7 +39,6 @@ export class Model {
   #start = Math.ceil(this.#wasm.__heap_base.value / 16) * 16; // of the file in the memory
   #length;
   #capacity = 0;
-  #decisions; // number of decision values
   #columns; // number of texts
   #at = {}; // addresses behind the file
 
@@ -51,7 +50,6 @@ export class Model {
     this.#view(Uint8Array, this.#start, bytes.length).set(bytes);
     if (!this.#open(CAPACITY)) throw damaged;
     const w = this.#words(0, 64), starts = w[8] ? this.#words(w[29], w[8] + 1) : [];
-    this.#decisions = w[7];
     if (8 * w[34] + w[35] > bytes.length) throw damaged;
     try {
       this.about = JSON.parse(this.#text(w[34], 0, w[35]));
@@ -112,12 +110,17 @@ export class Model {
       memory: place(wasm.textsvm_explain_memory(machines, capacity)), handle: place(size),
     };
     if (!this.#grow(end) || !wasm.textsvm_open_in(start, this.#length, capacity, at.handle, 0)) return false;
+    at.written = this.#view(Uint16Array, at.units, capacity * columns); // of the memory until it grows
+    at.lengths = this.#view(Uint32Array, at.sizes, columns);
+    at.values = this.#view(Float64Array, at.decision, decisions);
+    this.#view(Uint32Array, at.texts, columns).forEach((_, k, all) => (all[k] = at.units + 2 * capacity * k));
     (this.#at = at), (this.#capacity = capacity);
     return true;
   }
 
   /** The texts of all columns. */
   #texts(text) {
+    if (typeof text === "string" && this.#columns === 1) return [text];
     const names = this.columns, of = (value) => (value instanceof Uint8Array ? UTF8.decode(value) : value);
     const several = names.length && text !== null && typeof text === "object" && !(text instanceof Uint8Array);
     const texts = (several ? names.map((name) => text[name]) : [text]).map(of);
@@ -127,15 +130,15 @@ export class Model {
 
   /** Call `work` for texts in the memory; the memory grows with the texts and their normal forms. */
   #run(texts, work) {
-    const n = Math.max(...texts.map((text) => text.length));
+    const n = texts.length > 1 ? Math.max(...texts.map((text) => text.length)) : texts[0].length;
     for (let capacity = n > this.#capacity ? Math.max(n, 2 * this.#capacity) : 0; ; capacity = 2 * this.#capacity) {
       if (capacity && !this.#open(capacity)) throw new TextsvmError("the text is too long");
-      texts.forEach((text, k) => {
-        const address = this.#at.units + 2 * this.#capacity * k, units = this.#view(Uint16Array, address, text.length);
-        for (let i = 0; i < text.length; i++) units[i] = text.charCodeAt(i);
-        this.#view(Uint32Array, this.#at.texts, texts.length)[k] = address;
-        this.#view(Uint32Array, this.#at.sizes, texts.length)[k] = text.length;
-      });
+      const { written, lengths } = this.#at;
+      for (let k = 0; k < texts.length; k++) {
+        const text = texts[k], first = this.#capacity * k;
+        for (let i = 0; i < text.length; i++) written[first + i] = text.charCodeAt(i);
+        lengths[k] = text.length;
+      }
       const error = work(this.#at);
       if (!error) return;
       if (error === BAD_TEXT) throw new TextsvmError(this.letters);
@@ -151,13 +154,13 @@ export class Model {
 
   /** Place decision values in the memory; returns the arguments of the functions of textsvm.c that read them. */
   #argumentsOf(decision) {
-    this.#view(Float64Array, this.#at.decision, this.#decisions).set(decision);
+    this.#at.values.set(decision);
     return [this.#at.handle, this.#at.decision];
   }
 
   decide(text) {
     this.#run(this.#texts(text), (at) => this.#wasm.textsvm_decide_units(at.handle, at.texts, at.sizes, at.decision));
-    return this.#doubles(this.#at.decision, this.#decisions);
+    return this.#at.values.slice();
   }
 
   probabilities(decision) {
