@@ -519,7 +519,7 @@ class Features:
         """Fit the kernel to some of the counted documents."""
         self.kernel.check()
 
-    def release(self, counted: Any) -> None:
+    def release(self, counted: object) -> None:
         """Let the next feature rows of counted documents, which are the last, reuse their memory."""
 
     def bytes(self, documents: Documents) -> int:

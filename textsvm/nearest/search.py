@@ -7,7 +7,7 @@ single set is offered to both of its texts.
 On a CPU, pairs of a single set with values of at least `JOINED` by kernels with features are found without
 most of the others (`SimilarRows`). In the order of features, the rarest first, rows list features until the
 norm of the others is below `LISTED` times the least value: similar rows have a listed feature in common.
-<x, y> is the sum up to a feature, and at most the product of the norms of what follows. Bayardo, Ma and
+<x, y> is the sum up to a feature, and at most the product of the norms of the rests. Bayardo, Ma and
 Srikant 2007 (All-Pairs); Anastasiu and Karypis 2014 (L2AP).
 """
 
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.arrays import Floats32, Ints
+from textsvm.arrays import AnyArray, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.gram.measure import allowed_bytes
 from textsvm.kernels.base import Kernel
@@ -149,7 +149,7 @@ def search(
         memory, side = allowed_bytes(settings.compute_options.memory, device), SIDES[device.kind]
         near: Near | None = None
         if others is None and len(columns) > side and criteria.least >= JOINED:
-            near = SimilarRows.of(kernel, columns, criteria.least, device)
+            near = SimilarRows.of(kernel, columns, float(criteria.least), device)
             side = side if near is None else JOINED_SIDE
         if near is None:
             kernel.fit(kernel.structure.read(columns), device)
@@ -167,7 +167,7 @@ class SimilarRows:
     """Search pairs of rows by lists of their rarest features (`Near`)."""
 
     @classmethod
-    def of(cls, kernel: Kernel, documents: Any, least: Any, device: Device) -> SimilarRows | None:
+    def of(cls, kernel: Kernel, documents: Any, least: float, device: Device) -> SimilarRows | None:
         """Texts and the features of a kernel; None without features on this device."""
         several = isinstance(documents, MultiView)
         views = [documents.of(view) for view in kernel.structure.views] if several else [documents]
@@ -175,7 +175,7 @@ class SimilarRows:
             return None
         if not all(isinstance(view, Documents) for view in views):
             return None
-        return cls(kernel.features.rows(documents, device), float(least))
+        return cls(kernel.features.rows(documents, device), least)
 
     def __init__(self, rows: FeatureRows, least: float) -> None:
         x, n, rank = rows.x, len(rows.x), np.empty(rows.x.n_features, np.int64)
@@ -186,7 +186,7 @@ class SimilarRows:
         turned = InvertedIndex(Sparse(turned.indptr, turned.documents, turned.values, n))  # sorts rows
         self.n_features = len(rank)
         self.indptr, self.features, self.values = turned.indptr, turned.documents, turned.values
-        rest = np.empty(len(self.values), np.float32)  # norm of what follows in the row
+        rest = np.empty(len(self.values), np.float32)  # norm behind each entry of a row
         run_on_ranges(self.indptr, partial(_norms, self.indptr, self.values, rows.ridge, scale, rest))
         listed = (np.hypot(rest, self.values) >= LISTED * least) & (self.values > TINY)
         starts = np.concatenate([[0], np.cumsum(listed)])[self.indptr]
@@ -199,15 +199,15 @@ class SimilarRows:
 
     def pairs(self, rows: slice, columns: slice, bound: Bound) -> Pairs:
         least, n = np.minimum(bound.rows.min(), bound.columns.min()) - ROUNDING, _length(columns)
-        own, parts = (self.indptr, self.features, self.values, *self.lists), list[Any]()
+        own, parts = (self.indptr, self.features, self.values, *self.lists), list[list[AnyArray]]()
 
         def find(first: int, last: int) -> None:
             row, places = np.zeros(self.n_features, np.float32), np.zeros(n, np.int32)
             work = np.zeros(n, np.float32), np.full(n, -1, np.float32), places, row
             out = np.empty(2 * n, np.int64), np.empty(2 * n, np.int64), np.empty(2 * n, np.float32)
             while first < last:
-                first, found = _join(first, last, columns.start, *own, least, *work, *out)
-                parts.append([array[:found].copy() for array in out])
+                first, size = _join(first, last, columns.start, *own, least, *work, *out)
+                parts.append([array[:size].copy() for array in out])
 
         ends = self.indptr[rows.start : rows.stop + 1]
         run_on_ranges(ends, lambda i, j: find(rows.start + i, rows.start + j))
@@ -218,7 +218,7 @@ class SimilarRows:
 
 @njit(nogil=True, cache=True)
 def _norms(indptr, values, ridge, scale, rest, first, last):
-    """Scale rows, write the norm of what follows each entry, and what the scale of the float32 rows is."""
+    """Scale rows, write the norm behind each entry, and the scales that float32 rows still need."""
     for i in range(first, last):
         total = 0.0
         for k in range(indptr[i + 1] - 1, indptr[i] - 1, -1):
@@ -239,10 +239,10 @@ def _join(
 
     Returns the next row, where the buffers are full, and the number of pairs.
     """
-    found = 0
+    size = 0
     for i in range(first, last):
-        if found + len(sums) > len(out_rows):
-            return i, found
+        if size + len(sums) > len(out_rows):
+            return i, size
         n_places = 0
         for k in range(starts[i], starts[i + 1]):
             v, r = listed_values[k], listed_rest[k]
@@ -258,7 +258,7 @@ def _join(
                     n_places += 1
                     sums[j] = 0
                 sums[j] += product
-                # What both have in common after their last common listed feature, one of them does not list.
+                # One of both does not list the features that they share after the last that both list.
                 bounds[j] = sums[j] + max(unlisted[i] * list_rest[at], r * unlisted[base + j])
         for k in range(indptr[i], indptr[i + 1] if n_places else 0):
             row[features[k]] = values[k]
@@ -270,11 +270,11 @@ def _join(
                     total += np.float64(row[features[k]]) * np.float64(values[k])
                 total *= scale[i] * scale[base + j]
                 if total >= least:
-                    out_rows[found], out_columns[found], out_values[found] = i, base + j, np.float32(total)
-                    found += 1
+                    out_rows[size], out_columns[size], out_values[size] = i, base + j, np.float32(total)
+                    size += 1
         for k in range(indptr[i], indptr[i + 1] if n_places else 0):
             row[features[k]] = 0
-    return last, found
+    return last, size
 
 
 def _blocks(n: int, side: int) -> list[slice]:
