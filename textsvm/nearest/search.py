@@ -167,10 +167,11 @@ class SimilarRows:
     """Search pairs of rows by lists of their rarest features (`Near`)."""
 
     @classmethod
-    def of(cls, kernel: Kernel, documents: Any, least: float, device: Device) -> SimilarRows | None:
+    def of(cls, kernel: Kernel, documents: object, least: float, device: Device) -> SimilarRows | None:
         """Texts and the features of a kernel; None without features on this device."""
-        several = isinstance(documents, MultiView)
-        views = [documents.of(view) for view in kernel.structure.views] if several else [documents]
+        views = [documents]
+        if isinstance(documents, MultiView):
+            views = [documents.of(view) for view in kernel.structure.views]
         if device.kind != "cpu" or kernel.features is None or not kernel.features.countable:
             return None
         if not all(isinstance(view, Documents) for view in views):

@@ -26,6 +26,8 @@ from textsvm.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
+    from textsvm.arrays import AnyArray
+
 try:
     import resource
 except ImportError:  # Windows
@@ -209,7 +211,7 @@ def joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
     return np.concatenate(parts, out=empty(sum(map(len, parts)), parts[0].dtype))
 
 
-def shrink(arrays: list[NDArray[Any]], sizes: Iterable[int]) -> None:
+def shrink(arrays: list[AnyArray], sizes: Iterable[int]) -> None:
     """Free the ends of 1-d arrays that nothing but this list refers to; other arrays are left as they are."""
     for k, size in enumerate(sizes):
         with suppress(ValueError):  # NumPy counts the references
