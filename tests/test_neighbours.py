@@ -36,6 +36,7 @@ from textsvm.kernels.edit.near import (
     remove_masks,
     side_by_side,
 )
+from textsvm.nearest import search
 from textsvm.nearest.search import PAIR_BYTES
 from textsvm.runtime.device import select
 from textsvm.text.documents import encode
@@ -315,3 +316,41 @@ def test_the_page_says_what_is_found():
         exec(compile(block, "docs/neighbours.md", "exec"), names)
     assert names["pairs"].distances.tolist() == [1, 2, 2]
     assert names["matrix"].nnz == 2
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        Spectrum(3, idf=True),
+        Spectrum((1, 4), "log", normalised=False),
+        Sum([Spectrum((1, 3), "intersection"), Spectrum(1, "log", idf=True, tokens="words")], [0.7, 0.3]),
+    ],
+)
+@pytest.mark.parametrize(
+    "conditions", [{"at_least": 0.511}, {"at_least": 0.803}, {"at_least": 1.0}, {"at_least": 0.601, "k": 2}]
+)
+def test_lists_of_rare_features_find_the_pairs_of_all_values(kernel, conditions, monkeypatch):
+    rng = np.random.default_rng(0)
+    words = ["".join(rng.choice(list("abcde"), rng.integers(1, 7))) for _ in range(60)]
+    texts = [" ".join(rng.choice(words, rng.integers(1, 5))) for _ in range(500)]
+    texts += [text.replace("a", "e", 1) for text in texts[:80]] + texts[:30] + ["", "", "x"]
+    wanted = neighbours(texts, kernel=kernel, device="cpu", **conditions)
+    computed = []
+    monkeypatch.setitem(search.SIDES, "cpu", 100)
+    monkeypatch.setattr(search, "JOINED_SIDE", 150)
+    monkeypatch.setattr(search, "_join", lambda *a, join=search._join: computed.append(a) or join(*a))
+    found = neighbours(texts, kernel=kernel, device="cpu", **conditions)
+    assert computed
+    assert len(found) > 50
+    # Rounding may exchange neighbours of equal values, of which `k` takes some.
+    names = ("rows", "values") if "k" in conditions else ("rows", "columns", "values")
+    assert len(found) == len(wanted)
+    for name in names:
+        here, there = (
+            getattr(pairs, name)[
+                np.lexsort((pairs.columns if "k" not in conditions else -pairs.values, pairs.rows))
+            ]
+            for pairs in (wanted, found)
+        )
+        np.testing.assert_allclose(here, there, rtol=0, atol=1e-6)
+    assert (found.values[np.array(texts)[found.rows] == np.array(texts)[found.columns]] == 1).all()

@@ -7,13 +7,17 @@ import os
 import subprocess
 import sys
 import tempfile
+import tracemalloc
 
 import numpy as np
 import pytest
 
 from textsvm import SVC, Compute, InputError, Spectrum, Sum
+from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.shared.counting import rank
+from textsvm.runtime import device as devices
 from textsvm.runtime import memory as scratch
+from textsvm.sources.texts import TextSource
 
 rng = np.random.default_rng(0)
 
@@ -145,3 +149,30 @@ def test_a_corpus_is_trained_in_memory_that_does_not_hold_its_features():
 
     assert "5,371,443 feature values of 6,000 texts (as requested; on disk)" in run("1000")
     assert "values" not in run("4GB")
+
+
+def test_features_of_several_terms_take_twice_their_size_at_most():
+    # Counts, the features of the terms and the joined features are not in memory at the same time; reuse of
+    # memory leaves the same bits as `counted_rows`, which keeps the counts for other folds.
+    device = devices.select("cpu")
+    kernel = 0.5 * Spectrum((1, 5), "log", keep_case=True) + 0.5 * Spectrum((1, 5), "intersection")
+    source = TextSource(kernel, TextForm())
+    documents = source.encode(["".join(rng.choice(list("ABcdefgh"), 400)) for _ in range(1500)])
+    features = source.new_kernel().features
+    kept = features.counted_rows(features.count_terms(documents, device), np.arange(1500), device)
+    tracemalloc.start()
+    rows = features.rows(documents, device)
+    size, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2.1 * size
+    for name in ("indptr", "features", "values"):
+        assert np.array_equal(getattr(rows.x, name), getattr(kept.x, name))
+    assert np.array_equal(rows.ridge, kept.ridge)
+
+
+def test_shrink_leaves_arrays_that_are_used_elsewhere():
+    arrays = [np.arange(9), np.arange(9), np.arange(20)[2:11]]
+    used = arrays[1]
+    scratch.shrink(arrays, [4, 4, 4])
+    assert [len(array) for array in arrays] == [4, 9, 9]
+    assert np.array_equal(used, np.arange(9))

@@ -25,6 +25,7 @@ from textsvm.errors import InputError
 from textsvm.linalg.rows import FeatureRows, side_by_side
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
+from textsvm.runtime.memory import trim
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents, MultiView, View
 
@@ -518,6 +519,9 @@ class Features:
         """Fit the kernel to some of the counted documents."""
         self.kernel.check()
 
+    def release(self, counted: object) -> None:
+        """Let the next feature rows of counted documents, which are the last, reuse their memory."""
+
     def bytes(self, documents: Documents) -> int:
         """Predicted bytes of the features, if they can lie on disk; otherwise 0."""
         return 0
@@ -534,8 +538,11 @@ class Features:
             counted = terms[keys.index(key)].features.count_terms(documents, device)
             for k, term in enumerate(terms):
                 if keys[k] == key:
+                    if keys.count(key) == 1:
+                        term.features.release(counted[key])
                     parts[k] = fitted_rows(term, counted, every_document)
             del counted  # before the terms of the next key are counted: counts are larger than rows
+            trim()
         return self._side_by_side([parts.pop(k) for k in range(len(terms))], device)
 
     def count_terms(self, documents: Documents | MultiView, device: Device) -> dict[Hashable, Any]:

@@ -6,7 +6,7 @@ half of the features of real texts do; they are dropped, and k(s, s) - |x_s|^2 i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -15,9 +15,9 @@ import numpy as np
 
 from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints, SignedInts
 from textsvm.linalg.dense import DenseRows
-from textsvm.linalg.sparse import Counts, Sparse, count_kept, index_type, run_on_ranges
+from textsvm.linalg.sparse import Counts, Sparse, count_kept, index_type, run_on_ranges, slabs_of
 from textsvm.runtime.compiled import njit
-from textsvm.runtime.memory import empty
+from textsvm.runtime.memory import empty, shrink
 
 
 @dataclass(frozen=True)
@@ -57,20 +57,20 @@ class SharedFeatures:
         return cls(shared.indptr, shared.features, shared.values, number, x.squares() - shared.squares())
 
     @classmethod
-    def of_slabs(cls, slabs: Callable[[], Iterable[Sparse]], df: Ints) -> SharedFeatures:
-        """`of` the rows of all slabs, of which only one is in memory."""
+    def of_slabs(cls, slabs: Iterable[Sparse], df: Ints) -> SharedFeatures:
+        """`of` the rows of all slabs, the last rows first, of which only one is in memory."""
         number, target = _numbered(df)
-        size, end = int(df[number].sum()), 0
+        begin = size = int(df[number].sum())
         features, values = empty(size, index_type(len(number))), empty(size, np.float32)
-        indptr, alone = [np.zeros(1, np.int64)], []
-        for x in slabs():
+        indptr, alone = [np.array([size])], [np.empty(0)]
+        for x in slabs:
             shared = x.select(target, len(number))
-            begin, end = end, end + len(shared.features)
+            begin, end = begin - len(shared.features), begin
             features[begin:end], values[begin:end] = shared.features, shared.values
-            indptr.append(begin + shared.indptr[1:])
+            indptr.append(begin + shared.indptr[:-1])
             alone.append(x.squares() - shared.squares())
             del x, shared  # before the next slab
-        return cls(np.concatenate(indptr), features, values, number, np.concatenate(alone))
+        return cls(np.concatenate(indptr[::-1]), features, values, number, np.concatenate(alone[::-1]))
 
     @classmethod
     def of_counts(cls, counts: Counts, table: Floats32, df: Ints) -> SharedFeatures:
@@ -85,12 +85,16 @@ class SharedFeatures:
         run_on_ranges(counts.indptr, lambda i, j: _keep_counts(i, j, *arrays))
         return cls(indptr, features, values, number, alone)
 
-    def weighed(self, weights: Floats | None, alone: Floats | float, normalised: bool) -> FeatureRows:
+    def weighed(
+        self, weights: Floats | None, alone: Floats | float, normalised: bool, in_place: bool = False
+    ) -> FeatureRows:
         """Feature rows with a weight per shared feature, and `alone` for features of a single document.
 
         `normalised` divides rows by their norms; a document without features has kernel value 1 with itself.
+        `in_place` overwrites the values.
         """
-        values, ridge = empty(len(self.values), np.float32), np.empty(len(self.indptr) - 1)
+        values = self.values if in_place else empty(len(self.values), np.float32)
+        ridge = np.empty(len(self.indptr) - 1)
         table = np.ones(len(self.number)) if weights is None else weights
         rest = self.alone * np.square(alone)
         arrays = (self.indptr, self.features, self.values)
@@ -128,11 +132,16 @@ def _joined(
     starts: list[Ints], arrays: list[AnyArray], place: Any, operands: list[Any],
     indptr: Ints, dtype: Any,
 ) -> AnyArray:  # fmt: skip
-    """Entries of all parts, row by row; `arrays` is emptied to free memory."""
-    out, begin = empty(int(indptr[-1]), dtype), indptr[:-1].copy()
-    for own, operand in zip(starts, operands, strict=False):
-        run_on_ranges(own, partial(place, own, arrays.pop(0), operand, begin, out))
-        begin += np.diff(own)
+    """Entries of all parts, row by row, from the last slab on; the arrays shrink as they are read."""
+    out = empty(int(indptr[-1]), dtype)
+    for first, last in reversed(slabs_of(indptr)):
+        begin = indptr[first:last].copy()
+        for own, array, operand in zip(starts, arrays, operands, strict=False):
+            slab = own[first : last + 1]
+            run_on_ranges(slab, partial(place, slab, array, operand, begin, out))
+            begin += np.diff(slab)
+        del array  # a reference
+        shrink(arrays, (own[first] for own in starts))
     return out
 
 

@@ -6,7 +6,7 @@ Positions are int64. Features are int32 if there are fewer than 2^31, else int64
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -31,7 +31,7 @@ MIN_PIECE_SIZE = 1 << 14
 #: Columns of a dense matrix that are multiplied together, of all rows in turn: they stay in the cache.
 TILE = 256
 #: Number of entries of a slab, for work that would take several times the memory of all entries.
-SLAB = 1 << 20
+SLAB = 1 << 18
 
 
 def index_type(size: int) -> type[np.signedinteger]:
@@ -73,6 +73,12 @@ def _ranges(offsets: Ints) -> list[tuple[int, int]]:
     return [(int(a), int(b)) for a, b in pairwise(cuts)]
 
 
+def slabs_of(indptr: Ints) -> list[tuple[int, int]]:
+    """Ranges of rows of about `SLAB` entries."""
+    steps = np.arange(0, indptr[-1], SLAB)
+    return list(pairwise(np.unique([0, *np.searchsorted(indptr, steps), len(indptr) - 1]).tolist()))
+
+
 @dataclass(frozen=True)
 class Counts:
     """Number of occurrences of each feature in each document, as rows of a sparse matrix."""
@@ -81,15 +87,6 @@ class Counts:
     #: int32 or int64 array, shape (number of entries,): In order of first occurrence.
     features: SignedInts
     counts: Ints32  #: shape (number of entries,)
-
-    def slabs(self) -> Iterator[Counts]:
-        """The counts of some rows at a time, about `SLAB` entries."""
-        steps = np.arange(0, len(self.features), SLAB)
-        cuts = np.unique([0, *np.searchsorted(self.indptr, steps), len(self.indptr) - 1])
-        for first, last in pairwise(cuts.tolist()):
-            entries = slice(self.indptr[first], self.indptr[last])
-            indptr = self.indptr[first : last + 1] - self.indptr[first]
-            yield Counts(indptr, self.features[entries], self.counts[entries])
 
 
 @dataclass(frozen=True)

@@ -3,28 +3,39 @@
 The kernel searches a block of rows and a block of columns at a time (`Kernel.nearest`); for a single set only
 column blocks from the row block on. For the k nearest, the k-th value so far is the bound, and a pair of a
 single set is offered to both of its texts.
+
+On a CPU, pairs of a single set with values of at least `JOINED` by kernels with features are found without
+most of the others (`SimilarRows`). In the order of features, the rarest first, rows list features until the
+norm of the others is below `LISTED` times the least value: similar rows have a listed feature in common.
+<x, y> is the sum up to a feature, and at most the product of the norms of the rests. Bayardo, Ma and
+Srikant 2007 (All-Pairs); Anastasiu and Karypis 2014 (L2AP).
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from textsvm.arrays import Floats32, Ints
+from textsvm.arrays import AnyArray, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.gram.measure import allowed_bytes
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.near import Bound, Near, Pairs
+from textsvm.linalg.products import InvertedIndex
+from textsvm.linalg.rows import FeatureRows
+from textsvm.linalg.sparse import Sparse, run_on_ranges
 from textsvm.linalg.vectors import Vectors
 from textsvm.model.settings import Settings
 from textsvm.runtime.compiled import njit, scipy
-from textsvm.runtime.device import select
+from textsvm.runtime.device import Device, select
 from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import Progress, StageProgress, of_stage
+from textsvm.text.documents import Documents, MultiView
 
 #: Default number of neighbours per text.
 K = 10
@@ -32,6 +43,15 @@ K = 10
 PAIR_BYTES = 64
 #: Most rows, and columns, of a tile.
 SIDES = {"cpu": 2048, "cuda": 16_384}
+#: Least value for `SimilarRows`, and most rows of its tiles: the sums of the columns stay in a cache.
+JOINED, JOINED_SIDE = 0.5, 65_536
+#: Norm of the features that a row does not list, in units of the least value: less takes more memory, and
+#: leaves fewer pairs to be computed.
+LISTED = 0.875
+#: Bound of the rounding errors of norms and sums.
+ROUNDING = 1e-5
+#: Values of a unit row that are not listed: products of others do not underflow.
+TINY = 1e-15
 
 
 @dataclass(frozen=True)
@@ -125,18 +145,137 @@ def search(
         validated = source.validate(texts if others is None else others)
         columns = source.encode(validated, None, progress)
         kernel = source.kernel_for(columns)
-        kernel.fit(kernel.structure.read(columns), device)
-        rows = columns
-        if others is not None:
-            n_features = columns.n_features if isinstance(columns, Vectors) else None
-            rows = source.encode(source.validate(texts, n_features), columns, progress)
-        read = kernel.structure.read
-        near = kernel.nearest.prepare(read(columns), None if others is None else read(rows), device)
-        memory, most = allowed_bytes(settings.compute_options.memory, device), SIDES[device.kind]
-        side = max(1, min(most, int((memory / PAIR_BYTES) ** 0.5), max(len(rows), len(columns))))
-        report = of_stage(progress, "neighbours")
+        rows, report = columns, of_stage(progress, "neighbours")
+        memory, side = allowed_bytes(settings.compute_options.memory, device), SIDES[device.kind]
+        near: Near | None = None
+        if others is None and len(columns) > side and criteria.least >= JOINED:
+            near = SimilarRows.of(kernel, columns, float(criteria.least), device)
+            side = side if near is None else JOINED_SIDE
+        if near is None:
+            kernel.fit(kernel.structure.read(columns), device)
+            if others is not None:
+                n_features = columns.n_features if isinstance(columns, Vectors) else None
+                rows = source.encode(source.validate(texts, n_features), columns, progress)
+            read = kernel.structure.read
+            near = kernel.nearest.prepare(read(columns), None if others is None else read(rows), device)
+        side = max(1, min(side, int((memory / PAIR_BYTES) ** 0.5), max(len(rows), len(columns))))
         tiles = _Tiles(near, others is None, _blocks(len(rows), side), _blocks(len(columns), side), report)
         yield from tiles.above(criteria) if criteria.k is None else tiles.nearest(criteria, criteria.k)
+
+
+class SimilarRows:
+    """Search pairs of rows by lists of their rarest features (`Near`)."""
+
+    @classmethod
+    def of(cls, kernel: Kernel, documents: object, least: float, device: Device) -> SimilarRows | None:
+        """Texts and the features of a kernel; None without features on this device."""
+        views = [documents]
+        if isinstance(documents, MultiView):
+            views = [documents.of(view) for view in kernel.structure.views]
+        if device.kind != "cpu" or kernel.features is None or not kernel.features.countable:
+            return None
+        if not all(isinstance(view, Documents) for view in views):
+            return None
+        return cls(kernel.features.rows(documents, device), least)
+
+    def __init__(self, rows: FeatureRows, least: float) -> None:
+        x, n, rank = rows.x, len(rows.x), np.empty(rows.x.n_features, np.int64)
+        squares = x.squares() + rows.ridge
+        scale = np.divide(1, np.sqrt(squares), out=np.zeros(n), where=squares > 0)
+        rank[np.argsort(x.frequencies(), kind="stable")] = np.arange(len(rank))
+        turned = InvertedIndex(x.select(rank, len(rank)))
+        turned = InvertedIndex(Sparse(turned.indptr, turned.documents, turned.values, n))  # sorts rows
+        self.n_features = len(rank)
+        self.indptr, self.features, self.values = turned.indptr, turned.documents, turned.values
+        rest = np.empty(len(self.values), np.float32)  # norm behind each entry of a row
+        run_on_ranges(self.indptr, partial(_norms, self.indptr, self.values, rows.ridge, scale, rest))
+        listed = (np.hypot(rest, self.values) >= LISTED * least) & (self.values > TINY)
+        starts = np.concatenate([[0], np.cumsum(listed)])[self.indptr]
+        listed_rows = Sparse(starts, self.features[listed], self.values[listed], len(rank))
+        lists = InvertedIndex(listed_rows)
+        rests = InvertedIndex(replace(listed_rows, values=rest[listed])).values
+        unlisted = np.append(rest[listed], 0)[starts[1:] - 1] * (np.diff(starts) > 0)
+        entries = (starts, listed_rows.features, listed_rows.values, rest[listed], unlisted, lists.after)
+        self.lists = (scale, *entries, lists.indptr, lists.documents, lists.values, rests)
+
+    def pairs(self, rows: slice, columns: slice, bound: Bound) -> Pairs:
+        least, n = np.minimum(bound.rows.min(), bound.columns.min()) - ROUNDING, _length(columns)
+        own, parts = (self.indptr, self.features, self.values, *self.lists), list[list[AnyArray]]()
+
+        def find(first: int, last: int) -> None:
+            row, places = np.zeros(self.n_features, np.float32), np.zeros(n, np.int32)
+            work = np.zeros(n, np.float32), np.full(n, -1, np.float32), places, row
+            out = np.empty(2 * n, np.int64), np.empty(2 * n, np.int64), np.empty(2 * n, np.float32)
+            while first < last:
+                first, size = _join(first, last, columns.start, *own, least, *work, *out)
+                parts.append([array[:size].copy() for array in out])
+
+        ends = self.indptr[rows.start : rows.stop + 1]
+        run_on_ranges(ends, lambda i, j: find(rows.start + i, rows.start + j))
+        at, column, value = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        near = value >= np.minimum(bound.rows[at - rows.start], bound.columns[column - columns.start])
+        return Pairs(at[near], column[near], value[near])
+
+
+@njit(nogil=True, cache=True)
+def _norms(indptr, values, ridge, scale, rest, first, last):
+    """Scale rows, write the norm behind each entry, and the scales that float32 rows still need."""
+    for i in range(first, last):
+        total = 0.0
+        for k in range(indptr[i + 1] - 1, indptr[i] - 1, -1):
+            rest[k] = np.sqrt(total)
+            values[k] = np.float32(values[k] * scale[i])
+            total += np.float64(values[k]) * np.float64(values[k])
+        if scale[i] > 0:
+            scale[i] = 1 / np.sqrt(total + ridge[i] * scale[i] ** 2)
+
+
+@njit(nogil=True, cache=True)
+def _join(
+    first, last, base, indptr, features, values, scale, starts, listed, listed_values, listed_rest, unlisted,
+    after, list_starts, documents, list_values, list_rest, least, sums, bounds, places, row, out_rows,
+    out_columns, out_values,
+):  # fmt: skip
+    """Pairs of rows and later rows, some from `base` on.
+
+    Returns the next row, where the buffers are full, and the number of pairs.
+    """
+    size = 0
+    for i in range(first, last):
+        if size + len(sums) > len(out_rows):
+            return i, size
+        n_places = 0
+        for k in range(starts[i], starts[i + 1]):
+            v, r = listed_values[k], listed_rest[k]
+            begin, end = after[k], list_starts[listed[k] + 1]
+            for at in range(begin + np.searchsorted(documents[begin:end], base), end):
+                j, product = documents[at] - base, v * list_values[at]
+                if j >= len(sums):
+                    break
+                if bounds[j] < 0:
+                    if product + r * list_rest[at] < least:
+                        continue
+                    places[n_places] = j
+                    n_places += 1
+                    sums[j] = 0
+                sums[j] += product
+                # One of both does not list the features that they share after the last that both list.
+                bounds[j] = sums[j] + max(unlisted[i] * list_rest[at], r * unlisted[base + j])
+        for k in range(indptr[i], indptr[i + 1] if n_places else 0):
+            row[features[k]] = values[k]
+        for j in places[:n_places]:
+            bound, bounds[j] = bounds[j], -1
+            if bound >= least:
+                total = 0.0
+                for k in range(indptr[base + j], indptr[base + j + 1]):
+                    total += np.float64(row[features[k]]) * np.float64(values[k])
+                total *= scale[i] * scale[base + j]
+                if total >= least:
+                    out_rows[size], out_columns[size], out_values[size] = i, base + j, np.float32(total)
+                    size += 1
+        for k in range(indptr[i], indptr[i + 1] if n_places else 0):
+            row[features[k]] = 0
+    return last, size
 
 
 def _blocks(n: int, side: int) -> list[slice]:

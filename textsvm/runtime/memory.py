@@ -15,7 +15,7 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -25,6 +25,8 @@ from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
+
+    from textsvm.arrays import AnyArray
 
 try:
     import resource
@@ -207,6 +209,13 @@ def joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
     import numpy as np
 
     return np.concatenate(parts, out=empty(sum(map(len, parts)), parts[0].dtype))
+
+
+def shrink(arrays: list[AnyArray], sizes: Iterable[int]) -> None:
+    """Free the ends of 1-d arrays that nothing but this list refers to; other arrays are left as they are."""
+    for k, size in enumerate(sizes):
+        with suppress(ValueError):  # NumPy counts the references
+            arrays[k].resize(int(size))
 
 
 def _reserve(file: IO[bytes], nbytes: int, folder: str) -> None:

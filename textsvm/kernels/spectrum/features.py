@@ -42,6 +42,7 @@ from textsvm.kernels.spectrum.weight_vectors import WeightVectors
 from textsvm.linalg import sparse
 from textsvm.linalg.rows import FeatureRows, SharedFeatures
 from textsvm.runtime.compiled import njit, use_numpy
+from textsvm.runtime.memory import shrink
 from textsvm.runtime.parallel import n_threads
 from textsvm.text.documents import Documents
 
@@ -467,6 +468,8 @@ class SpectrumPredictor(FeaturePredictor):
 class CountedDocuments:
     """Feature rows of documents for all spectrum kernels with the view and range of lengths of `kernel`."""
 
+    disposable = False  #: Whether the next feature rows are the last, and reuse the memory
+
     def __init__(self, kernel: PmerKernel, documents: Documents) -> None:
         self.documents = documents
         self.vocabulary, self.counts = count(documents, *kernel.lengths)
@@ -492,7 +495,7 @@ class CountedDocuments:
             table = kernel.weights_.table
             # The p-mers that no other document has have equal weights within a document.
             weights, alone = table[shared.number], np.where(self._single >= 0, table[self._single], 0.0)
-        rows = shared.weighed(weights, alone, kernel.normalised)
+        rows = shared.weighed(weights, alone, kernel.normalised, self.disposable)
         if not kernel.normalised:
             return rows
         return match_featureless(self.documents, rows, shared.alone * alone == 0)
@@ -503,19 +506,27 @@ class CountedDocuments:
         if weight not in self._shared and weight == "intersection":
             starts = feature_starts(kernel, self.counts, int(self.vocabulary.first[-1]))
 
-            def slabs() -> Iterator[sparse.Sparse]:
-                return (matrix_of(kernel, slab, None, starts) for slab in self.counts.slabs())
-
             df = np.zeros(starts[-1], np.int64)
-            for x in slabs():
+            for x in self._slabs(kernel, starts):
                 df += x.frequencies()
                 del x  # before the next slab
-            self._shared[weight] = SharedFeatures.of_slabs(slabs, df)
+            self._shared[weight] = SharedFeatures.of_slabs(self._slabs(kernel, starts, self.disposable), df)
         elif weight not in self._shared:
             largest = int(self.counts.counts.max(initial=0))
             table = np.append(0, weigh(weight, np.arange(1, largest + 1, dtype=np.int32)))
             self._shared[weight] = SharedFeatures.of_counts(self.counts, table.astype(np.float32), self.df)
         return self._shared[weight]
+
+    def _slabs(self, kernel: PmerKernel, starts: Ints, final: bool = False) -> Iterator[sparse.Sparse]:
+        """Unweighted X, a slab of rows at a time, the last rows first; `final` frees the counts."""
+        indptr, arrays = self.counts.indptr, [self.counts.features, self.counts.counts]
+        if final:
+            del self.counts
+        for first, last in reversed(sparse.slabs_of(indptr)):
+            own, entries = indptr[first : last + 1] - indptr[first], slice(indptr[first], indptr[last])
+            yield matrix_of(kernel, sparse.Counts(own, *(array[entries] for array in arrays)), None, starts)
+            if final:
+                shrink(arrays, [indptr[first]] * 2)
 
     @cached_property
     def _single(self) -> Ints:

@@ -243,6 +243,10 @@ class SpectrumFeatureMap(Features):
         if is_weighted(self.kernel):
             self.kernel.weights_ = counted.weights(self.kernel, train)
 
+    def release(self, counted: object) -> None:
+        if isinstance(counted, CountedDocuments):
+            counted.disposable = True
+
     def bytes(self, documents: Documents) -> int:
         return counted_bytes(documents, self.kernel.lengths)
 
