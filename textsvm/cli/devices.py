@@ -28,6 +28,7 @@ from textsvm.cli import options
 from textsvm.cli.console import Console
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
+from textsvm.runtime import compiled
 from textsvm.runtime import device as gpu
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import Progress, n_threads
@@ -152,6 +153,7 @@ def sources() -> list[tuple[str, gpu.Defines]]:
 
 
 def _train(device: str, name: str) -> None:
+    compiled.NUMPY_SIZE = 0  # compile what NumPy would do for few texts
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the random texts
         trainings(device)[name]()
