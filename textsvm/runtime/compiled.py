@@ -3,8 +3,8 @@
 Importing Numba takes a second, which prediction of a single text does not need. `njit` therefore wraps a
 function in `Compiled`, which imports Numba at the first call. A compiled function refers to others by names
 of its module or of the enclosing function, so before it is compiled these `Compiled` objects are replaced by
-Numba's dispatchers. Functions needed to predict a single text also have a NumPy form with the same bits, used
-for small inputs while Numba is not loaded, or the cache on disk lacks compiled functions (`use_numpy`).
+Numba's dispatchers. Functions needed to train on few texts, and to predict and explain one, also have a NumPy
+form with the same bits, used while Numba is not loaded, or the cache on disk lacks functions (`use_numpy`).
 """
 
 from __future__ import annotations

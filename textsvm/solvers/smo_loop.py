@@ -2,6 +2,7 @@
 
 The passes over the variables are written so that LLVM vectorises them: they find extrema block by block, and
 then the position inside the winning block. Indices are unsigned, which saves the test for negative numbers.
+A small problem is solved by the same loop in Python, with the passes by NumPy, while Numba is not loaded.
 """
 
 from __future__ import annotations
