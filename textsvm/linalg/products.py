@@ -91,8 +91,7 @@ class InvertedIndex:
                 if by_numpy:  # the lists of features of other blocks are left out
                     other = np.searchsorted(self.ends, rest.features, side="right") != block
                     sums = tile + _sums(piece, rest, self.indptr[rest.features + other], lists, len(self.x))
-                    rounded = sums.astype(np.float32)
-                    out[slice(*piece)] = rounded + (out[slice(*piece)] if begun else 0)
+                    out[slice(*piece)] = sums.astype(np.float32) + (out[slice(*piece)] if begun else 0)
                     continue
                 _add_rows(*piece, *entries, *lists, cursor, begun, block_ends, tile, sums, out)
             for few in _few(*piece):

@@ -23,7 +23,7 @@ AT_I, AT_J, CLOCK, NEXT = 0, 1, 2, 3
 FIRST, LAST, DECREASE = 0, 1, 2
 _BLOCK = 512
 #: Iterations by NumPy between two calls of `use_numpy`, and the entries that take NumPy as long as its calls.
-_FEW, _CALLS = 20, 1000
+_FEW, _CALLS = 100, 1000
 larger = Imported("textsvm.runtime.simd", "larger")
 
 
@@ -192,8 +192,8 @@ def _iterate(
     return BUDGET, budget
 
 
-def _update_by_numpy(F, up, down, row_i, row_j, step, *found):
-    state, extrema = found
+def _update_by_numpy(F, up, down, row_i, row_j, step, *results):
+    state, extrema = results
     F += step * np.subtract(row_i[: len(F)], row_j[: len(F)], dtype=np.float64)
     top = up - F
     extrema[FIRST], extrema[LAST] = top.max(initial=-np.inf), -(down + F).max(initial=-np.inf)
