@@ -108,10 +108,10 @@ class Recording(smo.Run):
         relaxation = 1.0 if self.iterations < 2 * len(self.dual) else RELAXATION
         for _ in range(budget):
             why, done = loop.iterate(
-                1, self.tol, relaxation, self.window.values, self.window.slots, self.window.used,
-                self.tile.values, self.tile.slot, self.tile.owner, self.rows, self.active_F, self.active_coef,
-                self.active_low, self.active_high, self.up, self.down, self.active_diag, self.gains,
-                self.state, self.extrema,
+                1, self.active_F, self.tol, relaxation, self.window.values, self.window.slots,
+                self.window.used, self.tile.values, self.tile.slot, self.tile.owner, self.rows,
+                self.active_coef, self.active_low, self.active_high, self.up, self.down, self.active_diag,
+                self.gains, self.state, self.extrema,
             )  # fmt: skip
             self.iterations += done
             if why != loop.OPTIMAL:

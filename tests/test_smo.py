@@ -11,8 +11,9 @@ from problems import degenerate, gaussian, indefinite, judge, libsvm, solve_dual
 from sklearn.svm import SVR
 
 from textsvm.errors import InputError
-from textsvm.gram.base import CachedGram, DenseGram
+from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
 from textsvm.runtime.device import device_of, select
+from textsvm.solvers import smo, smo_loop
 from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.dual import Dual, svc
 from textsvm.solvers.smo import Run
@@ -94,6 +95,36 @@ def test_any_problem_ends_with_an_honest_status(n, seed, C, tol, definite, shrin
     dual = svc(y, C, weight)
     [[solution]] = solve_chains(DenseGram(matrix), [[dual]], Stopping(tol, shrinking=shrinking))
     judge(solution, matrix, dual, tol)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    n=st.integers(2, 60),
+    seed=st.integers(0, 1000),
+    C=st.sampled_from([1e-2, 1.0, 100.0, 1e7]),
+    definite=st.booleans(),
+    part=st.booleans(),
+    rows=st.sampled_from([None, 2, 9]),
+    share=st.sampled_from([1.0, 0.5]),
+)
+def test_numpy_iterates_with_the_bits_of_compiled_code(n, seed, C, definite, part, rows, share):
+    """Also on some rows of a Gram, with few rows in memory, and if the forms change in the middle."""
+    matrix, y = gaussian(2 * n, seed) if definite else indefinite(2 * n, seed)
+    rng = np.random.default_rng(seed)
+    index = np.sort(rng.permutation(2 * n)[:n]) if part else np.arange(2 * n)
+    index[:2] = 0, 1  # a row of each label
+    chain = [replace(svc(y[index], c), index=index) for c in (C, 3 * C)]
+    results = []
+    for answer in (lambda size: False, lambda size: rng.random() < share):
+        gram = DenseGram(matrix) if rows is None else CachedGram(ArrayRows(matrix), needed_bytes(2 * n, rows))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(smo_loop, "use_numpy", answer)
+            patch.setattr(smo, "_STRETCH", 30)  # variables are set aside, and added again
+            results.append(solve_chains(gram, [chain], Stopping(1e-5, 3000))[0])
+    for ours, theirs in zip(*results, strict=True):
+        np.testing.assert_array_equal(ours.alpha, theirs.alpha)
+        for name in ("bias", "objective", "iterations", "status"):
+            assert getattr(ours, name) == getattr(theirs, name)
 
 
 def test_sample_weights_as_libsvm():

@@ -18,8 +18,9 @@ import textsvm
 from textsvm import SVC, SVR, CalibratedSVC, MultilabelSVC, OneClassSVM, Spectrum, Sum, save
 from textsvm.kernels import EditDistance, GappedKmers, GapWeighted
 from textsvm.kernels.shared import counting
-from textsvm.runtime import compiled
+from textsvm.linalg import products
 from textsvm.runtime.compiled import Compiled, njit
+from textsvm.runtime.device import select
 from textsvm.text.documents import encode, encode_as
 from textsvm.text.encoding import Reading
 from textsvm.text.normal_form import normal_form
@@ -39,10 +40,14 @@ KERNELS = [
 @pytest.fixture
 def no_numba(monkeypatch):
     """As in a process that has not imported Numba."""
-    monkeypatch.setattr(compiled, "use_numpy", lambda size: True)
+    answer(monkeypatch, True)
+
+
+def answer(monkeypatch, by_numpy):
+    """Have NumPy, or compiled functions alone, process everything."""
     for module in list(sys.modules.values()):
         if getattr(module, "__name__", "").startswith("textsvm.") and "use_numpy" in vars(module):
-            monkeypatch.setattr(module, "use_numpy", lambda size: True)
+            monkeypatch.setattr(module, "use_numpy", lambda size: by_numpy)
 
 
 def given_documents(texts, tokens="characters", form="unicode", length=None):
@@ -87,6 +92,30 @@ def test_values_have_the_same_bits(kernel, texts, tmp_path, monkeypatch, request
     expected = load(tmp_path / "m").decision_function(others)
     request.getfixturevalue("no_numba")
     assert np.array_equal(load(tmp_path / "m").decision_function(others), expected)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.text("ab c", max_size=14), min_size=1, max_size=30),
+    st.lists(st.text("ab cd", max_size=14), min_size=1, max_size=9),
+    st.sampled_from([*KERNELS[:1], *KERNELS[2:], Spectrum((1, 3), odds=True), Spectrum((2, 4), "count")]),
+    st.integers(2, 4),
+    st.sampled_from([0.05, 0.15]),
+)
+def test_matrices_and_class_odds_have_the_same_bits(texts, others, kernel, n_classes, share):
+    results = []
+    for by_numpy in (False, True):
+        with pytest.MonkeyPatch.context() as patch:
+            answer(patch, by_numpy)
+            patch.setattr(products, "DENSE_ROWS", 4)  # dense columns, too
+            patch.setattr(products.full_columns, "__defaults__", (share,))
+            documents = encode(texts).with_classes(np.arange(len(texts)) % n_classes)
+            fitted = clone(kernel).fit(documents)
+            rows = fitted.rows(documents, select("cpu"))
+            results.append([rows.gram(), rows.cross(encode(others, documents.alphabet))])
+            results[-1] += [fitted.weights_.odds] if kernel.odds else []
+    for ours, theirs in zip(*results, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 MODELS = [
@@ -194,6 +223,11 @@ def test_commands_train_and_decide_without_scikit_learn(tmp_path):
     for command in commands:
         assert not libraries(tmp_path, *command)[1] & {"sklearn", "pandas", "matplotlib"}, command
     assert not libraries(tmp_path, "predict", "auto", "text.txt")[1] & {"numba", "scipy"}
+    for command in (["train", "corpus.tsv", "-o", "again"], ["explain", "m", "text.txt"]):
+        assert "numba" not in libraries(tmp_path, *command)[1], command
+    rows = [f"{label}\t{text * 400}" for text, label in zip(TEXTS, LABELS, strict=True)]
+    (tmp_path / "large.tsv").write_text("label\ttext\n" + "\n".join(rows * 20) + "\n", "utf-8")
+    assert "numba" in libraries(tmp_path, "train", "large.tsv", "-o", "large", "--kernel", "spectrum:2")[1]
 
 
 def test_a_trainer_records_what_an_estimator_warns_of():

@@ -1,9 +1,9 @@
 """textsvm devices: the CPU and the GPUs of this computer.
 
 `devices --compile` fills the caches of compiled code on disk, Numba's for the CPU and CuPy's for GPUs.
-Otherwise code is compiled when it is first used, which takes up to 5 seconds of a first training on the CPU,
-and 1 to 30 on a GPU, mostly for array operations of CuPy. Processes run small trainings of every kind and
-compile the .cu files in parallel; all later processes use the caches.
+Otherwise code is compiled when it is first used, which takes some seconds of a first training of more than
+1,000 texts on the CPU, and 1 to 30 on a GPU, mostly for array operations of CuPy. Processes run small
+trainings of every kind and compile the .cu files in parallel; all later processes use the caches.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from textsvm.cli import options
 from textsvm.cli.console import Console
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
+from textsvm.runtime import compiled
 from textsvm.runtime import device as gpu
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import Progress, n_threads
@@ -152,6 +153,7 @@ def sources() -> list[tuple[str, gpu.Defines]]:
 
 
 def _train(device: str, name: str) -> None:
+    compiled.NUMPY_SIZE = 0  # compile what NumPy would do for few texts
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the random texts
         trainings(device)[name]()

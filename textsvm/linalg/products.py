@@ -77,17 +77,22 @@ class InvertedIndex:
         entries = (rest.indptr, rest.features, rest.values)
         lists = (self.indptr, self.documents, self.values)
         cuts = np.concatenate([[0], np.searchsorted(dense.features, self.ends)])
+        by_numpy = use_numpy(int(self.df[rest.features].sum()) + out.size)
         # Without dense columns one call takes all blocks; else one block at a time, to bound the tile.
-        step = 1 if dense.width else len(self.ends)
-        kind = _tile_type(dtype, out.size)
+        step = 1 if dense.width or by_numpy else len(self.ends)
 
         def fill(piece: tuple[int, int]) -> None:
             own, cursor = dense.rows(rows, *piece), rest.indptr[piece[0] : piece[1]].copy()
             sums = np.zeros(out.shape[1])
             for block in range(0, len(self.ends), step):
                 columns = slice(cuts[block], cuts[block + step])
-                tile = (own[:, columns] @ dense.matrix[:, columns].T).astype(kind, copy=False)
+                tile = own[:, columns] @ dense.matrix[:, columns].T
                 begun, block_ends = block > 0, self.ends[block : block + step]
+                if by_numpy:  # the lists of features of other blocks are left out
+                    other = np.searchsorted(self.ends, rest.features, side="right") != block
+                    sums = tile + _sums(piece, rest, self.indptr[rest.features + other], lists, len(self.x))
+                    out[slice(*piece)] = sums.astype(np.float32) + (out[slice(*piece)] if begun else 0)
+                    continue
                 _add_rows(*piece, *entries, *lists, cursor, begun, block_ends, tile, sums, out)
             for few in _few(*piece):
                 out[few] *= np.multiply.outer(row_scale[few], scale)
@@ -98,11 +103,6 @@ class InvertedIndex:
 def _few(first: int, last: int) -> list[slice]:
     """Rows first..last, a few at a time: NumPy scales them within the cache."""
     return [slice(i, min(i + FEW, last)) for i in range(first, last, FEW)]
-
-
-def _tile_type(dtype: type[np.floating], size: int) -> type[np.floating]:
-    """Type of tiles of products; float64 where compiling a loop for another type takes longer."""
-    return np.float64 if use_numpy(size // 8) else dtype
 
 
 class DenseColumns:
@@ -150,20 +150,23 @@ class Half:
         del df, in_lists, target
         self.columns = InvertedIndex(self.rest)
         #: None if all are 1 (presence, intersection) and need not be read.
-        ones = bool(np.all(self.rest.values == 1)) and not use_numpy(len(x) ** 2 // 8)
-        self.values = None if ones else self.columns.values
+        self.values = None if np.all(self.rest.values == 1) else self.columns.values
 
     def add_to(self, total: Floats32, progress: Progress | None = None) -> None:
         """total[i, j] += <x[i], x[j]> for j >= i, each rounded once."""
         rest, columns = self.rest, self.columns
         entries = (rest.indptr, rest.features, rest.values, columns.after)
         lists = (columns.indptr, columns.documents, self.values)
-        kind = _tile_type(self.dense.dtype, total.size)
+        by_numpy = use_numpy(int(np.square(columns.df).sum()) // 2 + total.size // 4)
 
         def add(piece: tuple[int, int]) -> None:
             first, last = piece
-            tile = (self.dense.matrix[first:last] @ self.dense.matrix[first:].T).astype(kind, copy=False)
-            _add_half(first, last, *entries, *lists, tile, np.zeros(total.shape[1]), total)
+            tile = self.dense.matrix[first:last] @ self.dense.matrix[first:].T
+            if by_numpy:  # and below the diagonal, where `total` is not read
+                sums = _sums(piece, rest, columns.after, lists, len(rest))
+                total[first:last, first:] += (sums[:, first:] + tile).astype(np.float32)
+                return
+            _add_half(*piece, *entries, *lists, tile, np.zeros(total.shape[1]), total)
 
         work = pieces(len(total))
         _run(add, work, [(b - a) * (len(total) - a) for a, b in work], progress)
@@ -252,6 +255,18 @@ def _add_half(first, last, indptr, features, values, after, list_starts, documen
         for j in range(i, total.shape[1]):
             total[i, j] += np.float32(sums[j] + tile[i - first, j - first])
             sums[j] = 0.0
+
+
+def _sums(piece, rows, starts, lists, n):
+    """Products of a range of rows with n documents, exact in any order, from `starts` in the lists on."""
+    list_starts, documents, x = lists
+    indptr = rows.indptr[piece[0] : piece[1] + 1]
+    own, sizes = slice(indptr[0], indptr[-1]), np.diff(indptr)
+    lengths = list_starts[rows.features[own] + 1] - starts[own]
+    at = np.repeat(starts[own] - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
+    terms = np.repeat(rows.values[own].astype(np.float64), lengths) * (1.0 if x is None else x[at])
+    pairs = np.repeat(np.repeat(n * np.arange(len(sizes)), sizes), lengths) + documents[at]
+    return np.bincount(pairs, terms, n * len(sizes)).reshape(-1, n)
 
 
 @njit(nogil=True, cache=True)

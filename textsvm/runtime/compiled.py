@@ -3,8 +3,8 @@
 Importing Numba takes a second, which prediction of a single text does not need. `njit` therefore wraps a
 function in `Compiled`, which imports Numba at the first call. A compiled function refers to others by names
 of its module or of the enclosing function, so before it is compiled these `Compiled` objects are replaced by
-Numba's dispatchers. Functions needed to predict a single text also have a NumPy form with the same bits, used
-for small inputs while Numba is not loaded, or the cache on disk lacks compiled functions (`use_numpy`).
+Numba's dispatchers. Functions needed to train on few texts, and to predict and explain one, also have a NumPy
+form with the same bits, used while Numba is not loaded, or the cache on disk lacks functions (`use_numpy`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,8 +26,8 @@ from textsvm.runtime import memory as host_memory
 if TYPE_CHECKING:
     import scipy as scipy
 
-#: Symbols and entries that NumPy processes in about the time of importing Numba.
-NUMPY_SIZE = 1 << 24
+#: Symbols and entries that NumPy processes in 0.7 s; Numba is imported in 0.3 s and compiles for seconds.
+NUMPY_SIZE = 3 << 24
 #: Bytes of memory and of address space that Numba takes with the first compiled function.
 NUMBA = (80 << 20, 400 << 20)
 #: Called with a message if compiled functions cannot be cached on disk.
@@ -58,8 +59,7 @@ class Compiled:
     @property
     def dispatcher(self) -> Any:
         """Numba's dispatcher; the functions that it may call have theirs, too."""
-        if "numba" not in sys.modules:
-            host_memory.require(*NUMBA)
+        use_numba()
         from numba import config
         from numba import njit as numba_njit
 
@@ -83,6 +83,10 @@ class Compiled:
                     if isinstance(cell.cell_contents, Compiled):
                         cell.cell_contents = cell.cell_contents.dispatcher
             return self._dispatcher
+
+    def in_python(self, **functions: Callable[..., Any]) -> Callable[..., Any]:
+        """The function without Numba, with other functions in place of those that it calls by these names."""
+        return FunctionType(self._function.__code__, {**self._function.__globals__, **functions})
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -125,6 +129,13 @@ if not TYPE_CHECKING:
 def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Decorator: `numba.njit`, with Numba imported at the first call of the function."""
     return lambda function: Compiled(function, options)
+
+
+def use_numba(size: int = NUMPY_SIZE + 1) -> None:
+    """Import Numba if so many symbols or entries will be processed that `use_numpy` would become False."""
+    if _by_numpy + size > NUMPY_SIZE and "numba" not in sys.modules:
+        host_memory.require(*NUMBA)
+        import_module("numba")
 
 
 def use_numpy(size: int) -> bool:

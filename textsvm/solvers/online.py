@@ -357,8 +357,8 @@ class OnlineMachine:
         while self.pairs < MAX_PAIRS:
             relaxation = 1.0 if self.pairs < 2 * n else RELAXATION
             reason, done = loop.iterate(
-                STRETCH, self.tol, relaxation, self._K.values, self._K.slots, self._K.used, tile, none, none,
-                rows, F, coef, low, high, up, down, self._diag[:n], gains, self._state, self._extrema,
+                STRETCH, F, self.tol, relaxation, self._K.values, self._K.slots, self._K.used, tile, none,
+                none, rows, coef, low, high, up, down, self._diag[:n], gains, self._state, self._extrema,
             )  # fmt: skip
             self.pairs += done
             if reason == loop.MISSING:

@@ -218,10 +218,10 @@ class Run:
         relaxation = 1.0 if self.iterations < 2 * len(self.dual) else RELAXATION
         while True:
             reason, done = loop.iterate(
-                left, self.tol, relaxation, self.window.values, self.window.slots, self.window.used,
-                self.tile.values, self.tile.slot, self.tile.owner, self.rows, self.active_F, self.active_coef,
-                self.active_low, self.active_high, self.up, self.down, self.active_diag, self.gains,
-                self.state, self.extrema,
+                left, self.active_F, self.tol, relaxation, self.window.values, self.window.slots,
+                self.window.used, self.tile.values, self.tile.slot, self.tile.owner, self.rows,
+                self.active_coef, self.active_low, self.active_high, self.up, self.down, self.active_diag,
+                self.gains, self.state, self.extrema,
             )  # fmt: skip
             left -= done
             self.iterations += done

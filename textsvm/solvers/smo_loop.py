@@ -2,6 +2,7 @@
 
 The passes over the variables are written so that LLVM vectorises them: they find extrema block by block, and
 then the position inside the winning block. Indices are unsigned, which saves the test for negative numbers.
+A small problem is solved by the same loop in Python, with the passes by NumPy, while Numba is not loaded.
 """
 
 from __future__ import annotations
@@ -9,11 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import config
-from numba.extending import intrinsic
 
-from textsvm.runtime.compiled import njit
+from textsvm.runtime.compiled import Imported, njit, use_numpy
 
 #: Why the loop stopped.
 BUDGET, OPTIMAL, MISSING, STALLED = 0, 1, 2, 3
@@ -24,29 +22,28 @@ AT_I, AT_J, CLOCK, NEXT = 0, 1, 2, 3
 #: Indices into the float state: max of -F over UP, min of -F over DOWN, objective decrease.
 FIRST, LAST, DECREASE = 0, 1, 2
 _BLOCK = 512
-
-
-@intrinsic
-def _larger(typing: Any, a: Any, b: Any) -> Any:
-    """max(a, b) of floats in a form whose reductions LLVM vectorises: assumes no NaN and +0 equal to -0."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind = args[0].type
-        function = builder.module.declare_intrinsic(
-            "llvm.maxnum", [kind], ir.FunctionType(kind, [kind, kind])
-        )
-        return builder.call(function, args, fastmath=("nnan", "nsz"))
-
-    return a(a, a), generate
-
-
-if config.DISABLE_JIT:  # type: ignore[attr-defined]
-    _larger = max  # type: ignore[assignment]
+#: Iterations by NumPy between two calls of `use_numpy`, and the entries that take NumPy as long as its calls.
+_FEW, _CALLS = 100, 1000
+larger = Imported("textsvm.runtime.simd", "larger")
 
 
 def find_first(F: Any, up: Any, down: Any, row: Any, state: Any, extrema: Any) -> None:
     """Set AT_I, FIRST and LAST from scratch, as `_update` does after a step; `row` is any finite row."""
-    _update(F, up, down, row, row, 0.0, state, extrema)
+    update = _update_by_numpy if use_numpy(len(F)) else _update
+    update(F, up, down, row, row, 0.0, state, extrema)
+
+
+def iterate(budget: int, F: Any, *arguments: Any) -> tuple[int, int]:
+    """Call `_iterate`, or its NumPy form with the same bits as long as `use_numpy` allows."""
+    done = 0
+    while use_numpy(_FEW * (len(F) + _CALLS)):
+        with np.errstate(all="ignore"):  # as in compiled code; callers look for numbers that are not finite
+            reason, more = _iterate_by_numpy(min(_FEW, budget - done), F, *arguments)
+        done += more
+        if reason != BUDGET or done == budget:
+            return reason, done
+    reason, more = _iterate(budget - done, F, *arguments)
+    return reason, done + more
 
 
 @njit(nogil=True, cache=True, error_model="numpy", inline="never")
@@ -60,8 +57,8 @@ def _update(F, up, down, row_i, row_j, step, state, extrema):
         for k in range(np.uint64(start), np.uint64(stop)):
             f = F[k] + step * (np.float64(row_i[k]) - np.float64(row_j[k]))
             F[k] = f
-            top = _larger(top, up[k] - f)  # type: ignore[call-arg]
-            bottom = _larger(bottom, down[k] + f)
+            top = larger(top, up[k] - f)
+            bottom = larger(bottom, down[k] + f)
         if top > best:
             best, best_start = top, start
         last = max(last, bottom)
@@ -92,7 +89,7 @@ def _second(F, down, diag, row_i, first, diag_i, gains):
             gain = gap * gap / curvature
             gain = gain if gap > np.float32(0) else np.float32(0)
             gains[k] = gain
-            top = _larger(top, gain)  # type: ignore[call-arg]
+            top = larger(top, gain)
         if top > best:
             best, best_start = top, start
     if best_start >= 0:
@@ -131,15 +128,17 @@ def _row(k, other, rows, buffer, slots, used, tile, tile_slot, tile_owner, state
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def iterate(
-    budget, tol, relaxation, buffer, slots, used,
-    tile, tile_slot, tile_owner, rows, F, coef, low, high,
+def _iterate(
+    budget, F, tol, relaxation, buffer, slots, used,
+    tile, tile_slot, tile_owner, rows, coef, low, high,
     up, down, diag, gains, state, extrema,
 ):  # fmt: skip
     """Optimise up to `budget` pairs of the k active variables, until FIRST - LAST is at most `tol`.
 
     Parameters
     ----------
+    F, coef, low, high, up, down : float64 arrays, shape (k,)
+        `up` (`down`) is 0 where the coefficient can still grow (shrink), else -inf.
     relaxation : float
         Step in units of the best step for the pair alone.
     buffer, slots, used
@@ -149,8 +148,6 @@ def iterate(
     tile_slot, tile_owner : int64 arrays, shapes (k,) and (t,)
     rows : int64 array, shape (k,)
         Row, and so column, of the Gram of each active variable.
-    F, coef, low, high, up, down : float64 arrays, shape (k,)
-        `up` (`down`) is 0 where the coefficient can still grow (shrink), else -inf.
     diag, gains : float32 arrays, shape (k,)
     state, extrema : int64 array of 4 and float64 array of 3, see the constants above
 
@@ -195,9 +192,38 @@ def iterate(
     return BUDGET, budget
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def add_rows(F, columns, change, at, buffer):
+def _update_by_numpy(F, up, down, row_i, row_j, step, *results):
+    state, extrema = results
+    F += step * np.subtract(row_i[: len(F)], row_j[: len(F)], dtype=np.float64)
+    top = up - F
+    extrema[FIRST], extrema[LAST] = top.max(initial=-np.inf), -(down + F).max(initial=-np.inf)
+    state[AT_I] = top.argmax() if extrema[FIRST] > -np.inf else -1
+
+
+def _second_by_numpy(F, down, diag, row_i, first, diag_i, gains):
+    gap = np.fmax((F + down + first).astype(np.float32), np.float32(0))
+    curvature = diag_i + diag - np.float32(2) * row_i[: len(F)]
+    gains[:] = gap * gap / np.where(curvature > 0, curvature, np.float32(TAU))
+    j = int(gains.argmax())
+    return j if gains[j] > 0 else -1
+
+
+#: A loop over all columns takes one step, with a slice as its index.
+_row_by_numpy = _row.in_python(range=lambda n: [slice(n)])
+_iterate_by_numpy = _iterate.in_python(_row=_row_by_numpy, _second=_second_by_numpy, _update=_update_by_numpy)
+
+
+def add_rows(F: Any, columns: Any, change: Any, at: Any, buffer: Any) -> None:
     """F[v] += sum over k of change[k] buffer[at[k], columns[v]]; bits do not depend on how F is divided."""
+    if use_numpy(len(at) * len(F)):
+        for factor, row in zip(change, buffer[at], strict=True):
+            F += factor * row[columns].astype(np.float64)
+    else:
+        _add_rows(F, columns, change, at, buffer)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _add_rows(F, columns, change, at, buffer):
     left = len(at) % 4
     for k in range(left):
         row = buffer[at[k]]

@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike
 from textsvm.arrays import AnyArray, Bools, Ints
 from textsvm.errors import InputError, RareClassWarning, warn_user
 from textsvm.model.settings import Fold
+from textsvm.runtime.compiled import use_numba
 from textsvm.runtime.parallel import Progress
 from textsvm.sources.copies import BUT_FOR, joined, merge_groups, n_copies, n_separated
 from textsvm.training import leakage
@@ -126,6 +127,7 @@ def make_folds(
         folds = _split(cv, target, numbers)
     if not folds:
         raise InputError("there are no folds")
+    use_numba(40_000 * n * len(folds))  # symbols and entries of the default kernel on short texts
     for number, (train, test) in enumerate(folds):
         if numbers is not None and len(both := np.intersect1d(numbers[train], numbers[test])):
             raise InputError(

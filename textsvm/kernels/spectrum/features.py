@@ -23,6 +23,7 @@ occurrences of u in x, and within each occurrence over its p symbols.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -187,7 +188,16 @@ def log_odds(counts: sparse.Counts, rows: Ints, classes: Ints, df: Ints) -> Floa
             *arrays, np.zeros(n, np.int32), np.empty(n, np.int64), frequent, *sums, first, first + n
         )
 
-    sparse.run_pieces(add, range(0, len(df), size))
+    if len(shares) <= RARE and use_numpy(10 * len(df) * len(shares)):
+        times = int(df.max(initial=0)) + 1
+        for c in np.flatnonzero((shares > 0) & (shares < 1)):
+            of_class = order[starts[c] : starts[c + 1]]
+            own = sparse.count_features_of(counts.indptr, counts.features, of_class, len(df))
+            pairs, number = np.unique(own * times + df, return_inverse=True)
+            terms = [_term(*divmod(pair, times), float(shares[c])) for pair in pairs.tolist()]
+            odds[:-1] += np.array(terms)[number]
+    else:
+        sparse.run_pieces(add, range(0, len(df), size))
     odds[:-1][df == 0] = odds[-1] = unknown_square(shares[(shares > 0) & (shares < 1)])
     return np.sqrt(odds)
 
@@ -243,8 +253,11 @@ def _squared_log_odds(own, df, share):
         return 0.0
     inside = own + PSEUDO * share
     outside = df - own + PSEUDO * (1 - share)
-    ratio = np.log(inside / outside) - np.log(share / (1 - share))
+    ratio = math.log(inside / outside) - math.log(share / (1 - share))
     return share * ratio * ratio if abs(ratio) > ROUNDING else 0.0
+
+
+_term = _squared_log_odds.in_python()
 
 
 def read_vocabulary(state: Arrays, p1: int, p2: int, n_symbols: int) -> Vocabulary:
