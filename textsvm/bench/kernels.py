@@ -64,12 +64,7 @@ def strkernels(texts: list[str], p: int, decay: float) -> Matrix:
 
 
 def compare(
-    name: str,
-    kernel: Kernel,
-    peer: Callable[[list[str]], Matrix],
-    texts: list[str],
-    repeats: int,
-    rtol: float = 1e-4,
+    name: str, kernel: Kernel, peer: Callable[[list[str]], Matrix], texts: list[str], repeats: int
 ) -> Json:
     """Row of the report; raises AssertionError if the two matrices differ."""
     try:
@@ -81,7 +76,7 @@ def compare(
     # Only textsvm defines the kernel of documents without any feature (1 with an equal document).
     usable = np.array([len(text) >= kernel.structure.min_length for text in texts])
     grid = np.ix_(usable, usable)
-    np.testing.assert_allclose(mine[grid], theirs[grid], rtol=rtol, atol=1e-6)
+    np.testing.assert_allclose(mine[grid], theirs[grid], rtol=1e-4, atol=1e-6)
     del mine, theirs
     times = paired(lambda: ours(kernel, texts), lambda: peer(texts), repeats)
     return row_of(name, texts, times["ours"]) | {"peer, s": times["theirs"], "peer / ours": times["ratio"]}

@@ -55,15 +55,7 @@ def grams(
     """
     for kernel in kernels:
         kernel.check()
-    making = _GridGrams(kernels, documents, device, memory)
-    return _on_all_cards(making.in_turn(progress), device)
-
-
-def _on_all_cards(numbered: Iterator[Numbered], device: Device) -> Iterator[Numbered]:
-    for number, gram in numbered:
-        everywhere = spread(gram, device)
-        yield number, everywhere
-        everywhere.release()
+    return _GridGrams(kernels, documents, device, memory).in_turn(progress)
 
 
 class _MatricesInMemory:
@@ -149,7 +141,10 @@ class _GridGrams(_MatricesInMemory):
         for step, begin, end in zip(passes, [0.0, *ends], ends, strict=False):
             within = part_of(progress, begin, end - begin, ends[-1])
             for part, gram in self._computed(step, within):
-                yield from self._hand_out(part, gram)
+                for number, first_card in self._hand_out(part, gram):
+                    everywhere = spread(first_card, self.device)
+                    yield number, everywhere
+                    everywhere.release()
             if progress is not None:
                 progress(end, ends[-1])
 
@@ -248,7 +243,11 @@ class TermGrams(_MatricesInMemory):
             values, cached = self._values(term, learnt_from, b"" if train is None else train.tobytes(), step)
             total = _added(total, values, weight, reuse=not cached)
             del values
-        self._fit_others(kernel, learnt_from)
+        # Terms of weight 0 have no Gram but are saved with the others.
+        fitted = {id(leaf) for _, term in kernel.structure.terms for leaf in term.structure.leaves}
+        for leaf in kernel.structure.leaves:
+            if id(leaf) not in fitted:
+                leaf.fit(leaf.structure.read(learnt_from))
         whole = DenseGram(total, self.sum_description(kernel))
         del total
         return spread(whole, self.device)
@@ -276,11 +275,3 @@ class TermGrams(_MatricesInMemory):
         if keep:
             self._cache[at] = term, values
         return values, keep
-
-    @staticmethod
-    def _fit_others(kernel: Kernel, learnt_from: Documents) -> None:
-        """Fit terms of weight 0, which have no Gram but are saved with the others."""
-        fitted = {id(leaf) for _, term in kernel.structure.terms for leaf in term.structure.leaves}
-        for leaf in kernel.structure.leaves:
-            if id(leaf) not in fitted:
-                leaf.fit(leaf.structure.read(learnt_from))

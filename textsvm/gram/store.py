@@ -17,7 +17,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -98,11 +98,9 @@ class StoredGram:
         """Location for people."""
         return f"stored in {self.store.folder}"
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
+    def writing(self) -> AbstractContextManager[None]:
         """Lock the store for writing this Gram."""
-        with self.store.writing([self]):
-            yield
+        return self.store.writing([self])
 
     def begin(self) -> None:
         """Write its manifests; inside `Store.lock`."""
@@ -290,14 +288,8 @@ def _add(state: Any, value: Any) -> None:
     elif isinstance(value, Mapping):
         _add(state, sorted((str(name), digest(item)) for name, item in value.items()))
     elif is_dataclass(value):
-        _add(
-            state,
-            {
-                field.name: getattr(value, field.name)
-                for field in fields(value)
-                if field.name not in _NOT_READ
-            },
-        )
+        names = [field.name for field in fields(value) if field.name not in _NOT_READ]
+        _add(state, {name: getattr(value, name) for name in names})
     elif hasattr(value, "indptr"):  # a matrix of SciPy
         _add(state, [value.shape, value.indptr, value.indices, value.data])
     else:

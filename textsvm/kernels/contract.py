@@ -481,6 +481,13 @@ class Cost:
         """Raise InputError if rows of n documents take more bytes than allowed."""
 
 
+class TileableCost(Cost):
+    """Cost of a kernel whose values are worth sending, with the same bits in a tile and in the whole."""
+
+    def tileable(self, documents: Documents, kind: str = "cpu") -> bool:
+        return True
+
+
 class Features:
     """Explicit feature map of a kernel.
 

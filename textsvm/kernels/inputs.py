@@ -71,11 +71,7 @@ def as_texts(X: Any) -> list[str]:
         raise InputError(f"expected a list of texts, got {type(X).__name__}") from error
     if not isinstance(texts, list):
         raise InputError(f"expected a list of texts, got {type(X).__name__} of one value; put it in a list")
-    of_other_types = set(map(type, texts)) - {str}
-    for i, text in enumerate(texts if of_other_types else ()):
-        if not isinstance(text, str):
-            raise _no_text(i, text)
-    return texts
+    return list(_checked(texts)) if set(map(type, texts)) - {str} else texts
 
 
 def is_table(X: Any) -> bool:
@@ -218,7 +214,7 @@ class InputTable:
 def as_numbers(name: str, column: Any) -> Any:
     """A column of numbers or of vectors as rows, float64 or float32, shape (n, width); sparse rows stay."""
     if is_sparse(column):
-        rows: Any = _compressed(column)
+        rows: Any = scipy.sparse.csr_array(column)
         if not rows.has_canonical_format:
             rows = rows.copy()
             rows.sum_duplicates()
@@ -400,7 +396,7 @@ def as_vectors(X: Any, base: Vectors | None = None) -> Vectors:
     """Read vectors from an array, a sparse matrix, a data frame or a list of rows."""
     xp = devices.array_module(devices.device_of(X)) if devices.is_on_gpu(X) else np
     try:
-        values = _compressed(X) if is_sparse(X) else xp.asarray(X)
+        values = scipy.sparse.csr_array(X) if is_sparse(X) else xp.asarray(X)
         values = values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"vectors must be rows of numbers: {error}") from error
@@ -413,8 +409,3 @@ def as_vectors(X: Any, base: Vectors | None = None) -> Vectors:
     if base is not None and values.shape[1] != base.n_features:
         raise InputError(f"vectors have {values.shape[1]} numbers, and the others {base.n_features}")
     return Vectors(values)
-
-
-def _compressed(matrix: Any) -> Any:
-
-    return scipy.sparse.csr_array(matrix)

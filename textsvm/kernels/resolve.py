@@ -56,7 +56,7 @@ def sum_on_columns(
     return parts[0] if len(parts) == 1 else Sum(parts)
 
 
-def with_encoder(kernel: Any, encoder: Any, weight: float = ENCODER_WEIGHT) -> Any:
+def with_encoder(kernel: Any, encoder: Any) -> Any:
     """Sum of a kernel of texts, given as for `as_kernel` or spelled out, and of a kernel of an encoder.
 
     A sum with this encoder is returned unchanged. InputError for another encoder in the kernel, and for a
@@ -80,7 +80,7 @@ def with_encoder(kernel: Any, encoder: Any, weight: float = ENCODER_WEIGHT) -> A
             + ", or write column=encoder:NAME into the kernel" * structure.reads_tables
         )
     # It is loaded when a training starts: a fitted model holds it, and its folder may be gone.
-    return Sum([kernel, added], [1 - weight, weight])
+    return Sum([kernel, added], [1 - ENCODER_WEIGHT, ENCODER_WEIGHT])
 
 
 def structure_of(kernel: Any) -> Structure:

@@ -27,9 +27,7 @@ ROOM = 1 << 26  #: Bytes up to which a matrix is dense
 MOST_TIMES = 16  #: Bytes of a larger dense matrix, at most, as a multiple of those of its sparse form
 BYTES_PER_ENTRY = 12  #: Of a sparse matrix: a float64 and an int32
 
-load, store, fill, add, multiply = (
-    Imported("textsvm.runtime.simd", name) for name in ("load", "store", "fill", "add", "multiply")
-)
+load, store, fill = (Imported("textsvm.runtime.simd", name) for name in ("load", "store", "fill"))
 
 
 def stacked(rows: Sequence[Floats], places: Sequence[Ints], n: int) -> Array:
@@ -187,7 +185,7 @@ def _add_multiples(kernel, starts, machines, coef, values, total, out):
             own = load(values, 0)
             for k in range(starts[j], starts[j + 1]):
                 at = np.uint64(machines[k]) * width
-                store(flat, at, add(load(flat, at), multiply(fill(coef[k]), own)))
+                store(flat, at, load(flat, at) + fill(coef[k]) * own)
     for machine in range(len(total)):
         for i in range(len(out)):
             out[i, machine] += total[machine, i]

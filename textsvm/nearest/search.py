@@ -169,12 +169,10 @@ class SimilarRows:
     @classmethod
     def of(cls, kernel: Kernel, documents: object, least: float, device: Device) -> SimilarRows | None:
         """Texts and the features of a kernel; None without features on this device."""
-        views = [documents]
-        if isinstance(documents, MultiView):
-            views = [documents.of(view) for view in kernel.structure.views]
-        if device.kind != "cpu" or kernel.features is None or not kernel.features.countable:
-            return None
-        if not all(isinstance(view, Documents) for view in views):
+        usable = device.kind == "cpu" and kernel.features is not None and kernel.features.countable
+        views = kernel.structure.views
+        read = [documents.of(view) for view in views] if isinstance(documents, MultiView) else [documents]
+        if not usable or not all(isinstance(own, Documents) for own in read):
             return None
         return cls(kernel.features.rows(documents, device), least)
 

@@ -114,10 +114,8 @@ def _is_running(process: int) -> bool:
         return True  # signal 0 would end the process there
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
+    except OSError as error:
+        return not isinstance(error, ProcessLookupError)
     return True
 
 
@@ -154,10 +152,8 @@ def try_lock(handle: int) -> bool:
         return _locked_on_windows(handle)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system without locks
-        return True
+    except OSError as error:
+        return not isinstance(error, BlockingIOError)  # else a file system without locks
     return True
 
 

@@ -16,12 +16,13 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from textsvm.errors import InputError
+from textsvm.runtime.parallel import assigned
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -168,14 +169,9 @@ MIN_BYTES = 1 << 22
 _on_disk: ContextVar[bool] = ContextVar("textsvm_on_disk", default=False)
 
 
-@contextmanager
-def on_disk(wanted: bool) -> Iterator[None]:
+def on_disk(wanted: bool) -> AbstractContextManager[None]:
     """Put large arrays created by `empty` inside the block into temporary files if `wanted`."""
-    token = _on_disk.set(wanted)
-    try:
-        yield
-    finally:
-        _on_disk.reset(token)
+    return assigned(_on_disk, wanted)
 
 
 def empty(size: int, dtype: DTypeLike) -> NDArray[Any]:

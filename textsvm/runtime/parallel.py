@@ -8,12 +8,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import cache
 from queue import Empty, SimpleQueue
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 from weakref import WeakSet
+
+T = TypeVar("T")
 
 
 class Lock:
@@ -69,13 +71,18 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextmanager
-def limit(n_jobs: int | None) -> Iterator[None]:
-    """Use at most `n_jobs` threads inside the block; None or -1 means all cores."""
-    token = _limit.set(n_jobs if n_jobs is not None and n_jobs > 0 else None)
+def assigned(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """Give a context variable a value inside the block."""
+    token = variable.set(value)
     try:
         yield
     finally:
-        _limit.reset(token)
+        variable.reset(token)
+
+
+def limit(n_jobs: int | None) -> AbstractContextManager[None]:
+    """Use at most `n_jobs` threads inside the block; None or -1 means all cores."""
+    return assigned(_limit, n_jobs if n_jobs is not None and n_jobs > 0 else None)
 
 
 def n_threads() -> int:

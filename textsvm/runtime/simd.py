@@ -1,11 +1,13 @@
 """SIMD vectors for Numba: LANES values side by side in a register.
 
 LLVM vectorises only innermost loops, which cannot be vectorised for a recurrence along a string. Documents
-are independent: these operations process a document per lane, on any CPU.
+are independent: these operations process a document per lane, on any CPU. Vectors of the same type also have
+the operators +, -, * and, of integers, &, |, ^, <<, >>.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +17,7 @@ from llvmlite import ir
 from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic as _intrinsic
-from numba.extending import models, register_model
+from numba.extending import lower_builtin, models, register_model, type_callable
 from numpy.typing import DTypeLike, NDArray
 
 #: Untyped: Numba calls an intrinsic without its first argument.
@@ -124,49 +126,71 @@ def fill(typingctx, value):
     return Vector(value)(value), codegen
 
 
-def _elementwise(floats: str, integers: str):
-    """Intrinsic of an operation on two vectors, by the names of LLVM's instructions."""
+def _define(operation, floats: str, integers: str):
+    """An operator on two vectors, by the names of LLVM's instructions."""
+
+    def typer(a, b):
+        return a if isinstance(a, Vector) and a == b else None
+
+    def codegen(context, builder, signature, args):
+        real = isinstance(signature.return_type.dtype, types.Float)
+        return getattr(builder, floats if real else integers)(*args)
+
+    type_callable(operation)(lambda context: typer)
+    lower_builtin(operation, Vector, Vector)(codegen)
+
+
+_define(operator.add, "fadd", "add")
+_define(operator.sub, "fsub", "sub")
+_define(operator.mul, "fmul", "mul")
+# Of integers; `>>` of unsigned integers.
+_define(operator.and_, "", "and_")
+_define(operator.or_, "", "or_")
+_define(operator.xor, "", "xor")
+_define(operator.lshift, "", "shl")
+_define(operator.rshift, "", "lshr")
+
+
+def _of_one(result, emit):
+    """Intrinsic of a vector, by the type of the result and the code for (builder, types, vector)."""
 
     @intrinsic
-    def operation(typingctx, a, b):
+    def operation(typingctx, a):
         def codegen(context, builder, signature, args):
-            real = isinstance(signature.args[0].dtype, types.Float)
-            return getattr(builder, floats if real else integers)(*args)
+            return emit(builder, a.dtype, context.get_value_type(signature.return_type), *args)
 
-        return a(a, b), codegen
+        return result(a)(a), codegen
 
     return operation
 
 
-add, subtract = _elementwise("fadd", "add"), _elementwise("fsub", "sub")
-multiply = _elementwise("fmul", "mul")
-#: Of integers; `shift_right` of unsigned integers.
-bit_and, bit_or, bit_xor = _elementwise("", "and_"), _elementwise("", "or_"), _elementwise("", "xor")
-shift_left, shift_right = _elementwise("", "shl"), _elementwise("", "lshr")
+def _call(builder, name, kind, *args, fastmath=()):
+    """Call a function of LLVM whose arguments and result have the same type."""
+    function_type = ir.FunctionType(kind, [kind] * len(args))
+    function = cgutils.get_or_insert_function(builder.module, function_type, name)
+    return builder.call(function, args, fastmath=fastmath)
 
 
-@intrinsic
-def count_bits(typingctx, a):
-    """Number of set bits of each integer."""
-
-    def codegen(context, builder, signature, args):
-        kind = context.get_value_type(signature.return_type)
-        name = f"llvm.ctpop.v{LANES}i{a.dtype.bitwidth}"
-        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind]), name)
-        return builder.call(function, args)
-
-    return a(a), codegen
+def _any_bit(builder, dtype, kind, a):
+    whole = ir.IntType(LANES * dtype.bitwidth)
+    return builder.icmp_unsigned("!=", builder.bitcast(a, whole), ir.Constant(whole, 0))
 
 
-@intrinsic
-def any_set(typingctx, a):
-    """Whether an integer is not 0."""
+def _to_float(builder, dtype, kind, a):
+    return (builder.sitofp if dtype.signed else builder.uitofp)(a, kind)
 
-    def codegen(context, builder, signature, args):
-        whole = ir.IntType(LANES * signature.args[0].dtype.bitwidth)
-        return builder.icmp_unsigned("!=", builder.bitcast(args[0], whole), ir.Constant(whole, 0))
 
-    return types.boolean(a), codegen
+def _widen(builder, dtype, kind, a):
+    return a if dtype == types.float64 else builder.fpext(a, kind)
+
+
+#: Number of set bits of each integer.
+count_bits = _of_one(
+    lambda a: a, lambda builder, dtype, *args: _call(builder, f"llvm.ctpop.v{LANES}i{dtype.bitwidth}", *args)
+)
+any_set = _of_one(lambda a: types.boolean, _any_bit)  #: Whether an integer is not 0
+widen = _of_one(lambda a: Vector(types.float64), _widen)  #: The same values in float64
+to_float = _of_one(lambda a: Vector(types.float64), _to_float)  #: Integers in float64
 
 
 @intrinsic
@@ -175,9 +199,7 @@ def multiply_add(typingctx, a, b, c):
 
     def codegen(context, builder, signature, args):
         kind = context.get_value_type(signature.return_type)
-        name = f"llvm.fmuladd.v{LANES}f{a.dtype.bitwidth}"
-        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(kind, [kind] * 3), name)
-        return builder.call(function, args)
+        return _call(builder, f"llvm.fmuladd.v{LANES}f{a.dtype.bitwidth}", kind, *args)
 
     return a(a, b, c), codegen
 
@@ -199,38 +221,11 @@ where_equal, where_less = _where("=="), _where("<")
 
 
 @intrinsic
-def widen(typingctx, a):
-    """The same values in float64."""
-
-    def codegen(context, builder, signature, args):
-        if a.dtype == types.float64:
-            return args[0]
-        return builder.fpext(args[0], context.get_value_type(signature.return_type))
-
-    return Vector(types.float64)(a), codegen
-
-
-@intrinsic
-def to_float(typingctx, a):
-    """Integers in float64."""
-
-    def codegen(context, builder, signature, args):
-        convert = builder.sitofp if signature.args[0].dtype.signed else builder.uitofp
-        return convert(args[0], context.get_value_type(signature.return_type))
-
-    return Vector(types.float64)(a), codegen
-
-
-@intrinsic
 def larger(typingctx, a, b):
     """max(a, b) of floats in a form whose reductions LLVM vectorises: assumes no NaN and +0 equal to -0."""
 
     def codegen(context, builder, signature, args):
-        kind = args[0].type
-        function = builder.module.declare_intrinsic(
-            "llvm.maxnum", [kind], ir.FunctionType(kind, [kind, kind])
-        )
-        return builder.call(function, args, fastmath=("nnan", "nsz"))
+        return _call(builder, f"llvm.maxnum.f{a.bitwidth}", args[0].type, *args, fastmath=("nnan", "nsz"))
 
     return a(a, b), codegen
 
@@ -245,29 +240,28 @@ def stack(typingctx, sizes, value):
     return Stack(value.dtype)(sizes, value), codegen
 
 
-@intrinsic
-def get(typingctx, vectors, index):
-    """vectors[index], unchecked."""
-
-    def codegen(context, builder, signature, args):
-        return builder.load(builder.gep(args[0], [args[1]]))
-
-    return Vector(vectors.dtype)(vectors, types.intp), codegen
+def _get(context, builder, signature, args):
+    return builder.load(builder.gep(args[0], [context.cast(builder, args[1], signature.args[1], types.intp)]))
 
 
-@intrinsic
-def put(typingctx, vectors, index, vector):
-    """vectors[index] = vector, unchecked."""
-
-    def codegen(context, builder, signature, args):
-        builder.store(args[2], builder.gep(args[0], [args[1]]))
-        return context.get_dummy_value()
-
-    return types.void(vectors, types.intp, vector), codegen
+def _put(context, builder, signature, args):
+    index = context.cast(builder, args[1], signature.args[1], types.intp)
+    builder.store(args[2], builder.gep(args[0], [index]))
 
 
-def _store(array: Any, index: Any, vector: Any) -> None:
-    array[index : index + LANES] = vector
+# vectors[index] of a stack, unchecked.
+lower_builtin(operator.getitem, Stack, types.Integer)(_get)
+lower_builtin(operator.setitem, Stack, types.Integer, Vector)(_put)
+
+
+@type_callable(operator.getitem)
+def _type_get(context):
+    return lambda vectors, index: Vector(vectors.dtype) if isinstance(vectors, Stack) else None
+
+
+@type_callable(operator.setitem)
+def _type_put(context):
+    return lambda vectors, index, vector: types.void if isinstance(vectors, Stack) else None
 
 
 def _count_bits(a: Any) -> Any:
@@ -278,16 +272,8 @@ def _count_bits(a: Any) -> Any:
 _UNCOMPILED: dict[str, Callable[..., Any]] = {
     "load": lambda array, index: array[index : index + LANES].copy(),
     "prefetch": lambda array, index: None,
-    "store": _store,
+    "store": lambda array, index, vector: array.__setitem__(slice(index, index + LANES), vector),
     "fill": lambda value: np.full(LANES, value),
-    "add": np.add,
-    "subtract": np.subtract,
-    "multiply": np.multiply,
-    "bit_and": np.bitwise_and,
-    "bit_or": np.bitwise_or,
-    "bit_xor": np.bitwise_xor,
-    "shift_left": np.left_shift,
-    "shift_right": np.right_shift,
     "count_bits": _count_bits,
     "any_set": np.any,
     "multiply_add": lambda a, b, c: a * b + c,
@@ -297,8 +283,6 @@ _UNCOMPILED: dict[str, Callable[..., Any]] = {
     "larger": max,
     "to_float": lambda a: a.astype(np.float64),
     "stack": lambda sizes, value: [value] * len(sizes),
-    "get": lambda vectors, index: vectors[index],
-    "put": list.__setitem__,
 }
 if config.DISABLE_JIT:  # type: ignore[attr-defined]
     globals().update(_UNCOMPILED)

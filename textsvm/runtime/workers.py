@@ -17,7 +17,7 @@ import pydoc
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -80,8 +80,7 @@ def on_workers(where: Any) -> Iterator[Workers]:
         client = stack.enter_context(_connected(cluster))
         workers = Workers(client)
         require_same_versions(client)
-        token = _current.set(workers)
-        stack.callback(_current.reset, token)
+        stack.enter_context(parallel.assigned(_current, workers))
         yield workers
 
 
@@ -91,14 +90,9 @@ def require_dask() -> None:
         raise InputError("workers need Dask, which is not installed: pip install distributed")
 
 
-@contextmanager
-def here() -> Iterator[None]:
+def here() -> AbstractContextManager[None]:
     """Use no workers inside the block."""
-    token = _current.set(None)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+    return parallel.assigned(_current, None)
 
 
 def _distributed() -> Any:

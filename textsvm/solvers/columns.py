@@ -34,7 +34,7 @@ from textsvm.arrays import AnyArray, Floats32, Ints
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import unsigned
 from textsvm.runtime.compiled import Imported, njit
-from textsvm.runtime.parallel import Progress, run
+from textsvm.runtime.parallel import run
 
 #: The square of the bias feature, for rows of mean k(s, s) = 1. It is small because a feature that all rows
 #: share shortens steps and couples the rows: with 1, descent takes 1.5 to 2 times as many visits of rows.
@@ -89,20 +89,15 @@ class ColumnSolution:
 
 
 def solve_columns(
-    rows: FeatureRows,
-    columns: MachineColumns,
-    tol: float,
-    max_epochs: int = 1000,
-    seed: int = 0,
-    progress: Progress | None = None,
+    rows: FeatureRows, columns: MachineColumns, tol: float, max_epochs: int = 1000
 ) -> ColumnSolution:
-    """Train all columns, pieces of them in several threads; `progress` counts the pieces.
+    """Train all columns, pieces of them in several threads.
 
     Stops when no alpha violates its optimality condition by more than `tol`, |y'alpha| is at most `tol`, or
-    after `max_epochs`; `seed` determines the order of the rows.
+    after `max_epochs`.
     """
     m = columns.signs.shape[1]
-    descent = Descent(rows, columns.index, seed)
+    descent = Descent(rows, columns.index)
     _ = descent.arrays, descent.square  # computed before threads share them
     pieces = _pieces(m)
     results: list[Any] = [None] * pieces
@@ -110,7 +105,7 @@ def solve_columns(
     def solve_piece(k: int) -> None:
         results[k] = descent.solve(columns, m * k // pieces, m * (k + 1) // pieces, tol, max_epochs)
 
-    run(solve_piece, range(pieces), progress=progress)
+    run(solve_piece, range(pieces))
     states, epochs, violations = zip(*results, strict=True)
     weights, alphas, biases = zip(*states, strict=True)
     alpha, bias = np.concatenate(alphas, axis=-1), np.concatenate(biases, axis=-1)
@@ -126,11 +121,10 @@ def _pieces(m: int) -> int:
 
 @dataclass(frozen=True)
 class Descent:
-    """Coordinate descent over the rows `index`, in an order given by `seed`."""
+    """Coordinate descent over the rows `index`, in a pseudo-random order."""
 
     rows: FeatureRows
     index: Ints
-    seed: int = 0
 
     @cached_property
     def arrays(self) -> tuple[AnyArray, ...]:
@@ -161,7 +155,7 @@ class Descent:
             return state, *self.solve_column(trained, column, tol, max_epochs)
         dense = np.zeros((shape[1], self.rows.dense), np.float32)
         arguments: Any = (
-            self.index, *self.arrays, signs, box, *state, dense, self.square, tol, max_epochs, self.seed,
+            self.index, *self.arrays, signs, box, *state, dense, self.square, tol, max_epochs,
         )  # fmt: skip
         epochs, worst = _descend(*arguments)
         state[0][shape[0] - self.rows.dense :] = dense.T
@@ -179,7 +173,7 @@ class Descent:
         dense = weights[len(weights) - self.rows.dense :]
         arguments: Any = (
             order, np.empty_like(order), np.ones(len(signs), np.uint8), *self.arrays, signs, box, weights,
-            *rest, dense, self.square, tol, max_epochs, self.seed,
+            *rest, dense, self.square, tol, max_epochs,
         )  # fmt: skip
         epochs, worst = _descend_one(*arguments)
         return int(epochs), float(worst)
@@ -188,13 +182,13 @@ class Descent:
 @njit(nogil=True, cache=True, fastmath={"nsz", "arcp", "contract", "reassoc"})
 def _descend_one(
     order, queue, level, indptr, features, values, squares, ridge, signs,
-    box, weights, alpha, bias, dense, square, tol, max_epochs, seed,
+    box, weights, alpha, bias, dense, square, tol, max_epochs,
 ):  # fmt: skip
     """`_descend` for a column, 1-d arrays; `dense` views the last weights. An epoch is len(order) visits.
 
     `queue` is work space. level[i], 1 at first, is 0 if row i is left out, 2 if partial epochs visit it.
     """
-    state, scale = np.uint64(seed), np.float32(RHO * square)
+    state, scale = np.uint64(0), np.float32(RHO * square)
     active, hot, partial, visits, reopened = len(order), 0, 0, 0, False
     end = active  # rows behind are left out
     margin, cold = np.float32(np.inf), np.float32(0)
@@ -300,7 +294,7 @@ def _add_products(entries, features, values, own, weights, dense, g):
 @njit(nogil=True, cache=True, fastmath={"nsz", "arcp", "contract", "reassoc"})
 def _descend(
     index, indptr, features, values, squares, ridge, signs,
-    box, weights, alpha, bias, dense, square, tol, max_epochs, seed,
+    box, weights, alpha, bias, dense, square, tol, max_epochs,
 ):  # fmt: skip
     """Descend with several columns, from y'alpha = 0: arrays of shape (n, m) or (m,).
 
@@ -309,7 +303,7 @@ def _descend(
     tail = np.uint64(dense.shape[1])
     m, n = signs.shape[1], len(index)
     scale = np.float32(RHO * square)
-    state = np.uint64(seed)
+    state = np.uint64(0)
     order = index.copy()
     active, margin = n, np.float32(np.inf)
     g, step, balance = np.empty(m, np.float32), np.empty(m, np.float32), np.zeros(m, np.float32)

@@ -120,12 +120,8 @@ def svr(
         raise InputError(f"epsilon must be a finite number of at least 0, got {epsilon!r}")
     n = len(target)
     upper = _positive("C", C) * _weights(sample_weight, n)
-    return Dual(
-        np.repeat([1.0, -1.0], n),
-        np.concatenate([epsilon - target, epsilon + target]),
-        np.tile(upper, 2),
-        np.tile(_rows(index, n), 2),
-    )
+    sign, linear = np.repeat([1.0, -1.0], n), np.concatenate([epsilon - target, epsilon + target])
+    return Dual(sign, linear, np.tile(upper, 2), np.tile(_rows(index, n), 2))
 
 
 def one_class(

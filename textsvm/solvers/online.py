@@ -47,7 +47,7 @@ from textsvm.arrays import Bools, Floats, Floats32, Ints, Words
 from textsvm.errors import InputError
 from textsvm.solvers import smo_loop as loop
 from textsvm.solvers.online_rows import SparseRows, grown
-from textsvm.solvers.solution import RELAXATION
+from textsvm.solvers.solution import RELAXATION, middle
 
 Array = Floats
 
@@ -390,10 +390,7 @@ def free_bias_of(F: Array, coef: Array, low: Array, high: Array) -> float:
     free = (coef > low) & (coef < high) & (coef != 0)
     if free.any():
         return float(np.mean(-F[free]))
-    first, last = thresholds(F, coef, low, high)
-    if np.isfinite(first) and np.isfinite(last):
-        return (first + last) / 2
-    return first if np.isfinite(first) else last if np.isfinite(last) else 0.0
+    return middle(*thresholds(F, coef, low, high))
 
 
 class KeptRows:

@@ -121,12 +121,7 @@ def assess(
     up, down, values = coef < high, coef > low, -responses
     first, last = float(values[up].max(initial=-np.inf)), float(values[down].min(initial=np.inf))
     free = values[up & down]
-    if len(free):
-        bias = float(free.sum()) / len(free)
-    elif np.isfinite(first) and np.isfinite(last):
-        bias = (first + last) / 2
-    else:
-        bias = first if np.isfinite(first) else last if np.isfinite(last) else 0.0
+    bias = float(free.sum()) / len(free) if len(free) else middle(first, last)
     slack, slopes = responses + bias, responses + dual.sign * dual.linear
     with np.errstate(invalid="ignore"):  # without bounds, 0 times infinity
         gaps = np.maximum(slack * (coef - low), slack * (coef - high))
@@ -138,19 +133,16 @@ def assess(
     alpha = dual.sign * coef + 0.0
     relative = 2 * gap / abs(total) if total else 0.0
     converged = violation <= (stopping.tol if tol is None else tol) or stopping.satisfied(relative)
-    return Solution(
-        alpha=alpha,
-        coef=dual.sign * alpha,
-        bias=bias,
-        objective=objective,
-        duality_gap=relative,
-        violation=violation,
-        iterations=iterations,
-        converged=converged,
-        status="converged" if converged else status,
-        support=np.flatnonzero(alpha > 0),
-        responses=responses,
-    )
+    status, support = "converged" if converged else status, np.flatnonzero(alpha > 0)
+    figures = bias, objective, relative, violation, iterations, converged, status
+    return Solution(alpha, dual.sign * alpha, *figures, support, responses)
+
+
+def middle(first: float, last: float) -> float:
+    """Bias without free variables, from max over UP and min over DOWN of -F; either may be infinite."""
+    if np.isfinite(first) and np.isfinite(last):
+        return (first + last) / 2
+    return first if np.isfinite(first) else last if np.isfinite(last) else 0.0
 
 
 def _squared_hinge_gaps(dual: Dual, coef: Floats, gradient: Floats) -> Floats:
@@ -178,19 +170,9 @@ def assess_multiclass(
     violation = float(np.max(gradient.max(0) - low, initial=0.0))
     objective, gap = objective_and_gap(dual, coef, gradient)
     converged = violation <= (stopping.tol if tol is None else tol) or stopping.satisfied(gap)
-    return Solution(
-        alpha=coef,
-        coef=coef,
-        bias=0.0,
-        objective=objective,
-        duality_gap=gap,
-        violation=violation,
-        iterations=iterations,
-        converged=converged,
-        status="converged" if converged else status,
-        support=np.flatnonzero(coef.any(0)),
-        responses=gradient,
-    )
+    status, support = "converged" if converged else status, np.flatnonzero(coef.any(0))
+    figures = 0.0, objective, gap, violation, iterations, converged, status
+    return Solution(coef, coef, *figures, support, gradient)
 
 
 def objective_and_gap(dual: MulticlassDual, coef: Floats, gradient: Floats) -> tuple[float, float]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import iadd, imul
 from typing import Any
 
 import numpy as np
@@ -122,10 +123,7 @@ class ProductRows(CombinedRows):
         return contract.decision_by_rows(self, others, coef, progress)
 
     def _add(self, total: Array, values: Array, number: int) -> None:
-        def multiply(block: slice) -> None:
-            total[block] *= values[block]
-
-        _by_blocks(multiply, total)
+        _by_blocks(lambda block: imul(total[block], values[block]), total)
 
 
 class SumPredictor:
@@ -244,24 +242,16 @@ class _Added:
 def add(total: Array, values: Array, weight: float) -> None:
     """total += weight * values in place, float32 arrays on either device, without a large temporary."""
     factor = np.float32(weight)
-
-    def add_block(block: slice) -> None:
-        total[block] += factor * values[block]
-
-    _by_blocks(add_block, total)
+    _by_blocks(lambda block: iadd(total[block], factor * values[block]), total)
 
 
 def scale(values: Array, weight: float) -> None:
     """values *= weight in place, on either device."""
     factor = np.float32(weight)
-
-    def scale_block(block: slice) -> None:
-        values[block] *= factor
-
-    _by_blocks(scale_block, values)
+    _by_blocks(lambda block: imul(values[block], factor), values)
 
 
-def _by_blocks(work: Callable[[slice], None], values: Array) -> None:
+def _by_blocks(work: Callable[[slice], object], values: Array) -> None:
     """Call a function for each block of rows of an array; on the host with all cores."""
     on_gpu = devices.is_on_gpu(values)
     width = max(1, values.size // max(1, len(values)))

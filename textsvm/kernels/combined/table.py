@@ -23,14 +23,9 @@ SMALLEST = 1e-12
 
 @dataclass(frozen=True)
 class Numbers(Vectors):
-    """Numbers of columns of a table, not standardised; values has shape (n, d).
+    """Numbers of columns of a table, not standardised; values has shape (n, d)."""
 
-    Attributes
-    ----------
-    widths : tuple of int
-        How many of the d numbers each column has: 1, or more if its cells are vectors.
-    """
-
+    #: How many of the d numbers each column has: 1, or more if its cells are vectors.
     widths: tuple[int, ...] = ()
     dense: ClassVar[bool] = False  #: Whether rows of features are dense
 
@@ -79,7 +74,7 @@ class Numbers(Vectors):
 class EncodedTexts(Numbers):
     """Vectors of texts, computed by an encoder (`textsvm.text.encoders`); shown as the texts."""
 
-    characters: Any = None  #: `Documents` of the texts, with case
+    characters: Documents = None  # type: ignore[assignment]  #: Of the texts, with case
     encoder: Any = None
     dense = True
 
@@ -101,16 +96,14 @@ class EncodedTexts(Numbers):
 
     @property
     def lengths(self) -> Ints:
-        lengths: Ints = self.characters.lengths
-        return lengths
+        return self.characters.lengths
 
     def take(self, indices: Sequence[int] | NDArray[np.integer]) -> EncodedTexts:
         taken = self.values[np.asarray(indices, np.int64)]
         return replace(self, values=taken, characters=self.characters.take(indices))
 
     def shown(self, index: int) -> str:
-        text: str = self.characters.text(index)
-        return text
+        return self.characters.text(index)
 
     def to_shown(self, index: int, view: View, shares: Floats) -> Floats:
         """As `Documents.to_shown`."""
@@ -125,8 +118,7 @@ class EncodedTexts(Numbers):
         return self.of_texts(self.characters.without(index, cuts), self.encoder)
 
     def _places(self, index: int) -> Ints:
-        places: Ints = self.characters._places(index)
-        return places
+        return self.characters._places(index)
 
     def _without(self, index: int, places: Ints, cuts: Sequence[tuple[int, int]]) -> EncodedTexts:
         return self.of_texts(self.characters._without(index, places, cuts), self.encoder)

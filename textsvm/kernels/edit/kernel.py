@@ -40,7 +40,7 @@ import numpy as np
 
 from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints, Ints32
 from textsvm.kernels.base import SymbolKernel, check_flag, check_positive
-from textsvm.kernels.contract import Ability, Cost, HostRows, PairTerm, SharedColumns, Sharing
+from textsvm.kernels.contract import Ability, HostRows, PairTerm, SharedColumns, Sharing, TileableCost
 from textsvm.kernels.edit import cuda
 from textsvm.kernels.edit.cpu import LANES, STRIP, fill_distances, fits
 from textsvm.kernels.edit.near import HostEditNear
@@ -84,7 +84,7 @@ class SharedDistances(Sharing):
         return _SharedRows(kernels, documents, select("cpu")).cross(others)
 
 
-class EditCost(Cost):
+class EditCost(TileableCost):
     """Cost of the edit-distance kernel."""
 
     @property
@@ -93,9 +93,6 @@ class EditCost(Cost):
 
     def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
         return row_lengths.astype(float) * column_lengths.sum() / RATE
-
-    def tileable(self, documents: Documents, kind: str = "cpu") -> bool:
-        return True
 
 
 class EditNearest(Nearest):
@@ -230,13 +227,7 @@ class HostEdit(HostRows):
     def gram_of(self, kernel: EditDistance, distances: Ints32) -> Floats32:
         """The kernel matrix for another gamma from `distances_gram`."""
         out = np.empty((self.n, self.n), np.float32)
-        batch = max(1, (1 << 18) // max(self.n, 1))
-
-        def fill(first: int) -> None:
-            rows = slice(first, first + batch)
-            kernel._fill(distances[rows], self.lengths[rows], self.lengths, out[rows])
-
-        run(fill, range(0, self.n, batch))
+        self._finish(kernel, distances, slice(None), self.lengths, out)
         return out
 
     def _compute(
@@ -250,7 +241,7 @@ class HostEdit(HostRows):
             self._half(distances, progress)
         else:
             self._block(others, picks, distances, progress)
-        self._finish(distances, None if dtype == np.int32 else lengths, out)
+        self._finish(self.kernel, distances, self.place, None if dtype == np.int32 else lengths, out)
         return out
 
     def _half(self, out: Ints32, progress: Progress | None) -> None:
@@ -310,16 +301,18 @@ class HostEdit(HostRows):
                 row = stop
         return pieces, work
 
-    def _finish(self, distances: Ints32, row_lengths: Array, out: Array) -> None:
-        """Columns from the order of length to that of the documents; with `row_lengths`, kernel values."""
+    def _finish(
+        self, kernel: EditDistance, distances: Ints32, place: Ints | slice, row_lengths: Array, out: Array
+    ) -> None:
+        """Columns at `place`, as in the order of the documents; with `row_lengths`, kernel values."""
         batch = max(1, (1 << 18) // max(self.n, 1))
 
         def finish(first: int) -> None:
             rows = slice(first, first + batch)
-            ordered = distances[rows][:, self.place]
+            ordered = distances[rows][:, place]
             if row_lengths is None:
                 out[rows] = ordered
             else:
-                self.kernel._fill(ordered, row_lengths[rows], self.lengths, out[rows])
+                kernel._fill(ordered, row_lengths[rows], self.lengths, out[rows])
 
         run(finish, range(0, len(distances), batch))

@@ -76,10 +76,7 @@ class SharedRecurrence(Sharing):
     def cross(
         self, kernels: Sequence[GapWeighted], others: Documents, documents: Documents
     ) -> list[Floats32]:
-        columns = _Columns(kernels, documents)
-        matrices = [np.empty((len(others), len(documents)), np.float32) for _ in kernels]
-        columns.fill(matrices, others, columns.self_values(others, columns.selves))
-        return matrices
+        return _Columns(kernels, documents).cross(others)
 
 
 class GapCost(Cost):
@@ -210,10 +207,9 @@ class HostGap(HostRows):
     def __init__(self, kernel: GapWeighted, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
         self._columns = _Columns([kernel], documents)
-        (self._self,) = self._columns.selves
 
     def diag(self) -> Floats32:
-        return self._self.diagonal()
+        return self._columns.diags()[0]
 
     def rows(self, indices: Ints) -> Floats32:
         return self._columns.rows(np.asarray(indices))[0]
@@ -222,10 +218,7 @@ class HostGap(HostRows):
         return self._columns.grams(progress)[0]
 
     def cross(self, others: Documents, progress: Progress | None = None) -> Floats32:
-        values = np.empty((len(others), self.n), np.float32)
-        own = self._columns.self_values(others, [self._self])
-        self._columns.fill([values], others, own, progress)
-        return values
+        return self._columns.cross(others, progress)[0]
 
 
 class _Columns:
@@ -279,6 +272,12 @@ class _Columns:
         self.fill(matrices, self.documents, self.selves, progress, self._places, half=True)
         for matrix, own in zip(matrices, self.selves, strict=True):
             matrix[np.diag_indices(self.n)] = own.diagonal()
+        return matrices
+
+    def cross(self, others: Documents, progress: Progress | None = None) -> list[Floats32]:
+        """Values of other documents with the columns, a matrix for each kernel."""
+        matrices = [np.empty((len(others), self.n), np.float32) for _ in self.kernels]
+        self.fill(matrices, others, self.self_values(others, self.selves), progress)
         return matrices
 
     def fill(

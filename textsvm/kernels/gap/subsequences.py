@@ -47,16 +47,12 @@ TABLE = 1 << 20
 
 @dataclass(frozen=True)
 class Patterns:
-    """Occurrence patterns of p symbols with a span of at most `span`, by increasing span.
-
-    offsets : int64, (number of patterns, p)
-    spans : int64, (number of patterns,)
-    """
+    """Occurrence patterns of p symbols with a span of at most `span`, by increasing span."""
 
     p: int
     span: int
-    offsets: Ints
-    spans: Ints
+    offsets: Ints  #: shape (number of patterns, p)
+    spans: Ints  #: shape (number of patterns,)
 
     @property
     def n_gaps(self) -> int:

@@ -20,20 +20,7 @@ from textsvm.kernels.gap.recurrence import STRIP, Recurrence
 from textsvm.kernels.shared.lanes import PIECE, Picked, cut, in_lanes, interleave
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.parallel import run
-from textsvm.runtime.simd import (
-    LANES,
-    add,
-    aligned,
-    fill,
-    get,
-    load,
-    multiply_add,
-    put,
-    stack,
-    store,
-    where_equal,
-    widen,
-)
+from textsvm.runtime.simd import LANES, aligned, fill, load, multiply_add, stack, store, where_equal, widen
 from textsvm.text.documents import Documents
 
 
@@ -55,7 +42,7 @@ def products(
     if min(n, m) < recurrence.shortest - (n_lengths - 1):
         return np.zeros((n_lengths, len(rows[2]), columns[2].size))
     sums = np.zeros((len(rows[2]), len(columns[2]), n_lengths * LANES))
-    arguments = _arguments(recurrence, n_lengths, double, max(n, m), max(n, m))
+    arguments = _arguments(recurrence, n_lengths, double, max(n, m))
     _many_by_lanes(*rows, *columns, needed, firsts, sums, *arguments)
     return (
         sums.reshape(len(sums), -1, n_lengths, LANES).transpose(2, 0, 1, 3).reshape(n_lengths, len(sums), -1)
@@ -71,7 +58,7 @@ def self_products(recurrence: Recurrence, n_lengths: int, documents: Documents) 
     def work(part: slice) -> None:
         longest = int(widths[part][-1])
         if longest >= recurrence.shortest - (n_lengths - 1):
-            arguments = _arguments(recurrence, n_lengths, True, longest, longest)
+            arguments = _arguments(recurrence, n_lengths, True, longest)
             _lanes_by_themselves(codes, documents.offsets, lanes[part], sums[part], *arguments)
 
     run(work, cut(widths, PIECE)[::-1])
@@ -86,8 +73,8 @@ def used_levels(recurrence: Recurrence) -> Floats:
     return np.where(weights > 1e-37, weights, 0)
 
 
-def _arguments(recurrence: Recurrence, n_lengths: int, double: bool, n: int, m: int) -> tuple[Any, ...]:
-    """Arguments of `_sweep` other than symbols, for strings of up to `n` and `m` symbols.
+def _arguments(recurrence: Recurrence, n_lengths: int, double: bool, longest: int) -> tuple[Any, ...]:
+    """Arguments of `_sweep` other than symbols, for strings of up to `longest` symbols.
 
     They are passed separately: with a tuple of tuples, Numba 0.60 uses code compiled for other types.
     """
@@ -102,9 +89,9 @@ def _arguments(recurrence: Recurrence, n_lengths: int, double: bool, n: int, m: 
         dtype(recurrence.decay),
         dtype(low),
         aligned((STRIP + 1) * levels * LANES, dtype),
-        aligned(n * levels * LANES if m > STRIP else 0, dtype),
-        aligned(n * LANES, np.int32),
-        aligned(m * LANES, np.int32),
+        aligned(longest * levels * LANES if longest > STRIP else 0, dtype),
+        aligned(longest * LANES, np.int32),
+        aligned(longest * LANES, np.int32),
     )
 
 
@@ -159,44 +146,40 @@ def _sweep(rows, n, columns, m, level_weights, blended, others, decay, low, stat
     b, r, s = stack(level_weights, zeros), stack(level_weights, zeros), stack(level_weights, zeros)
     totals = stack(level_weights, zeros)
     for q in range(levels + 1):
-        put(b, q, fill(level_weights[q]))
+        b[q] = fill(level_weights[q])
     sums[:] = 0
     for start in range(0, m, STRIP):
         stop = min(start + STRIP, m)
         state[:] = 0
         for i in range(n):
             symbol = load(rows, i * LANES)
-            put(s, 0, get(b, 0))
+            s[0] = b[0]
             for q in range(1, levels + 1):
                 above = load(state, (q - 1) * LANES)
                 left = load(edge, (i * levels + q - 1) * LANES) if start > 0 else zeros
                 store(state, (q - 1) * LANES, multiply_add(above, decays, left))
-                put(r, q, left)
-                put(s, q, add(above, get(b, q)) if blended is not None else above)
+                r[q] = left
+                s[q] = above + b[q] if blended is not None else above
             for q in range(levels + 1):
-                put(totals, q, zeros)
+                totals[q] = zeros
             for j in range(start, stop):
                 column = load(columns, j * LANES)
-                put(
-                    totals,
-                    levels,
-                    add(get(totals, levels), where_equal(column, symbol, get(s, levels), zeros)),
-                )
+                totals[levels] = totals[levels] + where_equal(column, symbol, s[levels], zeros)
                 for q in range(levels, 0, -1):
                     at = ((j - start + 1) * levels + q - 1) * LANES
-                    below = get(s, q - 1)
+                    below = s[q - 1]
                     started = where_equal(column, symbol, below, lows)
                     if q > least:  # without the tiny numbers: the bits are those of a pass for this length
-                        total = get(totals, q - 1)
-                        put(totals, q - 1, where_equal(column, symbol, add(total, below), total))
-                    right = multiply_add(get(r, q), decays, started)
+                        total = totals[q - 1]
+                        totals[q - 1] = where_equal(column, symbol, total + below, total)
+                    right = multiply_add(r[q], decays, started)
                     above = load(state, at)
                     store(state, at, multiply_add(above, decays, right))
-                    put(r, q, right)
-                    put(s, q, add(above, get(b, q)) if blended is not None else above)
+                    r[q] = right
+                    s[q] = above + b[q] if blended is not None else above
             if stop < m:
                 for q in range(1, levels + 1):
-                    store(edge, (i * levels + q - 1) * LANES, get(r, q))
+                    store(edge, (i * levels + q - 1) * LANES, r[q])
             for q in range(least, levels + 1):
                 at = (q - least) * LANES
-                store(sums, at, add(load(sums, at), widen(get(totals, q))))
+                store(sums, at, load(sums, at) + widen(totals[q]))

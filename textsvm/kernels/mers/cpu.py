@@ -23,22 +23,7 @@ from textsvm.kernels.mers.rows import MerRows, ScoreTable
 from textsvm.kernels.mers.windows import Mers
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.parallel import Progress, run
-from textsvm.runtime.simd import (
-    LANES,
-    add,
-    aligned,
-    bit_and,
-    bit_or,
-    bit_xor,
-    count_bits,
-    fill,
-    get,
-    load,
-    multiply,
-    put,
-    stack,
-    store,
-)
+from textsvm.runtime.simd import LANES, aligned, count_bits, fill, load, stack, store
 
 #: l-mers per word.
 BITS = 64
@@ -104,8 +89,8 @@ def _forget(codes, starts, words, length, slots):
 @njit(inline="always")
 def _add(ones, a, b):
     """Full adder: sum and carry."""
-    either = bit_xor(ones, a)
-    return bit_xor(either, b), bit_or(bit_and(ones, a), bit_and(either, b))
+    either = ones ^ a
+    return either ^ b, (ones & a) | (either & b)
 
 
 @njit(nogil=True, cache=True)
@@ -122,31 +107,31 @@ def _compare(codes, starts, weights, begin, end, slots, masks, planes, length, m
             at[p] = (slots[codes[first + p]] * padded + p) * LANES
         ones, twos = zero, zero
         for k in range(len(upper)):
-            put(higher, k, zero)
+            higher[k] = zero
         for p in range(0, padded, 4):
             ones, a = _add(ones, load(masks, at[p]), load(masks, at[p + 1]))
             ones, b = _add(ones, load(masks, at[p + 2]), load(masks, at[p + 3]))
             twos, carry = _add(twos, a, b)
             for k in range(last):
-                plane = get(higher, k)
-                put(higher, k, bit_xor(plane, carry))
-                carry = bit_and(plane, carry)
-            put(higher, last, bit_or(get(higher, last), carry))
-        near = bit_xor(get(higher, last), fill(ALL))
+                plane = higher[k]
+                higher[k] = plane ^ carry
+                carry = plane & carry
+            higher[last] = higher[last] | carry
+        near = higher[last] ^ fill(ALL)
         for d in range(most + 1):
-            same = bit_and(near, bit_xor(ones, fill(NONE if d & 1 else ALL)))
-            same = bit_and(same, bit_xor(twos, fill(NONE if d & 2 else ALL)))
+            same = near & (ones ^ fill(NONE if d & 1 else ALL))
+            same = same & (twos ^ fill(NONE if d & 2 else ALL))
             for k in range(last):
-                same = bit_and(same, bit_xor(get(higher, k), fill(NONE if (d >> (k + 2)) & 1 else ALL)))
+                same = same & (higher[k] ^ fill(NONE if (d >> (k + 2)) & 1 else ALL))
             if len(planes) == LANES:
-                number = add(count_bits(bit_and(same, load(planes, 0))), load(out, d * LANES))
+                number = count_bits(same & load(planes, 0)) + load(out, d * LANES)
             else:
                 number = zero
                 for k in range(0, len(planes), LANES):
-                    pairs = count_bits(bit_and(same, load(planes, k)))
-                    number = add(multiply(number, fill(TWO)), pairs)
-                number = multiply(number, fill(np.uint64(weights[mer])))
-                number = add(number, load(out, d * LANES))
+                    pairs = count_bits(same & load(planes, k))
+                    number = number * fill(TWO) + pairs
+                number = number * fill(np.uint64(weights[mer]))
+                number = number + load(out, d * LANES)
             store(out, d * LANES, number)
 
 

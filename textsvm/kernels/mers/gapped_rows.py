@@ -34,9 +34,9 @@ from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints, Ints32, Unsi
 from textsvm.kernels.contract import FeatureTable, FeatureTerm, Predictor, RowsPredictor, decision_by_rows
 from textsvm.kernels.mers.windows import LETTERS, UNKNOWN, Mask, MaskedWindows, Windows, strands, windows_of
 from textsvm.kernels.shared.counting import count_ids, weigh
-from textsvm.kernels.shared.normalisation import Normalisation, featureless_of
+from textsvm.kernels.shared.normalisation import Normalisation, featureless_of, finished_gram
 from textsvm.kernels.shared.stages import strings_of
-from textsvm.linalg.products import DENSE_SHARE, Half, InvertedIndex, finish_half
+from textsvm.linalg.products import DENSE_SHARE, Half, InvertedIndex
 from textsvm.linalg.sparse import Counts, Sparse, grid_unit, run_on_ranges
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import njit
@@ -282,22 +282,15 @@ def values_of(weight: str, most: int) -> Floats32:
 
 @dataclass(frozen=True)
 class CodedTexts:
-    """Texts over a small alphabet, for `look_up`.
+    """Texts over a small alphabet, for `look_up`."""
 
-    codes : uint8, of a single strand
-    counted : uint8, whether the window that starts at a symbol counts: not with an ambiguous base
-    offsets : int64, (n + 1,)
-    g : symbols per window
-    strands : 1, or 2 with codes of `LETTERS`
-    n_symbols : the largest code + 1
-    """
-
-    codes: NDArray[np.uint8]
+    codes: NDArray[np.uint8]  #: Of a single strand
+    #: Whether the window that starts at a symbol counts: not with an ambiguous base.
     counted: NDArray[np.uint8]
-    offsets: Ints
-    g: int
-    strands: int
-    n_symbols: int
+    offsets: Ints  #: shape (n + 1,)
+    g: int  #: Symbols per window
+    strands: int  #: 1, or 2 with codes of `LETTERS`
+    n_symbols: int  #: The largest code + 1
 
     @classmethod
     def of(cls, documents: Documents, g: int, both_strands: bool) -> CodedTexts | None:
@@ -322,18 +315,12 @@ class CodedTexts:
 
 @dataclass(frozen=True)
 class Tables:
-    """Weights of all possible keys of some masks, NumPy or CuPy.
+    """Weights of all possible keys of some masks."""
 
-    n_symbols : base of the keys, which have as many digits as a mask keeps positions
-    positions : int32, (masks, positions), on the host
-    times : int32, (masks,), on the host
-    weights : float64, (machines, masks, keys)
-    """
-
-    n_symbols: int
-    positions: Ints32
-    times: Ints32
-    weights: Array
+    n_symbols: int  #: Base of the keys, which have as many digits as a mask keeps positions
+    positions: Ints32  #: shape (masks, positions), on the host
+    times: Ints32  #: shape (masks,), on the host
+    weights: Array  #: float64, shape (machines, masks, keys), NumPy or CuPy
 
     @classmethod
     def of(cls, parts: Sequence[MaskWeights], n_symbols: int) -> Tables:
@@ -443,10 +430,7 @@ class HostGapped(GappedRows):
             for group in equal:
                 add(group, total, squares, progress)
             total *= times
-        normalisation = Normalisation(self.documents, squares, self.kernel.normalised)
-        finish_half(total, normalisation.scale, total)
-        normalisation.finish_gram(total)
-        return total
+        return finished_gram(self._normalisation(squares), total, in_place=True)
 
     def _add_lists(
         self, group: tuple[Mask, ...], total: AnyArray, squares: AnyArray, progress: Progress | None
@@ -506,21 +490,14 @@ def _look_up(
 
 @dataclass(frozen=True)
 class MaskLists:
-    """Document lists of the features of some masks; arrays have a row per mask.
+    """Document lists of the features of some masks; arrays have a row per mask."""
 
-    ids, places : int32, (masks, windows), feature of each window, and the position after its document on the
-        list; 0 if the document was named before
-    starts : int32, (masks, features + 1), feature u has ``documents[starts[u]:starts[u + 1]]``, ascending
-    documents, values : unsigned and float32, (masks, windows); width 0 if all values are 1
-    squares : float64, (masks, n), |x|^2
-    """
-
-    ids: Ints32
-    places: Ints32
-    starts: Ints32
-    documents: UnsignedInts
-    values: Floats32
-    squares: Floats
+    ids: Ints32  #: shape (masks, windows): Feature of each window
+    places: Ints32  #: the same shape: Position after its document on the list; 0 if it was named before
+    starts: Ints32  #: shape (masks, features + 1): Feature u has ``documents[starts[u]:starts[u + 1]]``
+    documents: UnsignedInts  #: shape (masks, windows): Ascending for each feature
+    values: Floats32  #: the same shape; width 0 if all values are 1
+    squares: Floats  #: shape (masks, n): |x|^2
 
     @classmethod
     def of(cls, windows: Windows, masks: Sequence[Mask], values: Floats32, repeat: bool) -> MaskLists:

@@ -47,7 +47,7 @@ from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel, check_choice, check_positive, check_whole
-from textsvm.kernels.contract import Ability, Cost, Predictor
+from textsvm.kernels.contract import Ability, Predictor, TileableCost
 from textsvm.kernels.mers.cpu import HostMers
 from textsvm.kernels.mers.cuda import CudaMers
 from textsvm.kernels.mers.rows import MerRows
@@ -165,7 +165,7 @@ class MerDefinition:
     counts_letters: bool = True  #: Whether the weights depend on the size of the alphabet
 
 
-class MerCost(Cost):
+class MerCost(TileableCost):
     """Cost of a kernel of distances between l-mers."""
 
     def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
@@ -173,9 +173,6 @@ class MerCost(Cost):
         rows, columns = (np.maximum(n - definition.length + 1, 0.0) for n in (row_lengths, column_lengths))
         operations = (2 if kernel.canonical else 1) * (definition.length + 3 * len(definition.weights)) / 22
         return rows * columns.sum() * operations * (1 if definition.centred is None else 4) / RATE
-
-    def tileable(self, documents: Documents, kind: str = "cpu") -> bool:
-        return True
 
 
 class MerAttributor(Attributor):
@@ -190,8 +187,9 @@ class MerAttributor(Attributor):
         scale, result = rows.normalise(documents, mers, columns).scale, Contributions([], [])
         for d, begin in enumerate(documents.offsets[:-1]):
             own = mers.take(np.array([d]))
-            l_mers = replace(own.alike(), indptr=np.arange(len(own.starts) + 1))  # each a document
-            products = devices.to_host(rows.products(l_mers, np.ones(len(own.starts))))
+            n = len(own.starts)  # each l-mer a document, with weight 1
+            l_mers = replace(own, weights=np.ones_like(own.weights), indptr=np.arange(n + 1))
+            products = devices.to_host(rows.products(l_mers, np.ones(n)))
             terms = scale[d] * own.weights * (products.astype(np.float64) @ coef[d])
             shares = np.zeros(int(documents.lengths[d]))
             for place in range(mers.length):

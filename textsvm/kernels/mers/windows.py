@@ -65,16 +65,11 @@ def masks(g: int, m: int, both_strands: bool) -> tuple[Mask, ...]:
 
 @dataclass(frozen=True)
 class Windows:
-    """All windows of g symbols of some documents.
+    """All windows of g symbols of some documents."""
 
-    codes : int32; for both strands followed by the codes of the reverse complement of all texts
-    starts : int64, (number of windows,), start of each window in `codes`
-    indptr : int64, (n + 1,), document i has the windows ``indptr[i]`` to ``indptr[i + 1]``
-    """
-
-    codes: Ints32
-    starts: Ints
-    indptr: Ints
+    codes: Ints32  #: For both strands followed by the codes of the reverse complement of all texts
+    starts: Ints  #: shape (number of windows,): Start of each window in `codes`
+    indptr: Ints  #: shape (n + 1,): Document i has the windows ``indptr[i]`` to ``indptr[i + 1]``
     n_symbols: int
 
 
@@ -173,10 +168,8 @@ class MaskedWindows:
         """Key of every window; -1 if its id is -1 or if it has a symbol from `n_symbols` on."""
         keys = np.empty(len(windows.starts), np.int64)
         begins, codes, ids = windows.starts, windows.codes, ids.astype(np.int64, copy=False)
-        run_on_ranges(
-            windows.indptr,
-            lambda i, j: _keys(*_range(windows, i, j), codes, begins, positions, ids, n_symbols, keys),
-        )
+        ends, arrays = windows.indptr, (codes, begins, positions, ids, n_symbols, keys)
+        run_on_ranges(ends, lambda i, j: _keys(int(ends[i]), int(ends[j]), *arrays))
         return keys
 
 
@@ -194,10 +187,6 @@ def _zeros_like(array: Array, dtype: type[np.signedinteger]) -> Array:
     return array_module(device_of(array)).zeros(len(array), dtype)
 
 
-def _range(windows: Windows, first: int, last: int) -> tuple[int, int]:
-    return int(windows.indptr[first]), int(windows.indptr[last])
-
-
 @njit(nogil=True, cache=True)
 def _keys(first, last, codes, starts, positions, ids, n_symbols, keys):
     for w in range(first, last):
@@ -210,21 +199,14 @@ def _keys(first, last, codes, starts, positions, ids, n_symbols, keys):
 
 @dataclass(frozen=True)
 class Mers:
-    """Weighted l-mers of some documents.
+    """Weighted l-mers of some documents."""
 
-    codes : int32, of the texts and possibly of their reverse complements; below `n_symbols`
-    starts : int64, (number of l-mers,), start of each l-mer in `codes`
-    weights : uint8, (number of l-mers,), at least 1
-    indptr : int64, (n + 1,), document i has the l-mers ``indptr[i]`` to ``indptr[i + 1]``
-    length : l
-    """
-
-    codes: Ints32
-    starts: Ints
-    weights: NDArray[np.uint8]
-    indptr: Ints
+    codes: Ints32  #: Of the texts and possibly of their reverse complements; below `n_symbols`
+    starts: Ints  #: shape (number of l-mers,): Start of each l-mer in `codes`
+    weights: NDArray[np.uint8]  #: shape (number of l-mers,): At least 1
+    indptr: Ints  #: shape (n + 1,): Document i has the l-mers ``indptr[i]`` to ``indptr[i + 1]``
     n_symbols: int
-    length: int
+    length: int  #: l
 
     @property
     def numbers(self) -> Ints:
@@ -237,10 +219,6 @@ class Mers:
         indptr = np.concatenate([[0], np.cumsum(numbers)])
         places = np.arange(indptr[-1]) + np.repeat(self.indptr[:-1][indices] - indptr[:-1], numbers)
         return replace(self, starts=self.starts[places], weights=self.weights[places], indptr=indptr)
-
-    def alike(self) -> Mers:
-        """The same l-mers with weight 1."""
-        return replace(self, weights=np.ones_like(self.weights))
 
     def keys(self, symbols: int) -> Ints:
         """Number of each l-mer among all l-mers over an alphabet of this size."""

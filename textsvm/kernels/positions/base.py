@@ -18,7 +18,7 @@ import numpy as np
 from textsvm.arrays import AnyArray, Floats, Floats32, Ints
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel
-from textsvm.kernels.contract import Cost, HostRows, KernelRows
+from textsvm.kernels.contract import HostRows, KernelRows
 from textsvm.kernels.positions.cuda import CudaPositions
 from textsvm.kernels.shared.lanes import PIECE, Picked, cut, in_lanes
 from textsvm.kernels.shared.normalisation import Normalisation, longest_of, normalisation_of
@@ -56,13 +56,6 @@ class Definition(Protocol):
 
     def share(self, x: AnyArray, codes: AnyArray, offsets: Ints, factors: Floats) -> Floats:
         """Contributions of the symbols x to the sum of factors times values with documents."""
-
-
-class PositionCost(Cost):
-    """Cost of a kernel that compares texts position by position."""
-
-    def tileable(self, documents: Documents, kind: str = "cpu") -> bool:
-        return True
 
 
 class PositionAttributor(Attributor):

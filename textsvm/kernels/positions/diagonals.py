@@ -50,28 +50,12 @@ from textsvm.arrays import Array, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution
 from textsvm.kernels.base import check_positive, check_whole
-from textsvm.kernels.contract import Ability
-from textsvm.kernels.positions.base import PositionAttributor, PositionCost, PositionKernel, overlaps
+from textsvm.kernels.contract import Ability, TileableCost
+from textsvm.kernels.positions.base import PositionAttributor, PositionKernel, overlaps
 from textsvm.kernels.shared.lanes import Picked
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.parallel import run
-from textsvm.runtime.simd import (
-    LANES,
-    add,
-    aligned,
-    any_set,
-    bit_and,
-    bit_or,
-    bit_xor,
-    count_bits,
-    fill,
-    load,
-    multiply,
-    shift_left,
-    shift_right,
-    store,
-    to_float,
-)
+from textsvm.runtime.simd import LANES, aligned, any_set, count_bits, fill, load, store, to_float
 from textsvm.text.documents import Documents
 
 #: Largest d: the bits of a word on a GPU.
@@ -131,7 +115,7 @@ def _shifts(kernel: Any, row_lengths: Ints, column_lengths: Ints) -> int:
     return 2 * len(kernel.definition(longest).weights) - 1
 
 
-class DiagonalCost(PositionCost):
+class DiagonalCost(TileableCost):
     """Cost of a sum over diagonals."""
 
     def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
@@ -315,18 +299,16 @@ def _diagonal(x, n, y, m, planes, shift, first, length, totals):
         differ = fill(np.uint64(0))
         for p in range(planes):
             bits = (x[q + p] >> low) | ((x[q + planes + p] << high) << np.uint64(1))
-            differ = bit_or(differ, bit_xor(fill(bits), load(y, (w * planes + p) * LANES)))
-        match = bit_xor(differ, fill(np.uint64(2**64 - 1)))
+            differ = differ | (fill(bits) ^ load(y, (w * planes + p) * LANES))
+        match = differ ^ fill(np.uint64(2**64 - 1))
         left, k = match, 1
         while any_set(left):
             if k >= first:
-                totals = add(totals, multiply(fill(np.uint64(length - k + 1)), count_bits(left)))
+                totals = totals + fill(np.uint64(length - k + 1)) * count_bits(left)
             if k == length:
                 break
-            moved = bit_or(
-                shift_left(match, fill(np.uint64(k))), shift_right(before, fill(np.uint64(64 - k)))
-            )
-            left = bit_and(left, moved)
+            moved = (match << fill(np.uint64(k))) | (before >> fill(np.uint64(64 - k)))
+            left = left & moved
             k += 1
         before = match
     return totals
@@ -346,7 +328,7 @@ def _products(codes, offsets, which, n_symbols, planes, x, words, firsts, first,
                 totals = _diagonal(x, len(row), y, m, planes, s, first, length, fill(np.uint64(0)))
                 if s > 0:
                     totals = _diagonal(x, len(row), y, m, planes, -s, first, length, totals)
-                value = add(value, multiply(fill(weights[s]), to_float(totals)))
+                value = value + fill(weights[s]) * to_float(totals)
             store(sums, (k * groups + g) * LANES, value)
 
 

@@ -28,24 +28,12 @@ from textsvm.arrays import Array, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution
 from textsvm.kernels.base import check_whole
-from textsvm.kernels.contract import Ability
-from textsvm.kernels.positions.base import PositionAttributor, PositionCost, PositionKernel, overlaps
+from textsvm.kernels.contract import Ability, TileableCost
+from textsvm.kernels.positions.base import PositionAttributor, PositionKernel, overlaps
 from textsvm.kernels.shared.lanes import Picked, interleave
 from textsvm.kernels.shared.normalisation import longest_of
 from textsvm.runtime.compiled import njit
-from textsvm.runtime.simd import (
-    LANES,
-    add,
-    aligned,
-    fill,
-    load,
-    multiply,
-    store,
-    subtract,
-    to_float,
-    where_equal,
-    where_less,
-)
+from textsvm.runtime.simd import LANES, aligned, fill, load, store, to_float, where_equal, where_less
 from textsvm.text.documents import Documents
 
 #: Greatest window, limited by the words of matches on a GPU.
@@ -124,7 +112,7 @@ def _power(x: Floats, degree: int) -> Floats:
     return power
 
 
-class LocalityCost(PositionCost):
+class LocalityCost(TileableCost):
     """Cost of the locality-improved kernel."""
 
     def of_rows(self, row_lengths: Ints, column_lengths: Ints) -> Floats:
@@ -241,18 +229,18 @@ def _sum_windows(match, n, lengths, side, inner):
     count, right, left = zero, zero, zero
     for q in range(min(side + 1, n)):
         here = load(match, (q + side + 1) * LANES)
-        count = add(count, multiply(fill(np.int32(side - q)), here))
-        right = add(right, here)
+        count = count + fill(np.int32(side - q)) * here
+        right = right + here
     for p in range(n):
-        count = subtract(add(count, right), left)
+        count = count + right - left
         value = to_float(where_less(fill(np.int32(p)), ends, count, zero))
         power = value
         for _ in range(inner - 1):
-            power = multiply(power, value)
-        total = add(total, power)
+            power = power * value
+        total = total + power
         here = load(match, (p + side + 1) * LANES)
-        right = subtract(add(right, load(match, (p + 2 * side + 2) * LANES)), here)
-        left = subtract(add(left, here), load(match, p * LANES))
+        right = right + load(match, (p + 2 * side + 2) * LANES) - here
+        left = left + here - load(match, p * LANES)
     return total
 
 

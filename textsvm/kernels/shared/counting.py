@@ -323,9 +323,6 @@ def _mark_keys(
     threads = n_threads() if len(left) > SERIAL_SIZE else 1
     tables = np.zeros((min(threads, max(1, len(left) // words)), words), np.uint64)
     windows_of_table = (q, left, right, b, size_b)
-    if len(tables) == 1:
-        _mark(offsets, 0, len(offsets) - 1, *windows_of_table, tables[0])
-        return np.asarray(tables[0])
     cuts = np.searchsorted(offsets, np.linspace(0, offsets[-1], len(tables) + 1))
     cuts[-1] = len(offsets) - 1
     pieces = range(len(tables))

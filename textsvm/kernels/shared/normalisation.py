@@ -110,8 +110,7 @@ class Normalisation:
 
     def finish_values(self, values: Floats, coef: Floats, columns: Normalisation) -> None:
         """Set decision values (n, n_machines) of documents without features; coef (n_machines, columns)."""
-        for i in self.featureless:
-            values[i] = 0.0
+        values[self.featureless] = 0.0
         self.add_values(values, coef, columns)
 
     def add_values(self, values: Floats, coef: Floats, columns: Normalisation) -> None:

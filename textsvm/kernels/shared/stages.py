@@ -25,15 +25,11 @@ PIECE = 1 << 18
 
 @dataclass(frozen=True)
 class Stage:
-    """Kept positions that extend the ids of the previous stage to keys.
-
-    positions : int64
-    keys : uint64, (number of ids,), the distinct keys, sorted; the id is the rank
-    ranks : int32 or None, the id of every possible key, -1 if it does not occur; None if there are too many
-    """
+    """Kept positions that extend the ids of the previous stage to keys."""
 
     positions: Ints
-    keys: Array
+    keys: Array  #: uint64, shape (number of ids,): The distinct keys, sorted; the id is the rank
+    #: int32 or None: The id of every possible key, -1 if it does not occur; None if there are too many.
     ranks: Array
 
     def find(self, keys: Array) -> Array:

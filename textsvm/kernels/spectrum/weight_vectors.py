@@ -142,16 +142,14 @@ def _packed_rows(rows: Array) -> Arrays:
     """The smaller form of rows: all values, or nonzero values with their machines."""
     if scipy_sparse(rows):
         rows.sort_indices()
-        return {
-            "weights": rows.data,
-            "weights_each": _small(np.diff(rows.indptr)),
-            "weights_of": _small(rows.indices),
-        }
-    owner, machine = np.nonzero(rows)
-    numbers, machines = _small(np.bincount(owner, minlength=len(rows))), _small(machine)
-    if numbers.nbytes + machines.nbytes + rows.itemsize * len(machines) >= rows.nbytes:
-        return {"weights": rows}
-    return {"weights": rows[owner, machine], "weights_each": numbers, "weights_of": machines}
+        values, numbers, machines = rows.data, _small(np.diff(rows.indptr)), _small(rows.indices)
+    else:
+        owner, machine = np.nonzero(rows)
+        numbers, machines = _small(np.bincount(owner, minlength=len(rows))), _small(machine)
+        if numbers.nbytes + machines.nbytes + rows.itemsize * len(machines) >= rows.nbytes:
+            return {"weights": rows}
+        values = rows[owner, machine]
+    return {"weights": values, "weights_each": numbers, "weights_of": machines}
 
 
 def _read_rows(state: Arrays, n_rows: int) -> Array:

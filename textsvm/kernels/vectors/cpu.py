@@ -44,18 +44,12 @@ ALONE = 1 << 18
 
 @dataclass(frozen=True)
 class DividedVectors:
-    """Vectors divided into dense columns and lists, by the columns of a `VectorProducts`.
+    """Vectors divided into dense columns and lists, by the columns of a `VectorProducts`."""
 
-    dense : float32 or float64, (m, k)
-    squares : float64, (m,), |x|^2
-    exact : whether products of the dense parts are exact in float32
-    lists : the other columns, None if there are none
-    """
-
-    dense: AnyArray
-    squares: AnyArray
-    exact: bool
-    lists: Sparse | None = None
+    dense: AnyArray  #: float32 or float64, shape (m, k)
+    squares: AnyArray  #: float64, shape (m,): |x|^2
+    exact: bool  #: Whether products of the dense parts are exact in float32
+    lists: Sparse | None = None  #: The other columns, None if there are none
 
     def __len__(self) -> int:
         return len(self.dense)
