@@ -59,6 +59,7 @@ def test_products_of_rows_are_kernel_values(examples, p, weight, idf, odds, norm
     train = np.array(data.draw(st.lists(st.sampled_from(everyone.tolist()), min_size=1, unique=True)))
     counted = CountedDocuments(kernel, documents)
     for part in (everyone, train):
+        kernel.features.fit_counted(counted, part)
         rows = counted.rows(kernel, part)
         expected = clone(kernel).fit(documents.take(part)).rows(documents, CPU).gram()
         np.testing.assert_allclose(gram_of(rows), expected, rtol=1e-5, atol=1e-6)

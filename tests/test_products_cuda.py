@@ -83,11 +83,12 @@ def verbs(found, x):
 def test_products_of_texts_have_no_finish(launched, whole):
     found = columns(None, whole)
     verbs(found, found.x)
-    rows = [(defines, argument) for name, defines, (argument, *_) in launched if name == "rows"]
+    rows = [
+        (defines, argument.view(PRODUCTS)) for name, defines, (argument, *_) in launched if name == "rows"
+    ]
     assert [int(argument["half"]) for _, argument in rows] == [1, 0, 0]
     for defines, argument in rows:
         assert defines == (EXACT[np.uint32] if whole else GRID)
-        assert argument.dtype == PRODUCTS
         assert argument["unit"] == 1.0
         assert [argument[name].item() for name in ("n", "width", "degree", "gamma", "coef0")] == [
             3,
@@ -107,7 +108,9 @@ def test_products_of_vectors_have_that_of_their_kernel(launched, name):
     finish = Finish(name, NUMBERS.get(name, (0.5,)), lambda *_: None)
     found = columns(finish)
     verbs(found, found.x)
-    rows = [(defines, argument) for kernel, defines, (argument, *_) in launched if kernel == "rows"]
+    rows = [
+        (defines, argument.view(PRODUCTS)) for kernel, defines, (argument, *_) in launched if kernel == "rows"
+    ]
     assert len(rows) == 3
     for defines, argument in rows:
         assert dict(defines) == {
@@ -141,6 +144,7 @@ def test_rows_of_digits(launched, name):
     for (kernel, defines, (work, *_)), m in zip(launched, (1, 2, 9, 3), strict=True):
         tile = (("HIGH", 128), ("STAGES", 4)) if kernel == "tiles" else ()
         assert defines == (("SUMS", ONE), ("FINISH", name), *tile)
+        work = work.view(WORK)
         assert [work[key].item() for key in ("m", "n", "slabs")] == [m, 3, 1]
         assert {key: work[key].item() for key in ("gamma", "coef0", "degree")} == finish_fields(finish)
 

@@ -39,6 +39,7 @@ from textsvm import (
 from textsvm.errors import InputError
 from textsvm.gram import panels as panel_files
 from textsvm.gram import store as stores
+from textsvm.gram import stored as stored_grams
 from textsvm.gram.base import CachedGram, needed_bytes
 from textsvm.gram.build import build_gram, stored_rows
 from textsvm.gram.panels import Damaged, Panels, checksums
@@ -46,6 +47,7 @@ from textsvm.gram.plan import BANDS
 from textsvm.gram.store import GramRequest, Store, digest
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Ability, Cost, Structure
+from textsvm.model.settings import Settings
 from textsvm.readers import sample
 from textsvm.runtime.device import select
 from textsvm.runtime.parallel import limit
@@ -253,6 +255,39 @@ def test_a_damaged_panel_is_found_and_made_again(tmp_path, small, damage, number
     np.testing.assert_array_equal(rows.diag(), MATRIX.diagonal())
     np.testing.assert_array_equal(rows.gram(), MATRIX)
     assert files(tmp_path) == right
+
+
+def test_damaged_panels_of_a_matrix_that_is_computed_with_another(tmp_path, monkeypatch):
+    # Damaged panels are computed first, so that the two matrices are not at the same panel.
+    monkeypatch.setattr(stores, "MIN_ROWS", 1)
+    monkeypatch.setattr(stored_grams, "panel_rows", lambda request, memory: 2)
+    draw, requests = np.random.default_rng(0), []
+    texts = ["".join(draw.choice(list("abcdef"), 12)) for _ in range(64)]
+    for decay in (0.3, 0.6):
+        source = Settings(GapWeighted(p=2, decay=decay)).source
+        documents = source.encode(source.validate(texts), None, None)
+        kernel = source.kernel_for(documents)
+        kernel.fit(kernel.structure.read(documents), select("cpu"))
+        requests.append(GramRequest(kernel, documents, {"normalise": "unicode"}, select("cpu")))
+    found = []
+    for number_damaged in (0, 2, 3):
+        folder = tmp_path / str(number_damaged)
+        stored_grams.complete_together(str(folder), requests, 1 << 30, None)
+        opened = [Store(str(folder)).find(request, 1 << 30, 2) for request in requests]
+        for one in opened:
+            for number in range(20, 32):
+                os.remove(one.panels.path(number))
+        for number in range(3, 3 + number_damaged):
+            with open(opened[0].panels.path(number), "r+b") as file:
+                file.seek(8)
+                file.write(b"\1\2\3\4")
+        stored_grams.complete_together(str(folder), requests, 1 << 30, None)
+        found.append([
+            stored_grams.StoredRows(Store(str(folder)).find(request, 1 << 30, 2), request).gram()
+            for request in requests
+        ])  # fmt: skip
+    for grams in found[1:]:
+        np.testing.assert_array_equal(grams, found[0])
 
 
 def test_panels_that_are_damaged_while_they_are_in_use(tmp_path, small):

@@ -166,6 +166,7 @@ class StoredRows:
             return
         before = sorted(set(range(max(numbers))) - set(numbers))
         numbers = sorted({*numbers, *self._panels.damaged(before, progress)})
+        devices.synchronize(self.device)  # the streams do not wait for others
         ends = np.cumsum([self._work(number) for number in numbers]).tolist()
         on_card, free = self.device.kind == "cuda", devices.free_memory(self.device)
         # A panel is filled while the previous one is written. Arrays are reused, as first writes to memory
@@ -251,6 +252,11 @@ class StoredRows:
         return band[1]
 
 
+def _unlock(device: Device, address: int) -> None:
+    with devices.use(device):
+        devices.cupy().cuda.runtime.hostUnregister(address)
+
+
 class HostPanels:
     """A matrix in main memory, with the interfaces of `StoredGram` and `textsvm.gram.panels.Panels`."""
 
@@ -289,7 +295,7 @@ class HostPanels:
         with devices.use(self.device):
             try:
                 runtime.hostRegister(rows.ctypes.data, rows.nbytes, 0)
-                finalize(self.matrix, runtime.hostUnregister, rows.ctypes.data)
+                finalize(self.matrix, _unlock, self.device, rows.ctypes.data).atexit = False
             except runtime.CUDARuntimeError:
                 self.page_locked = False
 
@@ -393,7 +399,7 @@ class _SharedPass:
         self.sharing: Any = requests[0].kernel.cost.sharing
         self.device = requests[0].device
         self._columns: tuple[int, SharedColumns] | None = None
-        self._rows: tuple[bytes, list[Array]] | None = None
+        self._rows: tuple[SharedColumns, bytes, list[Array]] | None = None
 
     def possible(self, documents: Documents) -> bool:
         """Whether a single pass gives rows of all kernels."""
@@ -408,10 +414,10 @@ class _SharedPass:
 
     def rows(self, columns: SharedColumns, indices: Ints) -> list[Array]:
         """Rows of each kernel."""
-        if self._rows is None or self._rows[0] != indices.tobytes():
+        if self._rows is None or self._rows[0] is not columns or self._rows[1] != indices.tobytes():
             self._rows = None
-            self._rows = indices.tobytes(), columns.rows(indices)
-        return self._rows[1]
+            self._rows = columns, indices.tobytes(), columns.rows(indices)
+        return self._rows[2]
 
 
 class _KernelOfPass:

@@ -18,7 +18,7 @@ from textsvm.errors import InputError
 from textsvm.kernels.combined.table import EncodedTexts, Numbers, Table
 from textsvm.linalg.vectors import NUMBERS, Vectors, is_sparse
 from textsvm.runtime import device as devices
-from textsvm.runtime.compiled import scipy
+from textsvm.runtime.compiled import scipy, use_numba
 from textsvm.runtime.parallel import Progress, part
 from textsvm.text.documents import Documents, MultiView, View, encode, encode_as
 from textsvm.text.encoding import Reading
@@ -335,6 +335,8 @@ def encode_texts(
     progress: Progress | None = None,
 ) -> dict[View, Any]:
     """Normalise and encode texts in views without columns; the alphabets of `base` are extended."""
+    if base is None:  # symbols and entries of the default kernel on short texts
+        use_numba(480 * sum(map(len, texts)))
     cases, n = list(dict.fromkeys(view.keep_case for view in views)), len(texts)
     steps = len(cases) + any(view.encoder is not None for view in views)
     characters = {}

@@ -19,7 +19,6 @@ from textsvm.kernels.inputs import TextForm, as_texts, encode_texts
 from textsvm.kernels.resolve import approximated
 from textsvm.kernels.spelling import spell
 from textsvm.kernels.user import KernelFunction
-from textsvm.runtime.compiled import use_numba
 from textsvm.runtime.parallel import Progress, StageProgress, of_stage
 from textsvm.sources.base import KernelSource, Source, Support
 from textsvm.text.documents import Documents, MultiView, View
@@ -113,8 +112,6 @@ class TextSource(KernelSource):
         return as_texts(X)
 
     def encode(self, examples: Any, alphabets: Any = None, progress: StageProgress | None = None) -> Any:
-        if alphabets is None:  # symbols and entries of the default kernel on short texts
-            use_numba(480 * sum(map(len, examples)))
         views = self.unfitted.structure.views
         return self._encode_views(examples, views, alphabets, of_stage(progress, "encode"))
 
