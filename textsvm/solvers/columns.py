@@ -136,10 +136,8 @@ class Descent:
     @cached_property
     def square(self) -> float:
         """Mean k(s, s) of the rows, 1 if it is 0: the unit of the square of the bias feature."""
-        squares, ridge = self.arrays[3:]
-        mean = float(
-            np.mean(squares[self.index], dtype=np.float64) + np.mean(ridge[self.index], dtype=np.float64)
-        )
+        squares, ridge = (np.mean(numbers[self.index], dtype=np.float64) for numbers in self.arrays[3:])
+        mean = float(squares + ridge)
         return mean if mean > 0 else 1.0
 
     def solve(

@@ -59,18 +59,14 @@ def solve(
         assert not isinstance(rows, FeatureProducts)
         if all(problem.loss == "hinge" for problem in problems):
             return _solve_side_by_side(rows, paths, stopping, progress)
-    solved = []
+    descends, solved = features is not None and features.descent and isinstance(features.x, Sparse), []
     for k, problem in enumerate(problems):
         within = part(progress, k, 1, len(problems))
         if features is None:
             assert not isinstance(rows, FeatureProducts)
             matrix = _matrix_with_loss(rows, problem)
             [[machines]] = _solve_side_by_side(matrix, [[problem]], stopping, within)
-        elif (
-            features.descent
-            and isinstance(features.x, Sparse)
-            and isinstance(problem, Classification | Labelling)
-        ):
+        elif descends and isinstance(problem, Classification | Labelling):
             of_loss = _features_with_loss(features, problem)
             if isinstance(problem, Classification) and has_many_classes(problem):
                 machines = solve_many(problem, of_loss, stopping, within)
