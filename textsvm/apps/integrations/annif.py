@@ -41,15 +41,12 @@ class TextsvmBackend(AnnifBackend):
     def _train(self, corpus: Any, params: Json, jobs: int = 0) -> None:
         if corpus == "cached":
             raise NotSupportedException("the textsvm backend keeps no training data; name the documents")
-        texts, subjects = [], []
-        for document in corpus.documents:
-            if document.subject_set:
-                texts.append(document.text)
-                subjects.append(tuple(str(subject) for subject in document.subject_set))
-        if not texts:
+        documents = [document for document in corpus.documents if document.subject_set]
+        if not documents:
             raise NotSupportedException("cannot train a textsvm project without documents with subjects")
         model = MultilabelSVC(params["kernel"], C=float(params["C"]), thresholds="zero", n_jobs=jobs or None)
-        self._model = model.fit(texts, subjects).model_
+        subjects = [tuple(map(str, document.subject_set)) for document in documents]
+        self._model = model.fit([document.text for document in documents], subjects).model_
         save(self._model, self._path)
 
     def _suggest_batch(self, documents: list[Any], params: Json) -> SuggestionBatch:
