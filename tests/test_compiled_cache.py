@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 import warnings
+from types import FunctionType
 
 import numba
 import numpy as np
@@ -107,26 +108,46 @@ def test_what_cannot_be_kept_is_said_once_and_works(error, folder, monkeypatch):
     assert not [path for path in folder.rglob("*") if path.is_file()]
 
 
-def test_compiling_is_told_once_and_only_if_something_is_compiled(folder, monkeypatch):
+def test_compiling_is_told_once_and_only_of_several_functions(folder, monkeypatch):
     told = []
-    compiled._tell_compiling.cache_clear()
+    monkeypatch.setattr(compiled, "_compilations", 0)
     monkeypatch.setattr(compiled, "on_compile", lambda: told.append(1))
     assert [fresh(), fresh()] == [0, 1]  # the second is loaded
-    assert told == [1]
-    compiled._tell_compiling.cache_clear()
-    assert fresh() == 1
+    assert (compiled._compilations, told) == (1, [])
+    for _ in range(2):
+        compiled._count_compilation()
     assert told == [1]
 
 
-def test_python_logs_the_first_compilation(monkeypatch, caplog):
-    compiled._tell_compiling.cache_clear()
+def test_python_logs_the_compilation(monkeypatch, caplog):
+    monkeypatch.setattr(compiled, "_compilations", 0)
     monkeypatch.setattr(compiled, "on_compile", compiled.log_compiling)
     with caplog.at_level("INFO", "textsvm"):
-        compiled._tell_compiling()
-        compiled._tell_compiling()
+        for _ in range(3):
+            compiled._count_compilation()
     assert [record.message for record in caplog.records] == [
         "compiling for this processor: some seconds to a minute, once"
     ]
+
+
+def test_a_call_that_is_interrupted_before_compilation_can_be_repeated():
+    # Ctrl-C while the names of other functions are replaced by their dispatchers.
+    calls = []
+
+    class Interrupted(compiled.Imported):
+        @property
+        def dispatcher(self):
+            calls.append(1)
+            if len(calls) == 1:
+                raise KeyboardInterrupt
+            return abs
+
+    names = {"absolute": Interrupted("builtins", "abs"), "__name__": __name__}
+    function = FunctionType(compile("lambda x: absolute(x)", "", "eval").co_consts[0], names)
+    tested = compiled.Compiled(function, {})
+    with pytest.raises(KeyboardInterrupt):
+        tested(-1)
+    assert tested(-1) == 1
 
 
 def test_no_folder_at_all(folder, monkeypatch):

@@ -337,8 +337,9 @@ def test_lists_of_rare_features_find_the_pairs_of_all_values(kernel, conditions,
     wanted = neighbours(texts, kernel=kernel, device="cpu", **conditions)
     computed = []
     monkeypatch.setitem(search.SIDES, "cpu", 100)
-    monkeypatch.setattr(search, "JOINED_SIDE", 150)
-    monkeypatch.setattr(search, "_join", lambda *a, join=search._join: computed.append(a) or join(*a))
+    monkeypatch.setattr(search, "PREFIX_SIDE", 150)
+    similar = search._similar
+    monkeypatch.setattr(search, "_similar", lambda *a: computed.append(a) or similar(*a))
     found = neighbours(texts, kernel=kernel, device="cpu", **conditions)
     assert computed
     assert len(found) > 50
@@ -354,3 +355,37 @@ def test_lists_of_rare_features_find_the_pairs_of_all_values(kernel, conditions,
         )
         np.testing.assert_allclose(here, there, rtol=0, atol=1e-6)
     assert (found.values[np.array(texts)[found.rows] == np.array(texts)[found.columns]] == 1).all()
+
+
+def test_equal_long_texts_are_found_among_many(monkeypatch):
+    # Sums of tens of thousands of equal products in float32 would lose them.
+    monkeypatch.setitem(search.SIDES, "cpu", 8)
+    draw, letters = np.random.default_rng(0), list("abcdefghijklmnopqrstuvwxyz")
+    long = "".join(draw.choice(letters, 40_007))
+    texts = ["".join(draw.choice(letters, 30)) for _ in range(20)] + [long, long]
+    for p in (7, 8):
+        found = neighbours(texts, kernel=Spectrum(p, "presence"), at_least=1.0)
+        assert (found.rows.tolist(), found.columns.tolist()) == ([20], [21])
+
+
+def test_without_texts():
+    for texts in (([],), (["a"], [])):
+        with pytest.raises(InputError, match="no texts to search"):
+            neighbours(*texts)
+
+
+def test_little_memory_takes_the_other_way(monkeypatch):
+    monkeypatch.setitem(search.SIDES, "cpu", 8)
+    texts = [f"text number {k % 7} of {k % 5}" for k in range(40)]
+    found = [neighbours(texts, kernel=Spectrum(3), at_least=0.8, memory=m) for m in (None, "20kB")]
+    assert found[0].rows.tolist() == found[1].rows.tolist()
+    np.testing.assert_allclose(found[0].values, found[1].values, atol=1e-6)
+
+
+def test_one_text_has_no_neighbours(tmp_path):
+    (tmp_path / "names.txt").write_text("a name\nanother name\n")
+    for options in ((), ("--format", "file")):
+        result = run("neighbours", tmp_path / "names.txt", *options)
+        assert (result.returncode, result.stdout) == (1, b"")
+        assert "has one text, which has no neighbours; --format lines reads" in result.stderr.decode()
+        assert (b"one document of 2 lines" in result.stderr) == (not options)

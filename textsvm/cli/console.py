@@ -256,7 +256,7 @@ class Console:
     def count(self) -> None:
         """Count a line of output; a file of `predict -o` is written as a whole, or not at all."""
         if self.counts:
-            next(_printed)
+            count_line()
 
 
 #: Cells and words of a header that are longer are broken if a table is too wide; numbers are shorter.
@@ -346,6 +346,11 @@ def _environment_error(error: BaseException) -> str | None:
         return None
     place = error.filename or ("standard output" if error.errno in _FULL else "input/output")
     return f"{place}: {error.strerror or error}"
+
+
+def count_line() -> None:
+    """Count a line of output, for the message of `interrupted`."""
+    next(_printed)
 
 
 def interrupted() -> int:

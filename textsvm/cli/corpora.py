@@ -23,7 +23,7 @@ from textsvm.kernels.user import KernelFunction
 from textsvm.readers.charsets import INVISIBLE, is_blank
 from textsvm.readers.corpus import VECTORS, Corpus, is_number
 from textsvm.readers.read import read_corpus, read_documents
-from textsvm.readers.stream import is_large, stream_corpus
+from textsvm.readers.stream import ONE_DOCUMENT, is_large, stream_corpus
 from textsvm.readers.vectors import read_labels, read_vectors
 from textsvm.runtime.compiled import scipy
 from textsvm.text.documents import encode
@@ -108,6 +108,9 @@ def read_unlabelled(
         names, progress = columns(table, kernel), console.progress_of("read")
         corpus = read_documents(paths, table.format, **names, progress=progress, **settings)
     console.say(corpus.reading_line)
+    lines = corpus.texts[0].strip().count("\n") + 1 if corpus.format == "file" and len(corpus) == 1 else 1
+    if lines > 1 and table.format != "file":
+        console.warn(f"{corpus.source} is read as one document of {lines:,} lines; {ONE_DOCUMENT}")
     say_missing_texts(console, names_of_missing(corpus))
     filled = [i for i, text in enumerate(corpus.texts) if not is_blank(text)]
     if table.vectors is None and corpus.columns is None and len(filled) < len(corpus.texts):

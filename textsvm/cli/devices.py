@@ -154,9 +154,14 @@ def sources() -> list[tuple[str, gpu.Defines]]:
 
 def _train(device: str, name: str) -> None:
     compiled.NUMPY_SIZE = 0  # compile what NumPy would do for few texts
+    compiled.warn = _refuse
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the random texts
         trainings(device)[name]()
+
+
+def _refuse(message: str) -> None:
+    raise InputError(message)
 
 
 def _load(device: str, source: str, defines: gpu.Defines) -> None:

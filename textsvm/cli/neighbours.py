@@ -16,6 +16,7 @@ from textsvm.cli import kernels, machines, options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.options import option_field
 from textsvm.cli.output import NEIGHBOURS, NPZ, STDOUT, Force, Output, table_kind, write_rows
+from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     from textsvm.arrays import Json
@@ -98,6 +99,9 @@ def neighbours(
     if others is not None:
         columns = corpora.read_unlabelled(console, str(others), table, settings.kernel)
         corpora.say_problems(console, columns)
+    elif len(rows) == 1:
+        advice = "; --format lines reads one text per line" if rows.format == "file" else ""
+        raise InputError(f"{rows.source} has one text, which has no neighbours{advice}")
     is_named = selection.kernel.named or criteria.within is not None
     settings = model_files.settle(console, settings, is_named, columns)
     seconds, clock = {"read": time.perf_counter() - clock}, time.perf_counter()

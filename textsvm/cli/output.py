@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
-from textsvm.cli.console import WrongUsage, json_line, wrong_usage
+from textsvm.cli.console import WrongUsage, count_line, json_line, wrong_usage
 from textsvm.cli.options import option, option_field
 from textsvm.errors import InputError
 from textsvm.runtime.files import TABLE_SUFFIXES, replacing, target_of
@@ -283,17 +283,19 @@ def table_kind(option: str, path: Path, kind: Kind, requested: str | None = None
 def write_rows(output: Output, columns: Sequence[str], rows: Iterable[Json]) -> None:
     """Write rows in the format of the output."""
     with output.printing():
-        print_rows(output.kind.format, columns, rows)
+        print_rows(output.kind.format, columns, rows, output.is_stdout)
 
 
-def print_rows(format: str, columns: Sequence[str], rows: Iterable[Json]) -> None:
-    """Write rows in a format to stdout; JSON Lines, CSV and TSV line by line."""
+def print_rows(format: str, columns: Sequence[str], rows: Iterable[Json], counted: bool = False) -> None:
+    """Write rows in a format to stdout; JSON Lines, CSV and TSV line by line, which may be counted."""
     sys.stdout.flush()
     if format in _WRITERS:
         (_write_workbook if format == "xlsx" else _write_parquet)(columns, list(rows))
         return
     for line in _lines(format, columns, rows):
         sys.stdout.buffer.write(line.encode("utf-8", "backslashreplace"))
+        if counted:
+            count_line()
 
 
 def _lines(format: str, columns: Sequence[str], rows: Iterable[Json]) -> Iterator[str]:

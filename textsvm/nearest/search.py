@@ -4,11 +4,12 @@ The kernel searches a block of rows and a block of columns at a time (`Kernel.ne
 column blocks from the row block on. For the k nearest, the k-th value so far is the bound, and a pair of a
 single set is offered to both of its texts.
 
-On a CPU, pairs of a single set with values of at least `JOINED` by kernels with features are found without
-most of the others (`SimilarRows`). In the order of features, the rarest first, rows list features until the
-norm of the others is below `LISTED` times the least value: similar rows have a listed feature in common.
-<x, y> is the sum up to a feature, and at most the product of the norms of the rests. Bayardo, Ma and
-Srikant 2007 (All-Pairs); Anastasiu and Karypis 2014 (L2AP).
+On a CPU, pairs of a single set with values of at least `PREFIX_FROM` by kernels with features are found
+without most of the others (`SimilarRows`). Each row indexes a prefix of its features, the rarest first, such
+that the norm of the suffix is below `PREFIX_SHARE` times the threshold, so that similar rows share an indexed
+feature.
+<x, y> is the sum up to a feature, and at most the product of the norms of both suffixes (Cauchy-Schwarz).
+Bayardo, Ma and Srikant 2007 (All-Pairs); Anastasiu and Karypis 2014 (L2AP).
 """
 
 from __future__ import annotations
@@ -43,14 +44,15 @@ K = 10
 PAIR_BYTES = 64
 #: Most rows, and columns, of a tile.
 SIDES = {"cpu": 2048, "cuda": 16_384}
-#: Least value for `SimilarRows`, and most rows of its tiles: the sums of the columns stay in a cache.
-JOINED, JOINED_SIDE = 0.5, 65_536
-#: Norm of the features that a row does not list, in units of the least value: less takes more memory, and
-#: leaves fewer pairs to be computed.
-LISTED = 0.875
-#: Bound of the rounding errors of norms and sums.
+#: Least threshold for `SimilarRows`, and most rows of its tiles: the sums of the columns stay in a cache.
+PREFIX_FROM, PREFIX_SIDE = 0.5, 65_536
+#: Norm of suffixes in units of the threshold: less takes more memory, and leaves fewer pairs to be computed.
+PREFIX_SHARE = 0.875
+#: Bytes of an entry of a row in `SimilarRows`.
+ENTRY_BYTES = 64
+#: Bound of the rounding errors of norms.
 ROUNDING = 1e-5
-#: Values of a unit row that are not listed: products of others do not underflow.
+#: Smaller values of a unit row are not indexed, so that products do not underflow.
 TINY = 1e-15
 
 
@@ -144,13 +146,15 @@ def search(
     with settings.at_work(device):
         validated = source.validate(texts if others is None else others)
         columns = source.encode(validated, None, progress)
+        if not len(columns):
+            raise InputError("there are no texts to search")
         kernel = source.kernel_for(columns)
         rows, report = columns, of_stage(progress, "neighbours")
         memory, side = allowed_bytes(settings.compute_options.memory, device), SIDES[device.kind]
         near: Near | None = None
-        if others is None and len(columns) > side and criteria.least >= JOINED:
-            near = SimilarRows.of(kernel, columns, float(criteria.least), device)
-            side = side if near is None else JOINED_SIDE
+        if others is None and len(columns) > side and criteria.least >= PREFIX_FROM:
+            near = SimilarRows.of(kernel, columns, float(criteria.least), device, memory)
+            side = side if near is None else PREFIX_SIDE
         if near is None:
             kernel.fit(kernel.structure.read(columns), device)
             if others is not None:
@@ -167,34 +171,37 @@ class SimilarRows:
     """Search pairs of rows by lists of their rarest features (`Near`)."""
 
     @classmethod
-    def of(cls, kernel: Kernel, documents: object, least: float, device: Device) -> SimilarRows | None:
-        """Texts and the features of a kernel; None without features on this device."""
+    def of(
+        cls, kernel: Kernel, documents: object, least: float, device: Device, memory: int
+    ) -> SimilarRows | None:
+        """Texts and the features of a kernel; None without features on this device, or memory for them."""
         usable = device.kind == "cpu" and kernel.features is not None and kernel.features.countable
         views = kernel.structure.views
         read = [documents.of(view) for view in views] if isinstance(documents, MultiView) else [documents]
         if not usable or not all(isinstance(own, Documents) for own in read):
             return None
-        return cls(kernel.features.rows(documents, device), least)
+        rows = kernel.features.rows(documents, device)
+        return cls(rows, least) if ENTRY_BYTES * len(rows.x.values) <= memory else None
 
     def __init__(self, rows: FeatureRows, least: float) -> None:
         x, n, rank = rows.x, len(rows.x), np.empty(rows.x.n_features, np.int64)
         squares = x.squares() + rows.ridge
         scale = np.divide(1, np.sqrt(squares), out=np.zeros(n), where=squares > 0)
         rank[np.argsort(x.frequencies(), kind="stable")] = np.arange(len(rank))
-        turned = InvertedIndex(x.select(rank, len(rank)))
-        turned = InvertedIndex(Sparse(turned.indptr, turned.documents, turned.values, n))  # sorts rows
+        by_rank = InvertedIndex(x.select(rank, len(rank)))
+        by_rank = InvertedIndex(Sparse(by_rank.indptr, by_rank.documents, by_rank.values, n))  # sorts rows
         self.n_features = len(rank)
-        self.indptr, self.features, self.values = turned.indptr, turned.documents, turned.values
-        rest = np.empty(len(self.values), np.float32)  # norm behind each entry of a row
-        run_on_ranges(self.indptr, partial(_norms, self.indptr, self.values, rows.ridge, scale, rest))
-        listed = (np.hypot(rest, self.values) >= LISTED * least) & (self.values > TINY)
-        starts = np.concatenate([[0], np.cumsum(listed)])[self.indptr]
-        listed_rows = Sparse(starts, self.features[listed], self.values[listed], len(rank))
-        lists = InvertedIndex(listed_rows)
-        rests = InvertedIndex(replace(listed_rows, values=rest[listed])).values
-        unlisted = np.append(rest[listed], 0)[starts[1:] - 1] * (np.diff(starts) > 0)
-        entries = (starts, listed_rows.features, listed_rows.values, rest[listed], unlisted, lists.after)
-        self.lists = (scale, *entries, lists.indptr, lists.documents, lists.values, rests)
+        self.indptr, self.features, self.values = by_rank.indptr, by_rank.documents, by_rank.values
+        norms = np.empty(len(self.values), np.float32)  # norm behind each entry of a row
+        run_on_ranges(self.indptr, partial(_norms, self.indptr, self.values, rows.ridge, scale, norms))
+        prefix = (np.hypot(norms, self.values) >= PREFIX_SHARE * least) & (self.values > TINY)
+        starts = np.concatenate([[0], np.cumsum(prefix)])[self.indptr]
+        prefixes = Sparse(starts, self.features[prefix], self.values[prefix], len(rank))
+        lists = InvertedIndex(prefixes)
+        list_norms = InvertedIndex(replace(prefixes, values=norms[prefix])).values
+        suffix_norms = np.append(norms[prefix], 0)[starts[1:] - 1] * (np.diff(starts) > 0)
+        entries = (starts, prefixes.features, prefixes.values, norms[prefix], suffix_norms, lists.after)
+        self.lists = (scale, *entries, lists.indptr, lists.documents, lists.values, list_norms)
 
     def pairs(self, rows: slice, columns: slice, bound: Bound) -> Pairs:
         least, n = np.minimum(bound.rows.min(), bound.columns.min()) - ROUNDING, _length(columns)
@@ -202,10 +209,10 @@ class SimilarRows:
 
         def find(first: int, last: int) -> None:
             row, places = np.zeros(self.n_features, np.float32), np.zeros(n, np.int32)
-            work = np.zeros(n, np.float32), np.full(n, -1, np.float32), places, row
+            work = np.zeros(n), np.full(n, -1.0), places, row
             out = np.empty(2 * n, np.int64), np.empty(2 * n, np.int64), np.empty(2 * n, np.float32)
             while first < last:
-                first, size = _join(first, last, columns.start, *own, least, *work, *out)
+                first, size = _similar(first, last, columns.start, *own, least, *work, *out)
                 parts.append([array[:size].copy() for array in out])
 
         ends = self.indptr[rows.start : rows.stop + 1]
@@ -216,12 +223,12 @@ class SimilarRows:
 
 
 @njit(nogil=True, cache=True)
-def _norms(indptr, values, ridge, scale, rest, first, last):
+def _norms(indptr, values, ridge, scale, norms, first, last):
     """Scale rows, write the norm behind each entry, and the scales that float32 rows still need."""
     for i in range(first, last):
         total = 0.0
         for k in range(indptr[i + 1] - 1, indptr[i] - 1, -1):
-            rest[k] = np.sqrt(total)
+            norms[k] = np.sqrt(total)
             values[k] = np.float32(values[k] * scale[i])
             total += np.float64(values[k]) * np.float64(values[k])
         if scale[i] > 0:
@@ -229,10 +236,10 @@ def _norms(indptr, values, ridge, scale, rest, first, last):
 
 
 @njit(nogil=True, cache=True)
-def _join(
-    first, last, base, indptr, features, values, scale, starts, listed, listed_values, listed_rest, unlisted,
-    after, list_starts, documents, list_values, list_rest, least, sums, bounds, places, row, out_rows,
-    out_columns, out_values,
+def _similar(
+    first, last, base, indptr, features, values, scale, starts, prefix, prefix_values, prefix_norms,
+    suffix_norms, after, list_starts, documents, list_values, list_norms, least, sums, bounds, places, row,
+    out_rows, out_columns, out_values,
 ):  # fmt: skip
     """Pairs of rows and later rows, some from `base` on.
 
@@ -244,21 +251,21 @@ def _join(
             return i, size
         n_places = 0
         for k in range(starts[i], starts[i + 1]):
-            v, r = listed_values[k], listed_rest[k]
-            begin, end = after[k], list_starts[listed[k] + 1]
+            v, r = prefix_values[k], prefix_norms[k]
+            begin, end = after[k], list_starts[prefix[k] + 1]
             for at in range(begin + np.searchsorted(documents[begin:end], base), end):
-                j, product = documents[at] - base, v * list_values[at]
+                j, product = documents[at] - base, np.float64(v) * list_values[at]
                 if j >= len(sums):
                     break
                 if bounds[j] < 0:
-                    if product + r * list_rest[at] < least:
+                    if product + r * list_norms[at] < least:
                         continue
                     places[n_places] = j
                     n_places += 1
                     sums[j] = 0
                 sums[j] += product
-                # One of both does not list the features that they share after the last that both list.
-                bounds[j] = sums[j] + max(unlisted[i] * list_rest[at], r * unlisted[base + j])
+                # Features shared beyond the last common one of both prefixes are in a suffix.
+                bounds[j] = sums[j] + max(suffix_norms[i] * list_norms[at], r * suffix_norms[base + j])
         for k in range(indptr[i], indptr[i + 1] if n_places else 0):
             row[features[k]] = values[k]
         for j in places[:n_places]:

@@ -54,6 +54,8 @@ LARGE = 32 << 20
 _ROW_FORMATS = ("csv", "tsv", "jsonl", "lines", "plain")
 #: Formats that are not read into memory as a whole.
 STREAMED = (*_ROW_FORMATS, "folders", "file", "tables", "fasta", "fastq", "libsvm", "npy")
+#: Advice where a file of several lines is read as one document.
+ONE_DOCUMENT = "--format lines reads one per line, --format file confirms it"
 #: Maximum number of documents that are read ahead.
 MAX_DOCUMENTS = 8192
 #: Maximum symbols of the documents that are read ahead.
@@ -323,8 +325,7 @@ class _IncomingDocuments:
             name = printable_id(self._id(path, document, inputs))
             lines = document.text.strip().count("\n") + 1
             if format == "file" != self._options.format and not self.several and lines > 1:
-                advice = "--format lines reads one per line, --format file confirms it"
-                yield f"warning: {name}: it is read as one document of {lines:,} lines; {advice}"
+                yield f"warning: {name}: it is read as one document of {lines:,} lines; {ONE_DOCUMENT}"
             yield document._replace(id=name)
             number += 1
             if number == 1 and endless:

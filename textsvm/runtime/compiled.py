@@ -33,6 +33,7 @@ NUMBA = (80 << 20, 400 << 20)
 #: Called with a message if compiled functions cannot be cached on disk.
 warn: Callable[[str], object] = warnings.warn
 _by_numpy = 0  # symbols and entries
+_compilations = 0
 
 
 def log_compiling() -> None:
@@ -40,7 +41,7 @@ def log_compiling() -> None:
     logging.getLogger("textsvm").info("compiling for this processor: some seconds to a minute, once")
 
 
-#: Called before the first function of this process that the cache on disk lacks is compiled.
+#: Called before the second function that the cache on disk lacks is compiled in this process.
 on_compile: Callable[[], object] = log_compiling
 
 
@@ -76,12 +77,16 @@ class Compiled:
                     _enable_cache(dispatcher, self._function)
                 names, cells = self._function.__globals__, self._function.__closure__ or ()
                 self._dispatcher = dispatcher  # before the others, which may call it
-                for name, other in list(names.items()):
-                    if isinstance(other, (Compiled, Imported)):
-                        names[name] = other.dispatcher
-                for cell in cells:
-                    if isinstance(cell.cell_contents, Compiled):
-                        cell.cell_contents = cell.cell_contents.dispatcher
+                try:
+                    for name, other in list(names.items()):
+                        if isinstance(other, (Compiled, Imported)):
+                            names[name] = other.dispatcher
+                    for cell in cells:
+                        if isinstance(cell.cell_contents, Compiled):
+                            cell.cell_contents = cell.cell_contents.dispatcher
+                except BaseException:  # such as Ctrl-C: the next call replaces the others
+                    self._dispatcher = None
+                    raise
             return self._dispatcher
 
     def in_python(self, **functions: Callable[..., Any]) -> Callable[..., Any]:
@@ -144,7 +149,7 @@ def use_numpy(size: int) -> bool:
     True up to `NUMPY_SIZE` in all, if Numba is not imported, or has compiled a function in this process.
     """
     global _by_numpy
-    cached = "numba" in sys.modules and not _tell_compiling.cache_info().currsize
+    cached = "numba" in sys.modules and not _compilations
     if cached or _by_numpy + size > NUMPY_SIZE:
         return False
     _by_numpy += size
@@ -170,15 +175,18 @@ def _enable_cache(dispatcher: Any, function: Callable[..., Any]) -> None:
 
     try:
         dispatcher._cache = CheckedCache(
-            function, lambda error: _warn_once(error.strerror or str(error)), _tell_compiling
+            function, lambda error: _warn_once(error.strerror or str(error)), _count_compilation
         )
     except RuntimeError:
         _warn_once("no writable cache folder")
 
 
-@cache
-def _tell_compiling() -> None:
-    on_compile()
+def _count_compilation() -> None:
+    """Small trainings compile one function in each process, in a second: nothing is said of it."""
+    global _compilations
+    _compilations += 1
+    if _compilations == 2:
+        on_compile()
 
 
 @cache
