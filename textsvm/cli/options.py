@@ -26,6 +26,9 @@ def option(help: str, *names: str, panel: str | None = None, **settings: Any) ->
     return typer.Option(*names, help=help, rich_help_panel=panel, **settings)
 
 
+_of_reading = partial(option, panel="Reading")
+
+
 def option_field(help: str, *names: str, default: Any = None, **settings: Any) -> Any:
     """Declare a field of a group of options."""
     return field(default=default, metadata={"option": option(help, *names, **settings)})
@@ -67,40 +70,35 @@ DocumentPaths = Annotated[
 ]
 Format = Annotated[
     str | None,
-    option(
+    _of_reading(
         "Input format: reuters (ModApte split), reuters-lewis (Lewis' split), mail, csv, tsv, jsonl, json, "
         "parquet, arrow, excel, arff, folders, file (a file is a text), lines (a line is a text), plain "
         "(a line with TABs), mallet, conll, fasta, fastq; for vectors libsvm, npy, npz (default: detected).",
-        panel="Reading",
     ),
 ]
 Text = Annotated[
     list[str] | None,
-    option(
+    _of_reading(
         "Tables: text column, by name or by number from 1. Repeat it to compare several columns, one by one "
         "or joined with --join.",
         metavar="COLUMN",
-        panel="Reading",
     ),
 ]
-Id = Annotated[str | None, option("Tables: column of document ids.", panel="Reading")]
+Id = Annotated[str | None, _of_reading("Tables: column of document ids.")]
 SkipInvalid = Annotated[
     bool,
-    option(
+    _of_reading(
         "Tables, lines: leave out rows without a text or with a wrong number of fields.",
         "--skip-invalid",
-        panel="Reading",
     ),
 ]
 Header = Annotated[
-    bool | None,
-    option("Tables: the first row is a header, or data.", "--header/--no-header", panel="Reading"),
+    bool | None, _of_reading("Tables: the first row is a header, or data.", "--header/--no-header")
 ]
-Sheet = Annotated[str | None, option("Spreadsheets: sheet, by name or by number from 1.", panel="Reading")]
-Encoding = Annotated[str | None, option("Charset of texts and tables, such as cp1251.", panel="Reading")]
+Sheet = Annotated[str | None, _of_reading("Spreadsheets: sheet, by name or by number from 1.")]
+Encoding = Annotated[str | None, _of_reading("Charset of texts and tables, such as cp1251.")]
 Level = Annotated[
-    int | None,
-    option("Folders in folders: level of the classes, 1 is the outermost.", min=1, panel="Reading"),
+    int | None, _of_reading("Folders in folders: level of the classes, 1 is the outermost.", min=1)
 ]
 Regress = Annotated[
     str | None,
