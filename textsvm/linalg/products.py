@@ -22,6 +22,8 @@ from textsvm.linalg.sparse import Sparse, are_whole, index_type
 from textsvm.runtime.compiled import njit, use_numpy
 from textsvm.runtime.parallel import Progress, one_blas_thread, run
 
+#: Most products of entries that NumPy computes at once, of 28 bytes each.
+NUMPY_TERMS = 1 << 22
 #: Columns held by this share of the rows are kept dense, up to these bytes, from this number of rows on.
 DENSE_SHARE = 0.15
 DENSE_BYTES = 1 << 28
@@ -77,7 +79,7 @@ class InvertedIndex:
         entries = (rest.indptr, rest.features, rest.values)
         lists = (self.indptr, self.documents, self.values)
         cuts = np.concatenate([[0], np.searchsorted(dense.features, self.ends)])
-        by_numpy = use_numpy(int(self.df[rest.features].sum()) + out.size)
+        by_numpy = _by_numpy(int(self.df[rest.features].sum()) + out.size)
         # Without dense columns one call takes all blocks; else one block at a time, to bound the tile.
         step = 1 if dense.width or by_numpy else len(self.ends)
 
@@ -157,7 +159,7 @@ class Half:
         rest, columns = self.rest, self.columns
         entries = (rest.indptr, rest.features, rest.values, columns.after)
         lists = (columns.indptr, columns.documents, self.values)
-        by_numpy = use_numpy(int(np.square(columns.df).sum()) // 2 + total.size // 4)
+        by_numpy = _by_numpy(int(np.square(columns.df).sum()) // 2 + total.size // 4)
 
         def add(piece: tuple[int, int]) -> None:
             first, last = piece
@@ -255,6 +257,11 @@ def _add_half(first, last, indptr, features, values, after, list_starts, documen
         for j in range(i, total.shape[1]):
             total[i, j] += np.float32(sums[j] + tile[i - first, j - first])
             sums[j] = 0.0
+
+
+def _by_numpy(n_terms: int) -> bool:
+    """Whether `_sums` computes so many products."""
+    return n_terms <= NUMPY_TERMS and use_numpy(n_terms)
 
 
 def _sums(piece, rows, starts, lists, n):
