@@ -41,8 +41,8 @@ _STAGING = 32 << 20
 _REPORTED = 128 << 20
 #: Bytes that a thread copies at a time.
 _PIECE = 2 << 20
-#: Two streams compute panels if this multiple of the bytes of one, with its columns, is free on the card.
-_TURN_SHARE = 4
+#: Two streams compute panels if one takes at most this part of the free memory.
+_TURN_SHARE = 0.25
 #: Rows that a thread transposes at a time.
 _BLOCK = 512
 
@@ -177,7 +177,7 @@ class StoredRows:
             ahead, turn, turns = list[Array](), 0, 1
             for position, (number, end) in enumerate(zip(numbers, ends, strict=True)):
                 computed = ahead.pop() if ahead else self._computed(number, turn)
-                if not position and _TURN_SHARE * (free - devices.free_memory(self.device)) <= free:
+                if not position and free - devices.free_memory(self.device) <= _TURN_SHARE * free:
                     turns = 2  # columns are prepared while the card computes
                 further = numbers[position + 1 : position + 2] if on_card else []
                 others = any(self._start(later) != self._start(number) for later in further)

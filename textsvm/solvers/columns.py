@@ -188,13 +188,13 @@ def _descend_one(
     """
     state, scale = np.uint64(0), np.float32(RHO * square)
     active, hot, partial, visits, reopened = len(order), 0, 0, 0, False
-    end = active  # rows behind are left out
+    end = active  # order[end:] is shrunk
     margin, cold = np.float32(np.inf), np.float32(0)
     b, balance, worst, worst_of_all = bias[0], np.float32(0), np.float32(0), np.float32(np.inf)
     while visits < max_epochs * len(order):
         partial = 0 if hot == 0 or partial == PARTIAL else partial + 1
         visited = stay = 0
-        for at in range(end):  # order[:end] remains ascending: rows of a block are near each other in memory
+        for at in range(end):  # keeps the order: rows of a block are near each other in memory
             i = order[at]
             if level[i] > 0:
                 order[at], order[stay] = order[stay], i
