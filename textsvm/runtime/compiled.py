@@ -146,7 +146,7 @@ def use_numba(size: int = NUMPY_SIZE + 1) -> None:
 def use_numpy(size: int) -> bool:
     """Whether NumPy is to process `size` symbols or entries, which are then counted.
 
-    True until `NUMPY_SIZE` is used up, unless Numba is imported and all functions came from its cache on disk.
+    True until `NUMPY_SIZE` is used up, unless Numba is imported and all functions came from its disk cache.
     """
     global _by_numpy
     cached = "numba" in sys.modules and not _compilations
