@@ -33,7 +33,6 @@ NUMBA = (80 << 20, 400 << 20)
 #: Called with a message if compiled functions cannot be cached on disk.
 warn: Callable[[str], object] = warnings.warn
 _by_numpy = 0  # symbols and entries
-_compilations = 0
 
 
 def log_compiling() -> None:
@@ -149,7 +148,7 @@ def use_numpy(size: int) -> bool:
     True until `NUMPY_SIZE` is used up, unless Numba is imported and all functions came from its disk cache.
     """
     global _by_numpy
-    cached = "numba" in sys.modules and not _compilations
+    cached = "numba" in sys.modules and not _tell_compiling.cache_info().currsize
     if cached or _by_numpy + size > NUMPY_SIZE:
         return False
     _by_numpy += size
@@ -182,10 +181,13 @@ def _enable_cache(dispatcher: Any, function: Callable[..., Any]) -> None:
 
 
 def _count_compilation() -> None:
-    """Small trainings compile one function in each process, in a second: nothing is said of it."""
-    global _compilations
-    _compilations += 1
-    if _compilations == 2:
+    _tell_compiling(is_first=_tell_compiling.cache_info().currsize == 0)
+
+
+@cache
+def _tell_compiling(is_first: bool) -> None:
+    """Tell once, but not of the first function: small trainings compile one in each process, in a second."""
+    if not is_first:
         on_compile()
 
 
