@@ -17,10 +17,11 @@ def defaults_of(kind: Any) -> dict[str, Any]:
 
 @cache
 def _defaults(kind: Any) -> dict[str, Any]:
-    parameters = sorted(signature(kind).parameters.values(), key=lambda parameter: parameter.name)
+    # Not of the class: that of a subclass with a mix-in may be the signature of `__new__` (Python 3.11.2).
+    _, *parameters = signature(kind.__init__).parameters.values()
     return {
         parameter.name: parameter.default
-        for parameter in parameters
+        for parameter in sorted(parameters, key=lambda parameter: parameter.name)
         if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     }
 
