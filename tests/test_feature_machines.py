@@ -196,3 +196,14 @@ def test_the_default_classifier_takes_the_duality_gap():
     ).fit(texts, y)
     assert soon.n_iter_ < whole.n_iter_
     assert soon.solutions_[0].duality_gap <= 0.1
+
+
+def test_few_passes_where_most_rows_are_at_a_bound():
+    # With a small C the bias is found by its multiplier alone: with a small penalty, 323 passes.
+    draw = np.random.default_rng(0)
+    texts = ["".join(draw.choice(list("abcdefgh"), 30)) for _ in range(1500)]
+    y = draw.random(1500) < np.array([text.count("a") for text in texts]) / 8
+    options = {"loss": "hinge", "device": "cpu", "compute": Compute(solver="features")}
+    model = SVC(Spectrum((1, 4), "log", idf=True), C=1e-3, **options).fit(texts, y)
+    assert model.n_iter_ / 1500 <= 30
+    assert abs(model.dual_coef_.sum()) < 1e-9

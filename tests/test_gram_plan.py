@@ -468,6 +468,8 @@ def test_command_line(tmp_path):
 BUDGET = """
 import resource, sys, tracemalloc, warnings
 from textsvm import SVC, Compute, EditDistance
+from textsvm.runtime import compiled
+compiled.NUMPY_SIZE = 0  # compile all of it before memory is traced
 tier, memory, store, n = sys.argv[1], int(sys.argv[2]), sys.argv[3] or None, int(sys.argv[4])
 texts = [f"{i} {i * i % 97}" for i in range(n)]
 labels = [i % 2 for i in range(n)]

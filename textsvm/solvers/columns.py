@@ -10,7 +10,7 @@ and the row is read once more if any changed. r_i is the ridge of `textsvm.linal
 
 The bias is not penalised, so y'alpha = 0 must hold. Method of multipliers: b is the multiplier, a step of
 alpha moves it by rho y as if it were the weight of a feature sqrt(rho), and each epoch adds rho y'alpha once
-more. The rest of y'alpha at the end, less than the tolerance, is taken from the free alphas.
+more; rho grows where y'alpha does not fall. The rest of y'alpha at the end, less than the tolerance, is taken from the free alphas.
 
 Rows whose alphas are all at a bound, and whose gradients clearly keep them there, are left out until the
 others are done (shrinking, as in LIBLINEAR). With a single column, up to `PARTIAL` epochs after each epoch
@@ -36,9 +36,13 @@ from textsvm.linalg.sparse import unsigned
 from textsvm.runtime.compiled import Imported, njit
 from textsvm.runtime.parallel import run
 
-#: The square of the bias feature, for rows of mean k(s, s) = 1. It is small because a feature that all rows
-#: share shortens steps and couples the rows: with 1, descent takes 1.5 to 2 times as many visits of rows.
+#: The square of the bias feature of a single column at first, for rows of mean k(s, s) = 1. It is small, as a
+#: feature that all rows share shortens steps and couples the rows: with 1, descent takes 1.5 to 2 times as
+#: many visits of rows. Several columns have 1.
 RHO = 0.03
+#: It becomes four times as large, up to 1, after an epoch in which the condition of the bias is violated 100
+#: times as much as any row, and not by half as much as before: with a small C, most rows are at a bound.
+AHEAD_OF_ROWS, SLOW = 100.0, 0.5
 #: Minimum number of columns of a piece, which a thread solves.
 MIN_COLUMNS = 4
 #: Approximate number of columns of a piece; at most twice as many.
@@ -191,6 +195,7 @@ def _descend_one(
     end = active  # order[end:] is shrunk
     margin, cold = np.float32(np.inf), np.float32(0)
     b, balance, worst, worst_of_all = bias[0], np.float32(0), np.float32(0), np.float32(np.inf)
+    before = np.float32(np.inf)
     while visits < max_epochs * len(order):
         partial = 0 if hot == 0 or partial == PARTIAL else partial + 1
         visited = stay = 0
@@ -241,7 +246,10 @@ def _descend_one(
                         weights[features[k]] += values[k] * step
                     for j in range(len(dense)):
                         dense[j] += own[j] * step
-        worst = max(worst, np.float32(square) * abs(balance))
+        unbalanced = np.float32(square) * abs(balance)
+        if unbalanced > max(np.float32(AHEAD_OF_ROWS) * worst, np.float32(SLOW) * before):
+            scale = min(np.float32(4) * scale, np.float32(square))
+        worst, before = max(worst, unbalanced), unbalanced
         b += scale * balance
         bias[0], cold = b, COLD * max(worst, np.float32(tol))
         if partial == 0:
@@ -300,7 +308,7 @@ def _descend(
     """
     tail = np.uint64(dense.shape[1])
     m, n = signs.shape[1], len(index)
-    scale = np.float32(RHO * square)
+    scale = np.float32(square)
     state = np.uint64(0)
     order = index.copy()
     active, margin = n, np.float32(np.inf)
