@@ -10,7 +10,8 @@ and the row is read once more if any changed. r_i is the ridge of `textsvm.linal
 
 The bias is not penalised, so y'alpha = 0 must hold. Method of multipliers: b is the multiplier, a step of
 alpha moves it by rho y as if it were the weight of a feature sqrt(rho), and each epoch adds rho y'alpha once
-more; rho grows where y'alpha does not fall. The rest of y'alpha at the end, less than the tolerance, is taken from the free alphas.
+more; rho grows where y'alpha does not fall. The rest of y'alpha at the end, less than the tolerance, is taken
+from the free alphas.
 
 Rows whose alphas are all at a bound, and whose gradients clearly keep them there, are left out until the
 others are done (shrinking, as in LIBLINEAR). With a single column, up to `PARTIAL` epochs after each epoch
