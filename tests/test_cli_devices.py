@@ -7,9 +7,11 @@ from command import run_fresh
 from test_kernels_cu import define_sets
 
 from benchmarks import clusters, layouts
+from textsvm.cli.devices import _train, sources, trainings
 from textsvm.cli.devices import devices as command
-from textsvm.cli.devices import sources, trainings
+from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
+from textsvm.runtime import compiled
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device, DeviceStatus
 
@@ -67,3 +69,14 @@ def test_the_first_training_after_it_compiles_little(tmp_path, monkeypatch):
     before = len([*tmp_path.iterdir()])
     run_fresh("demo", "--device", "cuda", env=env)
     assert len([*tmp_path.iterdir()]) <= before + 3
+
+
+def test_what_cannot_be_kept_ends_the_compilation(monkeypatch):
+    monkeypatch.setattr(compiled, "NUMPY_SIZE", compiled.NUMPY_SIZE)
+    monkeypatch.setattr(compiled, "warn", print)
+    compiled._warn_once.cache_clear()
+    kept = {"one": lambda: compiled._warn_once("no writable cache folder")}
+    monkeypatch.setattr("textsvm.cli.devices.trainings", lambda device: kept)
+    with pytest.raises(InputError, match="NUMBA_CACHE_DIR"):
+        _train("cpu", "one")
+    compiled._warn_once.cache_clear()

@@ -1,6 +1,7 @@
 """What commands write: never onto what they read, never onto what is no file, links kept, - is stdout."""
 
 import io
+import itertools
 import json
 import os
 import socket
@@ -14,6 +15,8 @@ from command import fails, report, run
 from loading import load
 
 import textsvm
+from textsvm.cli import console
+from textsvm.cli import output as outputs
 from textsvm.errors import InputError
 from textsvm.readers import sample
 from textsvm.runtime.files import replacing
@@ -299,3 +302,13 @@ def test_the_embedded_samples_are_never_replaced(tmp_path):
     before = everything(sample("reviews").parent)
     fails("train", sample("reviews"), "-o", sample("reviews"), "--force", code=2)
     assert everything(sample("reviews").parent) == before
+
+
+@pytest.mark.parametrize(("format", "lines"), [("jsonl", 3), ("csv", 4)])
+@pytest.mark.parametrize("to_file", [False, True])
+def test_lines_on_stdout_are_counted_for_ctrl_c(tmp_path, monkeypatch, capsysbinary, format, lines, to_file):
+    monkeypatch.setattr(console, "_printed", itertools.count())
+    path = tmp_path / f"rows.{format}" if to_file else outputs.STDOUT
+    kind = outputs.table_kind("-o", tmp_path / f"rows.{format}", outputs.NEIGHBOURS)
+    outputs.write_rows(outputs.Output("-o", path, kind), ["id"], ({"id": k} for k in range(3)))
+    assert next(console._printed) == (0 if to_file else lines)

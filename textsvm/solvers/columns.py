@@ -54,7 +54,7 @@ LINE = 16
 AHEAD = 2
 #: Maximum number of rows of a block: neighbours in memory are read faster, larger blocks converge slower.
 BLOCK = 8
-#: Number of visited rows for each row of a block: an order of few blocks is not random.
+#: Rows visited per row of a block: short epochs have smaller blocks, so that their order stays random.
 FEW = 512
 #: Rows at a bound with a gradient above this multiple of the largest violation are left out.
 SHRINK = np.float32(0.5)
