@@ -68,9 +68,9 @@ def measure_edit(name: str, documents: Documents) -> dict[str, Any]:
     cpu, card = (kernel.rows(documents, gpu.select(wish)) for wish in ("cpu", "cuda"))
     n, symbols = len(documents), float(documents.lengths.sum())
     some = np.arange(0, n, max(1, n // 256))[:256]
-    gram = card.gram()
-    np.testing.assert_array_equal(card.rows(some).get(), cpu.rows(some))
-    np.testing.assert_array_equal(gram[some].get(), cpu.rows(some))
+    gram, expected = card.gram(), cpu.rows(some[::8])
+    np.testing.assert_array_equal(card.rows(some)[::8].get(), expected)
+    np.testing.assert_array_equal(gram[some[::8]].get(), expected)
     del gram
     full = milliseconds(lambda: card.rows(np.arange(n)), 5)
     return {
