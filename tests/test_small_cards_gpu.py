@@ -193,3 +193,17 @@ def test_predictors_in_passes(weight, idf, device, monkeypatch):
     np.testing.assert_array_equal(kernel.predictor(documents, coef, device).values(new), whole)
     monkeypatch.setattr(gpu, "free_memory", lambda *where: free(*where) if where else 1 << 20)
     np.testing.assert_array_equal(kernel.predictor(documents, coef, device).values(new), whole)
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+def test_predictors_of_bounded_gaps_in_passes(normalised, device, monkeypatch):
+    documents = encode([*news(120), "", "eee" * 400, "a"])
+    new = encode([*news(20, 1), "", "a", "☃"], documents.alphabet)
+    kernel, free = BoundedGap(3, 0.5, normalised=normalised), gpu.free_memory
+    coef = np.random.default_rng(0).normal(size=(9, len(documents)))
+    whole = kernel.predictor(documents, coef, device).values(new)
+    expected = kernel.predictor(documents, coef, gpu.select("cpu")).values(new)
+    np.testing.assert_allclose(whole, expected, atol=1e-9 * abs(expected).max())
+    monkeypatch.setattr(gpu, "SMALL", 0)
+    monkeypatch.setattr(gpu, "free_memory", lambda *where: free(*where) if where else 1 << 20)
+    np.testing.assert_array_equal(kernel.predictor(documents, coef, device).values(new), whole)

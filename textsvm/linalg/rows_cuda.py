@@ -15,7 +15,7 @@ over the bus. No bit of X'u changes, as integers add in any order; Newton's unpa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from weakref import proxy
@@ -284,6 +284,17 @@ def combine(
             part.add_to(of_columns, own, padded(units[columns], width))
     pairs = zip(sums, steps, strict=True)
     return cp.concatenate([_added(s[:, : c.stop - c.start] / units[c]) for s, (c, _) in pairs], axis=1)
+
+
+def combine_panels(
+    panels: Callable[[], Iterable[tuple[int, int, CudaRows]]], n_features: int, squares: Array, dense: Array
+) -> Array:
+    """`combine` of panels (first row, last row, rows), again for each number of columns with room."""
+    step, products = max(4, gpu.free_memory() // (128 * max(n_features, 1))), []
+    for column in range(0, dense.shape[1], step):
+        parts = ((slice(first, last), rows) for first, last, rows in panels())
+        products.append(combine(parts, n_features, squares, dense[:, column : column + step]))
+    return gpu.cupy().concatenate(products, axis=1)
 
 
 def _split(dense: Array) -> Array:

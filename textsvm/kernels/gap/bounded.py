@@ -60,7 +60,7 @@ from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import is_whole
 from textsvm.kernels.contract import Ability, Cost, Features, FeatureTable, FeatureTerm
-from textsvm.kernels.gap.bounded_cuda import CudaBoundedGap, CudaCountedSubsequences
+from textsvm.kernels.gap.bounded_cuda import CudaBoundedGap, CudaCountedSubsequences, CudaSupport
 from textsvm.kernels.gap.kernel import SubsequenceKernel
 from textsvm.kernels.gap.recurrence import SUBSEQUENCES, Recurrence
 from textsvm.kernels.gap.subsequences import (
@@ -252,7 +252,9 @@ class BoundedGap(SubsequenceKernel):
         return (CudaBoundedGap if device.kind == "cuda" else HostBoundedGap)(self, documents, device)
 
     def predictor(self, support: Documents, coef: Floats, device: Device) -> FeaturePredictor:
-        return SubsequencePredictor.of_support(self.rows(support, device), coef)
+        on_gpu = device.kind == "cuda"
+        rows = CudaSupport(self, support, device) if on_gpu else self.rows(support, device)
+        return SubsequencePredictor.of_support(rows, coef)
 
 
 def left_out(kernel: BoundedGap, documents: Documents) -> Floats:

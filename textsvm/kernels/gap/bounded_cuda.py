@@ -20,16 +20,19 @@ from textsvm.kernels.gap.subsequences import (
     SubsequenceRows,
     Subsequences,
     check_entries,
+    normalisation_of,
     places_of_stage,
 )
 from textsvm.kernels.shared.counting_cuda import ranked
+from textsvm.kernels.shared.feature_rows import FeatureKernelRows
 from textsvm.kernels.shared.feature_rows_cuda import CountedPanels, CudaFeatureRows, match_featureless
 from textsvm.kernels.shared.normalisation import require_float32
 from textsvm.kernels.shared.stages import Stage
 from textsvm.linalg.rows import FeatureRows
-from textsvm.linalg.rows_cuda import CudaRows, numbers_of
+from textsvm.linalg.rows_cuda import CudaRows, combine_panels, numbers_of
 from textsvm.linalg.sparse_cuda import CudaSparse, check_features, documents_of
 from textsvm.runtime import device as gpu
+from textsvm.runtime.device import Device
 from textsvm.text.documents import DeviceDocuments, Documents
 
 SOURCE = "subsequences.cu"
@@ -126,9 +129,14 @@ def count(documents: Documents, patterns: Patterns, decay: float) -> tuple[Subse
     )
 
 
-def _rows(n: int, owner: Array, features: Array, values: Array, size: int) -> CudaSparse:
+def _starts(owner: Array, n: int) -> Array:
+    """First entry of each of n documents, given the document of each entry."""
     cp = gpu.cupy()
-    indptr = cp.searchsorted(owner, cp.arange(n + 1, dtype=np.int32)).astype(np.int64)
+    return cp.searchsorted(owner, cp.arange(n + 1, dtype=np.int32)).astype(np.int64)
+
+
+def _rows(n: int, owner: Array, features: Array, values: Array, size: int) -> CudaSparse:
+    cp, indptr = gpu.cupy(), _starts(owner, n)
     df = cp.bincount(features, minlength=size).astype(np.int32) if size else cp.zeros(0, np.int32)
     return CudaSparse(indptr, owner, features, values, df, cp.ones(size, np.int32), False)
 
@@ -165,32 +173,49 @@ class CudaBoundedGap(CudaFeatureRows, SubsequenceRows):
         return x.select(target)
 
 
+class CudaSupport(CudaBoundedGap):
+    """Support vectors on a GPU, counted panel by panel in each pass: their weights are all that is kept."""
+
+    def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
+        FeatureKernelRows.__init__(self, kernel, documents, device)
+        with gpu.use(device):
+            self.x = CudaCountedSubsequences(kernel, documents)
+            self.features, squares = self.x.features, self.x.squares.get()
+        self.normalisation = normalisation_of(kernel, documents, squares)
+
+
 class CudaCountedSubsequences(CountedPanels):
-    """Documents as feature rows on the current GPU, for solvers without a Gram."""
+    """Documents as feature rows on the current GPU, for solvers without a Gram, or as support vectors."""
 
     def __init__(self, kernel: Any, documents: Documents) -> None:
         super().__init__(documents)
-        cp, learnt = gpu.cupy(), _learn(documents, kernel.patterns)
-        self._counted = partial(_entries, documents, kernel.patterns, kernel.decay, *learnt)
+        cp, (stages, places, bound) = gpu.cupy(), _learn(documents, kernel.patterns)
+        self._counted = partial(_entries, documents, kernel.patterns, kernel.decay, stages, places, bound)
         self._keys, self.df = cp.empty(0, np.uint64), cp.empty(0, np.int64)
-        for _, _, (_, keys, _) in self._counted():
-            distinct, features, _ = ranked(keys, learnt[2])
+        self.squares = cp.empty(len(documents))  #: Squared norm of every row
+        for first, last, (owner, keys, values) in self._counted():
+            self.squares[first:last] = CudaRows(_starts(owner, last - first), keys, values, 0).squares()
+            distinct, features, _ = ranked(keys, bound)
             before, df = self._keys, self.df
             self._keys = cp.unique(cp.concatenate([before, distinct]))
             self.df = cp.zeros(len(self._keys), np.int64)
             self.df[cp.searchsorted(self._keys, before)] = df
             self.df[cp.searchsorted(self._keys, distinct)] += numbers_of(features, len(distinct))
             self.n_panels += 1
-            del keys, features  # before the next are counted
+            del owner, keys, values, features  # before the next are counted
         check_features(len(self.df))
+        own = Stage(places, self._keys, None)
+        self.features = Subsequences(len(documents.alphabet), (*stages, own))
 
     def _panels(self) -> Iterator[tuple[int, int, CudaRows]]:
         """First and last document of each batch, and its rows."""
-        cp = gpu.cupy()
         for first, last, (owner, keys, values) in self._counted():
-            starts = cp.searchsorted(owner, cp.arange(last - first + 1, dtype=np.int32)).astype(np.int64)
-            features = cp.searchsorted(self._keys, keys.astype(np.uint64)).astype(np.int32)
-            yield first, last, CudaRows(starts, features, values, len(self.df))
+            features = gpu.cupy().searchsorted(self._keys, keys.astype(np.uint64)).astype(np.int32)
+            yield first, last, CudaRows(_starts(owner, last - first), features, values, len(self.df))
+
+    def transposed_dot(self, dense: Array) -> Array:
+        """X.T @ dense, shape (n, k) -> (n_features, k)."""
+        return combine_panels(self._panels, len(self.df), self.squares, dense)
 
     def rows(self, kernel: Any, train: Ints) -> FeatureRows:
         """All documents as feature rows."""

@@ -20,7 +20,7 @@ from textsvm.kernels.spectrum.features import (
     check_fitted,
     is_weighted,
 )
-from textsvm.linalg.rows_cuda import CudaRows, combine
+from textsvm.linalg.rows_cuda import CudaRows, combine_panels
 from textsvm.linalg.sparse_cuda import CudaSparse, starts_of
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Device
@@ -123,17 +123,15 @@ def cuda_predictor(kernel: PmerKernel, support: Documents, coef: Floats, device:
         starts = starts_of(highest) if unary else None
         normalisation = Normalisation(support, np.concatenate(squares), kernel.normalised)
 
-        def parts() -> Iterator[tuple[slice, CudaRows]]:
+        def panels() -> Iterator[tuple[int, int, CudaRows]]:
             for panel, counts in zip(pmers.panels, counted(), strict=True):
                 x = matrix_of(kernel.weight, counts.unary(starts) if unary else counts, weights)
-                yield slice(*panel), CudaRows(x.indptr, x.features, x.values.astype(np.float32), len(x.df))
+                yield *panel, CudaRows(x.indptr, x.features, x.values.astype(np.float32), len(x.df))
                 del counts, x
 
         size = pmers.n_pmers if starts is None else int(starts[-1])
         dense, norms = normalisation.scale[:, None] * coef.T, cp.asarray(np.concatenate(squares))
-        step = max(4, gpu.free_memory() // (128 * max(size, 1)))  # machines for which there is room
-        columns = [dense[:, first : first + step] for first in range(0, len(coef), step)]
-        vectors = cp.concatenate([combine(parts(), size, norms, part) for part in columns], axis=1)
+        vectors = combine_panels(panels, size, norms, dense)
         space = CudaFeatureSpace(kernel, learnt, KnownPmers(pmers.vocabulary), starts)
         return SpectrumPredictor(device, space, vectors, (normalisation, coef))
 
