@@ -160,21 +160,6 @@ extern "C" __global__ void sum_rows(int64 n, const int64* indptr, const int* fea
     }
 }
 
-// Where each piece begins in lists of the marked rows alone: the first entry not before the piece's first row.
-extern "C" __global__ void piece_begins(int64 n, const int* feature, const int* first_rows, const uint64* marks,
-                                        const int64* starts, const int* rows, int64* begin)
-{
-    EACH(piece, n);
-    uint64 word = marks[first_rows[piece] >> 5];
-    int number = (int)(word >> 32) + __popc((uint32)word & ((1u << (first_rows[piece] & 31)) - 1));
-    int64 low = starts[feature[piece]], high = starts[feature[piece] + 1];
-    while (low < high) {
-        int64 middle = (low + high) / 2;
-        if (rows[middle] < number) low = middle + 1; else high = middle;
-    }
-    begin[piece] = low;
-}
-
 // How many entries of each piece of a list are of marked rows, a warp a piece,
 extern "C" __global__ void count_kept(int64 n, int64 list, const int* feature, const int64* begin,
                                       const int64* starts, const int* rows, const uint64* marks, int64* numbers)

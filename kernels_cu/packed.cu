@@ -212,3 +212,33 @@ extern "C" __global__ void pack_lists(int64 n, const int64* begin, const int* ro
     }
     for (slab += 1 + lane; slab <= slabs; slab += WARP) to[slab * n + piece] = at;
 }
+
+// Without lists: how many entries of these rows each slab of each piece has, a warp a row. A piece is found by its first
+// row, which is a number of X, not of the packed rows.
+extern "C" __global__ void count_pieces(int64 n, const int64* index, const int64* indptr, const int* features,
+                                        const int64* first_pieces, const int* first_rows, int slabs, int size,
+                                        int* numbers)
+{
+    int64 i = ((int64)blockIdx.x * blockDim.x + threadIdx.x) / WARP;
+    if (i >= n) return;
+    int64 row = index[i], end = indptr[row + 1];
+    for (int64 k = indptr[row] + threadIdx.x % WARP; k < end; k += WARP) {
+        int feature = __ldg(features + k);
+        int64 low = __ldg(first_pieces + feature), high = __ldg(first_pieces + feature + 1) - 1;
+        while (low < high) {
+            int64 middle = (low + high + 1) / 2;
+            if (__ldg(first_rows + middle) <= row) low = middle; else high = middle - 1;
+        }
+        atomicAdd(numbers + low * slabs + i / size, 1);
+    }
+}
+
+// Entries of sorted_parts of rows_cuda.py, packed, in their place.
+extern "C" __global__ void place_packed(int64 n, const uint64* keys, const int64* begins, const int64* cursor,
+                                        const int* owner, const float* values, int size, float per_scale,
+                                        uint32* entries)
+{
+    EACH(k, n);
+    uint64 feature = keys[k] >> 32, source = keys[k] & 0xffffffffu;
+    entries[cursor[feature] + k - begins[feature]] = half_of(values[source] * per_scale) << 16 | owner[source] % size;
+}

@@ -1,4 +1,4 @@
-"""Shared memory that launches ask for, on cards of any architecture, without one."""
+"""Small cards, without one: shared memory that launches ask for, and memory that is free in pieces."""
 
 from types import SimpleNamespace
 
@@ -11,7 +11,7 @@ from textsvm.kernels.mers import gapped_cuda
 from textsvm.linalg import products_cuda, vectors_cuda
 from textsvm.linalg.vectors_cuda import EIGHT, FACTOR, ONE, SIX, TILES, tile_defines, tile_shape
 from textsvm.runtime import device as gpu
-from textsvm.solvers import crammer_singer_cuda
+from textsvm.solvers import crammer_singer_cuda, newton_cuda
 
 #: Maximum shared memory of a block (cudaDevAttrMaxSharedMemoryPerBlockOptin), by architecture.
 ROOM = {75: 64 << 10, 86: 99 << 10, 80: 163 << 10, 90: 227 << 10}
@@ -124,3 +124,16 @@ def test_dense_rows_of_gapped_kmers_fit(n_symbols, room):
         dense.texts = texts
         if gapped_cuda.fits(texts, masks):
             assert 4 * dense._padded(masks) + 1024 <= room
+
+
+def test_products_stay_unpacked_if_the_free_memory_is_in_pieces(monkeypatch):
+    def pack(*arguments):
+        raise MemoryError
+
+    monkeypatch.setattr(gpu, "cupy", lambda: np)
+    monkeypatch.setattr(gpu, "free_memory", lambda: 1 << 20)
+    for name, value in {"PACK": 1, "packed_bytes": lambda *arguments: 1000, "PackedRows": pack}.items():
+        monkeypatch.setattr(newton_cuda, name, value)
+    solver = object.__new__(newton_cuda._Gradients)
+    solver.width, solver.index, solver.x = 1, np.arange(2), SimpleNamespace(indptr=np.array([0, 3, 5]))
+    assert solver._packed(SimpleNamespace(squares=np.ones(2))) is None

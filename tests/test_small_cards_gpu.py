@@ -11,7 +11,7 @@ from textsvm.kernels.shared import counting_cuda
 from textsvm.kernels.shared.counting_cuda import CudaCounts, CudaPmers
 from textsvm.kernels.spectrum import counted_documents_cuda
 from textsvm.linalg import packed_cuda, rows_cuda
-from textsvm.linalg.packed_cuda import PackedRows
+from textsvm.linalg.packed_cuda import PackedRows, packed_bytes
 from textsvm.runtime import device as gpu
 from textsvm.solvers import newton, newton_cuda
 from textsvm.solvers.solution import Stopping
@@ -142,6 +142,25 @@ def test_products_without_lists(table, part, device, monkeypatch):
             found.append([values.get() for values in (out, rounded, sums, *products, x.dot(dense))])
     for one, other in zip(*found, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_a_packed_copy_without_lists_needs_half_the_bytes(device, monkeypatch):
+    monkeypatch.setattr(rows_cuda, "LIST_BYTES", 1 << 60)
+    monkeypatch.setattr(gpu, "SMALL", 0)
+    monkeypatch.setattr(packed_cuda, "SORT_ROOM", 1 << 20)
+    with gpu.use(device):
+        cp = gpu.cupy()
+        x = ALL["log idf"].features.rows(documents_of(20_000), device).x
+        index, largest = cp.arange(0, len(x), 2), float(x.squares().max()) ** 0.5
+        entries = int(cp.diff(x.indptr)[index].sum())
+        needed = packed_bytes(x, len(index), entries)
+        assert needed < 14 * entries + 150 * x.n_features + (1 << 20)
+        pool = cp.cuda.MemoryPool()
+        pool.set_limit(needed)
+        monkeypatch.setattr(gpu, "free_memory", lambda: needed - pool.used_bytes())
+        assert len(x.columns.first_rows)  # computed once, before
+        with cp.cuda.using_allocator(pool.malloc):
+            PackedRows(x, index, largest)
 
 
 @pytest.mark.parametrize("pack", [1, 1 << 40], ids=["packed", "not packed"])

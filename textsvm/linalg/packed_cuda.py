@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from textsvm.arrays import AnyArray, Array
-from textsvm.linalg.rows_cuda import ENTRY_BYTES, CudaRows, marked
+from textsvm.linalg.rows_cuda import CudaRows, marked, sorted_parts
 from textsvm.linalg.sparse_cuda import starts_of
 from textsvm.runtime import device as gpu
 
@@ -25,6 +25,8 @@ DEFINE_SETS = [(SOURCE, ())]
 THREADS = 1024
 #: Maximum length of the table in shared memory; indices have 16 bits.
 MAX_TABLE = 57_344
+#: Free bytes in which entries are sorted, in parts, if there are no lists.
+SORT_ROOM = 1 << 27
 #: structs of packed.cu.
 ROWS = np.dtype(
     [(name, np.uint64) for name in ("begin", "rare_begin", "entries", "rare", "dense", "shift", "factor")]
@@ -46,10 +48,12 @@ def _table_length() -> int:
 
 def packed_bytes(x: CudaRows, n: int, entries: int) -> int:
     """Maximum bytes of a packed copy of n rows of X that have this number of entries."""
-    slabs = -(-n // _table_length())
-    # Without lists of all rows, lists of these are sorted, in parts that take a third of the memory.
-    of_lists = 4 * len(x.values) if x.columns.x is None else (12 + ENTRY_BYTES) * entries
-    return 8 * entries + of_lists + 8 * (slabs + 1) * len(x.columns.pieces[0])
+    table, columns = _table_length(), x.columns
+    rare = len(x.values) - int(columns.starts[min(table, x.n_features)])
+    rows, places = 4 * (entries + min(entries, rare)), 8 * (-(-n // table) + 1) * len(columns.pieces[0])
+    if columns.x is None:
+        return rows + 4 * len(x.values) + places
+    return rows + 4 * entries + 3 * places + 40 * x.n_features + SORT_ROOM
 
 
 class PackedRows:
@@ -79,15 +83,26 @@ class PackedRows:
 
     def _pack_lists(self, x: CudaRows, index: Array) -> dict[str, Array]:
         cp, columns, slabs = gpu.cupy(), x.columns, -(-self.n // self._table)
-        size, (feature, _) = -(-self.n // slabs), columns.pieces
-        begin, lists, marks = columns.of_rows(index, marked(len(x), index))
-        to, entries = cp.empty((slabs + 1, len(feature)), np.int64), cp.empty(len(lists.rows), np.uint32)
-        packed = np.int32(slabs), np.int32(size), np.float32(1 / self._scale), to, entries
-        pack = gpu.function(SOURCE, "pack_lists")
-        gpu.each_warp(pack, len(feature), begin, lists.rows, lists.values, marks, *packed)
+        size, (feature, begins), first = -(-self.n // slabs), columns.pieces, columns.first_pieces
+        n, form = len(feature), (np.int32(size), np.float32(1 / self._scale))
+        to = cp.empty((slabs + 1, n), np.int64)
+        if columns.x is None:
+            begin, marks = cp.concatenate([begins, columns.starts[-1:]]), marked(len(x), index)
+            entries, lists = cp.empty(len(columns.rows), np.uint32), (columns.rows, columns.values, marks)
+            pack = gpu.function(SOURCE, "pack_lists")
+            gpu.each_warp(pack, n, begin, *lists, np.int32(slabs), *form, to, entries)
+        else:  # entries are counted, sorted in parts, and put in their place
+            numbers, rows = cp.zeros(n * slabs, np.int32), (index, x.indptr, x.features)
+            count, place = (gpu.function(SOURCE, name) for name in ("count_pieces", "place_packed"))
+            gpu.each_warp(count, self.n, *rows, first, columns.first_rows, np.int32(slabs), form[0], numbers)
+            ends = starts_of(numbers)
+            to[:-1], to[-1] = ends[:-1].reshape(n, slabs).T, ends[slabs::slabs]
+            entries = cp.empty(int(ends[-1]), np.uint32)
+            for places, values in sorted_parts(x, ends[slabs * first], index):
+                gpu.each(place, len(values), *places, values, *form, entries)
         return {
-            "feature": feature, "first": columns.first_pieces, "to": to, "entries": entries,
-            "pieces": len(feature), "slabs": slabs, "size": size,
+            "feature": feature, "first": first, "to": to, "entries": entries,
+            "pieces": n, "slabs": slabs, "size": size,
         }  # fmt: skip
 
     def dot(self, dense: Array, shift: Array, factor: Array, out: Array, rounded: Array, open: Array) -> None:

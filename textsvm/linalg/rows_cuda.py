@@ -184,17 +184,12 @@ class CudaLists:
     x: CudaRows | None = None  #: X, if there is no room for `rows` and `values`
 
     @classmethod
-    def of(cls, x: CudaRows, index: Array = None) -> CudaLists:
-        """Sort the entries of all rows, or of the rows at `index`, which get new numbers."""
-        cp = gpu.cupy()
-        numbers = cp.zeros(x.n_features, np.int64)
-        for part in [x] if index is None else (part for _, part in x.chunks(index)):
-            numbers += numbers_of(part.features, x.n_features)
-        starts = starts_of(numbers)
-        entries = int(starts[-1])
+    def of(cls, x: CudaRows) -> CudaLists:
+        """Sort the entries of all rows."""
+        cp, entries, starts = gpu.cupy(), len(x.features), starts_of(numbers_of(x.features, x.n_features))
         gpu.require_memory(ENTRY_BYTES * entries + 40 * x.n_features, "the entries by feature", LESS)
         lists = cls(starts, cp.empty(entries, np.int32), cp.empty(entries, np.float32))
-        for places, values in _sorted_parts(x, starts, index):
+        for places, values in sorted_parts(x, starts):
             _each("place_columns", len(values), *places, values, lists.rows, lists.values)
         return lists
 
@@ -203,27 +198,10 @@ class CudaLists:
         """First row of each piece, without lists."""
         assert self.x is not None
         rows = gpu.cupy().empty(len(self.pieces[0]), np.int32)
-        for places, values in _sorted_parts(self.x, self.starts):
+        for places, values in sorted_parts(self.x, self.starts):
             pieces = self.starts, self.first_pieces, np.int64(LIST), rows
             _each("place_first_rows", len(values), *places, *pieces)
         return rows
-
-    def of_rows(self, index: Array, marks: Array) -> tuple[Array, CudaLists, Array]:
-        """Where each piece begins, and the last ends, in lists with the `marked` rows; lists and their marks.
-
-        These are the lists of all rows, or of these rows alone if there are no lists of all.
-        """
-        cp, (feature, begins) = gpu.cupy(), self.pieces
-        begin, lists = cp.empty(len(feature) + 1, np.int64), self
-        if self.x is None:
-            begin[:-1] = begins
-        else:
-            lists = CudaLists.of(self.x, index)
-            arrays = feature, self.first_rows, marks, lists.starts, lists.rows, begin
-            _each("piece_begins", len(feature), *arrays)
-            marks = marked(len(index), cp.arange(len(index)))
-        begin[-1:] = lists.starts[-1:]
-        return begin, lists, marks
 
     def kept(self, marks: Array, renumber: bool = True) -> CudaLists:
         """Entries of `marked` rows, in order, without sorting; rows get new numbers or keep theirs."""
@@ -337,10 +315,13 @@ def numbers_of(features: Array, n_features: int) -> Array:
     return numbers
 
 
-def _sorted_parts(
+def sorted_parts(
     x: CudaRows, starts: Array, index: Array = None
 ) -> Iterator[tuple[tuple[Array, ...], Array]]:
-    """Arrays of each chunk that tell newton.cu the place of its entries in the lists, and its values."""
+    """Arrays of each chunk that tell a kernel the place of its entries in the lists, and its values.
+
+    The rows at `index` get new numbers.
+    """
     cp = gpu.cupy()
     cursor, begins = starts[:-1].copy(), cp.empty(x.n_features, np.int64)
     for first, part in x.chunks(index):

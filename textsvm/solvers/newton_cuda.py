@@ -101,7 +101,10 @@ class _Gradients:
         entries = int(gpu.cupy().diff(self.x.indptr)[self.index].sum())
         if entries < PACK or packed_bytes(self.x, len(self.index), entries) > gpu.free_memory():
             return None
-        return PackedRows(self.x, self.index, float(products.squares.max()) ** 0.5)
+        try:
+            return PackedRows(self.x, self.index, float(products.squares.max()) ** 0.5)
+        except MemoryError:  # the free memory is in pieces
+            return None
 
     def _lists(self, expected: float) -> CudaLists:
         """The entries by features, of free rows alone if that saves time in this many products."""
