@@ -293,7 +293,8 @@ def test_what_is_chosen_for_a_card(tmp_path, monkeypatch, store, bus):
     monkeypatch.setattr(build, "measured_rate", lambda rows: 1e9)
     monkeypatch.setattr(build, "max_rows", lambda n, memory: 6)
     monkeypatch.setattr(build, "held_rows", lambda *given: given)
-    monkeypatch.setattr(build, "CachedGram", lambda *given: given)
+    for name in ("CachedGram", "HeldGram"):
+        monkeypatch.setattr(build, name, lambda *given: given)
     if store:
         stored_rows(tmp_path, wanted())
         monkeypatch.setattr(build, "StoredRows", lambda stored, request: StoredRows(stored, wanted()))
@@ -311,7 +312,7 @@ def test_what_is_chosen_for_a_card(tmp_path, monkeypatch, store, bus):
 @pytest.mark.parametrize("store", [False, True])
 def test_main_memory_of_a_card(tmp_path, monkeypatch, store):
     monkeypatch.setattr(build, "held_rows", lambda *given: given)
-    monkeypatch.setattr(build, "CachedGram", lambda *given: given)
+    monkeypatch.setattr(build, "HeldGram", lambda *given: given)
     if store:
         stored_rows(tmp_path, wanted())
         monkeypatch.setattr(build, "StoredRows", lambda stored, request: StoredRows(stored, wanted()))

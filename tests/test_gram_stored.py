@@ -1,22 +1,24 @@
 """Rows held in main memory for a card: on any device the same rows."""
 
 import time
+import weakref
 
 import numpy as np
 import pytest
 from test_gram import MATRIX, GramContract, N
 from test_store import Table, small, wanted  # noqa: F401 (a fixture)
 
-from textsvm.gram.base import CachedGram, needed_bytes
+from textsvm.gram.base import needed_bytes
 from textsvm.gram.build import stored_rows
 from textsvm.gram.measure import measured_rate
-from textsvm.gram.stored import held_rows
+from textsvm.gram.stored import HeldGram, held_rows
+from textsvm.runtime import memory
 from textsvm.runtime.device import select
 
 
 def held(request, stored=None):
     memory = needed_bytes(N, 6)
-    return CachedGram(held_rows(request, memory, stored), memory)
+    return HeldGram(held_rows(request, memory, stored), memory)
 
 
 @pytest.mark.usefixtures("small")
@@ -65,3 +67,12 @@ def test_slow_rows_are_measured_on_fewer():
     rows.rows = slow
     assert 2000 < measured_rate(rows) < 6100
     assert asked == [1, 8]
+
+
+def test_the_memory_of_released_rows_is_freed():
+    gram = held(wanted())
+    matrix = weakref.ref(gram._kernel_rows.panels.matrix)
+    assert matrix() is not None
+    gram.release()
+    memory.free()
+    assert matrix() is None

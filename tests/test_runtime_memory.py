@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import tracemalloc
 
 import numpy as np
@@ -176,3 +178,10 @@ def test_shrink_leaves_arrays_that_are_used_elsewhere():
     scratch.shrink(arrays, [4, 4, 4])
     assert [len(array) for array in arrays] == [4, 9, 9]
     assert np.array_equal(used, np.arange(9))
+
+
+def test_memory_that_a_thread_frees_counts_as_free():
+    thread = threading.Thread(target=lambda: time.sleep(0.3), name=scratch.FREEING)
+    thread.start()
+    scratch.free()
+    assert not thread.is_alive()

@@ -1,6 +1,7 @@
 """Grams on disk, read to a GPU."""
 
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -14,11 +15,15 @@ from textsvm.gram import stored as reading
 from textsvm.gram.base import needed_bytes
 from textsvm.gram.build import build_gram, stored_rows
 from textsvm.gram.store import GramRequest
+from textsvm.gram.stored import HeldGram
 from textsvm.runtime import device as gpu
+from textsvm.runtime import memory
 from textsvm.runtime.device import cupy, select
 from textsvm.text.documents import encode
 
 pytestmark = pytest.mark.gpu
+#: cudaDevAttrIntegrated, which no card of its own memory has.
+INTEGRATED = 18
 
 
 def wanted(kernel, where="cuda:0"):
@@ -132,20 +137,67 @@ def test_the_card_keeps_within_its_memory(tmp_path, tier):
 
 @pytest.mark.parametrize("kernel", [GapWeighted(3), Spectrum((1, 3)), EDIT], ids=str)
 @pytest.mark.parametrize("locked", [True, False], ids=["page-locked", "pageable"])
-@pytest.mark.parametrize("share", [0, 1 << 40], ids=["two streams", "one stream"])
+@pytest.mark.parametrize("share", [0, 1 << 40], ids=["one stream", "two streams"])
 def test_held_rows_have_the_bits_of_the_matrix(kernel, locked, share, device, monkeypatch):
-    monkeypatch.setattr(reading, "_TURN_SHARE", share)
+    monkeypatch.setattr(reading, "_STREAM_SHARE", share)
     if not locked:
-        monkeypatch.setattr(
-            reading.HostPanels, "lock", lambda panels, number: setattr(panels, "page_locked", False)
-        )
+        monkeypatch.setattr(reading, "_SAME_ADDRESS", INTEGRATED)
     documents = encode([*random_texts(1500), "", "ac", "ac", ""])
     n, kernel = len(documents), kernel.fit(documents)
     with gpu.use(device):
         expected = to_numpy(kernel.rows(documents, device).gram())
         for memory in (1 << 40, 16 * n * 37):  # a panel for each band, and several
             held = reading.held_rows(GramRequest(kernel, documents, {}, device), memory)
-            assert held._panels.page_locked == locked
+            assert held.panels.page_locked == locked
             some = np.random.default_rng(0).permutation(n)
             np.testing.assert_array_equal(to_numpy(held.rows(some)), expected[some])
             np.testing.assert_array_equal(to_numpy(held.diag()), expected.diagonal())
+            gram = HeldGram(held, needed_bytes(n, 80))
+            np.testing.assert_array_equal(to_numpy(gram.rows(some[:300])), expected[some[:300]])
+
+
+@pytest.mark.parametrize("n", [1, 2, 31, 33, 1000, 4095, 9001])
+def test_rows_are_copied_to_their_slots(n, device):
+    panels, rng = reading.HostPanels(n, max(1, n // 3), device), np.random.default_rng(0)
+    for number in range(panels.count):
+        panels.room(number, panels.matrix)
+    panels.matrix[:] = rng.random((n, n))
+    rows, slots = rng.integers(0, n, min(n, 50)), rng.permutation(60)[: min(n, 50)]
+    expected = np.full((60, n), 7, np.float32)
+    expected[slots] = panels.matrix[rows]
+    with gpu.use(device):
+        values = cupy().full((60, n), 7, np.float32)
+        panels.copy_to_card(rows, values, slots)
+        panels.copy_to_card(rows[:0], values, slots[:0])
+        np.testing.assert_array_equal(values.get(), expected)
+    assert panels.page_locked
+
+
+def test_a_system_that_refuses_to_lock_memory(device):
+    documents = encode(random_texts(100))
+    request = GramRequest(EDIT.fit(documents), documents, {}, device)
+    panels = reading.HostPanels(100, 10, device)
+    with gpu.use(device):
+        cupy().cuda.runtime.hostRegister(
+            panels.matrix[50:].ctypes.data, 20_000, 0
+        )  # no memory is locked twice
+        rows = reading.PanelRows(panels, request)
+        for _ in rows.steps([*range(10)], None):
+            pass
+        assert not panels.page_locked
+        expected = to_numpy(EDIT.rows(documents, device).gram())
+        np.testing.assert_array_equal(to_numpy(HeldGram(rows, 1 << 20).rows(np.arange(100))), expected)
+        cupy().cuda.runtime.hostUnregister(panels.matrix[50:].ctypes.data)
+
+
+def test_memory_is_unlocked_after_training(device):
+    """In a thread, for which a question for free memory waits."""
+    documents = encode(random_texts(1000))
+    with gpu.use(device):
+        rows = reading.held_rows(GramRequest(EDIT.fit(documents), documents, {}, device), 1 << 30)
+        matrix = weakref.ref(rows.panels.matrix)
+        gram = HeldGram(rows, 1 << 22)
+        del rows
+        gram.release()
+        memory.free()
+        assert matrix() is None

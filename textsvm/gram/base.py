@@ -4,6 +4,7 @@ DenseGram         the whole matrix in memory
 CachedGram        rows computed or read on demand, within a byte budget
 FeatureGram       dense features; rows are their products, computed when a solver reads rows
 FeatureProducts   sparse features, without rows
+HeldGram          rows of a matrix in main memory, in a cache on a card (`textsvm.gram.stored`)
 ShardedGram       the matrix on several cards (`textsvm.gram.cards`)
 """
 
@@ -209,18 +210,18 @@ class CachedGram(Gram):
         return np.argpartition(self._window.used, count - 1)[:count]
 
     def _fill(self, rows: Ints, slots: Ints) -> None:
-        values = self._kernel_rows.rows(rows)
-        self.computed += len(rows)
         evicted = self._owner[slots]
-        evicted = evicted[evicted >= 0]
         self._owner[slots] = -1
-        self._slots[evicted] = -1
-        self._window.values[slots] = values
+        self._slots[evicted[evicted >= 0]] = -1
+        self._copy(rows, slots)
+        self.computed += len(rows)
         self._owner[slots] = rows
         self._slots[rows] = slots
         if self._window.slots is not self._slots:
-            self._window.slots[evicted] = -1
-            self._window.slots[rows] = self._xp.asarray(slots, np.int32)
+            self._window.slots.set(self._slots)  # faster than to change some of them
+
+    def _copy(self, rows: Ints, slots: Ints) -> None:
+        self._window.values[slots] = self._kernel_rows.rows(rows)
 
 
 class FeatureGram(Gram):

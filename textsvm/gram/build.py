@@ -12,7 +12,7 @@ from textsvm.gram.base import CachedGram, FeatureGram, Gram, max_rows
 from textsvm.gram.measure import allowed_bytes, bus_rate, disk_rates, measured_rate
 from textsvm.gram.plan import Case, Plan, Rates, candidates, plan_gram
 from textsvm.gram.store import GramRequest, Store
-from textsvm.gram.stored import StoredRows, held_rows
+from textsvm.gram.stored import HeldGram, StoredRows, held_rows
 from textsvm.gram.tiles import whole_gram
 from textsvm.kernels.contract import MatrixRows
 from textsvm.runtime import device as devices
@@ -79,7 +79,7 @@ def build_gram(
         stored.complete(progress)
     if decision.tier == "host":
         origin = "" if stored is None else f"{stored.description}; "
-        return CachedGram(held_rows(request, allowed, stored, progress), allowed, origin + decision.reason)
+        return HeldGram(held_rows(request, allowed, stored, progress), allowed, origin + decision.reason)
     if stored is None:
         return _planned(rows, decision, progress)
     if decision.tier == "device":

@@ -24,7 +24,7 @@ import numpy as np
 from textsvm.errors import InputError
 from textsvm.gram.plan import parse_bytes
 from textsvm.gram.store import GramRequest
-from textsvm.gram.stored import HostPanels, StoredRows
+from textsvm.gram.stored import HostPanels, PanelRows
 from textsvm.kernels.contract import AHEAD, MatrixRows
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
@@ -84,7 +84,7 @@ def bus_rate(device: Device) -> float:
 def _measured_bus(device: Device) -> float:
     panels = HostPanels(_BUS_LENGTH, _BUS_ROWS, device)
     panels.room(0, panels.matrix)
-    rows = StoredRows(panels, GramRequest(None, range(_BUS_LENGTH), {}, device))  # type: ignore[arg-type]
+    rows = PanelRows(panels, GramRequest(None, range(_BUS_LENGTH), {}, device))  # type: ignore[arg-type]
     order = np.random.default_rng(0).permutation(_BUS_ROWS)
     for _ in range(2):
         clock = time.perf_counter()

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
+from contextvars import copy_context
 from functools import partial
+from threading import Thread
 from typing import Any
 from weakref import finalize
 
@@ -24,12 +26,13 @@ import numpy as np
 
 from textsvm.arrays import Array, Floats32, Ints
 from textsvm.errors import InputError
-from textsvm.gram.base import DenseGram
-from textsvm.gram.panels import Damaged
+from textsvm.gram.base import CachedGram, DenseGram
+from textsvm.gram.panels import Damaged, Panels
 from textsvm.gram.plan import BANDS
 from textsvm.gram.store import GramRequest, Store, StoredGram, panel_rows
 from textsvm.kernels.contract import SharedColumns
 from textsvm.runtime import device as devices
+from textsvm.runtime import memory as host_memory
 from textsvm.runtime import parallel
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
@@ -42,23 +45,25 @@ _REPORTED = 128 << 20
 #: Bytes that a thread copies at a time.
 _PIECE = 2 << 20
 #: Two streams compute panels if one takes at most this part of the free memory.
-_TURN_SHARE = 0.25
+_STREAM_SHARE = 0.25
 #: Rows that a thread transposes at a time.
 _BLOCK = 512
+#: Kernels launched here: (source, defines).
+DEFINE_SETS: list[tuple[str, devices.Defines]] = [("copy_rows.cu", ())]
+#: cudaDevAttrCanUseHostPointerForRegisteredMem.
+_SAME_ADDRESS = 91
 
 
-class StoredRows:
-    """Rows of a kernel matrix in the panels of a `StoredGram` or `HostPanels` (`MatrixRows`)."""
+class PanelRows:
+    """Rows of a kernel matrix in panels on disk or in main memory (`MatrixRows`)."""
 
-    def __init__(self, stored: Any, request: GramRequest) -> None:
-        self.n, self.device = request.n, request.device
-        self._stored, self._panels, self._request = stored, stored.panels, request
+    def __init__(self, panels: Panels | HostPanels, request: GramRequest) -> None:
+        self.n, self.device, self.panels, self._request = request.n, request.device, panels, request
         self._xp = devices.array_module(self.device)
         #: Prepares the documents from a position on as columns, instead of the kernel (`complete_together`).
         self.prepare: Callable[[int, Documents], Any] | None = None
         #: Number of panels computed here.
         self.made = 0
-        self._mended: set[int] = set()
         #: Columns, with their first document, of each stream of a card.
         self._bands: list[tuple[int, Any] | None] = [None, None]
         self._diagonal = np.empty(self.n, np.float32)
@@ -66,43 +71,15 @@ class StoredRows:
             stream = self._xp.cuda.Stream if self.device.kind == "cuda" else lambda **_: nullcontext()
             self._streams = [stream(non_blocking=True) for _ in range(2)]
 
-    @property
-    def description(self) -> str:
-        """Location of the rows, and whether they were there already, for people."""
-        origin = "found" if not self.made else f"{self.made:,} of {self._panels.count:,} panels made"
-        return f"{self._stored.place} ({origin})"
-
-    @property
-    def complete_share(self) -> float:
-        """Fraction of the panels that exist."""
-        return 1 - len(self._panels.missing()) / self._panels.count
-
-    def complete(self, progress: Progress | None = None) -> None:
-        """Compute the missing panels."""
-        if self._panels.missing():
-            with self._stored.writing():
-                # Another process may have written panels before this process got the lock.
-                for _ in self.steps(self._panels.missing(), progress):
-                    pass
-
     def diag(self) -> Array:
         with devices.use(self.device):
-            return self._xp.asarray(self._mending(self._panels.diagonal))
+            return self._xp.asarray(self._checked(self.panels.diagonal))
 
     def rows(self, indices: Ints) -> Array:
         return self._values(np.asarray(indices, np.int64))
 
     def gram(self, progress: Progress | None = None) -> Array:
         return self._values(np.arange(self.n), progress)
-
-    def dense(self, description: str, progress: Progress | None = None) -> DenseGram:
-        """All rows in memory."""
-        clock = time.perf_counter()
-        matrix = self.gram(progress)
-        devices.synchronize(self.device)
-        rate = 4e-9 * self.n**2 / max(time.perf_counter() - clock, 1e-9)
-        speed = f", read at {rate:.2g} GB/s" if 4 * self.n**2 >= _REPORTED else ""
-        return DenseGram(matrix, f"{self.description}{speed}; {description}")
 
     def _values(self, indices: Ints, progress: Progress | None = None) -> Array:
         with devices.use(self.device):
@@ -115,16 +92,18 @@ class StoredRows:
 
     def _to_card(self, indices: Ints, values: Array, progress: Progress | None) -> None:
         """Copy rows to a card, from page-locked panels or while the next rows are read."""
-        if isinstance(self._panels, HostPanels) and self._panels.page_locked:
-            return self._panels.copy_to_card(indices, values)
+        if isinstance(self.panels, HostPanels) and self.panels.page_locked:
+            return self.panels.copy_to_card(indices, values, np.arange(len(indices)))
         cuda, step = self._xp.cuda, max(1, _STAGING // (4 * self.n))
         stream = cuda.Stream(non_blocking=True)
         cuda.get_current_stream().synchronize()  # the memory of `values` may still be in use
-        buffers = [self._pinned(min(step, len(indices))) for _ in range(2)]
+        shape = min(step, len(indices)), self.n
+        memory = [cuda.alloc_pinned_memory(max(1, 4 * shape[0] * self.n)) for _ in range(2)]
+        buffers = [np.ndarray(shape, np.float32, pinned) for pinned in memory]
         copied = [stream.record(), stream.record()]
         for number, first in enumerate(range(0, len(indices), step)):
             block, at = indices[first : first + step], number % 2
-            self._panels.announce(indices[first + step : first + 2 * step])
+            self.panels.announce(indices[first + step : first + 2 * step])
             copied[at].synchronize()
             self.read(block, buffers[at][: len(block)])
             values[first : first + step].set(buffers[at][: len(block)], stream)
@@ -133,17 +112,148 @@ class StoredRows:
                 progress(first + len(block), len(indices))
         stream.synchronize()
 
-    def _pinned(self, rows: int) -> Floats32:
-        """Page-locked host memory for rows."""
-        memory = self._xp.cuda.alloc_pinned_memory(max(1, 4 * rows * self.n))
-        return np.frombuffer(memory, np.float32, rows * self.n).reshape(rows, self.n)
-
     def read(self, indices: Ints, out: Floats32, progress: Progress | None = None) -> None:
         """Read rows into an array in main memory, shape (len(indices), n)."""
-        self._mending(lambda: self._panels.read(indices, out, progress))
+        self._checked(lambda: self.panels.read(indices, out, progress))
 
-    def _mending(self, read: Callable[[], Array | None]) -> Array:
-        """Call `read`, and compute damaged panels again."""
+    def _checked(self, read: Callable[[], Array | None]) -> Array:
+        """Call a function that reads panels."""
+        return read()
+
+    def steps(self, numbers: list[int], progress: Progress | None) -> Iterator[None]:
+        """Compute panels, in order, which need all panels before them; yield after each."""
+        ends = np.cumsum([self.n - self._start(number) for number in numbers]).tolist()
+        with ThreadPoolExecutor(1) as writer:
+            written: Future[Any] = writer.submit(int)
+            for (number, values), end in zip(self._filled(numbers), ends, strict=True):
+                written.result()
+                written = writer.submit(copy_context().run, self._write, number, values)
+                self.made += 1
+                if progress is not None:
+                    progress(end, ends[-1])
+                yield
+            written.result()
+        self._bands = [None, None]
+
+    def _filled(self, numbers: list[int]) -> Iterator[tuple[int, Floats32]]:
+        """Panels with their values from the diagonal on; a card computes the next one meanwhile."""
+        devices.synchronize(self.device)  # the streams do not wait for others
+        free, on_card = devices.free_memory(self.device), self.device.kind == "cuda"
+        # A panel is filled while the previous one is written. Arrays are reused, as first writes to memory
+        # are slow.
+        rooms = [np.empty((self.panels.size, self.n), np.float32) for _ in range(2)]
+        stream, n_streams, computed = 0, 1, None
+        for position, (number, next_number) in enumerate(zip(numbers, [*numbers[1:], None], strict=True)):
+            if computed is None:
+                computed = self._computed(number, stream)
+            if not position and free - devices.free_memory(self.device) <= _STREAM_SHARE * free:
+                n_streams = 2
+            values = self.panels.room(number, rooms[position % 2])
+            next_stream, next_computed = stream, None
+            if on_card and next_number is not None and self._start(next_number) != self._start(number):
+                next_stream = (stream + 1) % n_streams
+                if next_stream != stream:  # its columns are prepared while the card computes this panel
+                    next_computed = self._computed(next_number, next_stream)
+            self._fill(number, computed, values, stream)
+            stream, computed = next_stream, next_computed
+            if on_card and next_number is not None and computed is None:
+                computed = self._computed(next_number, stream)
+            yield number, values
+
+    def _start(self, number: int) -> int:
+        """First document that the rows of a panel are computed with."""
+        panels = -(-self.panels.count // BANDS)
+        return number // panels * panels * self.panels.size
+
+    def _computed(self, number: int, stream: int) -> Array:
+        """The values of a panel with all documents from `_start` on."""
+        (first, last), start = self.panels.bounds(number), self._start(number)
+        with devices.use(self.device), self._streams[stream]:
+            return self._columns_from(start, stream).rows(np.arange(first - start, last - start))
+
+    def _fill(self, number: int, computed: Array, values: Floats32, stream: int) -> None:
+        """Copy the values of a panel from the diagonal on."""
+        (first, last), width = self.panels.bounds(number), computed.shape[1]
+        computed, out = computed[:, first - self.n + width :], values[:, first:]
+        if self.device.kind == "cpu":
+            out[:] = computed
+            return
+        with self._streams[stream]:
+            runtime, current = self._xp.cuda.runtime, self._xp.cuda.get_current_stream()
+            data = computed.data.ptr, 4 * width, 4 * out.shape[1], last - first
+            runtime.memcpy2DAsync(out.ctypes.data, 4 * self.n, *data, runtime.memcpyDeviceToHost, current.ptr)
+            current.synchronize()
+
+    def _write(self, number: int, values: Floats32) -> None:
+        """Copy the values left of the diagonal, from beyond it and from earlier panels; write the panel."""
+        first, last = self.panels.bounds(number)
+        square = values[:, first:last]  # a kernel may round (s, t) and (t, s) differently
+        np.copyto(square, square.T, where=np.tri(last - first, k=-1, dtype=bool))
+        np.fill_diagonal(square, self._diagonal[first:last])
+        self.panels.columns(number, values[:, :first])
+        self.panels.write(number, values)
+
+    def _columns_from(self, start: int, stream: int) -> Any:
+        """The documents from `start` on as columns."""
+        band = self._bands[stream]
+        if band is None or band[0] != start:
+            band = self._bands[stream] = None  # frees its memory before the next allocation
+            kernel, examples = self._request.kernel, self._request.examples
+            documents = kernel.structure.read(examples.take(np.arange(start, self.n)))
+            prepare = self.prepare or (lambda _, columns: kernel.rows(columns, self.device))
+            rows = prepare(start, documents)
+            self._diagonal[start:] = devices.to_host(rows.diag())
+            band = self._bands[stream] = start, rows
+        return band[1]
+
+
+class StoredRows(PanelRows):
+    """Rows of a kernel matrix on disk, where damaged panels are computed again."""
+
+    panels: Panels
+
+    def __init__(self, stored: StoredGram, request: GramRequest) -> None:
+        super().__init__(stored.panels, request)
+        self._stored = stored
+        self._mended: set[int] = set()
+
+    @property
+    def description(self) -> str:
+        """Location of the rows, and whether they were there already, for people."""
+        origin = "found" if not self.made else f"{self.made:,} of {self.panels.count:,} panels made"
+        return f"{self._stored.place} ({origin})"
+
+    @property
+    def complete_share(self) -> float:
+        """Fraction of the panels that exist."""
+        return 1 - len(self.panels.missing()) / self.panels.count
+
+    def complete(self, progress: Progress | None = None) -> None:
+        """Compute the missing panels."""
+        if self.panels.missing():
+            with self._stored.writing():
+                # Another process may have written panels before this process got the lock.
+                for _ in self.steps(self.panels.missing(), progress):
+                    pass
+
+    def steps(self, numbers: list[int], progress: Progress | None) -> Iterator[None]:
+        """Compute some panels, and damaged panels before them; yield after each."""
+        if numbers:
+            before = sorted(set(range(max(numbers))) - set(numbers))
+            numbers = sorted({*numbers, *self.panels.damaged(before, progress)})
+            yield from super().steps(numbers, progress)
+
+    def dense(self, description: str, progress: Progress | None = None) -> DenseGram:
+        """All rows in memory."""
+        clock = time.perf_counter()
+        matrix = self.gram(progress)
+        devices.synchronize(self.device)
+        rate = 4e-9 * self.n**2 / max(time.perf_counter() - clock, 1e-9)
+        speed = f", read at {rate:.2g} GB/s" if 4 * self.n**2 >= _REPORTED else ""
+        return DenseGram(matrix, f"{self.description}{speed}; {description}")
+
+    def _checked(self, read: Callable[[], Array | None]) -> Array:
+        """Call a function that reads panels, after damaged ones are computed again."""
         while True:
             try:
                 return read()
@@ -151,174 +261,64 @@ class StoredRows:
                 number = damage.number
                 if number in self._mended:
                     raise InputError(
-                        f"{self._panels.path(number)} is not what was written to it a moment ago; "
+                        f"{self.panels.path(number)} is not what was written to it a moment ago; "
                         "the disk fails, name a folder on another one (--store)"
                     ) from damage
                 self._mended.add(number)
-                self._panels.forget(number)
+                self.panels.forget(number)
                 with self._stored.writing():
                     for _ in self.steps([number], None):
                         pass
 
-    def steps(self, numbers: list[int], progress: Progress | None) -> Iterator[None]:
-        """Compute some panels, and damaged panels before them; yield after each."""
-        if not numbers:
-            return
-        before = sorted(set(range(max(numbers))) - set(numbers))
-        numbers = sorted({*numbers, *self._panels.damaged(before, progress)})
-        devices.synchronize(self.device)  # the streams do not wait for others
-        ends = np.cumsum([self._work(number) for number in numbers]).tolist()
-        on_card, free = self.device.kind == "cuda", devices.free_memory(self.device)
-        # A panel is filled while the previous one is written. Arrays are reused, as first writes to memory
-        # are slow.
-        rooms = [np.empty((self._panels.size, self.n), np.float32) for _ in range(2)]
-        with ThreadPoolExecutor(1) as writer:
-            written: Future[None] | None = None
-            ahead, turn, turns = list[Array](), 0, 1
-            for position, (number, end) in enumerate(zip(numbers, ends, strict=True)):
-                computed = ahead.pop() if ahead else self._computed(number, turn)
-                if not position and free - devices.free_memory(self.device) <= _TURN_SHARE * free:
-                    turns = 2  # columns are prepared while the card computes
-                further = numbers[position + 1 : position + 2] if on_card else []
-                others = any(self._start(later) != self._start(number) for later in further)
-                if (following := (turn + others) % turns) != turn:
-                    ahead = [self._computed(further[0], following)]
-                values = self._panels.room(number, rooms[position % 2])
-                self._fill(number, computed, values, turn)
-                del computed
-                if further and not ahead:
-                    ahead = [self._computed(further[0], turn)]  # meanwhile
-                turn = following
-                self._mirror(number, values)
-                if written is not None:
-                    written.result()
-                self._panels.columns(number, values[:, : self._panels.bounds(number)[0]])
-                written = writer.submit(self._panels.write, number, values)
-                self.made += 1
-                if progress is not None:
-                    progress(end, ends[-1])
-                yield
-            if written is not None:
-                written.result()
-        self._bands = [None, None]
-
-    def _work(self, number: int) -> int:
-        """Number of computed values of a panel."""
-        first, last = self._panels.bounds(number)
-        return (last - first) * (self.n - self._start(number))
-
-    def _start(self, number: int) -> int:
-        """First document that the rows of a panel are computed with."""
-        panels = -(-self._panels.count // BANDS)
-        return number // panels * panels * self._panels.size
-
-    def _computed(self, number: int, turn: int) -> Array:
-        """The values of a panel with all documents from `_start` on."""
-        (first, last), start = self._panels.bounds(number), self._start(number)
-        with devices.use(self.device), self._streams[turn]:
-            return self._columns_from(start, turn).rows(np.arange(first - start, last - start))
-
-    def _fill(self, number: int, computed: Array, values: Floats32, turn: int) -> None:
-        """Copy the values of a panel from the diagonal on."""
-        (first, last), width = self._panels.bounds(number), computed.shape[1]
-        computed, out = computed[:, first - self.n + width :], values[:, first:]
-        if self.device.kind == "cpu":
-            out[:] = computed
-            return
-        with self._streams[turn]:
-            runtime, stream = self._xp.cuda.runtime, self._xp.cuda.get_current_stream()
-            data = computed.data.ptr, 4 * width, 4 * out.shape[1], last - first
-            runtime.memcpy2DAsync(out.ctypes.data, 4 * self.n, *data, runtime.memcpyDeviceToHost, stream.ptr)
-            stream.synchronize()
-
-    def _mirror(self, number: int, values: Floats32) -> None:
-        """Copy half of the square at the diagonal: a kernel may round (s, t) and (t, s) differently."""
-        first, last = self._panels.bounds(number)
-        square = values[:, first:last]
-        np.copyto(square, square.T, where=np.tri(last - first, k=-1, dtype=bool))
-        np.fill_diagonal(square, self._diagonal[first:last])
-
-    def _columns_from(self, start: int, turn: int) -> Any:
-        """The documents from `start` on as columns."""
-        band = self._bands[turn]
-        if band is None or band[0] != start:
-            band = self._bands[turn] = None  # frees its memory before the next allocation
-            kernel, examples = self._request.kernel, self._request.examples
-            documents = kernel.structure.read(examples.take(np.arange(start, self.n)))
-            prepare = self.prepare or (lambda _, columns: kernel.rows(columns, self.device))
-            rows = prepare(start, documents)
-            self._diagonal[start:] = devices.to_host(rows.diag())
-            band = self._bands[turn] = start, rows
-        return band[1]
-
 
 def _unlock(device: Device, address: int) -> None:
     with devices.use(device):
+        devices.synchronize(device)  # a kernel may still read it
         devices.cupy().cuda.runtime.hostUnregister(address)
 
 
 class HostPanels:
-    """A matrix in main memory, with the interfaces of `StoredGram` and `textsvm.gram.panels.Panels`."""
-
-    place = "held in main memory"
-    writing = staticmethod(nullcontext)
+    """The panels of a matrix in main memory, with the methods of `Panels` that `PanelRows` calls."""
 
     def __init__(self, n: int, size: int, device: Device) -> None:
         self.n, self.size, self.count, self.device = n, size, -(-n // size), device
-        self.matrix, self.made = np.empty((n, n), np.float32), 0
+        self.matrix = np.empty((n, n), np.float32)
         #: Whether the card can read all panels at the full speed of the bus.
         self.page_locked = device.kind == "cuda"
-
-    @property
-    def panels(self) -> HostPanels:
-        return self
 
     def bounds(self, number: int) -> tuple[int, int]:
         return number * self.size, min((number + 1) * self.size, self.n)
 
-    def missing(self) -> list[int]:
-        return list(range(self.made, self.count))
-
-    def damaged(self, numbers: Iterable[int], progress: Progress | None = None) -> list[int]:
-        return []
-
     def room(self, number: int, values: Floats32) -> Floats32:
+        """Rows of a panel, which are page-locked if the system allows it."""
         rows, step = self.matrix[slice(*self.bounds(number))], max(1, _PIECE // (4 * self.n))
         if self.page_locked:  # threads touch memory faster than the driver
             parallel.run(lambda at: rows[at : at + step].fill(0), range(0, len(rows), step))
-            self.lock(number)
+            runtime = devices.cupy().cuda.runtime
+            with devices.use(self.device):
+                try:
+                    runtime.hostRegister(rows.ctypes.data, rows.nbytes, 0)
+                    finalize(self.matrix, _unlock, self.device, rows.ctypes.data).atexit = False
+                    self.page_locked = bool(runtime.deviceGetAttribute(_SAME_ADDRESS, self.device.index))
+                except runtime.CUDARuntimeError:
+                    self.page_locked = False
         return rows
 
-    def lock(self, number: int) -> None:
-        """Page-lock a panel, if the system allows it."""
-        rows, runtime = self.matrix[slice(*self.bounds(number))], devices.cupy().cuda.runtime
-        with devices.use(self.device):
-            try:
-                runtime.hostRegister(rows.ctypes.data, rows.nbytes, 0)
-                finalize(self.matrix, _unlock, self.device, rows.ctypes.data).atexit = False
-            except runtime.CUDARuntimeError:
-                self.page_locked = False
-
     def write(self, number: int, values: Floats32) -> None:
-        self.made = number + 1
+        pass
 
     def columns(self, number: int, out: Floats32) -> None:
         first, last = self.bounds(number)
+        above, left, blocks = self.matrix[:first, first:last], out.T, range(0, first, _BLOCK)
+        parallel.run(lambda at: np.copyto(left[at : at + _BLOCK], above[at : at + _BLOCK]), blocks)
 
-        def transpose(at: int) -> None:
-            block = slice(at, min(at + _BLOCK, first))
-            out[:, block] = self.matrix[block, first:last].T
-
-        parallel.run(transpose, range(0, first, _BLOCK))
-
-    def copy_to_card(self, indices: Ints, out: Array) -> None:
-        """Copy page-locked rows to an array of the card, shape (len(indices), n)."""
-        cuda, nbytes = devices.cupy().cuda, 4 * self.n
-        stream, runtime = cuda.get_current_stream(), cuda.runtime
-        copy, to, kind = runtime.memcpyAsync, out.data.ptr, runtime.memcpyHostToDevice
-        for number, row in enumerate((self.matrix.ctypes.data + nbytes * indices).tolist()):
-            copy(to + number * nbytes, row, nbytes, kind, stream.ptr)
-        stream.synchronize()
+    def copy_to_card(self, indices: Ints, values: Array, slots: Ints) -> None:
+        """Copy page-locked rows to rows `slots` of an array of the card."""
+        places = devices.cupy().asarray(np.concatenate([indices, slots]))
+        arguments = np.uint64(self.matrix.ctypes.data), np.int64(self.n), places, values
+        if len(indices):
+            kernel = devices.function("copy_rows.cu", "copy_rows")
+            kernel((len(indices), 16), (devices.THREADS,), arguments)  # 16 blocks a row
 
     def diagonal(self) -> Floats32:
         return self.matrix.diagonal().copy()
@@ -330,20 +330,38 @@ class HostPanels:
         np.take(self.matrix, indices, axis=0, out=out, mode="clip")
 
 
+class HeldGram(CachedGram):
+    """Rows of a matrix in main memory, in a cache on a card."""
+
+    _kernel_rows: PanelRows
+
+    def _copy(self, rows: Ints, slots: Ints) -> None:
+        panels = self._kernel_rows.panels
+        if isinstance(panels, HostPanels) and panels.page_locked:
+            panels.copy_to_card(rows, self._window.values, slots)
+        else:
+            super()._copy(rows, slots)
+
+    def release(self) -> None:
+        owner = [self._kernel_rows]
+        super().release()
+        Thread(target=owner.clear, name=host_memory.FREEING).start()  # to unlock memory takes long
+
+
 def held_rows(
     request: GramRequest, memory: int, stored: StoredRows | None = None, progress: Progress | None = None
-) -> StoredRows:
+) -> PanelRows:
     """The whole matrix in main memory, read from `stored` or computed within `memory` bytes on the device."""
     size = max(1, min(-(-request.n // BANDS), memory // max(1, 16 * request.n)))
     panels = HostPanels(request.n, size, request.device)
-    rows = StoredRows(panels, request)
+    rows = PanelRows(panels, request)
     if stored is None:
-        rows.complete(progress)
+        for _ in rows.steps([*range(panels.count)], progress):
+            pass
     else:
+        for number in range(panels.count):
+            panels.room(number, panels.matrix)
         stored.read(np.arange(request.n), panels.matrix, progress)
-        for number in range(panels.count if panels.page_locked else 0):
-            panels.lock(number)
-        panels.made = panels.count
     return rows
 
 

@@ -15,6 +15,7 @@ import errno
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
@@ -35,6 +36,8 @@ except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
 
+#: Name of threads that free memory, for which `free` waits.
+FREEING = "textsvm frees memory"
 #: File with the names of the control groups of this process.
 MEMBERSHIP = Path("/proc/self/cgroup")
 #: Root folder of control groups.
@@ -53,6 +56,9 @@ UNLIMITED = 1 << 62
 
 def free() -> int:
     """Free main memory in bytes, within the limits of the container (cgroup) and the process (ulimit)."""
+    for thread in threading.enumerate():
+        if thread.name == FREEING:
+            thread.join()
     limits = [left for _, left in _own_limits(STATUS)]
     return min([_available_memory(), *cgroup_memory(MEMBERSHIP, GROUPS), *limits])
 
