@@ -16,41 +16,47 @@ from typing import Any
 
 import numpy as np
 
-from textsvm import Compute, EditDistance, GapWeighted
+from textsvm import Compute, EditDistance, GapWeighted, Gaussian, Spectrum
 from textsvm.bench.corpora import TrainTest, paper_tasks
 from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
-from textsvm.gram.base import needed_bytes
-from textsvm.gram.measure import bus_rate, measured_disk, measured_rate
+from textsvm.gram.base import CachedGram, Gram, needed_bytes
+from textsvm.gram.measure import measured_disk, measured_rate, memory_rates
 from textsvm.gram.plan import Case, Rates
+from textsvm.kernels import GappedKmers
 from textsvm.kernels.base import Kernel
 from textsvm.model.settings import ClassifierSettings
 from textsvm.runtime.device import Device, select
 from textsvm.solvers.solution import Stopping
 from textsvm.solvers.solve import solve
-from textsvm.text.documents import encode
 from textsvm.training.problems import as_target, problem_of
 from textsvm.training.train import prepare
 
 SHARES = (0.05, 0.1, 0.25, 0.5)
-KERNELS: dict[str, Kernel] = {"gap:5": GapWeighted(5), "edit": EditDistance(0.05)}
+KERNELS: dict[str, Kernel] = {
+    "spectrum": Spectrum((1, 5), "log"), "edit": EditDistance(0.05), "gap:5": GapWeighted(5),
+    "gapped": GappedKmers(6, 2), "gaussian": Gaussian(1 / 300),
+}  # fmt: skip
 
 
-def run(settings: ClassifierSettings, task: TrainTest) -> tuple[int, float, float]:
-    """Requested rows, seconds of Gram and solver, and the objective."""
+def run(settings: ClassifierSettings, task: TrainTest) -> tuple[Gram, float, float]:
+    """The Gram, seconds of Gram and solver, and the objective."""
     prepared = prepare(settings, task.train)
     n, clock = len(task.train), time.perf_counter()
     problem = problem_of(settings, as_target(settings, task.y_train, n), np.arange(n))
     [[machines]] = solve(prepared.gram, [[problem]], Stopping(settings.tol))
     seconds = prepared.seconds["gram"] + time.perf_counter() - clock
-    return getattr(prepared.gram, "computed", 0), seconds, machines.solutions[0].objective
+    return prepared.gram, seconds, machines.solutions[0].objective
 
 
 def measured(task: TrainTest, name: str, device: Device, folder: Path) -> Rates:
     """The rates that predictions are made from."""
-    documents = encode(task.train)
-    compute = measured_rate(KERNELS[name].rows(documents, device))
-    bus = bus_rate(device) if device.kind == "cuda" else float("inf")
-    return Rates(compute, bus, *measured_disk(folder))
+    settings = ClassifierSettings(KERNELS[name], device=device.kind)
+    examples = settings.source.encode(settings.source.validate(task.train))
+    kernel = settings.source.kernel_for(examples)
+    kernel.fit(examples, device)
+    compute, call = measured_rate(kernel.rows(examples, device))
+    bus, allocate = memory_rates(device) if device.kind == "cuda" else (np.inf, np.inf)
+    return Rates(compute, call, bus, allocate, *measured_disk(folder))
 
 
 def rows_of(task: TrainTest, name: str, device: Device, folder: Path) -> list[dict[str, Any]]:
@@ -61,21 +67,24 @@ def rows_of(task: TrainTest, name: str, device: Device, folder: Path) -> list[di
     )
     rates, found = measured(task, name, device, folder), []
     for share in SHARES:
-        case = Case(n, 0, capacity=int(share * n))
+        case = Case(n, 0, device.kind, capacity=int(share * n))
         for tier in ("recompute", "disk", *(["host"] if device.kind == "cuda" else [])):
             store = folder / "store" if tier == "disk" else None
             memory = needed_bytes(n, case.capacity)
             settings = ClassifierSettings(
                 KERNELS[name], compute=Compute(tier=tier, memory=memory, store=store), device=device.kind
             )
-            asked, seconds, other = run(settings, task)
+            gram, seconds, other = run(settings, task)
+            assert isinstance(gram, CachedGram)
             assert abs(other / objective - 1) < 1e-5, (other, objective)
-            predicted = replace(case, store=tier == "disk", stored=float(tier == "disk"))
+            request = gram.staging if device.kind == "cuda" else min(gram.ahead, gram.capacity // 2)
+            predicted = replace(case, request=request, store=tier == "disk", stored=float(tier == "disk"))
             found.append({
                 "problem": f"{task.name}, {name}", "n": n, "share": share, "tier": tier,
-                "rows asked, n": asked / n, "predicted, n": case.rows_read / n, "s": seconds,
+                "rows asked, n": gram.computed / n, "predicted, n": predicted.rows_read / n, "s": seconds,
                 "predicted, s": predicted.seconds(tier, rates),
-                "rates": f"{rates.compute / 1e6:.2g} M values/s, read {rates.read / 1e9:.2g} GB/s",
+                "rates": f"{rates.compute / 1e6:.2g} M values/s, {1e3 * rates.call:.2g} ms a call, "
+                f"read {rates.read / 1e9:.2g} GB/s",
             })  # fmt: skip
     return found
 
@@ -85,17 +94,24 @@ def rows_of(task: TrainTest, name: str, device: Device, folder: Path) -> list[di
     "Tiers, predicted and measured",
     "reports/cpu_tiers",
     option("--texts", type=int, default=1000, help="number of texts"),
+    option("--processor", action="store_true", help="seconds of the processor, if it has other work"),
     device="cpu",
     gpu_output="reports/gpu/tiers",
     quick="use the bundled samples",
 )
 def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
     """Train under each memory budget in every tier."""
+    if options.processor:
+        time.perf_counter = time.process_time  # in `textsvm.gram.measure` too
     device = select(options.device)
     task = paper_tasks(None if options.quick else data_folder(), 100)[0]
     some = np.random.default_rng(0).permutation(len(task.train))[: 60 if options.quick else options.texts]
     task = TrainTest(task.name, [task.train[i] for i in some], task.y_train[some], task.test, task.y_test)
+    y = np.arange(len(task.train)) % 2
+    vectors = np.random.default_rng(0).normal(size=(len(y), 300)) + 0.1 * y[:, None]
     for name in KERNELS:
+        if name == "gaussian":
+            task = TrainTest("vectors", vectors, y, vectors, y)  # type: ignore[arg-type]
         with tempfile.TemporaryDirectory(dir=".") as folder:
             for row in rows_of(task, name, device, Path(folder)):
                 report.row(f"{name} {row['share']} {row['tier']}", dict, row)

@@ -55,9 +55,9 @@ def case(share=0.25, n=50_000, **options):
     ("given", "rates_", "best"),
     [
         (case(), H200, "host"),  # gap-weighted, 100 symbols
-        (case(), Rates(5.9e9, 5e10), "host"),  # edit distance
-        (case(), Rates(1e11, 5e10), "recompute"),  # dense vectors
-        (case(0.9), Rates(6e10, 5e10), "recompute"),
+        (case(), Rates(5.9e9, bus=5e10), "host"),  # edit distance
+        (case(), Rates(1e11, bus=5e10), "recompute"),  # dense vectors
+        (case(0.9), Rates(6e10, bus=5e10), "recompute"),
         (case(0.05, store=True, stored=1.0), H200, "host"),
         (case(0.05, store=True, stored=0.0), H200, "host"),
         (case(0.9, store=True, stored=1.0), H200, "disk"),  # few rows are read more than once
@@ -76,21 +76,39 @@ def test_the_fewest_seconds_are_chosen(given, rates_, best):
 
 
 def test_predictions():
-    """By hand: n = 1,000, a quarter fits, 1,080 rows are read."""
+    """By hand: n = 1,000, a quarter fits, 1,080 rows are read, in requests of 0.1 ms."""
     some = Case(1000, 0, capacity=250)
     assert some.rows_read == pytest.approx(1080)
-    assert some.seconds("recompute", Rates(compute=1e6)) == pytest.approx(1.08)
-    assert some.seconds("host", Rates(compute=1e6, bus=4e6)) == pytest.approx(0.53125 + 1.08)
+    assert some.seconds("recompute", Rates(compute=1e6)) == pytest.approx(1.08 + 0.108)
+    assert some.seconds("host", Rates(compute=1e6, bus=4e6)) == pytest.approx(0.53125 + 1.08 + 0.108)
     half = replace(some, store=True, stored=0.5)
-    assert half.seconds("disk", Rates(1e6, 1.0, 4e6, 1e7)) == pytest.approx(0.265625 + 1.08)
-    assert half.seconds("disk", Rates(1e6, 1.0, 4e6, 1e6)) == pytest.approx(2 + 1.08)
-    assert half.seconds("host", Rates(1e6, 8e6, 4e6, 1e7)) == pytest.approx(0.265625 + 1 + 0.54)
+    disk = Rates(1e6, read=4e6, write=1e7)
+    assert half.seconds("disk", disk) == pytest.approx(0.265625 + 1.08 + 0.108)
+    assert half.seconds("disk", replace(disk, write=1e6)) == pytest.approx(2 + 1.08 + 0.108)
+    assert half.seconds("host", replace(disk, bus=8e6)) == pytest.approx(0.265625 + 1 + 0.54 + 0.108)
+
+
+def test_predictions_count_calls():
+    """By hand: n = 1,000, a quarter fits, 16 rows a request: twice as many rows, and 135 calls."""
+    several = Case(1000, 0, capacity=250, request=16)
+    assert several.rows_read == pytest.approx(2160)
+    assert several.seconds("recompute", Rates(call=0.1)) == pytest.approx(13.5 + 0.0135)
+    assert several.seconds("host", Rates(call=0.1)) == pytest.approx(3.2 + 0.0135)  # 16 bands, 16 panels
+    few = replace(several, capacity=40)
+    assert few.seconds("host", Rates()) == pytest.approx(0.0135 * 2.5)
+    assert few.seconds("host", Rates(call=0.1)) == pytest.approx(11.6 + 0.0135 * 2.5)  # 100 panels
+    card = replace(several, device="cuda")
+    assert card.rows_read == pytest.approx(1620)
+    assert card.seconds("recompute", Rates(call=0.1)) == pytest.approx(10.125 + 0.00765625)
+    large = replace(card, request=500)  # a call per request of the solver, however many rows a call may take
+    assert large.seconds("recompute", Rates(call=0.1)) == pytest.approx(0.546875 + 0.00765625)
+    assert card.seconds("host", Rates(allocate=1e6)) == pytest.approx(4 + 0.00765625)
 
 
 @pytest.mark.parametrize(("share", "measured"), [(0.05, 2.3), (0.1, 1.7), (0.25, 1.2), (0.5, 0.75)])
 def test_rows_read_are_those_of_the_report(share, measured):
     """The geometric means of reports/tiers.md, in n."""
-    assert case(share).rows_read / 50_000 == pytest.approx(measured, rel=0.11)
+    assert replace(case(share), device="cpu").rows_read / 50_000 == pytest.approx(measured, rel=0.11)
 
 
 MIB = 1 << 20
@@ -288,9 +306,9 @@ def on_a_card():
 @pytest.mark.parametrize("bus", [1.0, 1e30])
 def test_what_is_chosen_for_a_card(tmp_path, monkeypatch, store, bus):
     monkeypatch.setattr(plans, "MIN_BYTES", 1)
-    monkeypatch.setattr(build, "bus_rate", lambda device: bus)
+    monkeypatch.setattr(build, "memory_rates", lambda device: (bus, 1e30))
     monkeypatch.setattr(build, "disk_rates", lambda folder: (1e9, 1e9))
-    monkeypatch.setattr(build, "measured_rate", lambda rows: 1e9)
+    monkeypatch.setattr(build, "measured_rate", lambda rows: (1e9, 0.0))
     monkeypatch.setattr(build, "max_rows", lambda n, memory: 6)
     monkeypatch.setattr(build, "held_rows", lambda *given: given)
     for name in ("CachedGram", "HeldGram"):
@@ -306,6 +324,19 @@ def test_what_is_chosen_for_a_card(tmp_path, monkeypatch, store, bus):
     assert "from main memory" in description
     assert ("from disk" in description) == store
     assert ("(found); rows" in description) == store
+
+
+@pytest.mark.usefixtures("small")
+def test_calls_are_counted_for_a_card(monkeypatch):
+    """Six rows fit and two are computed at a time: 16 bands and 40 panels, or 77 pairs of rows."""
+    monkeypatch.setattr(plans, "MIN_BYTES", 1)
+    monkeypatch.setattr(build, "memory_rates", lambda device: (1e30, 1e30))
+    monkeypatch.setattr(build, "measured_rate", lambda rows: (1e30, 1.0))
+    monkeypatch.setattr(build, "max_rows", lambda n, memory: 6)
+    monkeypatch.setattr(build, "held_rows", lambda *given: given)
+    monkeypatch.setattr(build, "HeldGram", lambda *given: given)
+    *_, description = build.build_gram(on_a_card(), needed_bytes(N, 6))
+    assert description.endswith(": predicted 56 s from main memory, 77 s computed again")
 
 
 @pytest.mark.usefixtures("small")

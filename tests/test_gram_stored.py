@@ -11,6 +11,7 @@ from test_store import Table, small, wanted  # noqa: F401 (a fixture)
 from textsvm.gram.base import needed_bytes
 from textsvm.gram.build import stored_rows
 from textsvm.gram.measure import measured_rate
+from textsvm.gram.plan import BANDS, Case, Rates
 from textsvm.gram.stored import HeldGram, held_rows
 from textsvm.runtime import memory
 from textsvm.runtime.device import select
@@ -51,22 +52,30 @@ def test_rows_of_a_store_are_read_and_not_computed(small, tmp_path):  # noqa: F8
 
 
 def test_rates_are_measured():
-    rows = Table().rows(wanted().examples, select("cpu"))
-    assert measured_rate(rows) > 1e4
+    compute, call = measured_rate(Table().rows(wanted().examples, select("cpu")))
+    assert compute > 1e4
+    assert 0 <= call < 1
+
+
+class SleepingRows:
+    """Rows of which a call takes a known time, and a row in addition."""
+
+    n, device, ahead = 16_000, select("cpu"), 8
+
+    def __init__(self, call, row):
+        self.call, self.row, self.asked = call, row, []
+
+    def rows(self, indices):
+        self.asked.append(len(indices))
+        time.sleep(self.call + self.row * len(indices))
 
 
 def test_slow_rows_are_measured_on_fewer():
-    rows, asked = Table().rows(wanted().examples, select("cpu")), []
-    plain = rows.rows
-
-    def slow(indices):
-        asked.append(len(indices))
-        time.sleep(0.01 * len(indices))
-        return plain(indices)
-
-    rows.rows = slow
-    assert 2000 < measured_rate(rows) < 6100
-    assert asked == [1, 8]
+    rows = SleepingRows(0.0, 0.01)
+    compute, _ = measured_rate(rows)
+    assert 400_000 < compute < 1_700_000
+    assert rows.asked[:2] == [1, 8]
+    assert 16 <= max(rows.asked) <= 25
 
 
 def test_the_memory_of_released_rows_is_freed():
@@ -76,3 +85,15 @@ def test_the_memory_of_released_rows_is_freed():
     gram.release()
     memory.free()
     assert matrix() is None
+
+
+@pytest.mark.parametrize(("call", "row"), [(0.1, 1e-4), (0.0, 0.01), (0.02, 2e-3)])
+def test_predictions_are_near_the_known_seconds(call, row):
+    """Within a factor of 4, whether calls or values take most of the time; sleep takes a little longer."""
+    rows = SleepingRows(call, row)
+    compute, per_call = measured_rate(rows)
+    rates, case = Rates(compute, per_call), Case(rows.n, 0, capacity=4000, request=rows.ahead)
+    recomputed = case.rows_read / rows.ahead * (call + row * rows.ahead)
+    assert 1 / 4 < case.seconds("recompute", rates) / recomputed < 4
+    kept = 32 * call + (0.5 + 0.5 / BANDS) * row * rows.n
+    assert 1 / 4 < case.seconds("host", rates) / kept < 4

@@ -77,7 +77,8 @@ def test_machines_are_those_of_the_matrix_in_memory(tmp_path, memory):
 @pytest.mark.parametrize(("bus", "said"), [(1e30, "held in main memory"), (1.0, "on demand")])
 def test_rows_are_held_in_main_memory_where_that_is_quicker(bus, said, monkeypatch):
     monkeypatch.setattr(plan, "MIN_BYTES", 1)
-    monkeypatch.setattr(build, "bus_rate", lambda device: bus)
+    monkeypatch.setattr(build, "measured_rate", lambda rows: (1e6, 0.0))
+    monkeypatch.setattr(build, "memory_rates", lambda device: (bus, 1e30))
     options = {"device": "cuda:0", "tol": 1e-6}
     whole = SVC(EDIT, **options).fit(TEXTS, LABELS)
     model = SVC(EDIT, compute=Compute(memory=needed_bytes(60, 40)), **options).fit(TEXTS, LABELS)
@@ -104,8 +105,10 @@ def test_every_tier_has_the_machine(tmp_path, tier):
         assert model.solutions_[0].objective == pytest.approx(whole.solutions_[0].objective, rel=1e-5)
 
 
-def test_the_bus_is_measured():
-    assert 1e8 < measure.bus_rate(select("cuda:0")) < 1e12
+def test_main_memory_is_measured():
+    bus, allocate = measure.memory_rates(select("cuda:0"))
+    assert 1e8 < bus < 1e12
+    assert 1e7 < allocate < 1e12
 
 
 @pytest.mark.parametrize("tier", ["device", "host", "disk", "recompute"])

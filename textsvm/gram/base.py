@@ -130,10 +130,11 @@ class DenseGram(Gram):
 
 def needed_bytes(n: int, rows: int) -> int:
     """Bytes that a cache of `rows` rows of n values takes: rows, staging and book-keeping."""
-    return 4 * n * (rows + _staged(n, rows)) + _SLOT_BYTES * n
+    return 4 * n * (rows + staged_rows(n, rows)) + _SLOT_BYTES * n
 
 
-def _staged(n: int, rows: int) -> int:
+def staged_rows(n: int, rows: int) -> int:
+    """Rows that a cache of `rows` rows computes at a time at most."""
     return max(2, min(rows // 8, _STAGING // (4 * max(1, n))))
 
 
@@ -160,7 +161,7 @@ class CachedGram(Gram):
         self.device, self.description = kernel_rows.device, description
         self._kernel_rows = kernel_rows
         self.capacity = max_rows(n, memory)
-        self.staging = _staged(n, self.capacity)
+        self.staging = staged_rows(n, self.capacity)
         self._diag: Array = kernel_rows.diag()
         self._xp = devices.array_module(self.device)
         slots = self._xp.full(n, -1, np.int32)

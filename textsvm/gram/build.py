@@ -8,8 +8,8 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from textsvm.gram.base import CachedGram, FeatureGram, Gram, max_rows
-from textsvm.gram.measure import allowed_bytes, bus_rate, disk_rates, measured_rate
+from textsvm.gram.base import CachedGram, FeatureGram, Gram, max_rows, staged_rows
+from textsvm.gram.measure import allowed_bytes, disk_rates, measured_rate, memory_rates
 from textsvm.gram.plan import Case, Plan, Rates, candidates, plan_gram
 from textsvm.gram.store import GramRequest, Store
 from textsvm.gram.stored import HeldGram, StoredRows, held_rows
@@ -72,7 +72,8 @@ def build_gram(
         case = replace(case, stored=stored.complete_share)
     rates = None
     if len(candidates(case)) > 1:
-        case = replace(case, capacity=max_rows(case.n, allowed))
+        capacity = max_rows(case.n, allowed)
+        case = replace(case, capacity=capacity, request=staged_rows(case.n, capacity))
         rates = _measured_rates(case, request, rows, store)
     decision = plan_gram(case, rates)
     if stored is not None:
@@ -121,10 +122,9 @@ def _planned(rows: Any, decision: Plan, progress: Progress | None) -> Gram:
 
 def _measured_rates(case: Case, request: GramRequest, rows: Any, store: Any) -> Rates:
     """Rates of this computer, as far as predictions depend on them."""
-    compute = inf
+    compute, call = inf, 0.0
     if case.stored < 1:
         kernel = request.kernel
         rows = kernel.rows(kernel.structure.read(request.examples), request.device) if rows is None else rows
-        compute = measured_rate(rows)
-    bus = bus_rate(request.device)
-    return Rates(compute, bus) if store is None else Rates(compute, bus, *disk_rates(Path(store)))
+        compute, call = measured_rate(rows)
+    return Rates(compute, call, *memory_rates(request.device), *(disk_rates(Path(store)) if store else ()))

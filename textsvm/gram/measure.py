@@ -46,9 +46,9 @@ _PIECE = 2 << 20
 UNKNOWN = (5e8, 5e8)
 #: Threads that read a disk, as in `textsvm.gram.panels`.
 READERS = 16
-#: Test of a kernel: maximum number of rows.
-_PROBE = 64
-#: Test of a kernel: maximum seconds on a card.
+#: Test of a kernel: maximum bytes of the rows of a call, as in `textsvm.gram.base`.
+_PROBE = 64 << 20
+#: Test of a kernel: maximum seconds that the additional rows of the last call may take.
 _PROBE_SECONDS = 0.25
 #: Test of a card's bus: rows that are copied, and their length, that of the smallest matrix it is tested for.
 _BUS_ROWS, _BUS_LENGTH = 1024, 1 << 14
@@ -60,30 +60,39 @@ def allowed_bytes(memory: int | str | None, device: Device) -> int:
     return max(1, devices.free_memory(device) // 2) if wanted is None else wanted
 
 
-def measured_rate(rows: MatrixRows) -> float:
-    """Kernel values per second of a working set; a card computes fewer rows if they take long."""
-    probe = np.linspace(0, rows.n - 1, min(rows.n, _PROBE)).astype(np.int64)
-    counts = (1, 8, _PROBE) if rows.device.kind == "cuda" else (1, getattr(rows, "ahead", AHEAD))
-    for count in counts:  # the first call may compile something
+def measured_rate(rows: MatrixRows) -> tuple[float, float]:
+    """Kernel values per second within a call that computes rows, and additional seconds per call."""
+
+    def seconds(count: int) -> float:
         devices.synchronize(rows.device)
         clock = time.perf_counter()
-        rows.rows(probe[:count])
+        rows.rows(np.linspace(0, rows.n - 1, count).astype(np.int64))
         devices.synchronize(rows.device)
-        seconds = time.perf_counter() - clock
-        if count > 1 and 8 * seconds > _PROBE_SECONDS:
-            break
-    return len(probe[:count]) * rows.n / max(seconds, 1e-9)
+        return time.perf_counter() - clock
+
+    seconds(1)  # may compile something
+    most = min(rows.n, max(2 * AHEAD, _PROBE // (4 * rows.n)))
+    few = count = 1 if rows.device.kind == "cuda" else min(getattr(rows, "ahead", AHEAD), most)
+    first, least = seconds(few), max(2 * few, AHEAD)
+    row = first / few
+    while (more := min(most, max(least, int(_PROBE_SECONDS / row)))) >= 2 * count:
+        # Calls with equal numbers of rows differ by up to a tenth.
+        row = max(seconds(more) - first, 0.1 * first) / (more - few)
+        count = more
+    return rows.n / row, max(0.0, first - few * row)
 
 
-def bus_rate(device: Device) -> float:
-    """Bytes per second at which rows get from main memory to a card."""
-    name = f"bus {device.description}, {parallel.n_threads()} threads"
-    return cached_rates(name, lambda: (_measured_bus(device),))[0]
+def memory_rates(device: Device) -> tuple[float, ...]:
+    """Bytes per second at which rows get from main memory to a card, and at which memory is allocated."""
+    name = f"main memory, {device.description}, {parallel.n_threads()} threads"
+    return cached_rates(name, lambda: _measured_memory(device))
 
 
-def _measured_bus(device: Device) -> float:
+def _measured_memory(device: Device) -> tuple[float, float]:
     panels = HostPanels(_BUS_LENGTH, _BUS_ROWS, device)
+    clock = time.perf_counter()
     panels.room(0, panels.matrix)
+    allocate = time.perf_counter() - clock
     rows = PanelRows(panels, GramRequest(None, range(_BUS_LENGTH), {}, device))  # type: ignore[arg-type]
     order = np.random.default_rng(0).permutation(_BUS_ROWS)
     for _ in range(2):
@@ -91,7 +100,8 @@ def _measured_bus(device: Device) -> float:
         rows.rows(order)
         devices.synchronize(device)
         seconds = time.perf_counter() - clock
-    return 4 * _BUS_ROWS * _BUS_LENGTH / max(seconds, 1e-9)
+    size = 4 * _BUS_ROWS * _BUS_LENGTH
+    return size / max(seconds, 1e-9), size / max(allocate, 1e-9)
 
 
 def disk_rates(folder: Path) -> tuple[float, float]:

@@ -15,6 +15,7 @@ its n rows, the number of rows that the solver reads is predicted as
 
 This is 2.4, 1.7, 1.1 and 0.76 n with memory for 5, 10, 25 and 50 % of the rows. The geometric means over the
 seven problems of reports/tiers.md are 2.3, 1.7, 1.2 and 0.75 n; single problems read 0.25 to 2.4 times R.
+Where k rows are requested at a time, it is the fourth root of k times as many; on a card, 1.5 times.
 The matrix is symmetric, so half of its values are computed, and of its `BANDS` diagonal blocks both halves.
 """
 
@@ -30,6 +31,12 @@ SOLVERS = ("auto", "gram", "features")
 TIERS = ("auto", "device", "host", "disk", "recompute")
 #: Number of column blocks of a stored matrix (`textsvm.gram.stored`).
 BANDS = 16
+#: Seconds per request of rows that a solver and its cache take, by the kind of device.
+REQUEST_SECONDS = {"cpu": 1e-4, "cuda": 1.4e-3}
+#: Rows that a solver on a card reads, relative to R (geometric mean of the five kernels of reports/tiers.md).
+CARD_ROWS = 1.5
+#: Requests of a solver on a card per document: working sets of 1,024 name each document 5.6 times.
+CARD_REQUESTS = 5.6 / 1024
 #: Smallest matrix for which the throughput of this computer is measured, in bytes.
 MIN_BYTES = 1 << 30
 #: Largest number of documents with dense features for which the matrix is computed (1.5 GiB, some seconds).
@@ -107,8 +114,10 @@ class FeatureCase:
 class Rates:
     """Throughput of this computer, per second."""
 
-    compute: float = inf  #: Kernel values, computed as rows of a working set
+    compute: float = inf  #: Kernel values within a call that computes rows
+    call: float = 0.0  #: Seconds per call that computes rows, in addition to its values
     bus: float = inf  #: Bytes from main memory to the card
+    allocate: float = inf  #: Bytes of main memory, for rows that a card reads
     read: float = inf  #: Bytes from the disk
     write: float = inf  #: Bytes to the disk
 
@@ -124,6 +133,7 @@ class Case:
     tier: str = "auto"  #: Requested by the user, from `TIERS`
     matrices: int = 1  #: Matrices that exist at a time while the whole matrix is computed
     capacity: int = 0  #: Rows that fit into `memory`, if known
+    request: int = 1  #: Maximum rows that are computed, or read, at a time when the solver reads rows
     host_memory: int = 0  #: Bytes that rows may take in main memory; 0 if they cannot be kept there
     store: bool = False  #: Whether a folder on disk keeps the matrix
     stored: float = 0.0  #: Fraction of the matrix that is there already
@@ -143,20 +153,26 @@ class Case:
     @property
     def rows_read(self) -> float:
         """Predicted number of rows that a solver reads."""
-        return 0.54 * self.n * sqrt(self.n / min(self.n, max(1, self.capacity)))
+        ratio = CARD_ROWS if self.device == "cuda" else self.request**0.25
+        return 0.54 * ratio * self.n * sqrt(self.n / min(self.n, max(1, self.capacity)))
 
     def seconds(self, tier: str, rates: Rates) -> float:
         """Predicted seconds for computing the matrix, if it is kept, and for the rows that a solver reads."""
+        calls = self.rows_read / self.request
+        requests = CARD_REQUESTS * self.n if self.device == "cuda" else calls
+        reading = requests * REQUEST_SECONDS[self.device]
         if tier == "recompute":
-            return self.n * self.rows_read / rates.compute
+            return reading + self.n * self.rows_read / rates.compute + max(calls, requests) * rates.call
         missing = 1 - self.stored
-        computing = missing * self.n**2 * (0.5 + 0.5 / BANDS) / rates.compute
+        # The columns of each band are prepared, and a panel takes at most a quarter of the memory.
+        calls = BANDS + max(BANDS, 4 * self.n / max(1, self.capacity))
+        computing = missing * (self.n**2 * (0.5 + 0.5 / BANDS) / rates.compute + calls * rates.call)
         if self.store:  # written while the next part is computed
             computing = max(computing, missing * self.bytes / rates.write)
         if tier == "disk":
-            return computing + 4 * self.n * self.rows_read / rates.read
-        loading = self.bytes / rates.read if self.store else 0.0
-        return computing + loading + 4 * self.n * self.rows_read / rates.bus
+            return computing + reading + 4 * self.n * self.rows_read / rates.read
+        keeping = self.bytes / rates.allocate + (self.bytes / rates.read if self.store else 0.0)
+        return computing + keeping + reading + 4 * self.n * self.rows_read / rates.bus
 
 
 @dataclass(frozen=True)

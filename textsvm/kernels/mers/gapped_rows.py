@@ -77,8 +77,6 @@ MaskWeights = tuple[Mask, MaskedWindows, Array]
 class GappedRows(ABC):
     """Kernel values of `GappedKmers` with fixed documents (`KernelRows`); subclasses process a mask."""
 
-    ahead = 64  # a pass over the masks takes about as long for a single row
-
     def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
         self.kernel, self.documents, self.device = kernel, documents, device
         self.n = len(documents)
