@@ -127,16 +127,13 @@ def class_metrics(
     metrics |= {f"f1[{label}]": f1[:, a] for a, label in enumerate(labels)}
     if probability is None:
         return metrics
-    of_truth = (
-        np.where(true == 1, probability, 1 - probability)
-        if k == 2
-        else probability[np.arange(len(true)), true]
-    )
+    if k == 2:
+        of_truth, brier = np.where(true == 1, probability, 1 - probability), (probability - true) ** 2
+    else:
+        of_truth, brier = probability[np.arange(len(true)), true], None
     eps = np.finfo(probability.dtype).eps
     metrics["log_loss"] = _mean(weight, -np.log(np.clip(of_truth, eps, 1 - eps)))
-    if k == 2:
-        metrics["brier"] = _mean(weight, (probability - true) ** 2)
-    return metrics
+    return metrics if brier is None else metrics | {"brier": _mean(weight, brier)}
 
 
 def label_metrics(

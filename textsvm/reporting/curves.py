@@ -316,16 +316,11 @@ def threshold_section(results: Results) -> str:
     shares = [np.histogram(np.clip(score[part], low, high), edges)[0] for part in (~positive, positive)]
     top = max(1, *(int(counts.max()) for counts in shares))
     # Most probabilities are near 0 or 1: a linear axis would hide the others.
-    log = results.probability is not None and top > 10
-    axis = (
-        Axis((0.6, 1.3 * top), "documents (logarithmic)", ticks=log_ticks(1, top), log=True)
-        if log
-        else Axis((0, 1.08 * top), "documents")
-    )
-    chart = Chart(
-        f"Histogram of the {name} by true class", Axis((low, high), name), axis,
-        width=WIDE, height=280,
-    )  # fmt: skip
+    axis = Axis((0, 1.08 * top), "documents")
+    if results.probability is not None and top > 10:
+        axis = Axis((0.6, 1.3 * top), "documents (logarithmic)", ticks=log_ticks(1, top), log=True)
+    title = f"Histogram of the {name} by true class"
+    chart = Chart(title, Axis((low, high), name), axis, width=WIDE, height=280)
     for counts, style in zip(shares, ("c1", "c2"), strict=True):
         chart.bars(edges, counts, style)
     floor = chart.height - BOTTOM - TOP

@@ -134,14 +134,11 @@ def format_interval(name: str, bounds: tuple[float, float] | None) -> str:
 
 def metric_rows(results: Results) -> list[list[str]]:
     """Name, value and interval of each metric."""
+    metrics, intervals = results.metrics, results.intervals
     return [
-        [
-            title,
-            format_metric(name, results.metrics[name]),
-            format_interval(name, results.intervals.get(name)),
-        ]
+        [title, format_metric(name, metrics[name]), format_interval(name, intervals.get(name))]
         for name, title in NAMES.items()
-        if name in results.metrics
+        if name in metrics
     ]
 
 

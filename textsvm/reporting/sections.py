@@ -226,12 +226,10 @@ def _disagreement_row(row: Disagreement, n_models: int) -> str:
         f'<td class="{"good" if right else "bad"}">{safe(label_text(label))}</td>'
         for label, right in zip(row.predicted, row.right, strict=True)
     )
-    text = (
-        f'<tr class="text"><td colspan="{n_models + 2}" dir="auto">{safe(row.text)}</td></tr>'
-        if row.text
-        else ""
-    )
-    return f"<tr><th>{safe(row.id)}</th><td>{safe(label_text(row.truth))}</td>{predictions}</tr>{text}"
+    line = f"<tr><th>{safe(row.id)}</th><td>{safe(label_text(row.truth))}</td>{predictions}</tr>"
+    if not row.text:
+        return line
+    return f'{line}<tr class="text"><td colspan="{n_models + 2}" dir="auto">{safe(row.text)}</td></tr>'
 
 
 # Features with the largest weights
@@ -320,10 +318,8 @@ def _slice_metrics(slices: Slices) -> tuple[str, ...]:
 
 
 def _slice_cells(part: Slice, names: tuple[str, ...]) -> list[tuple[str, str]]:
-    return [
-        (format_metric(name, part.metrics[name]), format_interval(name, part.intervals[name]))
-        for name in names
-    ]
+    values, bounds = part.metrics, part.intervals
+    return [(format_metric(name, values[name]), format_interval(name, bounds[name])) for name in names]
 
 
 # Learning curve
@@ -439,9 +435,8 @@ def _mistake(mistake: Mistake, regression: bool) -> str:
     head = f'<article><h3>{safe(mistake.id)}</h3><p class="note">{safe(verdict)}</p>'
     explanation = mistake.explanation
     if explanation is None:
-        return (
-            f'{head}<div class="document" dir="auto">{safe(cut(mistake.text, SHOWN_SYMBOLS))}</div></article>'
-        )
+        text = safe(cut(mistake.text, SHOWN_SYMBOLS))
+        return f'{head}<div class="document" dir="auto">{text}</div></article>'
     beginning = explanation.text[:SHOWN_SYMBOLS]
     coloured = "".join(
         f'<span class="{"f" if step > 0 else "a"}{abs(step)}">{safe(piece)}</span>' if step else safe(piece)

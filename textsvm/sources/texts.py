@@ -42,11 +42,10 @@ def documents_from(arrays: Arrays, prefix: str, tokens: bool) -> Documents:
     if codes.ndim != 1 or codes.dtype not in (np.uint8, np.uint16, np.uint32):
         raise InputError("its symbol codes are not a row of small unsigned integers")
     _check_offsets(offsets, len(codes), "document")
-    alphabet: AnyArray = (
-        _token_alphabet(arrays[prefix + "tokens"], arrays[prefix + "token_starts"])
-        if tokens
-        else _character_alphabet(arrays[prefix + "alphabet"])
-    )
+    if tokens:
+        alphabet: AnyArray = _token_alphabet(arrays[prefix + "tokens"], arrays[prefix + "token_starts"])
+    else:
+        alphabet = _character_alphabet(arrays[prefix + "alphabet"])
     if len(codes) and codes.max() >= len(alphabet):
         raise InputError("it has symbols outside its alphabet")
     return Documents(codes, offsets, alphabet)

@@ -156,7 +156,13 @@ def plain_model(model: Any, n_top: int = 20, smaller: bool = False) -> PlainMode
 
 def trained_model(model: Any) -> TrainedModel:
     """The trained model of an estimator or of the only step of a Pipeline; InputError for other objects."""
-    model = _only_step(model)
+    steps = [step for _, step in getattr(model, "steps", []) if step not in (None, "passthrough")]
+    if len(steps) > 1:
+        raise InputError(
+            f"a {type(model).__name__} of several steps cannot be exported: an exported model reads texts as "
+            "they are, so its first steps would be missing"
+        )
+    model = steps[0] if steps else model
     if not is_ours(model) or as_model(model).rule.estimator not in TASK_OF:
         name = model.rule.estimator if isinstance(model, TrainedModel) else type(model).__name__
         names = ", ".join(name for name in TASK_OF if name != CalibratedRule.estimator)
@@ -176,16 +182,6 @@ def labels_of(model: Any, values: Floats) -> AnyArray:
     rule = trained_model(model).rule
     assert isinstance(rule, ClassRule)
     return ClassRule(rule.classes, rule.strategy).predictions(rule.scores(values))
-
-
-def _only_step(model: Any) -> Any:
-    steps = [step for _, step in getattr(model, "steps", []) if step not in (None, "passthrough")]
-    if len(steps) > 1:
-        raise InputError(
-            f"a {type(model).__name__} of several steps cannot be exported: an exported model reads texts as "
-            "they are, so its first steps would be missing"
-        )
-    return steps[0] if steps else model
 
 
 def _terms(model: TrainedModel, smaller: bool) -> Sequence[FeatureTerm | PairTerm]:

@@ -102,7 +102,8 @@ _KINDS = {"s": "spam", "n": "ham", "S": "spam", "N": "ham"}
 _ORDER = ("spam", "ham", "unsure")
 _DIRECTIVE = re.compile(r"%[-\d]*(?:\.(\d{0,9}))?(.?)", re.DOTALL)
 _NUMBER = re.compile(r"[^%]*%[-+ 0]*\d{0,2}(\.\d{0,2})?[efgEFG][^%]*")
-_ADDRESS = re.compile(rb"\[((?:\d{1,3}\.){3}\d{1,3})\]")
+#: An IPv4 address in brackets, except 127.0.0.1.
+_ADDRESS = re.compile(rb"\[(?!127\.0\.0\.1\])((?:\d{1,3}\.){3}\d{1,3})\]")
 _QUEUE_ID = re.compile(rb"[ \t]id[ \t\r\n]+<?([A-Za-z0-9.-]{1,29})(?![A-Za-z0-9.-])")
 _MESSAGE_ID = re.compile(rb"(?i:message-id):[ \t\r\n]*([\t -~\x80-\xff]{1,90})")
 # Like Bogofilter, only after an empty line.
@@ -396,7 +397,7 @@ class Configuration:
         """
         index, score = _ORDER.index(values.kind), values.score
         texts: dict[str, Callable[[], str]] = {
-            "A": lambda: received_address(values.message),
+            "A": lambda: _first_match(values.message, b"received:", _ADDRESS),
             "c": lambda: self.spamicity_tags[index],
             "D": lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "h": lambda: self.spam_header_name,
@@ -499,16 +500,6 @@ def check_format(key: str, format: str) -> str:
         if not match[2] or match[2] not in "%AcdDefghIlmopQruvw":
             raise InputError(f"{key} has an unknown directive {match[0]!r}; see bogofilter.cf.example")
     return format
-
-
-def received_address(message: RawMessage) -> str:
-    """The first IPv4 address in brackets in a Received field, except 127.0.0.1."""
-    for start, stop in message.fields():
-        if message.data[start : start + 9].lower() == b"received:":
-            for match in _ADDRESS.finditer(message.data, start, stop):
-                if match[1] != b"127.0.0.1":
-                    return match[1].decode()
-    return "UNKNOWN"
 
 
 def _first_match(message: RawMessage, name: bytes, pattern: re.Pattern[bytes]) -> str:

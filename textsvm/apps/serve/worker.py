@@ -183,7 +183,7 @@ class ServedModel:
 
     def as_dict(self) -> Json:
         """Facts and counters."""
-        drift = {f"drift_{name}": number for name, number in self.drift.totals().items()}
+        drift = {f"drift_{name}": number for name, number in self.drift.counts.items()}
         return {
             "name": self.name, "estimator": self.model.estimator_name, "kernel": self.kernel,
             "classes": None if self.classes is None else list(map(str, self.classes)),
@@ -364,7 +364,12 @@ class Worker:
             except Refusal as refusal:
                 self._send([refusal.answer(number)])
         elif kind == LOAD:  # the old models answer until the new are loaded
-            paths = self._configure(**json.loads(body))
+            settings = json.loads(body)
+            self.max_texts, self.max_characters = settings["max_texts"], settings["max_characters"]
+            self.timeout, models = settings["timeout"], settings["models"]
+            for name in models:
+                self.models.setdefault(name, None)
+            paths = {name: models[name] for name in settings["names"]}
             threading.Thread(target=self._load, args=(number, paths), daemon=True).start()
         elif kind == DESCRIBE:
             models = [model.as_dict() for model in self.models.values() if model]
@@ -384,15 +389,6 @@ class Worker:
             self._arrived.release()
         else:
             self.short.jobs.append(job)
-
-    def _configure(
-        self, models: dict[str, str], names: list[str], max_texts: int, max_characters: int, timeout: float
-    ) -> dict[str, str]:
-        """Set the limits and the names of all models; paths of the models to load."""
-        self.max_texts, self.max_characters, self.timeout = max_texts, max_characters, timeout
-        for name in models:
-            self.models.setdefault(name, None)
-        return {name: models[name] for name in names}
 
     def _load(self, number: int, paths: dict[str, str]) -> None:
         """Load models; a file that cannot be read leaves the old model."""
