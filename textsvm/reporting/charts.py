@@ -251,13 +251,8 @@ def intervals_chart(title: str, metric: str, label: str, lines: Sequence[Interva
     high = max(level, *(line.interval[1] for line in lines))
     margin, share = 0.04 * (high - low), metric in SHARES
     bounds = max(0.0, low - margin), min(1.0, high + margin) if share else high + margin
-    chart = Chart(
-        title,
-        Axis(bounds, label, percent if share else plain),
-        Axis((-0.5, len(lines) - 0.35), "", ticks=()),
-        width=WIDE,
-        height=80 + LINE_HEIGHT * len(lines),
-    )
+    x, y = Axis(bounds, label, percent if share else plain), Axis((-0.5, len(lines) - 0.35), "", ticks=())
+    chart = Chart(title, x, y, width=WIDE, height=80 + LINE_HEIGHT * len(lines))
     chart.parts.append(f'<path class="dash" d="M{chart.px(level):.1f} {TOP}V{chart.height - BOTTOM}"/>')
     for place, line in enumerate(reversed(lines)):
         low, high = map(chart.px, line.interval)

@@ -146,7 +146,6 @@ def length_alone(metrics: dict[str, float]) -> str:
     """Sentence about the length baseline of a regression; "" if there is none."""
     if not metrics:
         return ""
-    figures = ", ".join(
-        f"{NAMES[name]} {format_metric(name, metrics[name])}" for name in NAMES if name in metrics
-    )
+    values = (f"{NAMES[name]} {format_metric(name, metrics[name])}" for name in NAMES if name in metrics)
+    figures = ", ".join(values)
     return f"The length of a text alone, a monotone fit to the training documents, reaches {figures}."

@@ -130,9 +130,8 @@ def _headline(results: Results) -> str:
         positive = f" Precision, recall, F1 and AUPRC are those of {safe(results.labels[1])}."
     method = "percentile bootstrap over documents"
     if results.task != "regression":
-        method = (
-            f"shares and F1 of a class: Clopper and Pearson; others: {method}, none if all resamples agree"
-        )
+        exact = "shares and F1 of a class: Clopper and Pearson"
+        method = f"{exact}; others: {method}, none if all resamples agree"
     area = "average precision, the area under the precision-recall curve"
     terms = {
         "average_precision": f" AUPRC: {area}.",

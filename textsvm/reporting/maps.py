@@ -90,20 +90,14 @@ def _tree(mapped: ClassMap, names: Sequence[str]) -> str:
     leaves = [names[i] for i in drawn["leaves"]]
     # Room at the right for the names: the axis goes on below 0 without ticks.
     room = 0.012 * max(len(cut(name, _MOST_SYMBOLS)) for name in leaves) * top
-    chart = Chart(
-        title,
-        Axis((-top, room), "distance at which clusters join", lambda x: plain(-x), [-top, -top / 2, 0]),
-        Axis((0, len(leaves)), "", ticks=()),
-        width=WIDE,
-        height=TOP + 60 + _LEAF * len(leaves),
-    )
+    x = Axis((-top, room), "distance at which clusters join", lambda x: plain(-x), [-top, -top / 2, 0])
+    y = Axis((0, len(leaves)), "", ticks=())
+    chart = Chart(title, x, y, width=WIDE, height=TOP + 60 + _LEAF * len(leaves))
     for places, heights in zip(drawn["icoord"], drawn["dcoord"], strict=True):  # leaf i is at 10 i + 5
         chart.line([-height for height in heights], [place / 10 for place in places], f"c{_NEUTRAL + 1}")
     for place, leaf in enumerate(drawn["leaves"]):
         style = f"name c{(leaf if mapped.classes else _NEUTRAL) % STYLES + 1}"
         chart.text(chart.px(0) + 6, chart.py(place + 0.5) + 4, cut(names[leaf], _MOST_SYMBOLS), style)
     leaf_kind = "the means of the classes" if mapped.classes else "documents"
-    note = (
-        f"Ward's clustering of the distances between {leaf_kind}. Neighbours that join far to the right are "
-    )
-    return card(title, chart, [], note + "similar.", wide=True)
+    note = f"Ward's clustering of the distances between {leaf_kind}."
+    return card(title, chart, [], note + " Neighbours that join far to the right are similar.", wide=True)

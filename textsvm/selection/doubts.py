@@ -226,10 +226,9 @@ def _judged(target: Target, decision: Floats, near: NeighbourTable, alike: float
     features = np.stack([decision, *votes], axis=2)
     weights, biases = feature_weights(features, codes)
     p = scipy.special.softmax(features @ weights + biases, axis=1)
-    score = 1 - p[np.arange(len(codes)), codes]
-    return Doubts(
-        classes[codes], classes[p.argmax(axis=1)], score, p, classes, near, alike, outliers(near.value[:, :1])
-    )
+    score, suggested = 1 - p[np.arange(len(codes)), codes], classes[p.argmax(axis=1)]
+    far = outliers(near.value[:, :1])
+    return Doubts(classes[codes], suggested, score, p, classes, near, alike, far)
 
 
 def feature_weights(features: Floats, codes: Ints) -> tuple[Floats, Floats]:

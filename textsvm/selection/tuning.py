@@ -81,19 +81,14 @@ class Tuning:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values; NaN is None, a kernel is its name and parameters."""
-        return to_json(
-            {
-                "metric": self.metric,
-                "best_params": self.best_params_,
-                "best_score": self.best_score,
-                "table": self.table,
-                "untried": self.untried,
-                "nested": None if self.nested is None else vars(self.nested),
-                "leaks": [leak.as_dict() for leak in self.leaks],
-                "copies": self.copies,
-                "seconds": self.seconds,
-            }
-        )
+        names = ("metric", "best_score", "table", "untried", "copies", "seconds")
+        values = {
+            **{name: vars(self)[name] for name in names},
+            "best_params": self.best_params_,
+            "nested": None if self.nested is None else vars(self.nested),
+            "leaks": [leak.as_dict() for leak in self.leaks],
+        }
+        return to_json(values)
 
 
 def tune(

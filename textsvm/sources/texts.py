@@ -193,10 +193,8 @@ class TextSource(KernelSource):
 
     def restore(self, n_features: int | None, indices: Ints, arrays: Arrays) -> Support:
         kernel = self.new_kernel()
-        views = {
-            view: self._unpack(arrays, prefix, view, len(indices))
-            for prefix, view in _prefixed(kernel.structure.views)
-        }
+        prefixed, n = _prefixed(kernel.structure.views), len(indices)
+        views = {view: self._unpack(arrays, prefix, view, n) for prefix, view in prefixed}
         if any(len(documents) != len(indices) for documents in views.values()):
             raise InputError("its support indices do not fit its support vectors")
         support = Support(indices, kernel, self._together(views))

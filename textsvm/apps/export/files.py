@@ -137,10 +137,9 @@ def write_plain_model(
     examples = [example] if isinstance(example, str) else example
     if to != "page" and not title is example is None:
         raise InputError(f"a title and an example are for pages, not for the format {to}")
-    if examples is not None and len(examples) > max(1, len(plain.columns)):
-        raise InputError(
-            f"the page has {max(1, len(plain.columns))} fields, and there are {len(examples)} examples"
-        )
+    n_fields = max(1, len(plain.columns))
+    if examples is not None and len(examples) > n_fields:
+        raise InputError(f"the page has {n_fields} fields, and there are {len(examples)} examples")
     content = b"" if to not in SIZED else pack(plain) if reduction is None else reduction.content
     contents = dict(_contents(plain, to, content))
     if to == "page":
@@ -161,9 +160,7 @@ def check_target(target: Path, to: str | None, force: bool, max_size: int | str 
     suffix = target.suffix.lower()
     to = _SUFFIXES.get(suffix) if to is None else to
     if to is None:
-        raise InputError(
-            f"give the format (--to), since the suffix of {target} is not one of {', '.join(_SUFFIXES)}"
-        )
+        raise InputError(f"give the format (--to): {target} ends in none of {', '.join(_SUFFIXES)}")
     if to not in FORMATS:
         raise InputError(f"the export format {to!r} is not one of {', '.join(FORMATS)}")
     if max_size is not None and small.parse_size(max_size) and to not in SIZED:
@@ -257,10 +254,8 @@ def _term_json(term: FeatureTerm | PairTerm) -> Json:
     alphabet = term.alphabet.tolist()
     symbols = [*map(str if term.alphabet.dtype == object else chr, alphabet)]
     rows: Any = [] if term.featureless_values is None else term.featureless_values
-    featureless = [
-        {"symbols": [symbols[code] for code in codes.tolist()], "values": row}
-        for codes, row in zip(term.featureless, rows, strict=True)
-    ]
+    pairs = zip(term.featureless, rows, strict=True)
+    featureless = [{"symbols": [symbols[k] for k in codes.tolist()], "values": row} for codes, row in pairs]
     values = {
         "kernel": term.kernel,
         **_attributes(term.view, "column", "tokens", "keep_case"),

@@ -141,10 +141,8 @@ class Graph:
             helper.make_tensor_value_info(name, kind, [] if k < 2 else None)
             for k, (name, kind) in enumerate(zip((trip, going, *inside), kinds, strict=True))
         ]
-        leaving = [
-            helper.make_tensor_value_info(inner.Identity(name), kind, None)
-            for name, kind in zip((condition, *after), kinds[1:], strict=True)
-        ]
+        results = zip((condition, *after), kinds[1:], strict=True)
+        leaving = [helper.make_tensor_value_info(inner.Identity(name), kind, None) for name, kind in results]
         graph = helper.make_graph(inner.nodes, self.name(), entering, leaving)
         result = self.add("Loop", trips, np.array(True), *states, outputs=len(states), body=graph)
         return [result] if len(states) == 1 else result

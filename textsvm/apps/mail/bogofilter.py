@@ -306,9 +306,8 @@ def marked_parts(values: LineValues, settings: Configuration, reasons: list[str]
     if place is None:
         lines += after
     elif after:
-        edits.append(
-            (message.fields_end, message.fields_end, after[0].encode("utf-8", "surrogateescape") + end)
-        )
+        added = after[0].encode("utf-8", "surrogateescape") + end
+        edits.append((message.fields_end, message.fields_end, added))
     return pieces_with_fields(message, lines, replaced, place, edits)
 
 
@@ -488,10 +487,9 @@ class Configuration:
             return replace(self, **changed)
         if key in _IGNORED_KEYS:
             return self
-        note = (
-            " (all lessons are in one store, which -d or bogofilter_dir names)" if key == "wordlist" else ""
-        )
-        return replace(self, unsupported=(*self.unsupported, key + note))
+        if key == "wordlist":
+            key = "wordlist (all lessons are in one store, which -d or bogofilter_dir names)"
+        return replace(self, unsupported=(*self.unsupported, key))
 
 
 def check_format(key: str, format: str) -> str:
@@ -539,9 +537,8 @@ class BogofilterArguments:
 
 def parse_arguments(arguments: list[str]) -> BogofilterArguments:
     """Parse the command line, and read the configuration files."""
-    valued = dict.fromkeys(
-        [*_LONG_VALUED, *(key.replace("_", "-") for key in [*_KEYS, *_UNSUPPORTED, *_IGNORED_KEYS])]
-    )
+    all_keys = (key.replace("_", "-") for key in [*_KEYS, *_UNSUPPORTED, *_IGNORED_KEYS])
+    valued = dict.fromkeys([*_LONG_VALUED, *all_keys])
     try:
         pairs, objects = getopt.gnu_getopt(arguments, _SHORT, [*_LONG, *(name + "=" for name in valued)])
     except getopt.GetoptError as error:
@@ -587,20 +584,13 @@ def _settings(parsed: BogofilterArguments, keys: list[tuple[str, str]]) -> Confi
     for key, value in zip(("spam_cutoff", "ham_cutoff"), cutoffs, strict=False):
         settings = settings.with_key(key, value) if value else settings
     letters = [*parsed.flags, *parsed.values]
-    unsupported = (f"-{letter}" for letter in letters if letter in _UNSUPPORTED_OPTIONS)
+    options = (f"-{letter}" for letter in letters if letter in _UNSUPPORTED_OPTIONS)
     folder = parsed.values.get("d", settings.folder)
     terse = settings.terse or "t" in parsed.flags
     if "p" in parsed.flags and not re.match(r"%h:|[!-$&-9;-~]+:", settings.header_format):
-        raise InputError(
-            f"with -p header_format must begin with a field name, got {settings.header_format!r}"
-        )
-    return replace(
-        settings,
-        folder=folder,
-        terse=terse,
-        syslog_tag=parsed.values.get("L", ""),
-        unsupported=(*settings.unsupported, *unsupported),
-    )
+        raise InputError(f"-p: header_format must begin with a field name, got {settings.header_format!r}")
+    tag, unsupported = parsed.values.get("L", ""), (*settings.unsupported, *options)
+    return replace(settings, folder=folder, terse=terse, syslog_tag=tag, unsupported=unsupported)
 
 
 def _read_configuration(settings: Configuration, file: Path) -> Configuration:

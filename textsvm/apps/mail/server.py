@@ -45,7 +45,7 @@ from textsvm.apps.mail import spamd
 from textsvm.apps.mail.filter import Filter
 from textsvm.apps.mail.message import Message, read_message, shortened
 from textsvm.apps.mail.raw_message import RawMessage
-from textsvm.errors import InputError
+from textsvm.errors import InputError, os_errors
 from textsvm.runtime.files import try_lock
 from textsvm.runtime.memory import return_freed_arrays, trim
 
@@ -571,7 +571,7 @@ def listen(path: Path) -> socket.socket:
     """
     if len(os.fsencode(path)) > 107:
         raise InputError(f"{path} is too long for a socket (107 bytes); give a shorter --socket")
-    try:
+    with os_errors(f"cannot listen at {path}"):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(f"{path}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         if not try_lock(lock):
@@ -584,9 +584,7 @@ def listen(path: Path) -> socket.socket:
         finally:
             os.umask(mask)
         listener.listen(BACKLOG)
-    except OSError as error:
-        raise InputError(f"cannot listen at {path}: {error.strerror or error}") from error
-    return listener
+        return listener
 
 
 def _clear(path: Path) -> None:

@@ -98,9 +98,8 @@ class ServedModel:
         self.kernel = spell(kernel)
         #: Columns of a model of a table, and whether they hold texts.
         self.columns = {view.column: True for view in views if isinstance(view.column, str)}
-        self.columns |= {
-            name: False for view in views if isinstance(view.column, tuple) for name in view.column
-        }
+        for columns in [view.column for view in views if isinstance(view.column, tuple)]:
+            self.columns |= dict.fromkeys(columns, False)
         self.classes: AnyArray | None = rule.classes
         self.digest = self.model.record.digest
         self.calibrated = self.model.probabilistic
@@ -364,12 +363,7 @@ class Worker:
             except Refusal as refusal:
                 self._send([refusal.answer(number)])
         elif kind == LOAD:  # the old models answer until the new are loaded
-            settings = json.loads(body)
-            self.max_texts, self.max_characters = settings["max_texts"], settings["max_characters"]
-            self.timeout, models = settings["timeout"], settings["models"]
-            for name in models:
-                self.models.setdefault(name, None)
-            paths = {name: models[name] for name in settings["names"]}
+            paths = self._configure(**json.loads(body))
             threading.Thread(target=self._load, args=(number, paths), daemon=True).start()
         elif kind == DESCRIBE:
             models = [model.as_dict() for model in self.models.values() if model]
@@ -389,6 +383,15 @@ class Worker:
             self._arrived.release()
         else:
             self.short.jobs.append(job)
+
+    def _configure(
+        self, models: dict[str, str], names: list[str], max_texts: int, max_characters: int, timeout: float
+    ) -> dict[str, str]:
+        """Set the limits and the names of all models; paths of the models to load."""
+        self.max_texts, self.max_characters, self.timeout = max_texts, max_characters, timeout
+        for name in models:
+            self.models.setdefault(name, None)
+        return {name: models[name] for name in names}
 
     def _load(self, number: int, paths: dict[str, str]) -> None:
         """Load models; a file that cannot be read leaves the old model."""
