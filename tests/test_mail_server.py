@@ -621,7 +621,7 @@ def test_systemd_gives_the_socket_and_is_told(tmp_path):
 
 
 def test_a_message_without_length_is_not_cut(monkeypatch):
-    monkeypatch.setattr(server_module, "LARGEST", 4 * server_module._PART)
+    monkeypatch.setattr(spamd, "LARGEST", 4 * server_module._PART)
 
     async def receive(size):
         ours, theirs = socket.socketpair()
@@ -631,9 +631,9 @@ def test_a_message_without_length_is_not_cut(monkeypatch):
             sent.add_done_callback(lambda _: ours.shutdown(socket.SHUT_WR))
             return len((await tested._read(client))[1])
 
-    assert asyncio.run(receive(server_module.LARGEST)) == server_module.LARGEST
+    assert asyncio.run(receive(spamd.LARGEST)) == spamd.LARGEST
     with pytest.raises(spamd.Refused, match="a message of more than"):
-        asyncio.run(receive(server_module.LARGEST + 1000))
+        asyncio.run(receive(spamd.LARGEST + 1000))
 
 
 def test_a_lesson_that_outlasts_the_server_is_answered(monkeypatch, tmp_path):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 #: Maximum number of characters of a message.
 MAX_MESSAGE = 300
@@ -35,6 +36,15 @@ class InputError(ValueError):
 
     def __init__(self, message: object = "") -> None:
         super().__init__(one_line(str(message)))
+
+
+@contextmanager
+def os_errors(message: str) -> Iterator[None]:
+    """Raise an OSError of the block as an InputError with this message and the reason."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{message}: {error.strerror or error}") from error
 
 
 class MissingColumn(InputError):

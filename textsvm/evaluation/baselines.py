@@ -88,11 +88,9 @@ def baselines_of(examples: Any) -> dict[str, Maker]:
     if not isinstance(examples, Sequence):
         return {_VECTORS: SVC, _VECTORS + _TUNED: lambda: _by_folds(SVC())}
     if not any(len(text.split(None, 1)) > 1 for text in examples):  # sequences: no word occurs twice
-        machine = partial(LinearSVC, random_state=0)
-        tuned = CHARACTERS + _TUNED
         return {
             CHARACTERS: characters_baseline,
-            tuned: lambda: make_pipeline(_characters(), _by_folds(machine())),
+            CHARACTERS + _TUNED: lambda: make_pipeline(_characters(), _by_folds(LinearSVC(random_state=0))),
         }
     return dict(BASELINES)
 

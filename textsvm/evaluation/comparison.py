@@ -23,6 +23,8 @@ from textsvm.evaluation.results import Results
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.plain_json import to_json
 
+#: Bootstrap resamples of the difference of two classifiers.
+RESAMPLES = 10_000
 #: Maximum number of disagreements shown.
 MOST_SHOWN = 12
 #: Symbols shown of the text of a disagreement.
@@ -35,25 +37,14 @@ class Paired:
 
     n: int
     difference: float  #: Accuracy of the first less that of the second
-    interval: tuple[float, float]  #: Of the difference
+    interval: tuple[float, float]  #: Of the difference, 95 %
     only_first: int  #: Documents that only the first predicts correctly
     only_second: int
     p_value: float  #: Of the exact two-sided test that neither is better
 
 
-def compare_predictions(
-    truth: ArrayLike,
-    first: ArrayLike,
-    second: ArrayLike,
-    *,
-    resamples: int = 10_000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> Paired:
-    """Compare two predictions of the labels of the same documents, shape (n,) each.
-
-    `level` is the share of the bootstrap resamples between the bounds of the interval.
-    """
+def compare_predictions(truth: ArrayLike, first: ArrayLike, second: ArrayLike, seed: int = 0) -> Paired:
+    """Compare two predictions of the labels of the same documents, shape (n,) each."""
     labels, predicted, other = (np.asarray(values) for values in (truth, first, second))
     if labels.ndim != 1 or labels.shape != predicted.shape or labels.shape != other.shape:
         raise InputError(f"labels have shape {labels.shape}, predictions {predicted.shape} and {other.shape}")
@@ -63,9 +54,8 @@ def compare_predictions(
     right, other_right = predicted == labels, other == labels
     only_first, only_second = int((right & ~other_right).sum()), int((other_right & ~right).sum())
     counts = np.array([only_first, only_second, n - only_first - only_second])
-    samples = np.random.default_rng(seed).multinomial(n, counts / n, resamples)
-    tail = (1 - level) / 2
-    low, high = np.quantile((samples[:, 0] - samples[:, 1]) / n, [tail, 1 - tail])
+    samples = np.random.default_rng(seed).multinomial(n, counts / n, RESAMPLES)
+    low, high = np.quantile((samples[:, 0] - samples[:, 1]) / n, [0.025, 0.975])
     differ = only_first + only_second
     p = float(scipy.stats.binomtest(only_first, differ).pvalue) if differ else 1.0
     return Paired(n, (only_first - only_second) / n, (float(low), float(high)), only_first, only_second, p)
@@ -175,9 +165,7 @@ def side_by_side(models: dict[str, Results], texts: Sequence[str] | None, ids: S
             kinds = f"{names[0]} is {_kind(first)}, {name} {_kind(other)}"
             raise InputError(f"models side by side need the same labels or numbers, and {kinds}")
         if not np.array_equal(first.index, other.index):
-            raise InputError(
-                f"{names[0]} and {name} were judged on different documents and cannot be compared"
-            )
+            raise InputError(f"cannot compare {names[0]} and {name}: they were judged on different documents")
     results = [model if model.intervals else model.with_intervals() for model in results]
     right = np.stack([_right(model, results) for model in results])
     predictions = [[str(model.labels_of(i)[1]) for i in range(first.n)] for model in results]

@@ -14,6 +14,7 @@ Three numbers are compared with their values on training texts, which `record` m
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -268,7 +269,9 @@ class Drift:
         self.support = SupportSymbols(model)
         if isinstance(model.rule, ScaledRule):  # leave-one-out margins of an online model
             self.expected["margin"] = model.record.margin
-        self.n = self._symbols = self._new_symbols = self._features = self._new_features = 0
+        #: Numbers of texts, symbols and p-mers so far, and of new symbols and p-mers
+        names = ("texts", "symbols", "new_symbols", "features", "new_features")
+        self.counts = Counter(dict.fromkeys(names, 0))
         self._margins = Margins()
         self.has_features = model.kernel is not None and model.kernel.features is not None
         #: Whether the first texts with enough p-mers share hardly any with the support vectors
@@ -285,13 +288,10 @@ class Drift:
         if self.unlike is None and self.has_features:
             self.unlike = self.support.is_unlike(documents)
         new, lengths = self.support.new_symbols(documents), documents.lengths
-        self.n += len(documents)
-        self._symbols += int(lengths.sum())
-        self._new_symbols += int(new.sum())
+        self.counts.update(texts=len(documents), symbols=int(lengths.sum()), new_symbols=int(new.sum()))
         if full and self.support.of_characters:
             new_features, n_pmers = self.support.new_features(documents)
-            self._features += n_pmers
-            self._new_features += new_features
+            self.counts.update(features=n_pmers, new_features=new_features)
         if not self.support.of_characters:
             return np.empty(0, np.int64)
         return np.flatnonzero(new > FOREIGN * lengths)
@@ -302,25 +302,13 @@ class Drift:
 
     def as_dict(self) -> Json:
         """Shares, median margin and its ratio to training; None for unknown numbers."""
-        margin = self._margins.median()
-        before = self.expected["margin"]
+        margin, before, n = self._margins.median(), self.expected["margin"], self.counts
         return {
-            "texts": self.n,
-            "symbols": self._new_symbols / self._symbols if self._symbols else None,
-            "features": self._new_features / self._features if self._features else None,
+            "texts": n["texts"],
+            **{x: n[f"new_{x}"] / n[x] if n[x] else None for x in ("symbols", "features")},
             "margin": margin,
             "margin_ratio": None if margin is None or not before else margin / before,
             "training": dict(self.expected),
-        }
-
-    def totals(self) -> dict[str, int]:
-        """Numbers of texts, symbols and p-mers so far, and of new symbols and p-mers."""
-        return {
-            "texts": self.n,
-            "symbols": self._symbols,
-            "new_symbols": self._new_symbols,
-            "features": self._features,
-            "new_features": self._new_features,
         }
 
     def findings(self) -> list[str]:

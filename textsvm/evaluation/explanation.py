@@ -232,9 +232,8 @@ class _OfSupport:
         document, parts = self.documents.take([d]), []
         for name, terms in _parts_of(self.kernel, self.rows).items():
             weight = sum(weight for weight, _, _ in terms)
-            values = sum(
-                w * rows.cross(term.structure.read(document))[0].astype(float) for w, term, rows in terms
-            )
+            rows = (w * own.cross(term.structure.read(document))[0].astype(float) for w, term, own in terms)
+            values = sum(rows)
             similar = self._listed(d, values / weight, weight, -values, most)
             parts.append(KernelShare(name, float(self.coef[d] @ values), similar))
         return parts
@@ -314,20 +313,19 @@ def _explain(
         text = documents.shown(d)
         features = sorted(parts.features[d], key=lambda feature: -abs(feature[2])) if parts.features else []
         substrings = [Substring(*feature) for feature in features]
-        explanations.append(
-            Explanation(
-                **meanings[d],
-                value=float(machine_weights[d] @ machines[d]),
-                bias=float(biases[d]),
-                text=text,
-                symbols=parts.symbols[d],
-                attribution=model.kernel.attribution.method,
-                substrings=substrings[: most[0]],
-                similar=explainer.similar(d, most[1]),
-                merged=_merged(substrings[: CANDIDATES * max(most[0], 30)], text)[: most[0]],
-                parts=explainer.parts(d, most[1]),
-            )
+        explanation = Explanation(
+            **meanings[d],
+            value=float(machine_weights[d] @ machines[d]),
+            bias=float(biases[d]),
+            text=text,
+            symbols=parts.symbols[d],
+            attribution=model.kernel.attribution.method,
+            substrings=substrings[: most[0]],
+            similar=explainer.similar(d, most[1]),
+            merged=_merged(substrings[: CANDIDATES * max(most[0], 30)], text)[: most[0]],
+            parts=explainer.parts(d, most[1]),
         )
+        explanations.append(explanation)
     return explanations
 
 
@@ -335,9 +333,8 @@ def _merged(substrings: Sequence[Substring], text: str) -> list[Substring]:
     """Neighbouring substrings of a text merged, the largest contributions first."""
     result = [part for part in substrings if part.text not in text]  # patterns, names of columns
     for sign in (1, -1):
-        parts_by_text = {
-            part.text: part for part in substrings if part.text in text and sign * part.contribution > 0
-        }
+        same = (part for part in substrings if part.text in text and sign * part.contribution > 0)
+        parts_by_text = {part.text: part for part in same}
         for feature in merge([(part.text, abs(part.contribution)) for part in parts_by_text.values()], text):
             whole, parts = parts_by_text.get(feature.text), feature.merged or (feature.text,)
             count = text.count(feature.text) if whole is None else whole.count

@@ -127,16 +127,13 @@ def class_metrics(
     metrics |= {f"f1[{label}]": f1[:, a] for a, label in enumerate(labels)}
     if probability is None:
         return metrics
-    of_truth = (
-        np.where(true == 1, probability, 1 - probability)
-        if k == 2
-        else probability[np.arange(len(true)), true]
-    )
+    if k == 2:
+        of_truth, brier = np.where(true == 1, probability, 1 - probability), (probability - true) ** 2
+    else:
+        of_truth, brier = probability[np.arange(len(true)), true], None
     eps = np.finfo(probability.dtype).eps
     metrics["log_loss"] = _mean(weight, -np.log(np.clip(of_truth, eps, 1 - eps)))
-    if k == 2:
-        metrics["brier"] = _mean(weight, (probability - true) ** 2)
-    return metrics
+    return metrics if brier is None else metrics | {"brier": _mean(weight, brier)}
 
 
 def label_metrics(
@@ -185,10 +182,8 @@ def number_metrics(
     mean_t, mean_p = _mean(weight, t), _mean(weight, p)
     variances = [_mean(weight, x * x) - mean**2 for x, mean in ((t, mean_t), (p, mean_p))]
     # A variance is 0 up to rounding.
-    t_variance, p_variance = (
-        np.where(variance > 1e-12 * (x**2).max(), variance, np.nan)
-        for variance, x in zip(variances, (t, p), strict=True)
-    )
+    pairs = zip(variances, (t, p), strict=True)
+    t_variance, p_variance = (np.where(v > 1e-12 * (x**2).max(), v, np.nan) for v, x in pairs)
     metrics = {
         "mae": _mean(weight, np.abs(error)),
         "rmse": np.sqrt(squared),
@@ -218,14 +213,12 @@ def class_table(
     `counts`: documents of each label that are correct, of the label, predicted; `areas`: average precisions;
     `more`: further columns before the numbers of documents.
     """
-    precision, recall, f1 = precision_recall_f1(*counts)
+    names = ("precision", "recall", "f1", "average_precision")
+    columns = dict(zip(names, (*precision_recall_f1(*counts), areas), strict=True))
     return [
         {
             "label": label,
-            "precision": float(precision[a]),
-            "recall": float(recall[a]),
-            "f1": float(f1[a]),
-            "average_precision": float(areas[a]),
+            **{name: float(values[a]) for name, values in columns.items()},
             **(more[a] if more else {}),
             "support": int(counts[1][a]),
             "predicted": int(counts[2][a]),

@@ -135,10 +135,8 @@ def mutation_scores(
         done += len(places)
         if progress is not None:
             progress(done, total)
-    return [
-        Mutations(text, letters, towards, value, score)
-        for text, value, score in zip(read_texts, values, scores, strict=True)
-    ]
+    rows = zip(read_texts, values, scores, strict=True)
+    return [Mutations(text, letters, towards, value, score) for text, value, score in rows]
 
 
 def kmer_scores(

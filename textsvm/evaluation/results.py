@@ -54,11 +54,12 @@ class Results:
     labels: list[Any]
     #: `textsvm.evaluation.metrics` describes them; `log_loss` and for two classes `brier` need probabilities.
     #: Common metrics are attributes as well: ``results.accuracy``.
-    metrics: dict[str, float]
-    confusion: list[list[int]]  #: Empty for several labels per document
+    metrics: dict[str, float] = field(default_factory=dict, kw_only=True)
+    #: Empty for several labels per document.
+    confusion: list[list[int]] = field(default_factory=list, kw_only=True)
     #: "label", "precision", "recall", "f1", "average_precision", "support" (true documents) and "predicted";
     #: for several labels per document also "break_even" and "threshold".
-    per_class: list[Json]
+    per_class: list[Json] = field(default_factory=list, kw_only=True)
     #: shape (n,): Indices of the judged documents among the given documents; `warnings` explains the others.
     index: Ints = field(repr=False)
     #: array, shape (n,); for several labels per document bool arrays of shape (n, n_classes).
@@ -122,11 +123,9 @@ class Results:
                 return number_metrics(weight, self.truth, self.predicted, self.grades)
             if self.task == "multilabel":
                 return label_metrics(weight, self.truth, self.predicted, self.decision, self.labels, areas)
-            true, predicted = self.codes(self.truth), self.codes(self.predicted)
+            true, guess = self.codes(self.truth), self.codes(self.predicted)
             decision = self.decision if areas else None
-            return class_metrics(
-                weight, true, predicted, decision, self.labels, self.grades, self.probability
-            )
+            return class_metrics(weight, true, guess, decision, self.labels, self.grades, self.probability)
 
     def with_intervals(self, resamples: int = 1000, level: float = 0.95, seed: int = 0) -> Results:
         """Copy with intervals of all metrics; NaN if a metric is undefined, or the same in all resamples."""
@@ -245,11 +244,9 @@ def evaluate(
         raise InputError("there are no labelled documents to evaluate on")
     predicted, decision = np.asarray(predicted), np.asarray(decision)
     if classes is None:
-        numbers = np.asarray(truth, np.float64)
-        all_rows = np.arange(len(numbers))
-        results = Results("regression", len(numbers), [], {}, [], [], all_rows, numbers, predicted, predicted,
-                          grades=grades)  # fmt: skip
-        return _with_metrics(results)
+        numbers, n = np.asarray(truth, np.float64), len(truth)
+        rows = np.arange(n)
+        return _with_metrics(Results("regression", n, [], rows, numbers, predicted, predicted, grades=grades))
     return _evaluate_classes(truth, predicted, decision, np.asarray(classes), positive, probability, grades)
 
 
@@ -276,9 +273,6 @@ def _evaluate_classes(
         task="binary" if len(classes) == 2 else "multiclass",
         n=len(values),
         labels=order.tolist(),
-        metrics={},
-        confusion=[],
-        per_class=[],
         index=index,
         truth=values,
         predicted=predicted,
@@ -312,16 +306,12 @@ def evaluate_labels(
         raise InputError("there are no labelled documents to evaluate on")
     indicator, warnings = _label_indicator(truth, classes)
     counts = tuple(values.sum(axis=0) for values in (indicator & predicted, indicator, predicted))
-    more = [
-        {"break_even": break_even(indicator[:, a], decision[:, a]), "threshold": float(thresholds[a])}
-        for a in range(len(classes))
-    ]
+    columns = zip(indicator.T, decision.T, thresholds.tolist(), strict=True)
+    more = [{"break_even": break_even(*column), "threshold": bound} for *column, bound in columns]
     results = Results(
         task="multilabel",
         n=len(indicator),
         labels=classes.tolist(),
-        metrics={},
-        confusion=[],
         per_class=class_table(counts, average_precisions(indicator, decision), classes.tolist(), more),
         index=np.arange(len(indicator)),
         truth=indicator,

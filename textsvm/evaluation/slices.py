@@ -51,19 +51,15 @@ class Slices:
         return to_json({**vars(self), "slices": [asdict(part) for part in self.slices]})
 
 
-def make_slices(
-    results: Results, column: str, values: Sequence[str], resamples: int = 1000, seed: int = 0
-) -> Slices:
+def make_slices(results: Results, column: str, values: Sequence[str], resamples: int = 1000) -> Slices:
     """Metrics of the documents with each value of a column; `values` has a value for each given document."""
     if len(values) <= int(results.index.max()):
         raise InputError(f"{column} has {len(values):,} values for more documents; give a value each")
     metric = METRICS[results.task][0]
     overall = results.metrics[metric]
     labels = np.array([str(values[i]) for i in results.index.tolist()], object)
-    slices = [
-        _slice(_part(results, labels == value), value, overall, resamples, seed)
-        for value in sorted(set(labels))
-    ]
+    parts = {value: _part(results, labels == value) for value in sorted(set(labels))}
+    slices = [_slice(part, value, overall, resamples) for value, part in parts.items()]
     slices.sort(key=lambda row: -row.intervals[metric][0] if metric in ERRORS else row.intervals[metric][1])
     return Slices(column, metric, overall, slices)
 
@@ -78,11 +74,11 @@ def _part(results: Results, rows: Bools) -> Results:
     return replace(results, n=n, truth=truth, predicted=predicted, decision=decision, probability=None)
 
 
-def _slice(part: Results, value: str, overall: float, resamples: int, seed: int) -> Slice:
+def _slice(part: Results, value: str, overall: float, resamples: int) -> Slice:
     names = METRICS[part.task]
     exact = part.weighted(np.ones((1, part.n)))
     metrics = {name: float(exact[name][0]) for name in names} | dict.fromkeys(_undefined(part), np.nan)
-    samples = [part.weighted(weight) for weight in draws(part.n, resamples, seed)]
+    samples = [part.weighted(weight) for weight in draws(part.n, resamples, 0)]
     intervals = {name: percentile_interval(np.concatenate([row[name] for row in samples])) for name in names}
     if part.task != "regression":
         exact_bounds = exact_intervals(part)

@@ -37,7 +37,7 @@ from safetensors import SafetensorError
 from safetensors import numpy as arrays_file
 
 from textsvm.arrays import AnyArray, Array, Arrays, Floats, Ints, Json
-from textsvm.errors import MAX_MESSAGE, InputError
+from textsvm.errors import MAX_MESSAGE, InputError, os_errors
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import MOST_DEPTH, Kernel, is_number
 from textsvm.kernels.contract import strip_prefix
@@ -702,15 +702,13 @@ def _bytes_of(path: Path) -> bytes:
         if os.path.exists(path):
             raise InputError(f"the model {path} is neither a file nor a folder; write it to a file first")
         raise InputError(f"the model {path} is not there; `textsvm train CORPUS -o {path}` writes one")
-    try:
+    with os_errors(f"cannot read {path}"):
         # The bytes and the arrays are in memory together.
         if (need := 2 * path.stat().st_size) > devices.SMALL:
             free = devices.free_memory(devices.select("cpu"))
             if need > free:
                 raise InputError(f"{path} takes {need:,} bytes of memory to read, and {free:,} are free")
         return path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
 
 
 def _header_of(path: Path, content: bytes) -> dict[str, Any]:

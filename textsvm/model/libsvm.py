@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from textsvm.arrays import AnyArray, Floats, Ints
-from textsvm.errors import InputError
+from textsvm.errors import InputError, os_errors
 from textsvm.kernels import Gaussian, Linear, Polynomial, Sigmoid
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
@@ -88,11 +88,8 @@ def load_libsvm_model(path: str | os.PathLike[str], n_features: int | None = Non
     [1]
     """
     name = os.fspath(path)
-    try:
-        with open(path, "rb") as stream:
-            content = stream.read()
-    except OSError as error:
-        raise InputError(f"cannot read {name}: {error.strerror or error}") from error
+    with os_errors(f"cannot read {name}"), open(path, "rb") as stream:
+        content = stream.read()
     lines = content.split(b"\n")
     header, first = _read_header(name, lines)
     kernel = _kernel(name, header)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from textsvm.reporting.formatting import SHARES, format_metric, printable, safe
+from textsvm.reporting.formatting import SHARES, format_metric, safe
 from textsvm.runtime.files import replacing
 
 # Margins for tick labels and axis titles, in pixels.
@@ -154,10 +154,6 @@ class Chart:
         """A dashed horizontal line."""
         self.parts.append(f'<path class="dash" d="M{LEFT} {self.py(y):.1f}H{self.width - RIGHT}"/>')
 
-    def upright(self, x: float) -> None:
-        """A dashed vertical line."""
-        self.parts.append(f'<path class="dash" d="M{self.px(x):.1f} {TOP}V{self.height - BOTTOM}"/>')
-
     def bars(self, edges: ArrayLike, heights: ArrayLike, style: str) -> None:
         """A histogram as a stepped area from the floor."""
         e, floor = [self.px(x) for x in _floats(edges)], self.py(max(self.y[0], 0.0))
@@ -176,16 +172,6 @@ class Chart:
         ends = zip(self._pixels(xs, lows), self._pixels(xs, highs), strict=True)
         path = "".join(f"M{x:.1f} {low:.1f}V{high:.1f}" for (x, low), (_, high) in ends)
         self.parts.append(f'<path class="whisker {style}" d="{path}"/>')
-
-    def intervals(self, lows: ArrayLike, highs: ArrayLike, ys: ArrayLike, style: str) -> None:
-        """Horizontal intervals."""
-        ends = zip(self._pixels(lows, ys), self._pixels(highs, ys), strict=True)
-        path = "".join(f"M{low:.1f} {y:.1f}H{high:.1f}" for (low, y), (high, _) in ends)
-        self.parts.append(f'<path class="whisker {style}" d="{path}"/>')
-
-    def note(self, y: float, text: str) -> None:
-        """Text at the left, at height y."""
-        self.text(LEFT, self.py(y), text, "label")
 
     def marker(self, name: str, x: float, y: float | None = None) -> None:
         """A point, or without `y` a vertical line, which the page's script moves by its id."""
@@ -227,16 +213,13 @@ def _floats(values: ArrayLike) -> list[float]:
     return np.asarray(values, float).tolist()
 
 
-def _thin(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+def _thin(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
     """Leave out points within half a pixel of the previous point, except the last."""
-    result: list[tuple[float, float]] = []
-    last = None
-    for last in points:
-        if not result or abs(last[0] - result[-1][0]) + abs(last[1] - result[-1][1]) > 0.5:
-            result.append(last)
-    if last is not None and result[-1] != last:
-        result.append(last)
-    return result
+    result = points[:1]
+    for x, y in points:
+        if abs(x - result[-1][0]) + abs(y - result[-1][1]) > 0.5:
+            result.append((x, y))
+    return result if result[-1:] == points[-1:] else [*result, points[-1]]
 
 
 def bars_chart(title: str, texts: Sequence[str], values: Sequence[float]) -> str:
@@ -268,19 +251,16 @@ def intervals_chart(title: str, metric: str, label: str, lines: Sequence[Interva
     high = max(level, *(line.interval[1] for line in lines))
     margin, share = 0.04 * (high - low), metric in SHARES
     bounds = max(0.0, low - margin), min(1.0, high + margin) if share else high + margin
-    chart = Chart(
-        title,
-        Axis(bounds, label, percent if share else plain),
-        Axis((-0.5, len(lines) - 0.35), "", ticks=()),
-        width=WIDE,
-        height=80 + LINE_HEIGHT * len(lines),
-    )
-    chart.upright(level)
+    x, y = Axis(bounds, label, percent if share else plain), Axis((-0.5, len(lines) - 0.35), "", ticks=())
+    chart = Chart(title, x, y, width=WIDE, height=80 + LINE_HEIGHT * len(lines))
+    chart.parts.append(f'<path class="dash" d="M{chart.px(level):.1f} {TOP}V{chart.height - BOTTOM}"/>')
     for place, line in enumerate(reversed(lines)):
-        chart.intervals([line.interval[0]], [line.interval[1]], [place - 0.1], line.style)
+        low, high = map(chart.px, line.interval)
+        path = f"M{low:.1f} {chart.py(place - 0.1):.1f}H{high:.1f}"
+        chart.parts.append(f'<path class="whisker {line.style}" d="{path}"/>')
         chart.dots([line.value], [place - 0.1], line.style, 5)
         value = format_metric(metric, line.value)
-        chart.note(place + 0.18, printable(f"{line.name[:60]}: {value}"))
+        chart.text(LEFT, chart.py(place + 0.18), f"{line.name[:60]}: {value}", "label")
     return chart.svg()
 
 

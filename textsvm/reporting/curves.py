@@ -107,11 +107,8 @@ def margins(results: Results) -> str:
     edges = np.linspace(low, high, BINS + 1)
     counts = [np.histogram(np.clip(lead[part], low, high), edges)[0] for part in (right, ~right)]
     top = 1.08 * max(1, *(int(heights.max()) for heights in counts))
-    chart = Chart(
-        "Lead of the predicted class",
-        Axis((low, high), "value of the predicted class less that of the next"),
-        Axis((0, top), "documents"),
-    )
+    axis = Axis((low, high), "value of the predicted class less that of the next")
+    chart = Chart("Lead of the predicted class", axis, Axis((0, top), "documents"))
     chart.bars(edges, counts[0], "c3")
     chart.bars(edges, counts[1], "c2")
     return card("How clear the decisions are", chart, [("right", "c3"), ("wrong", "c2")], "")
@@ -135,10 +132,8 @@ def confusion(results: Results) -> str:
     for a, (label, counts) in enumerate(zip(labels, results.confusion, strict=True)):
         y, total = left + side * a, max(1, sum(counts))
         chart.text(left - 8, y + side / 2 + 4, label, "name end")
-        x = left + side * (a + 0.5)
-        chart.parts.append(
-            f'<text class="name" transform="translate({x + 4} {left - 8}) rotate(-90)">{safe(label)}</text>'
-        )
+        turn = f"translate({left + side * (a + 0.5) + 4} {left - 8}) rotate(-90)"
+        chart.parts.append(f'<text class="name" transform="{turn}">{safe(label)}</text>')
         for b, count in enumerate(counts):
             colour, opacity = 3 if a == b else 2, 0.04 + 0.8 * count / total
             style = f'class="area c{colour}" style="fill-opacity:{opacity:.3f}"'
@@ -190,13 +185,10 @@ def by_length(results: Results, lengths: Ints, wide: bool = False) -> str:
         low, high = _wilson(y, n)
     bounds = (max(1.0, 0.8 * x[0]), 1.25 * x[-1])
     error_axis = ("mean absolute error", plain) if regression else ("share wrong", percent)
-    chart = Chart(
-        "Errors by length of the document",
-        Axis(bounds, "symbols of a document", ticks=log_ticks(*bounds), log=True),
-        Axis((0, float(high.max()) * 1.08), *error_axis),
-        width=WIDE if wide else 440,
-        height=280 if wide else 300,
-    )
+    x_axis = Axis(bounds, "symbols of a document", ticks=log_ticks(*bounds), log=True)
+    y_axis = Axis((0, float(high.max()) * 1.08), *error_axis)
+    shape = {"width": WIDE, "height": 280} if wide else {}
+    chart = Chart("Errors by length of the document", x_axis, y_axis, **shape)
     chart.level(float(wrong.mean()))
     chart.whiskers(x, low, high, "c1")
     chart.line(x, y, "c1")
@@ -228,12 +220,8 @@ def error_histogram(results: Results) -> str:
     bound = float(np.percentile(np.abs(error), 99.5)) or 1.0
     edges = np.linspace(-bound, bound, BINS + 1)
     counts = np.histogram(np.clip(error, -bound, bound), edges)[0]
-    chart = Chart(
-        "Histogram of errors",
-        Axis((-bound, bound), "predicted less true"),
-        Axis((0, 1.08 * max(1, int(counts.max()))), "documents"),
-        height=400,
-    )
+    axes = Axis((-bound, bound), "predicted less true"), Axis((0, 1.08 * max(1, counts.max())), "documents")
+    chart = Chart("Histogram of errors", *axes, height=400)
     chart.bars(edges, counts, "c1")
     note = f"Mean {error.mean():+.3g}, {format_metric('mae', np.abs(error).mean())} off on average."
     return card("Errors", chart, [], note)
@@ -316,16 +304,11 @@ def threshold_section(results: Results) -> str:
     shares = [np.histogram(np.clip(score[part], low, high), edges)[0] for part in (~positive, positive)]
     top = max(1, *(int(counts.max()) for counts in shares))
     # Most probabilities are near 0 or 1: a linear axis would hide the others.
-    log = results.probability is not None and top > 10
-    axis = (
-        Axis((0.6, 1.3 * top), "documents (logarithmic)", ticks=log_ticks(1, top), log=True)
-        if log
-        else Axis((0, 1.08 * top), "documents")
-    )
-    chart = Chart(
-        f"Histogram of the {name} by true class", Axis((low, high), name), axis,
-        width=WIDE, height=280,
-    )  # fmt: skip
+    axis = Axis((0, 1.08 * top), "documents")
+    if results.probability is not None and top > 10:
+        axis = Axis((0.6, 1.3 * top), "documents (logarithmic)", ticks=log_ticks(1, top), log=True)
+    title = f"Histogram of the {name} by true class"
+    chart = Chart(title, Axis((low, high), name), axis, width=WIDE, height=280)
     for counts, style in zip(shares, ("c1", "c2"), strict=True):
         chart.bars(edges, counts, style)
     floor = chart.height - BOTTOM - TOP
@@ -399,9 +382,8 @@ def _embedded(score: Floats, start: float, joined: float) -> Json:
     score = np.sort(score)
     counts = None
     if joined > 1:
-        cuts = np.unique(
-            np.append(np.arange(0, len(score), int(np.ceil(joined))), np.searchsorted(score, start, "right"))
-        )
+        starts = np.arange(0, len(score), int(np.ceil(joined)))
+        cuts = np.unique(np.append(starts, np.searchsorted(score, start, "right")))
         cuts = cuts[cuts < len(score)]
         counts = np.diff(np.append(cuts, len(score))).tolist()
         score = score[np.append(cuts[1:], len(score)) - 1]  # the highest of each lot

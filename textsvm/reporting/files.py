@@ -135,9 +135,7 @@ def report(
 def _examples(model: TrainedModel, X: Any) -> Any:
     """Examples as `make_report` takes them: a list of texts, a dict of columns, or vectors."""
     if model.kernel is None:
-        raise InputError(
-            "a report shows texts, and a machine on a kernel matrix has none; take textsvm.evaluation.judge"
-        )
+        raise InputError("a report shows texts, which a kernel matrix lacks; take textsvm.evaluation.judge")
     if model.kernel.structure.reads_tables:
         return {name: _plain(column) for name, column in _columns(X)}
     return as_texts(X) if model.kernel.structure.reads_texts else X
@@ -210,10 +208,8 @@ def _more(report: Report) -> list[str]:
         parts.append(plain(sections.slices_note(report.slices)))
     if report.learning is not None:
         parts += ["## Would more texts help?", plain(sections.learning_sentence(report.learning))]
-        parts += [
-            _plain_table(*sections.learning_table(report.learning)),
-            plain(sections.learning_note(report.learning)),
-        ]
+        parts.append(_plain_table(*sections.learning_table(report.learning)))
+        parts.append(plain(sections.learning_note(report.learning)))
     return parts
 
 

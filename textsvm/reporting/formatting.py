@@ -134,14 +134,11 @@ def format_interval(name: str, bounds: tuple[float, float] | None) -> str:
 
 def metric_rows(results: Results) -> list[list[str]]:
     """Name, value and interval of each metric."""
+    metrics, intervals = results.metrics, results.intervals
     return [
-        [
-            title,
-            format_metric(name, results.metrics[name]),
-            format_interval(name, results.intervals.get(name)),
-        ]
+        [title, format_metric(name, metrics[name]), format_interval(name, intervals.get(name))]
         for name, title in NAMES.items()
-        if name in results.metrics
+        if name in metrics
     ]
 
 
@@ -149,7 +146,6 @@ def length_alone(metrics: dict[str, float]) -> str:
     """Sentence about the length baseline of a regression; "" if there is none."""
     if not metrics:
         return ""
-    figures = ", ".join(
-        f"{NAMES[name]} {format_metric(name, metrics[name])}" for name in NAMES if name in metrics
-    )
+    values = (f"{NAMES[name]} {format_metric(name, metrics[name])}" for name in NAMES if name in metrics)
+    figures = ", ".join(values)
     return f"The length of a text alone, a monotone fit to the training documents, reaches {figures}."

@@ -15,7 +15,7 @@ from importlib.resources import files
 from string import Template
 
 from textsvm.evaluation.results import Results
-from textsvm.reporting import curves, logo, sections
+from textsvm.reporting import curves, sections
 from textsvm.reporting.formatting import (
     HEADS,
     format_interval,
@@ -54,10 +54,9 @@ def render(report: Report) -> str:
         sections.mistakes_section(report),
         _facts(report),
     ]
-    data, script = curves.threshold_data(results), ""
-    if data is not None:
-        script = json_element("scores", data)
-    return page(report.title, _lead(results), body, script)
+    scores = curves.threshold_data(results)
+    data = "" if scores is None else json_element("scores", scores)
+    return page(report.title, _lead(results), body, data)
 
 
 def charts(report: Report) -> str:
@@ -80,7 +79,7 @@ def page(
     return Template(_file("template.html")).substitute(
         title=safe(title),
         lead=safe(lead),
-        style=Template(_file("report.css")).substitute(curves.slider_place()) + logo.PAGE_STYLE,
+        style=Template(_file("report.css")).substitute(curves.slider_place()),
         body="\n".join(part for part in body if part).replace("</svg>", f"</svg>{_SAVE}"),
         data=data,
         script=script,
@@ -126,16 +125,13 @@ def _headline(results: Results) -> str:
         for title, value, interval in metric_rows(results)
     )
     grades = f" Grades from {results.span[0]} to {results.span[1]}." if results.span else ""
-    positive = (
-        f" Precision, recall, F1 and AUPRC are those of {safe(results.labels[1])}."
-        if results.task == "binary"
-        else ""
-    )
+    positive = ""
+    if results.task == "binary":
+        positive = f" Precision, recall, F1 and AUPRC are those of {safe(results.labels[1])}."
     method = "percentile bootstrap over documents"
     if results.task != "regression":
-        method = (
-            f"shares and F1 of a class: Clopper and Pearson; others: {method}, none if all resamples agree"
-        )
+        exact = "shares and F1 of a class: Clopper and Pearson"
+        method = f"{exact}; others: {method}, none if all resamples agree"
     area = "average precision, the area under the precision-recall curve"
     terms = {
         "average_precision": f" AUPRC: {area}.",
@@ -157,14 +153,8 @@ def _charts(report: Report) -> str:
     if results.task == "regression":
         charts = [curves.scatter(results), curves.error_histogram(results)]
     else:
-        charts = [
-            _confusion(results),
-            curves.roc(results),
-            curves.precision_recall(results),
-            curves.calibration(results),
-            curves.margins(results),
-        ]
-    charts = [chart for chart in charts if chart]
+        kinds = (_confusion, curves.roc, curves.precision_recall, curves.calibration, curves.margins)
+        charts = [chart for kind in kinds if (chart := kind(results))]
     even = (len(charts) - charts[0].startswith('<section class="full">')) % 2 == 0
     last = curves.by_length(results, report.lengths, wide=even)
     beside, below = ("", last) if even else (last, "")
@@ -225,14 +215,12 @@ def _classes(results: Results) -> str:
         if several:
             row += [format_metric("break_even", line["break_even"]), f"{line['threshold']:.3f}"]
         rows.append([*row, f"{line['support']:,}", f"{line['predicted']:,}"])
-    note = (
+    meaning = (
         '<p class="note">Break-even point: where precision is recall. A document gets a label whose decision '
         "value is above its threshold.</p>"
-        if several
-        else ""
     )
     table = html_table([*head, "documents", "predicted"], rows)
-    return section("Classes", note, table)
+    return section("Classes", meaning if several else "", table)
 
 
 def _facts(report: Report) -> str:

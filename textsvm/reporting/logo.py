@@ -1,8 +1,8 @@
 """Sequence logos as SVG: letters as high as their values, negative values below the line.
 
-A logo is a file of its own (`document`) or part of a page (`svg`). The colours are by Okabe and Ito, which
-people with any colour vision can tell apart. They are attributes of the elements, for programs that read no
-style sheet; STYLE repeats them for the light and dark theme.
+A logo is a file of its own (`document`) or part of a page (`svg`), whose style sheet has the classes of the
+letters. The colours are by Okabe and Ito, which people with any colour vision can tell apart. They are
+attributes of the elements, too, for programs that read no style sheet.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from textsvm.arrays import Floats
 from textsvm.evaluation.mutations import Motif, Mutations
-from textsvm.reporting.charts import plain
+from textsvm.reporting.charts import COLOURS, plain
 from textsvm.reporting.formatting import safe
 
 #: Letters of a line.
@@ -33,30 +33,17 @@ CAPITAL = 0.72
 #: Font size before stretching, in pixels.
 SIZE = 20
 _FONT = "Arial, Helvetica, 'Liberation Sans', 'DejaVu Sans', sans-serif"
-#: Colours in light and dark: blue, vermilion, green, purple, yellow, grey.
-_COLOURS = {
-    "l1": ("#0072b2", "#5fb3ea"), "l2": ("#d55e00", "#ff9655"), "l3": ("#009e73", "#3ecfa0"),
-    "l4": ("#7a5bb5", "#b9a2ec"), "l5": ("#b98500", "#eebc4c"), "l6": ("#6f6f6f", "#a8a8a8"),
+#: Colours of letters in the dark theme; those in light are `COLOURS`.
+_DARK = {
+    "c1": "#5fb3ea", "c2": "#ff9655", "c3": "#3ecfa0", "c5": "#eebc4c", "c7": "#a8a8a8", "c8": "#b9a2ec",
 }  # fmt: skip
-_BASES = {"A": "l3", "C": "l1", "G": "l5", "T": "l2", "U": "l2"}
+_BASES = {"A": "c3", "C": "c1", "G": "c5", "T": "c2", "U": "c2"}
 #: Amino acids by chemistry: basic, acidic, polar, neutral, hydrophobic.
-_ACIDS = {"HKR": "l1", "DE": "l2", "CGSTY": "l3", "NQ": "l4", "AFILMPVW": "l5"}
-STYLE = (
-    f"svg.logo text {{ font: 12px {_FONT}; }} svg.logo .letters text {{ font: 700 {SIZE}px {_FONT}; }}"
-    + "".join(f" svg.logo .letters .{name} {{ fill: {light}; }}" for name, (light, _) in _COLOURS.items())
-)
-_DARK = "".join(f" svg.logo .letters .{name} {{ fill: {dark}; }}" for name, (_, dark) in _COLOURS.items())
-#: For a page that has a theme of its own.
-PAGE_STYLE = (
-    f"{STYLE} svg.logo {{ width: auto; max-width: 100%; }} @media (prefers-color-scheme: dark) {{ "
-    + _DARK.replace(" svg", ' :root:not([data-theme="light"]) svg')
-    + " }"
-    + _DARK.replace(" svg", ' :root[data-theme="dark"] svg')
-)
+_ACIDS = {"HKR": "c1", "DE": "c2", "CGSTY": "c3", "NQ": "c8", "AFILMPVW": "c5"}
 _ALONE = (
-    f"{STYLE} svg.logo .page {{ fill: #ffffff; }} svg.logo text.tick {{ fill: #656b75; }} @media "
-    "(prefers-color-scheme: dark) { svg.logo .page { fill: #1b1e22; } svg.logo text.tick { fill: #9aa1ab; }"
-    f"{_DARK} }}"
+    "@media (prefers-color-scheme: dark) { .page { fill: #1b1e22; } .tick { fill: #9aa1ab; }"
+    + "".join(f" .letters .{name} {{ fill: {colour}; }}" for name, colour in _DARK.items())
+    + " }"
 )
 
 
@@ -164,15 +151,15 @@ def _letter(letter: str, letters: str, x: float, bottom: float, size: float) -> 
     style = _style(text, letters.upper())
     stretch = f"translate({x:.1f} {bottom:.2f}) scale({CELL / SIZE:.3f} {size / (SIZE * CAPITAL):.4f})"
     return (
-        f'<text class="{style}" fill="{_COLOURS[style][0]}" transform="{stretch}" textLength="{SIZE}" '
+        f'<text class="{style}" fill="{COLOURS[style]}" transform="{stretch}" textLength="{SIZE}" '
         f'lengthAdjust="spacingAndGlyphs">{safe(text)}</text>'
     )
 
 
 def _style(letter: str, letters: str) -> str:
     if set(letters) <= set("ACGTUN"):
-        return _BASES.get(letter, "l6")
-    return next((style for acids, style in _ACIDS.items() if letter in acids), "l6")
+        return _BASES.get(letter, "c7")
+    return next((style for acids, style in _ACIDS.items() if letter in acids), "c7")
 
 
 def _text(x: float, y: float, text: str, style: str) -> str:

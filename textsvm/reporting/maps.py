@@ -58,13 +58,10 @@ def _scatter(title: str, projection: Projection, styles: Ints, names: Sequence[s
     points = projection.points
     low, high = points.min(0), points.max(0)
     margin = 0.05 * np.maximum(high - low, 1e-9)
+    ends = zip(low - margin, high + margin, projection.variance, strict=True)
     axes = [
-        Axis(
-            (float(a), float(b)),
-            f"component {i + 1}: {percent(float(f'{share:.3g}'))} of the variance",
-            plain,
-        )
-        for i, (a, b, share) in enumerate(zip(low - margin, high + margin, projection.variance, strict=True))
+        Axis((float(a), float(b)), f"component {i}: {percent(float(f'{share:.3g}'))} of the variance")
+        for i, (a, b, share) in enumerate(ends, 1)
     ]
     chart = Chart(title, *axes, width=WIDE, height=460)
     for style in np.unique(styles):
@@ -93,24 +90,14 @@ def _tree(mapped: ClassMap, names: Sequence[str]) -> str:
     leaves = [names[i] for i in drawn["leaves"]]
     # Room at the right for the names: the axis goes on below 0 without ticks.
     room = 0.012 * max(len(cut(name, _MOST_SYMBOLS)) for name in leaves) * top
-    chart = Chart(
-        title,
-        Axis((-top, room), "distance at which clusters join", lambda x: plain(-x), [-top, -top / 2, 0]),
-        Axis((0, len(leaves)), "", ticks=()),
-        width=WIDE,
-        height=TOP + 60 + _LEAF * len(leaves),
-    )
+    x = Axis((-top, room), "distance at which clusters join", lambda x: plain(-x), [-top, -top / 2, 0])
+    y = Axis((0, len(leaves)), "", ticks=())
+    chart = Chart(title, x, y, width=WIDE, height=TOP + 60 + _LEAF * len(leaves))
     for places, heights in zip(drawn["icoord"], drawn["dcoord"], strict=True):  # leaf i is at 10 i + 5
         chart.line([-height for height in heights], [place / 10 for place in places], f"c{_NEUTRAL + 1}")
     for place, leaf in enumerate(drawn["leaves"]):
-        code = leaf if mapped.classes else _NEUTRAL
-        chart.text(
-            chart.px(0) + 6,
-            chart.py(place + 0.5) + 4,
-            cut(names[leaf], _MOST_SYMBOLS),
-            f"name c{code % STYLES + 1}",
-        )
-    note = "Ward's clustering of the distances between " + (
-        "the means of the classes." if mapped.classes else "documents."
-    )
+        style = f"name c{(leaf if mapped.classes else _NEUTRAL) % STYLES + 1}"
+        chart.text(chart.px(0) + 6, chart.py(place + 0.5) + 4, cut(names[leaf], _MOST_SYMBOLS), style)
+    leaf_kind = "the means of the classes" if mapped.classes else "documents"
+    note = f"Ward's clustering of the distances between {leaf_kind}."
     return card(title, chart, [], note + " Neighbours that join far to the right are similar.", wide=True)

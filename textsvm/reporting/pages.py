@@ -54,20 +54,15 @@ def review_page(review: Review) -> str:
     if rest := len(review.doubts) - len(doubts):
         body.append(f'<p class="note">{rest:,} more are only in the list of the command.</p>')
     lead = f"{len(review.doubts):,} of {len(review.ids):,} texts to be looked at, the most doubtful first"
-    data = _decision_data(review, doubts, all_labels) if doubts else ""
-    return page(review.title, lead, body, data, scripts=("review.js",))
-
-
-def _decision_data(review: Review, doubts: Sequence[Doubt], all_labels: list[str]) -> str:
-    """Exact ids and labels for the page's script, which saves the reader's decisions."""
-    places = {label: k for k, label in enumerate(all_labels)}
-    content = {
+    # Exact ids and labels for the page's script, which saves the reader's decisions.
+    decided = {
         "ids": [str(review.ids[doubt.index]) for doubt in doubts],
-        "own": [places[str(doubt.label)] for doubt in doubts],
-        "likeliest": [places[str(doubt.suggested)] for doubt in doubts],
+        "own": [all_labels.index(str(doubt.label)) for doubt in doubts],
+        "likeliest": [all_labels.index(str(doubt.suggested)) for doubt in doubts],
         "labels": all_labels,
     }
-    return json_element("review", content)
+    data = json_element("review", decided) if doubts else ""
+    return page(review.title, lead, body, data, scripts=("review.js",))
 
 
 def _counts(review: Review) -> str:
@@ -85,7 +80,7 @@ def _counts(review: Review) -> str:
 
 
 def _filters(places: dict[str, str], all_labels: list[str]) -> str:
-    """Controls of the texts shown and of the decisions; `every` are all labels that a text may get."""
+    """Controls of the texts shown and of the decisions; `all_labels` are those that a text may get."""
     labels = "".join(f"<option>{safe(label)}</option>" for label in all_labels)
     names = "".join(f'<option value="{place}">{safe(label)}</option>' for label, place in places.items())
     kinds = "".join(f'<option value="{kind}">{title}</option>' for kind, title in KINDS.items())

@@ -77,20 +77,18 @@ class Report:
 
     def as_dict(self) -> Json:
         """JSON values."""
-        return to_json(
-            {
-                "title": self.title,
-                **self.results.as_dict(),
-                "facts": dict(self.facts),
-                "mistakes": [
-                    {**vars(mistake), "explanation": mistake.explanation and mistake.explanation.as_dict()}
-                    for mistake in self.mistakes
-                ],
-                "features": [features.as_dict() for features in self.features],
-                **({"class_map": self.class_map.as_dict()} if self.class_map else {}),
-                **{name: section.as_dict() for name, section in self.more.items()},
-            }
-        )
+        values = {
+            "title": self.title,
+            **self.results.as_dict(),
+            "facts": dict(self.facts),
+            "mistakes": [
+                {**vars(x), "explanation": x.explanation and x.explanation.as_dict()} for x in self.mistakes
+            ],
+            "features": [features.as_dict() for features in self.features],
+            **({"class_map": self.class_map.as_dict()} if self.class_map else {}),
+            **{name: section.as_dict() for name, section in self.more.items()},
+        }
+        return to_json(values)
 
 
 def make_report(

@@ -226,12 +226,10 @@ def _disagreement_row(row: Disagreement, n_models: int) -> str:
         f'<td class="{"good" if right else "bad"}">{safe(label_text(label))}</td>'
         for label, right in zip(row.predicted, row.right, strict=True)
     )
-    text = (
-        f'<tr class="text"><td colspan="{n_models + 2}" dir="auto">{safe(row.text)}</td></tr>'
-        if row.text
-        else ""
-    )
-    return f"<tr><th>{safe(row.id)}</th><td>{safe(label_text(row.truth))}</td>{predictions}</tr>{text}"
+    line = f"<tr><th>{safe(row.id)}</th><td>{safe(label_text(row.truth))}</td>{predictions}</tr>"
+    if not row.text:
+        return line
+    return f'{line}<tr class="text"><td colspan="{n_models + 2}" dir="auto">{safe(row.text)}</td></tr>'
 
 
 # Features with the largest weights
@@ -320,10 +318,8 @@ def _slice_metrics(slices: Slices) -> tuple[str, ...]:
 
 
 def _slice_cells(part: Slice, names: tuple[str, ...]) -> list[tuple[str, str]]:
-    return [
-        (format_metric(name, part.metrics[name]), format_interval(name, part.intervals[name]))
-        for name in names
-    ]
+    values, bounds = part.metrics, part.intervals
+    return [(format_metric(name, values[name]), format_interval(name, bounds[name])) for name in names]
 
 
 # Learning curve
@@ -336,13 +332,9 @@ def learning_section(curve: LearningCurve | None) -> str:
     sd, twice = np.nan_to_num(curve.sd), 2 * float(curve.n[-1])
     bounds = 0.85 * float(curve.n[0]), 1.15 * twice
     top = 1.08 * max(float((curve.error + sd).max()), curve.interval[1], 1e-3)
-    chart = Chart(
-        "Learning curve",
-        Axis(bounds, "training texts", ticks=log_ticks(*bounds), log=True),
-        Axis((0, top), _error_name(curve), plain if curve.metric == "mae" else percent),
-        width=WIDE,
-        height=300,
-    )
+    x = Axis(bounds, "training texts", ticks=log_ticks(*bounds), log=True)
+    y = Axis((0, top), _error_name(curve), plain if curve.metric == "mae" else percent)
+    chart = Chart("Learning curve", x, y, width=WIDE, height=300)
     grid = np.geomspace(curve.n[0], twice, 60)
     chart.line(grid, np.minimum(curve.law(grid), top), "c7")
     chart.whiskers(curve.n, np.maximum(curve.error - sd, 0), curve.error + sd, "c1")
@@ -360,9 +352,8 @@ def learning_section(curve: LearningCurve | None) -> str:
 
 def learning_sentence(curve: LearningCurve) -> str:
     """The answer, with its uncertainty."""
-    value, low, high = (
-        f"{gain:.3g}" if curve.metric == "mae" else f"{100 * gain:.2f} points" for gain in curve.gain
-    )
+    is_error = curve.metric == "mae"
+    value, low, high = (f"{x:.3g}" if is_error else f"{100 * x:.2f} points" for x in curve.gain)
     return (
         f"{_VERDICTS[curve.would_help]}: by a power law through these errors twice as many "
         f"({2 * round(curve.n[-1]):,}) would take the {_error_name(curve)} down by {value} (95 % interval "
@@ -439,9 +430,8 @@ def _mistake(mistake: Mistake, regression: bool) -> str:
     head = f'<article><h3>{safe(mistake.id)}</h3><p class="note">{safe(verdict)}</p>'
     explanation = mistake.explanation
     if explanation is None:
-        return (
-            f'{head}<div class="document" dir="auto">{safe(cut(mistake.text, SHOWN_SYMBOLS))}</div></article>'
-        )
+        text = safe(cut(mistake.text, SHOWN_SYMBOLS))
+        return f'{head}<div class="document" dir="auto">{text}</div></article>'
     beginning = explanation.text[:SHOWN_SYMBOLS]
     coloured = "".join(
         f'<span class="{"f" if step > 0 else "a"}{abs(step)}">{safe(piece)}</span>' if step else safe(piece)
@@ -476,9 +466,8 @@ def _evidence(explanation: Explanation) -> str:
         f"similarity {text.kernel:.3f}: {safe(cut(text.text, SHOWN_SIMILAR))}</li>"
         for text in explanation.similar
     )
-    return _details("substrings", "substrings", substrings, " open") + _details(
-        "training documents", "similar", similar
-    )
+    first = _details("substrings", "substrings", substrings, " open")
+    return first + _details("training documents", "similar", similar)
 
 
 def _details(subject: str, style: str, items: str, state: str = "") -> str:

@@ -19,7 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from textsvm.errors import InputError
+from textsvm.errors import InputError, os_errors
 
 try:
     import fcntl
@@ -72,13 +72,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = target_of(path)
     _clear_leftovers(target)
-    try:
+    with os_errors(f"cannot write {path}"):
         # Before the temporary file is created: a killed process leaves a single file.
         mode = _mode_of_new(target)
         prefix = f".{target.name}.{os.getpid()}."
         handle, name = tempfile.mkstemp(".tmp", prefix, target.parent)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from error
     os.close(handle)
     temporary = Path(name)
     try:

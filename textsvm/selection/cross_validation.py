@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -71,10 +71,8 @@ class CrossValidation:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values; NaN is None."""
-        rows = [
-            {"n_train": len(train), "test": test, "metrics": row}
-            for (train, test), row in zip(self.folds, self.table, strict=True)
-        ]
+        pairs = zip(self.folds, self.table, strict=True)
+        rows = [{"n_train": len(train), "test": test, "metrics": row} for (train, test), row in pairs]
         values = {name: value for name, value in vars(self).items() if name not in ("table", "folds")}
         return to_json({"folds": rows, **values, "leaks": [leak.as_dict() for leak in self.leaks]})
 
@@ -232,10 +230,8 @@ def _judged(
     truth = labels_of(target)
     tests = [test for _, test in task.folds]
     predicted = fold_predictions(settings, values, task.folds, target)
-    table = [
-        judge(settings, truth[test], value, target, names, labels)
-        for test, value, labels in zip(tests, values, predicted, strict=True)
-    ]
+    folds = zip(tests, values, predicted, strict=True)
+    table = [judge(settings, truth[test], value, target, names, labels) for test, value, labels in folds]
     shifted = fold_values(settings, values, task.folds, target)
     decision, tested = mean_values(shifted, task.folds, len(truth))
     if target.multilabel:
@@ -299,21 +295,18 @@ def learning_curve(
     y: Any,
     result: CrossValidation,
     *,
-    shares: Sequence[float] = SHARES,
     sample_weight: ArrayLike | None = None,
     progress: StageProgress | None = None,
 ) -> LearningCurve:
-    """Learning curve: errors of the cross-validation `result`, and of its folds thinned to `shares`.
+    """Learning curve: errors of the cross-validation `result`, and of its folds thinned to `SHARES`.
 
     Raises InputError if there are too few texts.
     """
     metric = next(name for name in ("mae", "micro_f1", "accuracy") if name in result.mean)
     strata = np.zeros(len(result.tested)) if metric != "accuracy" else np.asarray(y, object)
-    folds = [
-        (part, test)
-        for fold, (train, test) in enumerate(result.folds)
-        for part in _thinned(train, strata, shares, fold)
-    ]
+    folds = []
+    for fold, (train, test) in enumerate(result.folds):
+        folds += [(part, test) for part in _thinned(train, strata, fold)]
     if min(len(part) for part, _ in folds) < 4:
         raise InputError(
             f"{len(result.tested):,} documents are too few for a learning curve; a tenth of a training part "
@@ -325,8 +318,8 @@ def learning_curve(
             model, X, y, cv=folds, sample_weight=sample_weight, metrics=[metric], progress=progress
         )
     k = len(result.folds)
-    fewer = [[row[metric] for row in thin.table[f * len(shares) : (f + 1) * len(shares)]] for f in range(k)]
-    values = np.column_stack([np.array(fewer), [row[metric] for row in result.table]])
+    fewer = np.array([row[metric] for row in thin.table]).reshape(k, len(SHARES))
+    values = np.column_stack([fewer, [row[metric] for row in result.table]])
     sizes = np.array([len(part) for part, _ in folds]).reshape(k, -1)
     sizes = np.column_stack([sizes, [len(train) for train, _ in result.folds]])
     return fit_learning_curve(metric, sizes.mean(axis=0), values if metric == "mae" else 1 - values)
@@ -346,15 +339,13 @@ def fit_learning_curve(metric: str, n: Floats, errors: Floats) -> LearningCurve:
     return LearningCurve(metric, n, mean, sd, law, float(twice), (float(low), float(high)), gain)
 
 
-def _thinned(train: Ints, strata: AnyArray, shares: Sequence[float], seed: int) -> list[Ints]:
+def _thinned(train: Ints, strata: AnyArray, seed: int) -> list[Ints]:
     """Nested shares of a training part, class by class, with a document of each class at least."""
     random = np.random.default_rng(seed)
     mixed = random.permutation(train)
     classes = [mixed[strata[mixed] == name] for name in np.unique(strata[train])]
-    return [
-        np.sort(np.concatenate([rows[: max(1, round(share * len(rows)))] for rows in classes]))
-        for share in shares
-    ]
+    parts = ([rows[: max(1, round(share * len(rows)))] for rows in classes] for share in SHARES)
+    return [np.sort(np.concatenate(part)) for part in parts]
 
 
 def _power_law(n: Floats, error: Floats) -> tuple[float, float, float]:

@@ -114,20 +114,18 @@ class Doubts:
             reasons.append(reason)
         if self.outlier[i]:
             kinds.append("outlier")
-            reasons.append(f"resembles no other text (the nearest: {self._similarity(i):.3f})")
-        beside = self._beside(i) if copy is None else copy
-        other = int(self.nearest.index[i, beside]) if self.nearest.index.size else i
-        similarity = float(self.nearest.value[i, beside]) if self.nearest.index.size else 0.0
+            reasons.append(f"resembles no other text (the nearest: {self.nearest.value[i, 0]:.3f})")
+        other, similarity = i, 0.0
+        if self.nearest.index.size:
+            # Rank of the nearest text with the suggested label; 0 if there is none.
+            rank = int((self._near(i) == suggested).argmax()) if copy is None else copy
+            other, similarity = int(self.nearest.index[i, rank]), float(self.nearest.value[i, rank])
         return Doubt(i, label, suggested, float(self.score[i]), reasons, other, similarity, tuple(kinds))
 
     def _copy(self, i: int) -> int | None:
         """Rank of the nearest near-copy with another label."""
         copies = (self.nearest.value[i] >= min(self.alike, 1 - 1e-5)) & (self._near(i) != self.labels[i])
         return int(copies.argmax()) if copies.any() else None
-
-    def _beside(self, i: int) -> int:
-        """Rank of the nearest text with the suggested label; 0 if there is none."""
-        return int((self._near(i) == self.suggested[i]).argmax())
 
     def _neighbours(self, i: int) -> str:
         near = self._near(i)[:10]
@@ -138,9 +136,6 @@ class Doubts:
 
     def _near(self, i: int) -> AnyArray:
         return self.labels[self.nearest.index[i]]
-
-    def _similarity(self, i: int) -> float:
-        return float(self.nearest.value[i, 0]) if self.nearest.value.size else 0.0
 
 
 def doubts(
@@ -231,10 +226,9 @@ def _judged(target: Target, decision: Floats, near: NeighbourTable, alike: float
     features = np.stack([decision, *votes], axis=2)
     weights, biases = feature_weights(features, codes)
     p = scipy.special.softmax(features @ weights + biases, axis=1)
-    score = 1 - p[np.arange(len(codes)), codes]
-    return Doubts(
-        classes[codes], classes[p.argmax(axis=1)], score, p, classes, near, alike, outliers(near.value[:, :1])
-    )
+    score, suggested = 1 - p[np.arange(len(codes)), codes], classes[p.argmax(axis=1)]
+    far = outliers(near.value[:, :1])
+    return Doubts(classes[codes], suggested, score, p, classes, near, alike, far)
 
 
 def feature_weights(features: Floats, codes: Ints) -> tuple[Floats, Floats]:

@@ -55,9 +55,7 @@ def grid_points(settings: Settings, grid: Mapping[str, Any] | Sequence[Mapping[s
         raise InputError(f"the grid cannot be used: {' '.join(str(error).split())}") from error
     points = [_with(settings, params) for params in every]
     if all(is_default(point.settings.kernel) for point in points):
-        raise InputError(
-            'the grid has only kernel="auto"; judge it with cross_validate, or name other kernels'
-        )
+        raise InputError('the grid has only kernel="auto"; judge it by cross_validate, or name other kernels')
     settings.source.require_tunable({name for params in every for name in params})
     if any(type(point.settings.source) is not type(settings.source) for point in points):
         raise InputError("a grid cannot go over texts and kernel matrices; give one of them")

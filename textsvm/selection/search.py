@@ -19,7 +19,7 @@ import joblib
 import numpy as np
 
 from textsvm.arrays import AnyArray, Floats, Ints
-from textsvm.errors import InputError, warn_user
+from textsvm.errors import InputError, os_errors, warn_user
 from textsvm.model.settings import ClassifierSettings, Settings, is_default
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime.files import replacing
@@ -127,11 +127,10 @@ class GridSearch:
         """Metrics of a setting, given its decision values on all folds."""
         settings, truth = self.points[k].settings, labels_of(self.target)
         predictions = self.predictions(settings, values)
+        folds = zip(self.all_folds, values, self.wanted, predictions, strict=True)
         self.tried[k] = [
             judge(settings, truth[test], value, self.target, names, predicted)
-            for (_, test), value, names, predicted in zip(
-                self.all_folds, values, self.wanted, predictions, strict=True
-            )
+            for (_, test), value, names, predicted in folds
         ]
 
     def try_default(self, k: int, examples: Any, seconds: dict[str, float]) -> None:
@@ -186,9 +185,8 @@ class GridSearch:
 
         best = min(self.tried, key=merit)
         for default in (k for k in self.tried if is_default(self.points[k].settings.kernel)):
-            of_best, of_default = (
-                np.array([self.tried[k][fold][self.metric] for fold in places]) for k in (best, default)
-            )
+            both = ([self.tried[k][fold][self.metric] for fold in places] for k in (best, default))
+            of_best, of_default = map(np.array, both)
             gain = sign * (of_best - of_default)
             if not gain.mean() > gain.std(ddof=1) / np.sqrt(len(gain)):
                 return default
@@ -198,18 +196,11 @@ class GridSearch:
         """Rows of the settings tried, in the order of the grid; see `textsvm.selection.tuning.Tuning`."""
         rows = []
         for k in sorted(self.tried):
-            on_folds = self.tried[k][: len(self.folds)]
+            on_folds, metric = self.tried[k][: len(self.folds)], self.metric
             mean, sd = mean_and_sd(on_folds)
-            rows.append(
-                {
-                    "params": self.points[k].params,
-                    "mean": mean[self.metric],
-                    "sd": sd[self.metric],
-                    "folds": [row[self.metric] for row in on_folds],
-                    "metrics": mean,
-                    "seconds": self.seconds[k],
-                }
-            )
+            row = {"params": self.points[k].params, "mean": mean[metric], "sd": sd[metric]}
+            row |= {"folds": [values[metric] for values in on_folds], "metrics": mean}
+            rows.append(row | {"seconds": self.seconds[k]})
         return rows
 
     def nested(self) -> tuple[list[dict[str, Any]], list[dict[str, float]]]:
@@ -292,10 +283,8 @@ class TrialFile:
             if self.keys[k] is not None
         ]
         text = "".join(checked_line(_plain(line)) for line in lines)
-        try:
+        with os_errors(f"cannot write {self.path}"):
             self._append(text) if self._has_begun() else self._begin(text)
-        except OSError as error:
-            raise InputError(f"cannot write {self.path}: {error.strerror}") from error
 
     def _has_begun(self) -> bool:
         """Whether the file has results to add to; InputError if another search has created it meanwhile."""

@@ -32,7 +32,7 @@ from textsvm.kernels.base import Kernel
 from textsvm.model.settings import Fold, Settings, is_default, settings_of
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime import device as devices
-from textsvm.runtime.parallel import Progress, StageProgress, lap, of_stage
+from textsvm.runtime.parallel import StageProgress, lap, of_stage
 from textsvm.runtime.plain_json import to_json
 from textsvm.runtime.workers import here
 from textsvm.selection.grid import GridPoint, SharedExamples, all_grams, encode_all, grid_points, subset
@@ -41,7 +41,7 @@ from textsvm.selection.search import GridSearch, TrialFile, left, of_kernel
 from textsvm.training.fold_grams import Task, of_all
 from textsvm.training.fold_solver import fold_scores, solve_folds, solving_seconds
 from textsvm.training.folds import Splitting, n_together, report_leaks
-from textsvm.training.grams import PreparedRows, without_store
+from textsvm.training.grams import without_store
 from textsvm.training.leakage import Leak
 from textsvm.training.targets import Target, is_number, labels_of
 from textsvm.training.train import read_training_data
@@ -81,19 +81,14 @@ class Tuning:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values; NaN is None, a kernel is its name and parameters."""
-        return to_json(
-            {
-                "metric": self.metric,
-                "best_params": self.best_params_,
-                "best_score": self.best_score,
-                "table": self.table,
-                "untried": self.untried,
-                "nested": None if self.nested is None else vars(self.nested),
-                "leaks": [leak.as_dict() for leak in self.leaks],
-                "copies": self.copies,
-                "seconds": self.seconds,
-            }
-        )
+        names = ("metric", "best_score", "table", "untried", "copies", "seconds")
+        values = {
+            **{name: vars(self)[name] for name in names},
+            "best_params": self.best_params_,
+            "nested": None if self.nested is None else vars(self.nested),
+            "leaks": [leak.as_dict() for leak in self.leaks],
+        }
+        return to_json(values)
 
 
 def tune(
@@ -215,7 +210,11 @@ def _try_settings(
             if number == 0:
                 whole = grams.near_duplicate_rows(progress)
                 clock = lap(seconds, "gram", clock)
-                leaks = _on_duplicates(search, whole, of_stage(progress, "duplicates"))
+                step = of_stage(progress, "duplicates")
+                if search.splitting.group_duplicates is None:
+                    leaks = report_leaks(whole, search.folds, step)
+                else:
+                    search.split(search.splitting.with_duplicates(whole, step), search.n_outer)
                 clock = lap(seconds, "duplicates", clock)
             lap(seconds, "gram", clock)
             if not all(k in search.tried for k in members):
@@ -235,14 +234,6 @@ def _try_settings(
             for members, grams in all_grams(settings, of_kernel(every, best)):
                 search.run(members, grams, seconds, None)
     return leaks, seconds
-
-
-def _on_duplicates(search: GridSearch, whole: PreparedRows | None, progress: Progress | None) -> list[Leak]:
-    """Keep near-duplicates together if requested, else warn about near-duplicates that folds separate."""
-    if search.splitting.group_duplicates is None:
-        return report_leaks(whole, search.folds, progress)
-    search.split(search.splitting.with_duplicates(whole, progress), search.n_outer)
-    return []
 
 
 def _outcome(model: Any, X: Any, search: GridSearch, leaks: list[Leak], seconds: dict[str, float]) -> Tuning:

@@ -42,11 +42,10 @@ def documents_from(arrays: Arrays, prefix: str, tokens: bool) -> Documents:
     if codes.ndim != 1 or codes.dtype not in (np.uint8, np.uint16, np.uint32):
         raise InputError("its symbol codes are not a row of small unsigned integers")
     _check_offsets(offsets, len(codes), "document")
-    alphabet: AnyArray = (
-        _token_alphabet(arrays[prefix + "tokens"], arrays[prefix + "token_starts"])
-        if tokens
-        else _character_alphabet(arrays[prefix + "alphabet"])
-    )
+    if tokens:
+        alphabet: AnyArray = _token_alphabet(arrays[prefix + "tokens"], arrays[prefix + "token_starts"])
+    else:
+        alphabet = _character_alphabet(arrays[prefix + "alphabet"])
     if len(codes) and codes.max() >= len(alphabet):
         raise InputError("it has symbols outside its alphabet")
     return Documents(codes, offsets, alphabet)
@@ -194,10 +193,8 @@ class TextSource(KernelSource):
 
     def restore(self, n_features: int | None, indices: Ints, arrays: Arrays) -> Support:
         kernel = self.new_kernel()
-        views = {
-            view: self._unpack(arrays, prefix, view, len(indices))
-            for prefix, view in _prefixed(kernel.structure.views)
-        }
+        prefixed, n = _prefixed(kernel.structure.views), len(indices)
+        views = {view: self._unpack(arrays, prefix, view, n) for prefix, view in prefixed}
         if any(len(documents) != len(indices) for documents in views.values()):
             raise InputError("its support indices do not fit its support vectors")
         support = Support(indices, kernel, self._together(views))

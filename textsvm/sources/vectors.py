@@ -132,9 +132,7 @@ def _check_on_gpu(X: Array) -> Array:
     """Check a matrix on a GPU, without a copy to the host."""
     xp = devices.array_module(devices.device_of(X))
     if X.ndim != 2 or X.dtype.kind not in "fiub" or not X.size:
-        raise InputError(
-            f"X is an array of shape {X.shape} and type {X.dtype} on a GPU; rows of real numbers are needed"
-        )
+        raise InputError(f"X on a GPU has shape {X.shape} and type {X.dtype}; give rows of real numbers")
     values = xp.ascontiguousarray(X, dtype=X.dtype if X.dtype in TYPES else np.float64)
     if not bool(xp.isfinite(values).all()):
         check_finite(devices.to_host(values))
@@ -215,11 +213,8 @@ def pack(vectors: Vectors) -> Arrays:
     values = devices.to_host(vectors.values)
     if not vectors.sparse:
         return {"values": values}
-    return {
-        "data": values.data,
-        "indices": values.indices.astype(np.int64),
-        "indptr": values.indptr.astype(np.int64),
-    }
+    places = {"indices": values.indices, "indptr": values.indptr}
+    return {"data": values.data} | {name: array.astype(np.int64) for name, array in places.items()}
 
 
 def unpack(arrays: Arrays, shape: tuple[int, int]) -> Vectors:

@@ -225,12 +225,13 @@ def write(plain: PlainModel, tables: Sequence[Sequence[PackedTable]]) -> bytes:
     header[9] = NONE if plain.text.max_length is None else min(plain.text.max_length, NONE - 1)
     header[27:29] = NORMAL_FORMS[plain.text.normalise], plain.text.punctuation
     rounded = any(table.tags.dtype != np.uint64 for of_term in tables for table in of_term)
-    view_words = [
-        [view.keep_case, TOKENS.index(view.tokens), columns.index(view.column)]
-        if view.encoder is None
-        else [1, PIECES, columns.index(view.column), _add_tokenizer(out, view.encoder, rounded)]
-        for view in views
-    ]
+    view_words = []
+    for view in views:
+        column, encoder = columns.index(view.column), view.encoder
+        if encoder is None:
+            view_words.append([view.keep_case, TOKENS.index(view.tokens), column])
+        else:
+            view_words.append([1, PIECES, column, _add_tokenizer(out, encoder, rounded)])
     header[COLUMNS] = len(columns) if len(columns) > 1 else 0
     header[10:12] = len(views), out.words(view_words, VIEW_WORDS)
     terms = [_term_words(out, views, *pair) for pair in zip(plain.terms, tables, strict=True)]
@@ -238,7 +239,10 @@ def write(plain: PlainModel, tables: Sequence[Sequence[PackedTable]]) -> bytes:
     header[14] = out.add(plain.biases, np.float64)
     header[15] = 0 if plain.thresholds is None else out.add(plain.thresholds, np.float64)
     _add_outputs(out, plain, header)
-    header[31] = _add_unicode(out, plain, [view.tokens for view in views])
+    form = plain.text.normalise if plain.text.normalise in COMPOSED else "none"
+    words = any(view.tokens in ("words", "whitespace") for view in views)
+    if form != "none" or words or (plain.text.normalise == "none" and not plain.text.punctuation):
+        header[31] = _add_characters(out, character_tables(form))
     n_logs = LOGS if any(term.count == "log" for term in plain.feature_terms) else 0
     logs = 1 + np.log(np.maximum(np.arange(n_logs), 1))
     header[32:34] = n_logs, out.add(logs, np.float64)
@@ -356,42 +360,32 @@ def name_of(label: Any) -> str:
     return str(to_json(label))
 
 
-def _add_unicode(out: _Writer, plain: PlainModel, tokens: Sequence[str]) -> int:
-    """Unicode tables as far as the views need them; returns 0 if they need none."""
-    form = plain.text.normalise if plain.text.normalise in COMPOSED else "none"
-    words = any(name in ("words", "whitespace") for name in tokens)
-    if not (form != "none" or words or (plain.text.normalise == "none" and not plain.text.punctuation)):
-        return 0
-    return _add_characters(out, character_tables(form), _two_stages(form))
-
-
 def _add_tokenizer(out: _Writer, encoder: Any, rounded: bool) -> int:
     """Record of a tokenizer; tags of its vocabulary have 32 bits if `rounded`."""
-    piece, keys, stages = _packed_tokenizer(encoder.tokenizer)
+    piece, keys = _packed_tokenizer(encoder.tokenizer)
     tags = np.append(keys.astype(np.uint32) if rounded else keys, np.zeros(1 + SCANNED, np.uint64))
     states, prefix = [*SEEDS], piece.continuation_prefix
     for point in map(ord, prefix):
         for k, seed in enumerate(SEEDS):
             states[k] = (states[k] * STEPS[k] + int(mix(np.array([point ^ seed], np.uint32))[0])) % (1 << 32)
     starts = bucket_starts(keys, 3 * PER_BUCKET if rounded else PER_BUCKET)
-    words = [_add_characters(out, piece.letters, stages), piece.max_word_characters]
+    words = [_add_characters(out, piece.letters), piece.max_word_characters]
     words += [max(map(len, piece.tokens)), len(prefix), *states, len(starts) - 1, len(keys)]
     words += [32 if rounded else 64, out.add(starts), out.add(tags, np.uint32 if rounded else np.uint64)]
     return out.words([words], TOKENIZER_WORDS)
 
 
 @lru_cache(maxsize=3)
-def _packed_tokenizer(tokenizer: bytes) -> tuple[WordPiece, Hashes, tuple[AnyArray, AnyArray]]:
-    """A tokenizer, the sorted keys of its tokens, and `two_stages` of its code points."""
+def _packed_tokenizer(tokenizer: bytes) -> tuple[WordPiece, Hashes]:
+    """A tokenizer, and the sorted keys of its tokens."""
     piece = word_piece(tokenizer)
     hashes = symbol_hashes(np.array(piece.tokens, object))
-    keys = np.sort(string_keys(np.arange(len(piece.tokens))[:, None], hashes))
-    return piece, keys, two_stages(piece.letters)
+    return piece, np.sort(string_keys(np.arange(len(piece.tokens))[:, None], hashes))
 
 
-def _add_characters(out: _Writer, tables: CharacterTables, stages: tuple[AnyArray, AnyArray]) -> int:
+def _add_characters(out: _Writer, tables: CharacterTables) -> int:
     """Record of the tables of code points."""
-    numbers, blocks = stages
+    numbers, blocks = two_stages(tables)
     record = [len(numbers), out.add(numbers), len(blocks)]
     record += [out.add(part) for part in np.split(blocks, 2, axis=1)]
     for images in (tables.decompositions, tables.folds):
@@ -402,11 +396,7 @@ def _add_characters(out: _Writer, tables: CharacterTables, stages: tuple[AnyArra
     return out.words([[*record, len(tables.pairs), out.add(tables.pairs)]], 16)
 
 
-@lru_cache(maxsize=3)
-def _two_stages(form: str) -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
-    return two_stages(character_tables(form))
-
-
+@lru_cache(maxsize=6)
 def two_stages(tables: CharacterTables) -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
     """Number of each block of code points, up to the last with a property; and the different blocks.
 

@@ -37,7 +37,7 @@ _BITS = [
 ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CharacterTables:
     """Properties of code points; for classes alone all others are empty."""
 

@@ -137,10 +137,9 @@ def write_plain_model(
     examples = [example] if isinstance(example, str) else example
     if to != "page" and not title is example is None:
         raise InputError(f"a title and an example are for pages, not for the format {to}")
-    if examples is not None and len(examples) > max(1, len(plain.columns)):
-        raise InputError(
-            f"the page has {max(1, len(plain.columns))} fields, and there are {len(examples)} examples"
-        )
+    n_fields = max(1, len(plain.columns))
+    if examples is not None and len(examples) > n_fields:
+        raise InputError(f"the page has {n_fields} fields, and there are {len(examples)} examples")
     content = b"" if to not in SIZED else pack(plain) if reduction is None else reduction.content
     contents = dict(_contents(plain, to, content))
     if to == "page":
@@ -159,11 +158,9 @@ def write_plain_model(
 def check_target(target: Path, to: str | None, force: bool, max_size: int | str | None = None) -> str:
     """The format; InputError if it is unknown or has no `max_size`, or a file exists."""
     suffix = target.suffix.lower()
-    if to is None and suffix not in _SUFFIXES:
-        raise InputError(
-            f"give the format (--to), since the suffix of {target} is not one of {', '.join(_SUFFIXES)}"
-        )
-    to = _SUFFIXES[suffix] if to is None else to
+    to = _SUFFIXES.get(suffix) if to is None else to
+    if to is None:
+        raise InputError(f"give the format (--to): {target} ends in none of {', '.join(_SUFFIXES)}")
     if to not in FORMATS:
         raise InputError(f"the export format {to!r} is not one of {', '.join(FORMATS)}")
     if max_size is not None and small.parse_size(max_size) and to not in SIZED:
@@ -241,68 +238,46 @@ def json_of(plain: PlainModel) -> bytes:
         "version": 2,
         **plain.about,
         "text": vars(plain.text),
-        "combine": plain.combine,
-        "biases": plain.biases,
-        "thresholds": plain.thresholds,
-        "calibration": plain.calibration,
-        "reject": plain.reject,
+        **_attributes(plain, "combine", "biases", "thresholds", "calibration", "reject"),
         "prediction_sets": None if plain.conformity is None else plain.conformity.state(),
         "terms": [_term_json(term) for term in plain.terms],
     }
     return json.dumps(to_json(values), separators=(",", ":")).encode() + b"\n"
 
 
+def _attributes(record: Any, *names: str) -> Json:
+    """Attributes that are written as they are, by name."""
+    return {name: vars(record)[name] for name in names}
+
+
 def _term_json(term: FeatureTerm | PairTerm) -> Json:
     alphabet = term.alphabet.tolist()
     symbols = [*map(str if term.alphabet.dtype == object else chr, alphabet)]
-    values: Any = [] if term.featureless_values is None else term.featureless_values
-    featureless = [
-        {"symbols": [symbols[code] for code in codes.tolist()], "values": row}
-        for codes, row in zip(term.featureless, values, strict=True)
-    ]
-    common = {
+    rows: Any = [] if term.featureless_values is None else term.featureless_values
+    pairs = zip(term.featureless, rows, strict=True)
+    featureless = [{"symbols": [symbols[k] for k in codes.tolist()], "values": row} for codes, row in pairs]
+    values = {
         "kernel": term.kernel,
-        "column": term.view.column,
-        "tokens": term.view.tokens,
-        "keep_case": term.view.keep_case,
-        "normalised": term.normalised,
-        "scale": term.scale,
+        **_attributes(term.view, "column", "tokens", "keep_case"),
+        **_attributes(term, "normalised", "scale"),
         "featureless": featureless,
     }
     if isinstance(term, FeatureTerm):
-        tables = [_table_json(table, symbols) for table in term.tables]
-        own = {
-            "count": term.count,
-            "unknown": term.unknown,
-            "both_strands": term.both_strands,
-            "mean": term.mean,
-        }
+        values |= _attributes(term, "count", "unknown", "both_strands", "mean")
         if term.view.encoder is not None:
-            own |= {"tokenizer": json.loads(term.view.encoder.tokenizer)}
-        return {**common, **own, "tables": tables}
+            values["tokenizer"] = json.loads(term.view.encoder.tokenizer)
+        return values | {"tables": [_table_json(table, symbols) for table in term.tables]}
     texts = np.split(term.support.codes, term.support.offsets[1:-1]) if len(term.support) else []
-    return {
-        **common,
-        "recurrence": term.recurrence,
-        "rate": term.rate,
-        "relative": term.relative,
-        "levels": term.levels,
-        "shortest": term.shortest,
-        "support_vectors": [[symbols[code] for code in text.tolist()] for text in texts],
-        "coefficients": term.coef,
-        "roots": term.roots,
-    }
+    values |= _attributes(term, "recurrence", "rate", "relative", "levels", "shortest", "roots")
+    values["support_vectors"] = [[symbols[code] for code in text.tolist()] for text in texts]
+    return values | {"coefficients": term.coef}
 
 
 def _table_json(table: FeatureTable, symbols: list[str]) -> Json:
     weights, ends = table.weights.tolist(), np.cumsum(table.rows).tolist()
     return {
-        "offsets": table.offsets,
-        "span": table.span,
-        "values": table.values,
-        "times": table.times,
+        **_attributes(table, "offsets", "span", "values", "times", "factors"),
         "strings": [[symbols[code] for code in codes] for codes in table.codes.tolist()],
-        "factors": table.factors,
         "weights": [weights[end - rows : end] for end, rows in zip(ends, table.rows.tolist(), strict=True)],
     }
 
@@ -385,10 +360,12 @@ def _features(plain: PlainModel) -> str:
 
 def _limits(plain: PlainModel, reduction: Reduction | None) -> str:
     """What the model was trained on, and its accuracy."""
+    characters = [term for term in plain.feature_terms if term.view.tokens == "characters"]
+    lengths = {table.codes.shape[1] for term in characters for table in term.tables}
     hint = ""
     if plain.has_pairs:
         hint = "It compares whole texts, so the page cannot say which letters decide. "
-    elif (plain.info.get("drift") or {}).get("features") is not None and _counts_four(plain):
+    elif (plain.info.get("drift") or {}).get("features") is not None and 4 in lengths:
         hint = "The page warns if many strings of 4 characters are new to it. "
     note = (
         "It knows nothing but the texts it was trained on: on texts of another kind it can be wrong with "
@@ -402,12 +379,6 @@ def _limits(plain: PlainModel, reduction: Reduction | None) -> str:
         f'<section><h2>Limits of this model</h2><p class="note">{note}</p>'
         f'<table class="facts"><tbody>{table}</tbody></table></section>'
     )
-
-
-def _counts_four(plain: PlainModel) -> bool:
-    """Whether a kernel has strings of 4 characters, by which page.js recognises texts of another kind."""
-    terms = [term for term in plain.feature_terms if term.view.tokens == "characters"]
-    return any(table.codes.shape[1] == 4 for term in terms for table in term.tables)
 
 
 def _facts(plain: PlainModel) -> list[tuple[str, str]]:

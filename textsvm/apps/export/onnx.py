@@ -106,11 +106,11 @@ class Graph:
 
     def look_up(self, keys: Input, table: Sequence[Any], values: Sequence[int], other: int) -> str:
         """Values of keys (int64 or string), `other` for keys outside the table."""
-        kind = "strings" if table and isinstance(table[0], str) else "int64s"
+        if not table:
+            return self.filled(keys, other)
+        kind = "strings" if isinstance(table[0], str) else "int64s"
         lists = {f"keys_{kind}": table, "values_int64s": values, "default_int64": other}
-        return (
-            str(self.LabelEncoder(keys, domain="ai.onnx.ml", **lists)) if table else self.filled(keys, other)
-        )
+        return str(self.LabelEncoder(keys, domain="ai.onnx.ml", **lists))
 
     def filled(self, like: Input, number: Input) -> str:
         """An array of a number in the shape of another array."""
@@ -141,10 +141,8 @@ class Graph:
             helper.make_tensor_value_info(name, kind, [] if k < 2 else None)
             for k, (name, kind) in enumerate(zip((trip, going, *inside), kinds, strict=True))
         ]
-        leaving = [
-            helper.make_tensor_value_info(inner.Identity(name), kind, None)
-            for name, kind in zip((condition, *after), kinds[1:], strict=True)
-        ]
+        results = zip((condition, *after), kinds[1:], strict=True)
+        leaving = [helper.make_tensor_value_info(inner.Identity(name), kind, None) for name, kind in results]
         graph = helper.make_graph(inner.nodes, self.name(), entering, leaving)
         result = self.add("Loop", trips, np.array(True), *states, outputs=len(states), body=graph)
         return [result] if len(states) == 1 else result
@@ -265,9 +263,8 @@ def _symbols(
     for view in views:
         ids, text = cased[view.keep_case]
         if view.encoder is not None:
-            symbols[view] = _pieces(
-                g, table, ids, text, n_texts, word_piece(view.encoder.tokenizer), distinct
-            )
+            piece = word_piece(view.encoder.tokenizer)
+            symbols[view] = _pieces(g, table, ids, text, n_texts, piece, distinct)
         elif view.tokens == "characters":
             symbols[view] = Symbols(ids, text, *_spans(g, text, n_texts), table.number)
         else:
@@ -427,7 +424,9 @@ def _words(
     g: Graph, table: Characters, ids: str, text: str, n_texts: str, tokens: str, vocabulary: list[str]
 ) -> Symbols:
     """Words as symbols: by their place in the vocabulary, other words numbered within the batch."""
-    starts, ends = _word_spans(g, table, ids, text, tokens)
+    inside = g.Not(table.of_class(g, ids, SPACE))
+    joins = table.of_class(g, ids, WORD) if tokens == "words" else inside
+    starts, ends = _spans_of(g, text, inside, joins)
     ranks = _ranks(g, ids, starts, ends)
     _, first, local, _ = g.Unique(ranks, outputs=4)
     spelled = [[table.number[c] for c in word] for word in vocabulary]
@@ -435,12 +434,6 @@ def _words(
     words = g.Where(g.Less(place, 0), g.Add(local, len(vocabulary)), place)
     text = g.Gather(text, starts)
     return Symbols(words, text, *_spans(g, text, n_texts), {word: k for k, word in enumerate(vocabulary)})
-
-
-def _word_spans(g: Graph, table: Characters, ids: str, text: str, tokens: str) -> tuple[str, str]:
-    """First character of each word, and the end."""
-    inside = g.Not(table.of_class(g, ids, SPACE))
-    return _spans_of(g, text, inside, table.of_class(g, ids, WORD) if tokens == "words" else inside)
 
 
 def _spans_of(g: Graph, text: str, inside: str, joins: str) -> tuple[str, str]:
@@ -469,11 +462,8 @@ def _pieces(
         return str(g.Or(other, _entry(g, ids, (classes[table.points] & bit) > 0)))
 
     ids, text = g.select(g.Not(of_class(ids, KEEPS)), ids, text)
-    images = [piece.letters.decompositions.get(ord(char), char) for char in table.number]
-    images = [
-        image if table.number.keys() >= {*image} else char
-        for char, image in zip(table.number, images, strict=True)
-    ]
+    both = ((char, piece.letters.decompositions.get(ord(char), char)) for char in table.number)
+    images = [image if table.number.keys() >= {*image} else char for char, image in both]
     ids, text = _mapped(g, table, [images], ids, text, 0)
     order = g.Cast(_entry(g, ids, piece.letters.orders[table.points]), to=INT64)
     ids = _ordered(g, order, ids, text)
@@ -511,9 +501,8 @@ def _longest(
         at = g.Add(g.Range(0, g.Size(node), 1), trip)
         going = g.And(g.Less(at, limit), g.GreaterOrEqual(node, 0))
         symbol = g.Gather(padded, g.Where(going, at, 0))
-        node = g.Where(
-            going, g.look_up(g.Add(g.Mul(node, BASE), symbol), [*edges], [*edges.values()], -1), -1
-        )
+        following = g.look_up(g.Add(g.Mul(node, BASE), symbol), [*edges], [*edges.values()], -1)
+        node = g.Where(going, following, -1)
         number = g.look_up(node, [*tokens], [*tokens.values()], -1)
         is_token = g.GreaterOrEqual(number, 0)
         after = [node, g.Where(is_token, g.Add(trip, 1), size), g.Where(is_token, number, token)]

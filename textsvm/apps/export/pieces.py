@@ -63,9 +63,8 @@ def word_piece(tokenizer: bytes) -> WordPiece:
     parts = library_of("tokenizers").Tokenizer.from_str(tokenizer.decode())
     tokens = sorted(model["vocab"], key=model["vocab"].get)
     letters = _letters(parts.normalizer.normalize_str, parts.pre_tokenizer.pre_tokenize_str)
-    return WordPiece(
-        letters, tuple(tokens), model["max_input_chars_per_word"], model["continuing_subword_prefix"]
-    )
+    limits = model["max_input_chars_per_word"], model["continuing_subword_prefix"]
+    return WordPiece(letters, tuple(tokens), *limits)
 
 
 def _letters(normalise: Callable[[str], str], split: Callable[[str], list]) -> CharacterTables:
@@ -86,9 +85,8 @@ def _letters(normalise: Callable[[str], str], split: Callable[[str], list]) -> C
     classes[[*map(ord, removed)]] = KEEPS
     # A removed character between two marks stops their reordering if the image is unchanged.
     stops = images([_MARK_224 + char + _MARK_9 for char in removed])
-    classes[[ord(char) for char, text in zip(removed, stops, strict=True) if text == _MARK_224 + _MARK_9]] = (
-        IGNORED
-    )
+    stopping = [char for char, text in zip(removed, stops, strict=True) if text == _MARK_224 + _MARK_9]
+    classes[[*map(ord, stopping)]] = IGNORED
     classes[[ord(char) for char in chars if image_of[char] == f" {char} "]] = PUNCT  # CJK
     for plane in (0xF0000, 0x100000):
         classes[plane : plane + 0xFFFE] = classes[0xF0000]

@@ -37,6 +37,8 @@ UNSURE = "unsure"
 MOST_SUPPORT = 4000
 #: Copies of dense weights in memory while a model is made smaller.
 COPIES = 7
+#: Number of heaviest features that are listed of a class.
+N_TOP = 20
 #: Most classes whose heaviest features are listed, which takes up to half a second for each.
 MOST_LISTED = 30
 #: Task of each estimator.
@@ -115,7 +117,7 @@ class PlainModel:
         }
 
 
-def plain_model(model: Any, n_top: int = 20, smaller: bool = False) -> PlainModel:
+def plain_model(model: Any, smaller: bool = False) -> PlainModel:
     """Describe a fitted estimator; InputError if it cannot be exported.
 
     Features of kernels that compare texts with support vectors would take too long to list.
@@ -124,8 +126,6 @@ def plain_model(model: Any, n_top: int = 20, smaller: bool = False) -> PlainMode
     ----------
     model : SVC, CalibratedSVC, MultilabelSVC, SVR or OneClassSVM
         Fitted; or a Pipeline of it alone.
-    n_top : int
-        Number of heaviest features to list of each class, of more than `MOST_LISTED` of the first ones.
     smaller : bool
         Whether the model is to be made smaller, which takes more memory.
     """
@@ -146,7 +146,7 @@ def plain_model(model: Any, n_top: int = 20, smaller: bool = False) -> PlainMode
         rule.thresholds if isinstance(rule, LabelRule) else None,
         calibration=None, reject=(), conformity=None,
         kernel=spell(model.kernel), info=model.info,
-        top=[] if any(isinstance(term, PairTerm) for term in terms) else model.top_features(n_top, listed),
+        top=[] if any(isinstance(term, PairTerm) for term in terms) else model.top_features(N_TOP, listed),
     )  # fmt: skip
     if not isinstance(rule, CalibratedRule):
         return plain
@@ -156,7 +156,13 @@ def plain_model(model: Any, n_top: int = 20, smaller: bool = False) -> PlainMode
 
 def trained_model(model: Any) -> TrainedModel:
     """The trained model of an estimator or of the only step of a Pipeline; InputError for other objects."""
-    model = _only_step(model)
+    steps = [step for _, step in getattr(model, "steps", []) if step not in (None, "passthrough")]
+    if len(steps) > 1:
+        raise InputError(
+            f"a {type(model).__name__} of several steps cannot be exported: an exported model reads texts as "
+            "they are, so its first steps would be missing"
+        )
+    model = steps[0] if steps else model
     if not is_ours(model) or as_model(model).rule.estimator not in TASK_OF:
         name = model.rule.estimator if isinstance(model, TrainedModel) else type(model).__name__
         names = ", ".join(name for name in TASK_OF if name != CalibratedRule.estimator)
@@ -176,16 +182,6 @@ def labels_of(model: Any, values: Floats) -> AnyArray:
     rule = trained_model(model).rule
     assert isinstance(rule, ClassRule)
     return ClassRule(rule.classes, rule.strategy).predictions(rule.scores(values))
-
-
-def _only_step(model: Any) -> Any:
-    steps = [step for _, step in getattr(model, "steps", []) if step not in (None, "passthrough")]
-    if len(steps) > 1:
-        raise InputError(
-            f"a {type(model).__name__} of several steps cannot be exported: an exported model reads texts as "
-            "they are, so its first steps would be missing"
-        )
-    return steps[0] if steps else model
 
 
 def _terms(model: TrainedModel, smaller: bool) -> Sequence[FeatureTerm | PairTerm]:

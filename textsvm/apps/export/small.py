@@ -307,17 +307,15 @@ class Sample:
         term, scales = self.plain.feature_terms[k], self.scales(k, whole)
         if not term.normalised:
             return list(tables)
-        result = []
+        new = []
         for before, table, strings in zip(whole, tables, self.strings[k], strict=True):
             entries = strings.entries(term, replace(table, unknown=1.0))
             unknown, weight = entries.row == len(table.tags), scales[entries.text] ** 2
             lost = strings.entries(term, before).squares - np.where(unknown, 0, entries.squares)
             room = float((entries.squares * weight)[unknown].sum())
             factor = np.sqrt(max(0.0, float(lost @ weight)) / room) if room else term.unknown
-            result.append(
-                table if table.factors is None else replace(table, unknown=float(np.float32(factor)))
-            )
-        return result
+            new.append(table if table.factors is None else replace(table, unknown=float(np.float32(factor))))
+        return new
 
 
 def accuracy_before_and_after(model: Any, reduction: Reduction, labels: Sequence[Any]) -> tuple[float, ...]:

@@ -122,9 +122,8 @@ def _parsed(annotations: Json, body: bytes) -> Json:
 def label_page() -> str:
     """The page; texts and labels come later, as JSON."""
     folder = files("textsvm.apps.label")
-    style, body, script = (
-        folder.joinpath(f"label.{suffix}").read_text("utf-8") for suffix in ("css", "html", "js")
-    )
+    texts = (folder.joinpath(f"label.{suffix}").read_text("utf-8") for suffix in ("css", "html", "js"))
+    style, body, script = texts
     parts = [f"<style>{style}</style>", body]
     strings = json_element("strings", json.loads(folder.joinpath("label.json").read_text("utf-8")))
     return page("Labelling", "", parts, strings, script=script, connections="connect-src 'self'; ")

@@ -77,9 +77,7 @@ class LabellingOptions:
         place = Path(self.output or "").absolute()
         for folder in corpus:
             if folder.is_dir() and place.is_relative_to(folder.absolute()):
-                raise WrongUsage(
-                    f"-o {self.output} is in the folder of texts, {folder}; name a file elsewhere"
-                )
+                raise WrongUsage(f"-o {self.output} is in the folder of texts {folder}; name another file")
 
     def names(self) -> list[str]:
         """Labels of the option."""
@@ -161,9 +159,7 @@ def label(
         raise WrongUsage("name the file of labels: -o labels.jsonl")
     labelling.check(corpus)
     if reading.label is not None and exchange.import_ is None and not labelling.second_opinion:
-        raise WrongUsage(
-            "--label names a column for --import, --export and --second-opinion; --labels has the labels"
-        )
+        raise WrongUsage("--label is for --import, --export and --second-opinion; --labels has the labels")
     output = Output("-o", labelling.output, LABELS, exchange.force)
     output.checked({"the corpus": corpus, "the imported file": exchange.import_})
     _serve(console, port, not no_browser, partial(_session, console, corpus, labelling, exchange, reading))
@@ -216,9 +212,7 @@ def _session(
     kind = {"multilabel": labelling.multilabel, "second_opinion": labelling.second_opinion}
     journal = files.Journal(labelling.output, kind, replace=exchange.force)
     if journal.repaired:
-        console.say(
-            f"note: the last line of {journal.journal_path} was cut off, as by a crash, and is removed"
-        )
+        console.say(f"note: the last line of {journal.journal_path} was cut off, as by a crash, and removed")
     chooser: learner.Learner | session.SecondOpinion
     if labelling.second_opinion:
         chooser = session.SecondOpinion(corpus, labelling.multilabel, labelling.seed)

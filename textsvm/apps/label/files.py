@@ -27,7 +27,7 @@ from typing import Any
 
 from textsvm import Corpus, read_corpus
 from textsvm.arrays import Json
-from textsvm.errors import InputError, MissingColumn, json_escaped, one_line
+from textsvm.errors import InputError, MissingColumn, json_escaped, one_line, os_errors
 from textsvm.runtime.files import replacing, sync_folder, try_lock
 from textsvm.runtime.plain_json import checked_line, read_line
 
@@ -117,15 +117,11 @@ class Journal:
                 f"{path} is there without its journal, {self.journal_path.name}; bring it back, take "
                 f"another -o and --import {path}, or replace it with --force"
             )
-        try:
+        with os_errors(f"cannot write {self.journal_path}"):
             self._file = open(self.journal_path, "a+b", buffering=0)  # noqa: SIM115 (until `close`)
-        except OSError as error:
-            raise InputError(f"cannot write {self.journal_path}: {error.strerror or error}") from error
         if not try_lock(self._file.fileno()):
             self._file.close()
-            raise InputError(
-                f"{path} is being written by another `textsvm label`; use its page, or take another -o"
-            )
+            raise InputError(f"{path} is written by another `textsvm label`; use its page, or another -o")
         try:
             self.repaired = self._read({_KIND: 1, **kind}, replace)
         except BaseException:

@@ -246,9 +246,8 @@ class Learner:
             ranking = self._rank(training, answers, members[free], values)
             state = self._retrieval(training, answers, values)
             ahead = [i for i in self._order[self._next_random :][:2].tolist() if i not in answers]
-            training = replace(
-                training, ranking=ranking, near=self._alike(ranking[:COMPARED] + ahead), retrieval=state
-            )
+            near = self._alike(ranking[:COMPARED] + ahead)
+            training = replace(training, ranking=ranking, near=near, retrieval=state)
         with self._lock:
             if changes <= self._learnt:
                 return  # another thread has learnt later answers meanwhile
@@ -355,9 +354,7 @@ class Learner:
         grams = self._grams(index)
         if len(names) < (1 if self.multilabel else 2):
             return _TrainedState(index, names, grams)
-        target = np.array(
-            [[1.0 if name in labels else -1.0 for name in names] for labels in labelled.values()]
-        )
+        target = np.array([[1.0 if x in labels else -1.0 for x in names] for labels in labelled.values()])
         relevant = names.index(self.relevant) if self.relevant in names else None
         machine = Machine.weighted(grams, target, self.multilabel, relevant)
         gram = mixed(grams, machine.weight)

@@ -199,9 +199,8 @@ class Pool:
         self._place = {int(i): row for row, i in enumerate(self.members)}
         #: Rows of texts outside the pool that were needed so far.
         self._outside: dict[int, csr_matrix] = {}
-        self._sparse = Sparse(
-            self.rows.indptr.astype(np.int64), self.rows.indices, self.rows.data, self.rows.shape[1]
-        )
+        entries = self.rows.indptr.astype(np.int64), self.rows.indices, self.rows.data
+        self._sparse = Sparse(*entries, self.rows.shape[1])
 
     @property
     def ranked(self) -> Ints:
@@ -229,9 +228,8 @@ class Pool:
         if new:
             rows = self.encode([self.texts[i] for i in new])
             self._outside.update((i, rows[row]) for row, i in enumerate(new))
-        return vstack(
-            [self.rows[self._place[i]] if i in self._place else self._outside[i] for i in numbers], "csr"
-        )
+        both = [self.rows[self._place[i]] if i in self._place else self._outside[i] for i in numbers]
+        return vstack(both, "csr")
 
     def vectors_of(self, indices: Indices) -> Floats32:
         """Vectors of any texts, shape (len(indices), d)."""

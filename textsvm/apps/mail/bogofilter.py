@@ -102,7 +102,8 @@ _KINDS = {"s": "spam", "n": "ham", "S": "spam", "N": "ham"}
 _ORDER = ("spam", "ham", "unsure")
 _DIRECTIVE = re.compile(r"%[-\d]*(?:\.(\d{0,9}))?(.?)", re.DOTALL)
 _NUMBER = re.compile(r"[^%]*%[-+ 0]*\d{0,2}(\.\d{0,2})?[efgEFG][^%]*")
-_ADDRESS = re.compile(rb"\[((?:\d{1,3}\.){3}\d{1,3})\]")
+#: An IPv4 address in brackets, except 127.0.0.1.
+_ADDRESS = re.compile(rb"\[(?!127\.0\.0\.1\])((?:\d{1,3}\.){3}\d{1,3})\]")
 _QUEUE_ID = re.compile(rb"[ \t]id[ \t\r\n]+<?([A-Za-z0-9.-]{1,29})(?![A-Za-z0-9.-])")
 _MESSAGE_ID = re.compile(rb"(?i:message-id):[ \t\r\n]*([\t -~\x80-\xff]{1,90})")
 # Like Bogofilter, only after an empty line.
@@ -305,9 +306,8 @@ def marked_parts(values: LineValues, settings: Configuration, reasons: list[str]
     if place is None:
         lines += after
     elif after:
-        edits.append(
-            (message.fields_end, message.fields_end, after[0].encode("utf-8", "surrogateescape") + end)
-        )
+        added = after[0].encode("utf-8", "surrogateescape") + end
+        edits.append((message.fields_end, message.fields_end, added))
     return pieces_with_fields(message, lines, replaced, place, edits)
 
 
@@ -396,7 +396,7 @@ class Configuration:
         """
         index, score = _ORDER.index(values.kind), values.score
         texts: dict[str, Callable[[], str]] = {
-            "A": lambda: received_address(values.message),
+            "A": lambda: _first_match(values.message, b"received:", _ADDRESS),
             "c": lambda: self.spamicity_tags[index],
             "D": lambda: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "h": lambda: self.spam_header_name,
@@ -487,10 +487,9 @@ class Configuration:
             return replace(self, **changed)
         if key in _IGNORED_KEYS:
             return self
-        note = (
-            " (all lessons are in one store, which -d or bogofilter_dir names)" if key == "wordlist" else ""
-        )
-        return replace(self, unsupported=(*self.unsupported, key + note))
+        if key == "wordlist":
+            key = "wordlist (all lessons are in one store, which -d or bogofilter_dir names)"
+        return replace(self, unsupported=(*self.unsupported, key))
 
 
 def check_format(key: str, format: str) -> str:
@@ -499,16 +498,6 @@ def check_format(key: str, format: str) -> str:
         if not match[2] or match[2] not in "%AcdDefghIlmopQruvw":
             raise InputError(f"{key} has an unknown directive {match[0]!r}; see bogofilter.cf.example")
     return format
-
-
-def received_address(message: RawMessage) -> str:
-    """The first IPv4 address in brackets in a Received field, except 127.0.0.1."""
-    for start, stop in message.fields():
-        if message.data[start : start + 9].lower() == b"received:":
-            for match in _ADDRESS.finditer(message.data, start, stop):
-                if match[1] != b"127.0.0.1":
-                    return match[1].decode()
-    return "UNKNOWN"
 
 
 def _first_match(message: RawMessage, name: bytes, pattern: re.Pattern[bytes]) -> str:
@@ -548,9 +537,8 @@ class BogofilterArguments:
 
 def parse_arguments(arguments: list[str]) -> BogofilterArguments:
     """Parse the command line, and read the configuration files."""
-    valued = dict.fromkeys(
-        [*_LONG_VALUED, *(key.replace("_", "-") for key in [*_KEYS, *_UNSUPPORTED, *_IGNORED_KEYS])]
-    )
+    all_keys = (key.replace("_", "-") for key in [*_KEYS, *_UNSUPPORTED, *_IGNORED_KEYS])
+    valued = dict.fromkeys([*_LONG_VALUED, *all_keys])
     try:
         pairs, objects = getopt.gnu_getopt(arguments, _SHORT, [*_LONG, *(name + "=" for name in valued)])
     except getopt.GetoptError as error:
@@ -596,20 +584,13 @@ def _settings(parsed: BogofilterArguments, keys: list[tuple[str, str]]) -> Confi
     for key, value in zip(("spam_cutoff", "ham_cutoff"), cutoffs, strict=False):
         settings = settings.with_key(key, value) if value else settings
     letters = [*parsed.flags, *parsed.values]
-    unsupported = (f"-{letter}" for letter in letters if letter in _UNSUPPORTED_OPTIONS)
+    options = (f"-{letter}" for letter in letters if letter in _UNSUPPORTED_OPTIONS)
     folder = parsed.values.get("d", settings.folder)
     terse = settings.terse or "t" in parsed.flags
     if "p" in parsed.flags and not re.match(r"%h:|[!-$&-9;-~]+:", settings.header_format):
-        raise InputError(
-            f"with -p header_format must begin with a field name, got {settings.header_format!r}"
-        )
-    return replace(
-        settings,
-        folder=folder,
-        terse=terse,
-        syslog_tag=parsed.values.get("L", ""),
-        unsupported=(*settings.unsupported, *unsupported),
-    )
+        raise InputError(f"-p: header_format must begin with a field name, got {settings.header_format!r}")
+    tag, unsupported = parsed.values.get("L", ""), (*settings.unsupported, *options)
+    return replace(settings, folder=folder, terse=terse, syslog_tag=tag, unsupported=unsupported)
 
 
 def _read_configuration(settings: Configuration, file: Path) -> Configuration:

@@ -115,9 +115,7 @@ class Categories:
         if not lessons:
             return 0
         if check_features(self._lessons) == 1:
-            raise InputError(
-                f"{self._path.parent} is of an earlier version: run `textsvm mail retrain` first"
-            )
+            raise InputError(f"{self._path.parent} is of an older version: run `textsvm mail retrain` first")
         store, n_changed = self.store(create=True), 0
         assert store is not None
         models = self._current(store, train=False)

@@ -243,9 +243,8 @@ def _facts(summary: Status) -> Iterator[tuple[str, str]]:
     for name, decisions in (("judged on unseen mail", summary.recent), ("and before these", summary.earlier)):
         if decisions.n:
             n_right = decisions.n - decisions.wrong - decisions.unsure
-            right, unsure, wrong = (
-                f"{100 * n / decisions.n:.0f} %" for n in (n_right, decisions.unsure, decisions.wrong)
-            )
+            counts = n_right, decisions.unsure, decisions.wrong
+            right, unsure, wrong = (f"{100 * n / decisions.n:.0f} %" for n in counts)
             numbers = f"{right} right, {unsure} unsure, {wrong} wrong"
             as_spam = f"{decisions.false_positives:,} ham as spam"
             yield name, f"{decisions.n:,} messages before they were learnt: {numbers}; {as_spam}"
@@ -305,7 +304,7 @@ def import_(
         new = opened.add_lessons(parse_lessons(stream, str(file)))
         counts = opened.lessons.counts()
     Console(quiet).say(
-        f"{messages(new)} learnt; now there are {counts['spam']:,} spam, {counts['ham']:,} ham"
+        f"{messages(new)} learnt; there are {counts['spam']:,} spam, {counts['ham']:,} ham now"
     )
 
 
@@ -566,10 +565,5 @@ mail = typer.Typer(
     help="A mail filter that learns. Exit codes: 0 done or spam, 1 ham, 2 unsure, 3 failed.",
     no_args_is_help=True,
 )
-for command in (
-    classify, learn, unlearn, relearn, status, export,
-    import_, retrain, report, serve,
-):  # fmt: skip
-    mail.command(command.__name__.strip("_"), cls=Command, help=docstring(command))(
-        options.with_groups(command)
-    )
+for verb in (classify, learn, unlearn, relearn, status, export, import_, retrain, report, serve):
+    mail.command(verb.__name__.strip("_"), cls=Command, help=docstring(verb))(options.with_groups(verb))

@@ -141,9 +141,8 @@ def fit_sigmoid(values: ArrayLike, spam: ArrayLike) -> PlattSigmoid:
     mails = PRIOR_MAILS * min(1.0, MANY / few)
     target = np.append(np.where(spam, 1 - 1 / (n_spam + 2), 1 / (n_ham + 2)), [SPAM, 1 - SPAM])
     weight = np.append(np.where(spam, few / n_spam, few / n_ham), [mails, mails])
-    slope, offset = _newton(
-        np.append(values, [_prior_value(n_spam), -_prior_value(n_ham)]), target, weight / weight.sum()
-    )
+    values = np.append(values, [_prior_value(n_spam), -_prior_value(n_ham)])
+    slope, offset = _newton(values, target, weight / weight.sum())
     return PlattSigmoid(slope, offset) if slope > 0 else PlattSigmoid()
 
 

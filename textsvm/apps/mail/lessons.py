@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from textsvm.apps.mail.client import is_category, store_folder
-from textsvm.errors import InputError
+from textsvm.errors import InputError, os_errors
 from textsvm.text.byte_pmers import np
 
 if TYPE_CHECKING:
@@ -503,10 +503,8 @@ class Lessons:
             message = None if message is None else zlib.decompress(message)
         except _UNREADABLE as error:
             raise self.damage(f"lesson {row.id}") from error
-        before = row.value, row.score
-        return Lesson(
-            row.digest, row.kind, *arrays, row.subject, row.sender, message, row.learnt, *before, row.alpha
-        )
+        names, before = (row.subject, row.sender), (row.value, row.score)
+        return Lesson(row.digest, row.kind, *arrays, *names, message, row.learnt, *before, row.alpha)
 
     # Writing
 
@@ -574,33 +572,24 @@ class Lessons:
 
 def file_exists(path: Path) -> bool:
     """Whether a store exists; InputError if that cannot be seen."""
-    try:
+    with os_errors(f"cannot open the mail store {path}"), suppress(FileNotFoundError, NotADirectoryError):
         path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError as error:
-        raise InputError(f"cannot open the mail store {path}: {error.strerror}") from error
-    return True
+        return True
+    return False
 
 
 def _create_file(path: Path) -> None:
     """Create an empty file and its folder for their owner alone, unless the file exists."""
     if file_exists(path):
         return
-    try:
+    with os_errors(f"cannot create the mail store {path}"):
         if not path.parent.is_dir():
             path.parent.parent.mkdir(parents=True, exist_ok=True)
             path.parent.mkdir(mode=0o700, exist_ok=True)
-        handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
-    except OSError as error:
-        raise InputError(f"cannot create the mail store {path}: {error.strerror}") from error
-    os.close(handle)
-    with suppress(OSError):  # the entry in the folder must survive a power failure, too
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    from textsvm.runtime.files import sync_folder  # not above: `tempfile` takes 10 ms
+
+    sync_folder(path.parent)
 
 
 def _digest(fields: Iterable[object], *blobs: object) -> bytes:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from textsvm.apps.mail.raw_message import OWN_FIELD, marked, textsvm_fields
 from textsvm.apps.mail.spamd import LARGEST, Refused
-from textsvm.errors import InputError
+from textsvm.errors import InputError, os_errors
 
 if TYPE_CHECKING:
     from aiosmtpd.smtp import SMTP as SmtpServer
@@ -52,19 +52,11 @@ async def content_filter(port: int, next: str, lmtp: bool, classify: Classify) -
     class SmtpProtocol(LMTP if lmtp else SMTP):  # type: ignore[misc]
         line_length_limit = 1 << 20  # longer than the standard's: other filters let such lines pass
 
-    protocol = partial(
-        SmtpProtocol,
-        _SmtpHandler(next, lmtp, classify),
-        data_size_limit=LARGEST,
-        enable_SMTPUTF8=True,
-        hostname="localhost",
-        loop=asyncio.get_running_loop(),
-    )
-    try:
-        server = await asyncio.get_running_loop().create_server(protocol, "127.0.0.1", port)
-    except OSError as error:
-        raise InputError(f"cannot listen at 127.0.0.1:{port}: {error.strerror or error}") from error
-    return server.close
+    loop, handler = asyncio.get_running_loop(), _SmtpHandler(next, lmtp, classify)
+    options = {"data_size_limit": LARGEST, "enable_SMTPUTF8": True, "hostname": "localhost", "loop": loop}
+    with os_errors(f"cannot listen at 127.0.0.1:{port}"):
+        server = await loop.create_server(partial(SmtpProtocol, handler, **options), "127.0.0.1", port)
+        return server.close
 
 
 class _SmtpHandler:
@@ -88,7 +80,7 @@ class _SmtpHandler:
             data = marked(content, decision)
             return [self._send(envelope, group, data) for group in groups]
 
-        return "\r\n".join(await asyncio.get_running_loop().run_in_executor(None, send))
+        return "\r\n".join(await asyncio.to_thread(send))
 
     def _send(self, envelope: Envelope, recipients: list[str], data: bytes) -> str:
         options = [option for option in envelope.mail_options if not option.upper().startswith("SIZE=")]
@@ -191,6 +183,4 @@ async def _message(header: list[Header], session: Session) -> bytes | None:
                 parts.append(bytes(chunk))
     if size > LARGEST:
         return None
-    return await asyncio.get_running_loop().run_in_executor(
-        None, lambda: b"".join(parts).replace(b"\r\n", b"\n")
-    )
+    return await asyncio.to_thread(lambda: b"".join(parts).replace(b"\r\n", b"\n"))

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from textsvm.errors import InputError
+from textsvm.errors import InputError, os_errors
 from textsvm.readers.mail_header import MAX_HEADER, OUTLOOK, header_start, is_continued, is_outlook
 from textsvm.version import __version__
 
@@ -170,11 +170,8 @@ class RawMessage:
 
 def file_bytes(path: str | os.PathLike[str]) -> bytes:
     """The bytes of a file; raise InputError if it cannot be read."""
-    try:
-        with open(path, "rb") as stream:
-            return stream.read()
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    with os_errors(f"cannot read {path}"), open(path, "rb") as stream:
+        return stream.read()
 
 
 def _text_end(data: bytes) -> int:

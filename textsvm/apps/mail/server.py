@@ -45,16 +45,8 @@ from textsvm.apps.mail import spamd
 from textsvm.apps.mail.filter import Filter
 from textsvm.apps.mail.message import Message, read_message, shortened
 from textsvm.apps.mail.raw_message import RawMessage
-from textsvm.apps.mail.spamd import (
-    EX_DATAERR,
-    EX_PROTOCOL,
-    EX_SOFTWARE,
-    EX_TEMPFAIL,
-    LARGEST,
-    Refused,
-    Request,
-)
-from textsvm.errors import InputError
+from textsvm.errors import InputError, os_errors
+from textsvm.runtime.files import try_lock
 from textsvm.runtime.memory import return_freed_arrays, trim
 
 if TYPE_CHECKING:
@@ -75,7 +67,7 @@ MAX_CLIENTS = 700
 SMALL = 1 << 15
 LARGE = 1 << 20
 #: Bytes of all messages together above which messages that are not small are refused.
-MAX_HELD = LARGEST
+MAX_HELD = spamd.LARGEST
 #: Number of large messages that may wait.
 MAX_WAITING = 8
 #: Number of connections that may wait; Linux refuses further clients.
@@ -216,7 +208,7 @@ class Server:
                 client.timer.cancel()
                 answer = await self._answer(client, request, data)
                 del data
-            except Refused as error:
+            except spamd.Refused as error:
                 answer = [spamd.refusal(error)]
                 error.__traceback__ = None  # its frames hold the message
                 self._release(client)
@@ -236,9 +228,9 @@ class Server:
         """Count bytes of a message; large messages only while there is room."""
         with self._lock:
             if client.released:
-                raise Refused(EX_TEMPFAIL, "disconnected")
+                raise spamd.Refused(spamd.EX_TEMPFAIL, "disconnected")
             if client.size + size > SMALL and self._held + size > MAX_HELD:
-                raise Refused(EX_TEMPFAIL, "too many large messages at once; try again")
+                raise spamd.Refused(spamd.EX_TEMPFAIL, "too many large messages at once; try again")
             client.size += size
             self._held += size
 
@@ -248,7 +240,7 @@ class Server:
             client.size, client.released = 0, True
         client.message = BytesIO()
 
-    async def _read(self, client: _Client) -> tuple[Request, bytes]:
+    async def _read(self, client: _Client) -> tuple[spamd.Request, bytes]:
         line = await client.read_line()
         if not line:
             raise EOFError
@@ -258,7 +250,7 @@ class Server:
             request = spamd.read_fields(request, await client.read_fields())
         if not request.has_message:
             return request, b""
-        most = LARGEST + 1 if request.length is None else request.length
+        most = spamd.LARGEST + 1 if request.length is None else request.length
         while (size := client.message.tell()) < most:
             if size >= SMALL:
                 async with self._turn:
@@ -266,16 +258,18 @@ class Server:
             part = await client.receive(min(_PART, most + 1 - size))  # a further byte: it is longer
             if not part:
                 break
-            if size + len(part) > LARGEST:
-                raise Refused(EX_DATAERR, f"(a message of more than {LARGEST} bytes)")
+            if size + len(part) > spamd.LARGEST:
+                raise spamd.Refused(spamd.EX_DATAERR, f"(a message of more than {spamd.LARGEST} bytes)")
             self._reserve(client, len(part))
             client.message.write(part)
         if request.length not in (None, size):
             reason = f"(Content-Length mismatch: Expected {request.length} bytes, got {size} bytes)"
-            raise Refused(EX_PROTOCOL, reason)
+            raise spamd.Refused(spamd.EX_PROTOCOL, reason)
         return request, client.message.getvalue()  # no copy: it is the buffer itself
 
-    async def _answer(self, client: _Client, request: Request, data: bytes) -> Sequence[bytes | memoryview]:
+    async def _answer(
+        self, client: _Client, request: spamd.Request, data: bytes
+    ) -> Sequence[bytes | memoryview]:
         if request.verb == "PING":
             return [spamd.PONG]
         if request.verb == "SKIP":
@@ -294,13 +288,13 @@ class Server:
             work = partial(spamd.decompressed, data, SMALL)
             message = await self._run(client.process, len(data), work)
         if message is None:
-            work = partial(spamd.decompressed, data, LARGEST, partial(self._reserve, client))
+            work = partial(spamd.decompressed, data, spamd.LARGEST, partial(self._reserve, client))
             message = await self._run(client.process, len(data), work, self._large)
         if message is None:
-            raise Refused(EX_DATAERR, f"(a message of more than {LARGEST} bytes)")
+            raise spamd.Refused(spamd.EX_DATAERR, f"(a message of more than {spamd.LARGEST} bytes)")
         return message
 
-    async def _tell(self, client: _Client, request: Request, data: bytes) -> bytes:
+    async def _tell(self, client: _Client, request: spamd.Request, data: bytes) -> bytes:
         self._lessons += 1
         try:
             work = partial(self._learn, request, data)
@@ -308,7 +302,7 @@ class Server:
         finally:
             self._lessons -= 1
 
-    def _learn(self, request: Request, data: bytes) -> bytes:
+    def _learn(self, request: spamd.Request, data: bytes) -> bytes:
         """Learn or forget a message; update the model that decides if no lesson waits or it is old."""
         try:
             return spamd.tell(request, data, self.filter)
@@ -325,19 +319,19 @@ class Server:
         pool = pool or (self._small if size <= SMALL else self._medium if size <= LARGE else self._large)
         large = pool is self._large
         if large and self._waiting > MAX_WAITING:
-            raise Refused(EX_TEMPFAIL, "too many large messages at once; try again")
+            raise spamd.Refused(spamd.EX_TEMPFAIL, "too many large messages at once; try again")
         self._waiting += large
         try:
             return await pool.run(process, size, work)
-        except Refused:
+        except spamd.Refused:
             raise
         except (InputError, MemoryError) as error:
             message = str(error) or "out of main memory: a message was not processed"
             self.log(message)
-            raise Refused(EX_TEMPFAIL, message) from error
+            raise spamd.Refused(spamd.EX_TEMPFAIL, message) from error
         except Exception as error:
             self.log(f"a message was not processed: {error!r}")
-            raise Refused(EX_SOFTWARE, repr(error)) from error
+            raise spamd.Refused(spamd.EX_SOFTWARE, repr(error)) from error
         finally:
             self._waiting -= large
 
@@ -444,7 +438,7 @@ class _Client:
                 return self._take(MAX_LINE)
             self.buffer += part
         if not 0 < size <= MAX_LINE:
-            raise Refused(EX_PROTOCOL, "(a line without end)")
+            raise spamd.Refused(spamd.EX_PROTOCOL, "(a line without end)")
         return self._take(size)
 
     async def read_fields(self) -> list[bytes]:
@@ -455,7 +449,7 @@ class _Client:
             if not line.rstrip(b"\r\n"):
                 return lines
             lines.append(line.rstrip(b"\r\n"))
-        raise Refused(EX_PROTOCOL, "(no end of the headers)")
+        raise spamd.Refused(spamd.EX_PROTOCOL, "(no end of the headers)")
 
 
 #: A message that needs every part of the reader: multipart, HTML, encoded words, another charset than UTF-8.
@@ -575,19 +569,13 @@ def listen(path: Path) -> socket.socket:
 
     A running server holds a lock on the file PATH.lock.
     """
-    import fcntl  # not on Windows, where nothing listens at a path
-
     if len(os.fsencode(path)) > 107:
         raise InputError(f"{path} is too long for a socket (107 bytes); give a shorter --socket")
-    try:
+    with os_errors(f"cannot listen at {path}"):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(f"{path}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                raise
-            raise _already_running(path) from None
+        if not try_lock(lock):
+            raise _already_running(path)
         _clear(path)
         listener = socket.socket(socket.AF_UNIX)
         mask = os.umask(0o177)
@@ -596,9 +584,7 @@ def listen(path: Path) -> socket.socket:
         finally:
             os.umask(mask)
         listener.listen(BACKLOG)
-    except OSError as error:
-        raise InputError(f"cannot listen at {path}: {error.strerror or error}") from error
-    return listener
+        return listener
 
 
 def _clear(path: Path) -> None:

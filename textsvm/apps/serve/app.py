@@ -158,9 +158,8 @@ class Service:
     async def _start(self) -> _Link:
         code = f"import sys; sys.path[:] = {sys.path!r}; from textsvm.apps.serve import worker; worker.main()"
         link, command = _Link(self._ended), (sys.executable, "-c", code)
-        await asyncio.get_running_loop().subprocess_exec(
-            lambda: link, *command, stderr=None, env={**os.environ, **_ALLOCATOR}
-        )
+        loop, environment = asyncio.get_running_loop(), {**os.environ, **_ALLOCATOR}
+        await loop.subprocess_exec(lambda: link, *command, stderr=None, env=environment)
         return link
 
     async def _load(self, names: set[str]) -> dict[str, str]:
@@ -184,9 +183,8 @@ class Service:
     def _ended(self, link: _Link) -> None:
         if self._link is link:
             self._link, self._missing = None, set(self.models)
-            self._say(
-                f"the process that predicts has ended ({link.process.get_returncode()}); starting another"
-            )
+            code = link.process.get_returncode()
+            self._say(f"the process that predicts has ended ({code}); starting another")
             self._work.set()
 
     async def _watch(self) -> None:
@@ -253,9 +251,7 @@ class Service:
         encoding = headers.get(b"content-encoding", b"").strip().lower()
         length = headers.get(b"content-length", b"")
         if encoding not in (b"", b"identity", *_COMPRESSED):
-            return 415, error_body(
-                "the body has an unknown Content-Encoding; there are gzip, deflate and identity"
-            )
+            return 415, error_body("unknown Content-Encoding; there are gzip, deflate and identity")
         size, body, held, more = int(length) if length.isdigit() else 0, bytearray(), 0, True
         try:
             while more and size <= self.limits.max_body:
@@ -332,20 +328,14 @@ class Service:
 
     async def _metrics(self) -> _Page:
         status, models = await self._describe()
-        values: list[tuple[str, str, float]] = [
-            ("up", "", int(status == 200)),
-            ("requests_waiting", "", self._waiting),
-        ]
+        values: list[tuple[str, str, float]] = [("up", "", int(status == 200))]
+        values.append(("requests_waiting", "", self._waiting))
         values += [("requests_total", f'code="{code}"', number) for code, number in self._answers.items()]
-        values += [
-            ("reload_failures_total", f"model={_quoted(name)}", number)
-            for name, number in self._failed.items()
-        ]
+        failed = self._failed.items()
+        values += [("reload_failures_total", f"model={_quoted(name)}", number) for name, number in failed]
         totals = [*accumulate(self._latencies)]
-        values += [
-            ("request_seconds_bucket", f'le="{bound}"', total)
-            for bound, total in zip([*BOUNDS, "+Inf"], totals, strict=True)
-        ]
+        buckets = zip([*BOUNDS, "+Inf"], totals, strict=True)
+        values += [("request_seconds_bucket", f'le="{bound}"', total) for bound, total in buckets]
         values += [("request_seconds_sum", "", self._seconds), ("request_seconds_count", "", totals[-1])]
         for model in models:
             name = f"model={_quoted(model['name'])}"

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import ipaddress
-import json
 import signal
 import socket
 import traceback
@@ -31,6 +30,7 @@ from itertools import count
 from time import perf_counter
 from typing import Any
 
+from textsvm.apps.serve import error_body
 from textsvm.errors import InputError
 
 try:
@@ -332,7 +332,7 @@ class _Connection(HttpToolsProtocol):
             self._answer(status, message)
 
     def _answer(self, status: int, message: str) -> None:
-        body = json.dumps({"error": message}).encode()
+        body = error_body(message)
         head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
         self.transport.write(STATUS_LINE[status] + head % len(body) + body)
         self.transport.close()

@@ -98,9 +98,8 @@ class ServedModel:
         self.kernel = spell(kernel)
         #: Columns of a model of a table, and whether they hold texts.
         self.columns = {view.column: True for view in views if isinstance(view.column, str)}
-        self.columns |= {
-            name: False for view in views if isinstance(view.column, tuple) for name in view.column
-        }
+        for columns in [view.column for view in views if isinstance(view.column, tuple)]:
+            self.columns |= dict.fromkeys(columns, False)
         self.classes: AnyArray | None = rule.classes
         self.digest = self.model.record.digest
         self.calibrated = self.model.probabilistic
@@ -183,7 +182,7 @@ class ServedModel:
 
     def as_dict(self) -> Json:
         """Facts and counters."""
-        drift = {f"drift_{name}": number for name, number in self.drift.totals().items()}
+        drift = {f"drift_{name}": number for name, number in self.drift.counts.items()}
         return {
             "name": self.name, "estimator": self.model.estimator_name, "kernel": self.kernel,
             "classes": None if self.classes is None else list(map(str, self.classes)),
