@@ -49,7 +49,9 @@ class InvertedIndex:
         self.values = np.empty(len(x.features), np.float32)
         self.after = np.empty(len(x.features), index_type(len(x.features)))
         if use_numpy(len(x.features)):
-            order = np.argsort(x.features, kind="stable")
+            # Sorting (feature, position) in one word is several times faster than np.argsort.
+            words = np.sort(x.features.astype(np.uint64) << 32 | np.arange(len(x.features), dtype=np.uint64))
+            order = (words & 0xFFFFFFFF).view(np.int64)
             self.documents[:] = np.repeat(np.arange(len(x)), np.diff(x.indptr))[order]
             self.values[:], self.after[order] = x.values[order], np.arange(1, len(order) + 1)
         else:
@@ -115,18 +117,17 @@ class DenseColumns:
         self.column[features] = np.arange(len(features))
         self.features, self.width = features, len(features)
         self.dtype = dtype
-        self.matrix = self.rows(x, 0, len(x))
+        self.matrix = np.zeros((len(x), self.width), dtype)
+        for first, last in pieces(len(x)):
+            self.matrix[first:last] = self.rows(x, first, last)
 
     def rows(self, x: Sparse, first: int, last: int) -> NDArray[np.floating]:
         """These columns of the rows first..last of a matrix over the same features."""
-        matrix, at = np.zeros((last - first, self.width), self.dtype), x.indptr[first : last + 1]
-        if use_numpy(at[-1] - at[0]):
-            column = self.column[x.features[at[0] : at[-1]]]
-            entries = np.flatnonzero(column >= 0)
-            owner = np.searchsorted(at - at[0], entries, side="right") - 1
-            matrix[owner, column[entries]] = x.values[at[0] + entries]
-        else:
-            _densify(first, last, x.indptr, x.features, x.values, self.column, matrix)
+        matrix, indptr = np.zeros((last - first, self.width), self.dtype), x.indptr[first : last + 1]
+        column = self.column[x.features[indptr[0] : indptr[-1]]]
+        entries = np.flatnonzero(column >= 0)
+        owner = np.repeat(np.arange(last - first), np.diff(indptr))[entries]
+        matrix[owner, column[entries]] = x.values[indptr[0] + entries]
         return matrix
 
     def remove(self, x: Sparse) -> Sparse:
@@ -285,11 +286,3 @@ def _transpose(indptr, features, values, cursor, documents, x, after):
             x[at] = values[k]
             after[k] = at + 1
             cursor[features[k]] = at + 1
-
-
-@njit(nogil=True, cache=True)
-def _densify(first, last, indptr, features, values, column, matrix):
-    for i in range(first, last):
-        for k in range(indptr[i], indptr[i + 1]):
-            if column[features[k]] >= 0:
-                matrix[i - first, column[features[k]]] = values[k]
