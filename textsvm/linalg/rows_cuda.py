@@ -22,7 +22,7 @@ from weakref import proxy
 
 import numpy as np
 
-from textsvm.arrays import Array, Ints
+from textsvm.arrays import Array, runs_of
 from textsvm.linalg.dense import WIDTHS, padded, slices
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse_cuda import check_features, documents_of, starts_of, warps
@@ -103,7 +103,7 @@ class CudaRows:
         lengths = gpu.cupy().diff(self.indptr)
         indptr = starts_of(lengths if index is None else lengths[index]).get()
         size = max(1, min(PART, gpu.free_memory() // (4 * SORT_BYTES)))
-        for first, last in _parts(indptr, size):
+        for first, last in runs_of(indptr[:-1] // size):
             if index is not None:
                 yield first, self.take(index[first:last])
                 continue
@@ -329,13 +329,6 @@ def _sorted_parts(
         _each("run_begins", n, keys, begins)
         yield (keys, begins, cursor, owner), part.values
         _each("run_ends", n, keys, begins, cursor)
-
-
-def _parts(indptr: Ints, size: int) -> list[tuple[int, int]]:
-    """Ranges of rows, each with fewer than `size` entries before its last row."""
-    cuts = np.flatnonzero(np.diff(indptr[:-1] // size)) + 1
-    begins = [0, *cuts.tolist()] if len(indptr) > 1 else []
-    return list(zip(begins, [*begins[1:], len(indptr) - 1], strict=True)) if begins else []
 
 
 def _each(name: str, n: int, *args: object) -> None:
