@@ -11,7 +11,6 @@ blocks. A product is then the sum of those of the blocks, in order, each rounded
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -101,7 +100,9 @@ class InvertedIndex:
             for few in _few(*piece):
                 out[few] *= np.multiply.outer(row_scale[few], scale)
 
-        _run(fill, pieces(len(out)), None, progress)
+        work = pieces(len(out))
+        with one_blas_thread():
+            run(fill, work, [b - a for a, b in work], progress)
 
 
 def _few(first: int, last: int) -> list[slice]:
@@ -172,7 +173,8 @@ class Half:
             _add_half(*piece, *entries, *lists, tile, np.zeros(total.shape[1]), total)
 
         work = pieces(len(total))
-        _run(add, work, [(b - a) * (len(total) - a) for a, b in work], progress)
+        with one_blas_thread():
+            run(add, work, [(b - a) * (len(total) - a) for a, b in work], progress)
 
 
 def finish_half(total: Floats32, scale: Floats, out: Floats32) -> None:
@@ -212,17 +214,6 @@ def pieces(n: int) -> list[tuple[int, int]]:
     """Split rows 0..n into pieces of work."""
     size = min(TILE, max(1, -(-n // 8)))
     return [(first, min(first + size, n)) for first in range(0, n, size)]
-
-
-def _run(
-    function: Callable[[tuple[int, int]], None],
-    work: list[tuple[int, int]],
-    costs: list[int] | None,
-    progress: Progress | None,
-) -> None:
-    """`parallel.run` with a single BLAS thread each."""
-    with one_blas_thread():
-        run(function, work, costs or [b - a for a, b in work], progress)
 
 
 @njit(nogil=True, cache=True)

@@ -137,7 +137,15 @@ class Vocabulary:
             return xp.full(len(other_keys), -1, np.int64)
         width = np.uint64(max(other.size(b), 1))
         if xp is np and not use_numpy(len(other_keys)):
-            return _find_on_cpu(own, np.uint64(self.size(b)), other_keys, width, left, right)
+            ranks, size_b = np.empty(len(other_keys), np.int64), np.uint64(self.size(b))
+            step = max(PIECE, len(other_keys) // (4 * n_threads()) + 1)
+            run_pieces(
+                lambda first: _find_keys(
+                    own, size_b, other_keys[first : first + step], width, left, right, ranks[first:]
+                ),
+                range(0, len(other_keys), step),
+            )
+            return ranks
         left = left[(other_keys // width).astype(np.int64)]
         right = right[(other_keys % width).astype(np.int64)]
         key = (left * self.size(b) + right).astype(np.uint64)
@@ -145,23 +153,6 @@ class Vocabulary:
         present = (left >= 0) & (right >= 0) & (rank < len(own))
         present &= own[xp.minimum(rank, len(own) - 1)] == key
         return xp.where(present, rank, -1)
-
-
-def _find_on_cpu(
-    own: AnyArray, size_b: np.uint64, other_keys: AnyArray, width: np.uint64, left: AnyArray, right: AnyArray
-) -> Ints:
-    """`_find_pairs` on all cores."""
-    ranks = np.empty(len(other_keys), np.int64)
-    if len(other_keys) <= PIECE:
-        _find_keys(own, size_b, other_keys, width, left, right, ranks)
-        return ranks
-    step = max(PIECE, len(other_keys) // (4 * n_threads()) + 1)
-
-    def find_piece(first: int) -> None:
-        _find_keys(own, size_b, other_keys[first : first + step], width, left, right, ranks[first:])
-
-    run(find_piece, range(0, len(other_keys), step))
-    return ranks
 
 
 @njit(nogil=True, cache=True)
@@ -235,7 +226,7 @@ def count(documents: Documents, p1: int, p2: int) -> tuple[Vocabulary, Counts]:
     vocabulary = Vocabulary.empty(documents, p1, p2)
     parts, base = [], 0
     for q, ids, size in windows(documents, vocabulary):
-        parts.append(_count_length(documents.offsets, q, ids, size, base))
+        parts.append(count_ids(documents.offsets, q, ids, size, base))
         base += size
     return vocabulary, _merge(documents.offsets, parts)
 
@@ -243,12 +234,7 @@ def count(documents: Documents, p1: int, p2: int) -> tuple[Vocabulary, Counts]:
 def count_each(documents: Documents, vocabulary: Vocabulary) -> Iterator[tuple[int, int, Counts]]:
     """Yield (length, number of p-mers, counts with features from 0) and fill an empty vocabulary."""
     for q, ids, size in windows(documents, vocabulary):
-        yield q, size, _count_length(documents.offsets, q, ids, size, 0)
-
-
-def count_ids(offsets: Ints, ids: Ints32, size: int) -> Counts:
-    """Count ids from 0 to size - 1, given the offsets of each document's ids."""
-    return _count_length(offsets, 1, ids, size, 0)
+        yield q, size, count_ids(documents.offsets, q, ids, size)
 
 
 def windows(documents: Documents, vocabulary: Vocabulary) -> Iterator[tuple[int, Ints32, int]]:
@@ -382,13 +368,12 @@ def _sort(words: Words) -> Words:
     return np.concatenate(parts, out=words)
 
 
-def _count_length(offsets: Ints, q: int, ids: Ints32, size: int, base: int) -> Counts:
-    """Count the windows of length q; features are `base` + id."""
+def count_ids(offsets: Ints, q: int, ids: Ints32, size: int, base: int = 0) -> Counts:
+    """Count the windows of length q, given an id below `size` at every position; features are `base` + id."""
     if use_numpy(len(ids)):
         return _count_few(offsets, q, ids, size, base)
     indptr, dtype = np.zeros(len(offsets), np.int64), index_type(base + size)
-    few = len(ids) <= SERIAL_SIZE
-    longest = len(ids) if few else int(np.diff(offsets).max(initial=1))
+    longest = int(np.diff(offsets).max(initial=1))
     pieces: dict[int, tuple[AnyArray, AnyArray]] = {}
 
     def count_piece(first: int, last: int) -> None:
@@ -398,10 +383,7 @@ def _count_length(offsets: Ints, q: int, ids: Ints32, size: int, base: int) -> C
         n = _count_documents(offsets, first, last, q, ids, table, base, features, counts, indptr)
         pieces[first] = copied(features[:n], dtype), copied(counts[:n], np.int32)
 
-    if few:
-        count_piece(0, len(offsets) - 1)
-    else:
-        run_on_ranges(offsets, count_piece)
+    run_on_ranges(offsets, count_piece)
     np.add.accumulate(indptr, out=indptr)
     parts = [pieces[first] for first in sorted(pieces)]
     if len(parts) == 1:
@@ -410,7 +392,7 @@ def _count_length(offsets: Ints, q: int, ids: Ints32, size: int, base: int) -> C
 
 
 def _count_few(offsets: Ints, q: int, ids: Ints32, size: int, base: int) -> Counts:
-    """`_count_length` by NumPy: an entry is at the first position of its id in its document."""
+    """`count_ids` by NumPy: an entry is at the first position of its id in its document."""
     starts = _window_starts(offsets, q)
     # Sorting (id, position) in one word is several times faster than numbering the words that are equal.
     words = np.sort(ids[starts].astype(np.int64) << 32 | starts)
