@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.arrays import AnyArray, Floats, Floats32, Ints, Ints32, SignedInts, UnsignedInts
+from textsvm.arrays import AnyArray, Floats, Floats32, Ints, Ints32, SignedInts, UnsignedInts, runs_of
 from textsvm.runtime.compiled import njit, use_numpy
 from textsvm.runtime.memory import empty
 from textsvm.runtime.parallel import n_threads, run
@@ -76,8 +76,7 @@ def _ranges(offsets: Ints) -> list[tuple[int, int]]:
 
 def slabs_of(indptr: Ints) -> list[tuple[int, int]]:
     """Ranges of rows of about `SLAB` entries."""
-    steps = np.arange(0, indptr[-1], SLAB)
-    return list(pairwise(np.unique([0, *np.searchsorted(indptr, steps), len(indptr) - 1]).tolist()))
+    return runs_of(indptr[:-1] // SLAB)
 
 
 @dataclass(frozen=True)

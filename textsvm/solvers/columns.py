@@ -25,7 +25,6 @@ frequencies); Hestenes 1969 (multipliers).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -97,7 +96,6 @@ def solve_columns(
     """
     m = columns.signs.shape[1]
     descent = Descent(rows, columns.index)
-    _ = descent.arrays, descent.square  # computed before threads share them
     pieces = _pieces(m)
     results: list[Any] = [None] * pieces
 
@@ -117,26 +115,17 @@ def _pieces(m: int) -> int:
     return 1 if m < 2 * MIN_COLUMNS else 2 * max(1, m // (2 * MAX_COLUMNS))
 
 
-@dataclass(frozen=True)
 class Descent:
     """Coordinate descent over the rows `index`, in a pseudo-random order."""
 
-    rows: FeatureRows
-    index: Ints
-
-    @cached_property
-    def arrays(self) -> tuple[AnyArray, ...]:
-        """Rows as the compiled loops read them: starts, features, values, squares and ridge."""
-        x, ridge = self.rows.x, self.rows.ridge
-        squares = x.squares().astype(np.float32), ridge.astype(np.float32)
-        return unsigned(x.indptr), unsigned(x.features), x.values, *squares
-
-    @cached_property
-    def square(self) -> float:
-        """Mean k(s, s) of the rows, 1 if it is 0: the unit of the square of the bias feature."""
-        squares, ridge = (np.mean(numbers[self.index], dtype=np.float64) for numbers in self.arrays[3:])
-        mean = float(squares + ridge)
-        return mean if mean > 0 else 1.0
+    def __init__(self, rows: FeatureRows, index: Ints) -> None:
+        x, squares, ridge = rows.x, rows.x.squares().astype(np.float32), rows.ridge.astype(np.float32)
+        self.rows, self.index = rows, index
+        #: Rows as the compiled loops read them.
+        self.arrays = unsigned(x.indptr), unsigned(x.features), x.values, squares, ridge
+        mean = float(np.mean(squares[index], dtype=np.float64) + np.mean(ridge[index], dtype=np.float64))
+        #: Mean k(s, s) of the rows, 1 if it is 0: the unit of the square of the bias feature.
+        self.square = mean if mean > 0 else 1.0
 
     def solve(
         self, columns: MachineColumns, first: int, last: int, tol: float, max_epochs: int
