@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from importlib import import_module
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -37,11 +37,12 @@ on_compile: Callable[[], object] = partial(
     logging.getLogger("textsvm").info, "compiling for this processor: some seconds to a minute, once"
 )
 _by_numpy = 0  # symbols and entries
-_compilations = 0  # of functions that the cache on disk lacks
 
 
 class Compiled:
     """Function compiled by `numba.njit` with `options` at its first call."""
+
+    compilations: ClassVar[int] = 0  #: Of all functions, in this process, that the cache on disk lacks
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         self.__name__, self.__qualname__ = function.__name__, function.__qualname__
@@ -144,7 +145,7 @@ def use_numpy(size: int) -> bool:
     True until `NUMPY_SIZE` is used up, unless Numba is imported and all functions came from its disk cache.
     """
     global _by_numpy
-    if ("numba" in sys.modules and not _compilations) or _by_numpy + size > NUMPY_SIZE:
+    if ("numba" in sys.modules and not Compiled.compilations) or _by_numpy + size > NUMPY_SIZE:
         return False
     _by_numpy += size
     return True
@@ -177,9 +178,8 @@ def _enable_cache(dispatcher: Any, function: Callable[..., Any]) -> None:
 
 def _count_compilation() -> None:
     """Tell once, but not of the first function: small trainings compile one in each process, in a second."""
-    global _compilations
-    _compilations += 1
-    if _compilations == 2:
+    Compiled.compilations += 1
+    if Compiled.compilations == 2:
         on_compile()
 
 
