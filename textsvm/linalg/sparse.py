@@ -292,9 +292,9 @@ def _count(indptr, features, rows, ends, at, first, last, counts):
 def _squares(first, last, indptr, features, values, ends, squares):
     for i in range(first, last):
         k = indptr[i]
-        for block in range(len(ends)):
+        for block, end in enumerate(ends):
             total = 0.0
-            while k < indptr[i + 1] and features[k] < ends[block]:
+            while k < indptr[i + 1] and features[k] < end:
                 total += np.float64(values[k]) * np.float64(values[k])
                 k += 1
             squares[i, block] = total
@@ -359,8 +359,9 @@ def _transposed_dot(first, last, indptr, features, values, dense, out):
 def copy_rows(begins, lengths, array, to, out, first, last):
     """Copy row i, the `lengths[i]` numbers of `array` from `begins[i]` on, to `out` from `to[i]` on."""
     for i in range(first, last):
-        for k in range(lengths[i]):
-            out[to[i] + k] = array[begins[i] + k]
+        source, target = np.uint64(begins[i]), np.uint64(to[i])  # unsigned: indices have no sign to test
+        for k in range(np.uint64(lengths[i])):
+            out[target + k] = array[source + k]
 
 
 @njit(nogil=True, cache=True)
