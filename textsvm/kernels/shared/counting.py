@@ -125,13 +125,13 @@ class Vocabulary:
         if self.p1 == 1:
             yield ids[1]
         for q, a, b in plan(self.p1, other.p2):
-            ids[q] = self._find_pairs(other, q, ids[a], ids[b], b)
+            ids[q] = self._find_pairs(xp, other, q, ids[a], ids[b], b)
             if q >= self.p1:
                 yield ids[q]
 
-    def _find_pairs(self, other: Vocabulary, q: int, left: Array, right: Array, b: int) -> Array:
+    def _find_pairs(self, xp: Any, other: Vocabulary, q: int, left: Array, right: Array, b: int) -> Array:
         """`find_each` of length q, given the results of its two parts."""
-        xp, other_keys = _arrays(other), other.keys[q]
+        other_keys = other.keys[q]
         own = self.keys.get(q, other_keys[:0])
         if not len(own):
             return xp.full(len(other_keys), -1, np.int64)

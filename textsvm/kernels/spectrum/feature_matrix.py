@@ -48,7 +48,7 @@ _WEIGHT_CODES = {"count": 0, "presence": 1, "log": 2, "intersection": 3}
 _HOST = Device("cpu", 0, "cpu")
 
 
-class Tables(NamedTuple):
+class ColumnTables(NamedTuple):
     """Arrays that find the column of the p-mer of each length at a position, step by step of `plan`.
 
     A node is 2 * rank + 1 of a p-mer, or 2 * rank of another string; rank is the number of p-mers of its
@@ -91,7 +91,7 @@ class FeatureColumns:
         return FeatureColumns, (self.learnt, self.starts)  # without the tables
 
     @cached_property
-    def tables(self) -> Tables:
+    def tables(self) -> ColumnTables:
         """Tables to find the columns."""
         learnt, vocabulary, p1 = self.learnt, self.learnt.vocabulary, self.learnt.vocabulary.p1
         first = vocabulary.first
@@ -129,7 +129,7 @@ class FeatureColumns:
         weights = PmerWeights(vocabulary, learnt.df[has_column], learnt.n, learnt.idf).table[:-1]
         passes = -(-len(weights).bit_length() // DIGIT_BITS)
         whole = np.array(steps, np.uint64).reshape(-1, 7), np.concatenate(words)
-        return Tables(symbols, weights, *whole, bases, starts, lowest, passes)
+        return ColumnTables(symbols, weights, *whole, bases, starts, lowest, passes)
 
 
 def learn_columns(
