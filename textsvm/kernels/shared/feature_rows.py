@@ -9,11 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
 
-from textsvm.arrays import Array, Floats, Floats32, Ints, runs_of
+from textsvm.arrays import Array, Floats, Floats32, Ints
 from textsvm.kernels.shared.normalisation import Normalisation
 from textsvm.linalg.factored import FactoredWeights, as_dense, should_factor, sum_of_products
 from textsvm.linalg.products import InvertedIndex
@@ -159,7 +160,8 @@ def sum_of_values(
     predictors, read, factors = zip(*terms, strict=True)
     values, (main, *_) = np.empty((len(read[0]), predictors[0].weights.shape[1])), predictors
     sizes = [term.space.kernel.features.occurrences(own.lengths) for term, own, _ in terms]
-    for first, last in runs_of(np.sum(sizes, axis=0).cumsum() // BATCH):
+    cuts = np.flatnonzero(np.diff(np.sum(sizes, axis=0).cumsum() // BATCH)) + 1
+    for first, last in pairwise([0, *cuts.tolist(), len(values)] if len(values) else []):
         batch = [own if last - first == len(values) else own.take(np.arange(first, last)) for own in read]
         with devices.use(main.device):
             if isinstance(main.weights, FactoredWeights):
