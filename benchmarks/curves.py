@@ -34,7 +34,7 @@ from textsvm.kernels.spectrum.features import log_odds
 from textsvm.kernels.spectrum.kernel import Spectrum
 from textsvm.linalg.products import InvertedIndex
 from textsvm.linalg.rows import FeatureRows, SharedFeatures
-from textsvm.linalg.sparse import count_features_of
+from textsvm.linalg.sparse import Sparse, count_features_of
 from textsvm.sources.texts import TextSource
 from textsvm.training.classifier import MANY, RARE, rare_class_bias
 
@@ -148,7 +148,8 @@ class Parts:
         idf[: first[1] if name == "L" else 0] = 0
         c = np.arange(1 + int(counts.counts.max(initial=1)))
         of = {"B": c > 0, "R": np.sqrt(c), "M": c / (c + 1)}.get(name, 1 + np.log(np.maximum(c, 1)))
-        shared = SharedFeatures.of_counts(counts, np.asarray(of, np.float32), counted.df)
+        values = np.asarray(of, np.float32)[counts.counts]
+        shared = SharedFeatures.of(Sparse(counts.indptr, counts.features, values, len(df)), counted.df)
         single = counted._single
 
         def weighed(table: Floats) -> FeatureRows:

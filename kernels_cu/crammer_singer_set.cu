@@ -8,8 +8,10 @@
 // COUPLED times the smaller of their diagonal values. From that one on, the changes are added to the gradients, and
 // steps are computed again, while the gradients of the set are brought up to date.
 //
-// Steps taken together never increase the objective: d_i with curvature A_i / 1.6 has G_i'd_i <= -A_i / 1.6 |d_i|^2,
-// and the curvature of a window is at most A_i + sum_j |K_ij| <= 1.25 A_i = 2 A_i / 1.6 in the direction of example i.
+// Steps taken together never increase the objective, up to rounding, as RELAXATION (textsvm/solvers/solution.py) is at
+// most 1.6: d_i, for curvature A_i / RELAXATION, has G_i'd_i <= -A_i / RELAXATION |d_i|^2, and the window's curvature
+// sum_ij K_ij d_i'd_j is at most sum_i (A_i + sum_j |K_ij|) |d_i|^2 <= sum_i 1.25 A_i |d_i|^2 (j other than i), where
+// 1.25 A_i = 2 A_i / 1.6 <= 2 A_i / RELAXATION.
 //
 // With more classes, gradients are in memory. The last warp computes steps, one after another; the others add those of
 // a step while the next one is computed: that one reads gradients without these changes, and adds them itself.

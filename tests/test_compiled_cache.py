@@ -110,7 +110,7 @@ def test_what_cannot_be_kept_is_said_once_and_works(error, folder, monkeypatch):
 
 def test_compiling_is_told_once_and_only_of_several_functions(folder, monkeypatch):
     told = []
-    compiled._tell_compiling.cache_clear()
+    monkeypatch.setattr(compiled.Compiled, "compilations", 0)
     monkeypatch.setattr(compiled, "on_compile", lambda: told.append(1))
     assert [fresh(), fresh()] == [0, 1]  # the second is loaded
     assert told == []
@@ -120,8 +120,7 @@ def test_compiling_is_told_once_and_only_of_several_functions(folder, monkeypatc
 
 
 def test_python_logs_the_compilation(monkeypatch, caplog):
-    compiled._tell_compiling.cache_clear()
-    monkeypatch.setattr(compiled, "on_compile", compiled.log_compiling)
+    monkeypatch.setattr(compiled.Compiled, "compilations", 0)
     with caplog.at_level("INFO", "textsvm"):
         for _ in range(3):
             compiled._count_compilation()

@@ -140,7 +140,7 @@ def calls(monkeypatch):
 
     count(gap, "products", lambda *args: counted.update(sweeps=counted["sweeps"] + 1))
     count(edit, "fill_distances", lambda *args: counted.update(distances=counted["distances"] + 1))
-    count(counting, "_count_length", lambda offsets, q, *args: counted["lengths counted"].append(q))
+    count(counting, "count_ids", lambda offsets, q, *args: counted["lengths counted"].append(q))
     return counted
 
 

@@ -1,7 +1,8 @@
-"""Type aliases of arrays, and of data without a static type; `Any` elsewhere stands for callers' data."""
+"""Types of arrays, and of data without a static type (`Any` elsewhere stands for callers' data); runs."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,3 +27,9 @@ UnsignedInts: TypeAlias = NDArray[np.unsignedinteger]
 Json: TypeAlias = dict[str, Any]
 #: Arrays of a file, by name.
 Arrays: TypeAlias = dict[str, NDArray[Any]]
+
+
+def runs_of(numbers: AnyArray) -> list[tuple[int, int]]:
+    """First and end of each run of equal numbers."""
+    cuts = np.flatnonzero(np.diff(numbers)) + 1
+    return list(pairwise([0, *cuts.tolist(), len(numbers)])) if len(numbers) else []

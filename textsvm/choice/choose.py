@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.arrays import Floats, Ints
+from textsvm.arrays import Floats, Floats32, Ints
 from textsvm.choice.candidates import Candidate
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import fitted_rows
@@ -342,7 +342,7 @@ class Trials:
         classes = np.arange(1 if n_classes == 2 else 0, n_classes)
         rows = self.rows(kernel, train)
         signs = np.where(examples.target[:, None] == classes, 1, -1).astype(np.int8)
-        weights, bias = [], []
+        weights, bias = list[Floats32](), []
         # With the squared hinge loss, C is in the diagonal, which all columns share.
         for group in [penalties] if loss == "hinge" else [[C] for C in penalties]:
             box, rows_with_loss = examples.weight[:, None] * np.repeat(group, len(classes)), rows
@@ -351,7 +351,7 @@ class Trials:
                 box *= 2 * MOST_SLACK
             columns = MachineColumns(train, np.tile(signs, len(group)), box.astype(np.float32))
             solution = solve_columns(rows_with_loss, columns, TOLERANCE, max_epochs=50)
-            weights.append(solution.weights)
+            weights += solution.weights
             bias.append(solution.bias)
         values = rows.x.take(test).dot(np.hstack(weights).astype(np.float64)) + np.concatenate(bias)
         return values.reshape(len(test), len(penalties), len(classes)).swapaxes(0, 1)

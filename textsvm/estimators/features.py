@@ -23,7 +23,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from textsvm.arrays import Arrays
+from textsvm.arrays import Arrays, runs_of
 from textsvm.errors import InputError
 from textsvm.kernels import Spectrum
 from textsvm.kernels.base import is_number, is_whole
@@ -211,7 +211,8 @@ class SpectrumFeatures(TransformerMixin, NamedParameters, BaseEstimator):
         alphabet = Documents.none(self.alphabet_)
         kernel = self.new_kernel()
         with self._at_work() as device:
-            for first, last in _batches(texts):
+            sizes = np.cumsum([0, *map(len, texts)])
+            for first, last in runs_of(sizes[:-1] // BATCH) or [(0, 0)]:
                 step = part(of_stage(progress, "features"), first, last - first, max(1, len(texts)))
                 documents = self._source.encode(texts[first:last], alphabet)
                 parts.append(_twin(device).transform(kernel, self.columns_, documents, step))
@@ -267,14 +268,6 @@ def _twin(device: Device) -> Any:
 
         return feature_matrix_cuda
     return host
-
-
-def _batches(texts: list[str]) -> list[tuple[int, int]]:
-    """Ranges of texts of about `BATCH` characters; without texts an empty range."""
-    ends = np.cumsum([0, *map(len, texts)])
-    cuts = np.flatnonzero(np.diff(ends[:-1] // BATCH)) + 1
-    begins = [0, *cuts.tolist()]
-    return list(zip(begins, [*begins[1:], len(texts)], strict=True))
 
 
 NPZ = ".npz"

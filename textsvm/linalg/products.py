@@ -11,7 +11,6 @@ blocks. A product is then the sum of those of the blocks, in order, each rounded
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -49,7 +48,9 @@ class InvertedIndex:
         self.values = np.empty(len(x.features), np.float32)
         self.after = np.empty(len(x.features), index_type(len(x.features)))
         if use_numpy(len(x.features)):
-            order = np.argsort(x.features, kind="stable")
+            # Sorting (feature, position) in one word is several times faster than np.argsort.
+            words = np.sort(x.features.astype(np.uint64) << 32 | np.arange(len(x.features), dtype=np.uint64))
+            order = (words & 0xFFFFFFFF).view(np.int64)
             self.documents[:] = np.repeat(np.arange(len(x)), np.diff(x.indptr))[order]
             self.values[:], self.after[order] = x.values[order], np.arange(1, len(order) + 1)
         else:
@@ -99,7 +100,9 @@ class InvertedIndex:
             for few in _few(*piece):
                 out[few] *= np.multiply.outer(row_scale[few], scale)
 
-        _run(fill, pieces(len(out)), None, progress)
+        work = pieces(len(out))
+        with one_blas_thread():
+            run(fill, work, [b - a for a, b in work], progress)
 
 
 def _few(first: int, last: int) -> list[slice]:
@@ -115,18 +118,17 @@ class DenseColumns:
         self.column[features] = np.arange(len(features))
         self.features, self.width = features, len(features)
         self.dtype = dtype
-        self.matrix = self.rows(x, 0, len(x))
+        self.matrix = np.zeros((len(x), self.width), dtype)
+        for first, last in pieces(len(x)):
+            self.matrix[first:last] = self.rows(x, first, last)
 
     def rows(self, x: Sparse, first: int, last: int) -> NDArray[np.floating]:
         """These columns of the rows first..last of a matrix over the same features."""
-        matrix, at = np.zeros((last - first, self.width), self.dtype), x.indptr[first : last + 1]
-        if use_numpy(at[-1] - at[0]):
-            column = self.column[x.features[at[0] : at[-1]]]
-            entries = np.flatnonzero(column >= 0)
-            owner = np.searchsorted(at - at[0], entries, side="right") - 1
-            matrix[owner, column[entries]] = x.values[at[0] + entries]
-        else:
-            _densify(first, last, x.indptr, x.features, x.values, self.column, matrix)
+        matrix, indptr = np.zeros((last - first, self.width), self.dtype), x.indptr[first : last + 1]
+        column = self.column[x.features[indptr[0] : indptr[-1]]]
+        entries = np.flatnonzero(column >= 0)
+        owner = np.repeat(np.arange(last - first), np.diff(indptr))[entries]
+        matrix[owner, column[entries]] = x.values[indptr[0] + entries]
         return matrix
 
     def remove(self, x: Sparse) -> Sparse:
@@ -171,7 +173,8 @@ class Half:
             _add_half(*piece, *entries, *lists, tile, np.zeros(total.shape[1]), total)
 
         work = pieces(len(total))
-        _run(add, work, [(b - a) * (len(total) - a) for a, b in work], progress)
+        with one_blas_thread():
+            run(add, work, [(b - a) * (len(total) - a) for a, b in work], progress)
 
 
 def finish_half(total: Floats32, scale: Floats, out: Floats32) -> None:
@@ -211,17 +214,6 @@ def pieces(n: int) -> list[tuple[int, int]]:
     """Split rows 0..n into pieces of work."""
     size = min(TILE, max(1, -(-n // 8)))
     return [(first, min(first + size, n)) for first in range(0, n, size)]
-
-
-def _run(
-    function: Callable[[tuple[int, int]], None],
-    work: list[tuple[int, int]],
-    costs: list[int] | None,
-    progress: Progress | None,
-) -> None:
-    """`parallel.run` with a single BLAS thread each."""
-    with one_blas_thread():
-        run(function, work, costs or [b - a for a, b in work], progress)
 
 
 @njit(nogil=True, cache=True)
@@ -285,11 +277,3 @@ def _transpose(indptr, features, values, cursor, documents, x, after):
             x[at] = values[k]
             after[k] = at + 1
             cursor[features[k]] = at + 1
-
-
-@njit(nogil=True, cache=True)
-def _densify(first, last, indptr, features, values, column, matrix):
-    for i in range(first, last):
-        for k in range(indptr[i], indptr[i + 1]):
-            if column[features[k]] >= 0:
-                matrix[i - first, column[features[k]]] = values[k]

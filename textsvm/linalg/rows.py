@@ -15,7 +15,7 @@ import numpy as np
 
 from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints, SignedInts
 from textsvm.linalg.dense import DenseRows
-from textsvm.linalg.sparse import Counts, Sparse, count_kept, index_type, run_on_ranges, slabs_of
+from textsvm.linalg.sparse import Sparse, index_type, run_on_ranges, slabs_of
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.memory import empty, shrink
 
@@ -72,19 +72,6 @@ class SharedFeatures:
             del x, shared  # before the next slab
         return cls(np.concatenate(indptr[::-1]), features, values, number, np.concatenate(alone[::-1]))
 
-    @classmethod
-    def of_counts(cls, counts: Counts, table: Floats32, df: Ints) -> SharedFeatures:
-        """From counts and the value of each count; like `of`, without all values in memory."""
-        number, target = _numbered(df)
-        indptr, alone = np.zeros_like(counts.indptr), np.empty(len(counts.indptr) - 1)
-        entries = (counts.indptr, counts.features)
-        run_on_ranges(counts.indptr, lambda i, j: count_kept(i, j, *entries, target, indptr))
-        np.cumsum(indptr, out=indptr)
-        features, values = empty(indptr[-1], index_type(len(number))), empty(indptr[-1], np.float32)
-        arrays = (*entries, counts.counts, table, target, indptr, features, values, alone)
-        run_on_ranges(counts.indptr, lambda i, j: _keep_counts(i, j, *arrays))
-        return cls(indptr, features, values, number, alone)
-
     def weighed(
         self, weights: Floats | None, alone: Floats | float, normalised: bool, in_place: bool = False
     ) -> FeatureRows:
@@ -123,22 +110,24 @@ def side_by_side(parts: list[FeatureRows], weights: Sequence[float]) -> FeatureR
     parts.clear()
     matrices.clear()
     kind = index_type(int(first[-1]))
-    features = _joined(starts, features_of_parts, _add_base, first.tolist(), indptr, kind)
-    scaled_values = _joined(starts, values, _multiply, roots, indptr, np.float32)
+    features = _joined(starts, features_of_parts, [(1, base) for base in first.tolist()], indptr, kind)
+    scaled_values = _joined(starts, values, [(root, 0) for root in roots], indptr, np.float32)
     return FeatureRows(Sparse(indptr, features, scaled_values, int(first[-1])), ridge, descent, dense_tail)
 
 
 def _joined(
-    starts: list[Ints], arrays: list[AnyArray], place: Any, operands: list[Any],
-    indptr: Ints, dtype: Any,
-) -> AnyArray:  # fmt: skip
-    """Entries of all parts, row by row, from the last slab on; the arrays shrink as they are read."""
+    starts: list[Ints], arrays: list[AnyArray], maps: list[tuple[float, int]], indptr: Ints, dtype: Any
+) -> AnyArray:
+    """Entries of all parts, row by row, times the factor of the part, plus its base.
+
+    They are written from the last slab on, and the arrays shrink as they are read.
+    """
     out = empty(int(indptr[-1]), dtype)
     for first, last in reversed(slabs_of(indptr)):
         begin = indptr[first:last].copy()
-        for own, array, operand in zip(starts, arrays, operands, strict=False):
+        for own, array, of_part in zip(starts, arrays, maps, strict=False):
             slab = own[first : last + 1]
-            run_on_ranges(slab, partial(place, slab, array, operand, begin, out))
+            run_on_ranges(slab, partial(_place, slab, array, *of_part, begin, out))
             begin += np.diff(slab)
         del array  # a reference
         shrink(arrays, (own[first] for own in starts))
@@ -151,24 +140,6 @@ def _numbered(df: Ints) -> tuple[Ints, SignedInts]:
     target = np.full(len(df), -1, index_type(len(df)))
     target[number] = np.arange(len(number))
     return number, target
-
-
-@njit(nogil=True, cache=True)
-def _keep_counts(
-    first, last, indptr, features, counts, table, target, begin, kept_features, kept_values, alone
-):
-    for i in range(first, last):
-        to, total, kept_square = begin[i], 0.0, 0.0
-        for k in range(indptr[i], indptr[i + 1]):
-            value, feature = table[counts[k]], target[features[k]]
-            square = np.float64(value) * np.float64(value)
-            total += square
-            if feature >= 0:
-                kept_square += square
-                kept_features[to] = feature
-                kept_values[to] = value
-                to += 1
-        alone[i] = total - kept_square
 
 
 @njit(nogil=True, cache=True)
@@ -207,14 +178,7 @@ def _weigh(indptr, features, unweighted, first, last, weights, alone, normalised
 
 
 @njit(nogil=True, cache=True)
-def _add_base(indptr, features, base, to, out, first, last):
+def _place(indptr, array, factor, base, to, out, first, last):
     for i in range(first, last):
         for k in range(indptr[i + 1] - indptr[i]):
-            out[to[i] + k] = features[indptr[i] + k] + base
-
-
-@njit(nogil=True, cache=True)
-def _multiply(indptr, values, root, to, out, first, last):
-    for i in range(first, last):
-        for k in range(indptr[i + 1] - indptr[i]):
-            out[to[i] + k] = np.float32(values[indptr[i] + k] * root)
+            out[to[i] + k] = array[indptr[i] + k] * factor + base

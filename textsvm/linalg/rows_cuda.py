@@ -22,7 +22,7 @@ from weakref import proxy
 
 import numpy as np
 
-from textsvm.arrays import Array, Ints
+from textsvm.arrays import Array, runs_of
 from textsvm.linalg.dense import WIDTHS, padded, slices
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse_cuda import check_features, documents_of, starts_of, warps
@@ -103,7 +103,7 @@ class CudaRows:
         lengths = gpu.cupy().diff(self.indptr)
         indptr = starts_of(lengths if index is None else lengths[index]).get()
         size = max(1, min(PART, gpu.free_memory() // (4 * SORT_BYTES)))
-        for first, last in _parts(indptr, size):
+        for first, last in runs_of(indptr[:-1] // size):
             if index is not None:
                 yield first, self.take(index[first:last])
                 continue
@@ -113,7 +113,13 @@ class CudaRows:
 
     def dot(self, dense: Array) -> Array:
         """X @ dense, float64, shape (n_features, k) -> (n, k)."""
-        return _added(self.passed(_split(gpu.cupy().asarray(dense))))
+        cp, dense = gpu.cupy(), _split(gpu.cupy().asarray(dense))
+        out = cp.empty((len(self), dense.shape[1]))
+        for columns, width in slices(dense.shape[1]):
+            block, rounded = cp.empty((len(self), width)), dense[:, columns].astype(np.float32)
+            self.launch(width, padded(rounded, width), cp.zeros(width), None, None, block)
+            out[:, columns] = block[:, : columns.stop - columns.start]
+        return _added(out)
 
     def transposed_dot(self, dense: Array) -> Array:
         """X.T @ dense, shape (n, k) -> (n_features, k)."""
@@ -123,23 +129,6 @@ class CudaRows:
         """`CudaLists.add_to`, row by row."""
         kernel = gpu.function(SOURCE, "sum_rows", (("COLUMNS", dense.shape[1]), ("GROUP", GROUPS[0])))
         gpu.each_warp(kernel, len(self), self.indptr, self.features, self.values, dense, unit, sums)
-
-    def passed(self, dense: Array, shift: Array = None, index: Array = None, factor: Array = None) -> Array:
-        """factor * (X[index] @ dense + shift), shape (m, k), with `dense` (n_features, k) rounded to float32.
-
-        `shift` is float64 (k,), `index` int64 (m,) selects rows, `factor` is float64 (m, k).
-        """
-        cp = gpu.cupy()
-        n = len(self) if index is None else len(index)
-        out = cp.empty((n, dense.shape[1]))
-        shift = cp.zeros(dense.shape[1]) if shift is None else shift
-        for columns, width in slices(dense.shape[1]):
-            block = cp.empty((n, width))
-            factors = None if factor is None else padded(factor[:, columns], width)
-            rounded, shifts = dense[:, columns].astype(np.float32), padded(shift[columns], width)
-            self.launch(width, padded(rounded, width), shifts, index, factors, block)
-            out[:, columns] = block[:, : columns.stop - columns.start]
-        return out
 
     def launch(
         self, width: int, dense: Array, shift: Array, index: Array, factor: Array, out: Array,
@@ -332,13 +321,6 @@ def sorted_parts(
         _each("run_begins", n, keys, begins)
         yield (keys, begins, cursor, owner), part.values
         _each("run_ends", n, keys, begins, cursor)
-
-
-def _parts(indptr: Ints, size: int) -> list[tuple[int, int]]:
-    """Ranges of rows, each with fewer than `size` entries before its last row."""
-    cuts = np.flatnonzero(np.diff(indptr[:-1] // size)) + 1
-    begins = [0, *cuts.tolist()] if len(indptr) > 1 else []
-    return list(zip(begins, [*begins[1:], len(indptr) - 1], strict=True)) if begins else []
 
 
 def _each(name: str, n: int, *args: object) -> None:

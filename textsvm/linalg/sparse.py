@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from textsvm.arrays import AnyArray, Floats, Floats32, Ints, Ints32, SignedInts, UnsignedInts
+from textsvm.arrays import AnyArray, Floats, Floats32, Ints, Ints32, SignedInts, UnsignedInts, runs_of
 from textsvm.runtime.compiled import njit, use_numpy
 from textsvm.runtime.memory import empty
 from textsvm.runtime.parallel import n_threads, run
@@ -75,8 +76,7 @@ def _ranges(offsets: Ints) -> list[tuple[int, int]]:
 
 def slabs_of(indptr: Ints) -> list[tuple[int, int]]:
     """Ranges of rows of about `SLAB` entries."""
-    steps = np.arange(0, indptr[-1], SLAB)
-    return list(pairwise(np.unique([0, *np.searchsorted(indptr, steps), len(indptr) - 1]).tolist()))
+    return runs_of(indptr[:-1] // SLAB)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Sparse:
             keep = features >= 0
             starts = np.concatenate([[0], np.cumsum(keep)])
             return Sparse(starts[self.indptr], features[keep], self.values[keep], n_features)
-        run_on_ranges(self.indptr, lambda i, j: count_kept(i, j, self.indptr, self.features, target, indptr))
+        run_on_ranges(self.indptr, lambda i, j: _count_kept(i, j, self.indptr, self.features, target, indptr))
         np.cumsum(indptr, out=indptr)
         selection = _empty(indptr, n_features)
         own, new = (self.indptr, self.features, self.values), (selection.features, selection.values)
@@ -118,14 +118,12 @@ class Sparse:
 
     def take(self, indices: Ints) -> Sparse:
         """The rows at `indices`."""
-        indptr = np.concatenate([[0], np.cumsum(np.diff(self.indptr)[indices])])
-        selection = Sparse(
-            indptr, empty(indptr[-1], self.features.dtype), empty(indptr[-1], self.values.dtype),
-            self.n_features,
-        )  # fmt: skip
-        arrays = (self.indptr, self.features, self.values, np.asarray(indices, np.int64))
-        run_on_ranges(indptr, lambda i, j: _take(i, j, *arrays, indptr, selection.features, selection.values))
-        return selection
+        begins, lengths = self.indptr[indices], np.diff(self.indptr)[indices]
+        indptr, arrays = np.concatenate([[0], np.cumsum(lengths)]), (self.features, self.values)
+        features, values = (empty(indptr[-1], array.dtype) for array in arrays)
+        for array, out in zip(arrays, (features, values), strict=True):
+            run_on_ranges(indptr, partial(copy_rows, begins, lengths, array, indptr, out))
+        return Sparse(indptr, features, values, self.n_features)
 
     def unary(self, counts: Ints32, starts: Ints) -> Sparse:
         """Repeat every entry `counts` times, at the features from `starts[feature]` on."""
@@ -142,23 +140,30 @@ class Sparse:
 
     def squares(self, ends: Ints | None = None) -> Floats:
         """Squared norm of each row, shape (n,); with `ends`, added block by block."""
-        n, ends = len(self), np.array([self.n_features]) if ends is None else ends
-        values = np.zeros(n)
-        if use_numpy(len(self.values)):
-            for block in self._squares_of_blocks(ends)[0].reshape(n, len(ends)).T:
-                values += block
-            return values
-        arrays = (self.indptr, self.features, self.values, ends, values)
-        run_on_ranges(self.indptr, lambda i, j: _squares(i, j, *arrays))
-        return values
+        squares = np.zeros(len(self))
+        for block in self._squares_of_blocks(self._ends(ends)).T:
+            squares += block
+        return squares
 
-    def _squares_of_blocks(self, ends: Ints) -> tuple[AnyArray, AnyArray]:
-        """Squared norm of each row in each block of features, and the place of each entry among them."""
-        place = np.repeat(np.arange(len(self)) * len(ends), np.diff(self.indptr))
-        place += np.searchsorted(ends, self.features, side="right")
-        exact = np.square(self.values.astype(np.float64))
-        sums = np.bincount(place, exact, len(self) * len(ends))
-        return sums.astype(np.float64, copy=False), place  # of nothing: int64
+    def _ends(self, ends: Ints | None) -> Ints:
+        """Ends of the blocks of features: a single block by default."""
+        return np.array([self.n_features]) if ends is None else ends
+
+    def _blocks(self, ends: Ints) -> Ints:
+        """Number of the block of each entry, over the blocks of all rows."""
+        row = np.repeat(np.arange(len(self)) * len(ends), np.diff(self.indptr))
+        return row + np.searchsorted(ends, self.features, side="right")
+
+    def _squares_of_blocks(self, ends: Ints) -> Floats:
+        """Squared norm of each row in each block of features, shape (n, number of blocks)."""
+        squares = np.zeros((len(self), len(ends)))
+        if use_numpy(len(self.values)):
+            exact = np.square(self.values.astype(np.float64))
+            squares.ravel()[:] = np.bincount(self._blocks(ends), exact, squares.size)
+        else:
+            arrays = (self.indptr, self.features, self.values, ends, squares)
+            run_on_ranges(self.indptr, lambda i, j: _squares(i, j, *arrays))
+        return squares
 
     def on_grid(self, ends: Ints | None = None) -> Sparse:
         """The matrix with values rounded such that products of rows are exact in float64, in any order.
@@ -170,15 +175,14 @@ class Sparse:
         """
         if are_whole(self.values):
             return self
-        values = empty(len(self.values), np.float32)
-        ends = np.array([self.n_features]) if ends is None else ends
+        values, ends = empty(len(self.values), np.float32), self._ends(ends)
+        units = np.ldexp(1.0, np.frexp(np.sqrt(self._squares_of_blocks(ends)))[1] - GRID_BITS)
         if use_numpy(len(values)):
-            squares, place = self._squares_of_blocks(ends)
-            units = np.ldexp(1.0, np.frexp(np.sqrt(squares))[1] - GRID_BITS)[place]
-            values[:] = np.rint(self.values / units) * units
-            return replace(self, values=values)
-        arrays = (self.indptr, self.features, self.values, ends, values)
-        run_on_ranges(self.indptr, lambda i, j: _round_to_grid(i, j, *arrays))
+            unit = units.ravel()[self._blocks(ends)]
+            values[:] = np.rint(self.values / unit) * unit
+        else:
+            arrays = (self.indptr, self.features, self.values, ends, units, values)
+            run_on_ranges(self.indptr, lambda i, j: _round_to_grid(i, j, *arrays))
         return replace(self, values=values)
 
     def frequencies(self) -> Ints:
@@ -250,11 +254,8 @@ def unary_starts(features: AnyArray, counts: Ints32, size: int) -> Ints:
 
     The code of a feature has as many columns as its largest count.
     """
-    largest = np.ones(size, np.int64)
-    if use_numpy(len(features)):
-        np.maximum.at(largest, features, counts)
-    else:
-        _raise_to(features, counts, largest)
+    largest = np.ones(size, np.int32)
+    np.maximum.at(largest, features, counts)
     return np.concatenate([[0], np.cumsum(largest)])
 
 
@@ -291,12 +292,12 @@ def _count(indptr, features, rows, ends, at, first, last, counts):
 def _squares(first, last, indptr, features, values, ends, squares):
     for i in range(first, last):
         k = indptr[i]
-        for end in ends:
+        for block, end in enumerate(ends):
             total = 0.0
             while k < indptr[i + 1] and features[k] < end:
                 total += np.float64(values[k]) * np.float64(values[k])
                 k += 1
-            squares[i] += total
+            squares[i, block] = total
 
 
 def are_whole(values: Floats32) -> bool:
@@ -313,18 +314,13 @@ def grid_unit(square):
 
 
 @njit(nogil=True, cache=True)
-def _round_to_grid(first, last, indptr, features, values, ends, rounded):
+def _round_to_grid(first, last, indptr, features, values, ends, units, rounded):
     for i in range(first, last):
-        begin = indptr[i]
-        for end in ends:
-            k, total = begin, 0.0
-            while k < indptr[i + 1] and features[k] < end:
-                total += np.float64(values[k]) * np.float64(values[k])
-                k += 1
-            unit = grid_unit(total)
-            for at in range(begin, k):
-                rounded[at] = np.rint(values[at] / unit) * unit
-            begin = k
+        block = 0
+        for k in range(indptr[i], indptr[i + 1]):
+            while features[k] >= ends[block]:
+                block += 1
+            rounded[k] = np.rint(values[k] / units[i, block]) * units[i, block]
 
 
 @njit(nogil=True, cache=True)
@@ -360,17 +356,17 @@ def _transposed_dot(first, last, indptr, features, values, dense, out):
 
 
 @njit(nogil=True, cache=True)
-def _take(first, last, indptr, features, values, rows, to, to_features, to_values):
+def copy_rows(begins, lengths, array, to, out, first, last):
+    """Copy row i, the `lengths[i]` numbers of `array` from `begins[i]` on, to `out` from `to[i]` on."""
     for i in range(first, last):
-        shift = indptr[rows[i]] - to[i]
-        for k in range(to[i], to[i + 1]):
-            to_features[k] = features[k + shift]
-            to_values[k] = values[k + shift]
+        source, target = np.uint64(begins[i]), np.uint64(to[i])  # unsigned: indices have no sign to test
+        for k in range(np.uint64(lengths[i])):
+            out[target + k] = array[source + k]
 
 
 @njit(nogil=True, cache=True)
-def count_kept(first, last, indptr, features, target, numbers):
-    """kept[i + 1] = number of entries of row i whose feature has a target."""
+def _count_kept(first, last, indptr, features, target, numbers):
+    """numbers[i + 1] = number of entries of row i whose feature has a target."""
     for i in range(first, last):
         count = 0
         for k in range(indptr[i], indptr[i + 1]):
@@ -399,11 +395,3 @@ def _unary(features, values, counts, starts, code_features, code_values):
             code_features[to] = starts[features[k]] + height
             code_values[to] = values[k]
             to += 1
-
-
-@njit(nogil=True, cache=True)
-def _raise_to(features, counts, largest):
-    """Raise largest[u] to the maximum count of feature u."""
-    for k in range(len(features)):
-        if counts[k] > largest[features[k]]:
-            largest[features[k]] = counts[k]

@@ -204,7 +204,7 @@ class SimilarRows:
         self.lists = (scale, *entries, lists.indptr, lists.documents, lists.values, list_norms)
 
     def pairs(self, rows: slice, columns: slice, bound: Bound) -> Pairs:
-        least, n = np.minimum(bound.rows.min(), bound.columns.min()) - ROUNDING, _length(columns)
+        least, n = np.minimum(bound.rows.min(), bound.columns.min()) - ROUNDING, len(bound.columns)
         own, parts = (self.indptr, self.features, self.values, *self.lists), list[list[AnyArray]]()
 
         def find(first: int, last: int) -> None:
@@ -287,12 +287,8 @@ def _blocks(n: int, side: int) -> list[slice]:
     return [slice(start, min(start + side, n)) for start in range(0, n, side)]
 
 
-def _length(block: slice) -> int:
-    return int(block.stop - block.start)
-
-
 def _level(block: slice, value: np.float32) -> Floats32:
-    return np.full(_length(block), value, np.float32)
+    return np.full(block.stop - block.start, value, np.float32)
 
 
 @dataclass(frozen=True)
@@ -307,9 +303,9 @@ class _Tiles:
 
     def above(self, criteria: Criteria) -> Iterator[Pairs]:
         """Pairs above the bound, by blocks of rows."""
-        for block, columns in self._each():
+        for k, block in enumerate(self.rows):
             parts = []
-            for other in columns:
+            for other in self._columns_of(k):
                 least = _level(block, criteria.least), _level(other, criteria.least)
                 parts.append(self.near.pairs(block, other, Bound(*least, criteria.within)))
             pairs = joined(parts)
@@ -319,8 +315,8 @@ class _Tiles:
         """The k nearest of each row, by blocks of rows."""
         best = NearestSoFar(self.rows[-1].stop if self.rows else 0, k, criteria.least)
         never, distances = np.float32(np.inf), False
-        for block, columns in self._each():
-            for other in columns:
+        for number, block in enumerate(self.rows):
+            for other in self._columns_of(number):
                 of_columns = best.bound[other] if self.single_set else _level(other, never)
                 pairs = self.near.pairs(block, other, Bound(best.bound[block], of_columns, criteria.within))
                 best.offer(pairs.rows, pairs.columns, pairs)
@@ -330,23 +326,14 @@ class _Tiles:
             # In a single set, this block has been a column block of all earlier row blocks.
             yield best.pairs(block, distances)
 
-    def _each(self) -> Iterator[tuple[slice, Iterator[slice]]]:
-        """Row blocks, and their column blocks; progress counts pairs of texts."""
-        of_rows = [self.columns[k:] if self.single_set else self.columns for k in range(len(self.rows))]
-        blocks = zip(self.rows, of_rows, strict=True)
-        sizes = [_length(row) * sum(map(_length, columns)) for row, columns in blocks]
-        total, done = float(sum(sizes)), 0.0
-
-        def reported(block: slice, columns: list[slice]) -> Iterator[slice]:
-            nonlocal done
-            for other in columns:
-                yield other
-                done += _length(block) * _length(other)
-                if self.progress is not None:
-                    self.progress(done, total)
-
-        for block, columns in zip(self.rows, of_rows, strict=True):
-            yield block, reported(block, columns)
+    def _columns_of(self, k: int) -> Iterator[slice]:
+        """Column blocks of the k-th row block, of a single set from this block on; reports progress."""
+        numbers = [len(self.columns) - i * self.single_set for i in range(len(self.rows))]
+        before, total = sum(numbers[:k]), sum(numbers)
+        for done, other in enumerate(self.columns[-numbers[k] :], before + 1):
+            yield other
+            if self.progress is not None:
+                self.progress(done, total)
 
 
 def joined(parts: list[Pairs]) -> Pairs:

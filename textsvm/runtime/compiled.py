@@ -14,10 +14,10 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -32,20 +32,17 @@ NUMPY_SIZE = 3 << 24
 NUMBA = (80 << 20, 400 << 20)
 #: Called with a message if compiled functions cannot be cached on disk.
 warn: Callable[[str], object] = warnings.warn
-_by_numpy = 0  # symbols and entries
-
-
-def log_compiling() -> None:
-    """Write a line to the log "textsvm"."""
-    logging.getLogger("textsvm").info("compiling for this processor: some seconds to a minute, once")
-
-
 #: Called before the second function that the cache on disk lacks is compiled in this process.
-on_compile: Callable[[], object] = log_compiling
+on_compile: Callable[[], object] = partial(
+    logging.getLogger("textsvm").info, "compiling for this processor: some seconds to a minute, once"
+)
+_by_numpy = 0  # symbols and entries
 
 
 class Compiled:
     """Function compiled by `numba.njit` with `options` at its first call."""
+
+    compilations: ClassVar[int] = 0  #: Of all functions, in this process, that the cache on disk lacks
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         self.__name__, self.__qualname__ = function.__name__, function.__qualname__
@@ -148,8 +145,7 @@ def use_numpy(size: int) -> bool:
     True until `NUMPY_SIZE` is used up, unless Numba is imported and all functions came from its disk cache.
     """
     global _by_numpy
-    cached = "numba" in sys.modules and not _tell_compiling.cache_info().currsize
-    if cached or _by_numpy + size > NUMPY_SIZE:
+    if ("numba" in sys.modules and not Compiled.compilations) or _by_numpy + size > NUMPY_SIZE:
         return False
     _by_numpy += size
     return True
@@ -181,13 +177,9 @@ def _enable_cache(dispatcher: Any, function: Callable[..., Any]) -> None:
 
 
 def _count_compilation() -> None:
-    _tell_compiling(is_first=_tell_compiling.cache_info().currsize == 0)
-
-
-@cache
-def _tell_compiling(is_first: bool) -> None:
     """Tell once, but not of the first function: small trainings compile one in each process, in a second."""
-    if not is_first:
+    Compiled.compilations += 1
+    if Compiled.compilations == 2:
         on_compile()
 
 

@@ -25,7 +25,6 @@ frequencies); Hestenes 1969 (multipliers).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -81,16 +80,10 @@ class MachineColumns:
 class ColumnSolution:
     """Trained columns."""
 
+    weights: list[Floats32]  #: shapes (n_features, some columns), together m columns
     alpha: Floats32  #: shape (n, m)
     bias: Floats32  #: shape (m,)
-    pieces: list[Floats32]  #: The weights of some columns each
     epochs: int
-    violation: float  #: Largest violation of the optimality conditions in the last epoch
-
-    @property
-    def weights(self) -> Floats32:
-        """Weights of all columns, shape (n_features, m)."""
-        return np.concatenate(self.pieces, axis=-1)
 
 
 def solve_columns(
@@ -103,7 +96,6 @@ def solve_columns(
     """
     m = columns.signs.shape[1]
     descent = Descent(rows, columns.index)
-    _ = descent.arrays, descent.square  # computed before threads share them
     pieces = _pieces(m)
     results: list[Any] = [None] * pieces
 
@@ -111,10 +103,9 @@ def solve_columns(
         results[k] = descent.solve(columns, m * k // pieces, m * (k + 1) // pieces, tol, max_epochs)
 
     run(solve_piece, range(pieces))
-    states, epochs, violations = zip(*results, strict=True)
-    weights, alphas, biases = zip(*states, strict=True)
+    weights, alphas, biases, epochs = zip(*results, strict=True)
     alpha, bias = np.concatenate(alphas, axis=-1), np.concatenate(biases, axis=-1)
-    return ColumnSolution(alpha, bias, list(weights), max(epochs), max(violations))
+    return ColumnSolution(list(weights), alpha, bias, max(epochs))
 
 
 def _pieces(m: int) -> int:
@@ -124,45 +115,36 @@ def _pieces(m: int) -> int:
     return 1 if m < 2 * MIN_COLUMNS else 2 * max(1, m // (2 * MAX_COLUMNS))
 
 
-@dataclass(frozen=True)
 class Descent:
     """Coordinate descent over the rows `index`, in a pseudo-random order."""
 
-    rows: FeatureRows
-    index: Ints
-
-    @cached_property
-    def arrays(self) -> tuple[AnyArray, ...]:
-        """Rows as the compiled loops read them: starts, features, values, squares and ridge."""
-        x, ridge = self.rows.x, self.rows.ridge
-        squares = x.squares().astype(np.float32), ridge.astype(np.float32)
-        return unsigned(x.indptr), unsigned(x.features), x.values, *squares
-
-    @cached_property
-    def square(self) -> float:
-        """Mean k(s, s) of the rows, 1 if it is 0: the unit of the square of the bias feature."""
-        squares, ridge = (np.mean(numbers[self.index], dtype=np.float64) for numbers in self.arrays[3:])
-        mean = float(squares + ridge)
-        return mean if mean > 0 else 1.0
+    def __init__(self, rows: FeatureRows, index: Ints) -> None:
+        x, squares, ridge = rows.x, rows.x.squares().astype(np.float32), rows.ridge.astype(np.float32)
+        self.rows, self.index = rows, index
+        #: Rows as the compiled loops read them.
+        self.arrays = unsigned(x.indptr), unsigned(x.features), x.values, squares, ridge
+        mean = float(np.mean(squares[index], dtype=np.float64) + np.mean(ridge[index], dtype=np.float64))
+        #: Mean k(s, s) of the rows, 1 if it is 0: the unit of the square of the bias feature.
+        self.square = mean if mean > 0 else 1.0
 
     def solve(
         self, columns: MachineColumns, first: int, last: int, tol: float, max_epochs: int
-    ) -> tuple[tuple[AnyArray, ...], int, float]:
-        """(Weights, alpha, bias) of some columns, started at 0; the epochs and the largest violation."""
+    ) -> tuple[AnyArray, AnyArray, AnyArray, int]:
+        """Weights, alpha and bias of some columns, started at 0, and the number of epochs."""
         signs, box = (np.ascontiguousarray(a[:, first:last]) for a in (columns.signs, columns.box))
         shape = (self.rows.x.n_features, last - first)
         state = np.zeros(shape, np.float32), np.zeros(signs.shape, np.float32), np.zeros(shape[1], np.float32)
         if shape[1] == 1:
             trained = self.index[signs[self.index, 0] != 0]
             column = signs[:, 0], box[:, 0], state[0][:, 0], state[1][:, 0], state[2]
-            return state, *self.solve_column(trained, column, tol, max_epochs)
+            return *state, self.solve_column(trained, column, tol, max_epochs)[0]
         dense = np.zeros((shape[1], self.rows.dense), np.float32)
         arguments: Any = (
             self.index, *self.arrays, signs, box, *state, dense, self.square, tol, max_epochs,
         )  # fmt: skip
-        epochs, worst = _descend(*arguments)
+        epochs = _descend(*arguments)
         state[0][shape[0] - self.rows.dense :] = dense.T
-        return state, int(epochs), float(worst)
+        return *state, int(epochs)
 
     def solve_column(
         self, order: Ints, column: tuple[AnyArray, ...], tol: float, max_epochs: int
@@ -184,12 +166,12 @@ class Descent:
 
 @njit(nogil=True, cache=True, fastmath={"nsz", "arcp", "contract", "reassoc"})
 def _descend_one(
-    order, queue, level, indptr, features, values, squares, ridge, signs,
+    order, queue, activity, indptr, features, values, squares, ridge, signs,
     box, weights, alpha, bias, dense, square, tol, max_epochs,
 ):  # fmt: skip
     """`_descend` for a column, 1-d arrays; `dense` views the last weights. An epoch is len(order) visits.
 
-    `queue` is work space. level[i], 1 at first, is 0 if row i is left out, 2 if partial epochs visit it.
+    `queue` is work space. activity[i], 1 at first, is 0 if row i is left out, 2 if partial epochs visit it.
     """
     state, scale = np.uint64(0), np.float32(RHO * square)
     active, hot, partial, visits, reopened = len(order), 0, 0, 0, False
@@ -202,10 +184,10 @@ def _descend_one(
         visited = stay = 0
         for at in range(end):  # keeps the order: rows of a block are near each other in memory
             i = order[at]
-            if level[i] > 0:
+            if activity[i] > 0:
                 order[at], order[stay] = order[stay], i
                 stay += 1
-                if level[i] == 2 or partial == 0:
+                if activity[i] == 2 or partial == 0:
                     queue[visited] = i
                     visited += 1
         end = stay
@@ -226,14 +208,14 @@ def _descend_one(
             gradient = y * g + ridge[i] * a - np.float32(1)
             size = abs(gradient)
             bounded = (a <= 0 and gradient > 0) or (a >= u and gradient < 0)
-            level[i] = 1
+            activity[i] = 1
             if bounded:
                 if size > margin:
-                    level[i] = 0
+                    activity[i] = 0
                     active -= 1
                 continue
             if size > cold:
-                level[i] = 2
+                activity[i] = 2
                 hot += 1
             worst = max(worst, size)
             if size > np.float32(0.1) * tol:
@@ -261,7 +243,7 @@ def _descend_one(
                 active = end = len(order)
                 hot, reopened = 0, True
                 for i in order:
-                    level[i] = 1
+                    activity[i] = 1
     return -(-visits // max(1, len(order))), float(worst_of_all)
 
 
@@ -303,9 +285,10 @@ def _descend(
     index, indptr, features, values, squares, ridge, signs,
     box, weights, alpha, bias, dense, square, tol, max_epochs,
 ):  # fmt: skip
-    """Descend with several columns, from y'alpha = 0: arrays of shape (n, m) or (m,).
+    """Descend with several columns, from alpha = 0, and return the number of epochs.
 
-    `dense`, shape (m, dense features), are the weights of these features, a row for each column.
+    Arrays have the shape (n, m) or (m,). `dense`, shape (m, dense features), are the weights of these
+    features, a row for each column.
     """
     tail = np.uint64(dense.shape[1])
     m, n = signs.shape[1], len(index)
@@ -314,10 +297,6 @@ def _descend(
     order = index.copy()
     active, margin = n, np.float32(np.inf)
     g, step, balance = np.empty(m, np.float32), np.empty(m, np.float32), np.zeros(m, np.float32)
-    for i in index:
-        for c in range(m):
-            balance[c] += alpha[i, c] * np.float32(signs[i, c])
-    worst = 0.0
     for epoch in range(max_epochs):
         state = _shuffle(order, active, state, 1)
         worst = 0.0
@@ -373,6 +352,6 @@ def _descend(
         margin = np.float32(max(worst, tol))
         if settled:  # check the rows left out too: the bias may have moved past them
             if worst <= tol and active == n:
-                return epoch + 1, float(worst)
+                return epoch + 1
             active, margin = n, np.float32(np.inf)
-    return max_epochs, float(worst)
+    return max_epochs

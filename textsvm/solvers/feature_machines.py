@@ -124,7 +124,6 @@ class FeatureMachine:
     ) -> Solution:
         """Train the machine, starting from the alphas `start` if given."""
         box, tol = bounds(self.dual), self.stopping.tol
-        descent = Descent(self.rows, np.arange(len(self.dual)))
         coef, bias, order = np.zeros(len(self.dual)), 0.0, np.flatnonzero(self.dual.upper)
         if start is not None:
             coef = balance(self.dual.sign * start, box)
@@ -132,6 +131,7 @@ class FeatureMachine:
             if solution.converged:
                 return solution
             bias, order = solution.bias, self._open(solution)
+        descent = Descent(self.rows, np.arange(len(self.dual)))
         goals = sorted({max(FIRST * tolerance, FINEST) for tolerance in self.stopping.tolerances()})
         most, first = FIRST_EPOCHS, 0.0
         while True:

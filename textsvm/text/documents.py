@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Floats, Ints
+from textsvm.arrays import AnyArray, Floats, Ints, runs_of
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress
 from textsvm.text import encoding
@@ -303,9 +303,7 @@ def _call_on_texts(characters: Documents, tokens: Callable[[str], Sequence[str]]
 
 def batches(documents: Documents, size: int) -> list[tuple[int, int]]:
     """Ranges of consecutive documents of about `size` symbols, at least a document each."""
-    cuts = np.flatnonzero(np.diff(documents.offsets[:-1] // size)) + 1
-    bounds = [0, *cuts.tolist(), len(documents)] if len(documents) else []
-    return list(pairwise(bounds))
+    return runs_of(documents.offsets[:-1] // size)
 
 
 class DeviceDocuments:

@@ -37,7 +37,7 @@ ONE, ALL, HIGH, LAST = np.uint64(1), np.uint64(2**64 - 1), np.uint64(1 << 63), n
 
 
 @njit(inline="always")
-def _word(eq, vp, vn, hp_in, hn_in):
+def compare_word(eq, vp, vn, hp_in, hn_in):
     """Compare a text symbol with 64 pattern symbols: new vp, vn, and the unshifted hp, hn of this row."""
     x = eq | hn_in
     d0 = (((x & vp) + vp) ^ vp) | x
@@ -52,8 +52,8 @@ def _word(eq, vp, vn, hp_in, hn_in):
 @njit(inline="always")
 def _symbol(masks, lane, vp0, vn0, vp1, vn1, hp_queue, hn_queue):
     """Compare a text symbol with both words of a strip."""
-    vp0, vn0, hp, hn = _word(masks[lane], vp0, vn0, hp_queue & ONE, hn_queue & ONE)
-    vp1, vn1, hp, hn = _word(masks[lane + L1], vp1, vn1, hp >> LAST, hn >> LAST)
+    vp0, vn0, hp, hn = compare_word(masks[lane], vp0, vn0, hp_queue & ONE, hn_queue & ONE)
+    vp1, vn1, hp, hn = compare_word(masks[lane + L1], vp1, vn1, hp >> LAST, hn >> LAST)
     return vp0, vn0, vp1, vn1, (hp_queue >> ONE) | (hp & HIGH), (hn_queue >> ONE) | (hn & HIGH)
 
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from textsvm.arrays import Array, Floats, Ints, Ints32
+from textsvm.arrays import Array, Floats, Ints, Ints32, runs_of
 from textsvm.kernels.edit.cpu import fits, narrow_runs
 from textsvm.kernels.edit.near import NEAR_FIELDS, classes_of, counts_of, rates, values_of
 from textsvm.kernels.near import Bound, Pairs
@@ -287,12 +286,10 @@ class _Comparison:
         variants = _variants(lengths[rows])
         work = np.cumsum(lengths[rows] + 1.0)
         group = variants * (1 << 40) + (work * (self.texts.symbols / LAUNCH)).astype(np.int64)
-        bounds = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(rows)]
-        for first, end in pairwise(bounds):
-            if end > first:
-                positions, places = rows[first:end], np.arange(len(rows) - 1 - first, len(rows) - 1 - end, -1)
-                variant = (SHORT + MIDDLE + LONG)[variants[first]]
-                yield _Launch(self, variant, picks[positions], positions, places)
+        for first, end in runs_of(group):
+            positions, places = rows[first:end], np.arange(len(rows) - 1 - first, len(rows) - 1 - end, -1)
+            variant = (SHORT + MIDDLE + LONG)[variants[first]]
+            yield _Launch(self, variant, picks[positions], positions, places)
 
 
 class _Launch:

@@ -46,7 +46,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textsvm.arrays import AnyArray, Floats, Floats32, Ints, Ints32, Words
-from textsvm.kernels.edit.cpu import LANES
+from textsvm.kernels.edit.cpu import LANES, compare_word
 from textsvm.kernels.near import Bound, Pairs
 from textsvm.runtime.compiled import njit, popcount
 from textsvm.runtime.parallel import run
@@ -216,17 +216,10 @@ def _one_word(masks, slots, length, text, limit):
     vp, vn, distance, n = ALL, ZERO, np.int64(length), len(text)
     last = np.uint64(length - 1)
     for j in range(n):
-        x = masks[slots[text[j]], 0]
-        d0 = (((x & vp) + vp) ^ vp) | x | vn
-        hp = vn | ~(d0 | vp)
-        hn = vp & d0
+        vp, vn, hp, hn = compare_word(masks[slots[text[j]], 0], vp, vn, ONE, ZERO)
         distance += np.int64((hp >> last) & ONE) - np.int64((hn >> last) & ONE)
         if distance - (n - 1 - j) > limit:
             return limit + 1
-        hp = (hp << ONE) | ONE
-        hn = hn << ONE
-        vp = hn | ~(d0 | hp)
-        vn = hp & d0
     return distance
 
 
@@ -286,16 +279,8 @@ def _banded(masks, slots, length, text, limit, state):
         for w in range(first, end):
             if w == words - 1:
                 last = np.uint64((length - 1) & 63)
-            vp, vn, eq = vps[w], vns[w], masks[slot, w]
-            x = eq | hn_in
-            d0 = (((x & vp) + vp) ^ vp) | x | vn
-            hp = vn | ~(d0 | vp)
-            hn = vp & d0
-            down = (hn << ONE) | hn_in
-            across = (hp << ONE) | hp_in
+            vps[w], vns[w], hp, hn = compare_word(masks[slot, w], vps[w], vns[w], hp_in, hn_in)
             hp_in, hn_in = hp >> np.uint64(63), hn >> np.uint64(63)
-            vps[w] = down | ~(eq | vn | across)
-            vns[w] = across & (eq | vn)
         distance += np.int64((hp >> last) & ONE) - np.int64((hn >> last) & ONE)
         if j % LOOK == LOOK - 1 and _hopeless(vps, vns, first, end, words, length, distance, limit):
             return limit + 1

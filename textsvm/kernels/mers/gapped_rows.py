@@ -396,7 +396,7 @@ class HostGapped(GappedRows):
     @staticmethod
     def represent(kernel: Any, windows: Windows, mask: Mask) -> HostMask:
         vocabulary, ids = MaskedWindows.learn(windows, mask)
-        counts = count_ids(windows.indptr, ids, vocabulary.size)
+        counts = count_ids(windows.indptr, 1, ids, vocabulary.size)
         values = weigh(kernel.weight, counts.counts).astype(np.float32, copy=False)
         x = Sparse(counts.indptr, counts.features, values, vocabulary.size)
         return HostMask(mask, vocabulary, windows, ids, counts, x)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from textsvm.arrays import Array, Floats, Ints
+from textsvm.arrays import Array, Floats, Ints, runs_of
 from textsvm.errors import InputError
 from textsvm.kernels.contract import decision_by_rows
 from textsvm.kernels.shared.normalisation import Normalisation, normalisation_of
@@ -168,5 +167,4 @@ class CudaPositions:
         if progress is not None:
             seconds = np.cumsum(self.kernel.cost.of_rows(rows.lengths, self._columns.lengths))
             turns += (seconds / LAUNCH).astype(np.int64)
-        bounds = [0, *(np.flatnonzero(np.diff(turns)) + 1).tolist(), len(rows)]
-        return [(a, b) for a, b in pairwise(bounds) if b > a]
+        return runs_of(turns)

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from textsvm.arrays import Array, Ints
-from textsvm.kernels.shared.counting import Vocabulary, check_symbols, last_uses, longest_of, plan
+from textsvm.kernels.shared.counting import Vocabulary, check_symbols, last_uses, longest_of, plan, windows_of
 from textsvm.linalg.rows_cuda import numbers_of
 from textsvm.linalg.sparse_cuda import CudaSparse, check_features, documents_of, starts_of
 from textsvm.runtime import device as gpu
@@ -267,12 +267,7 @@ def _occurrence_keys(windows: WindowIds) -> Array:
         base += windows.sizes[q]
     if occurrences:
         keys.sort()
-    return keys[: sum(_n_windows(windows.lengths, q) for q, _ in windows.ids)]
-
-
-def _n_windows(lengths: Ints, q: int) -> int:
-    """Number of windows of q symbols in documents of these lengths."""
-    return int(np.maximum(lengths - q + 1, 0).sum())
+    return keys[: sum(int(windows_of(windows.lengths, q, q).sum()) for q, _ in windows.ids)]
 
 
 def match_unary(columns: Array, rows: Array, pmers: Array) -> Array:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 
-from textsvm.arrays import Ints, UnsignedInts
+from textsvm.arrays import Ints, UnsignedInts, runs_of
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.simd import LANES
 from textsvm.text.documents import Documents
@@ -31,8 +29,7 @@ def in_lanes(documents: Documents) -> tuple[Ints, Ints]:
 def cut(sizes: Ints, budget: int) -> list[slice]:
     """Split consecutive sizes into runs of about `budget`; sizes count as at least 64, for their sums."""
     turns = np.cumsum(np.maximum(sizes, 64)) // budget
-    bounds = [*np.flatnonzero(np.diff(turns, prepend=-1)).tolist(), len(sizes)]
-    return [slice(a, b) for a, b in pairwise(bounds)]
+    return [slice(a, b) for a, b in runs_of(turns)]
 
 
 @njit(nogil=True, cache=True)

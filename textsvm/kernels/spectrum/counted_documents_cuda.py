@@ -16,12 +16,7 @@ import numpy as np
 
 from textsvm.arrays import Array, Ints
 from textsvm.kernels.shared.counting import Vocabulary
-from textsvm.kernels.shared.counting_cuda import (
-    CudaCounts,
-    CudaPmers,
-    download,
-    unary_digits,
-)
+from textsvm.kernels.shared.counting_cuda import CudaCounts, CudaPmers, download, unary_digits
 from textsvm.kernels.shared.feature_rows_cuda import CountedPanels, match_featureless
 from textsvm.kernels.spectrum.features import (
     PSEUDO,

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,28 @@ _WEIGHT_CODES = {"count": 0, "presence": 1, "log": 2, "intersection": 3}
 _HOST = Device("cpu", 0, "cpu")
 
 
+class ColumnTables(NamedTuple):
+    """Arrays that find the column of the p-mer of each length at a position, step by step of `plan`.
+
+    A node is 2 * rank + 1 of a p-mer, or 2 * rank of another string; rank is the number of p-mers of its
+    length before it in the order of symbols. Only p-mers with columns count, or all if shorter than p1.
+    """
+
+    symbols: NDArray[np.uint32]  #: Node of every symbol, the last of any other
+    weights: Floats  #: Weight of each p-mer with columns
+    #: shape (number of steps, 7): q - b, levels of both parts (symbols, then steps), number of p-mers of
+    #: length b, `shift`, and begin and size of the directory of the step.
+    steps: Words
+    #: Directory of each step: for every 2^shift possible keys the number of p-mers before. If shift is 6,
+    #: each follows the bits of the keys that are p-mers; otherwise all keys come behind.
+    words: Words
+    bases: Ints  #: Number of p-mers with columns before those of each level
+    #: First column of each p-mer, and number of columns; empty if no p-mer has several.
+    starts: Ints
+    lowest: int  #: Level of length p1
+    passes: int  #: Number of digits of the number of p-mers
+
+
 @dataclass(frozen=True)
 class FeatureColumns:
     """Columns of a feature matrix."""
@@ -68,20 +91,8 @@ class FeatureColumns:
         return FeatureColumns, (self.learnt, self.starts)  # without the tables
 
     @cached_property
-    def tables(self) -> tuple[NDArray[np.uint32], tuple[Words, Words, Ints, Ints, int, int], Floats]:
-        """Node of every symbol, the last of any other, arrays to find nodes and columns, and weights.
-
-        A node is 2 * rank + 1 of a p-mer, or 2 * rank of another string; rank is the number of p-mers of its
-        length before it in the order of symbols. Only p-mers with columns count, or all if shorter than p1.
-
-        steps, shape (number of steps, 7): For each step of `plan`: q - b, levels of both parts (symbols, then
-            steps), number of p-mers of length b, `shift`, and begin and size of its directory.
-        words: Directory of each step: for every 2^shift possible keys the number of p-mers before. If shift
-            is 6, each follows the bits of the keys that are p-mers; otherwise all keys come behind.
-        bases: Number of p-mers with columns before those of each level.
-        starts: First column of each p-mer, and number of columns; empty if no p-mer has several.
-        lowest, passes: Level of length p1, and number of digits of the number of p-mers.
-        """
+    def tables(self) -> ColumnTables:
+        """Tables to find the columns."""
         learnt, vocabulary, p1 = self.learnt, self.learnt.vocabulary, self.learnt.vocabulary.p1
         first = vocabulary.first
         has_column: Bools = np.diff(self.starts) > 0
@@ -117,8 +128,8 @@ class FeatureColumns:
         starts = self.starts[np.append(has_column, True)] if len(self) > sum(sizes[lowest:]) else first[:0]
         weights = PmerWeights(vocabulary, learnt.df[has_column], learnt.n, learnt.idf).table[:-1]
         passes = -(-len(weights).bit_length() // DIGIT_BITS)
-        arrays = np.array(steps, np.uint64).reshape(-1, 7), np.concatenate(words), bases, starts
-        return symbols, (*arrays, lowest, passes), weights
+        whole = np.array(steps, np.uint64).reshape(-1, 7), np.concatenate(words)
+        return ColumnTables(symbols, weights, *whole, bases, starts, lowest, passes)
 
 
 def learn_columns(
@@ -152,8 +163,8 @@ def transform(
 ) -> scipy.sparse.csr_matrix:
     """Matrix of other documents over learnt columns; their alphabet extends the alphabet of training."""
     n, offsets, code = len(documents), documents.offsets, _WEIGHT_CODES[kernel.weight]
-    symbols, tables, weights = columns.tables
-    weights = np.sqrt(weights) if code == 3 else weights
+    tables, n_levels = columns.tables, len(columns.tables.steps) + 1
+    tables = tables._replace(weights=np.sqrt(tables.weights)) if code == 3 else tables
     factors = np.arange(LOGS, dtype=np.float64) ** (code == 0)
     if code == 2:  # math.log has the bits of the logarithm in compiled functions
         factors[1:] += [math.log(c) for c in range(1, LOGS)]
@@ -163,13 +174,13 @@ def transform(
 
     def write_rows(first: int, last: int) -> None:
         most, longest = int(ends[last] - ends[first]), int(documents.lengths[first:last].max(initial=0))
-        require_memory(ENTRY_BYTES * most + (4 * len(tables[0]) + 20) * longest, n)
+        require_memory(ENTRY_BYTES * most + (4 * n_levels + 16) * longest, n)
         entries = np.empty(most, index_type(len(columns))), np.empty(most, np.float32)
-        nodes = np.zeros((len(tables[0]) + 1, longest + columns.learnt.vocabulary.p2), np.uint32)
+        nodes = np.zeros((n_levels, longest + columns.learnt.vocabulary.p2), np.uint32)
         scratch = nodes, *np.empty((2, longest + 1), np.uint64), np.empty(1 << DIGIT_BITS, np.uint64)
-        codes = symbols.take(documents.codes[offsets[first] : offsets[last]], mode="clip")
-        terms = weights, factors, code, kernel.normalised
-        size = _write_rows(codes, offsets, *tables, *terms, *scratch, indptr, *entries, first, last)
+        codes = tables.symbols.take(documents.codes[offsets[first] : offsets[last]], mode="clip")
+        terms = tables, factors, code, kernel.normalised
+        size = _write_rows(codes, offsets, *terms, *scratch, indptr, *entries, first, last)
         parts[first] = entries[0][:size], entries[1][:size]
 
     run_on_ranges(offsets, write_rows)
@@ -307,8 +318,8 @@ def _find_nodes(step, words, left, right, n, nodes, keys, is_column):
 
 @njit(nogil=True, cache=True)
 def _write_rows(
-    codes, offsets, steps, words, bases, starts, lowest, passes, weights, factors, code, normalised,
-    nodes, keys, other, ends, indptr, columns, values, first, last,
+    codes, offsets, tables, factors, code, normalised, nodes, keys, other, ends, indptr, columns, values,
+    first, last,
 ):  # fmt: skip
     """Write the entries of some documents, and the number of each; return their total.
 
@@ -317,6 +328,7 @@ def _write_rows(
     """
     one, half, low_half = np.uint64(1), np.uint64(32), np.uint64((1 << 32) - 1)
     low_bits = np.uint64((1 << POSITION_BITS) - 1)
+    steps, bases, starts, lowest = tables.steps, tables.bases, tables.starts, tables.lowest
     to, unary = np.uint64(0), len(starts) > 0
     for i in range(first, last):
         begin, n, squares, row = offsets[i] - offsets[first], offsets[i + 1] - offsets[i], 0.0, to
@@ -328,12 +340,13 @@ def _write_rows(
                 keys[k] |= (np.uint64(nodes[0, k]) + one) >> one << np.uint64(POSITION_BITS)
         for step in range(len(steps)):
             a, b = steps[step, 1], steps[step, 2]
-            _find_nodes(steps[step], words, nodes[a], nodes[b], n, nodes[step + 1], keys, step + 1 >= lowest)
+            parts = nodes[a], nodes[b]
+            _find_nodes(steps[step], tables.words, *parts, n, nodes[step + 1], keys, step + 1 >= lowest)
         m = np.uint64(0)
         for k in range(n):
             keys[m] = keys[k]
             m += np.uint64(nodes[lowest, k]) & one
-        for digit in range(passes):
+        for digit in range(tables.passes):
             _sort_by_digit(keys, m, POSITION_BITS + DIGIT_BITS * digit, ends, other)
             keys, other = other, keys
         for level in range(lowest, len(bases)):
@@ -350,7 +363,7 @@ def _write_rows(
             m, total = deeper, 0.0
             for entry in other[1 : size + one]:
                 u, c = np.uint64(bases[level]) + (entry >> half), entry & low_half
-                value = weights[u] * (
+                value = tables.weights[u] * (
                     factors[c] if c < LOGS else c * 1.0 if code == 0 else 1 + np.log(c) if code == 2 else 1.0
                 )
                 digits = min(c, np.uint64(starts[u + one] - starts[u])) if unary else one

@@ -502,12 +502,14 @@ class CountedDocuments:
 
     def rows(self, kernel: PmerKernel, train: Ints) -> FeatureRows:
         """Feature rows of all documents, with weights learnt from the documents `train`."""
-        shared = self.shared(kernel)
         weights, alone = None, np.ones(len(self.documents))
         if is_weighted(kernel):
             table = kernel.weights_.table
             # The p-mers that no other document has have equal weights within a document.
-            weights, alone = table[shared.number], np.where(self._single >= 0, table[self._single], 0.0)
+            alone = np.where(self._single >= 0, table[self._single], 0.0)
+        shared = self.shared(kernel)
+        if is_weighted(kernel):
+            weights = table[shared.number]
         rows = shared.weighed(weights, alone, kernel.normalised, self.disposable)
         if not kernel.normalised:
             return rows
@@ -515,24 +517,22 @@ class CountedDocuments:
 
     def shared(self, kernel: PmerKernel) -> SharedFeatures:
         """Features before learnt weights, cached per `weight` of a kernel."""
-        weight = kernel.weight
-        if weight not in self._shared and weight == "intersection":
-            starts = feature_starts(kernel, self.counts, int(self.vocabulary.first[-1]))
-
-            df = np.zeros(starts[-1], np.int64)
-            for x in self._slabs(kernel, starts):
-                df += x.frequencies()
-                del x  # before the next slab
-            self._shared[weight] = SharedFeatures.of_slabs(self._slabs(kernel, starts, self.disposable), df)
-        elif weight not in self._shared:
-            largest = int(self.counts.counts.max(initial=0))
-            table = np.append(0, weigh(weight, np.arange(1, largest + 1, dtype=np.int32)))
-            self._shared[weight] = SharedFeatures.of_counts(self.counts, table.astype(np.float32), self.df)
-        return self._shared[weight]
+        if kernel.weight not in self._shared:
+            starts, df = feature_starts(kernel, self.counts, len(self.df)), self.df
+            if kernel.weight == "intersection":
+                df = sum(
+                    (x.frequencies() for x in self._slabs(kernel, starts)), np.zeros(starts[-1], np.int64)
+                )
+            self._shared[kernel.weight] = SharedFeatures.of_slabs(self._slabs(kernel, starts, True), df)
+        return self._shared[kernel.weight]
 
     def _slabs(self, kernel: PmerKernel, starts: Ints, final: bool = False) -> Iterator[sparse.Sparse]:
-        """Unweighted X, a slab of rows at a time, the last rows first; `final` frees the counts."""
+        """Unweighted X, a slab of rows at a time, the last rows first.
+
+        If they are `final` and the counts `disposable`, these are freed meanwhile.
+        """
         indptr, arrays = self.counts.indptr, [self.counts.features, self.counts.counts]
+        final = final and self.disposable
         if final:
             del self.counts
         for first, last in reversed(sparse.slabs_of(indptr)):
