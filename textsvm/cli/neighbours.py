@@ -34,7 +34,7 @@ class NeighbourOptions:
     text: machines.TextOptions
     nearest: int | None = _neighbours(
         "Number of neighbours per text (default: 10, or all if a threshold is given).",
-        "-k", "--nearest", metavar="NUMBER",
+        "-k", "--nearest", metavar="NUMBER", min=1,
     )  # fmt: skip
     at_least: float | None = _neighbours("Minimum normalised kernel value.")
     within: int | None = _neighbours(

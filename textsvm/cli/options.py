@@ -7,6 +7,7 @@ options of its fields. Nothing here reads files or imports a numerical library.
 from __future__ import annotations
 
 import inspect
+import re
 import shutil
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -19,6 +20,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from textsvm.cli.console import WrongUsage
+from textsvm.errors import InputError
 
 
 def option(help: str, *names: str, panel: str | None = None, **settings: Any) -> Any:
@@ -280,6 +282,12 @@ def with_groups(command: Callable[..., None], without: Collection[str] = ()) -> 
 
 
 _HELP_ALL = "help_all"
+#: A parameter of the Python API in a message, but not in quotes or in a path: before a value, at the
+#: beginning, or with an underscore.
+_PARAMETER = re.compile(
+    r"""(?<![\w'"/.-])(?:(\w+)=(?=['"]|-?(?:\d|nan\b|inf\b)[^\s/]*(?:\s|$))"""
+    r"""|^(\w+)(?= must | needs )|(\w+_\w+)(?![\w'"/.=]))"""
+)
 
 
 def _show_help_all(context: typer.Context, requested: bool) -> None:
@@ -362,6 +370,27 @@ class Command(_PlainFlags, TyperCommand):
             if wrong := names.intersection(map(str, values if isinstance(values, list) else [values])):
                 raise WrongUsage(f"{parameter.opts[0]} needs a value, and {wrong.pop()} is an option")
         return rest
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; its errors name options in place of parameters of the Python API."""
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            error.args = (self._with_options(str(error)),)
+            raise
+
+    def _with_options(self, message: str) -> str:
+        parameters: list[Any] = self.params
+        options = {each.name: each.opts[0] for each in parameters if each.param_type_name == "option"}
+
+        def option_of(match: re.Match[str]) -> str:
+            option = options.get(match[1] or match[2] or match[3])
+            if option is None:
+                return match[0]
+            return f"{option} " if match[1] else option
+
+        named = message if message.startswith("-") else _PARAMETER.sub(option_of, message)
+        return message if named == message else re.sub("[,;]? or None", "", named)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help; without --help-all the rare options are hidden meanwhile."""
