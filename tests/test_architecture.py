@@ -23,7 +23,8 @@ LIMITS: dict[str, tuple[float, float]] = {
     # GPU that is too small. Then machine code of CUDA kernels from a package (70), counting in passes on a
     # GPU, prediction and export of thousands of classes, small GPUs, weights of the default for few texts.
     # Then similar pairs by rare features (140), small trainings by NumPy alone (80), panels in main memory.
-    "lines of textsvm/": (76_058, 62_000),
+    # Then options in place of parameters in errors, suffixes of outputs, warnings of a small memory (40).
+    "lines of textsvm/": (76_098, 62_000),
     "lines of the applications": (13_162, 10_500),
     "lines of C, JavaScript, HTML and CSS": (3_268, 2_700),
     # Kernels of several families, aliases of arrays and the version have modules of their own.

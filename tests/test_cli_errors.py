@@ -2229,7 +2229,7 @@ MISTAKES = [
             (
                 "of ONNX as CSV",
                 "export m.textsvm --to onnx -o e.csv",
-                "files of the format onnx end in \\.onnx",
+                "suffix of another format than onnx",
             ),
         )
     ),
@@ -2509,7 +2509,7 @@ MISTAKES = [
     Mistake(
         "output is another kind of file",
         "train reviews.csv -o wide.textsvm.txt --kernel spectrum:2",
-        r"wide\.textsvm\.txt is the name of a file of another kind; name a \.textsvm file",
+        r"wide\.textsvm\.txt has the suffix of another kind; name a \.textsvm file",
         2,
     ),
     Mistake(
@@ -2637,6 +2637,13 @@ def test_short_help_is_the_help(command):
     assert run("-V").stdout == run("--version").stdout
 
 
+@pytest.mark.parametrize("command", ["train", "predict", "evaluate", "cv", "neighbours", "label"])
+def test_the_short_help_has_the_options_that_errors_of_tables_advise(command):
+    shown = run(command, "--help").stdout.decode()
+    for option in ("--text", "--id", "--header", "--encoding", "--skip-invalid"):
+        assert f" {option} " in shown
+
+
 @pytest.mark.parametrize("columns", ["30", "40", "59", "80"])
 @pytest.mark.parametrize(
     ("command", "option"), [("cv", "--learning-curve"), ("tune", "--multiclass"), ("compare", "--holdout")]
@@ -2714,3 +2721,26 @@ def test_a_wrong_value_of_any_option_is_told_in_terms_of_the_command_line(comman
             assert "Traceback" not in message
             error = "".join(line for line in message.splitlines() if line.startswith("textsvm: "))
             assert not python.search(error), (option.opts, value, error)
+
+
+@pytest.mark.parametrize(
+    ("command", "slow"),
+    [
+        (
+            "train lines.csv --kernel edit -o new",
+            "hold 2 of 600 rows of the kernel matrix: 19 times its values",
+        ),
+        (
+            "neighbours lines.csv --kernel edit",
+            "memory for 17 x 17 texts is slow; raise it (--memory)",
+        ),
+    ],
+)
+def test_a_small_budget_of_memory_is_told_to_be_slow(command, slow, tmp_path):
+    rows = ((str(i % 2), f"{'ab'[i % 2]} {i}") for i in range(600))
+    (tmp_path / "lines.csv").write_bytes(table(rows, ("label", "text")))
+    for memory, told in (("19kB", True), ("300kB", False)):
+        done = run(*shlex.split(command), "--quiet", "--memory", memory, cwd=tmp_path)
+        assert done.returncode == 0
+        warnings = [line for line in done.stderr.decode().splitlines() if line.startswith("warning: ")]
+        assert len(warnings) == told == sum(slow in line for line in warnings), done.stderr.decode()

@@ -135,7 +135,9 @@ class Console:
                 self.stderr.print(one_line(message), markup=False)
 
     def warn(self, message: str) -> None:
-        """Print a warning to stderr, also with `quiet`."""
+        """Print a warning to stderr, also with `quiet`, but once."""
+        if message in self.warned:
+            return
         self.warned.append(message)
         with _ignore_write_errors():
             self.stderr.print(f"warning: {one_line(message)}", markup=False)

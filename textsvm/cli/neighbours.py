@@ -105,7 +105,7 @@ def neighbours(
     is_named = selection.kernel.named or criteria.within is not None
     settings = model_files.settle(console, settings, is_named, columns)
     seconds, clock = {"read": time.perf_counter() - clock}, time.perf_counter()
-    with console.progress():
+    with console.work():
         searched = None if others is None else columns.examples
         parts = search(settings, rows.examples, searched, criteria, console.stage)
         if output.kind is NPZ:

@@ -131,9 +131,7 @@ class Output:
         suffix, own = self.path.suffix.lower(), self.kind.suffix or f".{self.kind.format}"
         differs = suffix in _TYPES and _TYPES[suffix] != _TYPES.get(own)
         if own != "." and (differs or (suffix == ".txt" and self.kind == MODEL)):
-            raise WrongUsage(
-                f"{self.option} {self.path} is the name of a file of another kind; name a {own} file"
-            )
+            raise WrongUsage(f"{self.option} {self.path} has the suffix of another kind; name a {own} file")
         if not self.force and not _begins(target, self.kind.beginning):
             raise WrongUsage(
                 f"{self.option} {self.path} is there and is not {self.kind.name}; name another file, or "

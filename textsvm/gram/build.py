@@ -8,9 +8,10 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from textsvm.errors import warn_user
 from textsvm.gram.base import CachedGram, FeatureGram, Gram, max_rows
 from textsvm.gram.measure import allowed_bytes, bus_rate, disk_rates, measured_rate
-from textsvm.gram.plan import Case, Plan, Rates, candidates, plan_gram
+from textsvm.gram.plan import SLOW, Case, Plan, Rates, candidates, plan_gram, show_bytes
 from textsvm.gram.store import GramRequest, Store
 from textsvm.gram.stored import StoredRows, held_rows
 from textsvm.gram.tiles import whole_gram
@@ -116,7 +117,15 @@ def _planned(rows: Any, decision: Plan, progress: Progress | None) -> Gram:
         description += "; not distributed, as workers compute whole matrices only"
     if rows.device.cards:
         description += f"; on the first of {len(rows.device.cards)} cards"
-    return CachedGram(rows, decision.memory, description)
+    gram = CachedGram(rows, decision.memory, description)
+    case = Case(rows.n, decision.memory, capacity=gram.capacity)
+    if (slowdown := 2 * case.rows_read / rows.n) > SLOW:  # a whole matrix is computed by halves
+        warn_user(
+            f"{show_bytes(case.memory)} hold {gram.capacity:,} of {rows.n:,} rows of the kernel matrix: "
+            f"{slowdown:.0f} times its values will be computed; raise memory (--memory)",
+            UserWarning,
+        )
+    return gram
 
 
 def _measured_rates(case: Case, request: GramRequest, rows: Any, store: Any) -> Rates:

@@ -44,6 +44,8 @@ CORES = 4
 #: Many classes (`textsvm.solvers.many_classes`): seconds of a core per machine, and per machine and document
 #: from features and from a kernel matrix.
 MANY_START, MANY_ROW, MANY_MATRIX_ROW = 1e-2, 2e-7, 5e-7
+#: Users are warned if rows on demand are predicted to be more than so many times the rows of a whole matrix.
+SLOW = 5
 _SOURCES = {"host": "from main memory", "disk": "from disk", "recompute": "computed again"}
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
