@@ -162,10 +162,10 @@ def search(
                 rows = source.encode(source.validate(texts, n_features), columns, progress)
             read = kernel.structure.read
             near = kernel.nearest.prepare(read(columns), None if others is None else read(rows), device)
-        side, fitting = min(side, max(len(rows), len(columns))), max(1, int((memory / PAIR_BYTES) ** 0.5))
-        if fitting < min(side, LEAST_SIDE):
-            warn_user(f"memory for {fitting} x {fitting} texts is slow; raise it (--memory)", UserWarning)
-        side = min(side, fitting)
+        side, n_texts = min(side, max(len(rows), len(columns))), max(1, int((memory / PAIR_BYTES) ** 0.5))
+        if n_texts < min(side, LEAST_SIDE):
+            warn_user(f"memory for {n_texts} x {n_texts} texts is slow; raise it (--memory)", UserWarning)
+        side = min(side, n_texts)
         tiles = _Tiles(near, others is None, _blocks(len(rows), side), _blocks(len(columns), side), report)
         yield from tiles.above(criteria) if criteria.k is None else tiles.nearest(criteria, criteria.k)
 
