@@ -374,7 +374,7 @@ class Command(_PlainFlags, TyperCommand):
 
     def _with_options(self, message: str) -> str:
         parameters: list[Any] = self.params
-        options = {each.name: each.opts[0] for each in parameters if each.param_type_name == "option"}
+        options = {own.name: own.opts[0] for own in parameters if own.param_type_name == "option"}
 
         def option_of(match: re.Match[str]) -> str:
             option = options.get(match[1] or match[2] or match[3], match[0])

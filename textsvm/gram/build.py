@@ -117,15 +117,14 @@ def _planned(rows: Any, decision: Plan, progress: Progress | None) -> Gram:
         description += "; not distributed, as workers compute whole matrices only"
     if rows.device.cards:
         description += f"; on the first of {len(rows.device.cards)} cards"
-    gram = CachedGram(rows, decision.memory, description)
-    case = Case(rows.n, decision.memory, capacity=gram.capacity)
+    case = Case(rows.n, decision.memory, capacity=max_rows(rows.n, decision.memory))
     if (slowdown := 2 * case.rows_read / rows.n) > SLOW:  # a whole matrix is computed by halves
         warn_user(
-            f"{show_bytes(case.memory)} hold {gram.capacity:,} of {rows.n:,} rows of the kernel matrix: "
+            f"{show_bytes(case.memory)} hold {case.capacity:,} of {rows.n:,} rows of the kernel matrix: "
             f"{slowdown:.0f} times its values will be computed; raise memory (--memory)",
             UserWarning,
         )
-    return gram
+    return CachedGram(rows, decision.memory, description)
 
 
 def _measured_rates(case: Case, request: GramRequest, rows: Any, store: Any) -> Rates:
