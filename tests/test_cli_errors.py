@@ -2638,10 +2638,10 @@ def test_short_help_is_the_help(command):
 
 
 @pytest.mark.parametrize("command", ["train", "predict", "evaluate", "cv", "neighbours", "label"])
-def test_the_short_help_has_the_options_that_errors_of_tables_advise(command):
+def test_the_short_help_has_the_columns_of_texts_and_ids(command):
     shown = run(command, "--help").stdout.decode()
-    for option in ("--text", "--id", "--header", "--encoding", "--skip-invalid"):
-        assert f" {option} " in shown
+    assert " --text " in shown
+    assert " --id " in shown
 
 
 @pytest.mark.parametrize("columns", ["30", "40", "59", "80"])

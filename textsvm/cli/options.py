@@ -56,7 +56,7 @@ RARE = {
     "label_separator", "duplicates", "normalise", "drop_punctuation", "max_length", "epsilon", "multiclass",
     "tol", "duality_gap", "max_iter", "memory", "approximate", "store", "tier", "workers", "budget",
     "one_class", "nu", "solver", "seed", "without_texts", "libsvm", "repeats", "group_duplicates",
-    "corrections", "scoring", "sheet", "annotators",
+    "corrections", "scoring", "sheet", "annotators", "header", "encoding", "skip_invalid", "ordered",
 }  # fmt: skip
 #: Default share of test documents in `compare`.
 HOLDOUT = 0.25
