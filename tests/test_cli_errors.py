@@ -502,7 +502,6 @@ MISTAKES = [
             ("features reviews.csv -o x.npz --names", "mine.txt"),
             ("predict m.textsvm reviews.csv -o", "mine.jsonl"),
             ("cv reviews.csv --predictions", "mine.jsonl"),
-            ("train reviews.csv -o", "mine.npz"),
             ("doubts reviews.csv -o", "mine.jsonl"),
             ("neighbours reviews.csv -o", "mine.jsonl"),
         ]
@@ -2211,6 +2210,27 @@ MISTAKES = [
             ("of k-mers as JSON", "explain dna.textsvm --kmers 2 -o o.json", "name a \\.tsv file"),
             ("of names as CSV", "features reviews.csv -o x.npz --names o.csv", "name a \\.jsonl file"),
             ("of labels as CSV", "label said.csv --text utterance -o labels.csv", "name a \\.jsonl file"),
+            ("of labels as a model", "label said.csv --text utterance -o l.textsvm", "name a \\.jsonl file"),
+            ("of a model as CSV", "train reviews.csv -o results.csv", "name a \\.textsvm file"),
+            ("of a model as a report", "train reviews.csv -o r.html --force", "name a \\.textsvm file"),
+            ("of a new model as CSV", "update m.textsvm reviews.csv -o r.csv", "name a \\.textsvm file"),
+            ("of the best model", "tune reviews.csv --kernel edit -o t.csv", "name a \\.textsvm file"),
+            (
+                "of an adapted model",
+                "predict m.textsvm reviews.csv --adapt --save a.csv",
+                "name a \\.textsvm",
+            ),
+            (
+                "as a model",
+                "predict m.textsvm reviews.csv -o n.textsvm --output-format csv",
+                "name a \\.csv file",
+            ),
+            ("of a model of LIBSVM's", "train two.libsvm --libsvm -o m.json", "name a \\.model file"),
+            (
+                "of ONNX as CSV",
+                "export m.textsvm --to onnx -o e.csv",
+                "suffix of another format than onnx",
+            ),
         )
     ),
     *(
@@ -2488,8 +2508,8 @@ MISTAKES = [
     Mistake("vectors of another width", "predict wide.textsvm two.npy", r"columns|features|numbers"),
     Mistake(
         "output is another kind of file",
-        "train reviews.csv -o stars.csv --kernel spectrum:2",
-        r"stars\.csv.*--force",
+        "train reviews.csv -o wide.textsvm.txt --kernel spectrum:2",
+        r"wide\.textsvm\.txt has the suffix of another kind; name a \.textsvm file",
         2,
     ),
     Mistake(
@@ -2617,6 +2637,13 @@ def test_short_help_is_the_help(command):
     assert run("-V").stdout == run("--version").stdout
 
 
+@pytest.mark.parametrize("command", ["train", "predict", "evaluate", "cv", "neighbours", "label"])
+def test_the_short_help_has_the_columns_of_texts_and_ids(command):
+    shown = run(command, "--help").stdout.decode()
+    assert " --text " in shown
+    assert " --id " in shown
+
+
 @pytest.mark.parametrize("columns", ["30", "40", "59", "80"])
 @pytest.mark.parametrize(
     ("command", "option"), [("cv", "--learning-curve"), ("tune", "--multiclass"), ("compare", "--holdout")]
@@ -2636,3 +2663,84 @@ def test_predictions_go_into_a_file(form, folder, tmp_path):
         written = run(*command, "-o", tmp_path / "p")
         assert (written.returncode, written.stdout) == (0, b""), written.stderr
     assert (tmp_path / "p").read_bytes() == shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("neighbours reviews.csv --at-least 5", "--at-least must be above 0 and at most 1, got 5.0"),
+        ("neighbours reviews.csv --within -1", "--within must be a whole number of at least 0, got -1"),
+        (
+            "neighbours reviews.csv --within 2 --kernel spectrum:2",
+            "give --at-least, or choose the edit kernel",
+        ),
+        ("train reviews.csv --max-length 0", "--max-length 0 must be a whole number above 0"),
+        ("train reviews.csv --memory 5x", "--memory must be a positive number of bytes"),
+        ("train reviews.csv --multiclass x", "--multiclass 'x' is not one of"),
+        ("train reviews.csv --store s", '--kernel "auto" has no kernel matrix'),
+        ("train reviews.csv --kernel edit --solver features", '--solver "auto" or another kernel'),
+        ("tune reviews.csv --kernel gap --decay 3", "--decay 3.0 of the gap kernel must be"),
+        ("tune reviews.csv --kernel gap:3,decay=4", "--kernel gap:3,decay=4: decay=4.0 of the gap kernel"),
+        ("features reviews.csv -o f.npz --min-df 99", "lower --min-df, or give more documents"),
+        ("predict m.textsvm reviews.csv --top x", "'--top' must be a valid integer (see"),
+        ("doubts reviews.csv --at-least x", "'--at-least' must be a valid number; decimals have a point"),
+        # Names of the user are no options.
+        ("predict max_iter.textsvm reviews.csv", "max_iter.textsvm is not there"),
+        ("train tol=1/at_least", "tol=1/at_least is not there"),
+        ("train reviews.csv --text max_length", "has no column 'max_length'"),
+    ],
+)
+def test_an_error_names_options_and_no_parameters_of_python(command, words, folder):
+    sentence = run(*shlex.split(command), cwd=folder).stderr.decode()
+    assert f"textsvm: {words}" in sentence or words in sentence
+    assert "None" not in sentence
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command",
+    [f"{name} reviews.csv" for name in ("train", "cv", "doubts", "compare", "neighbours", "gram", "features")]
+    + [f"{name} m.textsvm reviews.csv" for name in ("predict", "evaluate", "explain", "update", "export")]
+    + [
+        "tune reviews.csv --kernel spectrum:2",
+        "map reviews.csv -o m.html",
+        "label said.csv --text utterance",
+    ],
+)
+def test_a_wrong_value_of_any_option_is_told_in_terms_of_the_command_line(command, folder):
+    name, *words = command.split()
+    parameters = get_command(app_of([name])).commands[name].params
+    names = {each.name for each in parameters if "_" in each.name} | {"time_budget", "tol", "memory", "nu"}
+    python = re.compile(rf"(?<![-\w])({'|'.join(names)})\b(?=$|[^'./])|\b[a-z]\w+=['\d-]|or None")
+    for option in parameters:
+        if option.param_type_name != "option" or option.is_flag:
+            continue
+        for value in ("-3", "nan", "xyz"):
+            result = run(name, *words, option.opts[-1], value, cwd=folder, timeout=30)
+            message = result.stderr.decode().removeprefix(f"textsvm: {option.opts[-1]} {value}")
+            assert "Traceback" not in message
+            error = "".join(line for line in message.splitlines() if line.startswith("textsvm: "))
+            assert not python.search(error), (option.opts, value, error)
+
+
+@pytest.mark.parametrize(
+    ("command", "slow"),
+    [
+        (
+            "train lines.csv --kernel edit -o new",
+            "hold 2 of 600 rows of the kernel matrix: 19 times its values",
+        ),
+        (
+            "neighbours lines.csv --kernel edit",
+            "memory for 17 x 17 texts is slow; raise it (--memory)",
+        ),
+    ],
+)
+def test_a_small_budget_of_memory_is_told_to_be_slow(command, slow, tmp_path):
+    rows = ((str(i % 2), f"{'ab'[i % 2]} {i}") for i in range(600))
+    (tmp_path / "lines.csv").write_bytes(table(rows, ("label", "text")))
+    for memory, told in (("19kB", True), ("300kB", False)):
+        done = run(*shlex.split(command), "--quiet", "--memory", memory, cwd=tmp_path)
+        assert done.returncode == 0
+        warnings = [line for line in done.stderr.decode().splitlines() if line.startswith("warning: ")]
+        assert len(warnings) == told == sum(slow in line for line in warnings), done.stderr.decode()

@@ -1,11 +1,13 @@
 """Estimators hold a trained model: changes of an estimator after `fit` do not reach the model."""
 
 import copy
+import inspect
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import textsvm
 from textsvm import SVC, SVR, CalibratedSVC, MultilabelSVC, OneClassSVM, Spectrum, as_estimator
 from textsvm.errors import InputError
 from textsvm.estimators import base
@@ -93,3 +95,19 @@ def test_records_compare_by_identity():
     assert record != copy.copy(record)
     assert record != replace(record)
     assert len({record, record}) == 1
+
+
+PARAMETRISED = [kind for name in textsvm.__all__ if hasattr(kind := getattr(textsvm, name), "set_params")]
+
+
+@pytest.mark.parametrize("kind", PARAMETRISED, ids=lambda kind: kind.__name__)
+def test_a_subclass_with_a_mix_in_has_the_signature_of_its_constructor(kind):
+    """`__signature__`, because Python 3.11.2 takes the signature of an inherited `__new__` before."""
+    mixed = type("Mixed", (type("Mixin", (), {}), kind), {})
+    own = inspect.signature(kind.__init__)
+    constructor = own.replace(parameters=list(own.parameters.values())[1:])
+    assert mixed.__signature__ == inspect.signature(mixed) == constructor
+
+
+def test_the_signature_of_a_kernel_object_is_that_of_its_call():
+    assert list(inspect.signature(Spectrum(2)).parameters) == ["texts", "others"]

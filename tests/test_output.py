@@ -124,10 +124,11 @@ def test_the_other_inputs_are_never_replaced(here):
     assert "would replace the model" in message
     message = fails("gram", "docs", "--against", "c.csv", "-o", "c.npy", "--force", code=2, cwd=here)
     assert "would replace the corpus of --against" in message
-    both = ["-o", "x.svg", "--heatmap", "x.svg"]
+    os.symlink("x", here / "x.svg")
+    both = ["-o", "x", "--heatmap", "x.svg"]
     assert "would replace the model" in fails("tune", "c.csv", *both, code=2, cwd=here)
-    (here / "m.html").unlink()
-    (here / "c.npy").unlink()
+    for name in ("m.html", "c.npy", "x.svg"):
+        (here / name).unlink()
     assert everything(here) == before
 
 
@@ -201,7 +202,7 @@ def test_a_link_stays_and_its_target_is_written(there, here):
 def test_a_file_of_another_kind_needs_force(name, here):
     if name == "heatmap":
         pytest.importorskip("matplotlib")
-    output = here / f"mine{ENDINGS.get(name, '.txt')}"
+    output = here / f"mine{ENDINGS.get(name, '' if name in ('train', 'tune') else '.txt')}"
     output.write_text("my own notes, years of work\n")
     message = fails(*COMMANDS[name], output, code=2, cwd=here)
     assert "--force" in message

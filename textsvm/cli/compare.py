@@ -36,7 +36,7 @@ class CandidateOptions:
     holdout: float | None = option_field(
         f"Share of test documents (default: the test part, or {options.HOLDOUT:g})."
     )
-    cv: int | None = option_field("Number of folds, instead of one test part.")
+    cv: int | None = option_field("Number of folds, instead of one test part.", min=2)
     seed: int = options.seed_field("Random seed.")
     device: options.Device = "auto"
     report: Path | None = option_field("Write a web page with a chart: .html.")
@@ -49,8 +49,6 @@ class CandidateOptions:
             raise WrongUsage("--holdout and --cv do not go together")
         if self.holdout is not None and not 0 < self.holdout < 1:
             raise WrongUsage(f"--holdout must be between 0 and 1, got {self.holdout:g}")
-        if self.cv is not None and self.cv < 2:
-            raise WrongUsage(f"--cv must be at least 2, got {self.cv}")
         check_figures(self.figures)
         if self.report is not None:
             check_report("--report", self.report, self.force, {"the corpus": corpus}, (".html",))

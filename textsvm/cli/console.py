@@ -70,6 +70,7 @@ class WrongUsage(InputError):
 def usage_message(error: typer.BadParameter) -> str:
     """Message of a USAGE_ERROR and the help to see; empty if the help was shown for lack of a command."""
     message = error.format_message().replace("Value error, ", "", 1)  # a prefix from pydantic
+    message = re.sub(r"Invalid value for (.*): Input should be ([^,]*).*", r"\1 must be \2", message)
     message = re.sub(r"(valid number.*)", rf"\1; {DECIMALS}", message)
     return message and f"{message} (see {error.ctx.command_path if error.ctx else 'textsvm'} --help)"
 
@@ -134,7 +135,9 @@ class Console:
                 self.stderr.print(one_line(message), markup=False)
 
     def warn(self, message: str) -> None:
-        """Print a warning to stderr, also with `quiet`."""
+        """Print a warning to stderr, also with `quiet`, but once."""
+        if message in self.warned:
+            return
         self.warned.append(message)
         with _ignore_write_errors():
             self.stderr.print(f"warning: {one_line(message)}", markup=False)

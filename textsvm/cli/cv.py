@@ -66,7 +66,6 @@ def cv(
     textsvm cv mails.tar.gz --kernel gap:4 -C 10 --folds 10
     """
     started = time.perf_counter()
-    folds.check()
     model_options.cluster.check()
     extra.file.check({"the corpus": corpus, "the predictions": extra.predictions})
     output = extra.output(corpus)

@@ -41,7 +41,7 @@ class ExplainOptions:
         "Write the effect of every single-letter change on the decision value; - is stdout."
     )
     kmers: int | None = _sequences(
-        "Score all k-mers of this length, as in gkm weight tables; reads no documents."
+        "Score all k-mers of this length, as in gkm weight tables; reads no documents.", min=1
     )
     output: Path | None = _sequences(
         "File of the features of --top (tab-separated; JSON Lines with --json) or of the k-mers.",
@@ -69,8 +69,6 @@ class ExplainOptions:
                 raise WrongUsage("--top reads only the model; give no documents, --mutations or --logo")
             if self.alphabet is not None and not self.requested:
                 raise WrongUsage("--alphabet needs --mutations, --kmers or --logo")
-        elif self.kmers < 1:
-            raise WrongUsage(f"--kmers must be at least 1, got {self.kmers}")
         elif files or self.mutations is not None:
             raise WrongUsage("--kmers reads only the model; give no documents and no --mutations")
         if json and self.requested:

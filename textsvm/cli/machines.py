@@ -159,6 +159,7 @@ class ModelOptions:
     budget: float | None = option_field(
         "--kernel auto: predicted time of trials by cross-validation (default: none).",
         metavar="SECONDS",
+        min=0,
         panel=KERNEL_PANEL,
     )
 

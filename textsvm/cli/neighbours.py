@@ -34,7 +34,7 @@ class NeighbourOptions:
     text: machines.TextOptions
     nearest: int | None = _neighbours(
         "Number of neighbours per text (default: 10, or all if a threshold is given).",
-        "-k", "--nearest", metavar="NUMBER",
+        "-k", "--nearest", metavar="NUMBER", min=1,
     )  # fmt: skip
     at_least: float | None = _neighbours("Minimum normalised kernel value.")
     within: int | None = _neighbours(
@@ -105,7 +105,7 @@ def neighbours(
     is_named = selection.kernel.named or criteria.within is not None
     settings = model_files.settle(console, settings, is_named, columns)
     seconds, clock = {"read": time.perf_counter() - clock}, time.perf_counter()
-    with console.progress():
+    with console.work():
         searched = None if others is None else columns.examples
         parts = search(settings, rows.examples, searched, criteria, console.stage)
         if output.kind is NPZ:

@@ -7,6 +7,7 @@ options of its fields. Nothing here reads files or imports a numerical library.
 from __future__ import annotations
 
 import inspect
+import re
 import shutil
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -19,6 +20,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from textsvm.cli.console import WrongUsage
+from textsvm.errors import InputError
 
 
 def option(help: str, *names: str, panel: str | None = None, **settings: Any) -> Any:
@@ -50,11 +52,11 @@ MANY = 22
 NARROW = 60
 KERNEL_PANEL = "Kernel"
 RARE = {
-    "negative", "part", "join", "numbers", "vectors", "labels", "id", "header", "headers", "level",
-    "skip_invalid", "weights", "label_separator", "duplicates", "normalise", "drop_punctuation",
-    "max_length", "epsilon", "multiclass", "tol", "duality_gap", "max_iter", "memory", "approximate",
-    "store", "tier", "workers", "budget", "one_class", "nu", "solver", "seed", "without_texts", "libsvm",
-    "repeats", "group_duplicates", "corrections", "scoring", "sheet", "encoding", "annotators",
+    "negative", "part", "join", "numbers", "vectors", "labels", "headers", "level", "weights",
+    "label_separator", "duplicates", "normalise", "drop_punctuation", "max_length", "epsilon", "multiclass",
+    "tol", "duality_gap", "max_iter", "memory", "approximate", "store", "tier", "workers", "budget",
+    "one_class", "nu", "solver", "seed", "without_texts", "libsvm", "repeats", "group_duplicates",
+    "corrections", "scoring", "sheet", "annotators", "header", "encoding", "skip_invalid", "ordered",
 }  # fmt: skip
 #: Default share of test documents in `compare`.
 HOLDOUT = 0.25
@@ -236,20 +238,13 @@ class NoLearningOptions(LearningOptions):
 class FoldOptions:
     """Folds of a cross-validation."""
 
-    folds: int = _folds("Number of folds.", default=5)
-    repeats: int = _folds("Number of repetitions with new folds.", default=1)
+    folds: int = _folds("Number of folds.", default=5, min=2)
+    repeats: int = _folds("Number of repetitions with new folds.", default=1, min=1)
     groups: str | None = _folds(
         "Keep documents with one value in this column, or in one `folder`, in one fold.", metavar="COLUMN"
     )
     group_duplicates: bool = _folds("Keep near-duplicates in one fold.", default=False)
     seed: int = seed_field("Random seed.", panel="Folds")
-
-    def check(self) -> None:
-        """Raise WrongUsage for numbers out of range."""
-        if self.folds < 2:
-            raise WrongUsage(f"--folds must be at least 2, got {self.folds}")
-        if self.repeats < 1:
-            raise WrongUsage(f"--repeats must be at least 1, got {self.repeats}")
 
 
 def with_groups(command: Callable[..., None], without: Collection[str] = ()) -> Callable[..., None]:
@@ -280,6 +275,11 @@ def with_groups(command: Callable[..., None], without: Collection[str] = ()) -> 
 
 
 _HELP_ALL = "help_all"
+#: Parameter of the Python API, not in quotes or in a path: before a value, as subject, or with an underscore.
+_PARAMETER = re.compile(
+    r"""(?<![\w'"/.-])(?:(\w+)=(?=['"]|-?(?:\d|nan\b|inf\b)[^\s/]*(?:\s|$))"""
+    r"""|^(\w+)(?= must | needs )|(\w+_\w+)(?![\w'"/.=]))"""
+)
 
 
 def _show_help_all(context: typer.Context, requested: bool) -> None:
@@ -362,6 +362,25 @@ class Command(_PlainFlags, TyperCommand):
             if wrong := names.intersection(map(str, values if isinstance(values, list) else [values])):
                 raise WrongUsage(f"{parameter.opts[0]} needs a value, and {wrong.pop()} is an option")
         return rest
+
+    def invoke(self, ctx: Any) -> object:
+        """Run the command; its errors name options in place of parameters of the Python API."""
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            if not str(error).startswith("-"):  # it names an option
+                error.args = (self._with_options(str(error)),)
+            raise
+
+    def _with_options(self, message: str) -> str:
+        parameters: list[Any] = self.params
+        options = {own.name: own.opts[0] for own in parameters if own.param_type_name == "option"}
+
+        def option_of(match: re.Match[str]) -> str:
+            option = options.get(match[1] or match[2] or match[3], match[0])
+            return f"{option} " if match[1] in options else option
+
+        return re.sub("[,;]? or None", "", _PARAMETER.sub(option_of, message))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help; without --help-all the rare options are hidden meanwhile."""

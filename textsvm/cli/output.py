@@ -34,6 +34,10 @@ _HEAD = 65_536
 
 #: Formats of tables by the suffix of the file.
 TABLES = {**TABLE_SUFFIXES, ".xlsx": "xlsx"}
+#: Types of files by suffix; texts of all formats, but no model, may also end in .txt.
+_TYPES = TABLES | {
+    f".{name}": name for name in ("html", "htm", "md", "npy", "npz", "png", "svg", "pdf", "onnx", "textsvm")
+}
 #: Libraries that write a format, which are no dependencies.
 _WRITERS = {"xlsx": "openpyxl", "parquet": "pyarrow"}
 #: Delimiter and quotes.
@@ -63,7 +67,7 @@ class Kind:
 
 #: Of formats that have no sign of the program that wrote a file: a file is replaced only with --force.
 _NEVER, _OURS = rb"(?!)", "certainly a file that textsvm wrote"
-MODEL = Kind("a textsvm model", rb'.{8}\{.*"textsvm":')
+MODEL = Kind("a textsvm model", rb'.{8}\{.*"textsvm":', ".textsvm")
 NPY = Kind(
     "a kernel matrix",
     rb"\x93NUMPY.{4}\{'descr': '<f4', 'fortran_order': False, 'shape': \((\d+), \1\)",
@@ -114,11 +118,6 @@ class Output:
                     "name a file"
                 )
             return self
-        written, named = (TABLES.get(x.lower()) for x in (self.kind.suffix, self.path.suffix))
-        if written and named and named != written:
-            raise WrongUsage(
-                f"{self.option} {self.path} is not {self.kind.suffix}; name a {self.kind.suffix} file"
-            )
         with wrong_usage(f"{self.option}: "):
             target = target_of(self.path)
         if not target.parent.is_dir():
@@ -129,6 +128,10 @@ class Output:
                     raise WrongUsage(
                         f"{self.option} {self.path} would replace {name}, {path}; name another file"
                     )
+        suffix, own = self.path.suffix.lower(), self.kind.suffix or f".{self.kind.format}"
+        differs = suffix in _TYPES and _TYPES[suffix] != _TYPES.get(own)
+        if own != "." and (differs or (suffix == ".txt" and self.kind == MODEL)):
+            raise WrongUsage(f"{self.option} {self.path} has the suffix of another kind; name a {own} file")
         if not self.force and not _begins(target, self.kind.beginning):
             raise WrongUsage(
                 f"{self.option} {self.path} is there and is not {self.kind.name}; name another file, or "

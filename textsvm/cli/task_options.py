@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textsvm.cli import options
-from textsvm.cli.console import WrongUsage
+from textsvm.cli.console import WrongUsage, wrong_usage
 from textsvm.cli.kernels import several
 from textsvm.cli.options import option_field
 from textsvm.cli.output import LIBSVM_MODEL, MODEL, PREDICTIONS, STDOUT, Force, Kind, Output, table_kind
@@ -158,16 +158,14 @@ class CalibratedOptions:
             return
         from textsvm.model.conformal import require_share
 
-        for name, value in (("--coverage", self.coverage), ("--none", self.none)):
+        for name, value in (("coverage", self.coverage), ("none", self.none)):
             if value is None:
                 continue
-            try:
+            with wrong_usage():
                 require_share(name, value)
-            except InputError as error:
-                raise WrongUsage(str(error).replace("=", " ", 1)) from error
             if not abilities.sets:
                 raise InputError(
-                    f"{path} is not calibrated, which {name} needs; train a classifier with "
+                    f"{path} is not calibrated, which --{name} needs; train a classifier with "
                     "`textsvm train --calibrate sigmoid`"
                 )
             model.calibrated().require_conformity()

@@ -48,7 +48,7 @@ class SearchOptions:
         show_default=False,
     )
     nested: int | None = _search(
-        "Outer folds that estimate the tuned model on documents not used for tuning."
+        "Outer folds that estimate the tuned model on documents not used for tuning.", min=2
     )
     minutes: float | None = _search("Refuse a grid that is predicted to take longer.")
     resume: Path | None = _search(
@@ -61,8 +61,6 @@ class SearchOptions:
 
     def outputs(self, corpus: list[Path]) -> tuple[Output | None, Output | None]:
         """Model and picture, checked; raises WrongUsage."""
-        if self.nested is not None and self.nested < 2:
-            raise WrongUsage(f"--nested must be at least 2, got {self.nested}")
         if self.minutes is not None and not self.minutes > 0:
             raise WrongUsage(f"--minutes must be positive, got {self.minutes:g}")
         model = picture = None
@@ -123,7 +121,6 @@ def tune(
     textsvm tune CORPUS --kernel spectrum:1-5,log,idf --kernel spectrum:1-5,log,idf+gap:3
     """
     started = time.perf_counter()
-    folds.check()
     model_options.cluster.check()
     output, picture = search.outputs(corpus)
     console = Console(printing.quiet, output is not None and output.is_stdout)

@@ -26,7 +26,7 @@ from textsvm.model.top_features import TopFeatures, coefficients
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime.device import is_on_gpu
 from textsvm.runtime.parallel import StageProgress
-from textsvm.runtime.parameters import Parameters, checked_new
+from textsvm.runtime.parameters import ConstructorSignature, Parameters, checked_new
 from textsvm.sources.matrix import MatrixSource, check_block
 from textsvm.sources.vectors import TYPES, VectorSource, require_numbers
 from textsvm.training.trainers import check, train
@@ -54,6 +54,7 @@ class KernelEstimator(BaseEstimator):
 
     if not TYPE_CHECKING:  # type checkers read the constructor
         __new__ = checked_new
+        __signature__ = ConstructorSignature()
 
     # A meta-estimator must not route `progress`.
     __metadata_request__fit: ClassVar[dict[str, str]] = {"progress": UNUSED}

@@ -8,9 +8,10 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from textsvm.errors import warn_user
 from textsvm.gram.base import CachedGram, FeatureGram, Gram, max_rows, staged_rows
 from textsvm.gram.measure import allowed_bytes, disk_rates, measured_rate, memory_rates
-from textsvm.gram.plan import Case, Plan, Rates, candidates, plan_gram
+from textsvm.gram.plan import SLOW, Case, Plan, Rates, candidates, plan_gram, show_bytes
 from textsvm.gram.store import GramRequest, Store
 from textsvm.gram.stored import HeldGram, StoredRows, held_rows
 from textsvm.gram.tiles import whole_gram
@@ -117,6 +118,13 @@ def _planned(rows: Any, decision: Plan, progress: Progress | None) -> Gram:
         description += "; not distributed, as workers compute whole matrices only"
     if rows.device.cards:
         description += f"; on the first of {len(rows.device.cards)} cards"
+    case = Case(rows.n, decision.memory, capacity=max_rows(rows.n, decision.memory))
+    if (slowdown := 2 * case.rows_read / rows.n) > SLOW:  # a whole matrix is computed by halves
+        warn_user(
+            f"{show_bytes(case.memory)} hold {case.capacity:,} of {rows.n:,} rows of the kernel matrix: "
+            f"{slowdown:.0f} times its values will be computed; raise memory (--memory)",
+            UserWarning,
+        )
     return CachedGram(rows, decision.memory, description)
 
 

@@ -51,6 +51,8 @@ CORES = 4
 #: Many classes (`textsvm.solvers.many_classes`): seconds of a core per machine, and per machine and document
 #: from features and from a kernel matrix.
 MANY_START, MANY_ROW, MANY_MATRIX_ROW = 1e-2, 2e-7, 5e-7
+#: Users are warned if rows on demand are predicted to be more than so many times the rows of a whole matrix.
+SLOW = 5
 _SOURCES = {"host": "from main memory", "disk": "from disk", "recompute": "computed again"}
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
@@ -257,8 +259,8 @@ def _too_large(case: Case, features: FeatureCase) -> str:
         return ""
     return (
         f"the features of {case.n:,} documents need about {show_bytes(needed)} of memory and "
-        f"{show_bytes(case.memory)} are allowed; take fewer lengths (p), shorten the documents (max_length, "
-        "--max-length) or raise memory (--memory)"
+        f"{show_bytes(case.memory)} are allowed; take fewer lengths (p), shorten the documents "
+        "(max_length) or raise memory (--memory)"
     )
 
 

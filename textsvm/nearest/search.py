@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from textsvm.arrays import AnyArray, Floats32, Ints
-from textsvm.errors import InputError
+from textsvm.errors import InputError, warn_user
 from textsvm.gram.measure import allowed_bytes
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.near import Bound, Near, Pairs
@@ -42,8 +42,8 @@ from textsvm.text.documents import Documents, MultiView
 K = 10
 #: Bytes of a pair of a tile.
 PAIR_BYTES = 64
-#: Most rows, and columns, of a tile.
-SIDES = {"cpu": 2048, "cuda": 16_384}
+#: Most rows, and columns, of a tile; a user is warned of fewer than `LEAST_SIDE`.
+SIDES, LEAST_SIDE = {"cpu": 2048, "cuda": 16_384}, 64
 #: Least threshold for `SimilarRows`, and most rows of its tiles: the sums of the columns stay in a cache.
 PREFIX_FROM, PREFIX_SIDE = 0.5, 65_536
 #: Norm of suffixes in units of the threshold: less takes more memory, and leaves fewer pairs to be computed.
@@ -162,7 +162,10 @@ def search(
                 rows = source.encode(source.validate(texts, n_features), columns, progress)
             read = kernel.structure.read
             near = kernel.nearest.prepare(read(columns), None if others is None else read(rows), device)
-        side = max(1, min(side, int((memory / PAIR_BYTES) ** 0.5), max(len(rows), len(columns))))
+        side, n_texts = min(side, max(len(rows), len(columns))), max(1, int((memory / PAIR_BYTES) ** 0.5))
+        if n_texts < min(side, LEAST_SIDE):
+            warn_user(f"memory for {n_texts} x {n_texts} texts is slow; raise it (--memory)", UserWarning)
+        side = min(side, n_texts)
         tiles = _Tiles(near, others is None, _blocks(len(rows), side), _blocks(len(columns), side), report)
         yield from tiles.above(criteria) if criteria.k is None else tiles.nearest(criteria, criteria.k)
 

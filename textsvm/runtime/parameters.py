@@ -6,7 +6,7 @@ from copy import deepcopy
 from dataclasses import is_dataclass, replace
 from difflib import get_close_matches
 from functools import cache
-from inspect import signature
+from inspect import Signature, signature
 from typing import TYPE_CHECKING, Any, Self
 
 
@@ -17,11 +17,9 @@ def defaults_of(kind: Any) -> dict[str, Any]:
 
 @cache
 def _defaults(kind: Any) -> dict[str, Any]:
-    # Not of the class: that of a subclass with a mix-in may be the signature of `__new__` (Python 3.11.2).
-    _, *parameters = signature(kind.__init__).parameters.values()
     return {
         parameter.name: parameter.default
-        for parameter in sorted(parameters, key=lambda parameter: parameter.name)
+        for parameter in sorted(signature(kind).parameters.values(), key=lambda parameter: parameter.name)
         if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     }
 
@@ -51,6 +49,16 @@ def checked_new(kind: Any, *values: Any, **parameters: Any) -> Any:
     return object.__new__(kind)
 
 
+class ConstructorSignature:
+    """Signature of a class; before 3.11.4 Python shows that of `checked_new` for a subclass with a mix-in."""
+
+    def __get__(self, instance: object, owner: Any) -> Signature:
+        if instance is not None:  # a kernel is called with texts
+            raise AttributeError("__signature__")
+        own = signature(owner.__init__)
+        return own.replace(parameters=list(own.parameters.values())[1:])
+
+
 #: Types of parameters that are not copied; bool is an int, and most NumPy floats are floats.
 _IMMUTABLE = (str, int, float, type(None))
 
@@ -60,6 +68,7 @@ class NamedParameters:
 
     if not TYPE_CHECKING:  # type checkers read the constructor
         __new__ = checked_new
+        __signature__ = ConstructorSignature()
 
 
 class Parameters(NamedParameters):

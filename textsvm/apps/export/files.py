@@ -168,7 +168,7 @@ def check_target(target: Path, to: str | None, force: bool, max_size: int | str 
     if not target.absolute().parent.is_dir():
         raise InputError(f"the folder {target.absolute().parent} does not exist; create it first")
     single = len(FORMATS[to]) == 1
-    if not target.exists() and _SUFFIXES.get(suffix, to) != to:
+    if suffix != FORMATS[to][0] if single else suffix in _SUFFIXES and not target.exists():
         raise InputError(f"{target} has the suffix of another format than {to}; name another path")
     if target.exists() and target.is_dir() == single:
         present, needed = ("folder", "file") if single else ("file", "folder")
