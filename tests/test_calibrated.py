@@ -20,7 +20,7 @@ from textsvm.estimators.calibrated import CalibratedSVC
 from textsvm.estimators.svm import SVC, SVR
 from textsvm.kernels import Spectrum
 from textsvm.model.file import load, save
-from textsvm.model.rules import CalibratedRule, checked_maps, decide
+from textsvm.model.rules import CalibratedRule, ClassRule, checked_maps
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.tuning import tune
 from textsvm.sources.texts import TextSource
@@ -219,11 +219,15 @@ def test_reject_between_two_thresholds():
 def test_probabilities_at_the_bounds_of_reject_are_decided():
     classes, eighths = np.array(["no", "yes"]), np.arange(9) / 8
     p = np.stack([1 - eighths, eighths], axis=1)
-    two = decide(p, classes, (0.25, 0.75)).tolist()
+
+    def decide(reject):
+        return ClassRule(classes, reject=reject).decide(p).tolist()
+
+    two = decide((0.25, 0.75))
     assert two == ["no"] * 3 + ["unsure"] * 3 + ["yes"] * 3
-    assert decide(p, classes, 0.75).tolist() == two
-    assert decide(p, classes, (0.5, 0.5)).tolist() == ["no"] * 4 + ["yes"] * 5
-    assert decide(p, classes, (0.0, 1.0)).tolist() == ["no"] + ["unsure"] * 7 + ["yes"]
+    assert decide(0.75) == two
+    assert decide((0.5, 0.5)) == ["no"] * 4 + ["yes"] * 5
+    assert decide((0.0, 1.0)) == ["no"] + ["unsure"] * 7 + ["yes"]
 
 
 def test_reject_below_one_threshold():

@@ -14,7 +14,7 @@ from textsvm import SVC, Compute, InputError
 from textsvm.choice import candidates, choose
 from textsvm.choice import choose as trial_module
 from textsvm.choice.candidates import Candidate
-from textsvm.choice.choose import FACTORS, FEWEST, FOLDS, Trial, TrialExamples, Trials
+from textsvm.choice.choose import FACTORS, FEWEST, FOLDS, Trial, Trials
 from textsvm.evaluation.explanation import explain
 from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spelling import spell
@@ -315,8 +315,8 @@ def test_trials_are_cross_validation(candidate, n_classes, monkeypatch):
     weight = np.where(np.arange(60) % 5 == 0, 3.0, 0.5)
     fold = np.arange(60) // 3 % FOLDS
     documents = TextSource(candidate.kernel(), TextForm("none", True, None)).encode(texts, None)
-    examples = TrialExamples(documents.with_classes(y), y, n_classes, weight, fold)
-    trials = Trials(examples).run([candidate], [3.0, 0.01, 0.3])  # in no order
+    examples = Trials(documents.with_classes(y), y, n_classes, weight, fold)
+    trials = examples.run([candidate], [3.0, 0.01, 0.3])  # in no order
     assert [trial.C for trial in trials] == [candidate.C * factor for factor in (3.0, 0.01, 0.3)]
     for trial in trials:
         right = 0
@@ -337,8 +337,8 @@ def test_decisions_of_a_fold_do_not_depend_on_its_labels(n_classes, candidate):
     for change in range(n_classes):
         target = np.where(fold == 1, (y + change) % n_classes, y)
         documents = TextSource(candidate.kernel(), TextForm("none", True, None)).encode(texts, None)
-        examples = TrialExamples(documents.with_classes(target), target, n_classes, np.ones(60), fold)
-        trials, kernel = Trials(examples), candidate.kernel()
+        trials = Trials(documents.with_classes(target), target, n_classes, np.ones(60), fold)
+        kernel = candidate.kernel()
         trials.count(kernel)
         decided.append(trials.decide(kernel, 1, [1.0, 30.0], candidate.loss))
     for other in decided[1:]:
@@ -350,7 +350,7 @@ def test_features_of_the_training_part_do_not_depend_on_the_rest():
     train, grams = np.arange(20), []
     for rest in (texts[20:], ["the same words"] * 10):
         documents = two_views([*texts[:20], *rest])
-        trials = Trials(TrialExamples(documents.with_classes(y), y, 2, np.ones(30), np.zeros(30)))
+        trials = Trials(documents.with_classes(y), y, 2, np.ones(30), np.zeros(30))
         kernel = SENTENCES.kernel()
         trials.count(kernel)
         rows = trials.rows(kernel, train).take(train)

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from test_spectrum import CPU, news
 
 from textsvm import SVC, Compute, GapWeighted, Spectrum, Sum
-from textsvm.choice.choose import TrialExamples, Trials
+from textsvm.choice.choose import Trials
 from textsvm.gram.base import DenseGram
 from textsvm.kernels.options import WEIGHTS
 from textsvm.kernels.spectrum.features import CountedDocuments
@@ -83,7 +83,7 @@ def test_features_side_by_side_are_a_sum_of_kernels(examples, share, odds):
         expected = clone(kernel).fit(documents).rows(documents, CPU).gram()
         np.testing.assert_allclose(gram_of(rows), expected, rtol=1e-5, atol=1e-6)
         n = len(texts)
-        trials = Trials(TrialExamples(documents, np.array(classes), 3, np.ones(n), np.zeros(n, np.int64)))
+        trials = Trials(documents, np.array(classes), 3, np.ones(n), np.zeros(n, np.int64))
         trials.count(kernel)
         train = np.arange(0, n, 2)
         expected = clone(kernel).fit(documents.take(train)).rows(documents, CPU).gram()

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import pairwise
 from typing import Any
@@ -110,7 +110,7 @@ def choose(
     honest = copies is None or all(tests)
     if not honest:
         fold = _folds(target[rows])
-    trials = Trials(TrialExamples(sample, target[rows], n_classes, weight[rows], fold)).run(
+    trials = Trials(sample, target[rows], n_classes, weight[rows], fold).run(
         candidates, [C * factor for factor in FACTORS], of_stage(progress, "choose")
     )
     best = min(trials, key=lambda trial: trial.loss)  # among equals the first
@@ -267,17 +267,6 @@ def _sentence(trials: Sequence[Trial], best: Trial, n: int, total: int) -> str:
 
 
 @dataclass(frozen=True)
-class TrialExamples:
-    """The examples of the trials."""
-
-    documents: Documents | MultiView
-    target: Ints  #: shape (n,): Classes, from 0
-    n_classes: int
-    weight: Floats  #: shape (n,): Factors of C
-    fold: Ints  #: shape (n,): The fold in which each example is tested
-
-
-@dataclass(frozen=True)
 class Trial:
     """A kernel with a C, judged on all examples, each by a machine that was not trained on it."""
 
@@ -288,20 +277,23 @@ class Trial:
     values: Floats | None = None  #: Decision values of all examples, shape (n, width)
 
 
+@dataclass(frozen=True)
 class Trials:
     """Trials on the same examples, whose features are counted once."""
 
-    def __init__(self, examples: TrialExamples) -> None:
-        self.examples = examples
-        self._counted: dict[Hashable, Any] = {}
+    documents: Documents | MultiView
+    target: Ints  #: shape (n,): Classes, from 0
+    n_classes: int
+    weight: Floats  #: shape (n,): Factors of C
+    fold: Ints  #: shape (n,): The fold in which each example is tested
+    _counted: dict[Hashable, Any] = field(default_factory=dict, init=False)
 
     def run(
         self, candidates: Sequence[Candidate], factors: Sequence[float], progress: Progress | None = None
     ) -> list[Trial]:
         """Try candidates with their C times each factor; `progress` counts their folds."""
-        examples, n_classes = self.examples, self.examples.n_classes
-        width = 1 if n_classes == 2 else n_classes
-        values = np.zeros((len(candidates), len(factors), len(examples.target), width), np.float32)
+        width = 1 if self.n_classes == 2 else self.n_classes
+        values = np.zeros((len(candidates), len(factors), len(self.target), width), np.float32)
         kernels = [candidate.kernel() for candidate in candidates]
         for kernel in kernels:
             self.count(kernel)
@@ -309,11 +301,11 @@ class Trials:
         def run_fold(task: tuple[int, int]) -> None:
             k, fold = task
             penalties = [candidates[k].C * factor for factor in factors]
-            values[k][:, examples.fold == fold] = self.decide(kernels[k], fold, penalties, candidates[k].loss)
+            values[k][:, self.fold == fold] = self.decide(kernels[k], fold, penalties, candidates[k].loss)
 
         run(run_fold, [(k, fold) for k in range(len(kernels)) for fold in range(FOLDS)], progress=progress)
         return [
-            Trial(candidate, candidate.C * factor, *_judge(tested, examples.target), tested)
+            Trial(candidate, candidate.C * factor, *_judge(tested, self.target), tested)
             for k, candidate in enumerate(candidates)
             for j, factor in enumerate(factors)
             for tested in [values[k, j].astype(float)]
@@ -323,7 +315,7 @@ class Trials:
         """Count the features of a kernel that are not counted yet."""
         for leaf in kernel.structure.leaves:
             if leaf.features.key not in self._counted:
-                documents = leaf.structure.read(self.examples.documents)
+                documents = leaf.structure.read(self.documents)
                 self._counted[leaf.features.key] = leaf.features.count(documents)
 
     def rows(self, kernel: Kernel, train: Ints) -> FeatureRows:
@@ -337,15 +329,14 @@ class Trials:
 
         The width is 1 with two classes, otherwise the number of classes.
         """
-        examples, n_classes = self.examples, self.examples.n_classes
-        train, test = np.flatnonzero(examples.fold != fold), np.flatnonzero(examples.fold == fold)
-        classes = np.arange(1 if n_classes == 2 else 0, n_classes)
+        train, test = np.flatnonzero(self.fold != fold), np.flatnonzero(self.fold == fold)
+        classes = np.arange(1 if self.n_classes == 2 else 0, self.n_classes)
         rows = self.rows(kernel, train)
-        signs = np.where(examples.target[:, None] == classes, 1, -1).astype(np.int8)
+        signs = np.where(self.target[:, None] == classes, 1, -1).astype(np.int8)
         weights, bias = list[Floats32](), []
         # With the squared hinge loss, C is in the diagonal, which all columns share.
         for group in [penalties] if loss == "hinge" else [[C] for C in penalties]:
-            box, rows_with_loss = examples.weight[:, None] * np.repeat(group, len(classes)), rows
+            box, rows_with_loss = self.weight[:, None] * np.repeat(group, len(classes)), rows
             if loss == "squared_hinge":
                 rows_with_loss = replace(rows, ridge=rows.ridge + loss_diagonal(box[:, 0]))
                 box *= 2 * MOST_SLACK

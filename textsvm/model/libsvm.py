@@ -36,7 +36,7 @@ from textsvm.model.rules import ClassRule, NoveltyRule, NumberRule, Rule
 from textsvm.model.settings import ClassifierSettings, NoveltySettings, RegressionSettings, Settings
 from textsvm.model.trained import Expansion, Record, TrainedModel, as_model
 from textsvm.readers.files import File
-from textsvm.readers.libsvm import MAX_INDEX, number_text, parse_libsvm, vector_texts
+from textsvm.readers.libsvm import MAX_INDEX, is_finite, number_text, parse_libsvm, vector_texts
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.files import replacing
@@ -49,9 +49,6 @@ _WHOLE = ("degree", "nr_class", "total_sv", "label", "nr_sv")
 _REAL = ("gamma", "coef0", "rho")
 #: LIBSVM's names of kernels.
 _NAMES = {"linear": "linear", "polynomial": "polynomial", "gaussian": "rbf", "sigmoid": "sigmoid"}
-_NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
-#: Most characters of a number.
-_LONGEST = 400
 
 Header = dict[str, Any]
 
@@ -147,15 +144,10 @@ def _read_header(name: str, lines: list[bytes]) -> tuple[Header, int]:
     raise InputError(f"{name} is cut off: it has no line SV")
 
 
-def _is_finite(token: bytes) -> bool:
-    """Whether a token is a finite number; long tokens, quadratic in time for the pattern, are refused."""
-    return len(token) <= _LONGEST and bool(_NUMBER.fullmatch(token)) and bool(np.isfinite(float(token)))
-
-
 def _number(text: str, whole: bool, name: str) -> float | int:
     if whole and re.fullmatch(r"[-+]?\d{1,18}", text):
         return int(text)
-    if not whole and _is_finite(text.encode()):
+    if not whole and is_finite(text.encode()):
         return float(text)
     kind = "whole number" if whole else "finite number"
     raise InputError(f"{name} is {text[:40]!r}, which is not a {kind}")
@@ -240,7 +232,7 @@ def _read_vectors(
         if len(tokens) < n_values:
             raise InputError(f"{where}: {len(tokens)} coefficients; there must be {n_values}")
         for j, token in enumerate(tokens[:n_values]):
-            if not _is_finite(token):
+            if not is_finite(token):
                 shown = token[:40].decode("ascii", "replace")
                 raise InputError(f"{where}: the coefficient {shown!r} is not a finite number")
             coef[j, i] = float(token)

@@ -122,8 +122,19 @@ class ClassRule(Rule):
         return softmax(self.scale * by_class(self._moved(scores)))
 
     def decide(self, probabilities: Floats) -> AnyArray:
-        """Predictions, shape (n,), from probabilities, shape (n, n_classes)."""
-        return decide(probabilities, self.classes, self.reject)
+        """The most probable class of each text, shape (n,); "unsure" if it is rejected."""
+        best = probabilities.argmax(axis=1)
+        if self.reject is None:
+            return self.classes[best]
+        bounds = np.atleast_1d(np.asarray(self.reject, float))
+        if len(bounds) == 2:
+            best = (probabilities[:, 1] >= bounds[1]).astype(int)
+            unsure = (probabilities[:, 1] > bounds[0]) & (probabilities[:, 1] < bounds[1])
+        else:
+            unsure = probabilities.max(axis=1) < bounds[0]
+        labels = self.classes[best].astype(object)
+        labels[unsure] = UNSURE
+        return labels
 
     def _moved(self, scores: Floats) -> Floats:
         return scores if self.offsets is None else scores + added_bias(self.offsets, scores.ndim)
@@ -221,22 +232,6 @@ class CalibratedRule(ClassRule):
                 "the model was saved by an older version, without values for prediction sets; train it again"
             )
         return self.conformity
-
-
-def decide(probabilities: Floats, classes: AnyArray, reject: Sequence[float] | float | None) -> AnyArray:
-    """The most probable class of each text, shape (n,); "unsure" if it is rejected."""
-    best = probabilities.argmax(axis=1)
-    if reject is None:
-        return classes[best]
-    bounds = np.atleast_1d(np.asarray(reject, float))
-    if len(bounds) == 2:
-        best = (probabilities[:, 1] >= bounds[1]).astype(int)
-        unsure = (probabilities[:, 1] > bounds[0]) & (probabilities[:, 1] < bounds[1])
-    else:
-        unsure = probabilities.max(axis=1) < bounds[0]
-    labels = classes[best].astype(object)
-    labels[unsure] = UNSURE
-    return labels
 
 
 def check_reject(reject: object, classes: AnyArray | None = None) -> None:

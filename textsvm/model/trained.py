@@ -201,11 +201,7 @@ class TrainedModel:
         def values_on(wish: str) -> Floats:
             predictor = self.prepared(wish)
             # Values that overflow are reported below, by document.
-            with (
-                parallel.limit(self.n_jobs),
-                devices.use(predictor.device),
-                np.errstate(over="ignore", invalid="ignore"),
-            ):
+            with self.at_work(predictor.device), np.errstate(over="ignore", invalid="ignore"):
                 encoded = self.reader.encode_test(examples, support)
                 return predictor.values(encoded, of_stage(progress, "predict")) + intercept
 

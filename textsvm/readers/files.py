@@ -16,6 +16,7 @@ import os
 import re
 import stat
 import struct
+import sys
 import tarfile
 import zipfile
 import zlib
@@ -198,7 +199,9 @@ class FileOnDisk:
             with self.path.open("rb") as self._packed:
                 stream: Any = self._packed
                 if self._opener:
-                    stream = io.BufferedReader(_CheckedStream(self._opener(stream), self), HEAD)
+                    budget = _Budget(f"{self.path}", sys.maxsize, self.size, None)
+                    unpacked = _BudgetedStream(self._opener(stream), budget, stream)
+                    stream = io.BufferedReader(unpacked, HEAD)
                 yield stream
         except (InputError, FileNotFoundError, PermissionError):
             raise
@@ -220,26 +223,6 @@ class FileOnDisk:
     def data(self) -> bytes:
         with self.open() as stream:
             return stream.read()
-
-
-class _CheckedStream(io.RawIOBase):
-    """The unpacked bytes of a file, up to the maximum ratio."""
-
-    def __init__(self, stream: IO[bytes], file: FileOnDisk) -> None:
-        self._stream, self._file, self._unpacked, self._lines = stream, file, 0, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._stream.read(len(buffer))
-        if not self._unpacked:
-            self._ratio = ARRAY_RATIO if data.startswith(NUMPY) else TEXT_RATIO
-        self._unpacked += len(data)
-        self._lines += data.count(b"\n") if self._ratio == TEXT_RATIO else 0
-        check_expansion(str(self._file.path), self._unpacked, self._file.size, self._ratio, self._lines)
-        buffer[: len(data)] = data
-        return len(data)
 
 
 def is_tar(block: bytes) -> bool:
@@ -442,6 +425,16 @@ class _BudgetedStream(io.RawIOBase):
         self._position = packed.tell()
         self._peeked = b""
         self.tail, self.ratio = b"", TEXT_RATIO
+        if self.peek(len(NUMPY)).startswith(NUMPY):
+            self.ratio = ARRAY_RATIO
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
     def peek(self, size: int) -> bytes:
         while len(self._peeked) < size and (more := self._unpack(size - len(self._peeked))):
@@ -544,8 +537,6 @@ def _add(inputs: InputFiles, packed: IO[bytes], name: str, path: str, budget: _B
         if is_tar(stream.peek(512)):
             _add_tar(inputs, stream, name)
             return False
-        if stream.peek(512).startswith(NUMPY):
-            stream.ratio = ARRAY_RATIO
         budget.count()
         inner = name or PurePosixPath(Path(path).name).name
         if opener and inner.lower().endswith(_COMPRESSED):

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Sequence
 from itertools import pairwise
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -165,13 +166,18 @@ def _inspect(file: File | FileOnDisk) -> tuple[bool, bool, bool]:
     return several, query, underscore
 
 
+def is_finite(token: bytes) -> bool:
+    """Whether a token is a finite decimal number."""
+    return _FINITE.fullmatch(token) is not None and isfinite(float(token))
+
+
 def _line_error(tokens: list[tuple[bytes, int]], first: int) -> tuple[int, str] | None:
     """Column and description of the first error of a line; None if it is valid."""
     (label, column), *pairs = tokens
     if b":" in label:
         return column, f"the label is missing before {_shown(label)}; a line is `label index:value ...`"
     for piece in label.split(b","):
-        if not _FINITE.fullmatch(piece) or not np.isfinite(float(piece)):
+        if not is_finite(piece):
             return column, f"the label {_shown(label)} is not a finite number"
     last = first - 1
     for number, (pair, column) in enumerate(pairs):
@@ -182,7 +188,7 @@ def _line_error(tokens: list[tuple[bytes, int]], first: int) -> tuple[int, str] 
             return column, f"{_shown(pair)} is not `index:value`"
         if (message := _index_error(index, first, last)) is not None:
             return column, message
-        if not _FINITE.fullmatch(value) or not np.isfinite(float(value)):
+        if not is_finite(value):
             column += len(index) + 1
             return column, f"the value {_shown(value)} of index {_shown(index)} is not a finite number"
         last = int(index)

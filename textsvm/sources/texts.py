@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from textsvm.arrays import AnyArray, Arrays, Ints
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
-from textsvm.kernels.base import Kernel
+from textsvm.kernels.base import Kernel, is_whole
 from textsvm.kernels.combined.table import EncodedTexts
 from textsvm.kernels.inputs import TextForm, as_texts, encode_texts
 from textsvm.kernels.resolve import approximated
@@ -100,8 +100,7 @@ class TextSource(KernelSource):
         if not isinstance(self._form.punctuation, bool | np.bool_):
             raise InputError(f"punctuation={self._form.punctuation!r} must be True or False")
         length = self._form.max_length
-        whole = isinstance(length, int | np.integer) and not isinstance(length, bool)
-        if length is not None and not (whole and 0 < length < 1 << 63):
+        if length is not None and not (is_whole(length) and length > 0):
             raise InputError(f"max_length={length!r} must be a whole number above 0, or None")
 
     def tag(self, input_tags: Any) -> None:

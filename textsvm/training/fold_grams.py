@@ -27,7 +27,7 @@ from textsvm.runtime.parallel import StageProgress, lap, limit, of_stage
 from textsvm.runtime.workers import Workers, current
 from textsvm.solvers.problems import Machines
 from textsvm.training.fold_solver import fold_scores, solve_folds, solving_seconds
-from textsvm.training.grams import PreparedRows, plan_training, prepare_gram, without_store
+from textsvm.training.grams import PreparedRows, plan_training, prepare_gram, requested_memory, without_store
 from textsvm.training.problems import problem_of
 from textsvm.training.targets import Target, with_classes
 from textsvm.training.train import assemble_prepared
@@ -89,27 +89,23 @@ class FoldGrams:
 
     def _build(self, kernel: Kernel, train: Ints | None, progress: StageProgress | None) -> PreparedRows:
         """Fit the kernel to some of the examples, or to all, and compute the rows of all."""
-        if self._plan is not None:
-            return self._features(kernel, train, self._plan.reason)
         compute = self.settings.compute_options
         placed = compute.store is not None or compute.tier not in ("auto", "device")
-        if placed or self._terms is None or not self._terms.serves(kernel):
+        shared = self._terms is not None and self._terms.serves(kernel) and not placed
+        if self._plan is None and not shared:
             read = kernel.structure.read(self.examples)
             kernel.fit(read if train is None else read.take(train))
             device = devices.select(self.settings.device)
             return prepare_gram(self.settings, self.examples, kernel, device, progress)
         clock = time.perf_counter()
-        gram = self._terms.gram(kernel, train, of_stage(progress, "gram"))
+        if self._plan is not None:
+            rows_learnt = np.arange(len(self.examples)) if train is None else train
+            rows = kernel.features.counted_rows(self._counted, rows_learnt, self._device)
+            gram: Any = FeatureProducts(rows, self._device, self._plan.reason)
+        else:
+            assert self._terms is not None
+            gram = self._terms.gram(kernel, train, of_stage(progress, "gram"))
         devices.synchronize(gram.device)
-        return PreparedRows(self.examples, kernel, gram, {"gram": time.perf_counter() - clock})
-
-    def _features(self, kernel: Kernel, train: Ints | None, reason: str) -> PreparedRows:
-        """`_fit_and_build` with features, which are counted once for all folds."""
-        rows_learnt = np.arange(len(self.examples)) if train is None else train
-        clock = time.perf_counter()
-        rows = kernel.features.counted_rows(self._counted, rows_learnt, self._device)
-        devices.synchronize(self._device)
-        gram = FeatureProducts(rows, self._device, reason)
         return PreparedRows(self.examples, kernel, gram, {"gram": time.perf_counter() - clock})
 
     def release(self) -> None:
@@ -162,12 +158,7 @@ def grams_of(settings: Settings, examples: Any, task: Task) -> FoldGrams:
 def terms_of(settings: Settings, kernels: Sequence[Kernel], examples: Any) -> TermGrams:
     """Cache of the Grams of these kernels' terms, within the memory of the settings."""
     device = devices.select(settings.device)
-    return TermGrams(
-        kernels,
-        examples,
-        device,
-        settings.source.memory(settings.compute_options.memory, len(examples), device),
-    )
+    return TermGrams(kernels, examples, device, requested_memory(settings, len(examples), device))
 
 
 @dataclass(frozen=True)

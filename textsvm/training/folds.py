@@ -26,13 +26,14 @@ from numpy.typing import ArrayLike
 
 from textsvm.arrays import AnyArray, Bools, Ints
 from textsvm.errors import InputError, RareClassWarning, warn_user
+from textsvm.kernels.base import is_whole
 from textsvm.model.settings import Fold
 from textsvm.runtime.compiled import use_numba
 from textsvm.runtime.parallel import Progress
 from textsvm.sources.copies import BUT_FOR, joined, merge_groups, n_copies, n_separated
 from textsvm.training import leakage
 from textsvm.training.grams import PreparedRows
-from textsvm.training.targets import SEEDS, Target, check_seed, is_integer
+from textsvm.training.targets import SEEDS, Target, check_seed
 
 #: Classes that a message names.
 NAMED = 5
@@ -106,9 +107,9 @@ def make_folds(
     """
     n, copies = len(target.values), target.copies
     numbers = None if groups is None else as_groups(groups, n)
-    if not is_integer(repeats) or repeats < 1:
+    if not is_whole(repeats) or repeats < 1:
         raise InputError(f"repeats={repeats!r} must be a whole number of at least 1")
-    if is_integer(cv):
+    if is_whole(cv):
         seeds = [
             None if random_state is None else (check_seed(random_state) + r) % SEEDS for r in range(repeats)
         ]

@@ -89,7 +89,12 @@ def can_square_hinge(
 
 def memory_limit(settings: Settings, n: int, device: Device) -> int:
     """Bytes that the rows of n examples may take on a device."""
-    return allowed_bytes(settings.source.memory(settings.compute_options.memory, n, device), device)
+    return allowed_bytes(requested_memory(settings, n, device), device)
+
+
+def requested_memory(settings: Settings, n: int, device: Device) -> int | str | None:
+    """Limit of the settings for the rows of n examples."""
+    return settings.source.memory(settings.compute_options.memory, n, device)
 
 
 def features_of(
@@ -200,7 +205,7 @@ def prepare_gram(
     if progress is not None:
         # Preparation, and compilation at first use, come before any work is counted.
         progress("gram", 0, 1)
-    memory = settings.source.memory(settings.compute_options.memory, len(examples), device)
+    memory = requested_memory(settings, len(examples), device)
     kernel.cost.require_memory(len(examples), allowed_bytes(memory, device))
     step = of_stage(progress, "gram")
     store, tier = settings.compute_options.store, settings.compute_options.tier

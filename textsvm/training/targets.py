@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from textsvm.arrays import AnyArray, Floats, Ints, Words
 from textsvm.errors import InputError, check_labels
 from textsvm.kernels.base import is_number as is_number
+from textsvm.kernels.base import is_whole
 from textsvm.kernels.inputs import is_missing
 from textsvm.sources.copies import copy_groups
 
@@ -205,11 +206,6 @@ def _missing(values: AnyArray) -> Ints:
     return np.flatnonzero(missing(values)) if missing else np.empty(0, np.int64)
 
 
-def is_integer(value: object) -> bool:
-    """Whether a parameter is a whole number, but not a bool."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
 def with_positive(target: Target, positive: Any) -> Target:
     """Targets with a positive class of two, for metrics; InputError if there is no such class."""
     classes = [] if target.classes is None or target.multilabel else target.classes.tolist()
@@ -236,7 +232,7 @@ def with_classes(examples: Any, target: Target | None) -> Any:
 
 def check_seed(random_state: Any) -> int:
     """A seed; InputError if it is none."""
-    if not is_integer(random_state) or not 0 <= random_state < SEEDS:
+    if not is_whole(random_state) or not 0 <= random_state < SEEDS:
         raise InputError(
             f"random_state={random_state!r} must be a whole number from 0 to {SEEDS - 1}, or None"
         )
