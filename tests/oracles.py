@@ -4,12 +4,22 @@ Strings in, Python floats out; nothing here is shipped. Normalisation asks for k
 slow is remembered.
 """
 
+import re
 from collections import Counter
 from functools import lru_cache
 from itertools import combinations, product
 from math import comb, exp, inf, log, sqrt, tanh
 
 import numpy as np
+
+
+def tokenise(text, tokens):
+    """The symbols of a text: its characters, words or pieces between white space, or those of a function."""
+    if callable(tokens):
+        return list(tokens(text))
+    if tokens == "words":
+        return re.findall(r"\w+|[^\w\s]", text)
+    return text.split() if tokens == "whitespace" else list(text)
 
 
 @lru_cache(maxsize=64)

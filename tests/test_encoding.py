@@ -5,6 +5,7 @@ import time
 import unicodedata
 
 import numpy as np
+import oracles
 import pytest
 from exported import ignorable_texts
 from hypothesis import given, settings
@@ -19,7 +20,6 @@ from textsvm.text import encoding as spans
 from textsvm.text.documents import encode, encode_as
 from textsvm.text.encoding import Reading, distinct
 from textsvm.text.normal_form import UNKNOWN, NormalForm, begins, nfkc, normal_form, normalise
-from textsvm.text.tokens import tokenise
 
 MARKS = "\u0301\u0307\u0323\u0345\u0328\u05b0\u064b\u093c\u094d\u0e38\u0e48\u09be\u3099\uff9e\ufe0f\u200d"
 ODD = [
@@ -127,9 +127,9 @@ def test_chunks_and_known_alphabets(small_pieces_once, texts, known):
 @settings(max_examples=60)
 def test_words_are_those_of_tokenise(small_pieces_once, tokens, texts, known):
     before = encode_as(known, tokens)
-    assert_are(before, [tokenise(text, tokens) for text in known])
+    assert_are(before, [oracles.tokenise(text, tokens) for text in known])
     documents = encode_as(texts, tokens, before)
-    assert_are(documents, [tokenise(text, tokens) for text in texts], before.alphabet.tolist())
+    assert_are(documents, [oracles.tokenise(text, tokens) for text in texts], before.alphabet.tolist())
     assert documents.texts == tuple(texts)
 
 
@@ -156,7 +156,7 @@ def test_views_of_a_source_are_made_of_the_same_texts(keep_case, texts, more):
             plain = [normalise(text, keep_case=view.keep_case)[:9] for text in given_texts]
             alphabet = [] if before is None else before.of(view).alphabet.tolist()
             symbols = [*map(chr, alphabet)] if view.tokens == "characters" else alphabet
-            assert_are(documents, [tokenise(text, view.tokens) for text in plain], symbols)
+            assert_are(documents, [oracles.tokenise(text, view.tokens) for text in plain], symbols)
         known = made
 
 

@@ -167,8 +167,6 @@ class Settings:
 
     #: Name of the estimator, in model files and reports.
     estimator: ClassVar[str]
-    #: Settings that must be finite numbers above 0 (`duality_gap` may be None).
-    _POSITIVE: ClassVar[tuple[str, ...]] = ("tol", "duality_gap")
 
     def __post_init__(self) -> None:
         if callable(self.encoder) and not isinstance(self.encoder, TextEncoder | Kernel):
@@ -250,8 +248,8 @@ class Settings:
             as_encoder(self.encoder)
         if compute.landmarks is not None:
             self._check_approximated()
-        for name in self._POSITIVE:
-            value = getattr(self, name)
+        for name in ("C", "tol", "duality_gap"):
+            value = getattr(self, name, 1.0)  # novelty detection has no C
             unset = name == "duality_gap" and value is None
             if not unset and not (is_number(value) and 0 < value < np.inf):
                 raise InputError(f"{name}={value!r} must be a finite number above 0")
@@ -288,7 +286,6 @@ class ClassifierSettings(Settings):
     scoring: str = "accuracy"
 
     estimator = "SVC"
-    _POSITIVE = ("C", "tol", "duality_gap")
 
     @property
     def solver_tol(self) -> float:
@@ -324,7 +321,6 @@ class RegressionSettings(Settings):
     epsilon: float = 0.1
 
     estimator = "SVR"
-    _POSITIVE = ("C", "tol", "duality_gap")
 
     def check(self) -> None:
         super().check()
@@ -358,7 +354,6 @@ class MultilabelSettings(Settings):
     random_state: int | None = 0
 
     estimator = "MultilabelSVC"
-    _POSITIVE = ("C", "tol", "duality_gap")
 
     def check(self) -> None:
         super().check()

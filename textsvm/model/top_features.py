@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from heapq import nlargest
 from typing import Any
 
@@ -64,11 +64,7 @@ class TopFeatures:
 
     def as_dict(self) -> Json:
         """JSON values."""
-        features = [
-            {"text": feature.text, "weight": feature.weight, "merged": list(feature.merged)}
-            for feature in self.features
-        ]
-        return {"label": self.label, "kind": self.kind, "features": features}
+        return asdict(self)
 
 
 def feature_weights(machines: Expansion) -> list[FeatureWeights]:

@@ -25,7 +25,7 @@ from textsvm.text.normal_form import NORMALISATIONS as NORMALISATIONS
 from textsvm.text.normal_form import normal_form
 from textsvm.text.normal_form import normalise as normalise
 from textsvm.text.tokens import GROUP_NAMES as GROUP_NAMES
-from textsvm.text.tokens import Spans, Tokens, align, kinds, locate, residue_groups, spread, tokenise
+from textsvm.text.tokens import Spans, Tokens, align, call_on, kinds, locate, residue_groups, spread
 
 
 @dataclass(frozen=True)
@@ -289,7 +289,7 @@ def _call_on_texts(characters: Documents, tokens: Callable[[str], Sequence[str]]
     number: defaultdict[str, int] = defaultdict()
     number.default_factory = number.__len__
     parts = [
-        np.fromiter(map(number.__getitem__, tokenise(characters.text(i), tokens)), np.uint32)
+        np.fromiter(map(number.__getitem__, call_on(characters.text(i), tokens)), np.uint32)
         for i in range(len(characters))
     ]
     lengths, nowhere = np.array([len(part) for part in parts], np.int64), np.empty(0, np.int64)

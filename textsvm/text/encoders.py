@@ -62,6 +62,7 @@ class TextEncoder(ABC):
     """An encoder of texts; encoders with the same digest are equal."""
 
     name: str
+    reference: str  #: Name in a model file
     #: Digest of all that vectors depend on; "" of a Python function.
     digest: str = ""
 
@@ -75,11 +76,6 @@ class TextEncoder(ABC):
 
     @property
     def __name__(self) -> str:
-        return self.name
-
-    @property
-    def reference(self) -> str:
-        """Name in a model file."""
         return self.name
 
     def arrays(self) -> Arrays:
@@ -122,7 +118,7 @@ class StaticEncoder(TextEncoder):
     """
 
     def __init__(self, arrays: Arrays, name: str) -> None:
-        self._arrays, self.name = arrays, name
+        self._arrays, self.name, self.reference = arrays, name, name
         rows, scale = arrays["embeddings"], arrays.get("scale")
         if rows.ndim != 2 or not rows.size or rows.dtype.kind not in "fi":
             raise InputError(f"the encoder {name} has no matrix with a vector for each token")
@@ -353,17 +349,13 @@ class BatchEncoder(TextEncoder):
     _NOT_PICKLED: ClassVar = ("_cache", "_lock", "_model", "_parts")
 
     def __init__(self, name: str, digest: str = "", reference: str = "") -> None:
-        self.name, self.digest, self._reference, self._lock = name, digest, reference, Lock()
+        self.name, self.digest, self.reference, self._lock = name, digest, reference, Lock()
 
     @cached_property
     def _cache(self) -> VectorCache:
         with suppress(RuntimeError):  # there is no home
             return VectorCache(cache_folder() / f"{self.digest}.vectors" if self.digest else None)
         return VectorCache(None)
-
-    @property
-    def reference(self) -> str:
-        return self._reference
 
     @abstractmethod
     def compute(self, texts: list[str]) -> tuple[Any, int]:

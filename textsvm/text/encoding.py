@@ -403,13 +403,10 @@ def find_words(codes: Array, offsets: Ints, kinds: NDArray[np.uint8]) -> list[To
 def translate(numbers: Sequence[NDArray[np.uint32]], code_of: Sequence[Array], dtype: Any) -> Array:
     """Concatenate arrays of numbers, translated to codes by the table of each array."""
     ends = np.cumsum([len(array) for array in numbers])
-    if use_numpy(int(ends[-1])):
-        parts = [table.astype(dtype)[array] for array, table in zip(numbers, code_of, strict=True)]
-        return np.concatenate([np.empty(0, dtype), *parts])
     codes = np.empty(ends[-1], dtype)
 
     def write(k: int) -> None:
-        _translate(numbers[k], code_of[k].astype(dtype), codes[ends[k] - len(numbers[k]) : ends[k]])
+        codes[ends[k] - len(numbers[k]) : ends[k]] = code_of[k][numbers[k]]
 
     _all(write, range(len(numbers)))
     return codes
@@ -532,12 +529,6 @@ def _fill(codes, starts, stops, begin, ids, firsts, keys, slots, n):
             slots[at] = n
         ids[i] = slots[at] - 1
     return len(starts), n
-
-
-@njit(nogil=True, cache=True)
-def _translate(numbers, code_of, out):
-    for j in range(len(numbers)):
-        out[j] = code_of[numbers[j]]
 
 
 @njit(nogil=True, cache=True)

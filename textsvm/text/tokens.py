@@ -53,7 +53,9 @@ def residue_groups(
     return groups
 
 
-#: Kind of symbols: a name, or a function from a text to its tokens.
+#: Kind of symbols: a name, or a function from a text to its tokens. "words" are runs of word characters, and
+#: every other non-space character by itself; "whitespace" separates by white space; "blosum62" are groups of
+#: residues.
 Tokens = str | Callable[[str], Sequence[str]]
 #: Half-open character ranges of symbols in a text, shape (n, 2); -1: not located.
 Spans = Ints
@@ -62,7 +64,7 @@ NAMES = ("characters", "words", "whitespace", "blosum62")
 SINGLE = ("characters", "blosum62")
 #: Class of a character: between words, within a word, a word by itself.
 BETWEEN, WITHIN, ALONE = 0, 1, 2
-_WORDS, _WORD = re.compile(r"\w+|[^\w\s]"), re.compile(r"\w")
+_WORD = re.compile(r"\w")
 
 
 def check_tokens(tokens: Tokens) -> None:
@@ -76,25 +78,8 @@ def check_tokens(tokens: Tokens) -> None:
         raise InputError(f"tokens={tokens!r} is not one of {', '.join(NAMES)}, nor a function")
 
 
-def tokenise(text: str, tokens: Tokens) -> list[str]:
-    """Split a normalised text into tokens.
-
-    Parameters
-    ----------
-    text : str
-    tokens : {"characters", "words", "whitespace", "blosum62"} or callable
-        "words": runs of word characters, and every other non-space character by itself; "whitespace":
-        separated by white space; "blosum62": groups of residues; a function returns a sequence of str.
-    """
-    if tokens == "blosum62":
-        points = np.array([*map(ord, text)], np.uint32)
-        ends = np.array([0, len(points)])
-        groups = residue_groups(np.arange(len(points), dtype=np.uint32), ends, points)
-        return [chr(point) for point in GROUP_NAMES[groups]]
-    if not callable(tokens):
-        return (
-            _WORDS.findall(text) if tokens == "words" else text.split() if tokens == "whitespace" else [*text]
-        )
+def call_on(text: str, tokens: Callable[[str], Sequence[str]]) -> list[str]:
+    """The tokens of a normalised text by a function of the user; InputError if it does not return them."""
     try:
         result = tokens(text)
         pieces = list(result)
