@@ -26,7 +26,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     # whose rows a kernel reads (25). Then predictions and packed copies in the memory of a small GPU (35).
     # Then predicted seconds of calls beside those of values (25).
     # Then options in place of parameters in errors, suffixes of outputs, warnings of a small memory (40).
-    "lines of textsvm/": (75_657, 62_000),
+    "lines of textsvm/": (75_579, 62_000),
     "lines of the applications": (13_011, 10_500),
     "lines of C, JavaScript, HTML and CSS": (3_268, 2_700),
     # Kernels of several families, aliases of arrays and the version have modules of their own.
@@ -40,7 +40,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     "function-level imports": (163, 150),
     "module-level __getattr__": (2, 2),
     "mutable module globals": (5, 4),
-    'words "Any"': (1_439, 1_400),
+    'words "Any"': (1_443, 1_400),
     "calls of getattr and hasattr": (124, 90),
     "class names defined more than once": (0, 0),
     '"what" per 10,000 docstring words': (1, 10),
