@@ -123,6 +123,7 @@ def main_memory() -> str:
             (X, y), (tests, _) = small_cards.draw(50_000, 100, 0), small_cards.draw(5_000, 100, 1)
             rows.append(small_cards.fitted(GapWeighted(5), X, y, tests, memory=memory))
     assert len({row["digest"] for rows in runs.values() for row in rows}) == 1
+    assert all("main memory" in row["rows"] for row in runs["4GiB"])
     card, held = (float(np.median([row["fit, s"] for row in rows[1:]])) for rows in runs.values())
     return f"{card:.2f} / {held:.2f} s, {held / card:.2f} times"
 

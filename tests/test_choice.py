@@ -359,16 +359,14 @@ def test_features_of_the_training_part_do_not_depend_on_the_rest():
     np.testing.assert_allclose(grams[1], grams[0], rtol=1e-5, atol=1e-6)
 
 
-class Scripted:
+class Scripted(Trials):
     """Trials of C = 2 whose losses are given, 0.5 where they are not."""
 
     losses: ClassVar[dict] = {}
     given: ClassVar[list] = []
 
-    def __init__(self, examples):
-        self.given.append(examples)
-
     def run(self, recipes, factors, progress=None):
+        self.given.append(self)
         loss = self.losses.get
         return [Trial(r, r.C * f, 0.5, loss((r.plain, f / 2), 0.5)) for r in recipes for f in factors]
 

@@ -251,11 +251,11 @@ def test_what_did_not_converge_is_said_where_it_was_asked_for(machine, solver):
 
 def test_folds_of_features_are_counted_once(monkeypatch):
     counted = []
-    monkeypatch.setattr(FoldGrams, "_features", spied(FoldGrams._features, counted))
+    monkeypatch.setattr(FoldGrams, "_build", spied(FoldGrams._build, counted))
     monkeypatch.setattr(SpectrumFeatureMap, "count", spied(SpectrumFeatureMap.count, counted))
     texts, y = letters(60, 2)
     CalibratedSVC(SVC(LOG, compute=Compute(solver="features"), device="cpu"), cv=3).fit(texts, y)
-    assert counted == ["count", *["_features"] * 4]
+    assert counted == ["count", *["_build"] * 4]
 
 
 def spied(function, calls):

@@ -22,7 +22,7 @@ import numpy as np
 from textsvm.arrays import Array, Ints
 from textsvm.errors import InputError
 from textsvm.gram.plan import Plan
-from textsvm.kernels.contract import AHEAD, MatrixRows
+from textsvm.kernels.contract import MatrixRows, rows_ahead
 from textsvm.linalg.rows import FeatureRows
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
@@ -169,7 +169,7 @@ class CachedGram(Gram):
         self._owner = np.full(self.capacity, -1, np.int64)
         values = self._xp.empty((self.capacity, n), np.float32)
         self._window = Window(values, slots, np.zeros(self.capacity, np.int64), self._load)
-        self.ahead = getattr(kernel_rows, "ahead", AHEAD)
+        self.ahead = rows_ahead(kernel_rows)
         #: Rows computed so far.
         self.computed = 0
 
@@ -214,12 +214,14 @@ class CachedGram(Gram):
         evicted = self._owner[slots]
         self._owner[slots] = -1
         self._slots[evicted[evicted >= 0]] = -1
-        self._copy(rows, slots)
+        try:
+            self._copy(rows, slots)
+            self._owner[slots] = rows
+            self._slots[rows] = slots
+        finally:  # without the rows, the evicted ones are in no slot
+            if self._window.slots is not self._slots:
+                self._window.slots.set(self._slots)  # faster than to change some of them
         self.computed += len(rows)
-        self._owner[slots] = rows
-        self._slots[rows] = slots
-        if self._window.slots is not self._slots:
-            self._window.slots.set(self._slots)  # faster than to change some of them
 
     def _copy(self, rows: Ints, slots: Ints) -> None:
         self._window.values[slots] = self._kernel_rows.rows(rows)

@@ -15,7 +15,7 @@ from textsvm.gram.plan import SLOW, Case, Plan, Rates, candidates, plan_gram, sh
 from textsvm.gram.store import GramRequest, Store
 from textsvm.gram.stored import HeldGram, StoredRows, held_rows
 from textsvm.gram.tiles import whole_gram
-from textsvm.kernels.contract import MatrixRows
+from textsvm.kernels.contract import MatrixRows, rows_ahead
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.workers import current
@@ -29,7 +29,8 @@ def gram_of_rows(
     If the rows have a `description`, it is appended to that of the Gram.
     """
     case = Case(kernel_rows.n, allowed_bytes(memory, kernel_rows.device), kernel_rows.device.kind)
-    return _planned(kernel_rows, plan_gram(_with_rows(case, kernel_rows)), progress)
+    case = _with_rows(case, kernel_rows)
+    return _planned(kernel_rows, case, plan_gram(case), progress)
 
 
 def build_gram(
@@ -73,8 +74,7 @@ def build_gram(
         case = replace(case, stored=stored.complete_share)
     rates = None
     if len(candidates(case)) > 1:
-        capacity = max_rows(case.n, allowed)
-        case = replace(case, capacity=capacity, request=staged_rows(case.n, capacity))
+        case = _with_cache(case, rows)
         rates = _measured_rates(case, request, rows, store)
     decision = plan_gram(case, rates)
     if stored is not None:
@@ -83,7 +83,7 @@ def build_gram(
         origin = "" if stored is None else f"{stored.description}; "
         return HeldGram(held_rows(request, allowed, stored, progress), allowed, origin + decision.reason)
     if stored is None:
-        return _planned(rows, decision, progress)
+        return _planned(rows, case, decision, progress)
     if decision.tier == "device":
         return stored.dense(decision.reason, progress)
     return CachedGram(stored, allowed, f"{stored.description}; {decision.reason}")
@@ -107,7 +107,14 @@ def _with_rows(case: Case, rows: Any) -> Case:
     return replace(case, matrices=getattr(rows, "matrices", 1), dense_features=dense_features)
 
 
-def _planned(rows: Any, decision: Plan, progress: Progress | None) -> Gram:
+def _with_cache(case: Case, rows: Any) -> Case:
+    """The case with the size of a cache of rows, and of the requests of a solver."""
+    capacity, on_gpu = max_rows(case.n, case.memory), case.device == "cuda"
+    request = staged_rows(case.n, capacity) if on_gpu else max(1, min(rows_ahead(rows), capacity // 2))
+    return replace(case, capacity=capacity, request=request)
+
+
+def _planned(rows: Any, case: Case, decision: Plan, progress: Progress | None) -> Gram:
     if hasattr(rows, "make_features"):
         return FeatureGram(rows, rows.make_features(progress), decision)
     origin = getattr(rows, "description", "")
@@ -118,8 +125,8 @@ def _planned(rows: Any, decision: Plan, progress: Progress | None) -> Gram:
         description += "; not distributed, as workers compute whole matrices only"
     if rows.device.cards:
         description += f"; on the first of {len(rows.device.cards)} cards"
-    case = Case(rows.n, decision.memory, capacity=max_rows(rows.n, decision.memory))
-    if (slowdown := 2 * case.rows_read / rows.n) > SLOW:  # a whole matrix is computed by halves
+    case = _with_cache(case, rows)
+    if (slowdown := 2 * case.rows_read / rows.n) > SLOW:
         warn_user(
             f"{show_bytes(case.memory)} hold {case.capacity:,} of {rows.n:,} rows of the kernel matrix: "
             f"{slowdown:.0f} times its values will be computed; raise memory (--memory)",

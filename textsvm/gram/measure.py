@@ -25,7 +25,7 @@ from textsvm.errors import InputError
 from textsvm.gram.plan import parse_bytes
 from textsvm.gram.store import GramRequest
 from textsvm.gram.stored import HostPanels, PanelRows
-from textsvm.kernels.contract import AHEAD, MatrixRows
+from textsvm.kernels.contract import AHEAD, MatrixRows, rows_ahead
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
 from textsvm.runtime.device import Device
@@ -72,14 +72,14 @@ def measured_rate(rows: MatrixRows) -> tuple[float, float]:
 
     seconds(1)  # may compile something
     most = min(rows.n, max(2 * AHEAD, _PROBE // (4 * rows.n)))
-    few = count = 1 if rows.device.kind == "cuda" else min(getattr(rows, "ahead", AHEAD), most)
-    first, least = seconds(few), max(2 * few, AHEAD)
-    row = first / few
-    while (more := min(most, max(least, int(_PROBE_SECONDS / row)))) >= 2 * count:
+    few = n_rows = 1 if rows.device.kind == "cuda" else min(rows_ahead(rows), most)
+    seconds_of_few, least = seconds(few), max(2 * few, AHEAD)
+    per_row = seconds_of_few / few
+    while (more := min(most, max(least, int(_PROBE_SECONDS / per_row)))) >= 2 * n_rows:
         # Calls with equal numbers of rows differ by up to a tenth.
-        row = max(seconds(more) - first, 0.1 * first) / (more - few)
-        count = more
-    return rows.n / row, max(0.0, first - few * row)
+        per_row = max(seconds(more) - seconds_of_few, 0.1 * seconds_of_few) / (more - few)
+        n_rows = more
+    return rows.n / per_row, max(0.0, seconds_of_few - few * per_row)
 
 
 def memory_rates(device: Device) -> tuple[float, ...]:

@@ -15,7 +15,7 @@ its n rows, the number of rows that the solver reads is predicted as
 
 This is 2.4, 1.7, 1.1 and 0.76 n with memory for 5, 10, 25 and 50 % of the rows. The geometric means over the
 seven problems of reports/tiers.md are 2.3, 1.7, 1.2 and 0.75 n; single problems read 0.25 to 2.4 times R.
-Where k rows are requested at a time, it is the fourth root of k times as many; on a card, 1.5 times.
+R is k^(1/4) times as large if k rows are requested at a time; on a card, 1.5 times.
 The matrix is symmetric, so half of its values are computed, and of its `BANDS` diagonal blocks both halves.
 """
 
@@ -51,7 +51,7 @@ CORES = 4
 #: Many classes (`textsvm.solvers.many_classes`): seconds of a core per machine, and per machine and document
 #: from features and from a kernel matrix.
 MANY_START, MANY_ROW, MANY_MATRIX_ROW = 1e-2, 2e-7, 5e-7
-#: Users are warned if rows on demand are predicted to be more than so many times the rows of a whole matrix.
+#: Users are warned if the values that will be computed are more than so many times half of the matrix.
 SLOW = 5
 _SOURCES = {"host": "from main memory", "disk": "from disk", "recompute": "computed again"}
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
@@ -160,15 +160,17 @@ class Case:
 
     def seconds(self, tier: str, rates: Rates) -> float:
         """Predicted seconds for computing the matrix, if it is kept, and for the rows that a solver reads."""
-        calls = self.rows_read / self.request
-        requests = CARD_REQUESTS * self.n if self.device == "cuda" else calls
+        solver_calls = self.rows_read / self.request
+        requests = CARD_REQUESTS * self.n if self.device == "cuda" else solver_calls
         reading = requests * REQUEST_SECONDS[self.device]
         if tier == "recompute":
-            return reading + self.n * self.rows_read / rates.compute + max(calls, requests) * rates.call
+            return (
+                reading + self.n * self.rows_read / rates.compute + max(solver_calls, requests) * rates.call
+            )
         missing = 1 - self.stored
         # The columns of each band are prepared, and a panel takes at most a quarter of the memory.
-        calls = BANDS + max(BANDS, 4 * self.n / max(1, self.capacity))
-        computing = missing * (self.n**2 * (0.5 + 0.5 / BANDS) / rates.compute + calls * rates.call)
+        build_calls = BANDS + max(BANDS, 4 * self.n / max(1, self.capacity))
+        computing = missing * (self.n**2 * (0.5 + 0.5 / BANDS) / rates.compute + build_calls * rates.call)
         if self.store:  # written while the next part is computed
             computing = max(computing, missing * self.bytes / rates.write)
         if tier == "disk":

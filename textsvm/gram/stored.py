@@ -15,7 +15,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from contextvars import copy_context
 from functools import partial
 from threading import Thread
@@ -73,7 +73,7 @@ class PanelRows:
 
     def diag(self) -> Array:
         with devices.use(self.device):
-            return self._xp.asarray(self._checked(self.panels.diagonal))
+            return self._xp.asarray(self._repairing(self.panels.diagonal))
 
     def rows(self, indices: Ints) -> Array:
         return self._values(np.asarray(indices, np.int64))
@@ -114,25 +114,27 @@ class PanelRows:
 
     def read(self, indices: Ints, out: Floats32, progress: Progress | None = None) -> None:
         """Read rows into an array in main memory, shape (len(indices), n)."""
-        self._checked(lambda: self.panels.read(indices, out, progress))
+        self._repairing(lambda: self.panels.read(indices, out, progress))
 
-    def _checked(self, read: Callable[[], Array | None]) -> Array:
-        """Call a function that reads panels."""
+    def _repairing(self, read: Callable[[], Array | None]) -> Array:
+        """Call a function that reads panels; panels in main memory need no repair."""
         return read()
 
     def steps(self, numbers: list[int], progress: Progress | None) -> Iterator[None]:
         """Compute panels, in order, which need all panels before them; yield after each."""
         ends = np.cumsum([self.n - self._start(number) for number in numbers]).tolist()
         with ThreadPoolExecutor(1) as writer:
-            written: Future[Any] = writer.submit(int)
+            written: Future[None] | None = None
             for (number, values), end in zip(self._filled(numbers), ends, strict=True):
-                written.result()
+                if written is not None:
+                    written.result()
                 written = writer.submit(copy_context().run, self._write, number, values)
                 self.made += 1
                 if progress is not None:
                     progress(end, ends[-1])
                 yield
-            written.result()
+            if written is not None:
+                written.result()
         self._bands = [None, None]
 
     def _filled(self, numbers: list[int]) -> Iterator[tuple[int, Floats32]]:
@@ -252,7 +254,7 @@ class StoredRows(PanelRows):
         speed = f", read at {rate:.2g} GB/s" if 4 * self.n**2 >= _REPORTED else ""
         return DenseGram(matrix, f"{self.description}{speed}; {description}")
 
-    def _checked(self, read: Callable[[], Array | None]) -> Array:
+    def _repairing(self, read: Callable[[], Array | None]) -> Array:
         """Call a function that reads panels, after damaged ones are computed again."""
         while True:
             try:
@@ -283,8 +285,10 @@ class HostPanels:
     def __init__(self, n: int, size: int, device: Device) -> None:
         self.n, self.size, self.count, self.device = n, size, -(-n // size), device
         self.matrix = np.empty((n, n), np.float32)
-        #: Whether the card can read all panels at the full speed of the bus.
-        self.page_locked = device.kind == "cuda"
+        #: Whether a card can read all panels at the full speed of the bus.
+        self.page_locked = device.kind == "cuda" and bool(
+            devices.cupy().cuda.runtime.deviceGetAttribute(_SAME_ADDRESS, device.index)
+        )
 
     def bounds(self, number: int) -> tuple[int, int]:
         return number * self.size, min((number + 1) * self.size, self.n)
@@ -299,7 +303,6 @@ class HostPanels:
                 try:
                     runtime.hostRegister(rows.ctypes.data, rows.nbytes, 0)
                     finalize(self.matrix, _unlock, self.device, rows.ctypes.data).atexit = False
-                    self.page_locked = bool(runtime.deviceGetAttribute(_SAME_ADDRESS, self.device.index))
                 except runtime.CUDARuntimeError:
                     self.page_locked = False
         return rows
@@ -345,7 +348,8 @@ class HeldGram(CachedGram):
     def release(self) -> None:
         owner = [self._kernel_rows]
         super().release()
-        Thread(target=owner.clear, name=host_memory.FREEING).start()  # to unlock memory takes long
+        with suppress(RuntimeError):  # where no thread can be started, it is unlocked here
+            Thread(target=owner.clear, name=host_memory.FREEING).start()  # to unlock memory takes long
 
 
 def held_rows(

@@ -94,6 +94,11 @@ class HostRows(ABC):
         return decision_by_rows(self, others, coef, progress, on_host=True)
 
 
+def rows_ahead(rows: Any) -> int:
+    """Rows that a solver should request at a time."""
+    return int(getattr(rows, "ahead", AHEAD))
+
+
 def decision_by_rows(
     rows: Any,
     others: Any,

@@ -14,7 +14,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -32,11 +32,16 @@ NUMPY_SIZE = 3 << 24
 NUMBA = (80 << 20, 400 << 20)
 #: Called with a message if compiled functions cannot be cached on disk.
 warn: Callable[[str], object] = warnings.warn
-#: Called before the second function that the cache on disk lacks is compiled in this process.
-on_compile: Callable[[], object] = partial(
-    logging.getLogger("textsvm").info, "compiling for this processor: some seconds to a minute, once"
-)
 _by_numpy = 0  # symbols and entries
+
+
+def log_compiling() -> None:
+    """Write a line to the log "textsvm"."""
+    logging.getLogger("textsvm").info("compiling for this processor: some seconds to a minute, once")
+
+
+#: Called before the second function that the cache on disk lacks is compiled in this process.
+on_compile: Callable[[], object] = log_compiling
 
 
 class Compiled:

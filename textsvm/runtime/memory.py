@@ -57,7 +57,7 @@ UNLIMITED = 1 << 62
 def free() -> int:
     """Free main memory in bytes, within the limits of the container (cgroup) and the process (ulimit)."""
     for thread in threading.enumerate():
-        if thread.name == FREEING:
+        if thread.name == FREEING and thread is not threading.current_thread():
             thread.join()
     limits = [left for _, left in _own_limits(STATUS)]
     return min([_available_memory(), *cgroup_memory(MEMBERSHIP, GROUPS), *limits])

@@ -520,9 +520,10 @@ class CountedDocuments:
         if kernel.weight not in self._shared:
             starts, df = feature_starts(kernel, self.counts, len(self.df)), self.df
             if kernel.weight == "intersection":
-                df = sum(
-                    (x.frequencies() for x in self._slabs(kernel, starts)), np.zeros(starts[-1], np.int64)
-                )
+                df = np.zeros(starts[-1], np.int64)
+                for x in self._slabs(kernel, starts):
+                    df += x.frequencies()
+                    del x  # before the next slab
             self._shared[kernel.weight] = SharedFeatures.of_slabs(self._slabs(kernel, starts, True), df)
         return self._shared[kernel.weight]
 
