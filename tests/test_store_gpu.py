@@ -193,14 +193,23 @@ def test_a_system_that_refuses_to_lock_memory(device):
         cupy().cuda.runtime.hostUnregister(panels.matrix[50:].ctypes.data)
 
 
-def test_memory_is_unlocked_after_training(device):
+def test_memory_is_unlocked_after_training(device, monkeypatch):
     """In a thread, for which a question for free memory waits."""
-    documents = encode(random_texts(1000))
+    documents, unlocked, unlock = encode(random_texts(1000)), [], reading._unlock
+    monkeypatch.setattr(reading, "_unlock", lambda *given: unlocked.append(unlock(*given)))
     with gpu.use(device):
         rows = reading.held_rows(GramRequest(EDIT.fit(documents), documents, {}, device), 1 << 30)
-        matrix = weakref.ref(rows.panels.matrix)
+        matrix, address, n_panels = (
+            weakref.ref(rows.panels.matrix),
+            rows.panels.matrix.ctypes.data,
+            rows.panels.count,
+        )
+        runtime = cupy().cuda.runtime
+        with pytest.raises(runtime.CUDARuntimeError):  # it is locked
+            runtime.hostRegister(address, 4096, 0)
         gram = HeldGram(rows, 1 << 22)
         del rows
         gram.release()
         memory.free()
         assert matrix() is None
+        assert unlocked == [None] * n_panels

@@ -58,7 +58,9 @@ class MatrixSource(Source):
         return Support(indices, n_features=len(examples))
 
     def require_weights(self) -> None:
-        raise InputError("a model of a kernel matrix has neither features nor texts; save it as it is")
+        raise InputError(
+            "a model of a precomputed kernel matrix has neither features nor texts; save it as it is"
+        )
 
     def without_texts(self, support: Support, coef: Floats) -> Support:
         self.require_weights()
