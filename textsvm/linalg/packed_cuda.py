@@ -82,28 +82,42 @@ class PackedRows:
         return {"begin": begin, "rare_begin": rare_begin, "entries": entries, "rare": rare}
 
     def _pack_lists(self, x: CudaRows, index: Array) -> dict[str, Array]:
-        cp, columns, slabs = gpu.cupy(), x.columns, -(-self.n // self._table)
-        size, (feature, begins), first = -(-self.n // slabs), columns.pieces, columns.first_pieces
-        n, form = len(feature), (np.int32(size), np.float32(1 / self._scale))
-        to = cp.empty((slabs + 1, n), np.int64)
-        if columns.x is None:
-            begin, marks = cp.concatenate([begins, columns.starts[-1:]]), marked(len(x), index)
-            entries, lists = cp.empty(len(columns.rows), np.uint32), (columns.rows, columns.values, marks)
-            pack = gpu.function(SOURCE, "pack_lists")
-            gpu.each_warp(pack, n, begin, *lists, np.int32(slabs), *form, to, entries)
-        else:  # entries are counted, sorted in parts, and put in their place
-            numbers, rows = cp.zeros(n * slabs, np.int32), (index, x.indptr, x.features)
-            count, place = (gpu.function(SOURCE, name) for name in ("count_pieces", "place_packed"))
-            gpu.each_warp(count, self.n, *rows, first, columns.first_rows, np.int32(slabs), form[0], numbers)
-            ends = starts_of(numbers)
-            to[:-1], to[-1] = ends[:-1].reshape(n, slabs).T, ends[slabs::slabs]
-            entries = cp.empty(int(ends[-1]), np.uint32)
-            for places, values in sorted_parts(x, ends[slabs * first], index):
-                gpu.each(place, len(values), *places, values, *form, entries)
+        slabs = -(-self.n // self._table)
+        size, feature = -(-self.n // slabs), x.columns.pieces[0]
+        pack = self._pack_from_lists if x.columns.x is None else self._pack_by_sorting
+        to, entries = pack(x, index, slabs, (np.int32(size), np.float32(1 / self._scale)))
         return {
-            "feature": feature, "first": first, "to": to, "entries": entries,
-            "pieces": n, "slabs": slabs, "size": size,
+            "feature": feature, "first": x.columns.first_pieces, "to": to, "entries": entries,
+            "pieces": len(feature), "slabs": slabs, "size": size,
         }  # fmt: skip
+
+    def _pack_from_lists(
+        self, x: CudaRows, index: Array, slabs: int, scaling: tuple[np.int32, np.float32]
+    ) -> tuple[Array, Array]:
+        """Ends of the pieces of each slab, and packed entries, from lists of all rows."""
+        cp, columns = gpu.cupy(), x.columns
+        n_pieces, begins = len(columns.pieces[0]), columns.pieces[1]
+        to, entries = cp.empty((slabs + 1, n_pieces), np.int64), cp.empty(len(columns.rows), np.uint32)
+        lists = cp.concatenate([begins, columns.starts[-1:]]), columns.rows, columns.values
+        pack = gpu.function(SOURCE, "pack_lists")
+        gpu.each_warp(pack, n_pieces, *lists, marked(len(x), index), np.int32(slabs), *scaling, to, entries)
+        return to, entries
+
+    def _pack_by_sorting(
+        self, x: CudaRows, index: Array, slabs: int, scaling: tuple[np.int32, np.float32]
+    ) -> tuple[Array, Array]:
+        """The same without lists: entries are counted, sorted in parts, and put in their place."""
+        cp, columns, first = gpu.cupy(), x.columns, x.columns.first_pieces
+        n_pieces, numbers = len(columns.pieces[0]), cp.zeros(len(columns.pieces[0]) * slabs, np.int32)
+        count, place = (gpu.function(SOURCE, name) for name in ("count_pieces", "place_packed"))
+        rows = index, x.indptr, x.features, first, columns.first_rows
+        gpu.each_warp(count, self.n, *rows, np.int32(slabs), scaling[0], numbers)
+        ends, to = starts_of(numbers), cp.empty((slabs + 1, n_pieces), np.int64)
+        to[:-1], to[-1] = ends[:-1].reshape(n_pieces, slabs).T, ends[slabs::slabs]
+        entries = cp.empty(int(ends[-1]), np.uint32)
+        for places, values in sorted_parts(x, ends[slabs * first], index):
+            gpu.each(place, len(values), *places, values, *scaling, entries)
+        return to, entries
 
     def dot(self, dense: Array, shift: Array, factor: Array, out: Array, rounded: Array, open: Array) -> None:
         """out = factor * (X dense + shift), float64 (n, 1), and `rounded`, the same in float32.
