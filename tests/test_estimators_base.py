@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import textsvm
 from textsvm import SVC, SVR, CalibratedSVC, MultilabelSVC, OneClassSVM, Spectrum, as_estimator
@@ -111,3 +112,30 @@ def test_a_subclass_with_a_mix_in_has_the_signature_of_its_constructor(kind):
 
 def test_the_signature_of_a_kernel_object_is_that_of_its_call():
     assert list(inspect.signature(Spectrum(2)).parameters) == ["texts", "others"]
+
+
+class WithLanguage(SVC):
+    """A parameter of its own, and few of the others."""
+
+    def __init__(self, language="en", C=1.0, kernel="auto"):
+        super().__init__(kernel, C)
+        self.language = language
+
+
+class PassingOn:
+    """A mix-in that takes a parameter and passes the others on."""
+
+    def __init__(self, *values, shout=False, **parameters):
+        super().__init__(*values, **parameters)
+        self.shout = shout
+
+
+def test_a_subclass_with_parameters_of_its_own_is_trained():
+    expected = SVC(Spectrum(2), 3.0).fit(TEXTS, LABELS).decision_function(TEXTS)
+    model = clone(WithLanguage("de", 3.0, Spectrum(2))).fit(TEXTS, LABELS)
+    assert (model.language, model.get_params(deep=False).keys()) == ("de", {"language", "C", "kernel"})
+    np.testing.assert_array_equal(model.decision_function(TEXTS), expected)
+    passing = type("Passing", (PassingOn, SVC), {})(Spectrum(2), C=3.0, shout=True)
+    np.testing.assert_array_equal(SVC.decision_function(SVC.fit(passing, TEXTS, LABELS), TEXTS), expected)
+    with pytest.raises(TypeError, match=r"WithLanguage has no parameter 'gamma'"):
+        WithLanguage(gamma=1)

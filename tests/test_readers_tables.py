@@ -1,5 +1,6 @@
 """Tables: columns of texts, labels, numbers, weights and groups."""
 
+import codecs
 import csv
 import gzip
 import io
@@ -754,3 +755,18 @@ def test_long_cells_take_no_long_time(row, write):
         read_corpus(write("t.arff", ARFF.replace("?,3,?", row + ",3,?,4")), text="the text")
     read_corpus(write("t.csv", f'text,label\nx,"{row}"\n'), label_separator=";")
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8], ids=["no mark", "byte order mark"])
+@pytest.mark.parametrize("name", ["mixed.csv", "mixed.jsonl"])
+def test_bytes_that_are_not_utf_8_keep_their_letters(name, mark, tmp_path):
+    rows = [("na\xefve".encode("cp1252"), b"a"), ("d\xe9j\xe0".encode(), b"b")]
+    if name.endswith("csv"):
+        content = b"text,label\n" + b"".join(b"%s,%s\n" % row for row in rows)
+    else:
+        content = b"".join(b'{"text": "%s", "label": "%s"}\n' % row for row in rows)
+    (tmp_path / name).write_bytes(mark + content)
+    corpus = read_corpus(tmp_path / name)
+    assert list(corpus.texts) == ["na\xefve", "d\xe9j\xe0"]
+    [(_, problem)] = corpus.problems
+    assert "read as Windows-1252" in problem

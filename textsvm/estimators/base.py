@@ -6,6 +6,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from operator import attrgetter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -82,7 +83,8 @@ class KernelEstimator(BaseEstimator):
     @property
     def settings(self) -> Any:
         """Copies of the parameters, as trainers take them."""
-        return self._settings(**{name: copied(value) for name, value in self.get_params(deep=False).items()})
+        names = [field.name for field in fields(self._settings)]  # a subclass may have other parameters
+        return self._settings(**{name: copied(getattr(self, name)) for name in names})
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name; with `deep` nested parameters as "name__parameter"."""

@@ -144,7 +144,7 @@ def max_rows(n: int, memory: int) -> int:
     if needed_bytes(n, least) > memory:
         raise InputError(
             f"the solver needs {needed_bytes(n, least):,} bytes for two rows of {n:,} kernel values "
-            f"and {memory:,} are allowed; allow more memory or train on fewer documents"
+            f"and {memory:,} are allowed; raise memory (--memory) or give fewer documents"
         )
     return least - 1 + bisect_right(range(least, n + 1), memory, key=partial(needed_bytes, n))
 

@@ -68,9 +68,10 @@ def decode(data: bytes) -> tuple[str, str | None]:
     The charset is that of the byte order mark, or UTF-8; bytes that are not UTF-8 are read as Windows-1252.
     """
     mark, charset = byte_order_mark(data)
-    if mark:
-        text = data[len(mark) :].decode(charset, "replace")
-        return text, None if "\ufffd" not in text else f"some bytes are not {charset}"
+    data = data[len(mark) :]
+    if charset != "utf-8":
+        text = data.decode(charset, "replace")
+        return text, None if "\ufffd" not in text else f"some bytes are not {charset}, and read as \ufffd"
     try:
         return data.decode(), None
     except UnicodeDecodeError as error:

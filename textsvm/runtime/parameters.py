@@ -35,11 +35,18 @@ ELSEWHERE = {
 }
 
 
+@cache
+def _takes_all(kind: Any) -> bool:
+    """Whether the constructor passes other parameters on."""
+    own = signature(kind.__init__).parameters.values()
+    return any(parameter.kind == parameter.VAR_KEYWORD for parameter in own)
+
+
 def checked_new(kind: Any, *values: Any, **parameters: Any) -> Any:
     """``__new__`` that raises TypeError, with the remedy, for an unknown parameter of the constructor."""
     own = defaults_of(kind)
     for name in parameters:
-        if name not in own:
+        if name not in own and not _takes_all(kind):
             near = get_close_matches(name.casefold(), {other.casefold(): other for other in own}, 1, 0.7)
             similar = [other for other in own if other.casefold() in near]
             remedy = (
