@@ -77,8 +77,8 @@ class Criteria:
             raise InputError(f"at_least must be above 0 and at most 1, got {value!r}")
         if self.within is not None and not kernel.nearest.has_distances:
             raise InputError(
-                f"within={self.within} is a distance and the {kernel.name} kernel has none; give at_least, "
-                "or choose the edit kernel"
+                f"within={self.within} is a distance and the {kernel.name} kernel has none; give at_least "
+                "(--at-least), or choose the edit kernel"
             )
 
     @property
