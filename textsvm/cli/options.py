@@ -369,12 +369,10 @@ class Command(_PlainFlags, TyperCommand):
         except InputError as error:
             message, parameters = str(error), list[Any](self.params)
             options = {own.name: own.opts[0] for own in parameters if own.param_type_name == "option"}
-            match = _PARAMETER.match(message)
+            match, values = _PARAMETER.match(message), map(str, ctx.params.values())
             # A file of the user may have such a name: "text needs work".
-            is_name = match and any(match[0] in str(value) for value in ctx.params.values())
-            if match and match[1] in options and not is_name:
-                rest = _OR_NONE.sub(r"\1", message[match.end(1) + 1 :])
-                error.args = (f"{options[match[1]]} {rest}",)
+            if match and match[1] in options and not any(match[0] in value for value in values):
+                error.args = (f"{options[match[1]]} " + _OR_NONE.sub(r"\1", message[match.end(1) + 1 :]),)
             raise
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
