@@ -17,7 +17,7 @@ from functools import partial
 from io import TextIOWrapper
 from itertools import count
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
@@ -71,9 +71,9 @@ def usage_message(error: typer.BadParameter) -> str:
     """Message of a USAGE_ERROR and the help to see; empty if the help was shown for lack of a command."""
     message = error.format_message().replace("Value error, ", "", 1)  # a prefix from pydantic
     if wrong := re.match(r"Invalid value for (.*): Input should be ([^,]*)", message):
-        cause: Any = error.__cause__
+        value = str(error.__cause__).partition("input_value=")[2].partition(", input_type")[0].strip("'")
         name, rule = wrong[1].replace("'", ""), wrong[2].replace("greater than or equal to", "at least")
-        message = f"{name} must be {rule}, got {cause.errors()[0]['input']}"
+        message = f"{name} must be {rule}, got {value}"
     message = re.sub(r"(valid number.*)", rf"\1; {DECIMALS}", message)
     return message and f"{message} (see {error.ctx.command_path if error.ctx else 'textsvm'} --help)"
 

@@ -157,12 +157,10 @@ def write_plain_model(
 
 def check_target(target: Path, to: str | None, force: bool, max_size: int | str | None = None) -> str:
     """The format; InputError if it is unknown or has no `max_size`, or a file exists."""
-    suffix = target.suffix.lower()
+    suffix, suffixes = target.suffix.lower(), ", ".join(_SUFFIXES)
     to = _SUFFIXES.get(suffix) if to is None else to
     if to is None:
-        raise InputError(
-            f"give the format (--to), since the suffix of {target} is not one of {', '.join(_SUFFIXES)}"
-        )
+        raise InputError(f"give the format (--to), since the suffix of {target} is not one of {suffixes}")
     if to not in FORMATS:
         raise InputError(f"the export format {to!r} is not one of {', '.join(FORMATS)}")
     if max_size is not None and small.parse_size(max_size) and to not in SIZED:
