@@ -73,8 +73,8 @@ def test_near_duplicates_are_told_or_kept_together(tmp_path):
 @pytest.mark.parametrize(
     ("verb", "arguments", "words"),
     [
-        ("cv", ["--folds", "1"], "'--folds' must be greater than or equal to 2"),
-        ("cv", ["--repeats", "0"], "'--repeats' must be greater than or equal to 1"),
+        ("cv", ["--folds", "1"], "--folds must be at least 2, got 1"),
+        ("cv", ["--repeats", "0"], "--repeats must be at least 1, got 0"),
         ("cv", ["-C", "1,10"], "textsvm tune"),
         ("cv", ["--predictions", "no/such/x"], "no/such"),
         ("tune", ["-C", "1,-10"], "textsvm: -C -10"),
@@ -82,7 +82,7 @@ def test_near_duplicates_are_told_or_kept_together(tmp_path):
         ("tune", ["--kernel", "gap,fancy"], "--kernel fancy"),
         ("tune", ["--kernel", "gap,edit", "--weight", "log"], "not an option of the gap or edit kernel"),
         ("tune", ["--weight", "count,heavy"], "--weight heavy"),
-        ("tune", ["--nested", "1"], "'--nested' must be greater than or equal to 2"),
+        ("tune", ["--nested", "1"], "--nested must be at least 2, got 1"),
         ("tune", ["--minutes", "0"], "--minutes must be positive, got 0"),
         ("tune", ["--heatmap", "x.doc"], "must end in .png"),
         ("gram", ["-o", "K.csv"], "must end in .npy"),

@@ -284,7 +284,7 @@ def test_no_probabilities(tmp_path):
         ([sample("mail"), "--kernel", "gap", "--kernel", "fast"], "--kernel names 2 kernels"),
         ([sample("mail"), "--kernel", "auto", "--kernel", "gap"], "name a kernel"),
         ([sample("mail"), "--kernel", "spectrum:3", "--budget", "1"], "--budget is for --kernel auto"),
-        ([sample("mail"), "--budget", "-1"], "'--budget' must be greater than or equal to 0"),
+        ([sample("mail"), "--budget", "-1"], "--budget must be at least 0, got -1"),
         ([*ESSAYS, "--kernel", "auto"], "name a kernel"),
         ([sample("mail"), "--one-class", "ham", "--budget", "1"], "--budget is for classifiers"),
     ],

@@ -303,6 +303,8 @@ def test_documents_of_the_training_corpus_are_refused(halves):
     message = fails("update", "m", "grown.csv", "-o", "n", cwd=halves)
     assert "40 of 42 documents of grown.csv are in the training corpus already" in message
     assert not (halves / "n").exists()
+    (halves / "m").rename(halves / "m.json")  # its suffix is that of another type of file
+    assert run("update", "m.json", "new.csv", cwd=halves).returncode == 0
 
 
 def test_a_model_records_the_columns_that_it_detected(halves):

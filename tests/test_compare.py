@@ -121,7 +121,7 @@ def test_names_cannot_break_the_page():
         (["--kernel", "sum"], "'sum' is no kernel"),
         (["--kernel", "edit:gamma=-1"], "--kernel edit:gamma=-1: gamma=-1.0"),
         (["--holdout", "1"], "--holdout must be between 0 and 1, got 1"),
-        (["--cv", "1"], "'--cv' must be greater than or equal to 2"),
+        (["--cv", "1"], "--cv must be at least 2, got 1"),
         (["--cv", "3", "--holdout", "0.5"], "do not go together"),
         (["--report", "x.md"], "must end in .html"),
         (["--report", "no/x.html"], "does not exist"),

@@ -368,10 +368,21 @@ def test_models_that_cannot_be_exported(tmp_path):
     with pytest.raises(InputError, match="does not exist"):
         textsvm.export(default_model(), tmp_path / "no" / "out.json")
     (tmp_path / "folder.json").mkdir()
-    with pytest.raises(InputError, match=r"x\.html has the suffix of another format than c"):
+    with pytest.raises(InputError, match=r"x\.html ends in .html, but the format is c; name a folder"):
         textsvm.export(default_model(), tmp_path / "x.html", to="c")
     with pytest.raises(InputError, match="is a folder"):
         textsvm.export(default_model(), tmp_path / "folder.json")
+    with pytest.raises(InputError, match=r"folder\.json is a folder"):
+        textsvm.export(default_model(), tmp_path / "folder.json", to="page")
+    (tmp_path / "x.bin").touch()
+    for force in (False, True):
+        with pytest.raises(InputError, match=r"ends in .bin, but the format is json; name a .json file"):
+            textsvm.export(default_model(), tmp_path / "x.bin", to="json", force=force)
+
+
+@pytest.mark.parametrize(("name", "to"), [("w.dat", "json"), ("p.htm", "page"), ("weights", "bin")])
+def test_a_format_that_is_given_takes_any_other_suffix(name, to, tmp_path):
+    assert textsvm.export(default_model(), tmp_path / name, to=to) == [tmp_path / name]
 
 
 @needs_gcc

@@ -315,7 +315,7 @@ def test_command_line(sites, tmp_path):
     [
         (["--top", "3", "--logo", "x.svg"], "--top reads only the model"),
         (["--alphabet", "acgt"], "--alphabet needs --mutations, --kmers or --logo"),
-        (["--kmers", "0"], "'--kmers' must be greater than or equal to 1"),
+        (["--kmers", "0"], "--kmers must be at least 1, got 0"),
         (["--kmers", "4", "--mutations", "x"], "reads only the model"),
         (["--kmers", "4", "--json"], "--json is for explanations"),
         (["--logo", "x.png"], "must end in .svg"),

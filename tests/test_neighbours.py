@@ -255,7 +255,7 @@ def test_command_writes_files(names, tmp_path):
 
 
 def test_command_says_what_is_wrong(names):
-    assert "'--nearest' must be" in fails("neighbours", "n.csv", "-k", "0", code=2, cwd=names)
+    assert "--nearest must be" in fails("neighbours", "n.csv", "-k", "0", code=2, cwd=names)
     assert "would replace" in fails("neighbours", "n.csv", "--within", "1", "-o", "n.csv", code=2, cwd=names)
     assert "only one corpus can be -, standard input" in fails("neighbours", "-", "-", code=2, cwd=names)
     assert "has none" in fails("neighbours", "n.csv", "--within", "1", "--kernel", "gap", code=2, cwd=names)

@@ -70,7 +70,10 @@ class WrongUsage(InputError):
 def usage_message(error: typer.BadParameter) -> str:
     """Message of a USAGE_ERROR and the help to see; empty if the help was shown for lack of a command."""
     message = error.format_message().replace("Value error, ", "", 1)  # a prefix from pydantic
-    message = re.sub(r"Invalid value for (.*): Input should be ([^,]*).*", r"\1 must be \2", message)
+    if wrong := re.match(r"Invalid value for (.*): Input should be ([^,]*)", message):
+        value = str(error.__cause__).partition("input_value=")[2].partition(", input_type")[0].strip("'")
+        name, rule = wrong[1].replace("'", ""), wrong[2].replace("greater than or equal to", "at least")
+        message = f"{name} must be {rule}, got {value}"
     message = re.sub(r"(valid number.*)", rf"\1; {DECIMALS}", message)
     return message and f"{message} (see {error.ctx.command_path if error.ctx else 'textsvm'} --help)"
 

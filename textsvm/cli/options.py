@@ -275,11 +275,10 @@ def with_groups(command: Callable[..., None], without: Collection[str] = ()) -> 
 
 
 _HELP_ALL = "help_all"
-#: Parameter of the Python API, not in quotes or in a path: before a value, as subject, or with an underscore.
-_PARAMETER = re.compile(
-    r"""(?<![\w'"/.-])(?:(\w+)=(?=['"]|-?(?:\d|nan\b|inf\b)[^\s/]*(?:\s|$))"""
-    r"""|^(\w+)(?= must | needs )|(\w+_\w+)(?![\w'"/.=]))"""
-)
+#: Parameter of the Python API at the beginning of a message about its value.
+_PARAMETER = re.compile(r"(\w+)(?:=(?=.* (?:must|needs|is|are|has) )| must | needs )", re.DOTALL)
+#: A quotation, or None among the values of a parameter.
+_OR_NONE = re.compile(r"""('[^']*'|"[^"]*")|[,;]? or None\b""")
 
 
 def _show_help_all(context: typer.Context, requested: bool) -> None:
@@ -364,23 +363,17 @@ class Command(_PlainFlags, TyperCommand):
         return rest
 
     def invoke(self, ctx: Any) -> object:
-        """Run the command; its errors name options in place of parameters of the Python API."""
+        """Run the command; an error that begins with a parameter of the Python API names its option."""
         try:
             return super().invoke(ctx)
         except InputError as error:
-            if not str(error).startswith("-"):  # it names an option
-                error.args = (self._with_options(str(error)),)
+            message, parameters = str(error), list[Any](self.params)
+            options = {own.name: own.opts[0] for own in parameters if own.param_type_name == "option"}
+            match, values = _PARAMETER.match(message), map(str, ctx.params.values())
+            # A file of the user may have such a name: "text needs work".
+            if match and match[1] in options and not any(match[0] in value for value in values):
+                error.args = (f"{options[match[1]]} " + _OR_NONE.sub(r"\1", message[match.end(1) + 1 :]),)
             raise
-
-    def _with_options(self, message: str) -> str:
-        parameters: list[Any] = self.params
-        options = {own.name: own.opts[0] for own in parameters if own.param_type_name == "option"}
-
-        def option_of(match: re.Match[str]) -> str:
-            option = options.get(match[1] or match[2] or match[3], match[0])
-            return f"{option} " if match[1] in options else option
-
-        return re.sub("[,;]? or None", "", _PARAMETER.sub(option_of, message))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help; without --help-all the rare options are hidden meanwhile."""

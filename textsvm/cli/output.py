@@ -34,10 +34,8 @@ _HEAD = 65_536
 
 #: Formats of tables by the suffix of the file.
 TABLES = {**TABLE_SUFFIXES, ".xlsx": "xlsx"}
-#: Types of files by suffix; texts of all formats, but no model, may also end in .txt.
-_TYPES = TABLES | {
-    f".{name}": name for name in ("html", "htm", "md", "npy", "npz", "png", "svg", "pdf", "onnx", "textsvm")
-}
+#: Suffixes of other types; texts of all formats, but no model, may also end in .txt.
+_OTHERS = (".html", ".htm", ".md", ".npy", ".npz", ".png", ".svg", ".pdf", ".onnx", ".textsvm")
 #: Libraries that write a format, which are no dependencies.
 _WRITERS = {"xlsx": "openpyxl", "parquet": "pyarrow"}
 #: Delimiter and quotes.
@@ -66,7 +64,7 @@ class Kind:
 
 
 #: Of formats that have no sign of the program that wrote a file: a file is replaced only with --force.
-_NEVER, _OURS = rb"(?!)", "certainly a file that textsvm wrote"
+_NEVER = rb"(?!)"
 MODEL = Kind("a textsvm model", rb'.{8}\{.*"textsvm":', ".textsvm")
 NPY = Kind(
     "a kernel matrix",
@@ -74,7 +72,7 @@ NPY = Kind(
     ".npy",
 )
 NPZ = Kind("a matrix of textsvm", rb"PK\x03\x04.{26}format\.npy", ".npz")
-NAMES, VECTORS = Kind(_OURS, _NEVER, ".jsonl"), Kind(_OURS, _NEVER, ".libsvm")
+NAMES, VECTORS = Kind("names of features", _NEVER, ".jsonl"), Kind("vectors", _NEVER, ".libsvm")
 LIBSVM = Kind("a kernel matrix in LIBSVM's format", rb"\s*[-+.\deE]+ 0:\d")
 LIBSVM_MODEL = Kind("a model of LIBSVM's", rb"svm_type \w+\r?\nkernel_type ", ".model")
 PREDICTIONS = Kind("predictions", rb'\{"id": [^\n]*"(decision|predicted|top|reason|value)": ')
@@ -118,6 +116,7 @@ class Output:
                     "name a file"
                 )
             return self
+        file = f"{self.option} {self.path}"
         with wrong_usage(f"{self.option}: "):
             target = target_of(self.path)
         if not target.parent.is_dir():
@@ -125,17 +124,16 @@ class Output:
         for name, paths in inputs.items():
             for path in [paths] if isinstance(paths, Path) else paths or []:
                 if _is_part_of(target, path):
-                    raise WrongUsage(
-                        f"{self.option} {self.path} would replace {name}, {path}; name another file"
-                    )
-        suffix, own = self.path.suffix.lower(), self.kind.suffix or f".{self.kind.format}"
-        differs = suffix in _TYPES and _TYPES[suffix] != _TYPES.get(own)
-        if own != "." and (differs or (suffix == ".txt" and self.kind == MODEL)):
-            raise WrongUsage(f"{self.option} {self.path} has the suffix of another kind; name a {own} file")
+                    raise WrongUsage(f"{file} would replace {name}, {path}; name another file")
+        suffix, own = self.path.suffix.lower(), self.kind.suffix
+        differs = suffix in {*TABLES, *_OTHERS} and TABLES.get(suffix, suffix) != TABLES.get(own, own)
+        if own and (differs or (suffix == ".txt" and self.kind == MODEL)):
+            content = f"ends in {suffix}, but the output is {self.kind.name}"
+            raise WrongUsage(f"{file} {content}; name a {own} file")
+        kind = "certain to be " * (self.kind.beginning == _NEVER) + self.kind.name
         if not self.force and not _begins(target, self.kind.beginning):
             raise WrongUsage(
-                f"{self.option} {self.path} is there and is not {self.kind.name}; name another file, or "
-                "replace it with --force"
+                f"{file} is there and is not {kind}; name another file, or replace it with --force"
             )
         _require_writable(target.parent, "the folder of the output")
         return self
@@ -278,7 +276,7 @@ def table_kind(option: str, path: Path, kind: Kind, requested: str | None = None
     if format in _WRITERS:  # nothing at the beginning tells who wrote it
         if find_spec(library := _WRITERS[format]) is None:
             raise InputError(f"{option} {path} needs {library} (pip install {library}); or name a .csv file")
-        return replace(kind, name=f"certain to be {kind.name}", beginning=rb"(?!)", format=format)
+        return replace(kind, beginning=_NEVER, format=format)
     beginning = _HEADER if format in DIALECTS else rb"(\[\s*)?" + kind.beginning
     return replace(kind, name=f"{kind.name} as {format.upper()}", beginning=beginning, format=format)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,8 +39,9 @@ def update(
     """
     console = Console(printing.quiet)
     corpus, output = source.corpus, source.output
-    # Without -o, the loading below reports a MODEL that is no model.
-    named = Output("-o" if output else "MODEL", output or model, MODEL, source.force or output is None)
+    named = Output("-o", output or model, MODEL, source.force)
+    if output is None:  # the loading below reports a MODEL that is no model
+        named = replace(named, option="MODEL", kind=replace(MODEL, suffix=""), force=True)
     target = named.checked({"the corpus": [*new, *(corpus or [])]})
 
     from textsvm.cli import model_files, retraining

@@ -261,8 +261,8 @@ def _too_large(case: Case, features: FeatureCase) -> str:
         return ""
     return (
         f"the features of {case.n:,} documents need about {show_bytes(needed)} of memory and "
-        f"{show_bytes(case.memory)} are allowed; take fewer lengths (p), shorten the documents "
-        "(max_length) or raise memory (--memory)"
+        f"{show_bytes(case.memory)} are allowed; take fewer lengths (p), shorten the documents (max_length, "
+        "--max-length) or raise memory (--memory)"
     )
 
 

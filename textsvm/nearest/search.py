@@ -77,8 +77,8 @@ class Criteria:
             raise InputError(f"at_least must be above 0 and at most 1, got {value!r}")
         if self.within is not None and not kernel.nearest.has_distances:
             raise InputError(
-                f"within={self.within} is a distance and the {kernel.name} kernel has none; give at_least, "
-                "or choose the edit kernel"
+                f"within={self.within} is a distance and the {kernel.name} kernel has none; give at_least "
+                "(--at-least), or choose the edit kernel"
             )
 
     @property
@@ -164,7 +164,8 @@ def search(
             near = kernel.nearest.prepare(read(columns), None if others is None else read(rows), device)
         side, n_texts = min(side, max(len(rows), len(columns))), max(1, int((memory / PAIR_BYTES) ** 0.5))
         if n_texts < min(side, LEAST_SIDE):
-            warn_user(f"memory for {n_texts} x {n_texts} texts is slow; raise it (--memory)", UserWarning)
+            slow = f"memory allows tiles of only {n_texts} x {n_texts} texts, so the search is slow"
+            warn_user(f"{slow}; raise memory (--memory)", UserWarning)
         side = min(side, n_texts)
         tiles = _Tiles(near, others is None, _blocks(len(rows), side), _blocks(len(columns), side), report)
         yield from tiles.above(criteria) if criteria.k is None else tiles.nearest(criteria, criteria.k)

@@ -130,7 +130,7 @@ def why_no_features(
     settings: Settings, kernel: Kernel, device: Device, problem: Problem | None = None
 ) -> str:
     """Why machines cannot be trained from the features of a kernel, in a sentence; empty if they can."""
-    instead = 'choose solver="auto"'
+    instead = 'choose solver="auto" (--solver auto)'
     if settings.compute_options.approximate is not None:
         return f"machines on landmarks are trained from kernel values of all texts; {instead}"
     if kernel.features is None or not kernel.features.countable:

@@ -111,7 +111,7 @@ def _as_level(name: str) -> float:
         return value
     raise InputError(
         f"ordered classes are numbers, and {name!r} is none: name all of them, the lowest first, such as "
-        'multiclass="ordered:low<medium<high"'
+        'multiclass="ordered:low<medium<high" (--multiclass)'
     )
 
 

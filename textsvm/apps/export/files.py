@@ -157,10 +157,10 @@ def write_plain_model(
 
 def check_target(target: Path, to: str | None, force: bool, max_size: int | str | None = None) -> str:
     """The format; InputError if it is unknown or has no `max_size`, or a file exists."""
-    suffix = target.suffix.lower()
+    suffix, suffixes = target.suffix.lower(), ", ".join(_SUFFIXES)
     to = _SUFFIXES.get(suffix) if to is None else to
     if to is None:
-        raise InputError(f"give the format (--to): {target} ends in none of {', '.join(_SUFFIXES)}")
+        raise InputError(f"give the format (--to), since the suffix of {target} is not one of {suffixes}")
     if to not in FORMATS:
         raise InputError(f"the export format {to!r} is not one of {', '.join(FORMATS)}")
     if max_size is not None and small.parse_size(max_size) and to not in SIZED:
@@ -168,11 +168,11 @@ def check_target(target: Path, to: str | None, force: bool, max_size: int | str 
     if not target.absolute().parent.is_dir():
         raise InputError(f"the folder {target.absolute().parent} does not exist; create it first")
     single = len(FORMATS[to]) == 1
-    if suffix != FORMATS[to][0] if single else suffix in _SUFFIXES and not target.exists():
-        raise InputError(f"{target} has the suffix of another format than {to}; name another path")
+    needed = f"{FORMATS[to][0]} file" if single else "folder"
     if target.exists() and target.is_dir() == single:
-        present, needed = ("folder", "file") if single else ("file", "folder")
-        raise InputError(f"{target} is a {present}; name a {needed}")
+        raise InputError(f"{target} is a {'folder' if single else 'file'}; name a {needed}")
+    if _SUFFIXES.get(suffix, to) != to and not target.is_dir():
+        raise InputError(f"{target} ends in {suffix}, but the format is {to}; name a {needed}")
     if not force and (existing := [path for path in paths_of(target, to) if path.exists()]):
         raise InputError(f"{existing[0]} exists; name another path, or replace it (--force)")
     return to

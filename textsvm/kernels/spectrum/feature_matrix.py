@@ -202,8 +202,8 @@ def require_columns(columns: FeatureColumns, least: float, n: int) -> None:
     """Raise InputError if there are no columns."""
     if not len(columns):
         raise InputError(
-            f"no substring is in {least:g} or more of the {n:,} documents; lower min_df, or give more "
-            "documents"
+            f"no substring is in {least:g} or more of the {n:,} documents; lower min_df (--min-df), or give "
+            "more documents"
         )
 
 
@@ -249,8 +249,8 @@ def require_memory(needed: int, n: int) -> None:
     if needed > free:
         raise InputError(
             f"the features of {n:,} documents need about {needed / 2**30:.2f} GiB of memory and "
-            f"{free / 2**30:.2f} GiB is free; take fewer lengths (p), leave rare substrings out (min_df), "
-            "shorten the documents (max_length) or give fewer"
+            f"{free / 2**30:.2f} GiB is free; take fewer lengths (p), leave rare substrings out (min_df, "
+            "--min-df), shorten the documents (max_length, --max-length) or give fewer"
         )
 
 
