@@ -11,6 +11,7 @@ import tempfile
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import patch
 
 from mails import mail, teach
 
@@ -19,6 +20,7 @@ from textsvm.apps.mail.filter import Filter
 from textsvm.apps.mail.lessons import FILE, Lessons
 from textsvm.apps.mail.message import read_message
 from textsvm.errors import InputError
+from textsvm.runtime import compiled
 
 NAMES = (FILE, "weights")
 PROBES = [features(read_message(mail(kind, i)).text) for kind in ("spam", "ham") for i in range(100, 105)]
@@ -117,6 +119,7 @@ def flip(folder, files, number, place=None):
 EXPECTED = {}
 
 
+@patch.object(compiled, "NUMPY_SIZE", 0)  # to compile later would use up the time that a lesson has
 def attack(parent, times, first=0):
     """Flip bits one at a time; a count of outcomes, and descriptions of silent damage."""
     store, folder = Path(parent, "store"), Path(parent, "copy")
