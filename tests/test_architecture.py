@@ -26,7 +26,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     # whose rows a kernel reads (25). Then predictions and packed copies in the memory of a small GPU (35).
     # Then predicted seconds of calls beside those of values (25).
     # Then options in place of parameters in errors, suffixes of outputs, warnings of a small memory (40).
-    "lines of textsvm/": (75_628, 62_000),
+    "lines of textsvm/": (75_629, 62_000),
     "lines of the applications": (13_011, 10_500),
     "lines of C, JavaScript, HTML and CSS": (3_268, 2_700),
     # Kernels of several families, aliases of arrays and the version have modules of their own.

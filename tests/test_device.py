@@ -78,6 +78,7 @@ def test_without_cupy(monkeypatch):
     assert 'pip install "cupy-cuda13x[ctk]"' in refused()
     for card, advised in ("/none", False), ("/", True):  # advice only where there is a card
         monkeypatch.setattr(device, "_CARD_PATHS", (card,))
+        assert ("no NVIDIA GPU is found on this machine" in refused()) != advised
         assert ("CuPy is not installed" in device_line(chosen)) == advised
 
 

@@ -244,7 +244,8 @@ def devices() -> list[DeviceStatus]:
 def cupy() -> Any:
     """Import CuPy and check that there is a GPU."""
     if find_spec("cupy") is None:
-        raise InputError(f"CuPy is not installed; {_PIP}")
+        found = "" if has_card() else ", and no NVIDIA GPU is found on this machine"
+        raise InputError(f"CuPy is not installed{found}; {_PIP}")
     try:
         import cupy
 
