@@ -26,7 +26,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     # whose rows a kernel reads (25). Then predictions and packed copies in the memory of a small GPU (35).
     # Then predicted seconds of calls beside those of values (25).
     # Then options in place of parameters in errors, suffixes of outputs, warnings of a small memory (40).
-    "lines of textsvm/": (75_629, 62_000),
+    "lines of textsvm/": (75_631, 62_000),
     "lines of the applications": (13_011, 10_500),
     "lines of C, JavaScript, HTML and CSS": (3_268, 2_700),
     # Kernels of several families, aliases of arrays and the version have modules of their own.
@@ -59,7 +59,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     # Work on a device may be repeated on the CPU: the call and the settings for a device are moves.
     "moves of a fit": (335, 200),
     "files entered by a prediction": (18, 10),
-    "moves of a prediction": (86, 35),
+    "moves of a prediction": (89, 35),
     "base classes of SVC": (7, 10),
     "base classes of SVC, without scikit-learn's and object": (1, 3),
     "public members of SVC": (36, 40),

@@ -107,7 +107,7 @@ def _with_rows(case: Case, rows: Any) -> Case:
     return replace(case, matrices=getattr(rows, "matrices", 1), dense_features=dense_features)
 
 
-def _with_cache(case: Case, rows: Any) -> Case:
+def _with_cache(case: Case, rows: object) -> Case:
     """The case with the size of a cache of rows, and of the requests of a solver."""
     capacity, on_gpu = max_rows(case.n, case.memory), case.device == "cuda"
     request = staged_rows(case.n, capacity) if on_gpu else max(1, min(rows_ahead(rows), capacity // 2))

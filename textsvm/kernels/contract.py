@@ -94,7 +94,7 @@ class HostRows(ABC):
         return decision_by_rows(self, others, coef, progress, on_host=True)
 
 
-def rows_ahead(rows: Any) -> int:
+def rows_ahead(rows: object) -> int:
     """Rows that a solver should request at a time."""
     return int(getattr(rows, "ahead", AHEAD))
 

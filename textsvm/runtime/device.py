@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -244,8 +245,9 @@ def devices() -> list[DeviceStatus]:
 def cupy() -> Any:
     """Import CuPy and check that there is a GPU."""
     if find_spec("cupy") is None:
-        found = "" if has_card() else ", and no NVIDIA GPU is found on this machine"
-        raise InputError(f"CuPy is not installed{found}; {_PIP}")
+        no_card = sys.platform == "linux" and not has_card()
+        remark = ", and no NVIDIA GPU is found on this machine" if no_card else ""
+        raise InputError(f"CuPy is not installed{remark}; {_PIP}")
     try:
         import cupy
 
