@@ -71,7 +71,7 @@ def decode(data: bytes) -> tuple[str, str | None]:
     data = data[len(mark) :]
     if charset != "utf-8":
         text = data.decode(charset, "replace")
-        return text, None if "\ufffd" not in text else f"some bytes are not {charset}, and read as \ufffd"
+        return text, None if "\ufffd" not in text else f"some bytes are not {charset} and were read as \ufffd"
     try:
         return data.decode(), None
     except UnicodeDecodeError as error:
