@@ -142,7 +142,7 @@ def compared(n: int, python: str) -> dict[str, Any]:
     """One row."""
     with tempfile.TemporaryDirectory() as folder:
         names = Path(folder) / "names"
-        names.write_text("\n".join(company_names(n)))
+        names.write_text("\n".join(company_names(n)), encoding="utf-8", newline="\n")
         ours, theirs = (
             run(program, body, names, Path(folder) / f"{number}.npz")
             for number, (program, body) in enumerate([(sys.executable, OURS), (python, THEIRS)])
