@@ -40,7 +40,6 @@ NEW = ["a banana on monday", "", "acgtacgtaca", "日本 banana", LONG[1][:900], 
 #: Kernels that have a seed of long texts, too.
 ONES_LONG = (
     "spectrum_range", "gap", "gap_weights", "bounded_gap", "dna_gapped", "dna_mismatch", "dna_gkm",
-    "dna_degree", "dna_oligo",
 )  # fmt: skip
 ROWS = np.random.default_rng(0).normal(size=(6, 3))
 SPARSE = csr_matrix(ROWS * (np.abs(ROWS) > 0.4))
@@ -319,13 +318,10 @@ def _kernels() -> dict[str, Any]:
         "edit": textsvm.EditDistance(0.1, relative=True),
         "dna_gapped": textsvm.GappedKmers(4, 1),
         "dna_gapped_canonical": textsvm.GappedKmers(4, 1, canonical=True),
-        "dna_protein": textsvm.WeightedDegree(2, tokens="blosum62"),
+        "dna_protein": spectrum(2, tokens="blosum62"),
         "dna_mismatch": textsvm.Mismatch(3, 1),
         "dna_gkm": textsvm.Gkm(4, 3, 1),
         "dna_gkm_centre": textsvm.Gkm(4, 3, 2, filter="full", centre=50, canonical=True),
-        "dna_degree": textsvm.WeightedDegree(3, shift=2),
-        "dna_oligo": textsvm.Oligo(2, 1.0),
-        "dna_locality": textsvm.LocalityImproved(3, 2),
         "sum": textsvm.Sum([spectrum(2), textsvm.EditDistance(0.1)], weights=[0.3, 0.7]),
         "product": textsvm.Product([spectrum(1), spectrum(2, tokens="words")]),
     }

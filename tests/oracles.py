@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from functools import lru_cache
 from itertools import combinations, product
-from math import comb, exp, inf, log, sqrt, tanh
+from math import comb, exp, log, sqrt, tanh
 
 import numpy as np
 
@@ -242,51 +242,6 @@ def bounded_gap(s, t, p, decay, span):
     """k(s, t), not normalised."""
     a, b = subsequences(s, p, decay, span), subsequences(t, p, decay, span)
     return sum(a[u] * b[u] for u in a.keys() & b.keys())
-
-
-@lru_cache(maxsize=1000)
-def weighted_degree(s, t, degree, shift=0):
-    """The formula of Rätsch, Sonnenburg and Schölkopf (2005), texts aligned at their starts."""
-
-    def common(k, i, j):
-        return len(s) >= i + k and len(t) >= j + k and s[i : i + k] == t[j : j + k]
-
-    total, places = 0.0, max(len(s), len(t))
-    for k in range(1, degree + 1):
-        beta = 2 * (degree - k + 1) / (degree * (degree + 1))
-        for j in range(shift + 1):
-            delta = 1 / (2 * (j + 1))
-            total += beta * delta * sum(common(k, i + j, i) + common(k, i, i + j) for i in range(places))
-    return total
-
-
-@lru_cache(maxsize=1000)
-def oligo(s, t, k, sigma, reach=inf):
-    """Every pair of positions of every k-mer in common (Meinicke et al. 2004, without the constant).
-
-    Pairs more than `reach` sigmas apart are left out.
-    """
-    return sum(
-        exp(-((p - q) ** 2) / (4 * sigma**2))
-        for p in range(len(s) - k + 1)
-        for q in range(len(t) - k + 1)
-        if s[p : p + k] == t[q : q + k] and abs(p - q) <= reach * sigma
-    )
-
-
-@lru_cache(maxsize=1000)
-def locality_improved(s, t, window, inner, outer):
-    """Zien et al. (2000): matches in windows around every position, as a share of what they can be.
-
-    They weigh from 1 at the border of a window to window + 1 at its centre.
-    """
-    match = [a == b for a, b in zip(s, t)]  # noqa: B905 (up to the end of the shorter)
-    total = 0.0
-    for p in range(len(match)):
-        near = range(max(0, p - window), min(len(match), p + window + 1))
-        share = sum((window + 1 - abs(q - p)) * match[q] for q in near) / (window + 1) ** 2
-        total += share**inner
-    return total**outer
 
 
 def linear(x, y):

@@ -74,7 +74,6 @@ FOUND = [
     ("columns", ("kernel", "kernels", 1, "kernel", "gamma"), 10**400),
     ("kernel_dna_gkm_centre", ("kernel", "half_life"), 10**400),
     ("kernel_dna_mismatch", ("kernel", "alphabet"), 10**400),
-    ("kernel_dna_oligo", ("kernel", "sigma"), 10**400),
     ("kernel_edit", ("kernel", "gamma"), 10**400),
     ("kernel_sum", ("kernel", "kernels", 1, "gamma"), 1 << 64),
     ("vectors_gaussian", ("kernel", "gamma"), 10**400),

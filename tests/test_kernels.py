@@ -21,7 +21,6 @@ OWN = {
     "gapped": [{"g": 3, "m": 2}],
     "mismatch": [{"k": 3, "alphabet": 40}],
     "gkm": [{"l": 4, "k": 2, "d": 2, "filter": "none", "tokens": "words"}],
-    "weighted-degree": [{"degree": 3, "shift": 2}],
     "bounded-gap": [{"p": 2}, {"p": 2, "decay": 0.5, "span": 3, "tokens": "words", "keep_case": True}],
 }
 EXACT = [Spectrum(2, "intersection", tokens="words", keep_case=True)]

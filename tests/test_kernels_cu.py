@@ -23,7 +23,6 @@ from textsvm.kernels.gap import cuda as gap_cuda
 from textsvm.kernels.gap import cuda as gap_lanes
 from textsvm.kernels.mers import cuda as mer_distances_cuda
 from textsvm.kernels.mers import gapped_cuda as gapped_dense_cuda
-from textsvm.kernels.positions import cuda as positions_cuda
 from textsvm.linalg import dense as dense_cuda
 from textsvm.linalg import packed_cuda, products_cuda, rows_cuda, vectors_cuda
 from textsvm.runtime import device
@@ -42,8 +41,6 @@ STRUCTS = {
     gapped_dense_cuda.SOURCE: {"Texts": gapped_dense_cuda.TEXTS},
     "gap.cu": {"Task": gap_cuda.TASK, "Output": gap_cuda.OUTPUT, "Lane": gap_lanes.LANE},
     "mers.cu": {"Task": mer_distances_cuda.TASK},
-    "diagonals.cu": {"Task": positions_cuda.TASK},
-    "locality.cu": {"Task": positions_cuda.TASK},
     "clusters.cu": {"Clustered": clusters.CLUSTERED},
     "products.cu": {"Products": products_cuda.PRODUCTS},
     dense_cuda.SOURCE: {"Dense": dense_cuda.DENSE},

@@ -22,9 +22,6 @@ KERNELS = [
     "gap:3",
     "bounded-gap:3",
     "gapped:3,m=1",
-    "oligo:2",
-    "weighted-degree:3",
-    "locality:3",
 ]
 DNA_KERNELS = ["gapped:3,m=1,canonical", "mismatch:3,alphabet=5", "gkm:4,k=3,d=1,centre=20,canonical"]
 

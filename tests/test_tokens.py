@@ -23,10 +23,7 @@ from textsvm.kernels import (
     KERNELS,
     BoundedGap,
     GappedKmers,
-    LocalityImproved,
-    Oligo,
     Sum,
-    WeightedDegree,
     spelling,
 )
 from textsvm.kernels.edit.cpu import narrow_runs
@@ -479,9 +476,6 @@ def test_tokens():
         GapWeighted(2),
         BoundedGap(2),
         GappedKmers(3, 1),
-        WeightedDegree(3, 1),
-        Oligo(2),
-        LocalityImproved(5),
     ],
     ids=str,
 )
@@ -501,8 +495,10 @@ def test_no_kernel_of_symbols_is_forgotten():
 
 
 def test_models_are_kept_and_explained(tmp_path):
-    kernel = Sum([Spectrum(2, tokens="blosum62"), Spectrum(1), Oligo(2, tokens="blosum62", keep_case=True)])
-    for made in (kernel, Spectrum(2, tokens="blosum62"), WeightedDegree(3, tokens="blosum62")):
+    kernel = Sum(
+        [Spectrum(2, tokens="blosum62"), Spectrum(1), GappedKmers(3, 1, tokens="blosum62", keep_case=True)]
+    )
+    for made in (kernel, Spectrum(2, tokens="blosum62"), GapWeighted(2, tokens="blosum62")):
         model = SVC(made, device="cpu").fit(PROTEINS, FAMILIES)
         textsvm.save(model, tmp_path / "m.textsvm")
         again, new = load(tmp_path / "m.textsvm"), ["MKVXXUBZ*", "ppyf", "", "ADEG"]

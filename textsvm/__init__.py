@@ -31,9 +31,7 @@ if TYPE_CHECKING:
         Gaussian,
         Gkm,
         Linear,
-        LocalityImproved,
         Mismatch,
-        Oligo,
         On,
         Polynomial,
         Product,
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
         Spectrum,
         Sum,
         UserKernel,
-        WeightedDegree,
     )
     from textsvm.model.file import load, save
     from textsvm.model.libsvm import load_libsvm_model, save_libsvm_model
@@ -105,10 +102,8 @@ __all__ = [
     "Gkm",
     "InputError",
     "Linear",
-    "LocalityImproved",
     "Mismatch",
     "MultilabelSVC",
-    "Oligo",
     "On",
     "OneClassSVM",
     "OnlineSVC",
@@ -120,7 +115,6 @@ __all__ = [
     "Sum",
     "TrainedModel",
     "UserKernel",
-    "WeightedDegree",
     "__version__",
     "as_estimator",
     "class_map",

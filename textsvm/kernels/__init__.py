@@ -6,11 +6,9 @@ this package and of `textsvm` follow from it; type checkers read the imports bel
 Each kernel keeps the letters of its paper. The compared substring, subsequence or window is called
 
     p           Spectrum, GapWeighted, BoundedGap       symbols of a substring or subsequence
-    k           Mismatch, Oligo                         symbols of a substring
+    k           Mismatch                                symbols of a substring
     g, m        GappedKmers                             symbols of a window, m of them open
     l, k, d     Gkm                                     symbols of a window, k of them compared, d mismatches
-    degree      WeightedDegree                          symbols of the longest substring
-    window      LocalityImproved                        symbols of a window
 
 `normalised` of a kernel divides values by sqrt(k(s, s) k(t, t)); `normalise` of an estimator is the normal
 form of texts.
@@ -37,9 +35,6 @@ if TYPE_CHECKING:
     from textsvm.kernels.mers.gapped import GappedKmers as GappedKmers
     from textsvm.kernels.mers.kernel import Gkm as Gkm
     from textsvm.kernels.mers.kernel import Mismatch as Mismatch
-    from textsvm.kernels.positions.diagonals import Oligo as Oligo
-    from textsvm.kernels.positions.diagonals import WeightedDegree as WeightedDegree
-    from textsvm.kernels.positions.locality import LocalityImproved as LocalityImproved
     from textsvm.kernels.spectrum.kernel import Spectrum as Spectrum
     from textsvm.kernels.user import UserKernel as UserKernel
     from textsvm.kernels.vectors.kernels import Gaussian as Gaussian
@@ -76,8 +71,6 @@ KERNELS = Kernels({
     "gapped": ("mers.gapped:GappedKmers", o.GAPPED),
     "mismatch": ("mers.kernel:Mismatch", o.MISMATCH),
     "gkm": ("mers.kernel:Gkm", o.GKM),
-    "oligo": ("positions.diagonals:Oligo", o.OLIGO),
-    "locality": ("positions.locality:LocalityImproved", o.LOCALITY),
     "linear": ("vectors.kernels:Linear", ()),
     "polynomial": ("vectors.kernels:Polynomial", o.POLYNOMIAL),
     "gaussian": ("vectors.kernels:Gaussian", o.GAUSSIAN),
@@ -87,7 +80,6 @@ KERNELS = Kernels({
     "product": ("base:Product", ()),
     "on": ("combined.on:On", ()),
     "bounded-gap": ("gap.bounded:BoundedGap", o.BOUNDED_GAP),
-    "weighted-degree": ("positions.diagonals:WeightedDegree", o.WEIGHTED_DEGREE),
 })  # fmt: skip
 _MODULES = {"Kernel": "base", "UserKernel": "user"}
 _MODULES |= {name: module for module, name in (path.split(":") for path, _ in KERNELS.data.values())}

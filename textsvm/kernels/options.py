@@ -198,25 +198,6 @@ MISMATCH = (
     *SYMBOLS,
 )
 
-WEIGHTED_DEGREE = (
-    Option("degree", "length of the longest substrings", "NUMBER", "8", "5,8,12", whole, bare=True),
-    Option("shift", "greatest distance of positions", "NUMBER", "0", convert=whole),
-    *SYMBOLS,
-)
-
-OLIGO = (
-    Option("k", "length of the substrings", "NUMBER", "3", "2,3,4", whole, bare=True),
-    Option("sigma", "scale of the distance of positions", "NUMBER", "2", "1,4,16", float),
-    *SYMBOLS,
-)
-
-LOCALITY = (
-    Option("window", "positions of a window, odd", "NUMBER", "9", "5,9,15", whole, bare=True),
-    Option("inner_degree", "power of a window's share of matches", "NUMBER", "4", "1,2,4", whole),
-    Option("outer_degree", "power of the sum over windows", "NUMBER", "1", convert=whole),
-    *SYMBOLS,
-)
-
 POLYNOMIAL = (Option("degree", "degree of the polynomial", "NUMBER", "3", convert=whole), GAMMA, COEF0)
 GAUSSIAN = (GAMMA,)
 SIGMOID = (GAMMA, COEF0)

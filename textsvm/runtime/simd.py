@@ -2,7 +2,7 @@
 
 LLVM vectorises only innermost loops, which cannot be vectorised for a recurrence along a string. Documents
 are independent: these operations process a document per lane, on any CPU. Vectors of the same type also have
-the operators +, -, * and, of integers, &, |, ^, <<, >>.
+the operators +, -, * and, of integers, &, |, ^.
 """
 
 from __future__ import annotations
@@ -143,12 +143,10 @@ def _define(operation, floats: str, integers: str):
 _define(operator.add, "fadd", "add")
 _define(operator.sub, "fsub", "sub")
 _define(operator.mul, "fmul", "mul")
-# Of integers; `>>` of unsigned integers.
+# Of integers.
 _define(operator.and_, "", "and_")
 _define(operator.or_, "", "or_")
 _define(operator.xor, "", "xor")
-_define(operator.lshift, "", "shl")
-_define(operator.rshift, "", "lshr")
 
 
 def _of_one(result, emit):
@@ -171,15 +169,6 @@ def _call(builder, name, kind, *args, fastmath=()):
     return builder.call(function, args, fastmath=fastmath)
 
 
-def _any_bit(builder, dtype, kind, a):
-    whole = ir.IntType(LANES * dtype.bitwidth)
-    return builder.icmp_unsigned("!=", builder.bitcast(a, whole), ir.Constant(whole, 0))
-
-
-def _to_float(builder, dtype, kind, a):
-    return (builder.sitofp if dtype.signed else builder.uitofp)(a, kind)
-
-
 def _widen(builder, dtype, kind, a):
     return a if dtype == types.float64 else builder.fpext(a, kind)
 
@@ -188,9 +177,7 @@ def _widen(builder, dtype, kind, a):
 count_bits = _of_one(
     lambda a: a, lambda builder, dtype, *args: _call(builder, f"llvm.ctpop.v{LANES}i{dtype.bitwidth}", *args)
 )
-any_set = _of_one(lambda a: types.boolean, _any_bit)  #: Whether an integer is not 0
 widen = _of_one(lambda a: Vector(types.float64), _widen)  #: The same values in float64
-to_float = _of_one(lambda a: Vector(types.float64), _to_float)  #: Integers in float64
 
 
 @intrinsic
@@ -204,20 +191,14 @@ def multiply_add(typingctx, a, b, c):
     return a(a, b, c), codegen
 
 
-def _where(comparison: str):
-    """Intrinsic (a, b, yes, no): `yes` where a comparison of signed integers holds, `no` elsewhere."""
+@intrinsic
+def where_equal(typingctx, a, b, yes, no):
+    """`yes` where the integers a and b are equal, `no` elsewhere."""
 
-    @intrinsic
-    def operation(typingctx, a, b, yes, no):
-        def codegen(context, builder, signature, args):
-            return builder.select(builder.icmp_signed(comparison, args[0], args[1]), args[2], args[3])
+    def codegen(context, builder, signature, args):
+        return builder.select(builder.icmp_signed("==", args[0], args[1]), args[2], args[3])
 
-        return yes(a, b, yes, no), codegen
-
-    return operation
-
-
-where_equal, where_less = _where("=="), _where("<")
+    return yes(a, b, yes, no), codegen
 
 
 @intrinsic
@@ -275,13 +256,10 @@ _UNCOMPILED: dict[str, Callable[..., Any]] = {
     "store": lambda array, index, vector: array.__setitem__(slice(index, index + LANES), vector),
     "fill": lambda value: np.full(LANES, value),
     "count_bits": _count_bits,
-    "any_set": np.any,
     "multiply_add": lambda a, b, c: a * b + c,
     "where_equal": lambda a, b, yes, no: np.where(a == b, yes, no),
-    "where_less": lambda a, b, yes, no: np.where(a < b, yes, no),
     "widen": lambda a: a.astype(np.float64),
     "larger": max,
-    "to_float": lambda a: a.astype(np.float64),
     "stack": lambda sizes, value: [value] * len(sizes),
 }
 if config.DISABLE_JIT:  # type: ignore[attr-defined]

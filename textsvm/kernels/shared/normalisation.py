@@ -7,7 +7,7 @@ texts of such documents from 1; documents with features have number 0.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -139,19 +139,6 @@ def finished_gram(normalisation: Normalisation, total: Floats32, in_place: bool)
     finish_half(total, normalisation.scale, out)
     normalisation.finish_gram(out)
     return out
-
-
-def longest_of(documents: Documents) -> int:
-    """Length of the longest document."""
-    return int(documents.lengths.max(initial=0))
-
-
-def normalisation_of(
-    kernel: Any, documents: Documents, columns: Normalisation | None = None
-) -> Normalisation:
-    """Normalisation of documents by a kernel with a `definition` (kernels/positions)."""
-    values = kernel.definition(longest_of(documents)).self_values(documents)
-    return Normalisation(documents, values, bool(kernel.normalised), columns)
 
 
 def featureless_groups(documents: Documents, featureless: Bools) -> tuple[Ints, Ints32, Floats, int]:

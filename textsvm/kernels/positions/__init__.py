@@ -1,1 +1,0 @@
-"""Kernels that compare substrings by position."""
