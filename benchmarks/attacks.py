@@ -36,9 +36,9 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from benchmarks.harness import BenchmarkReport, benchmark, option
 from textsvm import SVC, save
 from textsvm.arrays import Json
-from textsvm.bench.harness import BenchmarkReport, benchmark, option
 from textsvm.errors import InputError
 from textsvm.readers import sample
 

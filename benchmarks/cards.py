@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.corpora import resampled_documents
+from benchmarks.harness import BenchmarkReport, benchmark, option
 from benchmarks.memory import free_all
 from benchmarks.million import Corpus
-from textsvm.bench.harness import BenchmarkReport, benchmark, option
 from textsvm.errors import InputError
 from textsvm.gram.base import DenseGram, Gram
 from textsvm.gram.cards import ShardedGram, sharded_gram

@@ -26,9 +26,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from benchmarks.corpora import IMDB, R8, mail_tasks, newswire_tasks, parted_task
-from textsvm.bench.corpora import TrainTest
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
+from benchmarks.corpora import IMDB, R8, TrainTest, mail_tasks, newswire_tasks, parted_task
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.estimators.svm import SVC
 from textsvm.evaluation import baselines
 from textsvm.kernels import GapWeighted, Spectrum

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.bench.harness import BenchmarkReport, benchmark, paired
+from benchmarks.harness import BenchmarkReport, benchmark, paired
 from textsvm.kernels import EditDistance
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device, select, to_host

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.bench.harness import BenchmarkReport, benchmark, option
+from benchmarks.harness import BenchmarkReport, benchmark, option
 from textsvm.errors import InputError
 
 LEAST = 0.8

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_svmlight_file
 
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, paired
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, paired
 from textsvm.gram.base import DenseGram
 from textsvm.kernels import Spectrum
 from textsvm.readers.read import read_corpus

@@ -22,9 +22,9 @@ import numpy as np
 from sklearn.metrics import f1_score
 from sklearn.svm import SVC
 
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from benchmarks.panel import names_of, read_set
 from textsvm.arrays import Floats, Ints
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.choice.candidates import auto
 from textsvm.errors import InputError
 from textsvm.evaluation.baselines import answer, baselines_of

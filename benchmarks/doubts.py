@@ -25,10 +25,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
-from benchmarks.corpora import IMDB
+from benchmarks.corpora import IMDB, SPAM, read
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from benchmarks.panel import read_set
-from textsvm.bench.corpora import SPAM, read
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.estimators.svm import SVC
 from textsvm.model.settings import ClassifierSettings
 from textsvm.selection.doubts import doubts, plain_kernel

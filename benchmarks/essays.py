@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import cohen_kappa_score
 
 from benchmarks.corpora import Prompt, essay_prompts
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.gram.shared import grams
 from textsvm.kernels import Spectrum
 from textsvm.kernels.spelling import spell

@@ -38,12 +38,12 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
+from benchmarks.corpora import TrainTest
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from benchmarks.panel import names_of, read_set
 from textsvm.apps.export.files import export
 from textsvm.apps.export.plain import plain_model
 from textsvm.apps.export.small import reduced_model
-from textsvm.bench.corpora import TrainTest
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.errors import InputError
 from textsvm.estimators.svm import SVC
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum

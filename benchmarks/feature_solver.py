@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, diags, hstack
 from sklearn.svm import LinearSVC
 
+from benchmarks.corpora import TrainTest, paper_tasks
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from benchmarks.panel import read_set
 from textsvm import Compute
-from textsvm.bench.corpora import TrainTest, paper_tasks
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.choice.candidates import Candidate
 from textsvm.estimators.svm import SVC
 from textsvm.gram.base import DenseGram

@@ -18,9 +18,8 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from benchmarks.corpora import full_tasks
-from textsvm.bench.corpora import TrainTest
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option, paired
+from benchmarks.corpora import TrainTest, full_tasks
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option, paired
 from textsvm.estimators.features import SpectrumFeatures
 from textsvm.text.documents import normalise
 

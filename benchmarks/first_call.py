@@ -25,10 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.corpora import vectors
+from benchmarks.corpora import TrainTest, paper_tasks, vectors
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder
 from textsvm import SVC, Compute
-from textsvm.bench.corpora import TrainTest, paper_tasks
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder
 from textsvm.errors import InputError
 from textsvm.kernels import EditDistance, Gaussian
 from textsvm.runtime.device import SHIPPED, cupy, select, to_host

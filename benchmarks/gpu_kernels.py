@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.bench.corpora import paper_tasks
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
+from benchmarks.corpora import paper_tasks
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.kernels.edit.kernel import EditDistance
 from textsvm.kernels.gap.kernel import GapWeighted
 from textsvm.kernels.spectrum.cuda import CudaSpectrum

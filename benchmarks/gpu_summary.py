@@ -18,16 +18,15 @@ from typing import Any
 import numpy as np
 
 from benchmarks import crammer_singer, grid, neighbours, peers, sequences, small_cards, vectors
-from benchmarks.corpora import IMDB, full_tasks, newswire_tasks, parted_task
+from benchmarks.corpora import IMDB, REUTERS, TrainTest, full_tasks, newswire_tasks, paper_tasks, parted_task
 from benchmarks.first_call import CALLS, in_process
 from benchmarks.gpu_kernels import english_like, measure_edit, measure_gap, measure_spectrum
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from benchmarks.memory import free_all
 from benchmarks.million import LOG, PRESENCE, trained
 from benchmarks.paper import EXPECTED
+from benchmarks.solver import KERNELS, C
 from textsvm import SVC
-from textsvm.bench.corpora import REUTERS, TrainTest, paper_tasks
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
-from textsvm.bench.solver import KERNELS, C
 from textsvm.gram.base import DenseGram
 from textsvm.kernels import GapWeighted, Spectrum
 from textsvm.runtime.device import SHIPPED, cupy, select, synchronize

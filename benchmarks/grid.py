@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import SVC
 
-from textsvm.bench.corpora import REUTERS
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
+from benchmarks.corpora import REUTERS
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.gram.base import DenseGram, Gram
 from textsvm.kernels import GapWeighted
 from textsvm.readers.read import read_corpus

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from benchmarks.memory import free_all
 from benchmarks.million import LOG, Corpus
 from benchmarks.plots import Series, lines
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.estimators.svm import SVC
 from textsvm.kernels import EditDistance, GapWeighted
 from textsvm.kernels.base import Kernel

@@ -27,9 +27,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.corpora import REGRESSION, regression, vectors
-from textsvm.bench.corpora import paper_tasks
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
+from benchmarks.corpora import REGRESSION, paper_tasks, regression, vectors
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.gram.base import CachedGram, DenseGram, Gram, needed_bytes
 from textsvm.kernels import GapWeighted, Gaussian
 from textsvm.kernels.contract import MatrixRows

@@ -53,12 +53,12 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, markdown_lines, option
 from benchmarks.panel import names_of, read_set
 from textsvm.apps.label.learner import Learner
 from textsvm.apps.label.machine import FIRST_WEIGHT, Machine, MeaningVectors, Pool, mixed
 from textsvm.apps.label.stopping import RECALL, retrieval
 from textsvm.apps.label.strategies import STRATEGIES, Candidates, rank
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, markdown_lines, option
 from textsvm.errors import InputError
 from textsvm.evaluation.results import clopper_pearson
 from textsvm.linalg.products import InvertedIndex

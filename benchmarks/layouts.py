@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.bench.harness import BenchmarkReport, benchmark, option
+from benchmarks.harness import BenchmarkReport, benchmark, option
 from textsvm.kernels.vectors.kernels import Gaussian
 from textsvm.linalg.vectors import Vectors
 from textsvm.runtime import device as gpu

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from sklearn.metrics import f1_score
 
+from benchmarks.corpora import REUTERS
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from benchmarks.plots import lines
-from textsvm.bench.corpora import REUTERS
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.gram.shared import grams
 from textsvm.kernels import GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel

@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.corpora import SPAM, STAND_INS
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from benchmarks.mail_filters import Contender, Ours, contenders
 from benchmarks.mail_stream import Mail, due, lam, mails, misclassified, one_minus_roca, shuffled, spam_missed
 from benchmarks.plots import Series, lines
-from textsvm.bench.corpora import SPAM, STAND_INS
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.readers import sample
 
 TASKS = ("immediate", "delayed", "first")

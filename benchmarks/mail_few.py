@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.corpora import SPAM, STAND_INS
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from benchmarks.mail_filters import Contender, contenders
 from benchmarks.mail_stream import Mail, mails, one_minus_roca, shuffled
-from textsvm.bench.corpora import SPAM, STAND_INS
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.readers import sample
 
 LESSONS = (10, 20, 50)

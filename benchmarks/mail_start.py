@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.harness import BenchmarkReport, benchmark, option
 from benchmarks.mail_filters import Contender, Ours, contenders
 from benchmarks.mail_stream import Mail, due, one_minus_roca
 from textsvm.apps.mail.decision import PlattSigmoid, calibrate, fit_sigmoid, new_machine
 from textsvm.apps.mail.features import features
 from textsvm.apps.mail.message import read_message
-from textsvm.bench.harness import BenchmarkReport, benchmark, option
 from textsvm.errors import InputError
 
 #: Number of first mails of which the filter itself gives the same decisions.

@@ -17,10 +17,10 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.svm import LinearSVC
 
+from benchmarks.corpora import SPAM
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.apps.mail.message import FIELDS, evidence, parse
 from textsvm.apps.mail.raw_message import RawMessage
-from textsvm.bench.corpora import SPAM
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.estimators.features import SpectrumFeatures
 from textsvm.evaluation.results import draws
 from textsvm.readers import sample

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from benchmarks.memory import largest_resident
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.errors import InputError
 from textsvm.estimators.svm import SVC
 from textsvm.linalg.factored import as_dense

@@ -26,9 +26,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 from sklearn.preprocessing import normalize
 
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, markdown_lines, option
 from benchmarks.panel import names_of, read_set
 from textsvm.arrays import AnyArray, Floats, Ints, Json
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, markdown_lines, option
 from textsvm.choice.candidates import auto
 from textsvm.choice.choose import ENCODER_WEIGHTS, MAX_ENCODER_TEXTS, encoder_weight
 from textsvm.estimators.svm import SVC

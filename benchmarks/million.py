@@ -16,13 +16,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.corpora import IMDB, newswire_tasks, parted_task, resampled_documents, texts_of
+from benchmarks.corpora import (
+    IMDB,
+    REUTERS,
+    TrainTest,
+    newswire_tasks,
+    parted_task,
+    read,
+    resampled_documents,
+    texts_of,
+)
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from benchmarks.memory import free_all, peak_memory
 from benchmarks.plots import Series, lines
 from benchmarks.scale import growth
 from textsvm import Compute
-from textsvm.bench.corpora import REUTERS, TrainTest, read
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.estimators.svm import SVC
 from textsvm.kernels import Spectrum
 from textsvm.kernels.base import Kernel

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.harness import BenchmarkReport, benchmark, option
 from benchmarks.memory import free_all, peak_memory
 from benchmarks.plots import Series, lines
 from benchmarks.scale import growth
 from benchmarks.vectors import gaussian_objective, require_feasible
 from textsvm import Compute
-from textsvm.bench.harness import BenchmarkReport, benchmark, option
 from textsvm.estimators.svm import SVC
 from textsvm.kernels import Gaussian
 

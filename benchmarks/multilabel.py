@@ -27,9 +27,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import LinearSVC
 
-from benchmarks.corpora import LabelsTask, labels_task
-from textsvm.bench.corpora import REUTERS
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
+from benchmarks.corpora import REUTERS, LabelsTask, labels_task
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.estimators.multilabel import MultilabelSVC
 from textsvm.evaluation.metrics import break_even, scores
 from textsvm.kernels import Spectrum, Sum

@@ -20,7 +20,7 @@ import numpy as np
 
 from benchmarks.corpora import resampled_documents, texts_of
 from benchmarks.gpu_kernels import english_like
-from textsvm.bench.harness import BenchmarkReport, benchmark, option, paired
+from benchmarks.harness import BenchmarkReport, benchmark, option, paired
 from textsvm.errors import InputError
 from textsvm.kernels.edit.kernel import EditDistance
 from textsvm.nearest.neighbours import Neighbours, neighbours

@@ -23,8 +23,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from benchmarks.panel import read_set
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.estimators.calibrated import CalibratedSVC
 from textsvm.estimators.svm import SVC
 from textsvm.readers import sample

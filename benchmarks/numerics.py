@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.harness import BenchmarkReport, benchmark, option
 from benchmarks.random_problems import PROBLEMS, Matrix, Vector, random_problem
 from benchmarks.vectors import libsvm_coef
-from textsvm.bench.harness import BenchmarkReport, benchmark, option
 from textsvm.gram.base import DenseGram, Gram
 from textsvm.solvers import problems
 from textsvm.solvers.dual import MulticlassDual

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.corpora import TrainTest, paper_tasks
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm import Compute
-from textsvm.bench.corpora import TrainTest, paper_tasks
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.estimators.svm import SVC
 from textsvm.kernels import EditDistance, GapWeighted
 from textsvm.kernels.base import Kernel

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from sklearn.metrics import cohen_kappa_score
 
 from benchmarks.corpora import IMDB, Prompt, essay_prompts
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, markdown_lines, option
 from benchmarks.panel import read_set
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, markdown_lines, option
 from textsvm.estimators.svm import SVC
 from textsvm.readers.read import read_corpus
 

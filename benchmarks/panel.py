@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import f1_score
 
-from textsvm.bench.corpora import TrainTest
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, environment, markdown_lines, option
+from benchmarks.corpora import TrainTest
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, environment, markdown_lines, option
 from textsvm.errors import InputError
 from textsvm.estimators.svm import SVC
 from textsvm.evaluation.baselines import BASELINES, CHARACTERS, WORDS, answer

@@ -14,9 +14,9 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.svm import SVC as LibSVC
 
-from textsvm.bench.corpora import TrainTest, paper_tasks, spam_tasks
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
-from textsvm.bench.solver import KERNELS, C
+from benchmarks.corpora import TrainTest, paper_tasks, spam_tasks
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
+from benchmarks.solver import KERNELS, C
 from textsvm.estimators.svm import SVC
 from textsvm.evaluation.baselines import CHARACTERS, answer, characters_baseline
 from textsvm.runtime.device import select

@@ -17,11 +17,10 @@ import numpy as np
 from sklearn.svm import SVC as LibSVC
 
 from benchmarks.classifiers import BASELINE, judge
-from benchmarks.corpora import full_tasks
+from benchmarks.corpora import TrainTest, full_tasks, paper_tasks
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, paired
+from benchmarks.kernels import Matrix, count_vectorizer, rapidfuzz, strkernels
 from benchmarks.plots import bars
-from textsvm.bench.corpora import TrainTest, paper_tasks
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, paired
-from textsvm.bench.kernels import Matrix, count_vectorizer, rapidfuzz, strkernels
 from textsvm.estimators.svm import SVC
 from textsvm.evaluation import baselines
 from textsvm.gram.base import DenseGram

@@ -23,9 +23,9 @@ from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
+from benchmarks.corpora import TrainTest
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, markdown_lines, option
 from benchmarks.panel import names_of, read_set, warm_up
-from textsvm.bench.corpora import TrainTest
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, markdown_lines, option
 from textsvm.estimators.svm import SVC
 from textsvm.evaluation.baselines import characters_baseline
 from textsvm.model.settings import CalibrationSettings, ClassifierSettings

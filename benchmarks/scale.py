@@ -18,11 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from benchmarks.corpora import IMDB
+from benchmarks.corpora import IMDB, REUTERS, read
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from benchmarks.memory import largest_resident
 from benchmarks.plots import Series, lines
-from textsvm.bench.corpora import REUTERS, read
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.estimators.svm import SVC
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel

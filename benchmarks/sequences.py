@@ -25,8 +25,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option, paired
 from textsvm import Compute
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option, paired
 from textsvm.errors import InputError
 from textsvm.estimators.svm import SVC
 from textsvm.kernels import GappedKmers, Kernel, Sum

@@ -22,8 +22,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from benchmarks.harness import BenchmarkReport, benchmark, option
 from textsvm import SVC, save
-from textsvm.bench.harness import BenchmarkReport, benchmark, option
 from textsvm.errors import InputError
 from textsvm.evaluation import judge
 from textsvm.model.file import load

@@ -20,7 +20,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVR as LibSVR
 
 from benchmarks.corpora import REGRESSION, regression
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.estimators.svm import SVR
 from textsvm.kernels import Gaussian
 

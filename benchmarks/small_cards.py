@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from benchmarks.harness import BenchmarkReport, benchmark, option
 from benchmarks.memory import free_all, peak_memory
 from textsvm import (
     SVC,
@@ -33,7 +34,6 @@ from textsvm import (
     cross_validate,
     neighbours,
 )
-from textsvm.bench.harness import BenchmarkReport, benchmark, option
 from textsvm.errors import InputError
 from textsvm.kernels import GappedKmers
 from textsvm.runtime import device as devices

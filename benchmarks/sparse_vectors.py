@@ -21,8 +21,8 @@ from sklearn.datasets import load_svmlight_file
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from benchmarks.clusters import CudaClusters, cluster
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from benchmarks.memory import free_all
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.kernels.vectors.kernels import Gaussian
 from textsvm.linalg.sparse_cuda import Finish
 from textsvm.linalg.sparse_vectors_cuda import SparseColumns, sparse_columns, upload

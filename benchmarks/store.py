@@ -25,9 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import textsvm
+from benchmarks.corpora import TrainTest, paper_tasks
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm import SVC, Compute, EditDistance, GapWeighted
-from textsvm.bench.corpora import TrainTest, paper_tasks
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.errors import InputError
 from textsvm.gram import store
 from textsvm.gram.panels import Panels

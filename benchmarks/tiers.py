@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.corpora import TrainTest, paper_tasks
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm import Compute, EditDistance, GapWeighted, Gaussian, Spectrum
-from textsvm.bench.corpora import TrainTest, paper_tasks
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.gram.base import CachedGram, Gram, needed_bytes
 from textsvm.gram.measure import measured_disk, measured_rate, memory_rates
 from textsvm.gram.plan import Case, Rates

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from benchmarks.keeping import Problem, problems
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.gram.base import DenseGram
 from textsvm.runtime.compiled import njit
 from textsvm.solvers.chains import solve_chains

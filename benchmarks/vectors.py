@@ -22,8 +22,8 @@ from scipy.sparse import issparse
 from sklearn.svm import SVC as LibSVC
 
 from benchmarks.corpora import vectors
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from benchmarks.memory import free_all
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.estimators.svm import SVC
 from textsvm.kernels import Gaussian
 from textsvm.runtime import device as devices

@@ -16,9 +16,8 @@ import numpy as np
 from sklearn.base import is_regressor
 from sklearn.model_selection import StratifiedKFold
 
-from benchmarks.corpora import R8, essay_prompts, parted_task
-from textsvm.bench.corpora import TrainTest
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder
+from benchmarks.corpora import R8, TrainTest, essay_prompts, parted_task
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder
 from textsvm.estimators.calibrated import CalibratedSVC
 from textsvm.estimators.svm import SVC, SVR
 from textsvm.kernels import Spectrum

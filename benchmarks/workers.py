@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.corpora import REUTERS
 from benchmarks.grid import texts_and_labels
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm import EditDistance, GapWeighted
-from textsvm.bench.corpora import REUTERS
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm.model.settings import ClassifierSettings
 from textsvm.runtime.parallel import limit
 from textsvm.runtime.workers import Workers, here, on_workers

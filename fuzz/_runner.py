@@ -25,7 +25,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from textsvm.bench.harness import BenchmarkReport
+from benchmarks.harness import BenchmarkReport
 from textsvm.errors import InputError
 from textsvm.runtime.parallel import limit
 

@@ -8,10 +8,11 @@ import sys
 import time
 from pathlib import Path
 
+from textsvm.bench.harness import data_folder
+
 from benchmarks.corpora import full_tasks
 from benchmarks.peers import CHOSEN
 from textsvm import SVC, CalibratedSVC
-from textsvm.bench.harness import data_folder
 from textsvm.evaluation.judge import judge
 from textsvm.reporting.files import write
 from textsvm.reporting.report import make_report

@@ -22,9 +22,9 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from panel_picture import draw
+from textsvm.bench.harness import data_folder
 
 from benchmarks.panel import PanelReport, names_of
-from textsvm.bench.harness import data_folder
 
 SKIP_TUNED = {"c50"}
 TITLE = "The default and two scikit-learn baselines on {n} sets that it was chosen on"

@@ -23,7 +23,6 @@ READING = (REVIEWS, "--text", "text", "--label", "label")
 #: What the server has run before the first fork, in a folder of its own.
 WARM = (
     ("--help",),
-    ("bench", "kernels", "--help"),
     ("mail", "classify", "--store", "none"),
     ("train", *READING, "-o", "m"),
     ("train", *READING, "--kernel", "spectrum:1-3", "-o", "m"),

@@ -40,7 +40,7 @@ FLOORS: list[set[str]] = [
     {"arrays", "version", "errors", "runtime"},
     {"text"}, {"linalg"}, {"kernels"}, {"readers"}, {"sources"}, {"gram"}, {"solvers"}, {"choice"}, {"model"},
     {"training"}, {"nearest"}, {"evaluation"}, {"selection"}, {"reporting"}, {"estimators"},
-    {"apps"}, {"bench"},
+    {"apps"},
     {"cli", "apps.export.commands", "apps.mail.commands", "apps.serve.commands", "apps.label.commands"},
     {"__main__", "textsvm"},
 ]  # fmt: skip

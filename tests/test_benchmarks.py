@@ -14,8 +14,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from benchmarks import classifiers, essays, mixtures, vectors, weights
 from benchmarks.__main__ import main
-from benchmarks.corpora import R8, SCORE_RANGES, Prompt, essay_prompts, parted_task
-from textsvm.bench.corpora import TrainTest
+from benchmarks.corpora import R8, SCORE_RANGES, Prompt, TrainTest, essay_prompts, parted_task
 from textsvm.estimators.svm import SVC
 from textsvm.kernels import Spectrum
 from textsvm.runtime.device import select

@@ -63,8 +63,6 @@ def test_help_is_quick_and_names_the_commands():
     [
         (("train",), "Train a classifier on a labelled corpus"),
         (("mail", "classify"), "Classify"),
-        # Imports Numba, whose modules Python compiles without docstrings for this test alone.
-        pytest.param(("bench", "kernels"), "Compute kernel matrices", marks=pytest.mark.slow),
     ],
 )
 def test_help_without_docstrings(command, text):
@@ -102,9 +100,7 @@ def test_no_option_is_called_like_its_metavar():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "command", [[], ["train"], ["tune"], ["bench"], ["mail"], ["mail", "classify"]], ids=str
-)
+@pytest.mark.parametrize("command", [[], ["train"], ["tune"], ["mail"], ["mail", "classify"]], ids=str)
 def test_help_imports_nothing_that_takes_long(command):
     code = (
         "import sys\n"
@@ -510,11 +506,6 @@ def test_ctrl_c_leaves_nothing_behind(n, repeats, tmp_path):
     assert b"Traceback" not in err
     assert old.read_bytes() == b"precious"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["long.jsonl", "m.textsvm"]
-
-
-def test_bench_names_what_there_is():
-    assert "solver" in run("bench", "--help").stdout.decode()
-    assert "not one of kernels" in fails("bench", "beauty", code=2)
 
 
 def test_devices():

@@ -13,10 +13,10 @@ from safetensors.numpy import save as tensor_bytes
 from scipy.sparse import csr_array
 
 import textsvm
+from benchmarks.harness import BenchmarkReport
 from fuzz import _runner as fuzz
 from fuzz.__main__ import main
 from textsvm import InputError
-from textsvm.bench.harness import BenchmarkReport
 from textsvm.kernels.mers.windows import Mask, MaskedWindows, windows_of
 from textsvm.model import file as model_file
 from textsvm.model.file import sealed

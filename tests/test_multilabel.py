@@ -21,9 +21,8 @@ from test_reporting import Page
 
 import textsvm
 from benchmarks import multilabel as bench
-from benchmarks.corpora import LabelsTask, labels_task
+from benchmarks.corpora import REUTERS, LabelsTask, labels_task
 from textsvm import SVC, InputError, MultilabelSVC, Spectrum, Sum, cross_validate, read_corpus, tune
-from textsvm.bench.corpora import REUTERS
 from textsvm.cli.console import Console
 from textsvm.cli.splits import hold_out
 from textsvm.evaluation import metrics as figures

@@ -15,7 +15,7 @@ from command import fails, run
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.svm import LinearSVC
 
-from textsvm.bench.harness import run_benchmark
+from benchmarks.harness import run_benchmark
 from textsvm.choice import candidates
 from textsvm.errors import InputError
 from textsvm.evaluation import baselines
@@ -73,9 +73,8 @@ def test_what_a_baseline_cannot_learn_is_a_sentence():
 @pytest.mark.slow
 def test_a_panel_is_measured_and_its_baselines_are_not_measured_twice(sets, tmp_path, monkeypatch):
     monkeypatch.setenv("TEXTSVM_COMMIT", "abc")
-    command = ("benchmarks", "python -m benchmarks", "panel")
     options = ["--panel", str(sets), "--device", "cpu"]
-    run_benchmark(*command, [*options, "-o", str(tmp_path / "one")])
+    run_benchmark("panel", [*options, "-o", str(tmp_path / "one")])
     found = json.loads((tmp_path / "one.json").read_text())
     assert [row["key"] for row in found["rows"]] == [
         f"{name}, {classifier}"
@@ -102,7 +101,7 @@ def test_a_panel_is_measured_and_its_baselines_are_not_measured_twice(sets, tmp_
     assert all(line.count("|") <= 11 for line in written.splitlines())
 
     skip = ["--skip-baselines", str(tmp_path / "one.json"), "--sets", "half"]
-    run_benchmark(*command, [*options, *skip, "-o", str(tmp_path / "two")])
+    run_benchmark("panel", [*options, *skip, "-o", str(tmp_path / "two")])
     again = json.loads((tmp_path / "two.json").read_text())["rows"]
     assert again[:2] == found["rows"][4:6]
     assert [row["accuracy"] for row in again[2:]] == [row["accuracy"] for row in found["rows"][6:]]

@@ -269,8 +269,8 @@ def test_a_run_is_stalled_if_the_objective_stays_over_many_iterations(m, least):
 
 @pytest.mark.slow
 def test_real_grams_against_libsvm(data):
-    from textsvm.bench.corpora import paper_tasks
-    from textsvm.bench.solver import compare_with_libsvm
+    from benchmarks.corpora import paper_tasks
+    from benchmarks.solver import compare_with_libsvm
 
     task = paper_tasks(data)[0]
     part = replace(task, train=task.train[::4], y_train=task.y_train[::4])

@@ -174,8 +174,8 @@ def test_a_gram_that_is_not_finite_is_refused(place):
 
 def test_real_grams_against_libsvm(data, device):
 
-    from textsvm.bench.corpora import paper_tasks
-    from textsvm.bench.solver import compare_with_libsvm
+    from benchmarks.corpora import paper_tasks
+    from benchmarks.solver import compare_with_libsvm
 
     assert len(compare_with_libsvm(paper_tasks(data), device, repeats=1)) == 12
 

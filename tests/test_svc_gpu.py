@@ -8,8 +8,8 @@ from loading import load
 from sklearn.base import clone
 
 import textsvm
+from benchmarks.corpora import paper_tasks
 from textsvm import SVC, SVR, Compute, EditDistance, GappedKmers, GapWeighted, OneClassSVM, Spectrum
-from textsvm.bench.corpora import paper_tasks
 from textsvm.model.settings import STRATEGIES
 from textsvm.runtime import device as devices
 from textsvm.training.train import prepare

@@ -48,15 +48,11 @@ COMMANDS = {
     "devices": "List the CPU and every GPU, and test each GPU with a small kernel.",
     "model": "Show the contents of a model file: kernel, classes, support vectors, sizes, digest, "
     "training options.",
-    "bench": "Measure textsvm against CPU baselines on this computer; check that results are equal "
-    "before timing.",
     "mail": "A mail filter that learns. Exit codes: 0 done or spam, 1 ham, 2 unsure, 3 failed.",
 }
-_MODULES = {"bench": "demo", "features": "gram"}
+_MODULES = {"features": "gram"}
 #: Modules of the commands of applications.
 _APPLICATIONS = {name: f"textsvm.apps.{name}.commands" for name in ("export", "label", "mail", "serve")}
-#: Options after the name of a benchmark belong to the benchmark.
-_SETTINGS = {"bench": {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}}
 #: Commands that load the numerical libraries, and bytes that these use and reserve.
 LOADING = {
     "demo", "label", "train", "update", "evaluate", "explain", "export", "tune", "cv", "doubts", "compare",
@@ -94,8 +90,7 @@ def app_of(names: Iterable[str] = COMMANDS, runs: bool = True) -> typer.Typer:
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:
-            settings = _SETTINGS.get(name)
-            app.command(cls=Command, context_settings=settings, help=docstring(command))(command)
+            app.command(cls=Command, help=docstring(command))(command)
     return app
 
 

@@ -1,4 +1,4 @@
-"""textsvm demo: train a spam filter on bundled messages, and explain a prediction. textsvm bench: speed."""
+"""textsvm demo: train a spam filter on bundled messages, and explain a prediction."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-
-import typer
 
 from textsvm.cli import options
 from textsvm.cli.console import Console, wrong_usage
@@ -24,8 +22,6 @@ MESSAGE = (
 MOST = "ham"
 #: Number of listed words.
 WORDS = 5
-#: Benchmarks of `textsvm.bench`; `python -m benchmarks` in a checkout has the others.
-NAMES = ("kernels", "solver")
 
 
 def demo(
@@ -95,22 +91,3 @@ def _words(explanation: Explanation) -> list[tuple[str, float]]:
         for match in re.finditer(r"\S+", explanation.text)
     ]
     return sorted(words, key=lambda word: -sign * word[1])[:WORDS]
-
-
-def bench(
-    context: typer.Context, name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(NAMES))]
-) -> None:
-    """Measure textsvm against CPU baselines on this computer; check that results are equal before timing.
-
-    `textsvm bench NAME --help` lists its options. TEXTSVM_DATA names the folder of the corpora.
-    """
-    if name in ("--help", "-h"):
-        typer.echo(context.get_help())
-        return
-    if name not in NAMES:
-        raise typer.BadParameter(
-            f"{name!r} is not one of {', '.join(NAMES)}; a checkout has more: python -m benchmarks --help"
-        )
-    from textsvm.bench.harness import run_benchmark
-
-    run_benchmark("textsvm.bench", "textsvm bench", name, context.args)

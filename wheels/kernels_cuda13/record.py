@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import sys
 
+from benchmarks.corpora import paper_tasks
 from benchmarks.first_call import CALLS
-from textsvm.bench.corpora import paper_tasks
-from textsvm.bench.harness import data_folder
+from benchmarks.harness import data_folder
 from textsvm.cli.devices import trainings
 from textsvm.runtime import device as gpu
 from wheels.kernels_cuda13.build import RECORDED

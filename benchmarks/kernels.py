@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import CountVectorizer
 
+from benchmarks.corpora import paper_tasks
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, paired
 from textsvm.arrays import Json
-from textsvm.bench.corpora import paper_tasks
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, paired
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
 from textsvm.runtime.device import select

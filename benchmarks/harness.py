@@ -23,7 +23,6 @@ import numpy as np
 from textsvm.arrays import Json
 from textsvm.errors import InputError
 from textsvm.runtime.device import select
-from textsvm.runtime.docstrings import docstring
 from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import n_threads
 from textsvm.version import __version__
@@ -32,6 +31,9 @@ _LIBRARIES = (
     *("numpy", "scipy", "numba", "scikit-learn", "rapidfuzz", "strkernels", "cleanlab", "lenlp"),
     "cupy-cuda13x",
 )
+
+#: Command of a benchmark in the help and in reports, without the name of the benchmark.
+PROG = "python -m benchmarks"
 
 
 def environment() -> Json:
@@ -133,7 +135,7 @@ class BenchmarkReport:
 
 def data_folder() -> Path:
     """Folder of the corpora: TEXTSVM_DATA, or ../shared/data beside the checkout."""
-    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
     folder = Path(os.environ.get("TEXTSVM_DATA", beside))
     if not folder.is_dir():
         raise InputError(f"no corpora at {folder}; set TEXTSVM_DATA to the folder of the public corpora")
@@ -187,10 +189,10 @@ class Benchmark:
     note: str = ""
     report: type[BenchmarkReport] = BenchmarkReport
 
-    def parser(self, prog: str) -> argparse.ArgumentParser:
+    def parser(self) -> argparse.ArgumentParser:
         """Parser of the shared and the own options."""
-        description = f"{docstring(self.run)} {docstring(sys.modules[self.run.__module__])}"
-        parser = argparse.ArgumentParser(f"{prog} {self.name}", description=description)
+        description = f"{self.run.__doc__} {sys.modules[self.run.__module__].__doc__}"
+        parser = argparse.ArgumentParser(f"{PROG} {self.name}", description=description)
         output, repeats = f"report without suffix (default: {self.output})", self.repeats
         parser.add_argument("-o", "--output", type=Path, help=output)
         if self.device not in (None, "gpu"):
@@ -204,10 +206,10 @@ class Benchmark:
             parser.add_argument(*option_.names, **option_.settings)
         return parser
 
-    def command(self, prog: str, parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
+    def command(self, parser: argparse.ArgumentParser, options: argparse.Namespace) -> str:
         """Command of the report: the device, and options that differ from their defaults."""
         unrecorded = {option_.names for option_ in self.options if not option_.recorded}
-        words = [prog, self.name]
+        words = [PROG, self.name]
         for action in parser._actions:
             value = vars(options).get(action.dest)
             if action.dest in ("help", "output") or tuple(action.option_strings) in unrecorded:
@@ -238,27 +240,23 @@ def benchmark(
     return register
 
 
-def list_benchmarks(package: str) -> dict[str, tuple[str, str]]:
-    """Module and title of each benchmark of a package, by name; imports none of the modules."""
-    folder = Path(str(import_module(package).__file__)).parent
+def list_benchmarks() -> dict[str, tuple[str, str]]:
+    """Module and title of each benchmark by name; imports none of the modules."""
     pattern = re.compile(r'^@benchmark\(\s*"(\w+)",\s*"([^"]+)"', re.MULTILINE)
     return {
         name: (path.stem, title)
-        for path in sorted(folder.glob("*.py"))
+        for path in sorted(Path(__file__).parent.glob("*.py"))
         for name, title in pattern.findall(path.read_text(encoding="utf-8"))
     }
 
 
-def run_benchmark(package: str, prog: str, name: str, arguments: Sequence[str]) -> None:
-    """Parse the options of a benchmark of a package, run it and write its report.
-
-    `prog` is the command in the help and in the report, without the name of the benchmark.
-    """
-    import_module(f"{package}.{list_benchmarks(package)[name][0]}")
+def run_benchmark(name: str, arguments: Sequence[str]) -> None:
+    """Parse the options of a benchmark, run it and write its report."""
+    import_module(f"benchmarks.{list_benchmarks()[name][0]}")
     entry = BENCHMARKS[name]
-    parser = entry.parser(prog)
+    parser = entry.parser()
     options = parser.parse_args(arguments)
-    command = entry.command(prog, parser, options)
+    command = entry.command(parser, options)
     device = "cuda" if entry.device == "gpu" else vars(options).get("device", "cpu")
     on_gpu = select(device).kind == "cuda"
     default = entry.gpu_output if on_gpu and entry.gpu_output else entry.output

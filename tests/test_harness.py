@@ -3,10 +3,9 @@
 import json
 
 import pytest
-from command import fails, run, run_fresh
+from command import run, run_fresh
 
-from textsvm.bench.harness import BenchmarkReport, list_benchmarks
-from textsvm.cli.demo import NAMES
+from benchmarks.harness import BenchmarkReport, list_benchmarks
 from textsvm.runtime.device import gpu_trouble
 
 pytestmark = pytest.mark.slow
@@ -22,7 +21,8 @@ GPU_ONLY = (
     "spectrum_gpu",
 )
 QUICK = (
-    *NAMES,
+    "kernels",
+    "solver",
     "paper",
     "features",
     "feature_solver",
@@ -42,8 +42,6 @@ QUICK = (
 
 
 def call(which, *arguments, run=run, **options):
-    if which in NAMES:
-        return run("bench", which, *arguments, **options)
     return run(which, *arguments, program="benchmarks", **options)
 
 
@@ -67,11 +65,7 @@ def test_quick(which, tmp_path):
     assert (tmp_path / f"{which}.md").read_text().startswith("# ")
 
 
-def test_the_package_has_the_named_benchmarks():
-    assert tuple(sorted(list_benchmarks("textsvm.bench"))) == NAMES
-
-
-@pytest.mark.parametrize("which", [*NAMES, *list_benchmarks("benchmarks")])
+@pytest.mark.parametrize("which", list_benchmarks())
 def test_each_can_be_called(which):
     done = call(which, "--help")
     assert done.returncode == 0, done.stderr.decode()
@@ -81,7 +75,7 @@ def test_each_can_be_called(which):
 
 def test_the_runner_lists_all():
     listed = run("--help", program="benchmarks").stdout.decode()
-    assert all(f"  {name} " in listed for name in list_benchmarks("benchmarks"))
+    assert all(f"  {name} " in listed for name in list_benchmarks())
     assert run("beauty", program="benchmarks").returncode == 2
 
 
@@ -99,10 +93,6 @@ def test_without_corpora_there_is_a_sentence(which, tmp_path):
     no_data = {"run": run_fresh, "env": {"TEXTSVM_DATA": "no/such/folder"}}
     assert "set TEXTSVM_DATA" in sentence(which, "--device", "cpu", "-o", tmp_path / "r", **no_data)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_benchmark_of_the_checkout_is_named():
-    assert "python -m benchmarks" in fails("bench", "peers", code=2)
 
 
 def test_a_stopped_run_goes_on(tmp_path, monkeypatch):

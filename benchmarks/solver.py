@@ -13,9 +13,9 @@ import argparse
 import numpy as np
 from sklearn.svm import SVC as LibSVC
 
+from benchmarks.corpora import TrainTest, paper_tasks
+from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option, paired
 from textsvm.arrays import Floats, Json
-from textsvm.bench.corpora import TrainTest, paper_tasks
-from textsvm.bench.harness import BenchmarkReport, benchmark, data_folder, option, paired
 from textsvm.gram.base import DenseGram
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.kernels.base import Kernel
