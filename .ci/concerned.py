@@ -48,7 +48,6 @@ CONCERNS = {
     r"textsvm/apps/export/": ["test_export*", "test_apps"],
     r"textsvm/apps/": ["test_apps"],
     r"textsvm/apps/(serve|label)/": ["test_serve", "test_label*"],
-    r"textsvm/apps/integrations/": ["test_integrations"],
     r"textsvm/cli/": ["test_cli*", "test_output", "test_threats", "test_faults"],
     r"textsvm/(evaluation|reporting)/": [
         "test_metrics",

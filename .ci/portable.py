@@ -16,7 +16,7 @@ from email.parser import Parser
 LONGEST = 200
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?", re.IGNORECASE)
 _FORBIDDEN = re.compile(r'[<>:"|?*\\\x00-\x1f]')
-COMMANDS = {"textsvm", "textsvm-mail-client", "textsvm-bogofilter"}
+COMMANDS = {"textsvm", "textsvm-mail-client"}
 
 
 def troubles(paths: Iterable[str]) -> list[str]:

@@ -26,7 +26,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from textsvm.apps.mail.client import Trouble, ask
-from textsvm.apps.mail.raw_message import file_bytes
 from textsvm.errors import InputError, one_line
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -60,9 +59,9 @@ def _output(arguments: list[str]) -> str:
         case ["initialize", *_]:
             initialize(serve)
         case ["classify", file, *_]:
-            return classify(file_bytes(file))
+            return classify(Path(file).read_bytes())
         case ["train", judge, file, *_]:
-            train(judge.lower(), file_bytes(file))
+            train(judge.lower(), Path(file).read_bytes())
         case ["finalize", *_]:
             finalize()
         case _:

@@ -1,8 +1,6 @@
-"""A message passed on: byte for byte, but for the fields of the decision; as Bogofilter passes it on."""
+"""A message passed on: byte for byte, but for the fields of the decision."""
 
 import re
-import shutil
-import subprocess
 
 import pytest
 from hypothesis import example, given, settings
@@ -18,13 +16,7 @@ from textsvm.readers.files import read_files
 SPAM = Decision(kind="spam", score=0.9989183, value=2.0)
 HAM = Decision(kind="ham", score=0.0000001, value=-2.0)
 OURS = f"X-Textsvm: Spam, score=0.998918, version={textsvm.__version__}".encode()
-BOGOSITY = (
-    b"X-Bogosity: Spam, tests=bogofilter, spamicity=0.998918, version=textsvm-" + textsvm.__version__.encode()
-)
-
-
-def bogosity(data):
-    return marked(data, SPAM, bogofilter=True)
+FLAG = b"X-Spam-Flag: YES"
 
 
 def test_our_fields():
@@ -32,10 +24,6 @@ def test_our_fields():
     assert marked(data, SPAM) == b"Subject: x\n" + OURS + b"\nX-Spam-Flag: YES\n\nbody\n"
     ham = OURS.replace(b"Spam, score=0.998918", b"Ham, score=0.000000")
     assert marked(data, HAM) == b"Subject: x\n" + ham + b"\n\nbody\n"
-    unsure = Decision(kind="unsure", score=0.5, value=0.0)
-    assert b"X-Bogosity: Unsure, tests=bogofilter, spamicity=0.500000" in marked(
-        data, unsure, bogofilter=True
-    )
 
 
 @pytest.mark.parametrize(
@@ -63,28 +51,30 @@ def test_our_fields():
     ],
 )
 def test_nothing_else_changes(before, after):
-    assert bogosity(before) == after.replace(b"%", BOGOSITY)
+    end = b"\r\n" if b"%\r\n" in after else b"\n"
+    assert marked(before, SPAM) == after.replace(b"%", OURS + end + FLAG)
 
 
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (b"S: x\nX-Bogosity: Ham, forged\nT: y\n\nb", b"S: x\nT: y\n%\n\nb"),
-        (b"S: x\nx-bogosity : Ham\n folded\n\tmore\nT: y\n\nb", b"S: x\n%\nT: y\n\nb"),
-        (b"X-BOGOSITY:Ham\nX-Bogosity: a\nS: x\n\nb", b"S: x\n%\n\nb"),
-        (b"S: x\nX-Bogosity: a", b"S: x\n%\n\n"),
-        (b"X-Bogosity: a", b"%\n\n"),
-        (b"S: x\nno field\nX-Bogosity: a\nT: y\n\nb", b"S: x\n%\nno field\nT: y\n\nb"),
+        (b"S: x\nX-Textsvm: Ham, forged\nT: y\n\nb", b"S: x\nT: y\n%\n\nb"),
+        (b"S: x\nx-textsvm : Ham\n folded\n\tmore\nT: y\n\nb", b"S: x\n%\nT: y\n\nb"),
+        (b"X-TEXTSVM:Ham\nX-Textsvm: a\nS: x\n\nb", b"S: x\n%\n\nb"),
+        (b"S: x\nX-Textsvm: a", b"S: x\n%\n\n"),
+        (b"X-Textsvm: a", b"%\n\n"),
+        (b"S: x\nno field\nX-Textsvm: a\nT: y\n\nb", b"S: x\n%\nno field\nT: y\n\nb"),
         (
-            b"S: x\nX-Bogosity-Not: a\nX-Spam-Flag: YES\n\n",
-            b"S: x\nX-Bogosity-Not: a\nX-Spam-Flag: YES\n%\n\n",
+            b"S: x\nX-Textsvm-Not: a\nX-Spam-Flag: YES\nX-Textsvmnot: a\nX-Bogosity: a\n\n",
+            b"S: x\nX-Textsvmnot: a\nX-Bogosity: a\n%\n\n",
         ),
-        (b"S: x\n\nX-Bogosity: in the body\n", b"S: x\n%\n\nX-Bogosity: in the body\n"),
-        (b"S: x\r\nX-Bogosity: a\r\n b\r\n\r\nb", b"S: x\r\n%\r\n\r\nb"),
+        (b"S: x\n\nX-Textsvm: in the body\n", b"S: x\n%\n\nX-Textsvm: in the body\n"),
+        (b"S: x\r\nX-Textsvm: a\r\n b\r\n\r\nb", b"S: x\r\n%\r\n\r\nb"),
     ],
 )
 def test_forged_fields_go(before, after):
-    assert bogosity(before) == after.replace(b"%", BOGOSITY)
+    end = b"\r\n" if b"%\r\n" in after else b"\n"
+    assert marked(before, SPAM) == after.replace(b"%", OURS + end + FLAG)
 
 
 def test_our_own_forged_fields_go():
@@ -125,47 +115,3 @@ def test_a_large_message_is_not_copied():
 def test_the_decision_is_taken_from_the_same_text_again():
     for mail in read_files(sample("mail")).files[:50]:
         assert read_message(marked(mail.data, SPAM)) == read_message(mail.data)
-
-
-def normal(data):
-    """Without the values that two filters do not share."""
-    return re.sub(rb"(?m)^(X-Bogosity:)[^\r\n]*", rb"\1", data)
-
-
-@pytest.fixture(scope="module")
-def real(tmp_path_factory):
-    """The real program's `-p`, with an empty store: it is unsure about everything."""
-    program = shutil.which("bogofilter")
-    if program is None:
-        pytest.skip("bogofilter is not installed")
-    folder = tmp_path_factory.mktemp("bogofilter")
-    subprocess.run([program, "-d", folder, "-n"], input=b"S: x\n\nb\n", check=True)
-
-    def passed(data):
-        done = subprocess.run([program, "-C", "-d", folder, "-p", "-e"], input=data, capture_output=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    return passed
-
-
-def test_bogofilter_writes_this_field(real):
-    (line,) = [line for line in real(b"S: x\n\nb\n").splitlines() if line.startswith(b"X-Bogosity")]
-    score = float(re.search(rb"spamicity=([\d.]+)", line)[1])
-    kind = re.search(rb": (\w+),", line)[1].decode().lower()
-    decision = Decision(kind=kind, score=score, value=0.0)
-    ours = marked(b"S: x\n\nb\n", decision, bogofilter=True).splitlines()[1]
-    assert ours.partition(b" version=")[0] == line.partition(b" version=")[0]  # the version names textsvm
-
-
-@pytest.mark.parametrize("ends", [b"\n", b"\r\n"])
-def test_mails_pass_as_through_bogofilter(real, ends):
-    mails = [mail.data for mail in read_files(sample("mail")).files[::8]]
-    mails += [b"From a@b Mon\nS: x\nX-Bogosity: Ham\n folded\n\nb\n", b"S: x\n", b"\nbody\n", b""]
-    for data in mails:
-        data = data.replace(b"\r\n", b"\n").replace(b"\n", ends)
-        if not data.endswith(b"\n") and data:  # Bogofilter would end the last line
-            data += ends
-        if data.startswith(b"\r\n"):  # Bogofilter ends its own line in LF here
-            continue
-        assert normal(real(data)) == normal(bogosity(data))

@@ -1,6 +1,7 @@
 """The processes that read messages for the server."""
 
 import os
+import shutil
 import signal
 import sys
 import time
@@ -9,12 +10,16 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from mail_servers import HAM, SPAM, UNSURE, until
+from mail_servers import HAM, ROOT, SPAM, UNSURE, process, until
+from mails import mail
 
 from textsvm.apps.mail import server as server_module
+from textsvm.apps.mail.client import ask
+from textsvm.apps.mail.filter import Filter
 from textsvm.apps.mail.message import read_message
 from textsvm.apps.mail.raw_message import RawMessage
 from textsvm.apps.mail.server import MessageReader
+from textsvm.apps.mail.spamd import CHECKS
 from textsvm.errors import InputError
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs fork and /proc")
@@ -115,3 +120,38 @@ def test_other_threads_run_meanwhile(reader):
         clock = time.thread_time()
         used = pool.submit(lambda: (reader[0].read(data), time.thread_time())[1]).result()
     assert used - clock < 0.05
+
+
+UPGRADE = """
+import os, sys
+sys.argv = ["textsvm", "mail", "serve", "--store", sys.argv[1]]
+from textsvm.cli import main
+main()
+"""
+
+
+@pytest.mark.slow
+def test_a_server_whose_package_is_removed_goes_on(tmp_path):
+    """An upgrade replaces the files of a running server."""
+    copy, store = tmp_path / "copy", tmp_path / "store"
+    shutil.copytree(ROOT / "textsvm", copy / "textsvm")
+    env = {"PYTHONPATH": str(copy), "PYTHONSAFEPATH": "1"}
+    with process("-c", UPGRADE, store, socket=store / "socket", env=env) as server:
+        shutil.rmtree(copy)
+        path = str(store / "socket")
+        for number in range(4):
+            for kind in ("spam", "ham"):
+                lesson = f"TELL SPAMC/1.5\r\nMessage-class: {kind}\r\nSet: local\r\n"
+                assert "DidSet" in ask(path, lesson, mail(kind, number), 60)[0]
+        for verb in CHECKS:
+            assert "Spam" in ask(path, f"{verb} SPAMC/1.5\r\n", mail("spam", 9), 60)[0]
+        charsets = b"Content-Type: text/html; charset=%s\n\n<p>caf\xe9 =?%s?B?w6k=?=</p>"
+        for charset in (b"koi8-r", b"utf-7", b"gb18030", b"iso-2022-jp", b"nonsense"):
+            assert ask(path, "CHECK SPAMC/1.5\r\n", charsets % (charset, charset), 60)[0]
+        assert "DidRemove" in ask(path, "TELL SPAMC/1.5\r\nRemove: local\r\n", mail("spam", 0), 60)[0]
+        time.sleep(0.2)
+        server.terminate()
+        assert server.wait(30) == 0
+        assert b"Traceback" not in server.stderr.read()
+    with Filter(store) as opened:
+        assert opened.lessons.counts() == {"spam": 3, "ham": 4}

@@ -8,10 +8,6 @@ if not {"serve", "label"}.intersection(sys.argv[1:3]):
     gc.set_threshold(300_000)
 
 try:
-    if sys.argv[1:3] == ["mail", "classify"]:  # a running server decides before the command line is imported
-        from textsvm.apps.mail import quick
-
-        quick.run(quick.classify, sys.argv[3:])
     from textsvm.cli import main
 except KeyboardInterrupt:  # `main` handles the later ones
     print("textsvm: interrupted; no output was written", file=sys.stderr)

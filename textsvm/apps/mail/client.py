@@ -2,7 +2,7 @@
 
 It must start fast, so it imports almost nothing: `_socket` is the C module under `socket` and loads in a
 tenth of the time, without `selectors` and `enum`; options are parsed by hand. The protocol is that of spamd
-(`spamd.py`); `quick.py` uses the same functions. This file also runs alone, where textsvm is not installed.
+(`spamd.py`). This file also runs alone, where textsvm is not installed.
 """
 
 from __future__ import annotations
@@ -129,15 +129,6 @@ def ask(path: str, request: str, data: bytes, seconds: float = TIMEOUT) -> tuple
         raise Trouble(f"no server at {path} ({error.strerror or error}): run `textsvm mail serve`") from None
     finally:
         connection.close()
-
-
-def listens(path: str) -> bool:
-    """Whether a server listens at a socket."""
-    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-    connection.settimeout(1.0)
-    code = connection.connect_ex(path)
-    connection.close()
-    return code == 0
 
 
 def _connect(connection: _socket.socket, path: str, end: float) -> None:

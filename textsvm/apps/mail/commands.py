@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from textsvm.apps.mail import client, quick
+from textsvm.apps.mail import client
 from textsvm.apps.mail.raw_message import RawMessage, marked_pieces
 from textsvm.cli import options
 from textsvm.cli.console import USAGE_ERROR, Console, WrongUsage, json_line, print_error, usage_message
@@ -409,12 +409,8 @@ class Passing:
     passthrough: bool = option_field(
         "Write the message to stdout with the decision in its header.", "--passthrough", "-p", default=False
     )
-    bogofilter: bool = option_field("-p: use Bogofilter's header, X-Bogosity.", "--bogofilter", default=False)
     embed: bool = option_field(
         "Exit with 0 for any decision, and 3 after errors.", "--embed", "-e", default=False
-    )
-    daemon: bool = option_field(
-        "Start the store's server in the background if none runs.", "--daemon", default=False
     )
 
 
@@ -423,13 +419,6 @@ class PrintedForm:
     """Form of the printed decision."""
 
     terse: bool = option_field("Print a letter (S, H, U) and the score.", "--terse", "-t", default=False)
-    fixed: int = option_field(
-        "As -t, in a fixed form for scripts; -TT: only 16 digits.",
-        "-T",
-        count=True,
-        show_default=False,
-        default=0,
-    )
     verbose: bool = option_field(
         "Print the contributions of parts of the message; positive: spam.", "--verbose", "-v", default=False
     )
@@ -438,18 +427,16 @@ class PrintedForm:
 
 def classify(passing: Passing, form: PrintedForm, files: Messages = None, store: Store = None) -> None:
     """Classify messages. Exit codes: 0 spam, 1 ham, 2 unsure, 3 error; for several messages, of the last."""
-    if passing.daemon:
-        quick.start_server(client.socket_path(str(store or "")))
     if passing.passthrough:
         if form != PrintedForm():
-            raise WrongUsage("-p does not go with -t, -T, -v and --json")
-        decision = _pass_through(files, store, passing.bogofilter)
+            raise WrongUsage("-p does not go with -t, -v and --json")
+        decision = _pass_through(files, store)
     else:
         decision = _print_decisions(files, store, form)
     raise typer.Exit(0 if passing.embed else client.CODES[decision.kind])
 
 
-def _pass_through(files: list[str] | None, store: Path | None, bogofilter: bool) -> Decision:
+def _pass_through(files: list[str] | None, store: Path | None) -> Decision:
     """Write the message with the decision in its header, or unchanged after an error."""
     names = files or ["-"]
     if len(names) > 1:
@@ -460,7 +447,7 @@ def _pass_through(files: list[str] | None, store: Path | None, bogofilter: bool)
         with open_filter(store) as opened:
             message = RawMessage(data)
             decision = opened.classify(message)
-        written = marked_pieces(message, decision, bogofilter=bogofilter)
+        written = marked_pieces(message, decision)
         return decision
     finally:
         sys.stdout.buffer.writelines(written)
@@ -482,9 +469,9 @@ def _print_decisions(files: list[str] | None, store: Path | None, form: PrintedF
                     del fields["category"], fields["category_score"]
                 sys.stdout.write(json_line(fields | ({"reasons": dict(reasons)} if form.verbose else {})))
                 continue
-            flags = "T" * form.fixed + "t" * form.terse
-            line = quick.decision_line(decision.kind, decision.score, flags, decision.category)
-            sys.stdout.write(f"{printable(name)} {line}\n".lstrip(" "))
+            kind = decision.kind[0].upper() if form.terse else decision.kind
+            line = f"{printable(name)} {kind} {decision.score:.6f} {decision.category}"
+            sys.stdout.write(f"{line.strip(' ')}\n")
             for part, weight in reasons:
                 sys.stdout.write(f"  {weight:+.4f} {printable(repr(part))}\n")
     if decision is None:

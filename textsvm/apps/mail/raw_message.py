@@ -11,22 +11,20 @@ bounded (Postfix stops at 100 KB).
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from textsvm.errors import InputError, os_errors
+from textsvm.errors import InputError
 from textsvm.readers.mail_header import MAX_HEADER, OUTLOOK, header_start, is_continued, is_outlook
 from textsvm.version import __version__
 
 if TYPE_CHECKING:  # importing it takes NumPy
     from textsvm.apps.mail.decision import Decision
 
-#: Version in Bogofilter's header field.
-VERSION = f"textsvm-{__version__}"
 #: Bytes of the body that are hashed at a time.
 _CHUNK = 1 << 20
+_LINE_ENDS = (b"\r\n", b"\n")
 _EMPTY = re.compile(rb"\n\r?\n")
 # Bounded repetitions: a line of 100 MB is scanned once.
 _FIELD = re.compile(rb"[!-9;-~]{1,200}:")
@@ -36,7 +34,6 @@ _NEXT_FIELD = re.compile(rb"\n(?![ \t])")
 # The literal "\n" first: the search then runs at the speed of memchr.
 #: Fields that this program writes, which replace forged and earlier ones.
 OWN_FIELD = re.compile(rb"\n(?i:x-textsvm(?:-[a-z0-9-]{1,40})?|x-spam-flag)[ \t]*:")
-_BOGOSITY_FIELD = re.compile(rb"\n(?i:x-bogosity)[ \t]*:")
 #: Fields that delivery, filters on the way and mail programs add or rewrite.
 DELIVERY = frozenset(
     b"received x-received return-path delivered-to x-delivered-to x-delivered x-original-to envelope-to "
@@ -111,7 +108,9 @@ class RawMessage:
 
     def fields(self, end: int | None = None) -> Iterator[tuple[int, int]]:
         """Start and end of each field up to `end` (default: of the header), continuation lines included."""
-        start, end = self.start, self.end if end is None else end
+        start = self.start
+        if end is None:
+            end = self.end
         while start < end:
             stop = self.field_end(start, end)
             yield start, stop
@@ -125,7 +124,7 @@ class RawMessage:
     @property
     def body_start(self) -> int:
         """Offset of the body, after the empty line."""
-        for empty in (b"\r\n", b"\n"):
+        for empty in _LINE_ENDS:
             if self.data.startswith(empty, self.end):
                 return self.end + len(empty)
         return self.end
@@ -154,24 +153,19 @@ class RawMessage:
         """
         if self._digest:
             return self._digest
-        data, sha, end = self.data, hashlib.sha256(), _text_end(self.data)
+        sha = hashlib.sha256()
         for name, value in self.sent_fields:
             sha.update(name.lower() + b":" + value + b"\n")
-        # `marked` adds an empty line.
-        added = not self.has_header and self.end < end and not data.startswith((b"\n", b"\r\n"), self.end)
-        for chunk in _chunks(data, self.end, end):
-            chunk, added = b"\n" * added + chunk, False
-            for change in (b"\r\n", b"\n"), (b"\n>From ", b"\nFrom "), (b"\n>>From ", b"\nFrom "):
-                chunk = chunk.replace(*change)
-            sha.update(chunk)
+        end = _text_end(self.data)
+        first = b""
+        if not self.has_header and self.end < end and not self.data.startswith(_LINE_ENDS, self.end):
+            first = b"\n"  # `marked` adds an empty line
+        for chunk in _chunks(self.data, self.end, end):
+            chunk = (first + chunk).replace(b"\r\n", b"\n")
+            sha.update(chunk.replace(b"\n>From ", b"\nFrom ").replace(b"\n>>From ", b"\nFrom "))
+            first = b""
         self._digest = sha.hexdigest()
         return self._digest
-
-
-def file_bytes(path: str | os.PathLike[str]) -> bytes:
-    """The bytes of a file; raise InputError if it cannot be read."""
-    with os_errors(f"cannot read {path}"), open(path, "rb") as stream:
-        return stream.read()
 
 
 def _text_end(data: bytes) -> int:
@@ -198,89 +192,75 @@ def _chunks(data: bytes, start: int, end: int) -> Iterator[bytes]:
         start = stop
 
 
-def marked(data: bytes | RawMessage, decision: Decision, *, bogofilter: bool = False) -> bytes:
+def marked(data: bytes | RawMessage, decision: Decision) -> bytes:
     """The message with the decision in its header; `marked_pieces` in a single piece."""
-    return b"".join(marked_pieces(RawMessage.of(data), decision, bogofilter=bogofilter))
+    return b"".join(marked_pieces(RawMessage.of(data), decision))
 
 
-def marked_pieces(
-    message: RawMessage, decision: Decision, *, bogofilter: bool = False
-) -> list[bytes | memoryview]:
-    """Pieces of the message with X-Textsvm and X-Spam-Flag, or with `bogofilter` X-Bogosity."""
-    if bogofilter:
-        return pieces_with_fields(message, [bogosity_field(decision)], _BOGOSITY_FIELD)
-    return pieces_with_fields(message, textsvm_fields(decision), OWN_FIELD)
+def marked_pieces(message: RawMessage, decision: Decision) -> list[bytes | memoryview]:
+    """Pieces of the message with the decision in its header: uncopied views of the message, and new lines.
 
-
-def pieces_with_fields(
-    message: RawMessage,
-    lines: list[str],
-    replaced: re.Pattern[bytes],
-    place: int | None = None,
-    edits: Iterable[tuple[int, int, bytes]] = (),
-) -> list[bytes | memoryview]:
-    """Pieces of the message with new lines in its header: uncopied views of the message, and the new lines.
-
-    The lines go to `place`, by default the end of the well-formed part of the header. Earlier fields whose
-    names match `replaced`, in any case, are forged or stale and are removed. `edits` are replacements
-    (start, stop, bytes). All other bytes stay. A message without a header gets a header and an empty line.
+    X-Textsvm, X-Spam-Flag and the field of the category go to the end of the well-formed part of the header.
+    Earlier fields of these names, in any case, are forged or stale and are removed. All other bytes stay.
+    A message without a header gets a header and an empty line.
     """
-    forged, at_end = list(_forged(message, replaced)), place is None
-    if place is None:
-        place = message.fields_end
-        for start, stop, _ in reversed(forged):  # behind the last field that stays
-            if stop == place:
-                place = start
+    place = message.fields_end
+    forged = _forged_fields(message)
+    for start, stop in reversed(forged):  # behind the last field that stays
+        if stop == place:
+            place = start
+    changes = [(start, stop, b"") for start, stop in forged]
+    changes.append((place, place, _block(message, place, textsvm_fields(decision))))
     view = memoryview(message.data)
-    result: list[bytes | memoryview] = []
+    pieces: list[bytes | memoryview] = []
     position = 0
-    changes = [*forged, (place, place, _block(message, place, lines, at_end)), *edits]
-    for start, stop, added in sorted(changes, key=lambda change: change[:2]):
-        result += [view[position:start], added]
+    for start, stop, added in sorted(changes):
+        pieces += [view[position:start], added]
         position = stop
-    return [piece for piece in [*result, view[position:]] if len(piece)]
+    pieces.append(view[position:])
+    return [piece for piece in pieces if len(piece)]
 
 
 def textsvm_fields(decision: Decision) -> list[str]:
     """X-Textsvm, X-Spam-Flag for spam, which rules for other filters use, and the field of the category."""
     kind = decision.kind.capitalize()
-    line = f"X-Textsvm: {kind}, score={decision.score:.6f}, version={__version__}"
-    lines = [line] + ["X-Spam-Flag: YES"] * (decision.kind == "spam")
+    lines = [f"X-Textsvm: {kind}, score={decision.score:.6f}, version={__version__}"]
+    if decision.kind == "spam":
+        lines.append("X-Spam-Flag: YES")
     if decision.category:
         name = f"X-Textsvm-{decision.category.title()}"
         lines.append(f"{name}: Yes, score={decision.category_score:.6f}, version={__version__}")
     return lines
 
 
-def bogosity_field(decision: Decision) -> str:
-    """The header field that Bogofilter writes, with this program as the version; rules match the start."""
-    kind = decision.kind.capitalize()
-    return f"X-Bogosity: {kind}, tests=bogofilter, spamicity={decision.score:.6f}, version={VERSION}"
-
-
-def _forged(message: RawMessage, names: re.Pattern[bytes]) -> Iterator[tuple[int, int, bytes]]:
-    """Start, end and empty replacement of each field of these names."""
+def _forged_fields(message: RawMessage) -> list[tuple[int, int]]:
+    """Start and end of each field that has a name of `textsvm_fields`."""
     data, start, end = message.data, message.start, message.end
-    if names.match(b"\n" + data[start : min(end, start + 256)]):
-        yield start, message.field_end(start, end), b""
-    for match in names.finditer(data, start, end):
-        yield match.start() + 1, message.field_end(match.start() + 1, end), b""
+    starts = [match.start() + 1 for match in OWN_FIELD.finditer(data, start, end)]
+    if OWN_FIELD.match(b"\n" + data[start : min(end, start + 256)]):
+        starts.insert(0, start)
+    return [(field, message.field_end(field, end)) for field in starts]
 
 
-def line_end(message: RawMessage, place: int) -> bytes:
+def _line_end(message: RawMessage, place: int) -> bytes:
     """The line end before `place`, or of the first line."""
-    data, line = message.data, message.data.find(b"\n", place)
-    before = data[max(0, place - 2) : place] or data[max(0, line - 1) : line + 1]
+    data = message.data
+    before = data[max(0, place - 2) : place]
+    if not before:
+        line = data.find(b"\n", place)
+        before = data[max(0, line - 1) : line + 1]
     return b"\r\n" if before == b"\r\n" else b"\n"
 
 
-def _block(message: RawMessage, place: int, lines: list[str], at_end: bool) -> bytes:
+def _block(message: RawMessage, place: int, lines: list[str]) -> bytes:
     """The new fields, with the line ends needed to begin a line there and to end a header."""
     data, fields_end = message.data, message.fields_end
-    before, after = data[max(0, place - 2) : place], data[fields_end : fields_end + 2]
-    end = line_end(message, place)
-    block = b"".join(line.encode("utf-8", "surrogateescape") + end for line in lines)
-    if before and not before.endswith(b"\n") and not (message.has_header and place == message.start):
+    end = _line_end(message, place)
+    block = b"".join(line.encode() + end for line in lines)
+    begins_line = place == 0 or data.endswith(b"\n", 0, place)
+    if not begins_line and not (message.has_header and place == message.start):
         block = end + block
-    headless = not message.has_header and after[:1] != b"\n" and after != b"\r\n"
-    return block + end * (headless or (at_end and fields_end == len(data)))
+    headless = not message.has_header and not data.startswith(_LINE_ENDS, fields_end)
+    if headless or fields_end == len(data):
+        block += end
+    return block

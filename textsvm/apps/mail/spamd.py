@@ -9,11 +9,8 @@ Scores are in SpamAssassin's units, in which evidence adds up, 0 is neutral and 
 
 Three fields are extensions, which clients ignore: CHECK and HEADERS answer ``Decision: Unsure 0.500000``,
 because ``Spam:`` does not express three kinds, and ``Category: newsletter 0.984210`` for mail of a category,
-and HEADERS answers ``Replaced: 512``, the number of bytes of the message that the answer replaces. With the
-request field ``Filter: bogofilter`` HEADERS writes Bogofilter's field and kinds, with ``Filter: x-bogosity``
-its field alone, and with either or ``Filter: textsvm`` both verbs answer ``Exact:``, the score with all
-digits, and ``Line:``, Bogofilter's field. REPORT and SYMBOLS have no extensions: Exim reads their fields by
-position.
+and HEADERS answers ``Replaced: 512``, the number of bytes of the message that the answer replaces. REPORT and
+SYMBOLS have no extensions: Exim reads their fields by position.
 """
 
 from __future__ import annotations
@@ -25,8 +22,8 @@ from io import BytesIO
 from typing import TYPE_CHECKING, NamedTuple
 
 from textsvm.apps.mail.client import is_category
-from textsvm.apps.mail.decision import Decision, kind_of
-from textsvm.apps.mail.raw_message import RawMessage, bogosity_field, marked_pieces
+from textsvm.apps.mail.decision import Decision
+from textsvm.apps.mail.raw_message import RawMessage, marked_pieces
 
 if TYPE_CHECKING:
     from textsvm.apps.mail.filter import Filter
@@ -64,7 +61,6 @@ class Request(NamedTuple):
     #: TELL: whether to learn, or to forget the message.
     set: bool = False
     remove: bool = False
-    filter: str = ""  #: "bogofilter", "x-bogosity", "textsvm" or ""; see the extensions above
 
     @property
     def has_message(self) -> bool:
@@ -108,8 +104,7 @@ def read_fields(request: Request, lines: Iterable[bytes]) -> Request:
     if compression not in ("", "zlib"):
         raise Refused(EX_PROTOCOL, "(unsupported compression type)")
     size = int(length) if length else None
-    name = fields.get("filter", "")
-    return Request(request.verb, request.version, size, bool(compression), kind, sets, removes, name)
+    return Request(request.verb, request.version, size, bool(compression), kind, sets, removes)
 
 
 def decompressed(data: bytes, most: int, reserve: Callable[[int], None] = lambda size: None) -> bytes | None:
@@ -158,16 +153,14 @@ def tell(request: Request, data: bytes, mail: Filter) -> bytes:
 def check(request: Request, data: bytes, mail: Filter) -> list[bytes | memoryview]:
     """The answer to a verb of `CHECKS`, in pieces: a large message is not copied."""
     decision = mail.classify(data)
-    if request.filter == "bogofilter":  # its settings, which also apply while a single kind was learnt
-        decision = decision._replace(kind=kind_of(decision.score))
     if request.verb == "CHECK":
-        return [_head(_spam_field(request, decision), *_decision_fields(request, decision))]
+        return [_head(_spam_field(request, decision), *_decision_fields(decision))]
     if request.verb in ("PROCESS", "HEADERS"):
         message, more = RawMessage(data), list[str]()
-        parts = marked_pieces(message, decision, bogofilter=request.filter in ("bogofilter", "x-bogosity"))
+        parts = marked_pieces(message, decision)
         if request.verb == "HEADERS":
             parts[-1] = parts[-1][: len(parts[-1]) - (len(data) - message.body_start)]
-            more = [*_decision_fields(request, decision), f"Replaced: {message.body_start}"]
+            more = [*_decision_fields(decision), f"Replaced: {message.body_start}"]
         if request.version < 1.2:
             return [b"SPAMD/1.0 0 EX_OK\r\n", *parts]
         fields = [_spam_field(request, decision), *more] if request.version >= 1.3 else []
@@ -210,10 +203,8 @@ def _spam_field(request: Request, decision: Decision) -> str:
     return f"Spam: {names[decision.kind == 'spam']} ; {points(decision):.1f} / {THRESHOLD:.1f}"
 
 
-def _decision_fields(request: Request, decision: Decision) -> list[str]:
+def _decision_fields(decision: Decision) -> list[str]:
     fields = [f"Decision: {decision.kind.capitalize()} {decision.score:.6f}"]
     if decision.category:
         fields.append(f"Category: {decision.category} {decision.category_score:.6f}")
-    if request.filter:
-        fields += [f"Exact: {float(decision.score)!r}", f"Line: {bogosity_field(decision)}"]
     return fields
