@@ -255,12 +255,6 @@ def comparison(n: int) -> str:
     return module("html").page(JOINED, JOINED, body)
 
 
-def logo(n: int) -> str:
-    logo = module("logo")
-    panels = [logo.panel_of_symbols(each, each, np.linspace(-1, 1, len(each)), each) for each in ALL[:n:3]]
-    return logo.document(panels, JOINED)
-
-
 #: Pages by name, each of so many payloads.
 PAGES = {
     "binary": lambda n: module("html").render(binary(n)),
@@ -271,5 +265,4 @@ PAGES = {
     "parts": lambda n: module("html").render(everything(ALL[0])),
     "review": review,
     "comparison": comparison,
-    "logo": logo,
 }

@@ -50,8 +50,6 @@ def test_help_is_quick_and_names_the_commands():
         "predict",
         "tune",
         "cv",
-        "gram",
-        "features",
         "devices",
         "mail",
     ):

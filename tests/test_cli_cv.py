@@ -1,4 +1,4 @@
-"""cv, tune and gram: folds, grids and kernel matrices on files."""
+"""cv and tune: folds and grids on files."""
 
 import json
 
@@ -85,9 +85,6 @@ def test_near_duplicates_are_told_or_kept_together(tmp_path):
         ("tune", ["--nested", "1"], "--nested must be at least 2, got 1"),
         ("tune", ["--minutes", "0"], "--minutes must be positive, got 0"),
         ("tune", ["--heatmap", "x.doc"], "must end in .png"),
-        ("gram", ["-o", "K.csv"], "must end in .npy"),
-        ("gram", ["-o", "K.npy", "--against-part", "train"], "--against"),
-        ("gram", [], "-o"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else value,
 )

@@ -209,10 +209,6 @@ SEEDED = {
 }
 #: Files of a user that a command must not replace without --force.
 PRECIOUS = {
-    "mine.npy": array(np.ones((3, 2), np.float32)),
-    "mine.npz": zipped(**{"a_DOT_npy": array(np.ones(3))}),
-    "mine.libsvm": b"1 1:2 2:0.5\n0 2:1\n",
-    "mine.txt": b'"Hello"\n"World"\n',
     "mine.jsonl": b'{"id": 1, "label": "good", "text": "a fine day"}\n',
 }
 
@@ -422,7 +418,6 @@ MISTAKES = [
             ("cv", "reviews.csv --fold 3", 2),
             ("train", "reviews.csv --kernle x", 2),
             ("evaluate", "m.textsvm reviews.csv --besides m.textsvm", 2),
-            ("gram", "reviews.csv --out x.npy", 2),
             ("predict", "m.textsvm reviews.csv --jsonl", 2),
             ("model", "m.textsvm --show", 2),
             ("mail learn", "--like spam x", 3),
@@ -494,12 +489,6 @@ MISTAKES = [
     *(
         Mistake(f"{command} onto {name}", f"{command} {name}", f"{name} is there and is not", 2, PRECIOUS)
         for command, name in [
-            ("gram reviews.csv -o", "mine.npy"),
-            ("gram reviews.csv -o", "mine.libsvm"),
-            ("gram reviews.csv -o", "mine.txt"),
-            ("features reviews.csv -o", "mine.npz"),
-            ("features reviews.csv -o", "mine.libsvm"),
-            ("features reviews.csv -o x.npz --names", "mine.txt"),
             ("predict m.textsvm reviews.csv -o", "mine.jsonl"),
             ("cv reviews.csv --predictions", "mine.jsonl"),
             ("doubts reviews.csv -o", "mine.jsonl"),
@@ -2206,9 +2195,6 @@ MISTAKES = [
                 "explain m.textsvm --top 3 --json -o o.tsv",
                 "name a \\.jsonl file",
             ),
-            ("of mutations as CSV", "explain dna.textsvm dna.fa --mutations o.csv", "name a \\.tsv file"),
-            ("of k-mers as JSON", "explain dna.textsvm --kmers 2 -o o.json", "name a \\.tsv file"),
-            ("of names as CSV", "features reviews.csv -o x.npz --names o.csv", "is names of features; name"),
             ("of labels as CSV", "label said.csv --text utterance -o labels.csv", "name a \\.jsonl file"),
             ("of labels as a model", "label said.csv --text utterance -o l.textsvm", "name a \\.jsonl file"),
             (
@@ -2219,12 +2205,6 @@ MISTAKES = [
             ("of a model as a report", "train reviews.csv -o r.html --force", "name a \\.textsvm file"),
             ("of a new model as CSV", "update m.textsvm reviews.csv -o r.csv", "name a \\.textsvm file"),
             ("of the best model", "tune reviews.csv --kernel edit -o t.csv", "name a \\.textsvm file"),
-            (
-                "of an adapted model",
-                "predict m.textsvm reviews.csv --adapt --save a.csv",
-                "name a \\.textsvm",
-            ),
-            ("of a model of LIBSVM's", "train two.libsvm --libsvm -o m.json", "name a \\.model file"),
             (
                 "of ONNX as JSON",
                 "export m.textsvm --to onnx -o e.json",
@@ -2323,12 +2303,6 @@ MISTAKES = [
         "probabilities of a model of few texts",
         "predict few.textsvm reviews.csv --proba",
         "few.textsvm gives no probabilities.*--calibrate",
-    ),
-    Mistake(
-        "probabilities of an adapted model",
-        "predict m.textsvm reviews.csv --adapt --proba",
-        "--adapt.*--proba",
-        2,
     ),
     Mistake(
         "coverage of an uncalibrated model", "predict m.textsvm reviews.csv --coverage 0.9", "--calibrate"
@@ -2683,7 +2657,6 @@ def test_predictions_go_into_a_file(form, name, folder, tmp_path):
         ),
         ("tune reviews.csv --kernel gap --decay 3", "--decay 3.0 of the gap kernel must be"),
         ("tune reviews.csv --kernel gap:3,decay=4", "--kernel gap:3,decay=4: decay=4.0 of the gap kernel"),
-        ("features reviews.csv -o f.npz --min-df 99", "lower min_df (--min-df), or give more documents"),
         ("predict m.textsvm reviews.csv --top x", "--top must be a valid integer, got x (see"),
         (
             "doubts reviews.csv --at-least x",
@@ -2722,7 +2695,7 @@ def test_an_error_names_options_and_no_parameters_of_python(command, words, fold
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
-    [f"{name} reviews.csv" for name in ("train", "cv", "doubts", "compare", "neighbours", "gram", "features")]
+    [f"{name} reviews.csv" for name in ("train", "cv", "doubts", "compare", "neighbours")]
     + [f"{name} m.textsvm reviews.csv" for name in ("predict", "evaluate", "explain", "update", "export")]
     + [
         "tune reviews.csv --kernel spectrum:2",

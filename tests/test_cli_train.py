@@ -254,9 +254,6 @@ def test_probabilities_of_the_quick_cross_validation(tmp_path):
     head, row = table.stdout.decode().splitlines()
     assert head == "id,label,confidence,label_1,decision_1,probability_1,label_2,decision_2,probability_2"
     assert float(row.split(",")[2]) == pytest.approx(float(row.split(",")[5]), abs=1e-6)
-    assert "--adapt does not go with" in fails(
-        "predict", model, sample("questions"), "--proba", "--adapt", code=2
-    )
 
 
 def test_no_probabilities(tmp_path):

@@ -8,10 +8,10 @@ import pytest
 from command import fails, report, run
 from loading import load
 from scipy.sparse import csr_matrix, save_npz
+from sklearn.datasets import dump_svmlight_file
 from sklearn.svm import SVC as TheirSVC
 
-from textsvm import read_libsvm, write_libsvm
-from textsvm.readers import sample
+from textsvm import read_libsvm
 
 GAUSSIAN = ["--kernel", "gaussian:gamma=0.3", "--device", "cpu"]
 ON = ["--text", "subject", "--text", "body", "--numbers", "hour,size", "--device", "cpu"]
@@ -24,9 +24,9 @@ def here(tmp_path_factory):
     X = rng.normal(size=(80, 4)).round(3)
     X[np.abs(X) < 0.4] = 0
     y = np.where(X[:, 0] + 0.4 * rng.normal(size=80) > 0, 1, -1)
-    write_libsvm(folder / "train.svm", X[:60], y[:60])
+    dump_svmlight_file(X[:60], y[:60], str(folder / "train.svm"), zero_based=False)
     (folder / "train.bz2").write_bytes(bz2.compress((folder / "train.svm").read_bytes()))
-    write_libsvm(folder / "test.svm", X[60:, :3], y[60:])
+    dump_svmlight_file(X[60:, :3], y[60:], str(folder / "test.svm"), zero_based=False)
     np.save(folder / "x.npy", X[:60])
     (folder / "y.txt").write_text("".join(f"{each}\n" for each in y[:60]))
     np.savez(folder / "x.npz", X=X[:60], y=y[:60])
@@ -86,8 +86,8 @@ def test_files_that_end_in_other_columns_are_read(here, model):
     (here / "wide.svm").write_text("1 1:1 9:2\n-1 2:1\n")
     assert len(rows_of(run("predict", model, here / "wide.svm"))) == 2
     assert "features" in fails("predict", here / "dense.textsvm", here / "wide.svm")
-    write_libsvm(here / "beside.svm", np.vstack([np.eye(30), np.eye(30)]))
-    write_libsvm(here / "narrow.svm", np.ones((20, 2)))
+    (here / "beside.svm").write_text("".join(f"0 {i % 30 + 1}:1\n" for i in range(60)))
+    (here / "narrow.svm").write_text("0 1:1 2:1\n" * 20)
     beside = ["--vectors", here / "beside.svm", "-o", here / "b.textsvm"]
     report("train", here / "mails.csv", "--text", "body", *beside)
     rows_of(run("predict", here / "b.textsvm", here / "more.csv", "--vectors", here / "narrow.svm"))
@@ -111,7 +111,7 @@ def test_every_format_gives_the_same_model(name, here, model):
     assert other.classes_.tolist() == ["-1", "1"]
 
 
-def test_evaluate_cv_tune_compare_gram_and_corpus(here, model):
+def test_evaluate_cv_tune_compare_and_corpus(here, model):
     assert report("evaluate", model, here / "test.svm")["accuracy"] > 0.7
     assert report("cv", here / "train.svm", *GAUSSIAN, "--folds", "3")["n"] == 60
     tuned = report(
@@ -120,9 +120,7 @@ def test_evaluate_cv_tune_compare_gram_and_corpus(here, model):
     assert len(tuned["table"]) == 2
     compared = report("compare", here / "train.svm", "--kernel", "gaussian", "--kernel", "linear")
     assert [each["name"] for each in compared["classifiers"]][2:] == ["gaussian", "linear"]
-    report("gram", here / "x.npy", "--kernel", "linear", "-o", here / "K.npy")
     X = np.load(here / "x.npy")
-    np.testing.assert_allclose(np.load(here / "K.npy"), X @ X.T, atol=1e-5)
     found = report("corpus", here / "train.svm")
     assert (found["n"], found["format"], found["lengths"]) == (60, "libsvm", None)
     assert found["vectors"]["d"] == 4
@@ -160,33 +158,6 @@ def test_no_kernel_named_is_a_gaussian_one_and_said(here):
     assert load(here / "d.textsvm").kernel_.name == "gaussian"
 
 
-def test_models_of_libsvm_come_and_go(here, model):
-    report("train", here / "train.svm", *GAUSSIAN, "-C", "2", "-o", here / "x.model", "--libsvm")
-    text = (here / "x.model").read_text()
-    assert text.startswith("svm_type c_svc\nkernel_type rbf\ngamma 0.3\nnr_class 2\n")
-    assert "label 1 -1" in text
-    ours, theirs = (rows_of(run("predict", path, here / "test.svm")) for path in (model, here / "x.model"))
-    decisions = [[row["decision"] for row in rows] for rows in (ours, theirs)]
-    np.testing.assert_allclose(*decisions, atol=1e-5)
-    assert [float(row["label"]) for row in ours] == [row["label"] for row in theirs]
-    assert report("evaluate", here / "x.model", here / "test.svm")["n"] == 20
-    wide = here / "wide.svm"
-    wide.write_text("1 1:1 9:2\n-1 2:1\n")
-    assert len(rows_of(run("predict", here / "x.model", wide))) == 2
-
-
-def test_features_in_libsvms_format(here):
-    mails = [here / "mails.csv", "--text", "subject"]
-    said = report("features", *mails, "--kernel", "spectrum:1-2", "-o", here / "f.libsvm")
-    assert said["labels"] == ["ham", "spam"]
-    report("features", *mails, "--kernel", "spectrum:1-2", "-o", here / "f.npz")
-    found, labels = read_libsvm(here / "f.libsvm")
-    with np.load(here / "f.npz") as arrays:
-        matrix = csr_matrix((arrays["data"], arrays["indices"], arrays["indptr"]), shape=arrays["shape"])
-        assert (np.array(["", "ham", "spam"])[labels.astype(int)] == arrays["labels"]).all()
-    assert (found.astype(np.float32) != matrix).nnz == 0
-
-
 def test_columns_have_a_sum_of_kernels(here, of_columns):
     path, trained = of_columns
     fast = "spectrum:1-5,log,idf"
@@ -212,8 +183,6 @@ def test_columns_are_explained_folded_and_described(here, of_columns):
     found = report("corpus", here / "mails.csv", *ON[:-2])
     assert found["columns"]["hour"]["numbers"]["max"] <= 23
     assert found["columns"]["body"]["lengths"]["min"] == 7
-    report("gram", here / "mails.csv", *ON, "-o", here / "C.npy")
-    assert np.load(here / "C.npy").shape == (60, 60)
     grid = ["--kernel", "subject=spectrum:2+size=gaussian", "--kernel", "subject=spectrum:3", "-C", "1"]
     assert len(report("tune", here / "mails.csv", *grid, "--folds", "3")["table"]) == 2
 
@@ -238,7 +207,6 @@ MISTAKES = {
     "vectors for columns": (["train.svm", "--kernel", "a=gap"], "as libsvm, which has no column 'a'"),
     "a column that is not there": (["mails.csv", "--numbers", "hours"], "no column 'hours'"),
     "a number that is a text": (["mails.csv", "--numbers", "subject", "--text", "body"], "line 2: 'subject'"),
-    "libsvm's kernels": (["mails.csv", "--text", "body", "--kernel", "gap", "--libsvm"], "no model of the"),
     "a bad line": (["bad.svm"], "bad.svm, line 2, column 3: the index is -1"),
     "without texts": (["train.svm", *GAUSSIAN, "--without-texts"], "without its support vectors"),
 }
@@ -249,8 +217,7 @@ def test_a_mistake_is_one_sentence_and_nothing_is_written(name, here):
     (here / "bad.svm").write_text("1 1:1\n1 -1:1\n")
     arguments, what = MISTAKES[name]
     before = sorted(path.name for path in here.iterdir())
-    output = "never.model" if "--libsvm" in arguments else "never.textsvm"
-    assert what in fails("train", *arguments, "-o", output, cwd=here)
+    assert what in fails("train", *arguments, "-o", "never.textsvm", cwd=here)
     assert sorted(path.name for path in here.iterdir()) == before
 
 
@@ -264,13 +231,5 @@ def test_models_and_documents_that_do_not_fit(here, model, of_columns):
     assert "no texts" in fails("explain", model, here / "test.svm")
 
 
-def test_features_are_of_texts(here):
-    said = fails("features", here / "train.svm", "-o", here / "F.npz")
-    assert "must hold only texts" in said
-
-
 def test_wrong_usage(here):
-    train = ["train", here / "train.svm", "-o", here / "never.textsvm"]
-    assert "--libsvm and --calibrate" in fails(*train, "--libsvm", "--calibrate", "sigmoid", code=2)
-    assert "the name must end in" in fails("features", sample("dialects"), "-o", here / "x.npy", code=2)
     fails("train", here / "train.svm", "--kernel", "gaussian:gamma=0", "-o", here / "n.textsvm", code=2)

@@ -20,8 +20,6 @@ COMMANDS = {
     "numbers.textsvm": "train numbers.tsv --regress score --kernel spectrum -o",
     "features.textsvm": "train texts --kernel spectrum --solver features -o",
     "tuned.textsvm": "tune texts --kernel spectrum --p 2,3 -C 1,10 -o",
-    "gram.npy": "gram texts --kernel gap:2 -o",
-    "features.npz": "features texts --kernel spectrum:3 -o",
     # Large enough that BLAS adds in another order with more threads.
     "drift.textsvm": f"train {sample('messages')} --kernel spectrum:1-4 -o",
     "landmarks.textsvm": f"train {sample('messages')} --approximate nystrom:100 --kernel spectrum:3 -o",
@@ -46,7 +44,7 @@ for command in commands:
 
 
 #: Of them, where two cores write as one and sixteen do.
-OF_TWO = ("gap.textsvm", "auto.textsvm", "gram.npy")
+OF_TWO = ("gap.textsvm", "auto.textsvm")
 
 
 def written(folder, cores, backwards, names=tuple(COMMANDS), **environment):

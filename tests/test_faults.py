@@ -110,7 +110,7 @@ def test_a_full_standard_output_is_one_sentence(model, tmp_path):
     for command in (
         ["predict", model, sample("reviews")],
         ["evaluate", model, sample("reviews"), "--json"],
-        ["gram", sample("reviews"), "--kernel", "spectrum", "-o", "-", "-q"],
+        ["train", sample("reviews"), "--kernel", "spectrum", "-o", "-", "-q"],
         ["--help"],
     ):
         done = run(*command, stdout="/dev/full")

@@ -106,7 +106,6 @@ def test_predicting_runs_out_and_works_again(task):
     [
         "tune {} --kernel edit -C 1,10 --folds 2 --memory 8GB -o out",
         "train {} --kernel edit --solver gram --memory 8GB -o out",
-        "gram {} --kernel edit -o out.npy",
     ],
 )
 def test_a_command_that_runs_out_writes_nothing(command, task, tmp_path, monkeypatch, capsys):

@@ -24,7 +24,6 @@ from textsvm import SVC, InputError, Spectrum, load, read_corpus, save
 from textsvm.cli import explanations
 from textsvm.errors import InputError as Error
 from textsvm.errors import json_escaped, one_line, printable
-from textsvm.gram.files import read_gram
 from textsvm.readers import files as reader_files
 from textsvm.readers.files import read_stream
 from textsvm.readers.read import read_documents
@@ -165,15 +164,6 @@ def test_no_cell_is_a_formula_and_all_read_back(text):
     assert back == printable(text).replace("\t", " ")
 
 
-def test_a_table_of_mutations_holds_no_formula(tmp_path):
-    save(SVC(Spectrum(2), device="cpu").fit(["acgt", "ggcc", "ttaa", "cgcg"], [0, 1, 0, 1]), tmp_path / "m")
-    (tmp_path / "t.jsonl").write_text('{"id": "=cmd|\'/c calc\'!A1", "text": "ac"}\n')
-    table = run(
-        "explain", tmp_path / "m", tmp_path / "t.jsonl", "--mutations", "-", "--alphabet", "ac"
-    ).stdout
-    assert [line.split(b"\t")[0] for line in table.splitlines()] == [b"id", *[b"'=cmd|'/c calc'!A1"] * 2]
-
-
 def test_parquet_of_bytes_that_are_no_text(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
@@ -263,20 +253,6 @@ def test_a_sparse_matrix_of_a_format_that_is_no_name(tmp_path):
     np.savez(tmp_path / "v.npz", format=np.zeros((2, 0), int), shape=[2, 3], data=[1.0, 2.0])
     with pytest.raises(InputError, match="sparse matrix of format"):
         read_corpus(tmp_path / "v.npz")
-
-
-@pytest.mark.parametrize(
-    ("content", "what"),
-    [
-        (b"\x93NUMPY\x01\x00\x12\x00{'descr': '|i1', \n\x00", "not a .npy file"),
-        (b"\x93NUMPY\x01\x00\x08\x00{'''''\n\n", "not a .npy file"),
-        (b"0 0:1e400 1:1 2:1\n", "is not the number of one of the 2 documents"),
-    ],
-)
-def test_damaged_kernel_matrices(tmp_path, content, what):
-    (tmp_path / "g").write_bytes(content)
-    with pytest.raises(InputError, match=what):
-        read_gram(tmp_path / "g")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ FEW = 6
 FOLDER = Path(reporting.__file__).parent
 #: Modules that write HTML, each after those it imports from.
 MODULES = (
-    "charts", "logo", "curves", "sections", "html", "pages",
+    "charts", "curves", "sections", "html", "pages",
 )  # fmt: skip
 SINK = re.compile(r"(?<!def )\b(_safe|safe|escape)\(")
 FORBIDDEN = {

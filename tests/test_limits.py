@@ -23,8 +23,6 @@ ROWS = "".join(f"{'ham' if i % 2 else 'spam'}\t{'buy now' if i % 3 else 'see you
 COMMANDS = {
     "train": "train corpus.tsv --kernel spectrum:2 --device cpu -o out",
     "tune": "tune corpus.tsv --kernel spectrum --p 2 -C 1,10 --folds 2 --device cpu -o out",
-    "gram": "gram corpus.tsv --kernel edit --device cpu -o out.npy",
-    "features": "features corpus.tsv --kernel spectrum:2 --device cpu -o out.npz",
     "predict": "predict model corpus.tsv --device cpu",
     "evaluate": "evaluate model corpus.tsv --device cpu --report out.html",
 }

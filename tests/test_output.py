@@ -1,6 +1,5 @@
 """What commands write: never onto what they read, never onto what is no file, links kept, - is stdout."""
 
-import io
 import itertools
 import json
 import os
@@ -9,7 +8,6 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 from command import fails, report, run
 from loading import load
@@ -60,29 +58,19 @@ COMMANDS = {
     "train": ["train", "c.csv", "-o"],
     "tune": ["tune", "c.csv", "--p", "3", "--folds", "2", "-o"],
     "heatmap": ["tune", "c.csv", "--p", "3", "--folds", "2", "--heatmap"],
-    "gram": ["gram", "c.csv", "-o"],
-    "features": ["features", "c.csv", "-o"],
     "neighbours": ["neighbours", "c.csv", "-o"],
-    "names": ["features", "c.csv", "-o", "X.npz", "--names"],
     "cv": ["cv", "c.csv", "--folds", "2", "--predictions"],
     "evaluate": ["evaluate", "m.textsvm", "c.csv", "--report"],
-    "mutations": ["explain", "m.textsvm", "c.csv", "--mutations"],
-    "logo": ["explain", "m.textsvm", "c.csv", "--logo"],
     "compare": ["compare", "c.csv", "--kernel", "spectrum:2", "--report"],
     "doubts": ["doubts", "c.csv", "--folds", "2", "-o"],
 }
 ENDINGS = {
-    "logo": ".svg",
     "heatmap": ".svg",
-    "gram": ".npy",
-    "features": ".npz",
     "evaluate": ".html",
     "compare": ".html",
     "neighbours": ".jsonl",
     "cv": ".jsonl",
     "doubts": ".jsonl",
-    "mutations": ".tsv",
-    "names": ".jsonl",
 }
 
 
@@ -119,15 +107,12 @@ def test_a_document_of_a_folder_is_never_replaced(here):
 def test_the_other_inputs_are_never_replaced(here):
     before = everything(here)
     os.link(here / "m.textsvm", here / "m.html")
-    os.link(here / "c.csv", here / "c.npy")
     message = fails("evaluate", "m.textsvm", "docs", "--report", "m.html", "--force", code=2, cwd=here)
     assert "would replace the model" in message
-    message = fails("gram", "docs", "--against", "c.csv", "-o", "c.npy", "--force", code=2, cwd=here)
-    assert "would replace the corpus of --against" in message
     os.symlink("x", here / "x.svg")
     both = ["-o", "x", "--heatmap", "x.svg"]
     assert "would replace the model" in fails("tune", "c.csv", *both, code=2, cwd=here)
-    for name in ("m.html", "c.npy", "x.svg"):
+    for name in ("m.html", "x.svg"):
         (here / name).unlink()
     assert everything(here) == before
 
@@ -167,15 +152,13 @@ def test_a_folder_that_is_not_there_is_told_before_the_work(here):
 
 @posix
 def test_the_library_refuses_what_is_no_file(tmp_path):
-    os.mkfifo(tmp_path / "fifo.npy")
+    os.mkfifo(tmp_path / "fifo")
     model = textsvm.SVC().fit(["banana", "monday"], [0, 1])
     with pytest.raises(InputError, match="it is a FIFO"):
-        textsvm.save(model, tmp_path / "fifo.npy")
-    with pytest.raises(InputError, match="it is a FIFO"):
-        textsvm.write_gram(tmp_path / "fifo.npy", np.eye(2, dtype=np.float32))
+        textsvm.save(model, tmp_path / "fifo")
     with pytest.raises(InputError, match="it is a device"), replacing("/dev/null"):
         pass
-    assert [path.name for path in tmp_path.iterdir()] == ["fifo.npy"]
+    assert [path.name for path in tmp_path.iterdir()] == ["fifo"]
 
 
 @posix
@@ -207,18 +190,17 @@ def test_a_file_of_another_kind_needs_force(name, here):
     message = fails(*COMMANDS[name], output, code=2, cwd=here)
     assert "--force" in message
     assert output.read_text() == "my own notes, years of work\n"
-    # Names have no sign of who wrote them. All other outputs are replaced by outputs of their kind.
-    for options in (["--force"], ["--force"] if name == "names" else []):
+    for options in (["--force"], []):  # the second time it is an output of its kind
         done = run(*COMMANDS[name], output, *options, cwd=here)
         assert done.returncode == 0, done.stderr.decode()
         assert b"notes" not in output.read_bytes()
 
 
-@pytest.mark.parametrize("output", ["K.libsvm", "r.md", "r.json", "p.png", "p.pdf"])
+@pytest.mark.parametrize("output", ["r.md", "r.json", "p.png", "p.pdf"])
 def test_output_of_its_own_kind_is_replaced(output, here):
     if output.startswith("p"):
         pytest.importorskip("matplotlib")
-    name = {"K": "gram", "r": "evaluate", "p": "heatmap"}[output[0]]
+    name = {"r": "evaluate", "p": "heatmap"}[output[0]]
     (here / output).write_bytes(b"")  # as mktemp leaves it
     for _ in range(2):
         done = run(*COMMANDS[name], output, cwd=here)
@@ -245,10 +227,7 @@ def test_a_model_to_standard_output(here):
     assert not (here / "-").exists()
 
 
-def test_a_kernel_matrix_and_predictions_to_standard_output(here):
-    done = run("gram", "c.csv", "-o", "-", cwd=here)
-    assert np.load(io.BytesIO(done.stdout)).shape == (12, 12)
-    assert b"kernel matrix" in done.stderr
+def test_predictions_to_standard_output(here):
     done = run("cv", "c.csv", "--folds", "2", "--predictions", "-", "--json", cwd=here)
     assert len([json.loads(line)["predicted"] for line in done.stdout.splitlines()]) == 12
     assert json.loads(done.stderr.splitlines()[-1])["n"] == 12

@@ -14,7 +14,7 @@ from scipy.sparse import csc_matrix, csr_matrix, issparse, random, save_npz
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from textsvm.errors import InputError
-from textsvm.readers.libsvm import read_libsvm, write_libsvm
+from textsvm.readers.libsvm import read_libsvm
 from textsvm.readers.read import read_corpus, read_documents
 from textsvm.readers.stream import stream_corpus
 from textsvm.readers.vectors import read_labels, read_vectors
@@ -30,17 +30,14 @@ MATRICES = arrays.arrays(
 
 @settings(max_examples=50, deadline=None)
 @given(MATRICES, st.data())
-def test_what_is_written_is_read_here_and_by_scikit_learn(tmp_path_factory, matrix, data):
+def test_a_file_is_read_as_by_scikit_learn(tmp_path_factory, matrix, data):
     labels = data.draw(st.lists(NUMBERS, min_size=len(matrix), max_size=len(matrix)))
     path = tmp_path_factory.mktemp("round") / "x.libsvm"
-    write_libsvm(path, matrix, labels)
+    dump_svmlight_file(matrix, labels, str(path), zero_based=False)
     found, read = read_libsvm(path)
     theirs, their_labels = load_svmlight_file(str(path), n_features=matrix.shape[1], zero_based=False)
     assert (theirs != found if found.shape == theirs.shape else theirs[:, : found.shape[1]] != found).nnz == 0
-    assert read.tolist() == their_labels.tolist() == labels
-    back = found.toarray().astype(matrix.dtype)
-    assert np.array_equal(back, matrix[:, : found.shape[1]])
-    assert not matrix[:, found.shape[1] :].any()
+    assert read.tolist() == their_labels.tolist()
 
 
 @settings(max_examples=30, deadline=None)
@@ -125,17 +122,6 @@ def test_no_vector_is_said(text, tmp_path):
     (tmp_path / "x.svm").write_text(text)
     with pytest.raises(InputError, match=r"x\.svm holds no vector"):
         read_libsvm(tmp_path / "x.svm")
-
-
-def test_bad_labels_are_not_written(tmp_path):
-    for labels, what in (
-        ([1], "2 vectors and 1 labels"),
-        (["a", 1], "'a' is not a finite"),
-        ([1, None], "None"),
-    ):
-        with pytest.raises(InputError, match=what):
-            write_libsvm(tmp_path / "x.svm", np.eye(2), labels)
-    assert list(tmp_path.iterdir()) == []
 
 
 LINES = b"+1 1:0.5 3:1\n-1 2:1\n2.5 1:1\n"

@@ -218,7 +218,6 @@ def test_commands_train_and_decide_without_scikit_learn(tmp_path):
         ["predict", "m", "text.txt"],
         ["explain", "m", "text.txt"],
         ["model", "m"],
-        ["gram", "corpus.tsv", "-o", "gram.npy", "--kernel", "spectrum"],
     ]
     for command in commands:
         assert not libraries(tmp_path, *command)[1] & {"sklearn", "pandas", "matplotlib"}, command

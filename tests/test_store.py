@@ -721,8 +721,7 @@ COMMAND = ["--positive", "earn", "--kernel", "edit", "--max-length", "60", "--de
 @pytest.mark.slow
 def test_command_line(tmp_path):
     corpus, folder = sample("newswire"), tmp_path / "grams"
-    made = report("gram", corpus, *COMMAND, "--store", folder)
-    assert made["output"] == str(folder)
+    report("train", corpus, *COMMAND, "--solver", "gram", "--store", folder, "-o", tmp_path / "one")
     for name in ("one", "two"):
         trained = report("train", corpus, *COMMAND, "--store", folder, "-o", tmp_path / name)
         assert f"stored in {folder} (found)" in trained["kernel_matrix"]
@@ -733,12 +732,10 @@ def test_command_line(tmp_path):
     assert "(found)" in judged["kernel_matrix"]
     report("tune", corpus, *COMMAND, "--store", folder, "--folds", "3", "--gamma", "0.05,0.1", "-C", "1")
     assert len(list(folder.glob("edit-*"))) == 2
-    both = report("gram", corpus, *COMMAND, "--store", folder, "-o", tmp_path / "K.npy")
-    assert np.load(tmp_path / "K.npy").shape == (both["rows"], both["rows"])
     other = fails("train", corpus, *COMMAND, "--negative", "acq", "--store", folder, "-o", tmp_path / "three")
     assert "is of other texts" in other
-    assert "is not a store" in fails("gram", corpus, *COMMAND, "--store", tmp_path, code=2)
-    assert "--against" in fails("gram", corpus, *COMMAND, "--store", folder, "--against", corpus, code=2)
+    not_a_store = ["--store", tmp_path, "-o", tmp_path / "three"]
+    assert "is not a store" in fails("train", corpus, *COMMAND, *not_a_store, code=2)
     auto = fails("train", corpus, "--store", folder, "-o", tmp_path / "four", code=2)
     assert "as a named kernel has" in auto
 
@@ -749,7 +746,8 @@ def test_ctrl_c_leaves_a_store_that_goes_on(tmp_path):
     lines, store, made = tmp_path / "long.jsonl", tmp_path / "store", {}
     text = "the quick brown fox jumps over the lazy dog " * 12
     lines.write_text("".join(json.dumps({"text": f"{i} {text}", "label": i % 2}) + "\n" for i in range(800)))
-    arguments = ["gram", str(lines), "--kernel", "gap", "--store", str(store), "--device", "cpu"]
+    arguments = ["train", str(lines), "--kernel", "gap", "--store", str(store), "--device", "cpu"]
+    arguments += ["-o", str(tmp_path / "model")]
     for wanted_panels in (2, 4):
         process = subprocess.Popen(
             [sys.executable, "-c", SMALLER, *arguments],

@@ -37,8 +37,7 @@ for command in json.loads(sys.argv[1]):
             sys.exit(f"{command}: {end.code}")
 reading = True
 import textsvm
-from textsvm.estimators.features import read_features
-textsvm.load("with"), textsvm.load("without"), textsvm.read_gram("gram.npy"), read_features("features.npz")
+textsvm.load("with"), textsvm.load("without")
 sys.exit("; ".join(seen) or None)
 """
 SPECTRUM = "--kernel spectrum:3 --quiet"
@@ -53,9 +52,7 @@ evaluate with t.csv --report report.html --quiet
 evaluate with t.csv --report bare.html --mistakes 0 --quiet
 cv t.csv {SPECTRUM} --folds 2
 tune t.csv {SPECTRUM} --folds 2 -C 1,10 --resume tuned.tuning -o tuned
-gram t.csv {SPECTRUM} -o gram.npy
 train t.csv {SPECTRUM} --solver gram --store store --force -o tuned
-features t.csv {SPECTRUM} -o features.npz
 doubts t.csv {SPECTRUM} --folds 2 -o doubts.jsonl
 neighbours t.csv {SPECTRUM} -k 1 -o neighbours.jsonl
 mail learn --store mail --as spam one.txt --quiet

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from textsvm.estimators.svm import SVC, SVR, OneClassSVM
     from textsvm.evaluation.class_map import class_map
     from textsvm.evaluation.explanation import explain
-    from textsvm.evaluation.mutations import kmer_scores, mutation_scores
     from textsvm.evaluation.results import evaluate
-    from textsvm.gram.files import read_gram, write_gram
     from textsvm.kernels import (
         BoundedGap,
         EditDistance,
@@ -41,12 +39,11 @@ if TYPE_CHECKING:
         UserKernel,
     )
     from textsvm.model.file import load, save
-    from textsvm.model.libsvm import load_libsvm_model, save_libsvm_model
     from textsvm.model.settings import Compute
     from textsvm.model.trained import TrainedModel
     from textsvm.nearest.neighbours import neighbours
     from textsvm.readers.corpus import Corpus
-    from textsvm.readers.libsvm import read_libsvm, write_libsvm
+    from textsvm.readers.libsvm import read_libsvm
     from textsvm.readers.read import read_corpus
     from textsvm.readers.stream import stream_corpus
     from textsvm.reporting.files import report
@@ -68,16 +65,13 @@ _NAMES = {
     "textsvm.evaluation.class_map": ("class_map",),
     "textsvm.evaluation.explanation": ("explain",),
     "textsvm.apps.export.files": ("export",),
-    "textsvm.evaluation.mutations": ("kmer_scores", "mutation_scores"),
     "textsvm.evaluation.results": ("evaluate",),
-    "textsvm.gram.files": ("read_gram", "write_gram"),
     "textsvm.model.file": ("load", "save"),
-    "textsvm.model.libsvm": ("load_libsvm_model", "save_libsvm_model"),
     "textsvm.model.settings": ("Compute",),
     "textsvm.model.trained": ("TrainedModel",),
     "textsvm.nearest.neighbours": ("neighbours",),
     "textsvm.readers.corpus": ("Corpus",),
-    "textsvm.readers.libsvm": ("read_libsvm", "write_libsvm"),
+    "textsvm.readers.libsvm": ("read_libsvm",),
     "textsvm.readers.read": ("read_corpus",),
     "textsvm.readers.stream": ("stream_corpus",),
     "textsvm.reporting.files": ("report",),
@@ -123,22 +117,15 @@ __all__ = [
     "evaluate",
     "explain",
     "export",
-    "kmer_scores",
     "load",
-    "load_libsvm_model",
-    "mutation_scores",
     "neighbours",
     "on_workers",
     "read_corpus",
-    "read_gram",
     "read_libsvm",
     "report",
     "save",
-    "save_libsvm_model",
     "stream_corpus",
     "tune",
-    "write_gram",
-    "write_libsvm",
 ]
 
 

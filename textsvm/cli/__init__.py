@@ -19,7 +19,7 @@ from textsvm.runtime.docstrings import docstring
 from textsvm.version import __version__
 
 #: Commands with the first sentence of their help. Each is the function or group of its name in the module of
-#: its name, or in `_MODULES` or `_APPLICATIONS`.
+#: its name, or of `_APPLICATIONS`.
 COMMANDS = {
     "demo": "Train a spam filter on bundled messages, and explain a prediction.",
     "corpus": "Show statistics of a corpus: parts, labels or numbers, lengths, duplicates, alphabet, "
@@ -43,20 +43,17 @@ COMMANDS = {
     "dimensions.",
     "neighbours": "Find similar texts exactly: the nearest of each text, all pairs above a threshold, or "
     "both.",
-    "gram": "Write the normalised kernel matrix of a corpus for NumPy or LIBSVM, with rows in corpus order.",
-    "features": "Write the weighted substrings or words of a corpus as a sparse matrix for other tools.",
     "devices": "List the CPU and every GPU, and test each GPU with a small kernel.",
     "model": "Show the contents of a model file: kernel, classes, support vectors, sizes, digest, "
     "training options.",
     "mail": "A mail filter that learns. Exit codes: 0 done or spam, 1 ham, 2 unsure, 3 failed.",
 }
-_MODULES = {"features": "gram"}
 #: Modules of the commands of applications.
 _APPLICATIONS = {name: f"textsvm.apps.{name}.commands" for name in ("export", "label", "mail", "serve")}
 #: Commands that load the numerical libraries, and bytes that these use and reserve.
 LOADING = {
     "demo", "label", "train", "update", "evaluate", "explain", "export", "tune", "cv", "doubts", "compare",
-    "map", "neighbours", "gram", "features",
+    "map", "neighbours",
 }  # fmt: skip
 LIBRARIES = (150 << 20, 900 << 20)
 #: Libraries that `--version` names.
@@ -85,7 +82,7 @@ def app_of(names: Iterable[str] = COMMANDS, runs: bool = True) -> typer.Typer:
         if name in _APPLICATIONS:
             module = import_module(_APPLICATIONS[name])
         else:
-            module = import_module(f"{__name__}.{_MODULES.get(name, name)}")
+            module = import_module(f"{__name__}.{name}")
         command = getattr(module, name)
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)

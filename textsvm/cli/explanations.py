@@ -1,10 +1,10 @@
-"""Explanations in the terminal, and tables and logos of sequences."""
+"""Explanations in the terminal, and the table of the features of a model."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 
 from rich.text import Text
@@ -13,10 +13,8 @@ from textsvm.cli.console import Console, json_line
 from textsvm.cli.output import Output
 from textsvm.errors import printable
 from textsvm.evaluation.explanation import Explanation, Substring
-from textsvm.evaluation.mutations import Kmers, Mutations, motifs
 from textsvm.model.top_features import Feature, TopFeatures
 from textsvm.reporting.formatting import runs, visible
-from textsvm.reporting.logo import document, panel_of_motif, panel_of_mutations
 
 #: Background colours of the steps for and against a class, for terminals with 256 colours.
 FOR, AGAINST = ("on #fbe5d6", "on #f6c7a5", "on #f0a26b", "on #e67e36"), (
@@ -26,8 +24,6 @@ FOR, AGAINST = ("on #fbe5d6", "on #f6c7a5", "on #f0a26b", "on #e67e36"), (
 SHOWN = 200
 #: Most documents that are explained one by one in the terminal.
 MAX_SHOWN = 5
-#: Most sequences in a logo.
-MOST_DRAWN = 25
 #: Cells that a spreadsheet would read as a formula, with or without apostrophes before them.
 _FORMULA = re.compile(r"'*\s*[=+@\-＝＋＠－].")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -151,62 +147,6 @@ def legend(explanation: Explanation) -> Text:
     return Text.assemble(
         ("   ", FOR[3]), f" for {towards}  ", ("   ", AGAINST[3]), f" for {away}; {how}", style="dim"
     )
-
-
-def write_kmers(
-    console: Console, scores: Kmers, k: int, top: int | None, table: Output | None, picture: Output | None
-) -> None:
-    """Write the scores of all k-mers, and draw their motif."""
-    assert table is not None
-    table.write_lines(_kmer_lines(scores, top))
-    console.say(f"note: {len(scores.kmers):,} {k}-mers are scored{_side(scores.towards)}")
-    if picture is not None:
-        panels = [panel_of_motif(motif) for motif in motifs(scores, top)]
-        picture.write_lines([document(panels, f"Motifs of the best {k}-mers")])
-
-
-def write_mutations(
-    console: Console, ids: Sequence[str], scores: list[Mutations], table: Output | None, logo: Output | None
-) -> None:
-    """Write and draw the effects of single-letter changes."""
-    if table is not None:
-        table.write_lines(_mutation_lines(ids, scores))
-    if scores:
-        console.say(f"note: changes of {len(scores):,} documents are scored{_side(scores[0].towards)}")
-    if logo is not None:
-        if len(scores) > MOST_DRAWN:
-            console.say(f"note: the first {MOST_DRAWN} of {len(scores):,} documents are drawn")
-        first = zip(ids[:MOST_DRAWN], scores[:MOST_DRAWN], strict=True)
-        panels = [panel_of_mutations(str(identifier), scores_of_text) for identifier, scores_of_text in first]
-        logo.write_lines([document(panels, "What changing each letter does to the decision value")])
-
-
-def _kmer_lines(table: Kmers, most: int | None) -> Iterator[str]:
-    several, odd = len(table.towards) > 1, not table.letters.isalpha()
-    for side, label in enumerate(table.towards):
-        end = f"\t{_cell(label)}\n" if several else "\n"
-        order = table.top(most, side)
-        scores = table.scores[order, side].tolist()
-        for kmer, score in zip(table.kmers[order].tolist(), scores, strict=True):
-            yield f"{_cell(kmer) if odd else kmer}\t{score:.9g}{end}"
-
-
-def _mutation_lines(ids: Sequence[str], tables: Sequence[Mutations]) -> Iterator[str]:
-    several = bool(tables) and len(tables[0].towards) > 1
-    yield "id\tposition\treference\talternative\tscore" + ("\tclass\n" if several else "\n")
-    for identifier, mutations in zip(ids, tables, strict=True):
-        ends = [f"\t{_cell(label)}\n" if several else "\n" for label in mutations.towards]
-        for end, scores in zip(ends, mutations.scores.tolist(), strict=True):
-            for i, (own, row) in enumerate(zip(mutations.text, scores, strict=True), 1):
-                for letter, score in zip(mutations.letters, row, strict=True):
-                    if letter != own:
-                        yield f"{_cell(identifier)}\t{i}\t{_cell(own)}\t{_cell(letter)}\t{score:.9g}{end}"
-
-
-def _side(towards: Sequence[object]) -> str:
-    """Class of positive scores, if there is a single one."""
-    side = towards[0] if len(towards) == 1 else None
-    return "" if side is None else f"; positive scores are for {side}"
 
 
 def _cell(value: object) -> str:

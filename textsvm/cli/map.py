@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -49,10 +49,12 @@ def map(
 
     Texts without labels are drawn too. Of more than 2,000 documents a sample is drawn.
     """
-    from textsvm.cli import corpora, estimators, matrices, model_files
+    from textsvm.cli import corpora, estimators, model_files
     from textsvm.evaluation import class_map
-    from textsvm.model.settings import ClassifierSettings
+    from textsvm.model.settings import ClassifierSettings, Compute
     from textsvm.reporting import charts, html, maps
+    from textsvm.runtime.device import select
+    from textsvm.training.train import prepare
 
     output = drawing.checked(corpus)
     console = Console(printing.quiet)
@@ -67,16 +69,19 @@ def map(
     if len(drawn) < len(documents):
         console.say(f"note: {len(drawn):,} of {len(documents):,} documents are drawn")
     shown = documents.subset(drawn)
+    whole = replace(settings, compute=Compute(memory=1 << 62))  # the sample is small
     with console.progress():
-        values, used = matrices.between(console, settings, shown, shown)
+        values = prepare(whole, shown.examples, console.stage).gram.window().values
     mapped = class_map.class_map(values, shown.labels)
-    title = f"Map of {corpora.names_of(corpus)}"
-    kernel = settings.new_kernel()
+    kernel, device = settings.new_kernel(), select(settings.device)
     lead = f"{len(drawn):,} of {len(documents):,} documents, compared by the kernel {spell(kernel)}"
-    picture = html.page(title, lead, maps.map_sections(mapped, shown.ids))
+    picture = html.page(f"Map of {corpora.names_of(corpus)}", lead, maps.map_sections(mapped, shown.ids))
     output.write_lines([picture if output.kind is REPORTS[".html"] else charts.stacked(picture)])
-    matrices.report_matrix(
-        console, printing.json, "map", kernel, used,
-        output=str(output.path), rows=len(drawn), columns=len(drawn), seconds={},
-        **({"map": mapped.as_dict()} if printing.json else {}),
-    )  # fmt: skip
+    console.say_device(device)
+    if printing.json:
+        facts = {"output": str(output.path), "rows": len(drawn), "map": mapped.as_dict()}
+        described = {"kernel": kernel.structure.as_dict(), "kernel_spelled": spell(kernel)}
+        console.print_json({**facts, **described, "device": device.description})
+        return
+    rows = [("documents", f"{len(drawn):,}"), ("kernel", spell(kernel)), ("device", device.description)]
+    console.table(f"map {output.path}", rows)

@@ -24,8 +24,9 @@ from textsvm.cli.output import Output
 from textsvm.errors import InputError
 from textsvm.kernels import Gaussian, Kernel, spelling
 from textsvm.kernels.resolve import structure_of, sum_on_columns
+from textsvm.linalg.vectors import Vectors
 from textsvm.model.file import load, save
-from textsvm.model.rules import CalibratedRule, ClassRule, LabelRule, NumberRule, has_probabilities
+from textsvm.model.rules import CalibratedRule, LabelRule, NumberRule, has_probabilities
 from textsvm.model.settings import CalibrationSettings, ClassifierSettings, Settings
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import FIRST_INDEX, VECTORS, Corpus
@@ -47,7 +48,6 @@ class Abilities:
     decisions: bool  #: It has decision values, which a regression has not
     probabilities: bool
     sets: bool  #: Prediction sets, of a calibrated model
-    adapts: bool
     multilabel: bool
 
     @property
@@ -63,7 +63,6 @@ class Abilities:
             decisions=not isinstance(rule, NumberRule),
             probabilities=has_probabilities(rule),
             sets=isinstance(rule, CalibratedRule),
-            adapts=type(rule) is ClassRule,
             multilabel=isinstance(rule, LabelRule),
         )
 
@@ -258,15 +257,31 @@ def examples_for(model: TrainedModel, corpus: Corpus) -> tuple[TrainedModel, Any
         _require(kernel.structure.examples, "the model", corpus)
     if corpus.vectors is None:
         return model, examples
-    from textsvm.model.libsvm import fit_columns, widened
-
-    if not isinstance(examples, dict):
-        return fit_columns(model, examples)
-    if kernel is None or not scipy.sparse.issparse(examples[VECTORS]):
+    if isinstance(examples, dict):
+        if kernel is None or not scipy.sparse.issparse(examples[VECTORS]):
+            return model, examples
+        documents = model.support.documents
+        widths = [
+            documents.of(view).n_features for view in kernel.structure.views if view.column == (VECTORS,)
+        ]
+        return model, {**examples, VECTORS: _widened(examples[VECTORS], max(widths, default=0))}
+    support = model.support
+    if not isinstance(support.documents, Vectors) or not scipy.sparse.issparse(examples):
         return model, examples
-    documents = model.support.documents
-    widths = [documents.of(view).n_features for view in kernel.structure.views if view.column == (VECTORS,)]
-    return model, {**examples, VECTORS: widened(examples[VECTORS], max(widths, default=0))}
+    if examples.shape[1] > support.documents.n_features and support.documents.sparse:
+        wider = Vectors(_widened(support.documents.values, examples.shape[1]))
+        support = replace(support, documents=wider, n_features=examples.shape[1])
+        model = replace(model, predictor=replace(model.predictor, support=support))
+    return model, _widened(examples, support.documents.n_features)
+
+
+def _widened(vectors: Any, width: int) -> Any:
+    """A sparse matrix with columns of zeros appended up to `width` columns."""
+    if vectors.shape[1] >= width:
+        return vectors
+    vectors = vectors.copy()
+    vectors.resize(vectors.shape[0], width)
+    return vectors
 
 
 def settle(console: Console, settings: Settings, is_named: bool, corpus: Corpus) -> Settings:

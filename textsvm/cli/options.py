@@ -55,7 +55,7 @@ RARE = {
     "negative", "part", "join", "numbers", "vectors", "labels", "headers", "level", "weights",
     "label_separator", "duplicates", "normalise", "drop_punctuation", "max_length", "epsilon", "multiclass",
     "tol", "duality_gap", "max_iter", "memory", "approximate", "store", "tier", "workers", "budget",
-    "one_class", "nu", "solver", "seed", "without_texts", "libsvm", "repeats", "group_duplicates",
+    "one_class", "nu", "solver", "seed", "without_texts", "repeats", "group_duplicates",
     "corrections", "scoring", "sheet", "annotators", "header", "encoding", "skip_invalid", "ordered",
 }  # fmt: skip
 #: Default share of test documents in `compare`.

@@ -66,15 +66,7 @@ class Kind:
 #: Of formats that have no sign of the program that wrote a file: a file is replaced only with --force.
 _NEVER = rb"(?!)"
 MODEL = Kind("a textsvm model", rb'.{8}\{.*"textsvm":', ".textsvm")
-NPY = Kind(
-    "a kernel matrix",
-    rb"\x93NUMPY.{4}\{'descr': '<f4', 'fortran_order': False, 'shape': \((\d+), \1\)",
-    ".npy",
-)
 NPZ = Kind("a matrix of textsvm", rb"PK\x03\x04.{26}format\.npy", ".npz")
-NAMES, VECTORS = Kind("names of features", _NEVER, ".jsonl"), Kind("vectors", _NEVER, ".libsvm")
-LIBSVM = Kind("a kernel matrix in LIBSVM's format", rb"\s*[-+.\deE]+ 0:\d")
-LIBSVM_MODEL = Kind("a model of LIBSVM's", rb"svm_type \w+\r?\nkernel_type ", ".model")
 PREDICTIONS = Kind("predictions", rb'\{"id": [^\n]*"(decision|predicted|top|reason|value)": ')
 NEIGHBOURS = Kind("neighbours", rb'\{"id": [^\n]*"neighbour": ')
 DOUBTS = Kind("doubtful labels", rb'\{"id": [^\n]*"suggested": ')

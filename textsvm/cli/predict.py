@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import typer
 
 from textsvm.cli import options
-from textsvm.cli.console import Console, WrongUsage
+from textsvm.cli.console import Console
 from textsvm.cli.task_options import CalibratedOptions, OutputForm
 
 
@@ -27,8 +25,6 @@ def predict(
 
     tail -f messages.jsonl | textsvm predict spam.textsvm --text body
 
-    textsvm predict dialects.textsvm new.tsv --adapt --save adapted.textsvm
-
     Tables, JSON Lines and, with --format lines, single lines are classified as they arrive. Unreadable inputs
     are reported, the others are classified, and the exit code is 1.
 
@@ -38,32 +34,20 @@ def predict(
     """
     console = Console(quiet)
     limits = calibrated.limits
-    if form.adapting.adapt and (calibrated.proba or limits is not None):
-        raise WrongUsage("--adapt does not go with --proba and --unsure: it changes decision values")
     files = files or ["-"]
     output_file = form.checked(model, files)
     console.counts = output_file.is_stdout
-    adapted_file = form.adapting.checked(form.force, model, [Path(file) for file in files if file != "-"])
 
     from textsvm.cli import model_files, predictions
 
     fitted = model_files.load_model(console, model, device, online=True)
     training, abilities = model_files.Training.of(fitted), model_files.Abilities.of(fitted)
     calibrated.check(fitted, abilities, model)
-    form.check(abilities, model, table)
+    form.check(abilities, model)
     if limits is not None:
         fitted = predictions.with_unsure(fitted, limits, training)
     printer = predictions.Printer(console, fitted, abilities, training, calibrated, form)
-    batches = printer.incoming(files, table)
-    if form.adapting.adapt:
-        from textsvm.cli import retraining
-
-        old = retraining.training_corpus(console, fitted, form.adapting.corpus, model)
-        batches = list(batches)
-        read = (model_files.examples_for(fitted, documents)[1] for documents in batches if len(documents))
-        texts = [text for examples in read for text in examples]
-        printer.model = retraining.adapt(console, fitted, old, texts, adapted_file)
-    printer.print(batches, output_file)
+    printer.print(printer.incoming(files, table), output_file)
     printer.report()
     if used := printer.model.last_device:  # at least one document was read
         console.say_device(used)

@@ -1,4 +1,4 @@
-"""Train a model on old and new documents, or adapt it to new documents: the work of `textsvm update`."""
+"""Train a model on old and new documents: the work of `textsvm update`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.model.file import save
 from textsvm.model.rules import NumberRule
 from textsvm.model.settings import (
-    ClassifierSettings,
     NotConvergedWarning,
     OnlineSettings,
     RegressionSettings,
@@ -27,7 +26,6 @@ from textsvm.model.trained import TrainedModel
 from textsvm.readers.annotations import MAJORITY
 from textsvm.readers.corpus import Corpus, concatenate_corpora
 from textsvm.selection.cross_validation import cross_validate
-from textsvm.training import adaptation as self_training
 from textsvm.training.online import OnlineLearner
 from textsvm.training.train import with_scale
 from textsvm.training.trainers import train
@@ -121,37 +119,6 @@ def update(
     return _train_again(console, file, fitted, fresh, old, options.folds, recorded)
 
 
-def training_corpus(console: Console, fitted: TrainedModel, corpus: list[Path] | None, model: Path) -> Corpus:
-    """The training documents of a model: of `corpus`, or of the recorded corpora if these are unchanged."""
-    recorded = _recorded(fitted)
-    old, entries = _old_corpora(recorded.facts, corpus, model), recorded.facts.get("corpora")
-    if corpus and isinstance(entries, list) and len(entries) == 1 and _is_usable(entries[0]):
-        old[0]["digest of the training"] = entries[0].get("digest")
-    parts = _read_old(console, fitted, old, recorded)
-    return concatenate_corpora(parts, parts[0].source, parts[0].format)
-
-
-def adapt(
-    console: Console, fitted: TrainedModel, training: Corpus, documents: list[str], target: Output | None
-) -> TrainedModel:
-    """A model adapted to new documents, if the gate accepts; saved to `target`."""
-    settings = model_files.settings_again(fitted, with_choice=False)
-    assert isinstance(settings, ClassifierSettings)
-    with console.work(None):
-        truth = corpora.truth(training)
-        adapted = self_training.adapt(
-            settings, fitted, training.examples, truth, documents, training.weights, console.stage
-        )
-    adaptation = adapted.record.adaptation
-    adapted = adapted.with_record(info={**fitted.info, "adaptation": asdict(adaptation)})
-    console.say(f"gate: {adaptation}")
-    if target is not None:
-        with target.place() as path:
-            save(adapted, path, adapted.info, texts=fitted.support.weights is None)
-        console.say(f"saved {target.path}" + " with the unadapted model" * (not adaptation.adapted))
-    return adapted
-
-
 def _old_corpora(recorded: Json, corpus: list[Path] | None, model: Path) -> list[Json]:
     """Old corpora: paths, part and digest (None: not checked)."""
     if corpus:
@@ -219,8 +186,6 @@ def _train_again(
     training, learning = recorded.training, recorded.learning
     parts = _read_old(console, fitted, old, recorded)
     _report_copies(console, fresh, parts)
-    if "adaptation" in fitted.info:
-        console.warn("the adaptation of the model is not repeated: adapt the updated model (predict --adapt)")
     n_old, old_labels = sum(map(len, parts)), {name for part in parts for name in corpora.label_counts(part)}
     source = f"{parts[0].source} and {fresh.source}"
     combined = trained = concatenate_corpora([*parts, fresh], source, fresh.format)
@@ -308,8 +273,6 @@ def _read_old(console: Console, fitted: TrainedModel, old: list[Json], recorded:
                 f"{part.source} has changed since the training; name it with --corpus to train on it "
                 "as it is now"
             )
-        if entry.get("digest of the training") not in (None, model_files.corpus_digest(part)):
-            console.say(f"note: {part.source} has other documents or labels than the training corpus")
         parts.append(_as_trained(part, fitted, training) if one_class else part)
     return parts
 

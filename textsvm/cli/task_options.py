@@ -13,7 +13,7 @@ from textsvm.cli import options
 from textsvm.cli.console import WrongUsage, wrong_usage
 from textsvm.cli.kernels import several
 from textsvm.cli.options import option_field
-from textsvm.cli.output import LIBSVM_MODEL, MODEL, PREDICTIONS, STDOUT, Force, Kind, Output, table_kind
+from textsvm.cli.output import MODEL, PREDICTIONS, STDOUT, Force, Kind, Output, table_kind
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 Calibration = Enum("Calibration", {"sigmoid": "sigmoid", "isotonic": "isotonic"})
 Solver = Enum("Solver", {"auto": "auto", "gram": "gram", "features": "features"})
 OutputFormat = Enum("OutputFormat", {"jsonl": "jsonl", "csv": "csv", "tsv": "tsv"})
-_adapting = partial(option_field, panel="Adaptation")
 _sets = partial(option_field, panel="Prediction sets (calibrated models)")
 
 
@@ -83,18 +82,11 @@ class ModelFile:
         "training text; for spectrum kernels and sums of them.",
         default=False,
     )
-    libsvm: bool = option_field(
-        "Write the model in LIBSVM's format; for vectors, with --multiclass ovo.", default=False
-    )
     force: Force = False
 
-    def checked(self, corpus: list[Path], calibrate: bool) -> Output:
+    def checked(self, corpus: list[Path]) -> Output:
         """Output file; raises WrongUsage."""
-        for name in ["--without-texts"] * self.without_texts + ["--calibrate"] * calibrate:
-            if self.libsvm:
-                raise WrongUsage(f"--libsvm and {name} do not go together")
-        kind = LIBSVM_MODEL if self.libsvm else MODEL
-        return Output("-o", self.output, kind, self.force).checked({"the corpus": corpus})
+        return Output("-o", self.output, MODEL, self.force).checked({"the corpus": corpus})
 
 
 @dataclass(frozen=True)
@@ -192,37 +184,9 @@ class CalibratedOptions:
 
 
 @dataclass(frozen=True)
-class AdaptOptions:
-    """Adaptation of the model to the documents."""
-
-    adapt: bool = _adapting(
-        "Adapt the model to these documents by self-training, if their median margin is 0.7 to 0.95 of that "
-        "of held-out training texts. All documents are read before the first prediction.",
-        default=False,
-    )
-    corpus: list[Path] | None = _adapting(
-        "--adapt: training corpus, repeatable (default: the corpus recorded in the model, if unchanged).",
-        metavar="PATH",
-    )
-    save: Path | None = _adapting("--adapt: also write the adapted model.", metavar="FILE")
-
-    def checked(self, force: bool, model: Path, files: list[Path]) -> Output | None:
-        """File of the adapted model; raises WrongUsage."""
-        for name, value in (("--corpus", self.corpus), ("--save", self.save)):
-            if value and not self.adapt:
-                raise WrongUsage(f"{name} needs --adapt")
-        if self.save is None:
-            return None
-        inputs: dict[str, Path | list[Path] | None]
-        inputs = {"the model": model, "the documents": files, "the corpus": self.corpus}
-        return Output("--save", self.save, MODEL, force).checked(inputs)
-
-
-@dataclass(frozen=True)
 class OutputForm:
     """Labels and form of the output."""
 
-    adapting: AdaptOptions
     top: int | None = option_field(
         "Print the K best labels, with decision values and the probabilities of a calibrated model.",
         metavar="K",
@@ -247,17 +211,10 @@ class OutputForm:
         default=False,
     )
 
-    def check(self, abilities: Abilities, path: Path, table: options.TableOptions) -> None:
+    def check(self, abilities: Abilities, path: Path) -> None:
         """Raise InputError if the model lacks what the options need."""
         if self.top is not None and not abilities.decisions:
             raise InputError(f"{path} predicts numbers and has no labels, which --top needs")
-        if self.adapting.adapt and not abilities.adapts:
-            raise InputError(
-                f"{path} cannot be adapted; --adapt takes a classifier with one label per document that was "
-                "trained without --calibrate"
-            )
-        if self.adapting.adapt and table.vectors is not None:
-            raise InputError("--adapt needs texts; it has no use for vectors")
 
     @property
     def kind(self) -> Kind:

@@ -50,7 +50,7 @@ def train(
     task.check(reading, learning)
     model_options.cluster.check()
     inputs = [*corpus, *([] if learning.corrections is None else [learning.corrections])]
-    output = file.checked(inputs, task.calibrate is not None)
+    output = file.checked(inputs)
     console = Console(printing.quiet, output.is_stdout)
 
     from textsvm.cli import corpora, model_files, splits, training

@@ -27,7 +27,6 @@ from textsvm.evaluation import drift
 from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.evaluation.results import Results
 from textsvm.kernels import Kernel
-from textsvm.model.libsvm import require_libsvms, save_libsvm_model
 from textsvm.model.rules import NumberRule, Rule
 from textsvm.model.settings import (
     CalibrationSettings,
@@ -87,8 +86,6 @@ def read(
         settings = classifier
     if file.without_texts:
         classifier.source.require_weights()
-    if file.libsvm:
-        require_libsvms(classifier.kernel)
     if options.text.max_length is None and classifier.new_kernel().cost.quadratic:
         corpora.say_long_documents(console, documents)
     return settings, documents
@@ -170,16 +167,12 @@ def save(
     console: Console, output: Output, file: ModelFile, outcome: Outcome, reading: ReadingOptions,
     learning: LearningOptions, about: Json,
 ) -> int:  # fmt: skip
-    """Save a model in the format of the options; returns the size in bytes."""
+    """Save a model; returns the size in bytes."""
+    texts = not file.without_texts
     with console.warnings():
-        if not file.libsvm:
-            texts = not file.without_texts
-            return model_files.save_model(
-                output, outcome.model, outcome.training, reading, learning, about, texts
-            )
-        with output.place() as path:
-            save_libsvm_model(outcome.model, path)
-            return path.stat().st_size
+        return model_files.save_model(
+            output, outcome.model, outcome.training, reading, learning, about, texts
+        )
 
 
 @dataclass(frozen=True)

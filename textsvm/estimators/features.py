@@ -1,17 +1,7 @@
-"""The features of the spectrum kernel as a scikit-learn transformer from texts to a sparse matrix.
-
-A file of features is an .npz of `scipy.sparse.load_npz`, with additional arrays. The arrays format, shape,
-data, indices and indptr are SciPy's; SciPy ignores the others. Each row may have an entry in ids (str) and in
-labels (str, or float64 for numbers). A file of the texts to which the transformer was fitted also has the
-columns, in arrays whose names begin with "columns.", so that other texts can be transformed alike. No array
-holds objects, and nothing is compressed.
-"""
+"""The features of the spectrum kernel as a scikit-learn transformer from texts to a sparse matrix."""
 
 from __future__ import annotations
 
-import json
-import os
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
@@ -23,24 +13,20 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from textsvm.arrays import Arrays, runs_of
+from textsvm.arrays import runs_of
 from textsvm.errors import InputError
 from textsvm.kernels import Spectrum
 from textsvm.kernels.base import is_number, is_whole
 from textsvm.kernels.inputs import TextForm, as_texts
 from textsvm.kernels.shared import counting as names
 from textsvm.kernels.spectrum import feature_matrix as host
-from textsvm.kernels.spectrum.feature_matrix import FeatureColumns
-from textsvm.kernels.spectrum.features import PmerWeights, is_weighted
 from textsvm.model.settings import check_jobs
 from textsvm.runtime import device as devices
 from textsvm.runtime import parallel
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.device import Device
-from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import StageProgress, of_stage, part
 from textsvm.runtime.parameters import NamedParameters
-from textsvm.sources.base import Support
 from textsvm.sources.texts import TextSource
 from textsvm.text.documents import Documents
 from textsvm.text.tokens import Tokens
@@ -268,94 +254,3 @@ def _twin(device: Device) -> Any:
 
         return feature_matrix_cuda
     return host
-
-
-NPZ = ".npz"
-#: Prefix of the names of the arrays of columns.
-_COLUMNS = "columns."
-_VERSION = 1
-#: Parameters that do not change the columns.
-_WHERE = ("device", "n_jobs")
-
-
-def write_features(
-    path: str | os.PathLike[str],
-    matrix: scipy.sparse.csr_matrix,
-    about: Arrays,
-    model: SpectrumFeatures | None = None,
-) -> None:
-    """Write a matrix of features, shape (n, number of columns), atomically.
-
-    `about` has arrays of shape (n,), such as ids and labels. The columns of a fitted `model` are written too.
-    """
-    arrays: dict[str, Any] = {"format": np.array(b"csr"), "shape": np.array(matrix.shape, np.int64)}
-    arrays |= {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr, **about}
-    if model is not None:
-        arrays |= {_COLUMNS + name: array for name, array in _state(model).items()}
-    with replacing(path) as temporary, open(temporary, "wb") as stream:
-        np.savez(stream, **arrays)
-
-
-def read_features(path: str | os.PathLike[str]) -> SpectrumFeatures:
-    """Read the fitted transformer from a file with its columns."""
-    try:
-        with open(path, "rb") as stream:
-            return _read(np.load(stream, allow_pickle=False))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
-    except (ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(
-            f"{path} is not a matrix of features with its columns, or is damaged; write it again with "
-            "`textsvm features`"
-        ) from error
-
-
-def _read(file: Any) -> SpectrumFeatures:
-    arrays = {name.removeprefix(_COLUMNS): name for name in file.files if name.startswith(_COLUMNS)}
-    if not arrays:
-        raise InputError(
-            "it has a matrix without columns; name the file of the texts that the columns were learnt from, "
-            "which `textsvm features` wrote without --like"
-        )
-    about = json.loads(str(file[arrays.pop("about")]))
-    if about.pop("version") != _VERSION:
-        raise InputError("it was written by a newer version of textsvm; update it")
-    about["p"] = tuple(about["p"]) if isinstance(about["p"], list) else about["p"]
-    model = SpectrumFeatures(**about)
-    model.check()
-    return _restored(model, {name: file[stored] for name, stored in arrays.items()})
-
-
-def _state(model: SpectrumFeatures) -> Arrays:
-    no_texts = Documents.none(model.alphabet_)
-    source = _symbols(model)
-    _, symbols = source.state(Support(np.empty(0, np.int64), source.new_kernel(), no_texts))
-    about = {name: value for name, value in model.get_params().items() if name not in _WHERE}
-    return {
-        "about": np.array(json.dumps(about | {"version": _VERSION})),
-        "widths": np.diff(model.columns_.starts).astype(np.int32),
-        **symbols,
-        **model.columns_.learnt.state(),
-    }
-
-
-def _restored(model: SpectrumFeatures, arrays: Arrays) -> SpectrumFeatures:
-    symbols: Any = _symbols(model).restore(None, np.empty(0, np.int64), arrays)
-    kernel: Any = model.new_kernel()
-    p1, p2 = kernel.lengths
-    learnt, widths = PmerWeights.from_state(arrays, p1, p2, is_weighted(kernel)), arrays["widths"]
-    fits = widths.shape == learnt.df.shape and widths.dtype == np.int32 and widths.any()
-    if not fits or len(symbols.documents.alphabet) != learnt.vocabulary.n_symbols:
-        raise ValueError("its columns do not fit together")
-    most = 1 if model.weight != "intersection" else (1 << 31) - 1
-    if not 0 <= widths.min(initial=0) <= widths.max(initial=0) <= most:
-        raise ValueError("columns of a substring are out of range")
-    model.columns_, model.alphabet_ = FeatureColumns.of(learnt, widths), symbols.documents.alphabet
-    return model
-
-
-def _symbols(model: SpectrumFeatures) -> TextSource:
-    """Source that saves and checks the symbols as for a model, with any kernel."""
-    return TextSource(Spectrum(tokens=model.tokens, keep_case=model.keep_case), TextForm())

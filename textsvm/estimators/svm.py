@@ -102,8 +102,6 @@ class SVC(ClassifierMixin, KernelEstimator):
         solution with Crammer-Singer.
     n_iter_ : int
         Iterations of all machines.
-    adaptation_ : Adaptation
-        Figures and decision of `adapt`, of the classifier that it returns.
     chosen_ : str
         Kernel and C of "auto" and "fast" in a sentence.
     C_, loss_ : float, str
@@ -143,7 +141,6 @@ class SVC(ClassifierMixin, KernelEstimator):
     C_ = model_attribute("record.C")
     loss_ = model_attribute("record.loss")
     chosen_ = model_attribute("record.chosen")
-    adaptation_ = model_attribute("record.adaptation")
 
     def __init__(
         self,
@@ -203,38 +200,6 @@ class SVC(ClassifierMixin, KernelEstimator):
             Called with the stage, the work done and the total work (`StageProgress`).
         """
         return self._fit(X, y, sample_weight, progress)
-
-    def adapt(
-        self,
-        X: Any,
-        y: Any,
-        unlabelled: Any,
-        sample_weight: ArrayLike | None = None,
-        progress: StageProgress | None = None,
-    ) -> Self:
-        """Adapt to the texts to be classified by self-training, if their margins let expect a gain.
-
-        The median margin of the unlabelled texts is divided by that of held-out training texts. The
-        classifier is adapted only if this ratio is between 0.7 and 0.95. The test takes two to three times
-        the time of `fit`, adaptation about five times more. Both are deterministic.
-
-        Parameters
-        ----------
-        X, y, sample_weight, progress
-            The training texts, see `fit`. A fitted model is not trained on them again before the test.
-        unlabelled : 50 texts or more
-            The texts to be classified, or others of their kind.
-
-        Returns
-        -------
-        SVC
-            A new fitted classifier; without adaptation it has the predictions of this one. Its attribute
-            ``adaptation_`` has the figures and the decision of the test, ``str(adaptation_)`` is a sentence.
-        """
-        from textsvm.training.adaptation import adapt
-
-        model = self.model_ if self.__sklearn_is_fitted__() else None
-        return self.with_model(adapt(self.settings, model, X, y, unlabelled, sample_weight, progress), X)
 
 
 class SVR(RegressorMixin, KernelEstimator):

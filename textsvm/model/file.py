@@ -164,7 +164,7 @@ def _trained(model: Any) -> TrainedModel:
 
 
 def load(path: str | os.PathLike[str]) -> TrainedModel:
-    """Read a model that `save` wrote, or a LIBSVM model as `load_libsvm_model` does.
+    """Read a model that `save` wrote.
 
     Returns
     -------
@@ -185,10 +185,6 @@ def load(path: str | os.PathLike[str]) -> TrainedModel:
     >>> model.kernel, model.classes.tolist()
     (Spectrum(p=3), ['ham', 'spam'])
     """
-    if is_libsvm_model(path):
-        from textsvm.model.libsvm import load_libsvm_model
-
-        return load_libsvm_model(path)
     return _build_checked(path, _read(Path(path)))
 
 
@@ -202,8 +198,6 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         parameters, classes or None, n_support (of each class), texts (whether it has training texts),
         calibration or None, arrays (name, dtype, shape and bytes of each) and info.
     """
-    if is_libsvm_model(path):
-        raise InputError(f"{path} is a LIBSVM model, which has no digest; read its text instead")
     header, arrays, digest = content = _read(Path(path))
     kernel, scale = _build_checked(path, content).kernel, header.get("scale")
     return {
@@ -621,10 +615,6 @@ class Content(NamedTuple):
     digest: str | None  #: Checked; None in files of older versions
 
 
-#: First bytes of a LIBSVM model file.
-LIBSVM_BEGINNING = b"svm_type "
-
-
 def packed(header: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> bytes:
     """The bytes of a model file."""
     text = _as_json({DIGEST: _UNKNOWN, **header})
@@ -746,14 +736,3 @@ def _as_json(header: Mapping[str, Any]) -> str:
         return json.dumps(header, default=plain)
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"`info` or a parameter cannot be saved as JSON: {one_line(error)}") from error
-
-
-def is_libsvm_model(path: str | os.PathLike[str]) -> bool:
-    """Whether a file begins like a LIBSVM model."""
-    if not os.path.isfile(path):  # reading from a pipe would lose its beginning
-        return False
-    try:
-        with open(path, "rb") as stream:
-            return stream.read(len(LIBSVM_BEGINNING)) == LIBSVM_BEGINNING
-    except OSError:
-        return False

@@ -62,7 +62,6 @@ class Record:
     held_out_accuracy: float | None = None  #: Of the choice of the kernel, or of a calibration
     n_trials: int = 0  #: Trials of the choice of the kernel
     margin: float | None = None  #: Median out-of-fold margin of a calibrated model
-    adaptation: Any = None  #: `textsvm.training.adaptation.Adaptation` of an adapted model
     #: Digests of training texts, see `textsvm.sources.copies.sample_digests`; None without texts.
     texts: Words | None = None
     info: Json = field(default_factory=dict)  #: The `info` of `textsvm.save`

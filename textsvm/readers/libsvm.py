@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
-from itertools import pairwise
 from math import isfinite
-from typing import Any
 
 import numpy as np
 
@@ -19,13 +16,10 @@ from textsvm.arrays import Array, Floats
 from textsvm.errors import InputError
 from textsvm.readers.files import File, FileOnDisk, Problems, read_files
 from textsvm.runtime.compiled import scipy
-from textsvm.runtime.files import replacing
 
 SUFFIXES = (".libsvm", ".svm", ".svmlight")
 #: Largest index: columns of a sparse matrix are 32-bit numbers.
 MAX_INDEX = 2**31 - 1
-#: Rows that are written at a time.
-_ROWS = 4096
 _NUMBER = rb"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
 _LINE = re.compile(
     rb"\s*%(n)s(?:,%(n)s)*(?:\s+qid:\d+)?(?:\s+\d+:%(n)s)*\s*(?:#.*)?" % {b"n": _NUMBER}, re.DOTALL
@@ -68,8 +62,9 @@ def read_libsvm(
 
     Examples
     --------
-    >>> from textsvm import read_libsvm, write_libsvm
-    >>> write_libsvm("two.libsvm", [[1.5, 0.0], [0.0, 2.0]], [1, -1])
+    >>> from textsvm import read_libsvm
+    >>> with open("two.libsvm", "w") as stream:
+    ...     print("1 1:1.5", "-1 2:2", sep="\n", file=stream)
     >>> vectors, labels = read_libsvm("two.libsvm")
     >>> vectors.toarray().tolist(), labels.tolist()
     ([[1.5, 0.0], [0.0, 2.0]], [1.0, -1.0])
@@ -78,41 +73,6 @@ def read_libsvm(
     if not inputs.single:
         raise InputError(f"{path} is a folder or an archive; name a file in LIBSVM's format")
     return parse_libsvm(inputs.files[0], inputs.problems, zero_based)
-
-
-def write_libsvm(path: str | os.PathLike[str], vectors: Any, labels: Sequence[Any] | None = None) -> None:
-    """Write vectors in LIBSVM's format, exactly; the file is written completely or not at all.
-
-    Parameters
-    ----------
-    path : path
-    vectors : array or sparse matrix, shape (n, d)
-        Zeros are not written.
-    labels : sequence of n numbers, or of n tuples of numbers, optional
-        0 if not given.
-
-    Raises
-    ------
-    InputError
-        If the number of labels differs or they are not numbers, or the file cannot be written.
-
-    Examples
-    --------
-    >>> from textsvm import write_libsvm
-    >>> write_libsvm("two.libsvm", [[1.5, 0.0], [0.0, 2.0]], [1, -1])
-    >>> print(open("two.libsvm").read(), end="")
-    1 1:1.5
-    -1 2:2
-    """
-
-    rows = scipy.sparse.csr_matrix(vectors)
-    rows.sum_duplicates()
-    rows.eliminate_zeros()
-    label_texts = _label_texts(labels, rows.shape[0])
-    with replacing(path) as temporary, open(temporary, "w", encoding="ascii", newline="\n") as stream:
-        for first in range(0, rows.shape[0], _ROWS):
-            texts = vector_texts(rows[first : first + _ROWS])
-            stream.writelines(map("{}{}\n".format, label_texts[first : first + _ROWS], texts))
 
 
 def parse_libsvm(
@@ -213,36 +173,6 @@ def _index_error(index: bytes, first: int, last: int) -> str | None:
 def _shown(token: bytes) -> str:
     text = token.decode("utf-8", "replace")
     return repr(text if len(text) <= 40 else text[:40] + "…")
-
-
-def vector_texts(rows: Array) -> list[str]:
-    """The pairs of each row of a CSR matrix, each after a space."""
-    indices = (rows.indices + 1).tolist()
-    values = [value.removesuffix(".0") for value in rows.data.astype(str).tolist()]
-    pairs = [f" {index}:{value}" for index, value in zip(indices, values, strict=True)]
-    bounds = rows.indptr.tolist()
-    return ["".join(pairs[first:last]) for first, last in pairwise(bounds)]
-
-
-def _label_texts(labels: Sequence[Any] | None, n: int) -> list[str]:
-    if labels is None:
-        return ["0"] * n
-    if len(labels) != n:
-        raise InputError(f"there are {n:,} vectors and {len(labels):,} labels; give a label a vector")
-    return [
-        ",".join(map(_label_text, label)) if isinstance(label, tuple | list) else _label_text(label)
-        for label in labels
-    ]
-
-
-def _label_text(label: Any) -> str:
-    try:
-        number = float(label)
-    except (TypeError, ValueError):
-        number = np.nan
-    if not np.isfinite(number):
-        raise InputError(f"the label {label!r} is not a finite number, which LIBSVM's format needs")
-    return number_text(number)
 
 
 def number_text(number: float) -> str:

@@ -296,8 +296,7 @@ def _alone(svg: str, key: list[tuple[str, str]]) -> str:
     """An SVG element of a page as a file, with the lines of the key (style, escaped name) below."""
     xmlns = 'xmlns="http://www.w3.org/2000/svg"'
     head = _SVG_HEAD.match(svg)
-    if head is None:  # a sequence logo has its style in its attributes
-        return svg.replace("<svg ", f"<svg {xmlns} ", 1) + "\n"
+    assert head is not None
     width, height = int(head[1]), int(head[2])
     style = Template(_FILE_STYLE).substitute(size=10 if width == WIDE else 12)
     lines = "".join(

@@ -15,7 +15,6 @@ from textsvm.evaluation.comparison import Difference, Disagreement, SideBySide
 from textsvm.evaluation.explanation import Explanation
 from textsvm.evaluation.slices import METRICS, Slice, Slices
 from textsvm.model.top_features import TopFeatures
-from textsvm.reporting import logo
 from textsvm.reporting.charts import (
     WIDE,
     Axis,
@@ -61,12 +60,6 @@ SHOWN_FEATURE = 40
 SHOWN_SYMBOLS = 2000
 #: Symbols shown of a similar document.
 SHOWN_SIMILAR = 300
-#: Letters of DNA and RNA.
-BASES = set("acgtun")
-#: Minimum length of a sequence of these letters; shorter texts are words.
-NO_WORD = 12
-#: Letters of a sequence that are drawn as a logo.
-DRAWN_LETTERS = 300
 _VERDICTS = {
     "yes": "More texts would probably help",
     "hardly": "More texts would hardly help",
@@ -439,20 +432,9 @@ def _mistake(mistake: Mistake, regression: bool) -> str:
     )
     more = len(explanation.text) - len(beginning)
     rest = f'<p class="note">… {more:,} more symbols</p>' if more else ""
-    body = f'<div class="document" dir="auto">{coloured}</div>{rest}{_logo(explanation)}'
+    body = f'<div class="document" dir="auto">{coloured}</div>{rest}'
     parts = f'<p class="note">{safe(explanation.shares)}</p>' if explanation.parts else ""
     return f"{head}{body}{parts}{_evidence(explanation)}</article>"
-
-
-def _logo(explanation: Explanation) -> str:
-    """Contributions of the letters of a DNA or RNA sequence as heights."""
-    text = explanation.text[:DRAWN_LETTERS]
-    if len(text) < NO_WORD or not set(text.lower()) <= BASES:
-        return ""
-    first = f" first {DRAWN_LETTERS}" if len(explanation.text) > DRAWN_LETTERS else ""
-    about = f"of the{first} letters"
-    panel = logo.panel_of_symbols(f"contributions {about}", text, explanation.symbols[: len(text)], "value")
-    return logo.svg([panel], f"What the letters of {text} contribute")
 
 
 def _evidence(explanation: Explanation) -> str:

@@ -202,7 +202,7 @@ def require_columns(columns: FeatureColumns, least: float, n: int) -> None:
     """Raise InputError if there are no columns."""
     if not len(columns):
         raise InputError(
-            f"no substring is in {least:g} or more of the {n:,} documents; lower min_df (--min-df), or give "
+            f"no substring is in {least:g} or more of the {n:,} documents; lower min_df, or give "
             "more documents"
         )
 
