@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import crammer_singer, grid, neighbours, peers, sequences, small_cards, vectors
+from benchmarks import crammer_singer, grid, peers, sequences, small_cards, vectors
 from benchmarks.corpora import IMDB, REUTERS, TrainTest, full_tasks, newswire_tasks, paper_tasks, parted_task
 from benchmarks.first_call import CALLS, in_process
 from benchmarks.gpu_kernels import english_like, measure_edit, measure_gap, measure_spectrum
@@ -200,11 +200,6 @@ def gapped_kmers() -> str:
     return f"{joined([*grams, sequences.rate(1_000_000, 200, True, device)['predictions, s']])} s"
 
 
-def near_pairs() -> str:
-    """Seconds for all pairs within an edit distance."""
-    return f"{neighbours.on_a_card('English-like, 100 symbols', 100_000, 10, 3)['s']:.2f} s"
-
-
 #: What is measured and the goal, with its function.
 ROWS: dict[str, tuple[str, str, Callable[[], str]]] = {
     "gap": (
@@ -234,9 +229,6 @@ ROWS: dict[str, tuple[str, str, Callable[[], str]]] = {
     "gapped": (
         "gapped k-mers of DNA (g = 10, m = 4, both strands), n = 4,000 x 100 / 20,000 x 300 / a million"
         " 200-mers decided", "0.2 / 3 / 10 s", gapped_kmers,
-    ),
-    "neighbours": (
-        "100,000 strings of 100 symbols, all pairs within edit distance 10", "1.5 s", near_pairs,
     ),
     "few GiB": (
         "spectrum 1-5 log idf from features, all memory / 8 GiB, same bits: 100,000 x 800; 200,000 x 300",

@@ -3,7 +3,7 @@
 The rest of the card's memory is allocated outside of CuPy's pool. Texts are pieces of a text of words of
 random letters with Zipf's frequencies, of which each of two classes uses a sixth more often; 2 % of the
 labels are wrong. Each size is computed with the whole card first; "bits" says whether dual coefficients,
-decision values or neighbours are equal to those, and "times" is the ratio of the seconds. Every case runs
+decision values are equal to those, and "times" is the ratio of the seconds. Every case runs
 once on its first size before, so that nothing compiles in a row. "refused" is the message of a size that is
 too large for the memory.
 """
@@ -32,7 +32,6 @@ from textsvm import (
     Gaussian,
     Spectrum,
     cross_validate,
-    neighbours,
 )
 from textsvm.errors import InputError
 from textsvm.kernels import GappedKmers
@@ -61,7 +60,6 @@ SIZES: dict[str, list[tuple[int, int]]] = {
     "gapped": [(5_000, 300), (20_000, 300), (50_000, 300)],
     "vectors": [(20_000, 300), (60_000, 300), (200_000, 300)],
     "sparse vectors": [(20_000, 5000), (60_000, 5000)],
-    "neighbours": [(20_000, 200), (100_000, 200)],
     "cross-validation": [(10_000, 300), (40_000, 300)],
 }  # fmt: skip
 
@@ -166,13 +164,6 @@ def vectors_case(sparse: bool) -> Callable[[int, int], dict[str, Any]]:
     return run
 
 
-def nearest(n: int, length: int) -> dict[str, Any]:
-    """The ten nearest of all texts."""
-    texts, clock = draw(n, length, 0)[0], time.perf_counter()
-    found = neighbours(texts, kernel=LOG, k=10, device="cuda")
-    return {"fit, s": time.perf_counter() - clock, "digest": digest(found.columns, found.values)}
-
-
 def cross_validated(n: int, length: int) -> dict[str, Any]:
     """Three folds."""
     X, y = draw(n, length, 0)
@@ -192,7 +183,6 @@ CASES: dict[str, Callable[[int, int], dict[str, Any]]] = {
     "gapped": texts_case(GappedKmers(6, 2)),
     "vectors": vectors_case(sparse=False),
     "sparse vectors": vectors_case(sparse=True),
-    "neighbours": nearest,
     "cross-validation": cross_validated,
 }
 

@@ -216,10 +216,7 @@ __device__ void build_masks(Masks& masks, const uint16* __restrict__ codes, cons
 // Texts, in the order of length, padded to a multiple of 32: words, group_words (where the words of each 32 texts
 // begin), lengths, columns (of out, -1: padding). `texts_alphabet`: all codes of texts are below it.
 // A block takes `span` packs and THREADS texts at a time, the next ones by counting up next_item.
-// kind 0: distances; 1: of_distance[d]; 2: exp(-gamma d / the longer length); 3: instead of out, a list of the pairs
-//   whose distance is at most min(most, rate), rate being the larger one of row and column, if `relative` times the
-//   longer length: found gets (row, column, distance), n_found their number, which may be above `capacity`. Counts
-//   of 32 classes of symbols, a byte each, tell of most pairs that they are none (textsvm/kernels/edit/near.py).
+// kind 0: distances; 1: of_distance[d]; 2: exp(-gamma d / the longer length).
 // own: texts are the patterns' documents: the distance of a long one to itself is not computed.
 // symmetric: moreover, only place >= that of the text is computed, and written twice.
 // sums (packs / span, n_classes, n_texts): instead of out, sums of coefficient (pattern, class) times value.
@@ -236,58 +233,14 @@ struct Task {
   void* out;
   const double* coefficients;
   double* sums;
-  const double *row_rates, *column_rates;
-  const uint4 *row_counts, *column_counts;
-  int* found;
-  unsigned long long* n_found;
-  int64 scratch_words, n_columns, capacity;
-  int n_packs, span, n_texts, texts_alphabet, kind, own, symmetric, n_classes, relative, most;
+  int64 scratch_words, n_columns;
+  int n_packs, span, n_texts, texts_alphabet, kind, own, symmetric, n_classes;
   float gamma;
 };
 
 __device__ __forceinline__ float value_of(const Task& task, int distance, int length, int pattern_length) {
   if (task.kind == 1) return task.of_distance[distance];
   return expf(-task.gamma * (float)distance / (float)max(1, max(length, pattern_length)));
-}
-
-// The largest distance with which a pair is listed.
-__device__ __forceinline__ int most_of(const Task& task, int row, int column, int longer) {
-  double rate = fmax(task.row_rates[row], task.column_rates[column]) * (task.relative ? max(longer, 1) : 1);
-  return min(task.most, rate >= longer ? longer : (int)floor(rate));
-}
-
-__device__ __forceinline__ int apart(uint4 a, uint4 b) {
-  return __vsadu4(a.x, b.x) + __vsadu4(a.y, b.y) + __vsadu4(a.z, b.z) + __vsadu4(a.w, b.w);
-}
-
-// Whether any of the patterns of a pack can be near enough to a text: by their lengths, and counts of symbols.
-__device__ __forceinline__ bool may_be_near(const Task& task, int first, int column, int length) {
-  uint4 low = task.column_counts[2 * column], high = task.column_counts[2 * column + 1];
-  for (int f = first; f < first + FIELDS; f++) {
-    int pattern = task.packs[f];
-    if (pattern < 0 || (task.own && pattern == column)) continue;
-    int pattern_length = (int)(task.offsets[pattern + 1] - task.offsets[pattern]);
-    int limit = most_of(task, task.rows[f], column, max(length, pattern_length));
-    int least = abs(length - pattern_length);
-    if (least > limit) continue;
-    least += apart(low, task.row_counts[2 * pattern]) + apart(high, task.row_counts[2 * pattern + 1]);
-    if (least <= 2 * limit) return true;
-  }
-  return false;
-}
-
-// One atomic operation for the threads of a warp that are here together.
-__device__ __forceinline__ void list_if_near(const Task& task, int row, int column, int distance, int longer) {
-  if (distance > most_of(task, row, column, longer)) return;
-  uint32 here = __activemask(), lane = threadIdx.x % WARP;
-  int leader = __ffs(here) - 1;
-  unsigned long long place = 0;
-  if (lane == leader) place = atomicAdd(task.n_found, (unsigned long long)__popc(here));
-  place = __shfl_sync(here, place, leader) + __popc(here & ((1u << lane) - 1));
-  if (place >= task.capacity) return;
-  task.found[3 * place] = row;
-  task.found[3 * place + 1] = column;
-  task.found[3 * place + 2] = distance;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) edit_rows(const Task task) {
@@ -322,10 +275,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) edit_rows(const Task task)
       const int* pack = task.packs + p * FIELDS;
       if (symmetric && task.places[p * FIELDS] < text - (int)threadIdx.x) continue;
       bool needed = column >= 0 && !(symmetric && task.places[p * FIELDS] < text);
-      if (kind == 3) {
-        needed = needed && may_be_near(task, p * FIELDS, column, length);
-        if (!__syncthreads_or(needed)) continue;
-      }
       bool itself = FIELDS == 1 && own && pack[0] == column;
       int distance[FIELDS];
 #pragma unroll
@@ -350,10 +299,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) edit_rows(const Task task)
         int row = task.rows[p * FIELDS + f];
         if (row < 0 || (symmetric && task.places[p * FIELDS + f] < text)) continue;
         int this_length = (int)(offsets[pack[f] + 1] - offsets[pack[f]]);
-        if (kind == 3) {
-          if (!own || pack[f] != column) list_if_near(task, row, column, distance[f], max(length, this_length));
-          continue;
-        }
         float value = kind == 0 ? 0 : value_of(task, distance[f], length, this_length);
         if (task.sums) {
 #pragma unroll 1

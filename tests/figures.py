@@ -39,7 +39,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FLOORS: list[set[str]] = [
     {"arrays", "version", "errors", "runtime"},
     {"text"}, {"linalg"}, {"kernels"}, {"readers"}, {"sources"}, {"gram"}, {"solvers"}, {"choice"}, {"model"},
-    {"training"}, {"nearest"}, {"evaluation"}, {"selection"}, {"reporting"}, {"estimators"},
+    {"training"}, {"evaluation"}, {"selection"}, {"reporting"}, {"estimators"},
     {"apps"},
     {"cli", "apps.export.commands", "apps.mail.commands", "apps.serve.commands", "apps.label.commands"},
     {"__main__", "textsvm"},

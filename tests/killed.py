@@ -37,8 +37,6 @@ COMMANDS = {
     "evaluate, JSON": "evaluate model corpus.tsv --report out.json",
     "compare": "compare corpus.tsv --kernel spectrum:2 --report out.html",
     "cv": f"cv corpus.tsv {_SPECTRUM} --folds 2 --predictions out.jsonl",
-    "neighbours": f"neighbours corpus.tsv {_SPECTRUM} -o out.jsonl",
-    "neighbours, matrix": f"neighbours corpus.tsv {_SPECTRUM} -o out.npz",
     "doubts": f"doubts corpus.tsv {_SPECTRUM} --folds 2 -o out.jsonl --report out.html",
     "update": "update model more.tsv --folds 2 -o out.textsvm",
     "export": "export model --force -o out.bin",

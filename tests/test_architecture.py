@@ -75,7 +75,6 @@ MANY_PARAMETERS = {
     "textsvm.estimators.svm:OneClassSVM.__init__",
     "textsvm.estimators.svm:SVC.__init__",
     "textsvm.estimators.svm:SVR.__init__",
-    "textsvm.nearest.neighbours:neighbours",
     "textsvm.selection.cross_validation:cross_validate",
     "textsvm.selection.tuning:tune",
 }

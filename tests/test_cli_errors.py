@@ -492,7 +492,6 @@ MISTAKES = [
             ("predict m.textsvm reviews.csv -o", "mine.jsonl"),
             ("cv reviews.csv --predictions", "mine.jsonl"),
             ("doubts reviews.csv -o", "mine.jsonl"),
-            ("neighbours reviews.csv -o", "mine.jsonl"),
         ]
     ),
     # Estimates
@@ -2140,7 +2139,6 @@ MISTAKES = [
         Mistake(f"{command.split()[0]} of white space", command, says, files={"t.txt": b" \n \n"})
         for command, says in [
             ("explain m.textsvm t.txt", r"t\.txt has no text: it is empty, or white space alone"),
-            ("neighbours t.txt --kernel spectrum:2 -k 1", r"t\.txt has no text"),
             (f"train t.txt {TRAIN}", r"t\.txt"),
             ("label t.txt --format lines -o l.jsonl --labels a,b", r"t\.txt"),
         ]
@@ -2187,7 +2185,6 @@ MISTAKES = [
             ("of an unknown format", "predict m.textsvm reviews.csv --output-format excel", "output-format"),
             ("of classes in JSON", "predict m.textsvm reviews.csv -o o.json --all-classes", "is for tables"),
             ("of doubts as text", "doubts reviews.csv --folds 2 -o out.txt", "suffix decides the format"),
-            ("of neighbours as text", "neighbours reviews.csv -k 1 -o out.txt", "suffix decides the format"),
             ("of folds as text", "cv reviews.csv --predictions out.txt", "suffix decides the format"),
             ("of features as CSV", "explain m.textsvm --top 3 -o out.csv", "name a \\.tsv file"),
             (
@@ -2445,9 +2442,6 @@ MISTAKES = [
         "report in a missing folder", "evaluate m.textsvm reviews.csv --report none/r.html", "none", code=2
     ),
     Mistake("compare a single word", "compare reviews.csv --kernel nothing", "nothing", 2),
-    Mistake(
-        "neighbours without a number or threshold", "neighbours reviews.csv --kernel nothing", "nothing", 2
-    ),
     Mistake("map without an output", "map reviews.csv", r"-o FILE.*\.html or \.svg", 2),
     Mistake("map as a picture that is not drawn", "map reviews.csv -o m.png", r"m\.png.*\.html or \.svg", 2),
     Mistake("map to stdout", "map reviews.csv -o -", r"\.html or \.svg", 2),
@@ -2610,7 +2604,7 @@ def test_short_help_is_the_help(command):
     assert run("-V").stdout == run("--version").stdout
 
 
-@pytest.mark.parametrize("command", ["train", "predict", "evaluate", "cv", "neighbours", "label"])
+@pytest.mark.parametrize("command", ["train", "predict", "evaluate", "cv", "label"])
 def test_the_short_help_has_the_columns_of_texts_and_ids(command):
     shown = run(command, "--help").stdout.decode()
     assert " --text " in shown
@@ -2641,12 +2635,6 @@ def test_predictions_go_into_a_file(form, name, folder, tmp_path):
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("neighbours reviews.csv --at-least 5", "--at-least must be above 0 and at most 1, got 5.0"),
-        ("neighbours reviews.csv --within -1", "--within must be a whole number of at least 0, got -1"),
-        (
-            "neighbours reviews.csv --within 2 --kernel spectrum:2",
-            "within 2 is a distance and the spectrum kernel has none; give at_least (--at-least), or choose",
-        ),
         ("train reviews.csv --max-length 0", "--max-length 0 must be a whole number above 0"),
         ("train reviews.csv --memory 5x", "--memory must be a positive number of bytes"),
         ("train reviews.csv --multiclass x", "--multiclass 'x' is not one of"),
@@ -2667,7 +2655,6 @@ def test_predictions_go_into_a_file(form, name, folder, tmp_path):
             "cv reviews.csv --seed 4294967296",
             "--seed must be less than or equal to 4294967295, got",
         ),
-        ("neighbours reviews.csv -k 0", "-k / --nearest must be at least 1, got 0 (see"),
         ("train reviews.csv --budget nan", "--budget must be at least 0, got nan (see"),
         # Names of the user are no options.
         ("predict max_iter.textsvm reviews.csv", "max_iter.textsvm is not there"),
@@ -2695,7 +2682,7 @@ def test_an_error_names_options_and_no_parameters_of_python(command, words, fold
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
-    [f"{name} reviews.csv" for name in ("train", "cv", "doubts", "compare", "neighbours")]
+    [f"{name} reviews.csv" for name in ("train", "cv", "doubts", "compare")]
     + [f"{name} m.textsvm reviews.csv" for name in ("predict", "evaluate", "explain", "update", "export")]
     + [
         "tune reviews.csv --kernel spectrum:2",
@@ -2725,10 +2712,6 @@ def test_a_wrong_value_of_any_option_is_told_in_terms_of_the_command_line(comman
         (
             "train lines.csv --kernel edit -o new",
             "hold 2 of 600 rows of the kernel matrix: 19 times its values",
-        ),
-        (
-            "neighbours lines.csv --kernel edit",
-            "memory allows tiles of only 17 x 17 texts, so the search is slow; raise memory (--memory)",
         ),
     ],
 )

@@ -434,8 +434,6 @@ def test_an_output_is_refused(output, options, words, place, tmp_path):
 @pytest.mark.parametrize(
     "command",
     [
-        "neighbours t.jsonl --text body --kernel spectrum:2 -k 1 -o",
-        "neighbours t.jsonl --text body --within 3 -o",
         "doubts t.jsonl --text body --label kind --kernel spectrum:2 --folds 3 -o",
         "cv t.jsonl --text body --label kind --kernel spectrum:2 --folds 2 --predictions",
     ],

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from sklearn.model_selection import StratifiedKFold
 
-from textsvm import SVC, CalibratedSVC, MultilabelSVC, Spectrum, cross_validate, doubts, neighbours, tune
+from textsvm import SVC, CalibratedSVC, MultilabelSVC, Spectrum, cross_validate, doubts, tune
 from textsvm.cli import console
 from textsvm.cli.matrices import require_memory
 from textsvm.errors import GpuMemoryError, InputError
-from textsvm.nearest import search
 from textsvm.runtime import device as devices
 from textsvm.selection.search import GridSearch
 from textsvm.training import trainers
@@ -240,7 +239,6 @@ CALLS = {
         row["mean"] for row in tune(SVC(device=device), *s, {"C": [0.1, 1]}, cv=3).table
     ],
     "doubts": lambda device, *s: doubts(SVC(device=device), *s, cv=3).order(),
-    "neighbours": lambda device, *s: neighbours(s[0], k=2, device=device).values,
 }
 
 
@@ -254,8 +252,7 @@ def test_work_on_a_small_card_ends_on_the_cpu_with_its_result(name, monkeypatch)
             raise GpuMemoryError("the documents need 9 GiB; run with --device cpu")
         return select(wish)
 
-    for module in (devices, search):
-        monkeypatch.setattr(module, "select", of_small_card)
+    monkeypatch.setattr(devices, "select", of_small_card)
     with pytest.warns(UserWarning, match="the CPU is used instead"):
         got = CALLS[name]("auto", *sample())
     np.testing.assert_array_equal(got, expected)

@@ -36,7 +36,6 @@ from textsvm import (
     doubts,
     explain,
     load,
-    neighbours,
     save,
     tune,
 )
@@ -375,12 +374,6 @@ def test_calibration_folds_and_searches(folder):
     labels[4] = "road"
     found = doubts(SVC(encoder=folder), texts, labels, cv=3)
     assert found.order()[0] == 4
-
-
-def test_neighbours_by_meaning(folder):
-    texts = ["bread soup", "car bus", "cheese rice", "truck lane"]
-    found = neighbours(texts, kernel=Encoder(folder), k=1)
-    assert dict(zip(found.rows.tolist(), found.columns.tolist(), strict=True)) == {0: 2, 1: 3, 2: 0, 3: 1}
 
 
 def test_explanations_sum_to_the_decision(folder):

@@ -119,7 +119,6 @@ def hostile(tmp_path_factory):
         ["evaluate", "m.textsvm", "t.jsonl"],
         ["corpus", "t.jsonl"],
         ["corpus", "t.jsonl", "--json"],
-        ["neighbours", "t.jsonl"],
     ],
     ids=" ".join,
 )

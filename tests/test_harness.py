@@ -29,7 +29,6 @@ QUICK = (
     "peers",
     "scale",
     "multilabel",
-    "neighbours",
     "nystroem",
     "growth",
     "million",

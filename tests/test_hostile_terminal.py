@@ -112,7 +112,7 @@ COMMANDS = [
     "predict ? ?", "predict ?.eml t.jsonl", "evaluate m t.jsonl", "evaluate m t.jsonl --json",
     "evaluate m f", "evaluate m t.jsonl --positive ?", "evaluate m t.jsonl --slices group",
     "evaluate m t.jsonl --report ?.html --force", "explain m t.jsonl", "explain m t.jsonl --json",
-    "explain c t.jsonl", "explain m ?.eml", "neighbours t.jsonl", "neighbours f", "doubts t.jsonl",
+    "explain c t.jsonl", "explain m ?.eml", "doubts t.jsonl",
     "doubts f", "cv t.jsonl", "train t.jsonl -o o", "train t.jsonl -o o --positive ?",
     "train t.jsonl -o ?/?", "tune t.jsonl --kernel spectrum:1-2 --C 1,10",
     "compare t.jsonl --kernel spectrum:2", "model m", "model m --json", "model c", "model ?",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from textsvm import SVC, EditDistance, Gaussian, Linear, OnlineSVC, SpectrumFeatures, neighbours
+from textsvm import SVC, Gaussian, Linear, OnlineSVC, SpectrumFeatures
 from textsvm.kernels.spelling import parse
 
 TEXTS = ["the cat sat", "a dog ran far", "the cat ran", "dogs sat down", "Ünï Σς ﬁne", ""]
@@ -27,13 +27,12 @@ DNA_KERNELS = ["gapped:3,m=1,canonical", "mismatch:3,alphabet=5", "gkm:4,k=3,d=1
 
 
 def results():
-    """Decision values of all kernels, features of texts, similar pairs and decisions of online learning."""
+    """Decision values of all kernels, features of texts and decisions of online learning."""
     vectors = np.random.default_rng(0).normal(size=(6, 3))
     inputs = [(parse(kernel), TEXTS) for kernel in KERNELS] + [(parse(kernel), DNA) for kernel in DNA_KERNELS]
     inputs += [(Gaussian(), vectors), (Linear(), vectors)]
     values = {str(kernel): SVC(kernel).fit(X, LABELS).decision_function(X).tolist() for kernel, X in inputs}
     values["features"] = SpectrumFeatures((1, 5)).fit_transform(TEXTS).toarray().tolist()
-    values["neighbours"] = neighbours(TEXTS, kernel=EditDistance(), within=8).values.tolist()
     values["online"] = OnlineSVC().partial_fit(TEXTS, LABELS).decision_function(TEXTS).tolist()
     return values
 

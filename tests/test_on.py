@@ -419,7 +419,8 @@ def test_copies_are_looked_for_in_texts():
     assert held_out_leak(model, rows(range(12), copied), rows(range(12, N), copied)).share == 1
     model = svc(On("hour", Linear())).fit(rows(range(12), copied), LABELS[:12])
     assert held_out_leak(model, rows(range(12), copied), rows(range(12, N), copied)).share == 0
-    assert kernel.nearest.alike == product.nearest.alike == Spectrum().nearest.alike < Linear().nearest.alike
+    alike = Spectrum().structure.alike
+    assert kernel.structure.alike == product.structure.alike == alike < Linear().structure.alike
     with pytest.raises(InputError, match="near-duplicates are looked for in texts"):
         cross_validate(svc(On("hour", Linear())), same_numbers, LABELS, group_duplicates=0.9)
 

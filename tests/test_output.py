@@ -58,7 +58,6 @@ COMMANDS = {
     "train": ["train", "c.csv", "-o"],
     "tune": ["tune", "c.csv", "--p", "3", "--folds", "2", "-o"],
     "heatmap": ["tune", "c.csv", "--p", "3", "--folds", "2", "--heatmap"],
-    "neighbours": ["neighbours", "c.csv", "-o"],
     "cv": ["cv", "c.csv", "--folds", "2", "--predictions"],
     "evaluate": ["evaluate", "m.textsvm", "c.csv", "--report"],
     "compare": ["compare", "c.csv", "--kernel", "spectrum:2", "--report"],
@@ -68,7 +67,6 @@ ENDINGS = {
     "heatmap": ".svg",
     "evaluate": ".html",
     "compare": ".html",
-    "neighbours": ".jsonl",
     "cv": ".jsonl",
     "doubts": ".jsonl",
 }
@@ -289,6 +287,6 @@ def test_the_embedded_samples_are_never_replaced(tmp_path):
 def test_lines_on_stdout_are_counted_for_ctrl_c(tmp_path, monkeypatch, capsysbinary, format, lines, to_file):
     monkeypatch.setattr(console, "_printed", itertools.count())
     path = tmp_path / f"rows.{format}" if to_file else outputs.STDOUT
-    kind = outputs.table_kind("-o", tmp_path / f"rows.{format}", outputs.NEIGHBOURS)
+    kind = outputs.table_kind("-o", tmp_path / f"rows.{format}", outputs.DOUBTS)
     outputs.write_rows(outputs.Output("-o", path, kind), ["id"], ({"id": k} for k in range(3)))
     assert next(console._printed) == (0 if to_file else lines)

@@ -18,7 +18,7 @@ BESIDE = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH
 #: Programs that a type checker must find something wrong with, or it sees no types.
 WRONG = [
     "textsvm.SVC(C='one')",
-    "textsvm.neighbours(['a'], k='3')",
+    "textsvm.evaluate(['a'], ['a'], max_length=3)",
     "a: int = textsvm.Spectrum(4)(['a'])",
     "b: str = textsvm.SVC().predict(['a'])",
 ]

@@ -25,7 +25,6 @@ from textsvm import (
     doubts,
     evaluate,
     load,
-    neighbours,
     read_corpus,
     report,
     save,
@@ -82,13 +81,4 @@ def others(texts: list[str], labels: list[str], numbers: list[float]) -> int:
     tags = MultilabelSVC().fit(texts, [("a", "b") for _ in texts]).predict(texts)
     online: OnlineSVC = OnlineSVC().partial_fit(texts, labels).unlearn(texts[:1])
     gram: NDArray[np.float32] = Spectrum(4)(texts, texts)
-    rows: NDArray[np.int64] = neighbours(texts, k=3, at_least=0.5).rows
-    return (
-        len(probabilities)
-        + len(values)
-        + len(inside)
-        + len(tags)
-        + len(gram)
-        + len(rows)
-        + len(online.predict(texts))
-    )
+    return len(probabilities) + len(values) + len(inside) + len(tags) + len(gram) + len(online.predict(texts))

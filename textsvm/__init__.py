@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from textsvm.model.file import load, save
     from textsvm.model.settings import Compute
     from textsvm.model.trained import TrainedModel
-    from textsvm.nearest.neighbours import neighbours
     from textsvm.readers.corpus import Corpus
     from textsvm.readers.libsvm import read_libsvm
     from textsvm.readers.read import read_corpus
@@ -69,7 +68,6 @@ _NAMES = {
     "textsvm.model.file": ("load", "save"),
     "textsvm.model.settings": ("Compute",),
     "textsvm.model.trained": ("TrainedModel",),
-    "textsvm.nearest.neighbours": ("neighbours",),
     "textsvm.readers.corpus": ("Corpus",),
     "textsvm.readers.libsvm": ("read_libsvm",),
     "textsvm.readers.read": ("read_corpus",),
@@ -118,7 +116,6 @@ __all__ = [
     "explain",
     "export",
     "load",
-    "neighbours",
     "on_workers",
     "read_corpus",
     "read_libsvm",

@@ -41,8 +41,6 @@ COMMANDS = {
     "compare": "Compare kernels with each other and with scikit-learn: accuracy, significance and time.",
     "map": "Draw documents and classes by the similarity of their texts: a tree, and points in two "
     "dimensions.",
-    "neighbours": "Find similar texts exactly: the nearest of each text, all pairs above a threshold, or "
-    "both.",
     "devices": "List the CPU and every GPU, and test each GPU with a small kernel.",
     "model": "Show the contents of a model file: kernel, classes, support vectors, sizes, digest, "
     "training options.",
@@ -53,7 +51,7 @@ _APPLICATIONS = {name: f"textsvm.apps.{name}.commands" for name in ("export", "l
 #: Commands that load the numerical libraries, and bytes that these use and reserve.
 LOADING = {
     "demo", "label", "train", "update", "evaluate", "explain", "export", "tune", "cv", "doubts", "compare",
-    "map", "neighbours",
+    "map",
 }  # fmt: skip
 LIBRARIES = (150 << 20, 900 << 20)
 #: Libraries that `--version` names.

@@ -43,7 +43,6 @@ STAGES = {
     "explain": "explaining",
     "compare": "comparing",
     "learn": "learning",
-    "neighbours": "comparing",
     "tune": "tuning",
 }
 

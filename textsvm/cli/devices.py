@@ -135,7 +135,6 @@ def trainings(device: str, n: int = DOCUMENTS) -> dict[str, Callable[[], object]
         "explanation": lambda: textsvm.explain(
             textsvm.SVC(device=device).fit(texts[:60], three[:60] > 0), texts[:1]
         ),
-        "neighbours": lambda: textsvm.neighbours(texts, within=5, device=device),
     }
     for name in KERNELS.simple():
         x: Any = vectors if name in OF_VECTORS else sequences

@@ -68,7 +68,6 @@ _NEVER = rb"(?!)"
 MODEL = Kind("a textsvm model", rb'.{8}\{.*"textsvm":', ".textsvm")
 NPZ = Kind("a matrix of textsvm", rb"PK\x03\x04.{26}format\.npy", ".npz")
 PREDICTIONS = Kind("predictions", rb'\{"id": [^\n]*"(decision|predicted|top|reason|value)": ')
-NEIGHBOURS = Kind("neighbours", rb'\{"id": [^\n]*"neighbour": ')
 DOUBTS = Kind("doubtful labels", rb'\{"id": [^\n]*"suggested": ')
 SEARCH = Kind("a table of textsvm tune", rb'\{"textsvm tune": ', to_stdout=False)
 REPORTS = {

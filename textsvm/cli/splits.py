@@ -18,9 +18,10 @@ from textsvm.errors import InputError
 from textsvm.model.settings import ClassifierSettings
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus
-from textsvm.sources.copies import BUT_FOR, copy_groups, groups_of, n_copies, n_separated, text_digests
+from textsvm.runtime.device import select
+from textsvm.sources.copies import BUT_FOR, copy_groups, n_copies, n_separated, text_digests
+from textsvm.training import leakage
 from textsvm.training.folds import make_folds, n_together, quoted_names, shuffle_split
-from textsvm.training.leakage import BOUND, LeakageWarning, held_out_leak, leakage_message
 from textsvm.training.problems import as_target
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def fold_arguments(console: Console, folds: FoldOptions, corpus: Corpus) -> Json
         "cv": folds.folds,
         "repeats": folds.repeats,
         "groups": corpus.groups,
-        "group_duplicates": BOUND if folds.group_duplicates else None,
+        "group_duplicates": leakage.ALIKE if folds.group_duplicates else None,
         "random_state": folds.seed,
         "sample_weight": corpus.weights,
     }
@@ -142,15 +143,16 @@ def _require_enough(share: float, n: int, classes: int) -> None:
 
 def near_duplicates(console: Console, corpus: Corpus) -> list[list[str]]:
     """Groups of ids of near-duplicates, exact copies included."""
-    from textsvm.nearest.neighbours import comparison_settings
-    from textsvm.nearest.search import Criteria, search
+    from textsvm.training.fold_grams import FoldGrams
 
     if not len(corpus.texts):
         raise InputError(f"--near-duplicates needs texts, and {corpus.source} holds none")
-    wanted = Criteria(at_least=BOUND)
-    with console.progress():
-        pairs = search(comparison_settings("fast", wanted), corpus.texts, None, wanted, console.stage)
-        groups = groups_of(len(corpus), ((part.rows, part.columns) for part in pairs))
+    settings = ClassifierSettings("fast")
+    source = settings.source
+    with console.progress(), settings.at_work(select(settings.device)):
+        examples = source.encode(source.validate(corpus.texts), None, console.stage)
+        gram = FoldGrams(settings, examples, source.kernel_for(examples)).whole(console.stage).gram
+        groups = leakage.near_duplicates(gram, progress=console.progress_of("duplicates"))
     members: dict[int, list[str]] = {}
     for number in np.flatnonzero(np.bincount(groups)[groups] > 1).tolist():
         members.setdefault(int(groups[number]), []).append(corpus.ids[number])
@@ -163,12 +165,12 @@ def held_out_near_duplicates(
     """Ids of held-out documents that are near-duplicates of training documents; warns of them."""
     with console.work():
         assert model.kernel is not None
-        leak = held_out_leak(
+        leak = leakage.held_out_leak(
             model, training.examples, test.examples, progress=console.progress_of("duplicates")
         )
         remedy = "`textsvm cv` with group_duplicates keeps them together"
-        if message := leakage_message([leak], model.kernel.nearest.alike, remedy):
-            warnings.warn(message, LeakageWarning, stacklevel=2)
+        if message := leakage.leakage_message([leak], model.kernel.structure.alike, remedy):
+            warnings.warn(message, leakage.LeakageWarning, stacklevel=2)
     return [
         {"test": test.ids[row], "train": training.ids[column], "value": value}
         for row, column, value in leak.as_dict()["pairs"]

@@ -13,7 +13,6 @@ import numpy as np
 from textsvm.arrays import Array, Floats, Ints
 from textsvm.gram.base import Gram
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.near import scale_of
 from textsvm.runtime.device import Device, array_module, device_of, to_host
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents
@@ -76,6 +75,12 @@ def most_similar(
         values *= scale
         index[block], best[block] = to_host(values.argmax(axis=1)), to_host(values.max(axis=1))
     return index, best
+
+
+def scale_of(diag: Array, device: Device) -> Array:
+    """1 / sqrt(K(s, s)), or 0 if K(s, s) <= 0, float32, on the device of `diag`."""
+    xp = array_module(device)
+    return xp.where(diag > 0, 1 / xp.sqrt(xp.where(diag > 0, diag, 1)), 0).astype(xp.float32)
 
 
 def largest(values: Array, k: int) -> tuple[Ints, Floats]:

@@ -33,7 +33,6 @@ from textsvm.kernels import contract
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
 from textsvm.kernels.combined.rows import ProductRows, SumPredictor, SumRows, SumWeights, sum_contributions
 from textsvm.kernels.inputs import encode_inputs
-from textsvm.kernels.near import Nearest
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
@@ -52,14 +51,13 @@ class Kernel(Parameters, ABC):
 
     A subclass has a `name` (in model files and on the command line), stores its constructor parameters under
     their names, and implements `rows`; the rest has defaults. kernels/contract.py describes `structure`,
-    `cost`, `features`, `attribution` and `nearest`.
+    `cost`, `features` and `attribution`.
     """
 
     name: ClassVar[str]
     cost: contract.Ability[contract.Cost] = contract.Ability(contract.Cost)
     features: contract.Ability[Any] = contract.Ability(lambda kernel: None)
     attribution: contract.Ability[Attributor] = contract.Ability(Attributor)
-    nearest: contract.Ability[Nearest] = contract.Ability(Nearest)
     #: Column of a table that the kernel reads, see `On`.
     _column: str | None = None
     #: Number of symbols of the shortest documents that have features, or the parameter with this number.
@@ -296,6 +294,10 @@ class CompositeStructure(contract.Structure):
     def views(self) -> tuple[View, ...]:
         return tuple(dict.fromkeys(view for part in self.kernel._parts for view in part.structure.views))
 
+    @property
+    def alike(self) -> float:
+        return max(part.structure.alike for part in self.kernel.kernels)
+
     def read(self, documents: Documents | MultiView) -> Any:
         return documents
 
@@ -322,20 +324,11 @@ class CompositeCost(contract.Cost):
         return any(part.cost.quadratic for part in self.kernel.kernels)
 
 
-class CompositeNearest(Nearest):
-    """Search for similar pairs by a sum or product."""
-
-    @property
-    def alike(self) -> float:  # type: ignore[override]
-        return max(part.nearest.alike for part in self.kernel.kernels)
-
-
 class Composite(Kernel):
     """A kernel composed of kernels; part i is the parameter ``i``, its parameters are ``i__parameter``."""
 
     kernels: Sequence[Kernel]
     cost = contract.Ability(CompositeCost)
-    nearest = contract.Ability(CompositeNearest)
     _structure: ClassVar[type[CompositeStructure]] = CompositeStructure
 
     @property

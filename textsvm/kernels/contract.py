@@ -7,7 +7,6 @@ A kernel (`textsvm.kernels.base.Kernel`) has parameters, `check`, `fit`, `rows`,
 - `cost` (`Cost`): predicted time and memory, and how its Gram can be divided and shared.
 - `features` (`Features`, or None): an explicit feature map.
 - `attribution` (`textsvm.kernels.attribution.Attributor`): contributions of symbols to a value.
-- `nearest` (`textsvm.kernels.near.Nearest`): search for similar pairs.
 """
 
 from __future__ import annotations
@@ -37,6 +36,10 @@ AHEAD = 8
 UNKNOWN_RATE = 5e5 / 60
 #: Prefix of the saved arrays of a kernel on a column.
 OWN = "own."
+#: Normalised kernel value from which two texts are near-duplicates. 3,000 documents of R8 have 23 exact
+#: copies; kernels of texts report 29 to 101 pairs at 0.98, nearly all identical. At 0.95 a kernel that
+#: counts single characters reports 22,030 pairs of different documents.
+ALIKE = 0.98
 AbilityT = TypeVar("AbilityT", covariant=True)
 
 
@@ -397,6 +400,11 @@ class Structure:
     def pair_term(self) -> Callable[[Documents, Floats], PairTerm] | None:
         """Machines, coef (n_machines, n_sv), with their support vectors for export; None if not supported."""
         return self.kernel._pair_term
+
+    @property
+    def alike(self) -> float:
+        """Normalised kernel value from which two examples are near-duplicates."""
+        return ALIKE
 
     @property
     def near_duplicate_kernel(self) -> Any:

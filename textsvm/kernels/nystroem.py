@@ -36,7 +36,6 @@ from textsvm.arrays import Array, Floats, Ints, Json
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Ability, Cost, KernelRows, Structure
-from textsvm.kernels.near import Nearest
 from textsvm.linalg.dense import DenseRows, matmul
 from textsvm.linalg.factored import as_dense
 from textsvm.linalg.rows import FeatureRows
@@ -140,14 +139,6 @@ class NystroemCost(Cost):
             )
 
 
-class NystroemNearest(Nearest):
-    """Search for similar pairs by the approximated kernel."""
-
-    @property
-    def alike(self) -> float:  # type: ignore[override]
-        return float(self.kernel.kernel.nearest.alike)
-
-
 class Nystroem(Kernel):
     """Approximation k~ of a kernel by landmarks drawn from the training documents.
 
@@ -163,7 +154,6 @@ class Nystroem(Kernel):
 
     name: ClassVar[str] = "nystroem"
     cost = Ability(NystroemCost)
-    nearest = Ability(NystroemNearest)
     #: The last features, for `NystroemStructure.condense`.
     _last: tuple[Landmarks, FeatureRows, Approximation] | None = None
 

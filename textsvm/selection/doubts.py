@@ -202,7 +202,7 @@ def doubts(
             near = nearest(gram, max(m for m, _ in VOTES), of_stage(progress, "compare"))
             gram.release()
         decision, _ = mean_values(values, folds, len(examples))
-        return _judged(target, np.nan_to_num(decision), near, prepared.kernel.nearest.alike)
+        return _judged(target, np.nan_to_num(decision), near, prepared.kernel.structure.alike)
 
     result = devices.run_on(settings.device, judged_on)
     return replace(result, copies=n_together(target.copies, folds))

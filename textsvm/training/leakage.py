@@ -22,7 +22,7 @@ from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.gram.nearest import most_similar, similar_pairs
-from textsvm.kernels.near import Nearest
+from textsvm.kernels.contract import ALIKE
 from textsvm.model.settings import Fold
 from textsvm.model.trained import as_model
 from textsvm.runtime.device import select
@@ -30,9 +30,6 @@ from textsvm.runtime.parallel import Progress
 from textsvm.sources.base import Source
 from textsvm.sources.copies import groups_of
 from textsvm.training.targets import is_number
-
-#: Default bound, that of kernels of texts.
-BOUND = Nearest.alike
 
 
 class LeakageWarning(UserWarning):
@@ -60,7 +57,7 @@ def check_bound(bound: object) -> None:
         raise InputError(f"the bound of near-duplicates must be above 0 and at most 1, got {bound!r}")
 
 
-def near_duplicates(gram: Gram, bound: float = BOUND, progress: Progress | None = None) -> Ints:
+def near_duplicates(gram: Gram, bound: float = ALIKE, progress: Progress | None = None) -> Ints:
     """Group of each document, shape (n,), from 0: near-duplicates are connected directly or through others.
 
     `bound` is the least normalised kernel value of near-duplicates, above 0 and at most 1.
@@ -70,7 +67,7 @@ def near_duplicates(gram: Gram, bound: float = BOUND, progress: Progress | None 
 
 
 def find_leaks(
-    gram: Gram, folds: Sequence[Fold], bound: float = BOUND, progress: Progress | None = None
+    gram: Gram, folds: Sequence[Fold], bound: float = ALIKE, progress: Progress | None = None
 ) -> list[Leak]:
     """Test documents with a near-duplicate in the training part, fold by fold."""
     check_bound(bound)
@@ -115,7 +112,7 @@ def held_out_leak(
     if kernel is None:
         return Leak(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), 0.0)
     assert isinstance(reader, Source)
-    bound = kernel.nearest.alike if bound is None else bound
+    bound = kernel.structure.alike if bound is None else bound
     check_bound(bound)
     device, n_features = select(trained.device), trained.support.n_features
     with trained.at_work(device):
@@ -127,7 +124,7 @@ def held_out_leak(
 
 
 def leakage_message(
-    leaks: Sequence[Leak], bound: float = BOUND, remedy: str = "group_duplicates keeps them together"
+    leaks: Sequence[Leak], bound: float = ALIKE, remedy: str = "group_duplicates keeps them together"
 ) -> str:
     """Number of test documents with a near-duplicate in training, for people; empty if there are none."""
     documents = np.unique(np.concatenate([leak.test for leak in leaks]))

@@ -23,7 +23,6 @@ from textsvm.kernels import contract
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
 from textsvm.kernels.base import Composite, Kernel
 from textsvm.kernels.combined.table import Numbers
-from textsvm.kernels.near import Near, Nearest
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import Sparse
 from textsvm.runtime.compiled import scipy
@@ -254,15 +253,6 @@ class OnAttributor(Attributor):
         return _together(self.kernel.structure.read(documents), (coef * values).sum(axis=1))
 
 
-class OnNearest(Nearest):
-    """Search for similar pairs by standardised numbers."""
-
-    def prepare(self, documents: Any, others: Any, device: Device) -> Near:
-        on = self.kernel
-        rows = None if others is None else on._standardised(others)
-        return on.kernel.nearest.prepare(on._standardised(documents), rows, device)
-
-
 class On(Kernel):
     """A kernel on a column of a table, or a kernel of vectors on some columns of numbers.
 
@@ -287,7 +277,6 @@ class On(Kernel):
     name: ClassVar[str] = "on"
     cost = contract.Ability(OnCost)
     attribution = contract.Ability(OnAttributor)
-    nearest = contract.Ability(OnNearest)
 
     def __init__(self, column: str | Sequence[str] = "", kernel: Kernel | None = None) -> None:
         self.column = column

@@ -1,8 +1,4 @@
-"""Edit-distance kernel on a GPU: launches of kernels_cu/edit.cu, which describes the layouts.
-
-Pairs within an edit distance (`CudaEditNear`) are listed without a matrix, after the bounds of near.py. A
-list that is too short for the result is allocated again and recomputed.
-"""
+"""Edit-distance kernel on a GPU: launches of kernels_cu/edit.cu, which describes the layouts."""
 
 from __future__ import annotations
 
@@ -14,8 +10,6 @@ import numpy as np
 
 from textsvm.arrays import Array, Floats, Ints, Ints32, runs_of
 from textsvm.kernels.edit.cpu import fits, narrow_runs
-from textsvm.kernels.edit.near import NEAR_FIELDS, classes_of, counts_of, rates, values_of
-from textsvm.kernels.near import Bound, Pairs
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part
@@ -27,18 +21,16 @@ THREADS = 256
 LAUNCH = 5e12  # table cells per launch; STREAMS launches run together between progress reports
 STREAMS = 8
 BATCH = 1 << 24  # distances that are converted to kernel values together
-CAPACITY = 1 << 20  # pairs of the first list
-DISTANCES, OF_DISTANCE, RELATIVE, NEAR = range(4)
+DISTANCES, OF_DISTANCE, RELATIVE = range(3)
 
 #: struct Task of kernels_cu/edit.cu, the argument of `edit_rows`.
 TASK = np.dtype(
     [(name, np.uint64) for name in ("codes", "offsets", "packs", "rows", "places")]
     + [(name, np.uint64) for name in ("words", "group_words", "lengths", "columns")]
     + [(name, np.uint64) for name in ("scratch", "next_item", "of_distance", "out", "coefficients", "sums")]
-    + [(name, np.uint64) for name in NEAR_FIELDS[:6]]
-    + [(name, np.int64) for name in ("scratch_words", "n_columns", "capacity")]
+    + [(name, np.int64) for name in ("scratch_words", "n_columns")]
     + [(name, np.int32) for name in ("n_packs", "span", "n_texts", "texts_alphabet", "kind", "own")]
-    + [(name, np.int32) for name in ("symmetric", "n_classes", "relative", "most")]
+    + [(name, np.int32) for name in ("symmetric", "n_classes")]
     + [("gamma", np.float32)],
     align=True,
 )
@@ -231,12 +223,9 @@ class _Comparison:
         cp = gpu.cupy()
         self.patterns, self.texts, self.own, self.symmetric = patterns, texts, own, symmetric
         self.all_lengths = patterns.lengths
-        #: Task fields of a list of pairs.
-        self.near: dict[str, Any] = dict.fromkeys(NEAR_FIELDS)
         self.kind = RELATIVE if kind == OF_DISTANCE and kernel.relative else kind
         # Finite in float32: infinity times a distance of 0 is NaN.
         self.gamma = min(float(kernel.gamma), float(np.finfo(np.float32).max))
-        self.relative = kernel.relative
         longest = max(texts.longest, int(self.all_lengths.max(initial=0)))
         table = np.exp(-float(self.gamma) * np.arange(longest + 1 if self.kind == OF_DISTANCE else 1))
         self.of_distance = cp.asarray(table.astype(np.float32))
@@ -272,7 +261,7 @@ class _Comparison:
                 progress(done, total)
 
     def fill(self, picks: Ints, out: Array, progress: Progress | None) -> None:
-        """Write the rows of `out`, or list pairs if `out` is None."""
+        """Write the rows of `out`."""
         for _ in self.run(picks, lambda launch: launch.prepare(out), progress):
             pass
 
@@ -352,7 +341,7 @@ class _Launch:
             "scratch_words": scratch_words, "n_columns": 0 if out is None else out.shape[1],
             "n_packs": self.packs, "span": span, "n_texts": texts.n, "texts_alphabet": texts.alphabet,
             "kind": job.kind, "own": job.own, "symmetric": job.symmetric,
-            "n_classes": coefficients.shape[1], "gamma": job.gamma, "relative": job.relative, **job.near,
+            "n_classes": coefficients.shape[1], "gamma": job.gamma,
         }  # fmt: skip
         self.task = gpu.structure(TASK, **{"out": None, "sums": None, **self.arrays, **numbers})
 
@@ -362,64 +351,3 @@ class _Launch:
 
     def forget(self) -> None:
         self.arrays, self.sums = {}, None
-
-
-class CudaEditNear:
-    """Pairs within a set of strings, or between two sets (`Near`); `fits` must hold for the documents."""
-
-    def __init__(self, kernel: Any, documents: Documents, others: Documents | None, device: Device) -> None:
-        self.kernel, self.device, self.own = kernel, device, others is None
-        self.sets = [documents] if others is None else [documents, others]
-        self._classes = classes_of(self.sets)
-        self._blocks: dict[tuple[int, int], tuple[DeviceDocuments, Any]] = {}
-        self._texts: dict[int, _PackedTexts] = {}
-        self._capacity = CAPACITY
-
-    def pairs(self, rows: slice, columns: slice, bound: Bound) -> Pairs:
-        same = self.own and rows == columns
-        with gpu.use(self.device):
-            patterns, pattern_counts = self._block(-1, rows)
-            texts, text_counts = self._block(0, columns)
-            if columns.start not in self._texts:
-                self._texts[columns.start] = _PackedTexts(texts, None)
-            job = _Comparison(self.kernel, patterns, self._texts[columns.start], NEAR, same, same)
-            row, column, distances = self._list(job, self._near(pattern_counts, text_counts, bound))
-        values = values_of(self.kernel, distances, patterns.lengths[row], texts.lengths[column])
-        enough = values >= np.minimum(bound.rows[row], bound.columns[column])
-        if same:
-            row, column = np.minimum(row, column), np.maximum(row, column)
-        return Pairs(row + rows.start, column + columns.start, values, distances).take(enough)
-
-    def _block(self, number: int, block: slice) -> tuple[DeviceDocuments, Any]:
-        """Block of the set of this number (-1: the last), and its counts of symbols, on the card."""
-        number %= len(self.sets)
-        if (number, block.start) not in self._blocks:
-            documents = self.sets[number].take(np.arange(block.start, block.stop))
-            counts = counts_of(documents, documents.codes_for(), self._classes)
-            patterns = DeviceDocuments(documents, np.uint16)
-            self._blocks[number, block.start] = patterns, gpu.cupy().asarray(counts)
-        return self._blocks[number, block.start]
-
-    def _near(self, row_counts: Array, column_counts: Any, bound: Bound) -> dict[str, Any]:
-        cp, gamma = gpu.cupy(), self.kernel.gamma
-        return {
-            "row_rates": cp.asarray(rates(bound.rows, gamma)),
-            "column_rates": cp.asarray(rates(bound.columns, gamma)),
-            "row_counts": row_counts,
-            "column_counts": column_counts,
-            "most": np.iinfo(np.int32).max if bound.within is None else bound.within,
-        }
-
-    def _list(self, job: _Comparison, near: dict[str, Any]) -> tuple[Any, Any, Any]:
-        """Rows and columns within the blocks, and distances, on the host."""
-        cp = gpu.cupy()
-        while True:
-            gpu.require_memory(12 * self._capacity, "the list of pairs", "lower --memory, or ask for fewer")
-            pairs, n_pairs = cp.empty((self._capacity, 3), np.int32), cp.zeros(1, np.uint64)
-            job.near = {**near, "found": pairs, "n_found": n_pairs, "capacity": self._capacity}
-            job.fill(np.arange(job.patterns.n), None, None)
-            count = int(n_pairs.get()[0])
-            if count <= self._capacity:
-                row, column, distances = np.ascontiguousarray(pairs[:count].get().T)
-                return row.astype(np.int64), column.astype(np.int64), distances
-            self._capacity = count

@@ -42,9 +42,7 @@ from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints, Ints32
 from textsvm.kernels.base import SymbolKernel, check_flag, check_positive
 from textsvm.kernels.contract import Ability, HostRows, PairTerm, SharedColumns, Sharing, TileableCost
 from textsvm.kernels.edit import cuda
-from textsvm.kernels.edit.cpu import LANES, STRIP, fill_distances, fits
-from textsvm.kernels.edit.near import HostEditNear
-from textsvm.kernels.near import Near, Nearest
+from textsvm.kernels.edit.cpu import LANES, STRIP, fill_distances
 from textsvm.runtime.device import Device, select
 from textsvm.runtime.parallel import Progress, run
 from textsvm.text.documents import Documents
@@ -95,19 +93,6 @@ class EditCost(TileableCost):
         return row_lengths.astype(float) * column_lengths.sum() / RATE
 
 
-class EditNearest(Nearest):
-    """Search for similar pairs by bounds on the distance."""
-
-    has_distances = True
-
-    def prepare(self, documents: Documents, others: Documents | None, device: Device) -> Near:
-        self.kernel.check()
-        if device.kind == "cuda" and all(fits(texts) for texts in (documents, others) if texts is not None):
-            return cuda.CudaEditNear(self.kernel, documents, others, device)
-        # Large alphabets are searched on the CPU.
-        return HostEditNear(self.kernel, documents, others)
-
-
 @dataclass(repr=False, eq=False)
 class EditDistance(SymbolKernel):
     """exp(-gamma d(s, t)), d the edit distance (insertions, deletions, substitutions cost 1).
@@ -132,7 +117,6 @@ class EditDistance(SymbolKernel):
 
     name: ClassVar[str] = "edit"
     cost = Ability(EditCost)
-    nearest = Ability(EditNearest)
 
     gamma: float = 0.05
     relative: bool = False

@@ -22,7 +22,6 @@ from textsvm.arrays import Array, Arrays, Floats, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel, check_whole, is_number
 from textsvm.kernels.contract import Ability, Cost, Features, FeatureWeights, Predictor, Structure
-from textsvm.kernels.near import Nearest
 from textsvm.kernels.spectrum.weight_vectors import MOST_TIMES, ROOM
 from textsvm.kernels.vectors.cpu import HostVectorRows
 from textsvm.kernels.vectors.cuda import CudaVectorRows
@@ -73,21 +72,22 @@ class VectorCost(Cost):
         return (VALUE_SECONDS + NUMBER_SECONDS * np.asarray(row_lengths, np.float64)) * len(column_lengths)
 
 
-class VectorNearest(Nearest):
-    """Search for copies of vectors: with a small gamma all vectors are close."""
+class VectorStructure(Structure):
+    """Structure of a kernel of vectors."""
 
-    alike = 1 - 1e-5
+    @property
+    def alike(self) -> float:
+        return 1 - 1e-5  # with a small gamma all vectors are close
 
 
 class VectorKernel(Kernel):
     """A kernel of the form f(<x, y>, |x|^2, |y|^2)."""
 
     cost = Ability(VectorCost)
-    nearest = Ability(VectorNearest)
 
     @property
     def structure(self) -> Structure:
-        return Structure(self, NUMBERS)
+        return VectorStructure(self, NUMBERS)
 
     @property
     @abstractmethod
