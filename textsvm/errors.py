@@ -75,6 +75,13 @@ def printable(text: str) -> str:
     return _UNSHOWABLE.sub("\ufffd", text.replace("\r\n", "\n").removesuffix("\r"))
 
 
+def plural(count: int, noun: str) -> str:
+    """A number with its noun: "1 text", "2,000 texts", "3 classes"."""
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count:,} {noun}{'es' if noun.endswith('s') else 's'}"
+
+
 def check_labels(labels: Iterable[object], place: str = "") -> None:
     """InputError for an infinite label, and for a lone surrogate in a label, which no UTF-8 file can hold."""
     for label in labels:
