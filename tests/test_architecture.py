@@ -193,6 +193,7 @@ def test_kernels_have_few_members():
 CROSS_CUTTING = {
     "architecture": "size, dependencies, names and language of the code base",
     "browser": "pages in a browser",
+    "determinism": "the same bytes from the same command",
     "faults": "full disks, kills, lost cards",
     "gpu": "the same on a GPU",
     "hostile": "input that attacks",
