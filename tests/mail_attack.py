@@ -1,6 +1,6 @@
 """Hostile beside ordinary clients: `python tests/mail_attack.py 300` attacks a server for 300 seconds.
 
-200 hostile clients send compression bombs, large and costly messages, single bytes, half messages and invalid
+200 hostile clients send large and costly messages, single bytes, half messages and invalid
 data, open many connections and do not read their answers. Four ordinary clients ask about a message every
 tenth of a second; their latencies, also without attackers, and the server's memory are printed. The hostile
 clients have the priority (nice) of the variable NICE, by default 19, and are in as many processes as
@@ -16,7 +16,6 @@ import sys
 import tempfile
 import threading
 import time
-import zlib
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,7 +27,6 @@ from textsvm.apps.mail.client import Trouble, ask
 HOSTILE, ORDINARY = 200, 4
 PROCESSES = int(os.environ.get("PROCESSES", "1"))
 HEAD = "CHECK SPAMC/1.5\r\nContent-length: {}\r\n"
-BOMBS = []
 COSTLY = b"Subject: x\nContent-Type: text/html\n\n" + b"<b>x" * 60_000
 
 
@@ -47,11 +45,6 @@ def send(path, head, data, read=True):
         while read and line.recv(65536):
             pass
         return line if read else time.sleep(1)
-
-
-def bomb(path, draw):
-    data = draw.choice(BOMBS)
-    send(path, HEAD.format(len(data)) + "Compress: zlib\r\n", data)
 
 
 def costly(path, draw):
@@ -122,7 +115,7 @@ def no_reader(path, draw):
 
 
 ATTACKS = (
-    bomb, bomb, costly, single_bytes, half_message, many_sockets, invalid, long_lines, no_reader,
+    costly, costly, single_bytes, half_message, many_sockets, invalid, long_lines, no_reader,
     lesson, many_parts, small_and_costly,
 )  # fmt: skip
 
@@ -130,8 +123,6 @@ ATTACKS = (
 def attack(path, seconds, names=()):
     """All hostile clients in this process; only attacks of these names, by default all."""
     os.nice(int(os.environ.get("NICE", "19")))  # the attack is on the server, not on this machine's processor
-    BOMBS.append(zlib.compress(bytes(60 << 20)))
-    BOMBS.append(zlib.compress(b"Subject: x\n\n" + b"\n--x\n" * (4 << 20)))
     end = time.monotonic() + seconds
     attacks = [each for each in ATTACKS if each.__name__ in names] or ATTACKS
 

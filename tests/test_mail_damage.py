@@ -11,7 +11,7 @@ from mails import mail, teach
 from test_mail_cli import call
 
 from textsvm.apps.mail.filter import Filter
-from textsvm.apps.mail.lessons import FILE, FORMAT, Lessons
+from textsvm.apps.mail.lessons import FILE, Lessons
 from textsvm.apps.mail.mailboxes import lesson_line, parse_lessons
 from textsvm.apps.mail.report import filter_report
 from textsvm.errors import InputError
@@ -36,16 +36,6 @@ def store(taught, tmp_path, monkeypatch):
 def change(folder, script):
     with sqlite3.connect(folder / FILE) as connection:
         connection.executescript(script)
-
-
-def as_format_1(folder):
-    """Make the store that of an earlier version."""
-    change(
-        folder,
-        "alter table lessons drop column seals; pragma user_version = 1;"
-        "delete from meta where name in ('rows', 'counts', 'seal')",
-    )
-    (folder / "weights").write_bytes(b"tsvmwts1" + bytes(56))
 
 
 @pytest.mark.parametrize("times", [20, pytest.param(200, marks=pytest.mark.slow)])
@@ -237,59 +227,6 @@ def test_a_lesson_hashes_the_rows_that_it_changes(tmp_path, monkeypatch):
         assert opened.unlearn(mail("ham", 3))
         with pytest.raises(ZeroDivisionError):
             opened.status()
-
-
-# Stores of format 1
-
-
-def test_a_store_of_the_earlier_format_is_migrated(store):
-    expected, before = decisions(store), status(store)
-    as_format_1(store)
-    assert same(decisions(store), expected)
-    assert status(store) == before
-    with Filter(store) as opened:
-        assert opened.lessons.pragma("user_version") == opened.lessons.version == FORMAT
-        opened.lessons.check_file()
-        assert opened.learn(mail("ham", 300), "ham")
-
-
-@pytest.mark.parametrize(
-    ("sql", "intact"),
-    [
-        ("update lessons set alpha = 1e30", 17),
-        ("update lessons set alpha = 10.5 where id = 3", 17),
-        ("update lessons set alpha = 'x' where id = 3", 17),
-        ("update lessons set value = 1e999 where id = 3", 17),
-        ("update lessons set score = 1.5 where id = 3", 17),
-        ("update bodies set keys = x'04' || zeroblob(20) where id = 3", 17),  # text
-        ("update bodies set keys = x'040000000000000000000000000000000000000000' where id = 3", 17),
-        ("update bodies set weights = x'0000c07f' where id = 3", 17),
-        ("update bodies set message = x'00' where id = 3", 17),
-        ("update meta set value = '[NaN, 0]' where name = 'calibration'", 17),
-        ("update meta set value = '[-1, 0]' where name = 'calibration'", 17),
-        ("update meta set value = '[\"x\", 0]' where name = 'calibration'", 17),
-        ("update meta set value = '[1, 0, 3]' where name = 'calibration'", 17),
-        ("update meta set value = '\"x\"' where name = 'generation'", 17),
-        ("update meta set value = '1.5' where name = 'generation'", 17),
-        ("update meta set value = '{' where name = 'generation'", 17),
-        ("insert or replace into meta values ('most', '\"x\"')", 17),
-    ],
-)
-def test_values_out_of_bounds_are_refused_in_migrated_stores(store, sql, intact):
-    """Values that no digest covers yet."""
-    change(store, sql)
-    as_format_1(store)
-    for work in (mail_damage.checked,) if "message" in sql else (status, mail_damage.learnt):
-        with pytest.raises(InputError, match="is damaged"):
-            work(store)
-    repaired(store, intact)
-
-
-def test_rows_of_unknown_kinds_are_not_migrated_and_the_others_exported(store):
-    as_format_1(store)
-    change(store, "pragma ignore_check_constraints = 1; update lessons set kind = 'eggs' where id = 3")
-    noticed(store)
-    repaired(store, 16)
 
 
 def test_exported_lessons_without_messages_are_counted(store):

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -148,40 +147,11 @@ def test_tell(server):
         assert tell(wrong).startswith("SPAMD/1.0 76 EX_PROTOCOL")
 
 
-def test_compressed(server):
-    packed = zlib.compress(SPAM)
-    assert b"True" in say(server, request("CHECK SPAMC/1.5\r\nCompress: zlib", packed))
-    assert b"65 EX_DATAERR" in say(server, request("CHECK SPAMC/1.5\r\nCompress: zlib", packed[:-3]))
-    assert b"65 EX_DATAERR" in say(server, request("CHECK SPAMC/1.5\r\nCompress: zlib", SPAM))
-
-
-def test_a_small_parcel_of_zeros_stays_small():
-    assert spamd.decompressed(zlib.compress(bytes(1000)), 1000) == bytes(1000)
-    assert spamd.decompressed(zlib.compress(bytes(1001)), 1000) is None
-    data = random.Random(3).randbytes(1 << 20)
-    assert spamd.decompressed(zlib.compress(data), 1 << 20) == data
-    with pytest.raises(spamd.Refused, match="not valid zlib"):
-        spamd.decompressed(zlib.compress(b"x") + b"y", 1000)
-    steps = []
-
-    def reserve(size):
-        steps.append(size)
-        if sum(steps) > 1 << 20:
-            raise spamd.Refused(spamd.EX_TEMPFAIL, "full")
-
-    with pytest.raises(spamd.Refused, match="full"):
-        spamd.decompressed(zlib.compress(bytes(10 << 20)), 10 << 20, reserve)
-    assert sum(steps) < 2 << 20
-
-
 def test_length_and_compression_are_checked(server):
     mismatch = b"SPAMD/1.0 76 EX_PROTOCOL: (Content-Length mismatch: Expected 10 bytes, got %d bytes)\r\n"
     assert say(server, b"CHECK SPAMC/1.5\r\nContent-length: 10\r\n\r\n" + SPAM) == mismatch % 11
     assert say(server, b"CHECK SPAMC/1.5\r\nContent-length: 10\r\n\r\n" + SPAM[:9]) == mismatch % 9
-    found = say(server, request("CHECK SPAMC/1.5\r\nCompress: gzip", zlib.compress(SPAM)))
-    assert found == b"SPAMD/1.0 76 EX_PROTOCOL: (unsupported compression type)\r\n"
-    large = random.Random(4).randbytes(1 << 20)
-    assert b"Unsure" in say(server, request("CHECK SPAMC/1.5\r\nCompress: zlib", zlib.compress(large)))
+    assert b"76 EX_PROTOCOL: (compressed" in say(server, request("CHECK SPAMC/1.5\r\nCompress: zlib", SPAM))
 
 
 def test_points_are_in_units_of_spamassassin():

@@ -114,8 +114,6 @@ class Categories:
         """Learn lessons; return the number that are new or change their category."""
         if not lessons:
             return 0
-        if check_features(self._lessons) == 1:
-            raise InputError(f"{self._path.parent} is of an older version: run `textsvm mail retrain` first")
         store, n_changed = self.store(create=True), 0
         assert store is not None
         models = self._current(store, train=False)
@@ -136,7 +134,7 @@ class Categories:
 
     def _write_state(self, store: Lessons, n_changed: int) -> None:
         if n_changed:
-            store.set_meta("features", FEATURES[2])
+            store.set_meta("features", FEATURES)
             store.set_meta("generation", store.generation + 1)
             self._changed = True
 

@@ -260,7 +260,7 @@ def export(
 
     Of a damaged store the intact messages are written.
     """
-    from textsvm.apps.mail.lessons import CATEGORIES_FILE, FORMAT, Lessons
+    from textsvm.apps.mail.lessons import CATEGORIES_FILE, Lessons
     from textsvm.apps.mail.mailboxes import lesson_line
 
     output = Output("FILE", file, LESSONS, force).checked({})
@@ -281,7 +281,7 @@ def export(
                     continue
                 n, bare = n + 1, bare + (lesson.message is None)
                 stream.write(lesson_line(lesson))
-        if not n and lessons.version == FORMAT:
+        if not n:
             lessons.check_file()  # an error unless the store is empty
         if not output.is_stdout and not path.exists():
             path.touch(0o600)  # mail is private; `replacing` keeps the mode

@@ -42,11 +42,8 @@ if TYPE_CHECKING:
 #: Thresholds of P(spam) for spam and for ham, as in Bogofilter.
 SPAM = 0.99
 HAM = 0.45
-#: Versions of the features: 4-mers alone, and with words.
-FEATURES = {
-    1: [features.P, features.MAX_HEADER, features.MAX_BYTES],
-    2: [features.P, features.MAX_HEADER, features.MAX_BYTES, *features.SHARES],
-}
+#: Settings of the features, which a store holds.
+FEATURES = [features.P, features.MAX_HEADER, features.MAX_BYTES, *features.SHARES]
 #: Slope before there are lessons of both kinds.
 PRIOR = 5.0
 #: Decision value of the prior with the score .99 after ten lessons of each kind, and its upper bound.
@@ -181,7 +178,6 @@ class DecisionModel(NamedTuple):
     both: bool  #: Whether there are lessons of both kinds
     weights: features.WeightVector
     calibration: PlattSigmoid
-    version: int  #: Of the features
 
     def decide(self, keys: Keys, values: Values) -> Decision:
         """The decision on the message with these features."""
@@ -195,7 +191,7 @@ def read_model(lessons: Lessons, weights: features.WeightVector | None = None) -
     The weights come from their file. If it is stale, they are the argument `weights` (of the store's
     state) or the sum over the support vectors, and are written to the file.
     """
-    version = check_features(lessons)
+    check_features(lessons)
     calibration, both = read_calibration(lessons), min(lessons.counts().values()) > 0
     path = lessons.path.with_name("weights")
     stored = features.read_weights(path, lessons.state[1])
@@ -207,32 +203,24 @@ def read_model(lessons: Lessons, weights: features.WeightVector | None = None) -
             for lesson in lessons.iterate(supports=True)
         )
         stored.write(path, lessons.state[1])
-    return DecisionModel(lessons.state, both, stored, calibration, version)
+    return DecisionModel(lessons.state, both, stored, calibration)
 
 
 def decide_from_file(lessons: Lessons, text: str) -> Decision | None:
     """The decision on the text of a mail without NumPy, inside `Lessons.reading`; None if NumPy is needed."""
     value = features.stored_value(text, lessons.path.with_name("weights"), lessons.state[1])
-    if value is None or check_features(lessons) == 1:
+    if value is None:
         return None
+    check_features(lessons)
     return read_calibration(lessons).decide(value, min(lessons.counts().values()) > 0)
 
 
 def read_calibration(lessons: Lessons) -> PlattSigmoid:
-    """The sigmoid that was last fitted; raise InputError if its parameters are out of bounds."""
-    try:
-        slope, offset = map(float, lessons.meta("calibration", [0.0, 0.0]))
-        if not (0 <= slope < math.inf and math.isfinite(offset)):
-            raise ValueError("out of bounds")
-    except (TypeError, ValueError) as error:
-        raise lessons.damage("its calibration") from error
-    return PlattSigmoid(slope, offset)
+    """The sigmoid that was last fitted."""
+    return PlattSigmoid(*lessons.meta("calibration", [0.0, 0.0]))
 
 
-def check_features(lessons: Lessons) -> int:
-    """The version of the features of a store; raise InputError if it is unknown."""
-    settings = lessons.meta("features", FEATURES[2])
-    for version in FEATURES:
-        if settings == FEATURES[version]:
-            return version
-    raise InputError(f"{lessons.path} has features of another version; run textsvm mail retrain")
+def check_features(lessons: Lessons) -> None:
+    """Raise InputError if a store has features of another version."""
+    if lessons.meta("features", FEATURES) != FEATURES:
+        raise InputError(f"{lessons.path} has features of another version; run textsvm mail retrain")

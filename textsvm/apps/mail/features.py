@@ -10,9 +10,6 @@ header does not outweigh a short text. Fields of mailing lists are left out of t
 same in every mail of a list and would fill most of the block. ASCII letters are read as lower case, digits as
 0, and only the beginnings of both parts are read. Measurements: reports/mail.md.
 
-Stores of version 1 have the 4-mers of all fields and of the text alone, all with the same value; they keep
-them until `Filter.retrain`.
-
 <w, x> with w = sum_i alpha_i y_i x_i, summed over the support vectors once and kept in a file
 beside the lessons: keys ascending, weights behind them, mapped into memory, so that a mail of m features
 reads m log n of n entries. The file holds the sum of digests of the lessons that it was computed from, and a
@@ -44,14 +41,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from textsvm.errors import InputError
-from textsvm.text.byte_pmers import byte_pmers, np, unit
+from textsvm.text.byte_pmers import byte_pmers, np
 
 if TYPE_CHECKING:
     from typing import TypeAlias
 
     from numpy.typing import NDArray
 
-    from textsvm.arrays import AnyArray, Floats, Ints
+    from textsvm.arrays import AnyArray, Floats
 
     #: Keys and values of features.
     Keys: TypeAlias = NDArray[np.uint64]
@@ -83,19 +80,15 @@ _LIST_FIELD = re.compile(
 _TOKEN = re.compile(rb"[a-z0$!'\x80-\xff][a-z0$!'._\-\x80-\xff]*[a-z0$!'\x80-\xff]")
 
 
-def features(text: str, version: int = 2) -> tuple[Keys, Values]:
+def features(text: str) -> tuple[Keys, Values]:
     """Ascending keys of the features of the text of a mail, and their values, equal in each block.
 
     Keys of 4-mers are those of `textsvm.text.byte_pmers`; keys of header fields have the bit
-    `HEADER`, hashed words the bit `WORD`. Version 1 has the 4-mers alone, as a vector of unit length.
+    `HEADER`, hashed words the bit `WORD`.
     """
-    fields, body = _blocks(text, version)
-    blocks = [byte_pmers(body, P), byte_pmers(fields, P) | np.uint64(HEADER)]
-    if version == 1:
-        keys = np.concatenate(blocks)
-        return keys, unit(keys)
-    words = {_word_key(word) for word in set(_TOKEN.findall(body))}
-    blocks.append(np.sort(np.fromiter(words, np.uint64, len(words))))
+    fields, body = _blocks(text)
+    words = np.array(_word_keys(body), np.uint64)
+    blocks = [byte_pmers(body, P), byte_pmers(fields, P) | np.uint64(HEADER), words]
     sizes = np.array([len(block) for block in blocks])
     values = np.sqrt(np.array(SHARES) / np.maximum(sizes, 1)).astype(np.float32)
     return np.concatenate(blocks), np.repeat(values, sizes)
@@ -105,17 +98,22 @@ def _word_key(word: bytes) -> int:
     return P << 56 | WORD | zlib.crc32(word)
 
 
-def split_text(text: str, version: int = 2) -> tuple[str, str]:
+def _word_keys(body: bytes) -> list[int]:
+    """Ascending keys of the words of a block."""
+    return sorted({_word_key(word) for word in set(_TOKEN.findall(body))})
+
+
+def _split(text: str) -> tuple[str, str]:
     """The header fields of a mail's text, and the text below the empty line; without it, no fields."""
     fields, empty, body = text.partition("\n\n")
     if not empty:
         return "", text
-    return (fields if version == 1 else _LIST_FIELD.sub("", fields)), body
+    return _LIST_FIELD.sub("", fields), body
 
 
-def _blocks(text: str, version: int) -> tuple[bytes, bytes]:
+def _blocks(text: str) -> tuple[bytes, bytes]:
     """The bytes that are read of both parts of a mail's text."""
-    fields, body = split_text(text, version)
+    fields, body = _split(text)
     return _folded(fields, MAX_HEADER), _folded(body, MAX_BYTES)
 
 
@@ -177,7 +175,7 @@ def read_weights(path: Path, checksum: int) -> WeightVector | None:
     return parts and WeightVector(np.frombuffer(parts[0], "<u8"), np.frombuffer(parts[1], "<f4"))
 
 
-def _keys(block: bytes, mark: int) -> list[int]:
+def _pmer_keys(block: bytes, mark: int) -> list[int]:
     """Ascending keys of the 4-mers of a block."""
     pmers = {block[i : i + P] for i in range(len(block) - P + 1)}
     return [P << 56 | mark | int.from_bytes(pmer, "big") for pmer in sorted(pmers)]
@@ -189,9 +187,9 @@ def stored_value(text: str, path: Path, checksum: int) -> float | None:
     if parts is None or sys.byteorder != "little":
         return None
     keys, weights = parts[0].cast("Q"), parts[1].cast("f")
-    fields, body = _blocks(text, 2)
-    words = sorted({_word_key(word) for word in set(_TOKEN.findall(body))})
-    blocks, terms = [_keys(body, 0), _keys(fields, HEADER), words], []
+    fields, body = _blocks(text)
+    terms: list[float] = []
+    blocks = [_pmer_keys(body, 0), _pmer_keys(fields, HEADER), _word_keys(body)]
     for share, block in zip(SHARES, blocks, strict=True):
         (value,) = struct.unpack("f", struct.pack("f", math.sqrt(share / max(len(block), 1))))
         place = 0
@@ -209,37 +207,36 @@ def _digest(*parts: bytes | memoryview | AnyArray) -> bytes:
     return state.digest()
 
 
-def word_contributions(text: str, weights: WeightVector, version: int = 2) -> list[tuple[str, float]]:
+def word_contributions(text: str, weights: WeightVector) -> list[tuple[str, float]]:
     """The words of a text and the contribution of each to the decision value, the largest first."""
-    read, contributions = character_contributions(text, weights, version)
+    read, contributions = character_contributions(text, weights)
     sums = np.concatenate([[0.0], np.cumsum(contributions)])
     words: dict[str, float] = {}
     for match in _WORD.finditer(read):
         words[match[0]] = words.get(match[0], 0.0) + float(sums[match.end()] - sums[match.start()])
-    return sorted(((word, value) for word, value in words.items() if value), key=lambda item: -abs(item[1]))
+    contributing = [word for word, value in words.items() if value]
+    return [(word, words[word]) for word in sorted(contributing, key=lambda word: -abs(words[word]))]
 
 
-def character_contributions(text: str, weights: WeightVector, version: int = 2) -> tuple[str, Floats]:
+def character_contributions(text: str, weights: WeightVector) -> tuple[str, Floats]:
     """The part of a text that is read, and the contribution of each character to the decision value.
 
     The term w_u x_u of a feature u is divided equally among its occurrences and among their bytes, so that
     the contributions add up to <w, x>.
     """
-    keys, values = features(text, version)
+    keys, values = features(text)
     terms = weights.of(keys) * values
-    shown, contributions = [], []
-    for part, block, mark in zip(split_text(text, version), _blocks(text, version), (HEADER, 0), strict=True):
-        starts, shares = _block_contributions(block, mark, keys, terms, version > 1 and mark == 0)
-        shown.append(part[: len(starts)])
-        contributions.append(shares)
-    gap = "\n\n" if shown[0] else ""
-    return gap.join(shown), np.concatenate([contributions[0], np.zeros(len(gap)), contributions[1]])
+    fields, body = _split(text)
+    field_bytes, body_bytes = _blocks(text)
+    of_fields = _contributions(field_bytes, HEADER, keys, terms)
+    of_body = _contributions(body_bytes, 0, keys, terms)
+    gap = "\n\n" if len(of_fields) else ""
+    shown = fields[: len(of_fields)] + gap + body[: len(of_body)]
+    return shown, np.concatenate([of_fields, np.zeros(len(gap)), of_body])
 
 
-def _block_contributions(
-    block: bytes, mark: int, keys: Keys, terms: Floats, words: bool
-) -> tuple[Ints, Floats]:
-    """Offsets of the characters of a block, and their contributions."""
+def _contributions(block: bytes, mark: int, keys: Keys, terms: Floats) -> Floats:
+    """Contributions of the characters of a block; only the text, without a mark, has words."""
     codes = np.frombuffer(block, np.uint8).astype(np.uint64)
     n = len(codes) - P + 1
     of_bytes = np.zeros(len(codes))
@@ -252,8 +249,9 @@ def _block_contributions(
         for k in range(P):
             of_bytes[k : k + n] += share
     spans: dict[bytes, list[tuple[int, int]]] = {}
-    for match in _TOKEN.finditer(block) if words else ():
-        spans.setdefault(match[0], []).append(match.span())
+    if not mark:
+        for match in _TOKEN.finditer(block):
+            spans.setdefault(match[0], []).append(match.span())
     same = Counter(map(_word_key, spans))
     for word, places in spans.items():
         key = _word_key(word)
@@ -261,4 +259,4 @@ def _block_contributions(
         for start, stop in places:
             of_bytes[start:stop] += term
     starts = np.flatnonzero((codes & 0xC0) != 0x80)
-    return starts, np.add.reduceat(of_bytes, starts) if len(starts) else of_bytes
+    return np.add.reduceat(of_bytes, starts) if len(starts) else of_bytes

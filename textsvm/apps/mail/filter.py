@@ -130,17 +130,17 @@ class Filter:
     def classify(self, data: bytes | RawMessage) -> Decision:
         """The decision on a raw message; a learnt message keeps its kind."""
         message = self.read(data)
-        if model := self._previous_model:
-            kind, version = self._kinds.get(message.digest), model.version
+        if self._previous_model:
+            kind = self._kinds.get(message.digest)
         else:
             with self._lock:
-                kind, version = self.lessons.kind(message.digest), check_features(self.lessons)
+                kind = self.lessons.kind(message.digest)
         decision = None
         if not self._with_numpy and "numpy" not in sys.modules:
             with self._lock, self.lessons.reading():
                 decision = decide_from_file(self.lessons, message.text)
         self._with_numpy = True
-        vector = cache(lambda: features(message.text, version))
+        vector = cache(lambda: features(message.text))
         decision = (decision or self.decide(*vector())).for_lesson(kind)
         return self.categories.decide(decision, message.digest, vector)
 
@@ -165,8 +165,7 @@ class Filter:
 
     def reasons(self, data: bytes | RawMessage, most: int = 10) -> list[tuple[str, float]]:
         """The words of a message with the largest contributions to the decision value."""
-        model = self.model()
-        return word_contributions(self.read(data).text, model.weights, model.version)[:most]
+        return word_contributions(self.read(data).text, self.model().weights)[:most]
 
     def model(self) -> DecisionModel:
         """The decision model of the store; during a long change that of the last `refresh`."""
@@ -233,8 +232,7 @@ class Filter:
         """Learn lessons with features; return the number that are new or change their kind."""
         changed, batches, remaining = 0, 0, iter(lessons)
         with self._change():
-            if check_features(self.lessons) == 1:
-                remaining = (_recompute_features(lesson, 1) for lesson in remaining)
+            check_features(self.lessons)
             # Batches grow with the store: each lesson then changes the solution less.
             while batch := list(islice(remaining, max(1, min(256, max(len(self._kinds), changed) // 16)))):
                 changed += self.categories.add([lesson for lesson in batch if lesson.kind not in KINDS])
@@ -274,8 +272,7 @@ class Filter:
     def retrain(self) -> int:
         """Train again on all lessons, with new features of the messages; return the number of lessons.
 
-        Features are of the present version if the store holds all messages. Other processes may write until
-        the training is finished; it is repeated if they do.
+        Other processes may write until the training is finished; it is repeated if they do.
         """
         with self._change():
             try:
@@ -291,9 +288,13 @@ class Filter:
         """Train on all lessons; write the result and return True unless the store has changed meanwhile."""
         with self.lessons.reading():
             self.lessons.check_rows()
-            state, version = self.lessons.state, self._trained_version()
-            stored = self.lessons.iterate(messages=True)
-            lessons = [_recompute_features(lesson, version)._replace(message=None) for lesson in stored]
+            state = self.lessons.state
+            if not self.lessons.holds_texts and self.lessons.meta("features", FEATURES) != FEATURES:
+                raise InputError(
+                    f"{self.lessons.path} has features of another version, and it does not hold the messages "
+                    "to compute them again: learn the messages into a new store"
+                )
+            lessons = [_recompute_features(lesson) for lesson in self.lessons.iterate(messages=True)]
         machine = self._add_all(lessons)
         machine.settle()
         with self.lessons.writing():
@@ -301,22 +302,9 @@ class Filter:
                 return False
             for lesson in lessons:
                 self.lessons.set_features(lesson)
-            self.lessons.set_meta("features", FEATURES[version])
             self._write(machine)
             self._settled = True
         return True
-
-    def _trained_version(self) -> int:
-        """The version of the features after a retraining; InputError if there is none."""
-        settings = self.lessons.meta("features", FEATURES[2])
-        if settings == FEATURES[2] or self.lessons.holds_texts:
-            return 2
-        if settings == FEATURES[1]:
-            return 1
-        raise InputError(
-            f"{self.lessons.path} has features of another version, and it does not hold the messages to "
-            "compute them again: learn the messages into a new store"
-        )
 
     def _add_batch(self, batch: list[Lesson]) -> int:
         if all(self.lessons.kind(lesson.digest) == lesson.kind for lesson in batch):
@@ -381,7 +369,7 @@ class Filter:
         self._alphas = alphas
         self._calibration = calibrate(machine)
         self.lessons.set_meta("calibration", [self._calibration.slope, self._calibration.offset])
-        self.lessons.set_meta("features", self.lessons.meta("features", FEATURES[2]))
+        self.lessons.set_meta("features", FEATURES)
         self.lessons.set_meta("generation", self.lessons.generation + 1)
         self._state = self.lessons.state
 
@@ -398,9 +386,9 @@ class Filter:
         return Status(counts["spam"], counts["ham"], texts, most, recent, earlier, last, categories)
 
 
-def _recompute_features(lesson: Lesson, version: int) -> Lesson:
-    """The lesson with features of a version, if it has its message."""
+def _recompute_features(lesson: Lesson) -> Lesson:
+    """The lesson without its message, but with new features of it."""
     if lesson.message is None:
         return lesson
-    keys, values = features(read_message(lesson.message).text, version)
-    return lesson._replace(keys=keys, values=values)
+    keys, values = features(read_message(lesson.message).text)
+    return lesson._replace(keys=keys, values=values, message=None)

@@ -31,15 +31,14 @@ import os
 import sqlite3
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from hashlib import sha256
 from itertools import chain
-from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from textsvm.apps.mail.client import is_category, store_folder
+from textsvm.apps.mail.client import store_folder
 from textsvm.errors import InputError, os_errors
 from textsvm.text.byte_pmers import np
 
@@ -61,13 +60,12 @@ FORMAT = 2
 C = 10.0
 #: Seconds that a second writer waits.
 LOCK_TIMEOUT = 10.0
-_CHECK = " check (kind in ('spam', 'ham'))"
-_TABLES = f"""
+_TABLES = """
 create table meta (name text primary key, value text not null) without rowid;
 create table lessons (
     id integer primary key autoincrement,
     digest text not null unique,
-    kind text not null{_CHECK},
+    kind text not null,
     learnt real not null,
     subject text not null,
     sender text not null,
@@ -150,23 +148,13 @@ class LessonRow(NamedTuple):
 
     @property
     def intact(self) -> bool:
-        """Whether the row is as it was written, with values within their bounds."""
-        return (
-            isinstance(self.digests, bytes)
-            and self.with_digests().digests == self.digests
-            and isinstance(self.subject, str)
-            and isinstance(self.sender, str)
-            and _is_number(self.learnt, -inf, inf)
-            and _is_number(self.alpha, 0, C)
-            and (self.value is None or _is_number(self.value, -inf, inf))
-            and (self.score is None or _is_number(self.score, 0, 1))
-        )
+        """Whether the row is as it was written."""
+        return isinstance(self.digests, bytes) and self.with_digests().digests == self.digests
 
 
 #: sqlite3 raises UnicodeDecodeError if its own message quotes a damaged name.
 _SQL_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _MODULUS = 1 << 128
-_NO_LESSONS: Json = {"generation": 0, "rows": 0, "counts": dict.fromkeys(KINDS, 0)}
 #: Raised while decoding a damaged row.
 _UNREADABLE = (InputError, TypeError, ValueError, zlib.error)
 _ROW = ", ".join([*LessonRow._fields[:-1], "seals"])
@@ -195,7 +183,7 @@ class Lessons:
         categories: bool = False,
     ) -> None:
         self.path = Path(store_folder(os.fspath(folder or ""))) / (CATEGORIES_FILE if categories else FILE)
-        self._is_kind: Callable[[str], bool] = is_category if categories else KINDS.__contains__
+        #: Kinds that are counted even if there is no lesson of them.
         self._no_counts = {} if categories else dict.fromkeys(KINDS, 0)
         self._advice = _NO_REPAIR if damaged else _REPAIR
         #: Values of the table `meta` during a transaction of `reading` or `writing`.
@@ -231,22 +219,19 @@ class Lessons:
             with self._transaction("begin immediate", read_meta=False):
                 if self._is_empty():  # no other process was quicker
                     for statement in _TABLES.split(";")[:-1]:
-                        self.sql.execute(statement if self._no_counts else statement.replace(_CHECK, ""))
-                    empty = _NO_LESSONS | {"counts": self._no_counts}
-                    self._meta = empty | {"store": os.urandom(16).hex(), "texts": texts}
+                        self.sql.execute(statement)
+                    self._meta = {"generation": 0, "rows": 0, "counts": {}, "texts": texts}
+                    self.set_meta("store", os.urandom(16).hex())
                     self.sql.execute(f"pragma user_version = {FORMAT}")
                     self.sql.execute(f"pragma application_id = {APPLICATION}")
         if self.pragma("application_id") != APPLICATION:
             state = "is empty" if self._is_empty() else "is not a mail store of textsvm"
             raise InputError(f"{self.path} {state}: learn into it, or name another folder")
-        self.version = self.pragma("user_version")
-        if self.version > FORMAT:
-            raise InputError(f"{self.path} has format {self.version} of a newer textsvm: upgrade textsvm")
-        if self.version < FORMAT and not damaged:
-            with self._transaction("begin immediate", read_meta=False):
-                if self.pragma("user_version") < FORMAT:
-                    self._migrate()
-            self.version = FORMAT
+        version = self.pragma("user_version")
+        if version > FORMAT:
+            raise InputError(f"{self.path} has format {version} of a newer textsvm: upgrade textsvm")
+        if version < FORMAT and not damaged:
+            raise self.damage("its version")
 
     def _use_wal(self) -> None:
         """Set the journal; SQLite's own timeout does not apply to it if two processes create a store."""
@@ -259,26 +244,6 @@ class Lessons:
                 if "is locked" not in str(error) or time.monotonic() > end:
                     raise
                 time.sleep(0.01)
-
-    def _migrate(self) -> None:
-        """Add digests to a store of format 1, whose values must be within their bounds."""
-        if self.pragma("user_version") != 1:
-            raise self.damage("its version")
-        self.sql.execute("alter table lessons add column seals blob not null default x''")
-        meta = {name: _parsed(text) for name, text in self.sql.execute("select name, value from meta")}
-        if type(meta.get("generation")) is not int or type(meta.get("most") or 0) is not int:
-            raise self.damage("its table meta")
-        self._meta = meta | _NO_LESSONS | {"generation": meta["generation"]}
-        for (key,) in self.sql.execute("select id from lessons order by id").fetchall():
-            row = LessonRow(*self._row(f"{_ROWS} where id = ?", key))
-            try:
-                body = self._row("select keys, weights, message from bodies where id = ?", key)
-                unpacked(*body[:2])
-                row = self._checked(row.with_digests(_content(*body)))
-            except (TypeError, ValueError) as error:
-                raise self.damage(f"lesson {key}") from error
-            self._update(None, row)
-        self.sql.execute(f"pragma user_version = {FORMAT}")
 
     def _is_empty(self) -> bool:
         return self.pragma("application_id") == 0 and not self._row("select count(*) from sqlite_master")[0]
@@ -347,7 +312,7 @@ class Lessons:
         seal = texts.pop("seal", None)
         if seal != _meta_digest(texts):
             raise self.damage("its table meta")
-        return {name: _parsed(text) for name, text in texts.items()}
+        return {name: json.loads(text) for name, text in texts.items()}
 
     def meta(self, name: str, default: Any = None) -> Any:
         """A value of the table `meta`, which holds JSON."""
@@ -398,7 +363,7 @@ class Lessons:
                 raise self.damage("lessons are missing or exchanged")
 
     def _checked(self, row: LessonRow) -> LessonRow:
-        if not row.intact or not self._is_kind(row.kind):
+        if not row.intact:
             raise self.damage(f"lesson {row.id}")
         return row
 
@@ -415,7 +380,7 @@ class Lessons:
 
     def counts(self) -> dict[str, int]:
         """Number of lessons of each kind."""
-        return dict(self.meta("counts"))
+        return self._no_counts | self.meta("counts")
 
     def iterate(
         self, *, supports: bool = False, messages: bool = False, newest_first: bool = False
@@ -468,21 +433,16 @@ class Lessons:
 
     def _intact_lesson(self, key: int) -> Lesson:
         """A lesson; its dual coefficient may be damaged, and either its message or its features."""
-        has_digests = self.version == FORMAT
-        columns = _ROW if has_digests else _ROW.replace("seals", "x''")
-        row = LessonRow(*self._row(f"select {columns} from lessons where id = ?", key))
-        damaged = has_digests and row.with_digests().digests[:48] != row.digests[:48]
-        if damaged or not self._is_kind(row.kind):
+        row = LessonRow(*self._row(f"{_ROWS} where id = ?", key))
+        if row.with_digests().digests[:48] != row.digests[:48]:
             raise ValueError("class or subject")
         lesson = Lesson(row.digest, row.kind, *unpacked(b"", b""), row.subject, row.sender, None, row.learnt)
         with suppress(*_UNREADABLE):
             (message,) = self._row("select message from bodies where id = ?", key)
-            if message is not None and (
-                not has_digests or _content(b"", b"", message)[16:] == row.digests[16:32]
-            ):
+            if message is not None and _content(b"", b"", message)[16:] == row.digests[16:32]:
                 return lesson._replace(message=zlib.decompress(message))
         body = self._row("select keys, weights from bodies where id = ?", key)
-        if has_digests and _digest((), *body) != row.digests[:16]:
+        if _digest((), *body) != row.digests[:16]:
             raise ValueError("features")
         keys, values = unpacked(*body)
         return lesson._replace(keys=keys, values=values)
@@ -493,18 +453,21 @@ class Lessons:
             return [LessonRow(*row) for row in self.sql.execute(f"{_ROWS} order by id desc")]
 
     def _lesson(self, columns: tuple[Any, ...]) -> Lesson:
-        row, (keys, values, *more) = self._checked(LessonRow(*columns[:10])), columns[10:]
-        message = more[0] if more else None
-        try:
-            content = _content(keys, values, message)
-            if content[:16] != row.digests[:16] or (more and content[16:] != row.digests[16:32]):
-                raise ValueError("other features or message")
-            arrays = unpacked(keys, values)
-            message = None if message is None else zlib.decompress(message)
-        except _UNREADABLE as error:
-            raise self.damage(f"lesson {row.id}") from error
-        names, before = (row.subject, row.sender), (row.value, row.score)
-        return Lesson(row.digest, row.kind, *arrays, *names, message, row.learnt, *before, row.alpha)
+        row = self._checked(LessonRow(*columns[:10]))
+        keys, values = columns[10:12]
+        damaged = _digest((), keys, values) != row.digests[:16]
+        message = None
+        if len(columns) > 12:
+            packed_message = columns[12]
+            damaged = damaged or _content(keys, values, packed_message) != row.digests[:32]
+            if packed_message is not None and not damaged:
+                message = zlib.decompress(packed_message)
+        if damaged:
+            raise self.damage(f"lesson {row.id}")
+        return Lesson(
+            row.digest, row.kind, *unpacked(keys, values), row.subject, row.sender, message, row.learnt,
+            row.value, row.score, row.alpha,
+        )  # fmt: skip
 
     # Writing
 
@@ -564,9 +527,9 @@ class Lessons:
 
     def _count(self, row: LessonRow, sign: int) -> None:
         """Add a row to the sum of digests and the number of lessons, or subtract it."""
-        counts = self._no_counts | self.counts()
+        counts = self.counts()
         counts[row.kind] = counts.get(row.kind, 0) + sign
-        self.set_meta("counts", {kind: n for kind, n in counts.items() if n or kind in self._no_counts})
+        self.set_meta("counts", {kind: n for kind, n in counts.items() if n})
         self.set_meta("rows", (self.meta("rows") + sign * row.checksum_term) % _MODULUS)
 
 
@@ -609,18 +572,6 @@ def _content(keys: bytes, values: bytes, message: bytes | None) -> bytes:
     return _digest((), keys, values) + _digest([message is None], message or b"")
 
 
-def _parsed(text: str) -> Any:
-    """Decode a value of the table `meta`; text that is not JSON is returned, and its reader refuses it."""
-    try:
-        return json.loads(text)
-    except (TypeError, ValueError):
-        return text
-
-
-def _is_number(value: object, low: float, high: float) -> bool:
-    return isinstance(value, float) and isfinite(value) and low <= value <= high
-
-
 def packed(lesson: Lesson) -> tuple[bytes, bytes]:
     """Keys and values of a lesson as bytes."""
     keys, values = lesson.keys.astype("<u8"), lesson.values.astype("<f4")
@@ -642,22 +593,13 @@ def value_runs(values: Values) -> tuple[Values, Ints]:
 
 
 def unpacked(keys: bytes, values: bytes) -> tuple[Keys, Values]:
-    """Inverse of `packed`; ValueError for other bytes."""
-    lengths = np.zeros(0, np.int64)
-    if len(values) % 8 == 1 and values[:1] == b"r":
-        half = len(values) // 2 + 1
-        values, lengths = values[1:half], np.frombuffer(values[half:], "<u4").astype(np.int64)
-    value = np.frombuffer(values, "<f4")
-    if not keys and not values:
-        return np.zeros(0, np.uint64), value
-    if len(keys) < 9 or keys[0] not in (4, 8):
-        raise ValueError("no keys")
-    gaps = np.frombuffer(keys[9:], f"<u{keys[0]}").astype(np.uint64)
-    all_keys = np.cumsum(np.concatenate([np.frombuffer(keys[1:9], "<u8"), gaps]), dtype=np.uint64)
-    if len(lengths) and lengths.sum() == len(all_keys):
-        value = value.repeat(lengths)
-    if len(value) not in (1, len(all_keys)) or not gaps.all():
-        raise ValueError("equal keys, or values of other keys")
-    if not ((value >= 0) & (value < inf)).all():
-        raise ValueError("values are not finite, or negative")
-    return all_keys, np.broadcast_to(value, len(all_keys))
+    """Inverse of `packed`."""
+    if not keys:
+        return np.zeros(0, np.uint64), np.zeros(0, np.float32)
+    first, gaps = np.frombuffer(keys[1:9], "<u8"), np.frombuffer(keys[9:], f"<u{keys[0]}")
+    all_keys = np.cumsum(np.concatenate([first, gaps.astype(np.uint64)]), dtype=np.uint64)
+    if len(values) == 4:
+        return all_keys, np.broadcast_to(np.frombuffer(values, "<f4"), len(all_keys))
+    half = len(values) // 2 + 1
+    lengths = np.frombuffer(values[half:], "<u4").astype(np.int64)
+    return all_keys, np.frombuffer(values[1:half], "<f4").repeat(lengths)

@@ -8,7 +8,7 @@ an object with
     learnt   seconds since 1970
     subject, sender
     message  the raw message, a character for each of its bytes (ISO 8859-1)
-    keys, value   of a lesson without its message: the features, and their common value
+    keys, values  of a lesson without its message: the features, and runs of equal values with their lengths
 """
 
 from __future__ import annotations
@@ -114,11 +114,10 @@ def _lesson(row: Json) -> Lesson:
     if min(row["keys"], default=0) < 0:  # NumPy before 2 converts them to large numbers
         raise ValueError("a feature is negative")
     keys = np.array(row["keys"], np.uint64).reshape(-1)
-    runs = row["values"] if "values" in row else [(row["value"], len(keys))]
-    lengths = [int(length) for _, length in runs]
+    lengths = [int(length) for _, length in row["values"]]
     if min(lengths, default=0) < 0 or sum(lengths) != len(keys):
         raise ValueError("values of other features")
-    values = np.repeat(np.array([value for value, _ in runs], np.float32), lengths)
+    values = np.repeat(np.array([value for value, _ in row["values"]], np.float32), lengths)
     if (
         (keys[1:] <= keys[:-1]).any()
         or values.shape != keys.shape

@@ -81,8 +81,8 @@ def out_of_fold(lessons: list[Lesson], folds: int = 5) -> list[Lesson]:
 
 def _mistake(opened: Filter, lesson: Lesson, decision: Decision, label: str, model: DecisionModel) -> Mistake:
     text = read_message(opened.lessons.get(lesson.digest).message or b"").text
-    words = word_contributions(text, model.weights, model.version)[:_WORDS]
-    text, contributions = character_contributions(text, model.weights, model.version)
+    words = word_contributions(text, model.weights)[:_WORDS]
+    text, contributions = character_contributions(text, model.weights)
     explanation = Explanation(
         prediction=label,
         towards="spam",

@@ -2,13 +2,13 @@
 
 An asyncio thread serves all clients, however slow they are; it parses only the lines of the protocol. A
 connection costs little until its first bytes arrive, and large messages are received in turns, a part at a
-time. Other threads decompress and decide, separate threads for small, medium and large messages, and serve
-processes in turns; other processes read the messages (`MessageReader`). Another thread learns and is the
-only writer of the store. A lesson is answered when it is on disk. The next decision uses it; while further
-lessons wait, the model that decides is updated every `REFRESH` seconds.
+time. Other threads decide, separate threads for small, medium and large messages, and serve processes in
+turns; other processes read the messages (`MessageReader`). Another thread learns and is the only writer of
+the store. A lesson is answered when it is on disk. The next decision uses it; while further lessons wait, the
+model that decides is updated every `REFRESH` seconds.
 
-No client can stall the others: time per connection, bytes of all messages together (also decompressed),
-waiting large messages and the number of connections are bounded. Beyond the bounds a request is refused, and
+No client can stall the others: time per connection, bytes of all messages together, waiting large messages
+and the number of connections are bounded. Beyond the bounds a request is refused, and
 the oldest connection without a complete request is closed for a new one. Refusals wait a second while many
 clients are connected.
 """
@@ -108,10 +108,10 @@ class Server:
         self._large = _Threads(1, "large")
         self._learning = _Threads(1, "learn")
         self._clients: dict[_Client, None] = {}  # in the order of their connection
-        self._lock = threading.Lock()  # guards `_held` and `_Client.size`
         self._turn = asyncio.Lock()  # of large messages
-        self._held = 0
-        self._lessons = self._waiting = 0
+        self._held = 0  # bytes of all messages
+        self._lessons = 0
+        self._waiting = 0  # large messages
         self._refreshed = 0.0  # time of the last refresh
 
     async def run(self, sockets: Sequence[socket.socket], interfaces: Sequence[Interface]) -> None:
@@ -125,12 +125,14 @@ class Server:
             listener.setblocking(False)
             listener.listen(BACKLOG)
             loop.add_reader(listener, self._accept, listener)
-            closers += [partial(loop.remove_reader, listener), listener.close]  # type: ignore[list-item]
         notify("READY=1")
         await end.wait()
         notify("STOPPING=1")
         for close in closers:
             close()
+        for listener in sockets:
+            loop.remove_reader(listener)
+            listener.close()
         await self._finish()
 
     async def classify(self, data: bytes) -> Decision:
@@ -212,8 +214,8 @@ class Server:
                 answer = [spamd.refusal(error)]
                 error.__traceback__ = None  # its frames hold the message
                 self._release(client)
-            if client.released and len(self._clients) > BUSY_CLIENTS:
-                await asyncio.sleep(REFUSAL_DELAY)
+                if len(self._clients) > BUSY_CLIENTS:
+                    await asyncio.sleep(REFUSAL_DELAY)
             client.message = BytesIO()
             client.timer.cancel()
             client.timer = loop.call_later(CLIENT_TIMEOUT, self._disconnect, client)
@@ -226,18 +228,14 @@ class Server:
 
     def _reserve(self, client: _Client, size: int) -> None:
         """Count bytes of a message; large messages only while there is room."""
-        with self._lock:
-            if client.released:
-                raise spamd.Refused(spamd.EX_TEMPFAIL, "disconnected")
-            if client.size + size > SMALL and self._held + size > MAX_HELD:
-                raise spamd.Refused(spamd.EX_TEMPFAIL, "too many large messages at once; try again")
-            client.size += size
-            self._held += size
+        if client.size + size > SMALL and self._held + size > MAX_HELD:
+            raise spamd.Refused(spamd.EX_TEMPFAIL, "too many large messages at once; try again")
+        client.size += size
+        self._held += size
 
     def _release(self, client: _Client) -> None:
-        with self._lock:
-            self._held -= client.size
-            client.size, client.released = 0, True
+        self._held -= client.size
+        client.size = 0
         client.message = BytesIO()
 
     async def _read(self, client: _Client) -> tuple[spamd.Request, bytes]:
@@ -274,25 +272,10 @@ class Server:
             return [spamd.PONG]
         if request.verb == "SKIP":
             return []
-        if request.compressed:
-            data = await self._decompress(client, data)
         if request.verb == "TELL":
             return [await self._tell(client, request, data)]
         check = partial(spamd.check, request, data, self.filter)
         return await self._run(client.process, len(data), lambda: client.send(check()))
-
-    async def _decompress(self, client: _Client, data: bytes) -> bytes:
-        """The message that was sent compressed; its bytes count among those of all messages."""
-        message = None
-        if len(data) <= SMALL:
-            work = partial(spamd.decompressed, data, SMALL)
-            message = await self._run(client.process, len(data), work)
-        if message is None:
-            work = partial(spamd.decompressed, data, spamd.LARGEST, partial(self._reserve, client))
-            message = await self._run(client.process, len(data), work, self._large)
-        if message is None:
-            raise spamd.Refused(spamd.EX_DATAERR, f"(a message of more than {spamd.LARGEST} bytes)")
-        return message
 
     async def _tell(self, client: _Client, request: spamd.Request, data: bytes) -> bytes:
         self._lessons += 1
@@ -397,9 +380,10 @@ class _Client:
             self.process = struct.unpack("i", credentials)[0]
         self.task: asyncio.Task[None] | None = None  # since its first bytes have arrived
         self.timer: asyncio.TimerHandle
-        self.begun = self.released = False
+        self.begun = False
         self.reading = True
-        self.size = self.short_parts = 0
+        self.size = 0  # bytes of its message that the server counts
+        self.short_parts = 0
         self.buffer = bytearray()
         self.message = BytesIO()
 

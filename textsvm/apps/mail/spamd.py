@@ -16,9 +16,7 @@ SYMBOLS have no extensions: Exim reads their fields by position.
 from __future__ import annotations
 
 import math
-import zlib
-from collections.abc import Callable, Iterable
-from io import BytesIO
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from textsvm.apps.mail.client import is_category
@@ -29,16 +27,18 @@ if TYPE_CHECKING:
     from textsvm.apps.mail.filter import Filter
 
 PONG = b"SPAMD/1.5 0 PONG\r\n"
-EX_OK, EX_DATAERR, EX_SOFTWARE, EX_TEMPFAIL, EX_PROTOCOL = 0, 65, 70, 75, 76
-NAMES = {0: "EX_OK", 65: "EX_DATAERR", 70: "EX_SOFTWARE", 75: "EX_TEMPFAIL", 76: "EX_PROTOCOL"}
+#: Exit codes of sysexits.h.
+EX_DATAERR = 65
+EX_SOFTWARE = 70
+EX_TEMPFAIL = 75
+EX_PROTOCOL = 76
+_NAMES = {65: "EX_DATAERR", 70: "EX_SOFTWARE", 75: "EX_TEMPFAIL", 76: "EX_PROTOCOL"}
 CHECKS = ("CHECK", "SYMBOLS", "REPORT", "REPORT_IFSPAM", "PROCESS", "HEADERS")
 #: Maximum size of a message, in bytes.
 LARGEST = 64 << 20
 THRESHOLD = 5.0
 _SCALE = THRESHOLD / math.log(0.99 / 0.01)
 _MAX_FIELDS = 64
-#: Bytes of compressed data that are read, and of the message that are written, in a step.
-_PACKED, _UNPACKED = 1 << 14, 1 << 18
 
 
 class Refused(Exception):
@@ -56,7 +56,6 @@ class Request(NamedTuple):
     version: float  #: Protocol version, 1.0 to 1.5
     #: Bytes of the message that follows; None if the message goes up to the end of the stream.
     length: int | None = None
-    compressed: bool = False  #: Whether the message is compressed by zlib
     kind: str = ""  #: TELL: "spam", "ham", a category, or "" without a class
     #: TELL: whether to learn, or to forget the message.
     set: bool = False
@@ -92,52 +91,26 @@ def read_fields(request: Request, lines: Iterable[bytes]) -> Request:
         if not colon or number == _MAX_FIELDS:
             raise Refused(EX_PROTOCOL, "(a header not in 'Name: value' format, or too many)")
         fields[name.strip().lower()] = value.strip()
-    length, kind = fields.get("content-length"), fields.get("message-class", "").lower()
+    length = fields.get("content-length")
+    kind = fields.get("message-class", "").lower()
     if length is not None and not (length.isdecimal() and len(length) < 16):
         raise Refused(EX_PROTOCOL, "(Content-length is not a number)")
     if length and int(length) > LARGEST:
         raise Refused(EX_DATAERR, f"(a message of more than {LARGEST} bytes)")
-    sets, removes = ("local" in fields.get(name, "").lower() for name in ("set", "remove"))
+    sets = "local" in fields.get("set", "").lower()
+    removes = "local" in fields.get("remove", "").lower()
     if not (kind in ("", "spam", "ham") or is_category(kind)) or (sets and removes) or (sets and not kind):
         raise Refused(EX_PROTOCOL, "(TELL wants a Message-class, or a category, with Set, or Remove: local)")
-    compression = fields.get("compress", "").lower()
-    if compression not in ("", "zlib"):
-        raise Refused(EX_PROTOCOL, "(unsupported compression type)")
+    if fields.get("compress"):
+        raise Refused(EX_PROTOCOL, "(compressed messages are not read: call spamc without -z)")
     size = int(length) if length else None
-    return Request(request.verb, request.version, size, bool(compression), kind, sets, removes)
-
-
-def decompressed(data: bytes, most: int, reserve: Callable[[int], None] = lambda size: None) -> bytes | None:
-    """A message that was sent compressed; None if it has more than `most` bytes.
-
-    `reserve` is called with the number of bytes of each step before they are kept, and may raise `Refused`.
-    """
-    unpacker = zlib.decompressobj()
-    with BytesIO() as message:  # closed, so that no traceback keeps it
-        try:
-            for start in range(0, len(data), _PACKED):
-                packed = data[start : start + _PACKED]
-                while packed:
-                    part = unpacker.decompress(packed, _UNPACKED)
-                    packed = unpacker.unconsumed_tail
-                    if message.tell() + len(part) > most:
-                        return None
-                    reserve(len(part))
-                    message.write(part)
-                if unpacker.unused_data:
-                    break
-            valid = unpacker.eof and not unpacker.unused_data
-        except zlib.error:
-            valid = False
-        if not valid:
-            raise Refused(EX_DATAERR, "(the message is not valid zlib data)")
-        return message.getvalue()
+    return Request(request.verb, request.version, size, kind, sets, removes)
 
 
 def refusal(error: Refused) -> bytes:
     """The answer to a refused request, a single line."""
     reason = " ".join(str(error).split()).encode("ascii", "replace").decode()
-    return f"SPAMD/1.0 {error.code} {NAMES[error.code]}: {reason}\r\n".encode()
+    return f"SPAMD/1.0 {error.code} {_NAMES[error.code]}: {reason}\r\n".encode()
 
 
 def tell(request: Request, data: bytes, mail: Filter) -> bytes:
@@ -153,37 +126,46 @@ def tell(request: Request, data: bytes, mail: Filter) -> bytes:
 def check(request: Request, data: bytes, mail: Filter) -> list[bytes | memoryview]:
     """The answer to a verb of `CHECKS`, in pieces: a large message is not copied."""
     decision = mail.classify(data)
+    spam = _spam_field(request, decision)
     if request.verb == "CHECK":
-        return [_head(_spam_field(request, decision), *_decision_fields(decision))]
+        return [_head(spam, *_decision_fields(decision))]
     if request.verb in ("PROCESS", "HEADERS"):
-        message, more = RawMessage(data), list[str]()
-        parts = marked_pieces(message, decision)
+        message = RawMessage(data)
+        pieces = marked_pieces(message, decision)
+        fields = [spam]
         if request.verb == "HEADERS":
-            parts[-1] = parts[-1][: len(parts[-1]) - (len(data) - message.body_start)]
-            more = [*_decision_fields(decision), f"Replaced: {message.body_start}"]
+            pieces[-1] = pieces[-1][: len(pieces[-1]) - (len(data) - message.body_start)]
+            fields += [*_decision_fields(decision), f"Replaced: {message.body_start}"]
         if request.version < 1.2:
-            return [b"SPAMD/1.0 0 EX_OK\r\n", *parts]
-        fields = [_spam_field(request, decision), *more] if request.version >= 1.3 else []
-        return [_head(f"Content-length: {sum(map(len, parts))}", *fields), *parts]
+            return [b"SPAMD/1.0 0 EX_OK\r\n", *pieces]
+        if request.version < 1.3:
+            fields = []
+        return [_head(f"Content-length: {sum(map(len, pieces))}", *fields), *pieces]
     text = ""
     if request.verb == "SYMBOLS":
-        category = f",TEXTSVM_{decision.category.upper()}" if decision.category else ""
-        text = f"TEXTSVM_{decision.kind.upper()}{category}" + "\r\n" * (request.version < 1.3)
+        text = f"TEXTSVM_{decision.kind.upper()}"
+        if decision.category:
+            text += f",TEXTSVM_{decision.category.upper()}"
+        if request.version < 1.3:
+            text += "\r\n"
     elif request.verb == "REPORT" or decision.kind == "spam":
         text = explain(decision, mail.reasons(data))
     body = text.encode("utf-8", "backslashreplace")
-    length = f"Content-length: {len(body)}" if request.version >= 1.3 else ""
-    return [_head(length, _spam_field(request, decision)), body]
+    fields = [f"Content-length: {len(body)}"] if request.version >= 1.3 else []
+    return [_head(*fields, spam), body]
 
 
-def explain(decision: Decision, reasons: Iterable[tuple[str, float]]) -> str:
+def explain(decision: Decision, reasons: list[tuple[str, float]]) -> str:
     """A readable text of a decision and its reasons."""
     score, value = f"{decision.score:.6f}", f"{decision.value:+.4f}"
     lines = [f"textsvm: {decision.kind}, P(spam) {score}, decision function {value}"]
-    lines += [f"category: {decision.category}, P {decision.category_score:.6f}"] if decision.category else []
-    lines += ["", "Strings that weigh most, above 0 for spam:", ""] if reasons else []
+    if decision.category:
+        lines.append(f"category: {decision.category}, P {decision.category_score:.6f}")
+    if reasons:
+        lines += ["", "Strings that weigh most, above 0 for spam:", ""]
     for word, weight in reasons:
-        lines.append(f"{weight:+8.4f}  {''.join(c if c.isprintable() else '·' for c in word)}")
+        shown = "".join(letter if letter.isprintable() else "·" for letter in word)
+        lines.append(f"{weight:+8.4f}  {shown}")
     return "\n".join(lines) + "\n"
 
 
@@ -195,12 +177,14 @@ def points(decision: Decision) -> float:
 
 
 def _head(*fields: str) -> bytes:
-    return "\r\n".join(["SPAMD/1.1 0 EX_OK", *filter(None, fields), "", ""]).encode()
+    return "\r\n".join(["SPAMD/1.1 0 EX_OK", *fields, "", ""]).encode()
 
 
 def _spam_field(request: Request, decision: Decision) -> str:
-    names = ("No", "Yes") if request.verb == "REPORT_IFSPAM" else ("False", "True")
-    return f"Spam: {names[decision.kind == 'spam']} ; {points(decision):.1f} / {THRESHOLD:.1f}"
+    answer = str(decision.kind == "spam")
+    if request.verb == "REPORT_IFSPAM":
+        answer = "Yes" if decision.kind == "spam" else "No"
+    return f"Spam: {answer} ; {points(decision):.1f} / {THRESHOLD:.1f}"
 
 
 def _decision_fields(decision: Decision) -> list[str]:
