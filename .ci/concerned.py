@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 #: Path of a changed file (regular expression) -> patterns of test files whose slow tests it concerns.
 CONCERNS = {
     r"kernels_cu/|textsvm/runtime/device": ["test_kernels_cu"],
-    r"benchmarks/": ["test_harness", "test_keeping", "test_benchmarks", "test_panel", "test_clusters"],
+    r"benchmarks/": ["test_harness", "test_benchmarks", "test_panel"],
     r"textsvm/runtime/(workers|parallel)": [
         "test_workers",
         "test_threads",

@@ -1,14 +1,13 @@
 """Corpora of the benchmarks: training and test parts, and documents drawn from sentences of a corpus.
 
 The tables of Shi et al. 2010: Reuters ModApte, documents with a topic, in exactly one of earn and acq
-(4,495 and 1,800), or earn against all others (7,775 and 3,019); the 6,046 SpamAssassin messages, split 80/20
-at random. R8 (5,485 and 2,189) and IMDB (25,000 and 25,000) as published. Essays: the eight prompts of ASAP-AES
-with the five folds of Taghipour and Ng 2016. Vectors: LIBSVM's files.
+(4,495 and 1,800), or earn against all others (7,775 and 3,019); the 6,046 SpamAssassin messages, split
+80/20 at random. R8 (5,485 and 2,189) and IMDB (25,000 and 25,000) as published. Essays: the eight prompts of
+ASAP-AES with the five folds of Taghipour and Ng 2016. Vectors: LIBSVM's files.
 """
 
 from __future__ import annotations
 
-import bz2
 import lzma
 import tarfile
 from dataclasses import dataclass
@@ -245,30 +244,6 @@ def vectors(folder: Path, train: str, test: str = "") -> tuple[Any, Any, Any, An
     path = str(folder / "libsvm" / f"{test}.bz2")
     x, y = load_svmlight_file(path, dtype=np.float32, n_features=x.shape[1])
     return parts[0], parts[1], x.toarray() if dense else x, y.astype(np.int64)
-
-
-#: Regression sets: file, column of the target (None: LIBSVM's format), lines to skip.
-_REGRESSION = {
-    "housing": ("libsvm/housing_scale.bz2", None, 0),
-    "abalone": ("libsvm/abalone_scale.bz2", None, 0),
-    "cpu_small": ("regression_csv/cpu_small.csv.bz2", 0, 1),
-    "cal_housing": ("regression_csv/cal_housing.data.bz2", -1, 0),
-}
-REGRESSION = tuple(_REGRESSION)
-
-
-def regression(folder: Path, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """X, every column from -1 to 1, and y less its mean, in units of its standard deviation."""
-    path, target, skip = _REGRESSION[name]
-    if target is None:
-        x, y = load_svmlight_file(str(folder / path))
-        x = x.toarray()
-    else:
-        with bz2.open(folder / path, "rt", encoding="ascii") as lines:
-            table = np.loadtxt(lines, delimiter=",", skiprows=skip)
-        x, y = np.delete(table, target, axis=1), table[:, target]
-    low, high = x.min(axis=0), x.max(axis=0)
-    return 2 * (x - low) / np.where(high > low, high - low, 1) - 1, (y - y.mean()) / y.std()
 
 
 def resampled_documents(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,6 @@ from benchmarks.corpora import (
 from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from benchmarks.memory import free_all, peak_memory
 from benchmarks.plots import Series, lines
-from benchmarks.scale import growth
 from textsvm import Compute
 from textsvm.estimators.svm import SVC
 from textsvm.kernels import Spectrum
@@ -99,6 +99,12 @@ def resampled_row(
     test, y_test = corpus.draw(tests, length, 1)
     task = TrainTest("resampled", train, y_train, test, y_test)
     return trained(task, LOG, device, "features", repeats)
+
+
+def growth(sizes: Sequence[float], seconds: Sequence[float]) -> float:
+    """Exponent of the growth over the upper half of a series."""
+    half = max(2, (len(sizes) + 1) // 2)
+    return float(np.polyfit(np.log(sizes[-half:]), np.log(seconds[-half:]), 1)[0])
 
 
 @benchmark(

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.svm import SVC as LibSVC
 
-from benchmarks.classifiers import BASELINE, judge
 from benchmarks.corpora import TrainTest, full_tasks, paper_tasks
 from benchmarks.harness import BenchmarkReport, benchmark, data_folder, paired
-from benchmarks.kernels import Matrix, count_vectorizer, rapidfuzz, strkernels
 from benchmarks.plots import bars
 from textsvm.estimators.svm import SVC
 from textsvm.evaluation import baselines
@@ -35,8 +35,9 @@ from textsvm.solvers.problems import decision_values
 from textsvm.solvers.solve import solve
 from textsvm.text.documents import encode
 
+Matrix = NDArray[np.floating]
 GAMMA, DECAY, C = 0.05, 0.5, 10.0
-#: Kernel and C by corpus, as `tune` chooses them on the training parts (reports/tuned.md).
+#: Kernel and C by corpus, as `tune` chooses them on the training parts (reports/accuracy.md).
 CHOSEN: dict[str, tuple[Kernel, float]] = {
     "Earn vs Acq": (Spectrum((1, 5), "log", idf=True), 10.0),
     "Earn vs Rest": (Spectrum((2, 6), "log", idf=True), 10.0),
@@ -51,6 +52,35 @@ def gram(kernel: Kernel, texts: list[str], card: Device) -> Any:
         matrix = kernel.fit(documents).rows(documents, card).gram()
         devices.synchronize(card)
     return matrix
+
+
+def count_vectorizer(texts: list[str], p: int) -> Matrix:
+    """The normalised p-spectrum Gram as a scikit-learn user computes it: counts, sparse product, dense."""
+    counts = CountVectorizer(analyzer="char", ngram_range=(p, p), lowercase=False).fit_transform(texts)
+    counts = counts.astype(np.float32)
+    product = (counts @ counts.T).toarray()
+    scale = np.sqrt(product.diagonal())
+    scale[scale == 0] = 1
+    product /= scale[:, None]
+    product /= scale
+    return product
+
+
+def rapidfuzz(texts: list[str], gamma: float) -> Matrix:
+    """exp(-gamma d) with RapidFuzz's distances, all cores."""
+    from rapidfuzz.distance import Levenshtein
+    from rapidfuzz.process import cdist
+
+    distances = cdist(texts, texts, scorer=Levenshtein.distance, workers=-1, dtype=np.int32)
+    return np.exp(np.float32(-gamma) * distances.astype(np.float32))
+
+
+def strkernels(texts: list[str], p: int, decay: float) -> Matrix:
+    """strkernels' subsequence kernel, all cores: the blend of all lengths up to p, with weights 1."""
+    from strkernels import SubsequenceStringKernel
+
+    array = np.array(texts)
+    return np.asarray(SubsequenceStringKernel(maxlen=p, ssk_lambda=decay)(array, array))
 
 
 def stringzilla(texts: list[str], gamma: float, card: Device) -> Matrix:
@@ -191,26 +221,32 @@ def validation_row(task: TrainTest, card: Device, repeats: int, n: int = 1000) -
     }
 
 
+def judge(model: Any, task: TrainTest) -> str:
+    """Train and predict; the accuracy in percent."""
+    predicted = model.fit(task.train, task.y_train).predict(task.test)
+    return f"{100 * np.mean(predicted == task.y_test):.2f}"
+
+
 def classifier_row(task: TrainTest, device: str, repeats: int) -> dict[str, Any]:
-    """From texts to predictions, both; the setting is what `tune` chose (reports/tuned.md)."""
+    """From texts to predictions, both; the setting is what `tune` chose (reports/accuracy.md)."""
     kernel, cost = CHOSEN[task.name]
-    outcome: dict[str, dict[str, Any]] = {}
+    accuracy: dict[str, str] = {}
 
     def ours() -> None:
-        outcome["ours"] = judge(SVC(kernel, C=cost, device=device), task)
+        accuracy["ours"] = judge(SVC(kernel, C=cost, device=device), task)
 
     def theirs() -> None:
-        outcome["theirs"] = judge(baselines.characters_baseline(), task)
+        accuracy["theirs"] = judge(baselines.characters_baseline(), task)
 
     times = paired(ours, theirs, repeats)
     return {
         "what": "texts to predictions",
         "ours": f"{spell(kernel)}, C={cost:g}",
-        "peer": BASELINE,
+        "peer": baselines.CHARACTERS,
         "corpus": task.name,
         "n": len(task.train) + len(task.test),
-        "our accuracy %": outcome["ours"]["accuracy %"],
-        "peer's accuracy %": outcome["theirs"]["accuracy %"],
+        "our accuracy %": accuracy["ours"],
+        "peer's accuracy %": accuracy["theirs"],
         **_times(times),
     }
 

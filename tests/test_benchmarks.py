@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from itertools import combinations
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,11 +11,10 @@ from scipy.sparse import csr_array
 from sklearn import svm
 from sklearn.metrics.pairwise import rbf_kernel
 
-from benchmarks import classifiers, essays, mixtures, vectors, weights
+from benchmarks import essays, vectors
 from benchmarks.__main__ import main
-from benchmarks.corpora import R8, SCORE_RANGES, Prompt, TrainTest, essay_prompts, parted_task
+from benchmarks.corpora import R8, SCORE_RANGES, Prompt, essay_prompts, parted_task
 from textsvm.estimators.svm import SVC
-from textsvm.kernels import Spectrum
 from textsvm.runtime.device import select
 
 pytestmark = pytest.mark.slow
@@ -73,43 +71,6 @@ def test_the_kappa_of_a_fold_uses_its_own_essays():
         < 0
         < essays.kappas(prompt, 0, perfect, target)["test"]
     )
-
-
-def test_the_best_of_a_strategy_is_the_simplest_of_equal_ones():
-    table = [
-        {"params": {"C": c, "multiclass": strategy}, "mean": mean}
-        for c, strategy, mean in (
-            (10.0, "ovr", 0.9),
-            (1.0, "ovr", 0.9),
-            (1.0, "ovo", 0.95),
-            (0.1, "ovr", 0.8),
-        )
-    ]
-    best = classifiers.best_of(SimpleNamespace(table=table), multiclass="ovr")
-    assert best["params"] == {"C": 1.0, "multiclass": "ovr"}
-
-
-def test_settings_in_words():
-    words = classifiers.described(
-        {"kernel": Spectrum((1, 5), "log", idf=True), "C": 3.0, "multiclass": "ovr"}
-    )
-    assert words == "multiclass=ovr, spectrum:1-5,log,idf, C=3.0"
-
-
-def test_both_sides_see_the_same_texts_and_errors_are_counted():
-    train = ["buy pills now", "cheap pills buy", "meeting at noon", "noon meeting agenda"] * 3
-    labels = np.array(["spam", "spam", "ham", "ham"] * 3)
-    task = TrainTest("mail", train, labels, ["pills buy cheap", "agenda at noon"], np.array(["spam", "spam"]))
-    theirs = classifiers.judge_baseline(task)
-    found = classifiers.search(task, SVC(device="cpu"), {"kernel": [Spectrum(2), Spectrum(3)], "C": [1.0]}, 3)
-    row = classifiers.chosen(task, SVC(device="cpu"), found.table[0])
-    assert theirs["errors"] == row["errors"] == 1
-    assert theirs["accuracy %"] == row["accuracy %"] == "50.00"
-
-
-def test_copies_stay_in_the_fold_of_their_originals():
-    copied = np.array([1, 4, 5])
-    np.testing.assert_array_equal(weights.with_copies(np.array([0, 4, 5]), copied, 6), [0, 4, 5, 7, 8])
 
 
 def test_the_essays_and_their_folds(data):
@@ -187,14 +148,3 @@ def test_the_objective_of_crammer_and_singers_machine():
     assert vectors.gaussian_objective(*given) == pytest.approx(-model.solutions_[0].objective, rel=1e-6)
     with pytest.raises(AssertionError):
         vectors.require_feasible(model.dual_coef_, 2.0, (own + 1) % 3)
-
-
-def test_mixtures_are_the_same_again_and_overlap():
-    x, y = mixtures.mixture(4000, 20, 0)
-    again, _ = mixtures.mixture(4000, 20, 0)
-    others, labels = mixtures.mixture(4000, 20, 1)
-    np.testing.assert_array_equal(x, again)
-    assert not np.array_equal(x, others)
-    model = svm.SVC(gamma=1 / 40).fit(x, y)
-    assert 0.9 < model.score(others, labels) < 0.99
-    assert 0.1 < len(model.support_) / len(x) < 0.5

@@ -6,7 +6,6 @@ import pytest
 from command import run_fresh
 from test_kernels_cu import define_sets
 
-from benchmarks import clusters, layouts
 from textsvm.cli.devices import _train, sources, trainings
 from textsvm.cli.devices import devices as command
 from textsvm.errors import InputError
@@ -30,8 +29,7 @@ def test_every_training_runs(name):
 
 def test_every_kernel_and_every_source_is_compiled():
     assert {*KERNELS.simple()} <= {*trainings("cpu", 60)}
-    of_benchmarks = {*clusters.DEFINE_SETS, *layouts.DEFINE_SETS}
-    assert {*define_sets()} == {*sources(), *of_benchmarks}
+    assert {*define_sets()} == {*sources()}
 
 
 def test_one_card_of_each_kind_is_compiled_for(monkeypatch, capsys):

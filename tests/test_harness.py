@@ -15,27 +15,17 @@ GPU_ONLY = (
     "grid",
     "edit_gpu",
     "gap_gpu",
-    "layouts",
     "small_cards",
-    "sparse_vectors",
     "spectrum_gpu",
 )
 QUICK = (
-    "kernels",
     "solver",
     "paper",
-    "features",
     "feature_solver",
     "peers",
-    "scale",
     "multilabel",
-    "nystroem",
-    "growth",
     "million",
-    "mixtures",
-    "keeping",
     "tiers",
-    "mail_text",
     "sequences",
 )
 
@@ -54,7 +44,7 @@ def sentence(which, *arguments, **options):
 
 @pytest.mark.parametrize("which", QUICK)
 def test_quick(which, tmp_path):
-    device = ["--device", "cpu"] * (which not in ("kernels", "feature_solver", "keeping"))
+    device = ["--device", "cpu"] * (which not in ("feature_solver",))
     done = call(which, "--quick", "-o", tmp_path / which, *device, timeout=600)
     assert done.returncode == 0, done.stderr.decode()
     report = json.loads((tmp_path / f"{which}.json").read_text())

@@ -15,9 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-import benchmarks
 import textsvm
-from benchmarks import clusters, layouts
 from textsvm.kernels.edit import cuda as edit_cuda
 from textsvm.kernels.gap import cuda as gap_cuda
 from textsvm.kernels.gap import cuda as gap_lanes
@@ -41,12 +39,10 @@ STRUCTS = {
     gapped_dense_cuda.SOURCE: {"Texts": gapped_dense_cuda.TEXTS},
     "gap.cu": {"Task": gap_cuda.TASK, "Output": gap_cuda.OUTPUT, "Lane": gap_lanes.LANE},
     "mers.cu": {"Task": mer_distances_cuda.TASK},
-    "clusters.cu": {"Clustered": clusters.CLUSTERED},
     "products.cu": {"Products": products_cuda.PRODUCTS},
     dense_cuda.SOURCE: {"Dense": dense_cuda.DENSE},
     "vectors.cu": {"Work": vectors_cuda.WORK},
     "vector_tiles.cu": {"Work": vectors_cuda.WORK},
-    "layouts.cu": {"Points": layouts.POINTS},
     packed_cuda.SOURCE: {"PackedRows": packed_cuda.ROWS, "PackedLists": packed_cuda.LISTS},
     "newton.cu": {"Pass": rows_cuda.PASS, "Lists": rows_cuda.LISTS, "Gradients": newton_cuda.GRADIENTS},
 }
@@ -67,8 +63,7 @@ def nvrtc():
 def define_sets():
     """(source, defines) of every module that launches kernels."""
     sets = []
-    packages = [*pkgutil.walk_packages(textsvm.__path__, "textsvm.")]
-    for module in [*packages, *pkgutil.iter_modules(benchmarks.__path__, "benchmarks.")]:
+    for module in pkgutil.walk_packages(textsvm.__path__, "textsvm."):
         if not module.name.endswith("__main__"):
             for entry in getattr(imported(module.name), "DEFINE_SETS", []):
                 if entry not in sets:
@@ -81,7 +76,7 @@ def imported(name):
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] in ("textsvm", "benchmarks"):
+        if (error.name or "").partition(".")[0] == "textsvm":
             raise
         return None
 

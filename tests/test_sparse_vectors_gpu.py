@@ -5,8 +5,6 @@ import pytest
 from problems import random_sparse
 from scipy.sparse import csr_matrix, vstack
 
-from benchmarks import clusters
-from benchmarks.sparse_vectors import ClusterColumns
 from textsvm.errors import InputError
 from textsvm.gram.build import gram_of_rows
 from textsvm.kernels.vectors.kernels import Gaussian, Linear, Polynomial, Sigmoid
@@ -18,7 +16,6 @@ from textsvm.linalg.vectors_cuda import DigitColumns
 from textsvm.runtime import device as devices
 
 pytestmark = pytest.mark.gpu
-WAYS = ["columns", "clusters"]
 
 
 class Unknown(Gaussian):
@@ -34,9 +31,8 @@ def finish_of(kernel):
     return Finish(kernel.function.name, kernel.function.numbers, kernel.function.value)
 
 
-def columns(kernel, x, way):
-    finish = finish_of(kernel)
-    return ClusterColumns(x, finish) if way == "clusters" else SparseColumns(upload(x), finish)
+def columns(kernel, x):
+    return SparseColumns(upload(x), finish_of(kernel))
 
 
 def sparse(n, d, density=0.1, seed=0, whole=0):
@@ -71,41 +67,38 @@ def check(values, expected, kernel):
     np.testing.assert_allclose(values, expected, rtol=1e-6, atol=atol)
 
 
-def check_all(kernel, x, others, way):
-    found = columns(kernel, x, way)
+def check_all(kernel, x, others):
+    found = columns(kernel, x)
     gram, expected = found.half("values"), exact(kernel, x, x)
     check(gram, expected, kernel)
     np.testing.assert_array_equal(gram.get(), gram.get().T)
     np.testing.assert_array_equal(gram.get(), found.half("values").get())
-    np.testing.assert_array_equal(gram.get(), columns(kernel, x, way).half("values").get())
+    np.testing.assert_array_equal(gram.get(), columns(kernel, x).half("values").get())
     check(found.diagonal, np.diag(expected), kernel)
     which = np.random.default_rng(1).integers(0, x.shape[0], 70)
     check(found.rows(devices.cupy().asarray(which), "values"), expected[which], kernel)
     check(found.cross(others, "values"), exact(kernel, others, x), kernel)
 
 
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: type(kernel).__name__)
 @pytest.mark.parametrize("whole", [0, 3, 500])
-def test_values_are_those_of_float64(kernel, way, whole, device):
+def test_values_are_those_of_float64(kernel, whole, device):
     with devices.use(device):
-        check_all(kernel, sparse(700, 90, whole=whole), sparse(65, 90, seed=1, whole=whole), way)
+        check_all(kernel, sparse(700, 90, whole=whole), sparse(65, 90, seed=1, whole=whole))
 
 
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (1, 50), (2, 3), (31, 1), (257, 64), (600, 100_000)])
-def test_any_shape(n, d, way, device):
+def test_any_shape(n, d, device):
     density = min(0.2, 60 / d)
     with devices.use(device):
-        check_all(Gaussian(0.01), sparse(n, d, density), sparse(40, d, density, seed=1), way)
+        check_all(Gaussian(0.01), sparse(n, d, density), sparse(40, d, density, seed=1))
 
 
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("mine", "theirs"), [(0, 3), (3, 0), (3, 100_000)])
-def test_whole_and_other_numbers_meet(mine, theirs, way, device):
+def test_whole_and_other_numbers_meet(mine, theirs, device):
     with devices.use(device):
         x, others = sparse(400, 50, whole=mine), sparse(90, 50, seed=1, whole=theirs)
-        check(columns(Linear(), x, way).cross(others, "values"), exact(Linear(), others, x), Linear())
+        check(columns(Linear(), x).cross(others, "values"), exact(Linear(), others, x), Linear())
 
 
 @pytest.mark.parametrize("shares", [(0.0, 0.0), (2.0, 2.0), (0.1, 0.1)], ids=["dense", "lists", "both"])
@@ -114,31 +107,20 @@ def test_every_split_of_the_features(shares, whole, device, monkeypatch):
     monkeypatch.setattr(products_cuda, "NARROW_SHARE", shares[0])
     monkeypatch.setattr(products_cuda, "VECTOR_SHARE", shares[1])
     with devices.use(device):
-        check_all(
-            Gaussian(1e-3), sparse(500, 200, whole=whole), sparse(30, 200, seed=1, whole=whole), "columns"
-        )
-
-
-@pytest.mark.parametrize("tile", [1, 1 << 16])
-def test_any_tile_of_sources(tile, device, monkeypatch):
-    monkeypatch.setattr(clusters, "TILE_BYTES", tile)
-    with devices.use(device):
-        check_all(Gaussian(0.05), sparse(900, 120), sparse(200, 120, seed=1), "clusters")
+        check_all(Gaussian(1e-3), sparse(500, 200, whole=whole), sparse(30, 200, seed=1, whole=whole))
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1e9])
-@pytest.mark.parametrize("way", WAYS)
-def test_numbers_of_any_size(scale, way, device):
+def test_numbers_of_any_size(scale, device):
     x = sparse(300, 60) * scale
     with devices.use(device):
-        check_all(Linear(), x, x[:20], way)
-        check_all(Gaussian(0.1 / scale**2), x, x[:20], way)
+        check_all(Linear(), x, x[:20])
+        check_all(Gaussian(0.1 / scale**2), x, x[:20])
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_nothing_is_stored(way, device):
+def test_nothing_is_stored(device):
     with devices.use(device):
-        check_all(Gaussian(0.1), csr_matrix((70, 9)), csr_matrix((3, 9)), way)
+        check_all(Gaussian(0.1), csr_matrix((70, 9)), csr_matrix((3, 9)))
 
 
 KINDS = {"one": 1, "whole": 100, "real": 0}
@@ -190,19 +172,17 @@ def test_what_no_grid_is_near_enough_for_stays_sparse(device, monkeypatch):
         assert found.description.startswith("sparse products with")
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_too_little_memory_is_one_sentence(way, device, monkeypatch):
+def test_too_little_memory_is_one_sentence(device, monkeypatch):
     with devices.use(device):
-        found = columns(Gaussian(0.1), sparse(500, 300), way)
+        found = columns(Gaussian(0.1), sparse(500, 300))
         monkeypatch.setattr(devices, "SMALL", 0)
         monkeypatch.setattr(devices, "free_memory", lambda *_: 1000)
         with pytest.raises(InputError, match=r"matrix of the values needs .* of GPU memory"):
             found._columns(False).rows(devices.cupy().arange(3), "the values")
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_progress_ends_at_the_total(way, device):
+def test_progress_ends_at_the_total(device):
     seen = []
     with devices.use(device):
-        columns(Gaussian(0.1), sparse(500, 300), way).half("values", lambda *done: seen.append(done))
+        columns(Gaussian(0.1), sparse(500, 300)).half("values", lambda *done: seen.append(done))
     assert seen[-1][0] == seen[-1][1]

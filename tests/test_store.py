@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command import fails, report, run
+from command import fails, report
 from loading import load
 from test_gram import MATRIX, GramContract, N
 from test_smo import ArrayRows
@@ -773,17 +773,6 @@ def test_ctrl_c_leaves_a_store_that_goes_on(tmp_path):
         times = {path.name: path.stat().st_mtime_ns for path in store.glob("*/*.rows")}
         assert times.items() >= made.items()
         made = times
-
-
-def test_killed_runs_go_on_to_equal_results(tmp_path):
-    done = run(
-        "store", "--quick", "--kills", "10", "-o", tmp_path / "report", timeout=300, program="benchmarks"
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    rows = json.loads((tmp_path / "report.json").read_text())["rows"]
-    killed = [row for row in rows if row["what"].startswith("runs killed")]
-    assert [row["this"] for row in killed] == [5, 5]
-    assert all("all were at work when killed" in row["how"] for row in killed)
 
 
 @pytest.mark.slow

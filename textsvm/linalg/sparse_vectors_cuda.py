@@ -5,7 +5,7 @@
 
 Rates were measured on an H200 for whole kernel matrices of a9a, w8a, ijcnn1, sector, Reuters and dense
 vectors of 16 to 2,000 numbers; on other GPUs both methods slow down by similar factors. Clusters of similar
-sparsity (GTSVM) were never the fastest method (`sparse_vectors` benchmark).
+sparsity (GTSVM) were never the fastest method (reports/history.md).
 """
 
 from __future__ import annotations
