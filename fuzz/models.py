@@ -23,7 +23,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 import textsvm
-from textsvm import Compute, as_estimator
+from textsvm import as_estimator
 from textsvm.errors import InputError
 from textsvm.model.file import load, sealed
 from textsvm.model.trained import as_model
@@ -285,14 +285,6 @@ def _models() -> dict[str, tuple[Any, bool]]:
     made["sparse_sum"] = SVC(of_two).fit(SPARSE.astype(np.float32), LABELS), True
     made["sparse_regression"] = SVR(textsvm.Linear()).fit(SPARSE, [1.0, 2.0, 1.5, 7.0, 8.0, 9.0]), True
     made["vectors_one_class"] = OneClassSVM(textsvm.Gaussian()).fit(ROWS), True
-    made["vectors_nystrom"] = (
-        SVC(textsvm.Gaussian(), compute=Compute(approximate="nystrom:4")).fit(ROWS, LABELS),
-        True,
-    )
-    made["nystrom"] = (
-        SVC(textsvm.EditDistance(0.1), compute=Compute(approximate="nystrom:4")).fit(TEXTS, LABELS),
-        True,
-    )
     made["default"] = SVC().fit(TEXTS * 3, THREE * 3), True
     made["weights_words"] = SVC(textsvm.Spectrum((1, 2), tokens="words")).fit(TEXTS, THREE), False
     weighing = {"fruit": 2.0, "cloth": 0.5}

@@ -192,9 +192,8 @@ def test_train_reports_what_a_script_needs(model):
         "model", "estimator", "device", "kernel", "kernel_spelled", "kernel_matrix", "n_train", "classes",
         "n_support", "chosen", "C", "loss",
         "machines", "iterations", "converged", "status", "objective", "duality_gap", "seconds", "holdout",
-        "estimate", "approximation", "bytes", "texts",
+        "estimate", "bytes", "texts",
     }  # fmt: skip
-    assert report["approximation"] is None
     assert report["texts"]
     assert report["bytes"] == path.stat().st_size
     assert report["seconds"].keys() == {"read", "encode", "choose", "gram", "solve", "total"}

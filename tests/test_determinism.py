@@ -22,7 +22,6 @@ COMMANDS = {
     "tuned.textsvm": "tune texts --kernel spectrum --p 2,3 -C 1,10 -o",
     # Large enough that BLAS adds in another order with more threads.
     "drift.textsvm": f"train {sample('messages')} --kernel spectrum:1-4 -o",
-    "landmarks.textsvm": f"train {sample('messages')} --approximate nystrom:100 --kernel spectrum:3 -o",
 }
 #: The commands one after another, as if this machine had so many cores.
 PROGRAM = """

@@ -142,12 +142,6 @@ def test_ignorable_code_points(form):
 
 
 @needs_gcc
-def test_approximated():
-    compute = textsvm.Compute(approximate="nystrom:20")
-    check(textsvm.SVC(Spectrum((1, 3)), compute=compute).fit(*training(PLAIN)), HOSTILE)
-
-
-@needs_gcc
 @pytest.mark.parametrize("multiclass", ["ovr", "ovo", "crammer-singer"])
 @pytest.mark.parametrize("n_classes", [pytest.param(2, marks=SLOW), 4, 15])
 def test_classes(multiclass, n_classes):

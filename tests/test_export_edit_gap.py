@@ -81,8 +81,6 @@ def test_tasks(in_double):
     check(textsvm.SVC(GapWeighted(3), multiclass="ovo").fit(texts, np.arange(len(texts)) % 4), few)
     check(textsvm.SVR(GapWeighted(2)).fit(texts, np.arange(len(texts)) / 3), few)
     check(textsvm.OneClassSVM(EditDistance(), nu=0.2).fit(texts), few)
-    compute = textsvm.Compute(approximate="nystrom:20")
-    check(textsvm.SVC(EditDistance(), compute=compute).fit(*training(PLAIN)), few)
 
 
 @needs_gcc
@@ -181,7 +179,7 @@ def test_errors(tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"edit.*spectrum:1, which has no list of features"):
         textsvm.export(product, tmp_path / "m.bin")
     monkeypatch.setattr("textsvm.apps.export.plain.MOST_SUPPORT", 20)
-    with pytest.raises(InputError, match=r"edit.* compares texts with .* at most 20 .*nystrom:1000"):
+    with pytest.raises(InputError, match=r"edit.* compares texts with .* at most 20 .*bounded-gap"):
         textsvm.export(textsvm.SVC(EditDistance()).fit(texts, labels), tmp_path / "m.bin")
     assert not (tmp_path / "m.bin").exists()
     monkeypatch.undo()

@@ -147,12 +147,8 @@ FEW, MANY = FeatureCase(10**5), FeatureCase(10**8, machines=4)
         # A matrix below 1 GiB, or without room in main memory, is not worth a measurement.
         (Case(1000, MIB, "cuda", host_memory=4 * MIB), "gram", "recompute", "rows on demand"),
         (Case(50_000, MIB, "cuda", host_memory=MIB), "gram", "recompute", "rows on demand"),
-        # Dense features: rows where they fit and are few.
-        (Case(1000, 4 * MIB, dense_features=True), "gram", "device", "whole kernel matrix"),
-        (Case(1000, MIB, dense_features=True), "features", "recompute", "rows on demand"),
-        (Case(30_000, 1 << 40, dense_features=True), "features", "device", "whole kernel matrix"),
     ],
-    ids=range(14),
+    ids=range(11),
 )  # fmt: skip
 def test_plans(given, way, tier, reason):
     decision = plan_gram(given)
@@ -412,10 +408,6 @@ def test_nothing_is_written_unasked(tmp_path, monkeypatch):
         (
             {"kernel": "auto", "compute": Compute(tier="device")},
             'kernel="auto" has no kernel matrix of all texts',
-        ),
-        (
-            {"compute": Compute(tier="device", approximate="nystrom:4")},
-            "machines on landmarks have a few values per text",
         ),
         (
             {"kernel": Spectrum(2), "compute": Compute(tier="device", solver="features")},

@@ -21,7 +21,6 @@ from textsvm.kernels.gap import cuda as gap_cuda
 from textsvm.kernels.gap import cuda as gap_lanes
 from textsvm.kernels.mers import cuda as mer_distances_cuda
 from textsvm.kernels.mers import gapped_cuda as gapped_dense_cuda
-from textsvm.linalg import dense as dense_cuda
 from textsvm.linalg import packed_cuda, products_cuda, rows_cuda, vectors_cuda
 from textsvm.runtime import device
 from textsvm.runtime.parallel import n_threads
@@ -40,7 +39,6 @@ STRUCTS = {
     "gap.cu": {"Task": gap_cuda.TASK, "Output": gap_cuda.OUTPUT, "Lane": gap_lanes.LANE},
     "mers.cu": {"Task": mer_distances_cuda.TASK},
     "products.cu": {"Products": products_cuda.PRODUCTS},
-    dense_cuda.SOURCE: {"Dense": dense_cuda.DENSE},
     "vectors.cu": {"Work": vectors_cuda.WORK},
     "vector_tiles.cu": {"Work": vectors_cuda.WORK},
     packed_cuda.SOURCE: {"PackedRows": packed_cuda.ROWS, "PackedLists": packed_cuda.LISTS},

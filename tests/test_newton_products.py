@@ -5,7 +5,6 @@ import pytest
 
 from textsvm.linalg.dense import DenseRows
 from textsvm.linalg.rows import FeatureRows
-from textsvm.runtime import device as gpu
 from textsvm.solvers import newton as newton_machines
 from textsvm.solvers import newton_products as preconditioner
 from textsvm.solvers.newton import products_of
@@ -105,49 +104,10 @@ def test_degenerate_rows(values, monkeypatch):
 def test_a_sample_is_spread_evenly_and_stands_for_all():
     curvature = np.zeros(10_000)
     curvature[::2] = 3
-    index, scale = sampled(np, curvature, 500)
+    index, scale = sampled(curvature, 500)
     assert scale * len(index) == 5000
     assert (curvature[index] == 3).all()
     np.testing.assert_allclose(np.diff(index).mean(), 20, rtol=0.05)
-    index, scale = sampled(np, curvature, 5000)
+    index, scale = sampled(curvature, 5000)
     np.testing.assert_array_equal(index, np.arange(0, 10_000, 2))
     assert scale == 1
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("k", [1, 3, 8, 11])
-@pytest.mark.parametrize("d", [1, 7, 200])
-@pytest.mark.parametrize("kind", [np.float32, np.float64])
-def test_passes_on_a_card(k, d, kind, device):
-    rng = np.random.default_rng(k)
-    values = values_of(1003, d).astype(kind)
-    w, u, some = rng.normal(size=(d, k)), rng.normal(size=(1003, k)), np.arange(5, 1000, 7)
-    with gpu.use(device):
-        cp = gpu.cupy()
-        x = DenseRows(cp.asarray(values))
-        free = x.take_for_products(cp.asarray(some))
-        np.testing.assert_allclose(x.dot(cp.asarray(w)).get(), values.astype(float) @ w, atol=1e-12)
-        np.testing.assert_allclose(
-            x.transposed_dot(cp.asarray(u)).get(), values.T.astype(float) @ u, atol=1e-11
-        )
-        np.testing.assert_allclose(free.dot(cp.asarray(w)).get(), values[some].astype(float) @ w, atol=1e-12)
-        theirs = values[some].T.astype(float) @ u[some]
-        np.testing.assert_allclose(free.transposed_dot(cp.asarray(u[some])).get(), theirs, atol=1e-11)
-        assert not x.take_for_products(cp.arange(0)).transposed_dot(cp.zeros((0, k))).any()
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("kind", ["classes", "numbers", "one class"])
-def test_the_optimum_on_a_card_is_that_of_the_host(kind, device):
-    values = values_of()
-    problem = problem_of(kind, values, 3)
-    theirs = newton_machines.solve_by_newton(problem, rows_of(values), Stopping(1e-5))
-    with gpu.use(device):
-        cp = gpu.cupy()
-        ours, again = (
-            newton_machines.solve_by_newton(problem, rows_of(values, cp), Stopping(1e-5)) for _ in range(2)
-        )
-    np.testing.assert_array_equal(ours.coef, again.coef)
-    for mine, other in zip(ours.solutions, theirs.solutions, strict=True):
-        assert mine.converged
-        assert mine.objective == pytest.approx(other.objective, rel=1e-7)

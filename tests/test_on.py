@@ -269,7 +269,6 @@ MACHINES = [
     (svc(), LABELS),
     (svc(multiclass="ovo"), [f"{i % 3}" for i in range(N)]),
     (svc(TEXTS, compute=Compute(solver="features")), LABELS),
-    (svc(compute=Compute(approximate="nystrom:9")), LABELS),
     (svc(On(["hour", "size"], Gaussian())), LABELS),
     (svc(On("body", EditDistance())), LABELS),
     (CalibratedSVC(svc(), cv=2, method="sigmoid"), LABELS),
@@ -397,12 +396,6 @@ def test_features_of_folds_are_standardised_by_their_training_part_alone():
     np.testing.assert_allclose(
         found, fitted.decision_function(rows(range(cut, N), table)), rtol=0.02, atol=2e-3
     )
-
-
-def test_all_rows_as_landmarks_are_the_kernel_itself():
-    expected = svc(tol=1e-6).fit(TABLE, LABELS).decision_function(TABLE)
-    model = svc(compute=Compute(approximate=f"nystrom:{N}"), tol=1e-6).fit(TABLE, LABELS)
-    np.testing.assert_allclose(model.decision_function(TABLE), expected, atol=5e-3)
 
 
 def test_copies_are_looked_for_in_texts():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from loading import load
-from test_on import BODY, BOTH, LABELS, TABLE, TEXTS, WEIGHED, N, rows
+from test_on import BODY, BOTH, LABELS, TABLE, TEXTS, WEIGHED, rows
 
 from textsvm import SVC, Compute, Gaussian, InputError, On, Product, cross_validate, save
 from textsvm.kernels.spelling import spell
@@ -39,13 +39,3 @@ def test_texts_of_columns_are_features_on_a_card_and_numbers_are_not():
     np.testing.assert_allclose(card.decision_function(TABLE), host.decision_function(TABLE), atol=2e-3)
     with pytest.raises(InputError, match="machines of vectors are trained from kernel values on a card"):
         SVC(WEIGHED, compute=Compute(solver="features"), device="cuda").fit(TABLE, LABELS)
-
-
-def test_all_rows_as_landmarks_are_the_kernel_itself():
-    exact, approximated = (
-        SVC(BOTH, tol=1e-5, device="cuda", compute=Compute(approximate=how)).fit(TABLE, LABELS)
-        for how in (None, f"nystrom:{N}")
-    )
-    np.testing.assert_allclose(
-        approximated.decision_function(TABLE), exact.decision_function(TABLE), atol=1e-2
-    )

@@ -425,10 +425,6 @@ def test_a_store_of_other_texts_is_refused(tmp_path, change, said):
     [
         (SVC("precomputed"), "a kernel matrix that is given is not stored again"),
         (SVC("auto"), 'kernel="auto" has no kernel matrix of all texts'),
-        (
-            SVC(EDIT, compute=Compute(approximate="nystrom:4")),
-            "machines on landmarks have a few values per text",
-        ),
         (SVC(Spectrum(2), compute=Compute(solver="features")), "there is no kernel matrix to store"),
         (SVC(lambda a, b: np.ones((len(a), len(b)))), "a function has no parameters"),
         (SVC(Spectrum(1, tokens=str.split)), "a function has no parameters"),

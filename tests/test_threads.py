@@ -42,11 +42,6 @@ BATCHES = [[NEW[2]], NEW, TEXTS, ["ŉ ﬃ ½ 한국어", "ﬁ"], ["buy now " * 1
 MACHINES = {
     "SVC": (SVC(EditDistance(gamma=0.1), device="cpu"), (TEXTS, LABELS), BATCHES),
     "features": (SVC(WORDS, compute=Compute(solver="features"), device="cpu"), (TEXTS, LABELS), BATCHES),
-    "landmarks": (
-        SVC(EditDistance(), compute=Compute(approximate="nystrom:6"), device="cpu"),
-        (TEXTS, LABELS),
-        BATCHES,
-    ),
     # The last batch is large enough for a table; the others are compared with support vectors.
     "tabulated": (
         SVC(Mismatch(3, 1, alphabet=40), device="cpu"),

@@ -206,7 +206,6 @@ def test_auto_takes_what_is_predicted_to_be_quicker():
             SVC(LOG, multiclass="crammer-singer", compute=Compute(solver="features")),
             "crammer-singer are trained from kernel",
         ),
-        (SVC(LOG, compute=Compute(approximate="nystrom:4", solver="features")), "machines on landmarks"),
         (OneClassSVM("precomputed", compute=Compute(solver="features")), "has no features; leave solver out"),
         (
             SVC(BoundedGap(3), compute=Compute(memory="9kB", solver="features")),
@@ -217,7 +216,7 @@ def test_auto_takes_what_is_predicted_to_be_quicker():
             "need about .* of memory and 999 B are",
         ),
     ],
-    ids=range(10),
+    ids=range(9),
 )
 def test_what_cannot_be_is_said_in_a_sentence(machine, said):
     texts, y = letters(60, 2)

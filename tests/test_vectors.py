@@ -477,16 +477,6 @@ def test_copies_across_folds_are_seen():
         assert all((i in train) == (i + 50 in train) for i in range(10)), test
 
 
-def test_landmarks():
-    X, y = problem()
-    model = SVC(Gaussian(), compute=Compute(approximate="nystrom:150")).fit(X, y)
-    np.testing.assert_allclose(
-        model.decision_function(X), SVC(Gaussian()).fit(X, y).decision_function(X), atol=0.02
-    )
-    with pytest.raises(InputError, match="151 landmarks"):
-        SVC(Gaussian(), compute=Compute(approximate="nystrom:151")).fit(X, y)
-
-
 def test_vectors_have_nothing_to_explain():
     X, y = problem()
     for model in (SVC(Gaussian()).fit(X, y), CalibratedSVC(SVC(Gaussian()), cv=2).fit(X, y)):

@@ -20,7 +20,6 @@ from textsvm import (
     SVR,
     BoundedGap,
     CalibratedSVC,
-    Compute,
     EditDistance,
     GapWeighted,
     InputError,
@@ -237,25 +236,6 @@ def test_kernels_without_weights_are_refused(kernel, path):
     with pytest.raises(InputError, match=r"spectrum kernels|precomputed"):
         textsvm.save(SVC(kernel).fit(given, LABELS), path, texts=False)
     assert not path.exists()
-
-
-def test_texts_of_landmarks_stay_where_the_kernel_has_no_weights(path):
-    with pytest.raises(InputError, match="its landmarks' texts: spectrum kernels"):
-        textsvm.save(
-            SVC(EditDistance(), compute=Compute(approximate="nystrom:4")).fit(TEXTS, LABELS),
-            path,
-            texts=False,
-        )
-    assert not path.exists()
-
-
-def test_machines_of_landmarks_of_a_spectrum_kernel(path):
-    model = SVC(Spectrum((1, 3), "log", idf=True), compute=Compute(approximate="nystrom:4")).fit(
-        TEXTS, LABELS
-    )
-    found = without(model, path)
-    assert found.support_documents_ is None or not len(found.support_documents_)
-    np.testing.assert_allclose(found.decision_function(NEW), model.decision_function(NEW), atol=1e-6)
 
 
 def test_judging_warns_of_training_texts_and_of_other_alphabets(path):

@@ -12,9 +12,8 @@ import pytest
 from command import run
 from threadpoolctl import threadpool_limits
 
-from textsvm import SVC, SVR, Compute, EditDistance, GapWeighted, Product, Spectrum, Sum, cross_validate, tune
+from textsvm import SVC, SVR, EditDistance, GapWeighted, Product, Spectrum, Sum, cross_validate, tune
 from textsvm.errors import InputError
-from textsvm.kernels import nystroem
 from textsvm.runtime import workers as module
 from textsvm.runtime.workers import current, on_workers
 from textsvm.training.train import prepare
@@ -128,7 +127,6 @@ def test_what_is_quick_or_has_two_views_is_made_here(connected):
         SVC(EditDistance(), multiclass="crammer-singer"),
         SVC(Spectrum((1, 3), "log", idf=True)),
         SVC(Sum([Spectrum(2, idf=True), GapWeighted(2)])),
-        SVC(GapWeighted(2), compute=Compute(approximate="nystrom:50")),
         SVR(Spectrum(3), C=10),
     ],
     ids=str,
@@ -141,7 +139,7 @@ def test_cross_validation_is_that_of_one_machine(connected, model):
     there = cross_validate(model, TEXTS, y)
     np.testing.assert_array_equal(there.decision, here.decision)
     assert there.table == here.table
-    learns = model.settings.new_kernel().structure.learns or model.settings.compute_options.approximate
+    learns = model.settings.new_kernel().structure.learns
     assert connected.run.pieces("_part" if learns else "_solve_chain") == [5]
 
 
@@ -184,15 +182,6 @@ def test_what_a_task_raises_is_said_here(connected):
 
 def _refuse(piece):
     raise InputError("odd one")
-
-
-def test_blocks_of_landmarks_are_those_of_one_machine(connected, monkeypatch):
-    monkeypatch.setattr(nystroem, "HOST_BLOCK", 8 * 50 * 64)
-    model = SVC(GapWeighted(2), compute=Compute(approximate="nystrom:50", solver="gram"), device="cpu")
-    here = alone(model.fit, TEXTS, LABELS).decision_function(TEXTS)
-    there = model.fit(TEXTS, LABELS).decision_function(TEXTS)
-    np.testing.assert_array_equal(there, here)
-    assert connected.run.pieces("_cross") == [-(-N // 64)]
 
 
 def test_what_is_quick_is_not_sent(connected):

@@ -21,7 +21,7 @@ from textsvm.cli.options import KERNEL_PANEL, option_field
 _text = partial(option_field, panel="Text")
 _machine = partial(option_field, panel="Machine")
 #: Options that are parameters of `textsvm.Compute`.
-COMPUTE = ("memory", "approximate", "store", "tier")
+COMPUTE = ("memory", "store", "tier")
 Normalise = Enum("Normalise", {"unicode": "unicode", "paper": "paper", "none": "none"})
 ClassWeight = Enum("ClassWeight", {"balanced": "balanced"})
 Scoring = Enum("Scoring", {"accuracy": "accuracy", "f1_macro": "f1_macro"})
@@ -69,10 +69,6 @@ class MachineOptions:
     max_iter: int | None = _machine("Most solver iterations; -1: limit of the solver (default: -1).")
     memory: str | None = _machine(
         "Memory for the kernel matrix or features, such as 2GiB (default: half of the free memory)."
-    )
-    approximate: str | None = _machine(
-        "Approximate the kernel from N training texts, such as nystrom:4096 (default: exact).",
-        metavar="nystrom:N",
     )
     store: options.StoreFolder = None
     tier: str | None = _machine(

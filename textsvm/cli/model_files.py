@@ -7,7 +7,7 @@ column and a Gaussian kernel on the numbers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -197,7 +197,7 @@ def training_facts(model: TrainedModel, training: Corpus) -> Json:
     record, kernel = model.record, model.kernel
     assert kernel is not None
     assert record.device is not None
-    solutions, approximation = record.solutions, record.approximation
+    solutions = record.solutions
     C = record.settings.as_dict().get("C") if record.C is None else record.C
     return {
         "estimator": model.estimator_name,
@@ -208,7 +208,6 @@ def training_facts(model: TrainedModel, training: Corpus) -> Json:
         "C": C,
         **({} if record.C is None else {"loss": record.loss}),
         "kernel_matrix": record.gram,
-        "approximation": None if approximation is None else asdict(approximation),
         "n_train": len(training),
         "classes": _per_class(model, training),
         "n_support": len(model.support.indices),

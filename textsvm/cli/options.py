@@ -54,7 +54,7 @@ KERNEL_PANEL = "Kernel"
 RARE = {
     "negative", "part", "join", "numbers", "vectors", "labels", "headers", "level", "weights",
     "label_separator", "duplicates", "normalise", "drop_punctuation", "max_length", "epsilon", "multiclass",
-    "tol", "duality_gap", "max_iter", "memory", "approximate", "store", "tier", "workers", "budget",
+    "tol", "duality_gap", "max_iter", "memory", "store", "tier", "workers", "budget",
     "one_class", "nu", "solver", "seed", "without_texts", "repeats", "group_duplicates",
     "corrections", "scoring", "sheet", "annotators", "header", "encoding", "skip_invalid", "ordered",
 }  # fmt: skip

@@ -74,7 +74,6 @@ class KernelEstimator(BaseEstimator):
     n_support_ = model_attribute("record.n_support")
     solutions_ = model_attribute("record.solutions")
     n_iter_ = model_attribute("record.n_iter")
-    approximation_ = model_attribute("record.approximation")
     gram_description_ = model_attribute("record.gram")
     seconds_ = model_attribute("record.seconds")
     info_ = model_attribute("record.info")

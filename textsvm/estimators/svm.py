@@ -108,9 +108,6 @@ class SVC(ClassifierMixin, KernelEstimator):
         Penalty and loss function used.
     device_ : Device
         The device used.
-    approximation_ : Approximation
-        Number of landmarks and features, and the share of the trace of the kernel matrix that they capture;
-        None without `Compute.approximate`. With landmarks, `support_` are the landmarks.
     gram_description_ : str
         Origin of the rows of the kernel matrix, or why there is no kernel matrix.
     seconds_ : dict

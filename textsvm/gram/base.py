@@ -2,7 +2,6 @@
 
 DenseGram         the whole matrix in memory
 CachedGram        rows computed or read on demand, within a byte budget
-FeatureGram       dense features; rows are their products, computed when a solver reads rows
 FeatureProducts   sparse features, without rows
 HeldGram          rows of a matrix in main memory, in a cache on a card (`textsvm.gram.stored`)
 ShardedGram       the matrix on several cards (`textsvm.gram.cards`)
@@ -14,14 +13,13 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from textsvm.arrays import Array, Ints
 from textsvm.errors import InputError
-from textsvm.gram.plan import Plan
 from textsvm.kernels.contract import MatrixRows, rows_ahead
 from textsvm.linalg.rows import FeatureRows
 from textsvm.runtime import device as devices
@@ -71,9 +69,6 @@ class Gram(ABC):
     description: str  #: Origin of the rows, for people
     #: Whether several threads may read rows at once, each through a window of its own.
     concurrent: bool = False
-    #: Features whose products are the rows, for solvers and decision values that need no rows.
-    features: FeatureRows | None = None
-    feature_solver: bool = False  #: Whether the planner prefers a solver that uses `features`
     matrix: Array = None  #: shape (n, n): The whole matrix, if it is a single array
     shards: Sequence[Any] = ()  #: Columns of the matrix on several cards (`Shard`)
     ahead: int = 64  #: Best number of rows to compute at a time
@@ -227,45 +222,11 @@ class CachedGram(Gram):
         self._window.values[slots] = self._kernel_rows.rows(rows)
 
 
-class FeatureGram(Gram):
-    """Rows that are products of dense features, K = X X'; computed, as planned, when a solver reads rows."""
-
-    def __init__(self, kernel_rows: MatrixRows, features: FeatureRows, plan: Plan) -> None:
-        self.n, self.device = kernel_rows.n, kernel_rows.device
-        self._kernel_rows, self._plan = kernel_rows, plan
-        self.features, self.feature_solver = features, plan.way == "features"
-        self.concurrent = plan.tier == "device"
-        self.description = f"none, trained from {features.x.n_features:,} features of {self.n:,} texts"
-
-    @cached_property
-    def _computed(self) -> Gram:
-        self.description = self._plan.reason
-        if self._plan.tier == "device":
-            return DenseGram(self._kernel_rows.gram())
-        return CachedGram(self._kernel_rows, self._plan.memory)
-
-    def diag(self) -> Array:
-        return self._kernel_rows.diag()
-
-    def rows(self, indices: Ints) -> Array:
-        return self._kernel_rows.rows(indices)
-
-    def window(self) -> Window:
-        return self._computed.window()
-
-    def release(self) -> None:
-        if "_computed" in vars(self):
-            self._computed.release()
-        self.features = self._kernel_rows = None  # type: ignore[assignment]
-
-
 class FeatureProducts:
     """Sparse features for solvers that need no kernel matrix; has no rows, so it is not a `Gram`.
 
     `reason` says, for people, why there is no kernel matrix.
     """
-
-    feature_solver = True
 
     def __init__(self, features: FeatureRows, device: Device, reason: str) -> None:
         self.n, self.device = len(features.x), device

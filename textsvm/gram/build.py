@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from textsvm.errors import warn_user
-from textsvm.gram.base import CachedGram, FeatureGram, Gram, max_rows, staged_rows
+from textsvm.gram.base import CachedGram, Gram, max_rows, staged_rows
 from textsvm.gram.measure import allowed_bytes, disk_rates, measured_rate, memory_rates
 from textsvm.gram.plan import SLOW, Case, Plan, Rates, candidates, plan_gram, show_bytes
 from textsvm.gram.store import GramRequest, Store
@@ -103,8 +103,7 @@ def stored_rows(
 
 def _with_rows(case: Case, rows: Any) -> Case:
     """The case with the properties of prepared rows."""
-    dense_features = hasattr(rows, "make_features")
-    return replace(case, matrices=getattr(rows, "matrices", 1), dense_features=dense_features)
+    return replace(case, matrices=getattr(rows, "matrices", 1))
 
 
 def _with_cache(case: Case, rows: object) -> Case:
@@ -115,8 +114,6 @@ def _with_cache(case: Case, rows: object) -> Case:
 
 
 def _planned(rows: Any, case: Case, decision: Plan, progress: Progress | None) -> Gram:
-    if hasattr(rows, "make_features"):
-        return FeatureGram(rows, rows.make_features(progress), decision)
     origin = getattr(rows, "description", "")
     description = f"{decision.reason}; {origin}" if origin else decision.reason
     if decision.tier == "device":

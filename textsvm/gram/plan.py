@@ -39,10 +39,6 @@ CARD_ROWS = 1.5
 CARD_REQUESTS = 5.6 / 1024
 #: Smallest matrix for which the throughput of this computer is measured, in bytes.
 MIN_BYTES = 1 << 30
-#: Largest number of documents with dense features for which the matrix is computed (1.5 GiB, some seconds).
-#: Training on 2,500 documents of 500 features takes 0.2 to 0.4 s from the matrix and 1.7 s from the features,
-#: on two busy cores.
-MAX_ROWS = 20_000
 #: If the matrix does not fit into memory, features are used up to this multiple of the time predicted for a
 #: matrix in memory: rows that are computed again, or read from disk, take several times as long.
 MAX_SLOWDOWN = 30
@@ -139,7 +135,6 @@ class Case:
     host_memory: int = 0  #: Bytes that rows may take in main memory; 0 if they cannot be kept there
     store: bool = False  #: Whether a folder on disk keeps the matrix
     stored: float = 0.0  #: Fraction of the matrix that is there already
-    dense_features: bool = False  #: Whether the matrix is a product of dense features that stay in memory
     suggest_store: bool = False  #: Whether to recommend a store where rows are computed again
 
     @property
@@ -201,7 +196,7 @@ def candidates(case: Case) -> tuple[str, ...]:
     if case.fits:
         return ("device",)
     other = "disk" if case.store else "recompute"
-    if case.dense_features or case.device == "cpu" or not MIN_BYTES <= case.bytes <= case.host_memory:
+    if case.device == "cpu" or not MIN_BYTES <= case.bytes <= case.host_memory:
         return (other,)
     return ("host", other)
 
@@ -226,8 +221,7 @@ def plan_gram(case: Case, rates: Rates | None = None) -> Plan:
         reason += ": predicted " + ", ".join(f"{predicted[name]:.2g} s {_SOURCES[name]}" for name in order)
     if tier == "recompute" and case.suggest_store:
         reason += "; a store (--store DIR) would keep them on disk"
-    way = "features" if case.dense_features and not (case.fits and case.n <= MAX_ROWS) else "gram"
-    return Plan(way, tier, case.memory, reason)
+    return Plan("gram", tier, case.memory, reason)
 
 
 def plan_features(case: Case, features: FeatureCase, features_requested: bool) -> Plan | None:

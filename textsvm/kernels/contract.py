@@ -411,19 +411,6 @@ class Structure:
         """The kernel of the parts that read texts, for the search for near-duplicates; None without any."""
         return self.kernel
 
-    @property
-    def approximation(self) -> Any:
-        """Quality of a Nystroem approximation (`textsvm.kernels.nystroem.Approximation`); otherwise None."""
-        return None
-
-    def condense(self, index: Ints, coef: Floats) -> tuple[Any, Ints, Floats]:
-        """Kernel, index and coef of machines with the same decision values, to keep for prediction.
-
-        `index`, shape (m,), are positions in the documents for which `rows` was called last; coef has shape
-        (n_machines, m). For Nystroem the result is the approximated kernel with its landmarks.
-        """
-        return self.kernel, index, coef
-
     def as_dict(self) -> Json:
         """Name and parameters as JSON values and arrays: the form of model files and of ``--json``."""
         own = {"name": self.kernel.name, **self.kernel.get_params(deep=False)}
@@ -489,9 +476,6 @@ class Cost:
     def demand(self, lengths: Ints) -> float:
         """Work of prediction with support vectors of these lengths, relative to the limit of saved models."""
         return 0.0
-
-    def require_memory(self, n: int, allowed: int) -> None:
-        """Raise InputError if rows of n documents take more bytes than allowed."""
 
 
 class TileableCost(Cost):

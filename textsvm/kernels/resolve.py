@@ -11,7 +11,6 @@ from textsvm.kernels.base import Kernel, Sum
 from textsvm.kernels.combined.on import On
 from textsvm.kernels.contract import Structure
 from textsvm.kernels.encoder import Encoder, as_encoder, encoders_of
-from textsvm.kernels.nystroem import Nystroem
 from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.kernels.spelling import IN_SKLEARN, is_spelled_out, parse
 from textsvm.kernels.user import UserKernel
@@ -88,15 +87,3 @@ def structure_of(kernel: Any) -> Structure:
     if isinstance(kernel, str) and kernel in KERNELS:
         kernel = KERNELS[kernel]()
     return kernel.structure if isinstance(kernel, Kernel) else Structure(kernel, View())
-
-
-def approximated(kernel: Kernel, landmarks: int | None, n: int) -> Kernel:
-    """The Nystroem approximation of a kernel by landmarks among n examples; the kernel itself if None."""
-    if landmarks is None:
-        return kernel
-    if landmarks > n:
-        raise InputError(
-            f"approximate asks for {landmarks:,} landmarks and there are {n:,} "
-            "documents; take fewer, or leave it out: the kernel itself is no more work then"
-        )
-    return Nystroem(kernel, landmarks)

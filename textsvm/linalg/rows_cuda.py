@@ -23,7 +23,6 @@ from weakref import proxy
 import numpy as np
 
 from textsvm.arrays import Array, runs_of
-from textsvm.linalg.dense import WIDTHS, padded, slices
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse_cuda import check_features, documents_of, starts_of, warps
 from textsvm.runtime import device as gpu
@@ -31,6 +30,8 @@ from textsvm.runtime import device as gpu
 #: Remedy if features do not fit on a GPU.
 LESS = "take fewer lengths or documents, or run with --device cpu"
 SOURCE = "newton.cu"
+#: Numbers of columns that kernels are compiled for.
+WIDTHS = (1, 2, 4, 8)
 #: Threads per row that kernels are compiled for.
 GROUPS = (32, 256)
 #: Kernels launched: (source, defines).
@@ -61,6 +62,23 @@ LISTS = np.dtype(
     + [("n", np.int64), ("list", np.int64)],
     align=True,
 )
+
+
+def slices(k: int) -> Iterator[tuple[slice, int]]:
+    """Split k columns into slices, each with the width of the kernel that processes it."""
+    for first in range(0, k, WIDTHS[-1]):
+        last = min(first + WIDTHS[-1], k)
+        yield slice(first, last), next(width for width in WIDTHS if width >= last - first)
+
+
+def padded(array: Array, width: int) -> Array:
+    """Append columns of zeros up to `width`; the result is contiguous."""
+    cp = gpu.cupy()
+    if array.shape[-1] == width:
+        return cp.ascontiguousarray(array)
+    out = cp.zeros((*array.shape[:-1], width), array.dtype)
+    out[..., : array.shape[-1]] = array
+    return out
 
 
 @dataclass(frozen=True)

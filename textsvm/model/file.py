@@ -57,7 +57,7 @@ from textsvm.model.rules import (
     check_reject,
     checked_maps,
 )
-from textsvm.model.settings import METHODS, SETTINGS, Compute, OnlineSettings
+from textsvm.model.settings import METHODS, SETTINGS, OnlineSettings
 from textsvm.model.trained import Expansion, Record, TrainedModel, as_model, is_ours
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy
@@ -82,7 +82,7 @@ _PARAMETERS = {
 }
 _ONLINE = "OnlineSVC"
 #: Saved only if it is not None.
-_APPROXIMATE, _SCORING = "approximate", "scoring"
+_SCORING = "scoring"
 _TEXTS = "training_digests"
 _MAPS, _CONFORMITY = "calibration.", "conformity."
 
@@ -265,9 +265,6 @@ def _machine_form(model: TrainedModel, support: Support) -> tuple[Json, Arrays]:
         parameters["C"] = record.C  # of a kernel that was chosen
     if record.loss != "hinge":
         parameters["loss"] = record.loss
-    compute = settings.get("compute")
-    if compute is not None and compute.approximate is not None:
-        parameters[_APPROXIMATE] = compute.approximate
     if settings.get(_SCORING, "accuracy") != "accuracy":
         parameters[_SCORING] = settings[_SCORING]
     if isinstance(parameters.get("class_weight"), Mapping):
@@ -424,8 +421,6 @@ def _given(header: Json) -> tuple[str, Json, Any]:
         parameters[_SCORING] = values[_SCORING]
     if name == "SVC":
         parameters["loss"] = values.get("loss")
-    if _APPROXIMATE in values:
-        parameters["compute"] = Compute(approximate=values[_APPROXIMATE])
     if isinstance(parameters.get("class_weight"), list):
         parameters["class_weight"] = {read_label(form): weight for form, weight in parameters["class_weight"]}
     kernel = read_kernel(header["kernel"]) if isinstance(header["kernel"], dict) else header["kernel"]

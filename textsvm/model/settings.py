@@ -10,7 +10,6 @@ settings before.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, fields, replace
@@ -53,7 +52,6 @@ DEFAULT_KERNEL_TOL = 20.0
 NEEDS_DECISION_VALUES = (
     '{} needs decision values of classes, and multiclass="ovo" has votes; take "ovr" or "crammer-singer"'
 )
-_NYSTROM = re.compile(r"nystrom:0*([1-9][0-9]{0,17})")
 
 
 class NotConvergedWarning(UserWarning):
@@ -84,8 +82,8 @@ def check_jobs(n_jobs: Any) -> None:
 class Compute:
     """How a model is trained: from kernel values or features, and where the kernel matrix is kept.
 
-    Only `approximate` changes the model that is learnt. An estimator takes ``compute=Compute(...)``, or None
-    for the defaults; ``set_params(compute__memory="2GiB")`` sets a single parameter.
+    The optimum that is learnt is the same for all values. An estimator takes ``compute=Compute(...)``, or
+    None for the defaults; ``set_params(compute__memory="2GiB")`` sets a single parameter.
 
     Parameters
     ----------
@@ -100,11 +98,6 @@ class Compute:
         the GPU; in the `store`, with the rows in use in memory; or nowhere, with rows computed on demand.
         "auto" takes "device" if it fits, else the tier with the lowest predicted time; `gram_description_`
         says which. On a CPU "host" and "device" are the same.
-    approximate : str, optional
-        "nystrom:4096" replaces the kernel by its Nystroem approximation with 4,096 landmarks
-        (`textsvm.kernels.nystroem`): 4,096 kernel values per text instead of a value for each pair of texts.
-        The landmarks are drawn from the training texts without regard to labels, in model selection from each
-        training part. Choose C again for the approximation.
     solver : {"auto", "gram", "features"}
         Train from kernel values, or from the features of kernels that have features: the optimum is the same.
         "auto" takes the solver with the lower predicted time; `gram_description_` says which.
@@ -120,21 +113,7 @@ class Compute:
     memory: int | str | None = None
     store: str | os.PathLike[str] | None = None
     tier: str = "auto"
-    approximate: str | None = None
     solver: str = "auto"
-
-    @property
-    def landmarks(self) -> int | None:
-        """Number of landmarks of `approximate`; InputError if it is neither None nor "nystrom:N"."""
-        if self.approximate is None:
-            return None
-        match = _NYSTROM.fullmatch(self.approximate) if isinstance(self.approximate, str) else None
-        if match is None:
-            raise InputError(
-                f'approximate={self.approximate!r} must be "nystrom:" and the number of landmarks, above 0, '
-                'such as "nystrom:1000"; or None'
-            )
-        return int(match[1])
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name, for scikit-learn."""
@@ -206,16 +185,16 @@ class Settings:
             return MatrixSource()
         if isinstance(kernel, str) and is_spelled_out(kernel):
             kernel = parse(kernel)
-        structure, landmarks = structure_of(kernel), self.compute_options.landmarks
+        structure = structure_of(kernel)
         if structure.reads_vectors:
             from textsvm.sources.vectors import VectorSource
 
-            return VectorSource(kernel, landmarks)
+            return VectorSource(kernel)
         if structure.reads_tables:
             from textsvm.sources.vectors import ColumnSource
 
-            return ColumnSource(kernel, self.text_form, landmarks)
-        return TextSource(kernel, self.text_form, landmarks)
+            return ColumnSource(kernel, self.text_form)
+        return TextSource(kernel, self.text_form)
 
     @property
     def solver_tol(self) -> float:
@@ -246,8 +225,6 @@ class Settings:
         self.source.check()
         if self.encoder is not None:
             as_encoder(self.encoder)
-        if compute.landmarks is not None:
-            self._check_approximated()
         for name in ("C", "tol", "duality_gap"):
             value = getattr(self, name, 1.0)  # novelty detection has no C
             unset = name == "duality_gap" and value is None
@@ -260,16 +237,6 @@ class Settings:
             from textsvm.gram.plan import parse_bytes
 
             parse_bytes(compute.memory)
-
-    def _check_approximated(self) -> None:
-        """Raise InputError if the kernel cannot be approximated by landmarks."""
-        if is_default(self.kernel):
-            raise InputError(
-                f"approximate needs a named kernel; kernel={self.kernel!r} is exact with any number of "
-                "documents: name a kernel, such as gap, or leave approximate out"
-            )
-        if isinstance(self.kernel, str) and self.kernel == "precomputed":
-            raise InputError("a precomputed kernel matrix is not approximated; leave approximate out")
 
 
 @dataclass(frozen=True, eq=False)

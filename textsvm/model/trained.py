@@ -32,7 +32,6 @@ from textsvm.runtime.parallel import Lock, StageProgress, of_stage
 from textsvm.sources.base import Expansion, Reader, Source, Support
 
 if TYPE_CHECKING:
-    from textsvm.kernels.nystroem import Approximation
     from textsvm.model.settings import OnlineSettings, Settings
     from textsvm.solvers.solution import Solution
 
@@ -58,7 +57,6 @@ class Record:
     seconds: Mapping[str, float] = field(default_factory=dict)  #: Wall time of "encode", "gram", "solve", ...
     gram: str = ""  #: Origin of the rows of the kernel matrix, or why there is no kernel matrix
     device: Device | None = None  #: Device of the training
-    approximation: Approximation | None = None  #: With `Compute.approximate`
     held_out_accuracy: float | None = None  #: Of the choice of the kernel, or of a calibration
     n_trials: int = 0  #: Trials of the choice of the kernel
     margin: float | None = None  #: Median out-of-fold margin of a calibrated model

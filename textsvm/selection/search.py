@@ -324,7 +324,7 @@ def _key(settings: Settings) -> str | None:
     compute = settings.compute_options
     # Device, memory and where the kernel matrix is kept do not change results; the encoder is in the kernel.
     del parameters["device"], parameters["compute"], parameters["encoder"]
-    parameters |= {"approximate": compute.approximate, "solver": compute.solver}
+    parameters["solver"] = compute.solver
     return json.dumps(to_json({**parameters, "kernel": kernel.structure.as_dict()}), sort_keys=True)
 
 

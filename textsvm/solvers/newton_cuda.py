@@ -11,10 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from textsvm.arrays import Array
-from textsvm.linalg.dense import padded, slices
 from textsvm.linalg.packed_cuda import PackedRows, packed_bytes
 from textsvm.linalg.rows import FeatureRows
-from textsvm.linalg.rows_cuda import GROUPS, SOURCE, CudaLists, marked
+from textsvm.linalg.rows_cuda import GROUPS, SOURCE, CudaLists, marked, padded, slices
 from textsvm.runtime import device as gpu
 from textsvm.solvers.newton_products import MAX_PRODUCTS, NewtonSystem, Products, constant_of, square
 

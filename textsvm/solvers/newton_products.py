@@ -1,7 +1,7 @@
-"""Products with rows of features for `newton`: on the CPU, and with dense rows on either device.
+"""Products with rows of features for `newton`: on the CPU.
 
 Newton's equation for k columns is solved by conjugate gradients, which need only products with the Hessian.
-`newton_cuda` has its own for sparse rows on a GPU.
+`newton_cuda` has its own for rows on a GPU.
 
 A preconditioner for dense rows: the Hessian of some free rows, factored. With A = [X, constant] and d
 features Newton's equation has H = diag(1, .., 1, hold) + A'DA, (d + 1)^2 numbers, for each column. A sample
@@ -18,7 +18,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -29,7 +28,6 @@ from textsvm.linalg.dense import DenseRows
 from textsvm.linalg.products import InvertedIndex
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import Sparse
-from textsvm.runtime.device import array_module, device_of
 from textsvm.runtime.parallel import one_blas_thread
 
 #: D X d for a direction: X'D (X d + constant d_bias), and constant times the sum of D (..).
@@ -89,7 +87,7 @@ class NewtonSystem:
 
 
 def conjugate_gradients(
-    xp: ModuleType, system: NewtonSystem, curve: Curve, precondition: Curve | None = None
+    system: NewtonSystem, curve: Curve, precondition: Curve | None = None
 ) -> tuple[Array, Array, int]:
     """Solve a Newton system by preconditioned conjugate gradients (Saad 2003, algorithm 9.1).
 
@@ -97,7 +95,7 @@ def conjugate_gradients(
     Hessian, symmetric and positive definite. A column that has reached its residual does not move any more.
     Returns the step, the step of the bias, and the number of products with the Hessian.
     """
-    x, x_bias = xp.zeros_like(system.gradient), xp.zeros_like(system.gradient_bias)
+    x, x_bias = np.zeros_like(system.gradient), np.zeros_like(system.gradient_bias)
     r, r_bias = -system.gradient, -system.gradient_bias
     residual, products = square(r, r_bias), 0
     goal = residual * system.forcing**2
@@ -108,13 +106,13 @@ def conjugate_gradients(
         products += 1
         Ap, Ap_bias = Ap + p, Ap_bias + system.hold * p_bias
         pAp = sums(p * Ap) + p_bias * Ap_bias
-        alpha = xp.where((residual > goal) & (pAp > 0), rz / xp.where(pAp > 0, pAp, 1), 0)
+        alpha = np.where((residual > goal) & (pAp > 0), rz / np.where(pAp > 0, pAp, 1), 0)
         x, x_bias = x + alpha * p, x_bias + alpha * p_bias
         r, r_bias = r - alpha * Ap, r_bias - alpha * Ap_bias
-        residual = xp.where(alpha > 0, square(r, r_bias), xp.minimum(residual, goal))
+        residual = np.where(alpha > 0, square(r, r_bias), np.minimum(residual, goal))
         z, z_bias = (r, r_bias) if precondition is None else precondition(r, r_bias)
         former_rz, rz = rz, residual if precondition is None else sums(r * z) + r_bias * z_bias
-        beta = xp.where(former_rz > 0, rz / xp.where(former_rz > 0, former_rz, 1), 0)
+        beta = np.where(former_rz > 0, rz / np.where(former_rz > 0, former_rz, 1), 0)
         p, p_bias = z + beta * p, z_bias + beta * p_bias
     return x, x_bias, products
 
@@ -160,15 +158,15 @@ class HostProducts(Products):
             bent[index] = curvature * (free.dot(d) + self.constant * d_bias)
             return self.combine(bent), self.constant * sums(bent)
 
-        return conjugate_gradients(np, system, curve)
+        return conjugate_gradients(system, curve)
 
 
 class DenseProducts(Products):
-    """Products with dense rows, on either device, with a preconditioner."""
+    """Products with dense rows, with a preconditioner."""
 
     def __init__(self, rows: FeatureRows, preconditioner: Preconditioner | None = None) -> None:
         self._rows, self.x, self.ridge = rows, rows.x, rows.ridge
-        self.xp = array_module(device_of(rows.ridge))
+        self.xp = np
         self.preconditioner = preconditioner or Preconditioner(constant_of(rows, self.x.squares()))
         self.constant = self.preconditioner.constant
 
@@ -176,16 +174,16 @@ class DenseProducts(Products):
         return DenseProducts(self._rows.take(index), self.preconditioner)
 
     def newton_step(self, system: NewtonSystem) -> tuple[Array, Array, int]:
-        index = self.xp.flatnonzero(system.curvature.any(axis=1))
+        index = np.flatnonzero(system.curvature.any(axis=1))
         free, curvature = self.x.take_for_products(index), system.curvature[index]
 
         def curve(d: Array, d_bias: Array) -> tuple[Array, Array]:
             bent = curvature * (free.dot(d) + self.constant * d_bias)
             return free.transposed_dot(bent), self.constant * sums(bent)
 
-        self.preconditioner.prepare(self.xp, self.x, system)
-        precondition = partial(self.preconditioner.apply, self.xp)
-        *step, self.preconditioner.iterations = conjugate_gradients(self.xp, system, curve, precondition)
+        self.preconditioner.prepare(self.x, system)
+        solution = conjugate_gradients(system, curve, self.preconditioner.apply)
+        *step, self.preconditioner.iterations = solution
         return step[0], step[1], self.preconditioner.iterations
 
 
@@ -196,30 +194,30 @@ class Preconditioner:
         self.constant, self.iterations = constant, 0
         self._inverses: list[Array] = []
 
-    def prepare(self, xp: ModuleType, x: DenseRows, system: NewtonSystem) -> None:
+    def prepare(self, x: DenseRows, system: NewtonSystem) -> None:
         """Compute it for a system, if that is worth the cost."""
         d, k = system.gradient.shape
         if len(self._inverses) != k:  # computed for other machines
             self._inverses.clear()
         free = (system.curvature > 0).sum(axis=0)
-        rows = float(xp.minimum(free, SAMPLE * d).sum()) + FACTOR * k * d
+        rows = float(np.minimum(free, SAMPLE * d).sum()) + FACTOR * k * d
         cost = rows * d / (2 * RATE * max(1, int((system.curvature > 0).any(axis=1).sum())))
         if self.iterations > FRESH + cost and 8 * k * (d + 1) ** 2 <= MAX_BYTES:
             self._inverses.clear()  # frees memory for the new ones
-            self._inverses += [self._inverse(xp, x, system, c) for c in range(k)]
+            self._inverses += [self._inverse(x, system, c) for c in range(k)]
 
-    def apply(self, xp: ModuleType, r: Array, r_bias: Array) -> tuple[Array, Array]:
+    def apply(self, r: Array, r_bias: Array) -> tuple[Array, Array]:
         """P^-1 r of each column."""
         if not self._inverses:
             return r, r_bias
-        columns = xp.concatenate([r, r_bias[None]]).T
+        columns = np.concatenate([r, r_bias[None]]).T
         with one_blas_thread():
-            products = xp.stack([w.T @ (w @ a) for w, a in zip(self._inverses, columns, strict=True)], axis=1)
+            products = np.stack([w.T @ (w @ a) for w, a in zip(self._inverses, columns, strict=True)], axis=1)
         return products[:-1], products[-1]
 
-    def _inverse(self, xp: ModuleType, x: DenseRows, system: NewtonSystem, c: int) -> Array:
+    def _inverse(self, x: DenseRows, system: NewtonSystem, c: int) -> Array:
         """W of a column."""
-        index, scale = sampled(xp, system.curvature[:, c], SAMPLE * x.n_features)
+        index, scale = sampled(system.curvature[:, c], SAMPLE * x.n_features)
         hessian = x.scatter(index, system.curvature[index, c] * scale, self.constant)
         diagonal = hessian.reshape(-1)[:: len(hessian) + 1]
         rounding = len(hessian) * np.finfo(np.float64).eps * diagonal.sum()
@@ -227,14 +225,14 @@ class Preconditioner:
         diagonal[-1] += system.hold[c]
         diagonal += rounding
         with one_blas_thread():
-            return xp.linalg.inv(xp.linalg.cholesky(hessian))
+            return np.linalg.inv(np.linalg.cholesky(hessian))
 
 
-def sampled(xp: ModuleType, curvature: Array, most: int) -> tuple[Array, float]:
+def sampled(curvature: Array, most: int) -> tuple[Array, float]:
     """At most `most` free rows, spread evenly, and the number of rows that each of them stands for."""
-    index = xp.flatnonzero(curvature)
+    index = np.flatnonzero(curvature)
     n = len(index)
     if n <= most:
         return index, 1.0
     at = (np.arange(most) + np.random.default_rng(0).random(most)) * (n / most)
-    return index[xp.asarray(np.minimum(at.astype(np.int64), n - 1))], n / most
+    return index[np.minimum(at.astype(np.int64), n - 1)], n / most

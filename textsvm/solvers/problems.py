@@ -198,11 +198,11 @@ def decision_values(gram: Gram | FeatureProducts, several: Sequence[Machines]) -
     bias = np.concatenate([machines.bias for machines in several])
     sizes = np.cumsum([len(machines.bias) for machines in several])[:-1]
     weights = _weights(several, len(bias), gram.n)
-    if gram.features is not None:
+    if isinstance(gram, FeatureProducts):
+        assert gram.features is not None
         coef, rows = weights.T.toarray(), gram.features  # (X X' + diag(ridge)) W', without kernel values
         values = to_host(rows.x.dot(rows.x.transposed_dot(coef)))
         return np.split((values + to_host(rows.ridge)[:, None] * coef).T + bias[:, None], sizes)
-    assert not isinstance(gram, FeatureProducts)
     values = np.empty((len(bias), gram.n))
     on_host = gram.device.kind == "cpu"
     most = len(bias) if on_host else max(1, VALUES_BYTES // (8 * max(1, gram.n)))

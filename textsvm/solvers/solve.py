@@ -24,7 +24,7 @@ from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.dual import loss_diagonal
 from textsvm.solvers.feature_machines import solve_by_descent
 from textsvm.solvers.many_classes import has_many_classes, solve_many
-from textsvm.solvers.newton import can_solve, solve_by_newton
+from textsvm.solvers.newton import solve_by_newton
 from textsvm.solvers.problems import Classification, Labelling, Machines, Problem, collect, machine_duals
 from textsvm.solvers.solution import Stopping
 
@@ -36,8 +36,6 @@ def solve(
     progress: Progress | None = None,
 ) -> list[list[Machines]]:
     """Solve many problems over the same rows, side by side.
-
-    A `Gram` whose planner prefers features still serves problems that need its rows (Crammer and Singer's).
 
     Parameters
     ----------
@@ -54,7 +52,7 @@ def solve(
     """
     stopping = stopping or Stopping()
     problems = [problem for path in paths for problem in path]
-    features = rows.features if rows.feature_solver and all(map(can_solve, problems)) else None
+    features = rows.features if isinstance(rows, FeatureProducts) else None
     if features is None:
         assert not isinstance(rows, FeatureProducts)
         if all(problem.loss == "hinge" for problem in problems):

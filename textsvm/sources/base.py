@@ -18,7 +18,7 @@ import numpy as np
 from textsvm.arrays import Array, Arrays, Floats, Ints
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Predictor, Weights, strip_prefix
-from textsvm.kernels.resolve import approximated, as_kernel
+from textsvm.kernels.resolve import as_kernel
 from textsvm.linalg.factored import as_dense
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress
@@ -136,13 +136,10 @@ class Source(Reader):
 
 
 class KernelSource(Source):
-    """Examples that a kernel compares.
+    """Examples that a kernel compares."""
 
-    `landmarks` is the number of landmarks of the Nystroem approximation that replaces the kernel, if any.
-    """
-
-    def __init__(self, kernel: Any, landmarks: int | None = None) -> None:
-        self.kernel, self._landmarks = kernel, landmarks
+    def __init__(self, kernel: Any) -> None:
+        self.kernel = kernel
 
     def new_kernel(self) -> Kernel:
         """A new kernel with the parameters of the source's."""
@@ -163,7 +160,7 @@ class KernelSource(Source):
         self.unfitted.check()
 
     def kernel_for(self, examples: Any) -> Kernel:
-        return approximated(self.new_kernel(), self._landmarks, len(examples))
+        return self.new_kernel()
 
     def without_texts(self, support: Support, coef: Floats) -> Support:
         if support.weights is not None:

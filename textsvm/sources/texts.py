@@ -16,7 +16,6 @@ from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel, is_whole
 from textsvm.kernels.combined.table import EncodedTexts
 from textsvm.kernels.inputs import TextForm, as_texts, encode_texts
-from textsvm.kernels.resolve import approximated
 from textsvm.kernels.spelling import spell
 from textsvm.kernels.user import KernelFunction
 from textsvm.runtime.parallel import Progress, StageProgress, of_stage
@@ -83,10 +82,8 @@ def _check_offsets(offsets: AnyArray, size: int, of: str) -> None:
 class TextSource(KernelSource):
     """Texts that are normalised in a form, encoded and compared by a kernel."""
 
-    def __init__(
-        self, kernel: Kernel | KernelFunction | str, form: TextForm, landmarks: int | None = None
-    ) -> None:
-        super().__init__(kernel, landmarks)
+    def __init__(self, kernel: Kernel | KernelFunction | str, form: TextForm) -> None:
+        super().__init__(kernel)
         self._form = form
 
     @property
@@ -150,7 +147,7 @@ class TextSource(KernelSource):
                     f"every document is shorter than p = {least}{which} (the longest has {longest} "
                     "symbols); lower p or give longer documents"
                 )
-        return approximated(kernel, self._landmarks, len(examples))
+        return kernel
 
     def support(self, kernel: Kernel, examples: Any, indices: Ints) -> Support:
         views = kernel.structure.views
@@ -163,10 +160,9 @@ class TextSource(KernelSource):
     def require_weights(self) -> None:
         kernel = self.unfitted
         if kernel.features is None or not kernel.features.has_weights:
-            whose = "support vectors'" if self._landmarks is None else "landmarks'"
             raise InputError(
-                f"a model of {spell(kernel)} cannot do without its {whose} texts: spectrum kernels and sums "
-                "of them can"
+                f"a model of {spell(kernel)} cannot do without its support vectors' texts: spectrum kernels "
+                "and sums of them can"
             )
 
     def state(self, support: Support) -> tuple[dict[str, Any], Arrays]:

@@ -54,10 +54,8 @@ class PreparedRows:
 
     @property
     def description(self) -> str:
-        """Origin of the rows, and of an approximated kernel the approximation."""
-        approximation = self.kernel.structure.approximation
-        parts = [] if approximation is None else [approximation.description]
-        return "; ".join([*parts, self.gram.description])
+        """Origin of the rows."""
+        return str(self.gram.description)
 
 
 def plan_training(
@@ -131,8 +129,6 @@ def why_no_features(
 ) -> str:
     """Why machines cannot be trained from the features of a kernel, in a sentence; empty if they can."""
     instead = 'choose solver="auto" (--solver auto)'
-    if settings.compute_options.approximate is not None:
-        return f"machines on landmarks are trained from kernel values of all texts; {instead}"
     if kernel.features is None or not kernel.features.countable:
         return (
             f"the kernel {spell(kernel)} has no list of features to train from, as spectrum, gapped, "
@@ -206,7 +202,6 @@ def prepare_gram(
         # Preparation, and compilation at first use, come before any work is counted.
         progress("gram", 0, 1)
     memory = requested_memory(settings, len(examples), device)
-    kernel.cost.require_memory(len(examples), allowed_bytes(memory, device))
     step = of_stage(progress, "gram")
     store, tier = settings.compute_options.store, settings.compute_options.tier
     gram: Gram | None = None
@@ -270,8 +265,6 @@ def _no_matrix(settings: Settings) -> str:
         return "a kernel matrix that is given is not stored again"
     if isinstance(kernel, str) and kernel == "auto":
         return 'kernel="auto" has no kernel matrix of all texts to store, as a named kernel has'
-    if compute.approximate is not None:
-        return "machines on landmarks have a few values per text, and no kernel matrix to store"
     if isinstance(compute.solver, str) and compute.solver == "features":
         return 'with solver="features" there is no kernel matrix to store'
     return ""

@@ -88,11 +88,8 @@ def assemble(
     settings: Settings, kernel: Kernel, examples: Any, target: Target, machines: Machines, **facts: Any
 ) -> TrainedModel:
     """The model of solved machines; `facts` are entries of its record."""
-    structure = kernel.structure
-    approximation = structure.approximation
-    kernel, index, every = structure.condense(machines.index, machines.coef)
-    used = np.flatnonzero((every != 0).sum(axis=0))
-    support, coef = index[used], every[:, used]
+    used = np.flatnonzero((machines.coef != 0).sum(axis=0))
+    support, coef = machines.index[used], machines.coef[:, used]
     coef = coef if scipy_sparse(coef) else np.ascontiguousarray(coef)
     source = settings.source.of_kernel(kernel)
     rule = rule_of(settings, target)
@@ -107,7 +104,6 @@ def assemble(
         count_support(settings, target, support, coef),
         solutions=machines.solutions,
         unfinished=unfinished(settings, machines, target),
-        approximation=approximation,
         texts=None if target.digests is None else np.unique(target.digests)[:MOST_DIGESTS],
     )
     if isinstance(rule, ClassRule):

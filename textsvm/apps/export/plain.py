@@ -198,8 +198,8 @@ def _terms(model: TrainedModel, smaller: bool) -> Sequence[FeatureTerm | PairTer
     if pairs and n_support > MOST_SUPPORT:
         raise InputError(
             f"the kernel {spell(pairs[0])} compares texts with {n_support:,} support vectors, and an "
-            f"exported model has at most {MOST_SUPPORT:,} of them; train on fewer texts, approximate it "
-            "(--approximate nystrom:1000), or take a kernel with features such as bounded-gap"
+            f"exported model has at most {MOST_SUPPORT:,} of them; train on fewer texts, or take a "
+            "kernel with features such as bounded-gap"
         )
     cpu = devices.select("cpu")
     with model.at_work(cpu):
