@@ -68,7 +68,7 @@ class Costs:
     memory: int  #: Peak bytes per occurrence
 
 
-#: By the kind of device: a core of a CPU, fitted to reports/feature_solver_ways.md; an H200, fitted to
+#: By the kind of device: a core of a CPU, fitted to reports/history.md; an H200, fitted to
 #: reports/gpu/million.md.
 COSTS = {
     "cpu": Costs(
