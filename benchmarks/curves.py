@@ -36,7 +36,7 @@ from textsvm.linalg.products import InvertedIndex
 from textsvm.linalg.rows import FeatureRows, SharedFeatures
 from textsvm.linalg.sparse import Sparse, count_features_of
 from textsvm.sources.texts import TextSource
-from textsvm.training.classifier import MANY, RARE, rare_class_bias
+from textsvm.training.train import MANY, RARE, rare_class_bias
 
 SIZES = ("3", "7", "20", "60", "r100", "r300", "200", "600")  #: Texts of each class; r: of all
 MOST_CLASSES, MOST_TEXTS, MOST_TESTED, MOST_SYMBOLS = 10, 1200, 400, 800_000

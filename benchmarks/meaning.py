@@ -37,7 +37,7 @@ from textsvm.kernels.base import Kernel
 from textsvm.kernels.inputs import encode_inputs
 from textsvm.runtime.device import select
 from textsvm.text.encoders import load_encoder
-from textsvm.training.classifier import rare_class_bias
+from textsvm.training.train import rare_class_bias
 
 #: English sets of both panels.
 ENGLISH = (

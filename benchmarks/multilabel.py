@@ -2,7 +2,7 @@
 
 7,770 training and 3,019 test documents of Reuters-21578 that have one of the 90 topics with a document in
 each part. Both sides get the same texts, choose the threshold of each label in the same way
-(`textsvm.training.trainers`) on the same five folds of the training part, and learn idf weights or the
+(`textsvm.training.train`) on the same five folds of the training part, and learn idf weights or the
 vocabulary from the training part of each fold anew. Ours is run at C = 1, and at the C with the best micro-F1
 in cross-validation on the training part; the test part is looked at once, with what was chosen.
 

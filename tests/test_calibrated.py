@@ -25,8 +25,8 @@ from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.tuning import tune
 from textsvm.sources.texts import TextSource
 from textsvm.training import calibration
+from textsvm.training.grams import check
 from textsvm.training.train import with_scale
-from textsvm.training.trainers import check
 
 SPLITS = StratifiedKFold(4, shuffle=True, random_state=3)
 METHODS = ["sigmoid", "isotonic"]

@@ -21,8 +21,8 @@ from textsvm.kernels.spelling import spell
 from textsvm.model.settings import ClassifierSettings
 from textsvm.sources.texts import TextSource
 from textsvm.text.documents import encode
-from textsvm.training.classifier import default_bias, rare_class_bias
 from textsvm.training.targets import Target
+from textsvm.training.train import default_bias, rare_class_bias
 
 
 def corpus(n=48, n_classes=2, seed=0):
@@ -447,7 +447,7 @@ def test_a_budget_too_short_for_a_few_texts_leaves_the_default(monkeypatch):
     needed = 8 * choose._seconds_per_text(documents, 2, 4)
     assert needed > 1
     choice = choose.choose(DNA, *given, 0.9 * needed)
-    assert (choice.C, choice.trials, choice.accuracy) == (2 * DNA.C, [], None)
+    assert (choice.C, choice.trials, choice.accuracy) == (2 * DNA.C, (), None)
     assert choice.description == (
         f"{DNA.description(2.0)}, without trials: those of 8 texts are predicted to take {needed:,.0f} s, "
         "longer than the budget"

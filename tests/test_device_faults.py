@@ -15,7 +15,7 @@ from textsvm.cli.matrices import require_memory
 from textsvm.errors import GpuMemoryError, InputError
 from textsvm.runtime import device as devices
 from textsvm.selection.search import GridSearch
-from textsvm.training import trainers
+from textsvm.training import train as training
 
 CARD = devices.Device("cuda", 0, "cuda:0 (H200, 140 GiB)")
 
@@ -303,14 +303,14 @@ def test_a_search_of_a_grid_goes_on_on_the_cpu(monkeypatch, tmp_path):
 
 
 def test_a_model_trained_on_the_cpu_instead_says_auto(monkeypatch):
-    work = trainers._train
+    work = training.train_here
 
     def of_small_card(settings, *data):
         if settings.device == "auto":
             raise GpuMemoryError("the matrix needs 9 GiB; run with --device cpu")
         return work(settings, *data)
 
-    monkeypatch.setattr(trainers, "_train", of_small_card)
+    monkeypatch.setattr(training, "train_here", of_small_card)
     with pytest.warns(UserWarning, match="the CPU is used instead"):
         model = SVC().fit(*sample()).model_
     assert (model.device, model.record.settings.device) == ("auto", "auto")

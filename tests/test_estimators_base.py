@@ -13,7 +13,7 @@ from textsvm import SVC, SVR, CalibratedSVC, MultilabelSVC, OneClassSVM, Spectru
 from textsvm.errors import InputError
 from textsvm.estimators import base
 from textsvm.sources import matrix as matrix_source
-from textsvm.training.trainers import train
+from textsvm.training.train import train
 
 TEXTS = ["win cash now", "cheap cash prize", "win a prize", "lunch at noon", "see you at noon", "the agenda"]
 LABELS = ["spam"] * 3 + ["ham"] * 3

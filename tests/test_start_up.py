@@ -232,7 +232,7 @@ def test_commands_train_and_decide_without_scikit_learn(tmp_path):
 def test_a_trainer_records_what_an_estimator_warns_of():
     from textsvm.model.settings import ClassifierSettings
     from textsvm.model.trained import as_model
-    from textsvm.training.trainers import train
+    from textsvm.training.train import train
 
     with pytest.raises(NotFittedError):
         as_model(SVC(Spectrum(2)))

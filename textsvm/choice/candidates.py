@@ -100,11 +100,11 @@ class Candidate:
         """The characters of documents with the views of the kernel."""
         return documents.of(View(keep_case=not self.dna))
 
-    def description(self, C: float) -> str:
-        """Kernel and C in a sentence, given the classifier's parameter C."""
+    def description(self, C: float, kernel: Kernel | None = None) -> str:
+        """Kernel (by default a new one) and C in a sentence, given the classifier's parameter C."""
         of = "DNA" if self.dna else "texts with words" if self.words else "texts without words"
-        loss = self.loss.replace("_", " ")
-        return f"{spell(self.kernel())} with C = {self.C * C:.3g} and {loss} loss: the default for {of}"
+        name, loss = spell(kernel or self.kernel()), self.loss.replace("_", " ")
+        return f"{name} with C = {self.C * C:.3g} and {loss} loss: the default for {of}"
 
 
 def auto(texts: Sequence[str], folded: bool = True, n_classes: int = 2) -> Candidate:

@@ -60,14 +60,15 @@ SCALES = (-3.0, 4.0)
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen kernel and C, a sentence about them, all trials, and the results of the chosen trial."""
+    """The chosen kernel, C and loss, all trials, and the results of the chosen trial."""
 
     kernel: Kernel
     C: float
-    description: str
-    trials: list[Trial]
-    accuracy: float | None = None
-    decision: Floats | None = None  #: Held-out decision values of all examples
+    loss: str
+    description: str  #: Kernel and C in a sentence
+    trials: Sequence[Trial] = ()
+    accuracy: float | None = None  #: Held-out accuracy
+    decision: Floats | None = None  #: Held-out decision values of all examples, if it tested all
 
 
 def choose(
@@ -90,18 +91,19 @@ def choose(
     assert characters.classes is not None
     target = characters.classes
     if np.bincount(target).max() < 2:  # no tested text would have its class in the training part
-        return Choice(default.kernel(), default.C * C, default.description(C), [])
+        return default_choice(default, C)
     n_classes = int(target.max()) + 1
     candidates = default.alternatives()
     order = _content_order(characters, target, weight)
     rows = order[_subset(target[order], _affordable(characters, n_classes, len(candidates), seconds))]
     needed = len(rows) * _seconds_per_text(characters, n_classes, len(candidates))
     if needed > max(seconds, MIN_SECONDS):
-        sentence = (
-            f"{default.description(C)}, without trials: those of {len(rows):,} texts are predicted to take "
-            f"{needed:,.0f} s, longer than the budget"
+        return default_choice(
+            default,
+            C,
+            f", without trials: those of {len(rows):,} texts are predicted to take {needed:,.0f} s, longer "
+            "than the budget",
         )
-        return Choice(default.kernel(), default.C * C, sentence, [])
     sample = documents.take(rows).with_classes(target[rows])
     copies = None if copies is None else copies[rows]
     fold = _folds(target[rows], joined(near_copies(sample, seconds), copies))
@@ -120,7 +122,13 @@ def choose(
     accuracy, decision = (best.accuracy, best.values) if honest else (None, None)
     if decision is not None:
         decision = np.squeeze(decision[np.argsort(rows)]) if len(rows) == len(target) else None
-    return Choice(best.candidate.kernel(), best.C, sentence, trials, accuracy, decision)
+    return Choice(best.candidate.kernel(), best.C, default.loss, sentence, trials, accuracy, decision)
+
+
+def default_choice(default: Candidate, C: float, remark: str = "") -> Choice:
+    """The default without trials; the remark ends the sentence about it."""
+    kernel = default.kernel()
+    return Choice(kernel, default.C * C, default.loss, default.description(C, kernel) + remark)
 
 
 def weigh_encoder(

@@ -41,7 +41,7 @@ def demo(
     from textsvm.model.settings import ClassifierSettings
     from textsvm.readers import sample
     from textsvm.training.folds import shuffle_split
-    from textsvm.training.trainers import train
+    from textsvm.training.train import train
 
     if page is not None:
         from textsvm.apps.export import files  # imports the reports

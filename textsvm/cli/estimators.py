@@ -28,7 +28,7 @@ from textsvm.model.settings import (
     Settings,
 )
 from textsvm.runtime.device import select
-from textsvm.training.trainers import check
+from textsvm.training.grams import check
 
 #: Values of each parameter.
 Grid: TypeAlias = dict[str, list[Any]]

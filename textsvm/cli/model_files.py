@@ -31,7 +31,7 @@ from textsvm.model.settings import CalibrationSettings, ClassifierSettings, Sett
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import FIRST_INDEX, VECTORS, Corpus
 from textsvm.runtime.compiled import scipy
-from textsvm.training.trainers import check
+from textsvm.training.grams import check
 
 #: Settings of a training, also with calibration.
 AnySettings: TypeAlias = Settings | CalibrationSettings

@@ -27,8 +27,7 @@ from textsvm.readers.annotations import MAJORITY
 from textsvm.readers.corpus import Corpus, concatenate_corpora
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.training.online import OnlineLearner
-from textsvm.training.train import with_scale
-from textsvm.training.trainers import train
+from textsvm.training.train import train, with_scale
 
 if TYPE_CHECKING:
     from textsvm.cli.task_options import UpdateOptions

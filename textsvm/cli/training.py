@@ -44,8 +44,7 @@ from textsvm.training.fold_grams import Task, grams_of, predicted_seconds, train
 from textsvm.training.folds import Splitting
 from textsvm.training.problems import fold_predictions
 from textsvm.training.targets import with_classes
-from textsvm.training.train import read_training_data, with_scale
-from textsvm.training.trainers import train
+from textsvm.training.train import read_training_data, train, with_scale
 
 if TYPE_CHECKING:
     from textsvm.cli.task_options import ModelFile, TaskOptions

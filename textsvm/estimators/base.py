@@ -30,7 +30,8 @@ from textsvm.runtime.parallel import StageProgress
 from textsvm.runtime.parameters import ConstructorSignature, Parameters, checked_new
 from textsvm.sources.matrix import MatrixSource, check_block
 from textsvm.sources.vectors import TYPES, VectorSource, require_numbers
-from textsvm.training.trainers import check, train
+from textsvm.training.grams import check
+from textsvm.training.train import train
 
 #: Array values in messages of scikit-learn.
 _REPEATED = re.compile(r":\s*array=.*\]\.\s*", re.DOTALL)
@@ -81,7 +82,7 @@ class KernelEstimator(BaseEstimator):
 
     @property
     def settings(self) -> Any:
-        """Copies of the parameters, as trainers take them."""
+        """Copies of the parameters, as `train` takes them."""
         names = [field.name for field in fields(self._settings)]  # a subclass may have other parameters
         return self._settings(**{name: copied(getattr(self, name)) for name in names})
 

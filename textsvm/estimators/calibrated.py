@@ -87,7 +87,7 @@ class CalibratedSVC(ClassifierMixin, KernelEstimator):
 
     @property
     def settings(self) -> CalibrationSettings:
-        """Settings of the training, as trainers take them."""
+        """Settings of the training, as `train` takes them."""
         classifier = self._classifier().settings
         return CalibrationSettings(classifier, self.method, self.cv, copied(self.reject), self.random_state)
 

@@ -13,7 +13,7 @@ from textsvm.estimators.base import KernelEstimator, model_attribute
 from textsvm.model.settings import Compute, KernelLike, MultilabelSettings
 from textsvm.runtime.parallel import StageProgress
 from textsvm.training.targets import as_weights
-from textsvm.training.trainers import train
+from textsvm.training.train import train
 
 
 class MultilabelSVC(ClassifierMixin, KernelEstimator):

@@ -36,7 +36,7 @@ from textsvm.model.settings import DEFAULT_KERNELS, ClassifierSettings, is_defau
 from textsvm.model.trained import as_model, is_ours
 from textsvm.readers.corpus import select_examples
 from textsvm.runtime.parallel import StageProgress, n_threads
-from textsvm.training import trainers
+from textsvm.training.train import train as train_model
 
 CHARACTERS = "TF-IDF characters 1-5 + LinearSVC"
 WORDS = "TF-IDF characters + words, tuned C"
@@ -139,7 +139,7 @@ def answer(model: Any, train: Any, labels: ArrayLike, test: Any) -> Answer:
         clock = time.perf_counter()
         try:
             if isinstance(model, ClassifierSettings):
-                fitted = trainers.train(model, train, labels)
+                fitted = train_model(model, train, labels)
             else:
                 fitted = model.fit(train, labels)
         except InputError:

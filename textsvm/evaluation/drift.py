@@ -241,7 +241,7 @@ def decide_sample(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            from textsvm.training.classifier import train_classifier
+            from textsvm.training.train import train_here
 
             copies = copy_groups(text_digests(examples_of(np.concatenate([train, test]))))
             if copies is not None:
@@ -249,7 +249,7 @@ def decide_sample(
             test = test[np.isin(classes[test], classes[train])]
             if not len(test):
                 return None
-            fresh = train_classifier(settings, examples_of(train), [labels[i] for i in train])
+            fresh = train_here(settings, examples_of(train), [labels[i] for i in train])
             with one_blas_thread():  # the bits of values depend on the number of threads of BLAS
                 decision = fresh.decision_function(examples_of(test))
             return train, test, decision, fresh.rule.predictions(decision)

@@ -114,7 +114,7 @@ def predict_one_class(
     positive: Any,
 ) -> AnyArray:
     """Predictions on new documents by one-class machines that were not trained on the document."""
-    from textsvm.training.train import train_machines
+    from textsvm.training.train import train_here
 
     inside = np.array(inliers)
     fresh = np.arange(n_old, len(combined))
@@ -122,7 +122,7 @@ def predict_one_class(
     for test in np.array_split(fresh[inside[fresh]], folds):
         train = combined.subset(np.flatnonzero(inside & ~np.isin(np.arange(len(inside)), test)).tolist())
         if len(test):
-            parts.append((train_machines(settings, train.examples, None, train.weights, None), test))
+            parts.append((train_here(settings, train.examples, None, train.weights), test))
     predicted = np.full(len(combined), None)
     for tested, test in parts:
         if len(test):

@@ -2,9 +2,8 @@
 
 Each estimator has a class of settings, a frozen dataclass with its parameters, which the command line
 shares. `textsvm/training/problems.py` derives the learning problem and the decision rule from settings and
-targets. Trainers (`textsvm.training.trainers`) take settings, examples and targets, and return a
-`TrainedModel`. Modules that only training needs are imported when it starts, as the command line checks
-settings before.
+targets. `textsvm.training.train` takes settings, examples and targets, and returns a `TrainedModel`. Modules
+that only training needs are imported when it starts, as the command line checks settings before.
 """
 
 from __future__ import annotations
@@ -218,7 +217,7 @@ class Settings:
             yield
 
     def check(self) -> None:
-        """Raise InputError if a setting is out of range; trainers call it first."""
+        """Raise InputError if a setting is out of range; training calls it first."""
         if not isinstance(self.compute, Compute | None):
             raise InputError(f"compute must be textsvm.Compute(...) or None, got {self.compute!r}")
         compute = self.compute_options

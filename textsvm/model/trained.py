@@ -4,7 +4,7 @@
     -> rule -> decision values, labels, probabilities, sets of labels
 
 Threads may share a `TrainedModel`: no method changes it, and callers must not modify its arrays.
-`textsvm.load` and trainers (`textsvm.training`) return it, and estimators hold one in `model_`. It has no
+`textsvm.load` and `textsvm.training.train` return it, and estimators hold one in `model_`. It has no
 training code, so that predicting a single text waits for neither scikit-learn nor Numba.
 `textsvm.as_estimator` makes an estimator of it for scikit-learn's tools.
 """

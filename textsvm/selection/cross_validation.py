@@ -31,14 +31,13 @@ from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import StageProgress, lap, of_stage
 from textsvm.runtime.plain_json import to_json
 from textsvm.selection.scoring import judge, mean_and_sd, metric_names, warn_unfinished
-from textsvm.training.classifier import train_classifier
 from textsvm.training.fold_grams import FoldGrams, Task, of_all, train_and_test
 from textsvm.training.folds import Splitting, n_together, report_leaks
 from textsvm.training.leakage import Leak, LeakageWarning
 from textsvm.training.problems import fold_predictions, fold_values, problem_of, rule_of
 from textsvm.training.targets import labels_of, with_classes
 from textsvm.training.thresholds import mean_values
-from textsvm.training.train import read_training_data
+from textsvm.training.train import read_training_data, train_here
 
 
 @dataclass(frozen=True)
@@ -212,7 +211,7 @@ def choose_and_test(
         weight = None if task.weight is None else task.weight[train]
         # `fold_values` learns offsets from the other folds.
         plain = replace(settings, scoring="accuracy")
-        model = train_classifier(plain, [texts[i] for i in train], labels[train], weight, step)
+        model = train_here(plain, [texts[i] for i in train], labels[train], weight, step)
         for stage, spent in model.record.seconds.items():
             seconds[stage] = seconds.get(stage, 0.0) + spent
         clock = time.perf_counter()

@@ -20,9 +20,8 @@ from textsvm.model.settings import Settings, is_default
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, of_stage
 from textsvm.training.fold_grams import FoldGrams, terms_of
-from textsvm.training.grams import PreparedRows, store_together
+from textsvm.training.grams import PreparedRows, check, store_together
 from textsvm.training.targets import Target, with_classes
-from textsvm.training.trainers import check
 
 #: Parameters that can be tuned besides the parameters of the kernel.
 TUNABLE = (

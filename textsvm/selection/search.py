@@ -29,7 +29,6 @@ from textsvm.selection.cross_validation import choose_and_test
 from textsvm.selection.grid import GridPoint, SharedExamples, simplicity
 from textsvm.selection.scoring import AREAS, judge, mean_and_sd, metric_names
 from textsvm.solvers.problems import Machines
-from textsvm.training.classifier import train_classifier
 from textsvm.training.fold_grams import FoldGrams, Task, train_and_test
 from textsvm.training.fold_solver import paths_along_c, solve_folds
 from textsvm.training.folds import Splitting, as_groups
@@ -37,7 +36,7 @@ from textsvm.training.grams import PreparedRows
 from textsvm.training.problems import fit_offsets, fold_predictions, problem_of, rule_of
 from textsvm.training.targets import Target, labels_of
 from textsvm.training.thresholds import out_of_fold_values
-from textsvm.training.train import assemble_prepared, with_offsets, with_scale
+from textsvm.training.train import assemble_prepared, train_here, with_offsets, with_scale
 from textsvm.version import __version__
 
 #: Metrics for which less is better.
@@ -143,7 +142,7 @@ class GridSearch:
         self.seconds[k] = time.perf_counter() - start
         if self.choose(range(len(self.folds))) == k:
             self.best, self.best_machines = k, []
-            model = train_classifier(settings, examples, labels_of(self.target), self.weight)
+            model = train_here(settings, examples, labels_of(self.target), self.weight)
             self.best_model = self._with_probabilities(model, values, None)
 
     def _with_probabilities(

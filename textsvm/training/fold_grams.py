@@ -21,16 +21,21 @@ from textsvm.gram.plan import Plan
 from textsvm.gram.shared import TermGrams
 from textsvm.kernels.base import Kernel
 from textsvm.model.settings import Fold, Settings
-from textsvm.model.trained import TrainedModel
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, lap, limit, of_stage
 from textsvm.runtime.workers import Workers, current
 from textsvm.solvers.problems import Machines
 from textsvm.training.fold_solver import fold_scores, solve_folds, solving_seconds
-from textsvm.training.grams import PreparedRows, plan_training, prepare_gram, requested_memory, without_store
+from textsvm.training.grams import (
+    PreparedRows,
+    memory_limit,
+    plan_training,
+    prepare_gram,
+    requested_memory,
+    without_store,
+)
 from textsvm.training.problems import problem_of
-from textsvm.training.targets import Target, with_classes
-from textsvm.training.train import assemble_prepared
+from textsvm.training.targets import Target
 
 
 @dataclass(frozen=True)
@@ -150,8 +155,13 @@ class FoldGrams:
 def grams_of(settings: Settings, examples: Any, task: Task) -> FoldGrams:
     """Grams of examples and the kernel of settings, or features alone, as `fit` would use them."""
     kernel = settings.source.kernel_for(examples)
-    problem = problem_of(settings, task.target, np.arange(len(examples)), task.weight)
-    plan = plan_training(settings, kernel, examples, problem, devices.select(settings.device))
+    problem, device = (
+        problem_of(settings, task.target, np.arange(len(examples)), task.weight),
+        devices.select(settings.device),
+    )
+    plan = plan_training(
+        settings, kernel, examples, problem, device, memory_limit(settings, len(examples), device)
+    )
     return FoldGrams(settings, examples, kernel, plan=plan, distribute=False)
 
 
@@ -207,28 +217,6 @@ def train_and_test(
         results.add(numbers, solved, scored)
         clock = lap(seconds, "score", clock)
     return results.together(prepared)
-
-
-def fit_with_folds(
-    settings: Settings, X: Any, task: Task, seconds: dict[str, float], progress: StageProgress | None
-) -> tuple[TrainedModel | None, list[Floats]]:
-    """Train on all examples, and return the model and the decision values of the test part of every fold.
-
-    The last fold of the task trains on all examples and tests none; without it there is no model.
-    """
-    device = devices.select(settings.device)
-    with settings.at_work(device):
-        clock = time.perf_counter()
-        encoded = with_classes(settings.source.encode(X, None, progress), task.target)
-        grams = grams_of(settings, encoded, task)
-        lap(seconds, "encode", clock)
-        results = train_and_test([settings], grams, task, seconds, progress)
-    clock = time.perf_counter()
-    model = None
-    if not len(task.folds[-1][1]):
-        model = assemble_prepared(settings, results.last, task.target, results.machines[0][-1])
-    lap(seconds, "score", clock)
-    return model, results.values[0]
 
 
 def predicted_seconds(points: Sequence[Settings], grams: FoldGrams, task: Task) -> float:

@@ -20,16 +20,13 @@ from textsvm.kernels.base import Kernel
 from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.vectors import Vectors
-from textsvm.model.settings import ClassifierSettings, Settings
+from textsvm.model.settings import CalibrationSettings, ClassifierSettings, Settings
 from textsvm.runtime import device as devices
-from textsvm.runtime import memory as scratch
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, StageProgress, lap, of_stage
 from textsvm.solvers import newton
 from textsvm.solvers.many_classes import has_many_classes
-from textsvm.solvers.problems import Classification, Labelling, Machines, OneClass, Problem, Regression
-from textsvm.solvers.solution import Stopping
-from textsvm.solvers.solve import solve
+from textsvm.solvers.problems import Classification, Labelling, OneClass, Problem, Regression
 from textsvm.sources.base import KernelSource
 from textsvm.text.documents import Documents, MultiView
 
@@ -59,30 +56,23 @@ class PreparedRows:
 
 
 def plan_training(
-    settings: Settings, kernel: Kernel, documents: Any, problem: Problem, device: Device
+    settings: Settings, kernel: Kernel, documents: Any, problem: Problem, device: Device, memory: int
 ) -> Plan | None:
-    """The plan to train from features; None if a Gram is better, requested or given."""
+    """The plan to train from features in `memory` bytes; None if a Gram is better, requested or given."""
     compute = settings.compute_options
     gram_requested = compute.solver == "gram" or compute.store is not None or compute.tier != "auto"
     if gram_requested or not isinstance(documents, Documents | MultiView | Vectors):
         return None
-    memory = memory_limit(settings, len(documents), device)
     obstacle = why_no_features(settings, kernel, device, problem)
     features = features_of(kernel, documents, problem, device, obstacle, memory)
     case, features_requested = Case(len(documents), memory, device.kind), compute.solver == "features"
     return plan_features(case, features, features_requested)
 
 
-def can_square_hinge(
-    settings: Settings, kernel: Kernel, documents: Any, problem: Classification, device: Device
-) -> bool:
-    """Whether machines with the squared hinge loss can be trained: from features, or a matrix in memory."""
-    if problem.strategy == "crammer-singer":
-        return False
-    if plan_training(settings, kernel, documents, problem, device) is not None:
-        return True
-    fits = MATRIX_BYTES * len(documents) ** 2 <= memory_limit(settings, len(documents), device)
-    return fits and not device.cards
+def can_square_hinge(problem: Classification, memory: int, device: Device) -> bool:
+    """Whether machines with the squared hinge loss can be trained from a kernel matrix: if it fits."""
+    fits = MATRIX_BYTES * len(problem.index) ** 2 <= memory
+    return fits and not device.cards and problem.strategy != "crammer-singer"
 
 
 def memory_limit(settings: Settings, n: int, device: Device) -> int:
@@ -157,40 +147,31 @@ def n_machines(problem: Problem) -> int:
     return problem.n_classes - (problem.strategy == "ovo")
 
 
-def solve_problem(
+def fit_and_prepare(
     settings: Settings,
     kernel: Kernel,
     documents: Any,
-    problem: Problem,
+    plan: Plan | None,
     device: Device,
     seconds: dict[str, float],
     progress: StageProgress | None,
-) -> tuple[Machines, str]:
-    """Train the machines of a problem, from a kernel that is not fitted yet.
+) -> PreparedRows:
+    """Fit a kernel to all documents, and build its features if that is planned, else its Gram matrix.
 
-    The wall time of each stage is added to `seconds`. The second value describes the origin of the rows or
-    features.
+    The wall time of each stage is added to `seconds`.
     """
-    plan = plan_training(settings, kernel, documents, problem, device)
     clock = time.perf_counter()
-    with scratch.on_disk(plan is not None and plan.tier == "disk"):
-        if plan is not None:
-            gram = FeatureProducts(kernel.features.rows(documents, device), device, plan.reason)
-            devices.synchronize(device)
-            prepared = PreparedRows(documents, kernel, gram, {"features": time.perf_counter() - clock})
-        else:
-            kernel.fit(kernel.structure.read(documents), device)
-            seconds["encode"] += time.perf_counter() - clock
-            prepared = prepare_gram(settings, documents, kernel, device, progress)
-        seconds.update(prepared.seconds)
-        clock = time.perf_counter()
-        stopping = Stopping(settings.solver_tol, settings.max_iter, settings.duality_gap)
-        [[machines]] = solve(prepared.gram, [[problem]], stopping, of_stage(progress, "solve"))
-    lap(seconds, "solve", clock)
-    description = prepared.description
-    # At once: the garbage collector would free the cycle of a Gram and its window too late for a card.
-    prepared.gram.release()
-    return machines, description
+    if plan is not None:
+        features = kernel.features.rows(documents, device)
+        devices.synchronize(device)
+        prepared = PreparedRows(documents, kernel, FeatureProducts(features, device, plan.reason), {})
+        lap(seconds, "features", clock)
+        return prepared
+    kernel.fit(kernel.structure.read(documents), device)
+    lap(seconds, "encode", clock)
+    prepared = prepare_gram(settings, documents, kernel, device, progress)
+    seconds.update(prepared.seconds)
+    return prepared
 
 
 def prepare_gram(
@@ -215,7 +196,20 @@ def prepare_gram(
     return PreparedRows(examples, kernel, gram, {"gram": time.perf_counter() - clock})
 
 
-def check_solver(settings: Settings) -> None:
+def check(settings: Settings | CalibrationSettings) -> None:
+    """Raise InputError if a setting is out of range, before examples are read."""
+    settings.check()
+    check_compute(settings.classifier if isinstance(settings, CalibrationSettings) else settings)
+
+
+def check_compute(settings: Settings) -> None:
+    """Raise InputError if `solver`, `store` or `tier` is invalid, or impossible for the kernel."""
+    if settings.compute is not None:
+        _check_solver(settings)
+        _check_store(settings)
+
+
+def _check_solver(settings: Settings) -> None:
     """Raise InputError if `solver` is unknown, or requests features and there are none."""
     solver = settings.compute_options.solver
     if not isinstance(solver, str) or solver not in SOLVERS:
@@ -228,7 +222,7 @@ def check_solver(settings: Settings) -> None:
         raise InputError(trouble)
 
 
-def check_store(settings: Settings) -> None:
+def _check_store(settings: Settings) -> None:
     """Raise InputError if `store` or `tier` is invalid, or the machine has no kernel matrix for them."""
     store, tier = settings.compute_options.store, settings.compute_options.tier
     if not isinstance(tier, str) or tier not in TIERS:

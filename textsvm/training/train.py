@@ -1,31 +1,212 @@
-"""Train a model from settings, examples and targets: the steps that all trainers share."""
+"""Settings, examples and targets -> TrainedModel: the steps of every training, in their order.
+
+    read      check settings, examples, targets and weights, and state the learning problem
+    split     draw the folds from whose test parts the rule learns
+    choose    encode the examples; take the kernel of the settings, or choose kernel, C and loss; plan
+    rows      fit the kernel, and build its matrix or its features
+    solve     train the machines on all examples, and on the training part of each fold
+    rule      learn biases, offsets, thresholds or probabilities from held-out decision values
+    assemble  the model: support vectors, coefficients, rule and record
+
+Every learning problem takes this way. A step does nothing for settings that do not need it: only
+CalibratedSVC and the thresholds of MultilabelSVC need folds, only kernel="auto" and "fast" a choice. Many
+settings on shared rows are trained by `textsvm.selection`, with `fold_grams` in place of `rows` and `solve`.
+"""
 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from textsvm.arrays import Floats
+from textsvm.arrays import Floats, Ints
+from textsvm.choice import candidates
+from textsvm.choice.candidates import Candidate
+from textsvm.choice.choose import Choice, near_copies, weigh_encoder
+from textsvm.choice.choose import choose as choose_by_trials
 from textsvm.errors import InputError
+from textsvm.gram.plan import Plan
 from textsvm.kernels.base import Kernel
+from textsvm.kernels.encoder import as_encoder
+from textsvm.kernels.inputs import InputTable, is_table
+from textsvm.kernels.resolve import sum_on_columns
 from textsvm.linalg.factored import scipy_sparse
-from textsvm.model.rules import ClassRule, added_bias, by_class, fit_scale
-from textsvm.model.settings import Settings
+from textsvm.model.rules import ClassRule, Rule, added_bias, by_class, check_reject, fit_scale, margins
+from textsvm.model.settings import (
+    CalibrationSettings,
+    ClassifierSettings,
+    Fold,
+    MultilabelSettings,
+    Settings,
+    is_default,
+)
 from textsvm.model.trained import Expansion, Record, TrainedModel
 from textsvm.runtime import device as devices
-from textsvm.runtime.parallel import StageProgress
-from textsvm.solvers.problems import Machines
-from textsvm.sources.copies import MOST_DIGESTS, text_digests
-from textsvm.training.grams import PreparedRows, check_solver, check_store, prepare_gram, solve_problem
-from textsvm.training.problems import as_target, count_support, problem_of, rule_of
-from textsvm.training.targets import Target, as_weights, check_order, with_classes, with_positive
+from textsvm.runtime import memory as scratch
+from textsvm.runtime.device import Device
+from textsvm.runtime.parallel import StageProgress, lap, of_stage
+from textsvm.solvers.problems import Classification, Machines, Problem
+from textsvm.solvers.solution import Stopping
+from textsvm.solvers.solve import solve
+from textsvm.sources.copies import MOST_DIGESTS, n_separated, text_digests
+from textsvm.sources.texts import TextSource
+from textsvm.text.documents import Documents, MultiView
+from textsvm.training.calibration import calibrated_rule
+from textsvm.training.fold_grams import FoldGrams, Task, grams_of, train_and_test
+from textsvm.training.folds import Splitting, make_folds
+from textsvm.training.grams import (
+    PreparedRows,
+    can_square_hinge,
+    check_compute,
+    fit_and_prepare,
+    memory_limit,
+    plan_training,
+    prepare_gram,
+)
+from textsvm.training.problems import as_target, count_support, fit_offsets, problem_of, rule_of
+from textsvm.training.targets import (
+    Target,
+    as_weights,
+    check_order,
+    labels_of,
+    with_classes,
+    with_positive,
+)
+from textsvm.training.thresholds import mean_values, out_of_fold_values
 
+#: Change of the bias of a class, for kernel="auto" and "fast", when its total weight falls by a factor of e;
+#: half as much with two classes.
+RARE = 0.05
+MANY = 1000  #: Number of texts below which this change is larger
+FOLDS = 3  #: scoring="f1_macro": folds of the out-of-fold values
+TOLERANCE = 0.1  #: scoring="f1_macro": the solver's tolerance for these values with "auto" and "fast"
+COMPARISON = 3.0  #: scoring="f1_macro": seconds in which near-copies must be found, by prediction
 #: The prior of the scale of probabilities: as many as the classes would make many classes too uncertain.
 PLATT = 2
+
+AnySettings = TypeVar("AnySettings", bound=Settings)
+
+
+@dataclass(eq=False)
+class TrainingState:
+    """A training in progress: the results of its steps so far."""
+
+    # read
+    settings: Settings  #: Of the machines; after `choose` of a calibrated classifier with the chosen kernel
+    calibration: CalibrationSettings | None
+    examples: Any  #: Validated by the source
+    target: Target
+    weight: Floats | None
+    problem: Problem  #: Of all examples
+    device: Device
+    progress: StageProgress | None
+    seconds: dict[str, float] = field(default_factory=dict)  #: Wall time of the stages
+    # split
+    folds: list[Fold] = field(default_factory=list)  #: Empty if the rule learns nothing from folds
+    # choose
+    documents: Any = None  #: Encoded examples
+    kernel: Kernel = field(init=False)
+    choice: Choice | None = None  #: Of kernel="auto" and "fast"
+    plan: Plan | None = None  #: To train from features; None to train from the kernel matrix
+    # solve
+    machines: Machines = field(init=False)  #: Of all examples
+    values: list[Floats] = field(default_factory=list)  #: Decision values of the test part of each fold
+    gram: str = ""  #: Origin of the rows
+    # rule
+    rule: Rule = field(init=False)
+    held_out_accuracy: float | None = None
+    margin: float | None = None  #: Median out-of-fold margin of a calibrated model
+
+    @property
+    def everyone(self) -> Ints:
+        """Indices of all examples."""
+        return np.arange(len(self.target.values))
+
+
+def train(
+    settings: Settings | CalibrationSettings,
+    X: Any,
+    y: Any = None,
+    sample_weight: ArrayLike | None = None,
+    progress: StageProgress | None = None,
+) -> TrainedModel:
+    """Train a model.
+
+    Parameters
+    ----------
+    settings : Settings or CalibrationSettings
+    X : n examples
+        As `fit` of the estimator with these settings takes them, see `textsvm.SVC.fit`.
+    y : targets of n examples; None for novelty detection
+    sample_weight : array-like, shape (n,), optional
+    progress : callable, optional
+
+    Raises
+    ------
+    InputError
+        If a setting, an example or a target is invalid.
+    """
+    if isinstance(settings, CalibrationSettings):
+        settings.check()  # the device is that of the classifier, which may be none
+    model = devices.run_on(
+        settings.device, lambda device: train_here(settings.on(device), X, y, sample_weight, progress)
+    )
+    if model.device == settings.device:
+        return model
+    # "auto" fell back to the CPU: the model is for "auto" nevertheless.
+    if isinstance(model.record.settings, Settings):
+        model = model.with_record(settings=model.record.settings.on(settings.device))
+    return model.on(settings.device, model.n_jobs)
+
+
+def train_here(
+    settings: Settings | CalibrationSettings,
+    X: Any,
+    y: Any = None,
+    sample_weight: ArrayLike | None = None,
+    progress: StageProgress | None = None,
+) -> TrainedModel:
+    """`train` without a second try on the CPU if the memory of a GPU does not suffice: all steps in order."""
+    training = read(settings, X, y, sample_weight, progress)
+    split(training)
+    with training.settings.at_work(training.device):
+        choose(training)
+        with scratch.on_disk(training.plan is not None and training.plan.tier == "disk"):
+            rows = build_rows(training)
+            solve_machines(training, rows)
+    learn_rule(training)
+    return assemble_training(training)
+
+
+# read
+
+
+def read(
+    settings: Settings | CalibrationSettings,
+    X: Any,
+    y: Any,
+    sample_weight: ArrayLike | None,
+    progress: StageProgress | None,
+) -> TrainingState:
+    """Check the inputs, and state the learning problem."""
+    calibration = settings if isinstance(settings, CalibrationSettings) else None
+    of_machines = settings.classifier if isinstance(settings, CalibrationSettings) else settings
+    of_machines = _on_columns(of_machines, X)
+    examples, target, weight = read_training_data(of_machines, X, y, sample_weight)
+    problem = problem_of(of_machines, target, np.arange(len(examples)), weight)
+    if isinstance(of_machines, ClassifierSettings) and of_machines.scoring != "accuracy":
+        weighted = target.values if weight is None else target.values[weight > 0]
+        few, most = np.sort(np.bincount(weighted))[-2:]
+        if few < 2:
+            raise InputError(
+                f'scoring="f1_macro" needs 2 texts of two classes to cross-validate, got {most} and {few}'
+            )
+    device = devices.select(of_machines.device)
+    return TrainingState(of_machines, calibration, examples, target, weight, problem, device, progress)
 
 
 def read_training_data(
@@ -36,10 +217,7 @@ def read_training_data(
     `positive` is the positive class of two, for metrics.
     """
     settings.check()
-    compute = settings.compute_options
-    if (compute.solver, compute.store, compute.tier) != ("auto", None, "auto"):
-        check_solver(settings)
-        check_store(settings)
+    check_compute(settings)
     examples = settings.source.validate(X)
     n = len(examples)
     if n == 0:
@@ -51,22 +229,145 @@ def read_training_data(
     return examples, target, as_weights(sample_weight, n)
 
 
-def train_machines(
-    settings: Settings, X: Any, y: Any, sample_weight: ArrayLike | None, progress: StageProgress | None
-) -> TrainedModel:
-    """Train on examples with a named kernel, without folds."""
-    examples, target, weight = read_training_data(settings, X, y, sample_weight)
-    problem = problem_of(settings, target, np.arange(len(examples)), weight)
-    device = devices.select(settings.device)
-    with settings.at_work(device):
-        clock = time.perf_counter()
-        source = settings.source
-        encoded = source.encode(examples, None, progress)
-        kernel = source.kernel_for(encoded)
-        encoded = with_classes(encoded, target)
-        seconds = {"encode": time.perf_counter() - clock}
-        machines, gram = solve_problem(settings, kernel, encoded, problem, device, seconds, progress)
-    return assemble(settings, kernel, encoded, target, machines, seconds=seconds, gram=gram, device=device)
+def _on_columns(settings: AnySettings, X: Any) -> AnySettings:
+    """Settings with a sum of kernels on the columns of a table if they have the default kernel, of texts."""
+    if not isinstance(settings.kernel, str) or not is_table(X) or settings.kernel != type(settings)().kernel:
+        return settings
+    table = InputTable.of(X)
+    texts = table.text_names
+    if not texts or (len(table.names) == 1 and not isinstance(X, Mapping | list | tuple)):
+        return settings  # `as_texts` reads a single column
+    numbers = [name for name in table.names if name not in texts]
+    return replace(settings, kernel=sum_on_columns(texts, [numbers], None, settings.encoder))
+
+
+# split
+
+
+def split(training: TrainingState) -> None:
+    """Draw folds for probabilities, or for thresholds of labels; InputError if a fold cannot be learnt."""
+    settings, target, calibration = training.settings, training.target, training.calibration
+    if calibration is not None:
+        check_reject(calibration.reject, target.classes)
+        cv, seed = calibration.cv, calibration.random_state
+    elif isinstance(settings, MultilabelSettings) and settings.thresholds != "zero":
+        cv, seed = settings.cv, settings.random_state
+    else:
+        return
+    training.folds = make_folds(cv, target, random_state=seed)
+    if calibration is not None:
+        assert target.classes is not None
+        tested = np.concatenate([target.values[test] for _, test in training.folds])
+        untested = np.setdiff1d(np.arange(len(target.classes)), tested)
+        if len(untested) and not isinstance(cv, int | np.integer):
+            name = target.classes[untested[0]]
+            raise InputError(f"no document of class {name!s} is in the test part of a fold")
+    for train_part, _ in training.folds:
+        problem_of(settings, target, train_part, training.weight)
+
+
+# choose
+
+
+def choose(training: TrainingState) -> None:
+    """Encode the examples, take or choose the kernel, and plan whether to train from its features."""
+    settings = training.settings
+    if isinstance(settings, ClassifierSettings) and is_default(settings.kernel):
+        _choose_default(training, settings)
+        return
+    clock, source = time.perf_counter(), settings.source
+    encoded = source.encode(training.examples, None, training.progress)
+    training.kernel = source.kernel_for(encoded)
+    training.documents = with_classes(encoded, training.target)
+    lap(training.seconds, "encode", clock)
+    memory = memory_limit(settings, len(encoded), training.device)
+    training.plan = plan_training(
+        settings, training.kernel, training.documents, training.problem, training.device, memory
+    )
+
+
+def _choose_default(training: TrainingState, settings: ClassifierSettings) -> None:
+    """Kernel, C and loss of "auto" or "fast", by trials within `time_budget`.
+
+    The loss is hinge if machines with the squared hinge loss cannot be trained.
+    """
+    clock, problem, target = time.perf_counter(), training.problem, training.target
+    assert isinstance(problem, Classification)
+    default = _default_candidate(settings, training.examples, problem.n_classes)
+    kernel = default.kernel()
+    documents = encode_for(settings, kernel, training.examples, target, training.progress)
+    clock = lap(training.seconds, "encode", clock)
+    memory = memory_limit(settings, len(documents), training.device)
+    plan = plan_training(settings, kernel, documents, problem, training.device, memory)
+    squared = plan is not None or can_square_hinge(problem, memory, training.device)
+    if settings.loss is None and not squared:
+        default = default.with_loss("hinge")
+    sentence = ""
+    if default.encoder is not None:
+        default, sentence = weigh_encoder(default, documents, target.copies, problem.weight)
+        sentence = f"; {sentence}"
+        kernel = default.kernel()
+    C, budget = float(settings.C), settings.time_budget
+    if budget is None or settings.kernel == "fast":
+        choice = Choice(kernel, default.C * C, default.loss, default.description(C, kernel))
+    else:
+        choice = choose_by_trials(
+            default, documents, target.copies, problem.weight, C, budget, training.progress
+        )
+    training.choice = replace(choice, description=choice.description + sentence)
+    training.kernel, training.documents = choice.kernel, documents
+    training.problem = replace(problem, C=choice.C, loss=choice.loss)
+    training.held_out_accuracy = choice.accuracy
+    if training.calibration is not None:
+        training.settings = replace(
+            settings, kernel=choice.kernel, C=choice.C, loss=choice.loss, encoder=None
+        )
+        training.kernel = training.settings.source.kernel_for(documents)
+    if default.encoder is not None or budget is not None:
+        plan = plan_training(settings, training.kernel, documents, training.problem, training.device, memory)
+    training.plan = plan
+    lap(training.seconds, "choose", clock)
+
+
+def _default_candidate(settings: ClassifierSettings, texts: list[str], n_classes: int) -> Candidate:
+    folded = settings.normalise != "none"
+    if settings.kernel == "auto":
+        default = candidates.auto(texts, folded, n_classes)
+    else:
+        default = candidates.fast(texts, folded)
+    if settings.encoder is not None:
+        default = replace(default, encoder=as_encoder(settings.encoder))
+    return default if settings.loss is None else default.with_loss(settings.loss)
+
+
+def encode_for(
+    settings: ClassifierSettings,
+    kernel: Kernel,
+    texts: list[str],
+    target: Target,
+    progress: StageProgress | None,
+) -> Documents | MultiView:
+    """Texts encoded for a kernel; InputError if all are empty."""
+    documents = TextSource(kernel, settings.text_form).encode(texts, None, progress)
+    if not documents.lengths.any():
+        raise InputError("every document is empty once it is normalised; give documents with some text")
+    return with_classes(documents, target)
+
+
+# rows
+
+
+def build_rows(training: TrainingState) -> PreparedRows | FoldGrams:
+    """Rows of all examples from the fitted kernel; with folds they are built when they are needed."""
+    settings, kernel, documents = training.settings, training.kernel, training.documents
+    clock = time.perf_counter()
+    if not training.folds:
+        return fit_and_prepare(
+            settings, kernel, documents, training.plan, training.device, training.seconds, training.progress
+        )
+    grams = FoldGrams(settings, documents, kernel, plan=training.plan, distribute=False)
+    lap(training.seconds, "encode", clock)
+    return grams
 
 
 def prepare(settings: Settings, X: Any, progress: StageProgress | None = None) -> PreparedRows:
@@ -84,21 +385,235 @@ def prepare(settings: Settings, X: Any, progress: StageProgress | None = None) -
     return replace(prepared, seconds=seconds | prepared.seconds)
 
 
-def assemble(
-    settings: Settings, kernel: Kernel, examples: Any, target: Target, machines: Machines, **facts: Any
+# solve
+
+
+def solve_machines(training: TrainingState, rows: PreparedRows | FoldGrams) -> None:
+    """Train the machines on all examples, and those of the folds, which decide their test parts."""
+    settings, progress = training.settings, training.progress
+    if isinstance(rows, FoldGrams):
+        everything = (training.everyone, np.empty(0, np.int64))
+        task = Task(training.target, training.weight, [*training.folds, everything])
+        results = train_and_test([settings], rows, task, training.seconds, progress)
+        training.machines, training.values = results.machines[0][-1], results.values[0]
+        training.kernel, training.gram = results.last.kernel, results.last.description
+        return
+    clock = time.perf_counter()
+    stopping = Stopping(settings.solver_tol, settings.max_iter, settings.duality_gap)
+    [[training.machines]] = solve(rows.gram, [[training.problem]], stopping, of_stage(progress, "solve"))
+    lap(training.seconds, "solve", clock)
+    training.gram = rows.description
+    # At once: the garbage collector would free the cycle of a Gram and its window too late for a card.
+    rows.gram.release()
+
+
+# rule
+
+
+def learn_rule(training: TrainingState) -> None:
+    """The decision rule, with offsets, thresholds or probabilities from held-out decision values."""
+    settings, target = training.settings, training.target
+    training.rule = rule_of(settings, target)
+    clock, stage = time.perf_counter(), ""
+    if training.calibration is not None:
+        _calibrate(training, training.calibration)
+        stage = "calibrate"
+    elif training.folds:
+        thresholds = fit_offsets(settings, training.values, training.folds, target)
+        training.rule = training.rule.with_offsets(thresholds)
+        stage = "thresholds"
+    elif isinstance(settings, ClassifierSettings):
+        _learn_biases(training, settings)
+        if settings.scoring != "accuracy":
+            stage = "offsets"
+    if stage:
+        training.seconds[stage] = training.seconds.pop("score", 0.0)
+        lap(training.seconds, stage, clock)
+
+
+def _calibrate(training: TrainingState, calibration: CalibrationSettings) -> None:
+    """The rule with maps from out-of-fold decision values to probabilities."""
+    target, rule = training.target, training.rule
+    assert isinstance(rule, ClassRule)
+    decision, times_tested = mean_values(training.values, training.folds, len(target.values))
+    tested = np.flatnonzero(times_tested)
+    decision, codes = decision[tested], target.values[tested]
+    weight = None if training.weight is None else training.weight[tested]
+    training.rule = calibrated_rule(calibration, rule, decision, codes, weight)
+    # Not by the probabilities: their maps are fitted to these values.
+    right = rule.predictions(decision) == rule.classes[codes]
+    training.margin = float(np.median(margins(decision)))
+    # An accuracy on copies of training texts would be too good.
+    separated = n_separated(target.copies, training.folds)
+    training.held_out_accuracy = None if separated else float(np.average(right, weights=weight))
+
+
+def _learn_biases(training: TrainingState, settings: ClassifierSettings) -> None:
+    """Move biases towards rare classes, and by offsets for macro-F1; probabilities from held-out values."""
+    target, choice, decision, offsets = training.target, training.choice, None, None
+    bias: Floats | float = 0.0
+    if choice is not None:
+        bias = default_bias(settings, target, training.weight)
+        _add_to_biases(training, bias)
+        # The machines of the trials are one-vs-rest machines.
+        if choice.decision is not None and settings.multiclass == "ovr":
+            decision = choice.decision + bias
+    if settings.scoring != "accuracy":
+        decision = _out_of_fold(training, settings) + bias
+        everyone = (np.empty(0, np.int64), training.everyone)
+        offsets = fit_offsets(settings, [decision], [everyone], target)
+        assert offsets is not None
+        _add_to_biases(training, added_bias(offsets, 1 + (len(training.machines.bias) > 1)))
+    if decision is not None:
+        labels = labels_of(target)
+        training.rule = scaled(training.rule, decision, labels, training.weight, offsets)
+
+
+def _add_to_biases(training: TrainingState, addition: Any) -> None:
+    bias = np.asarray(training.machines.bias + addition)
+    training.machines = replace(training.machines, bias=bias)
+
+
+def rare_class_bias(totals: Floats, n: int) -> Floats:
+    """Additions to the biases of one-vs-rest machines that favour rare classes, shape (n_machines,).
+
+    `totals` are the sums of the weights of the classes, and n is the number of texts. A machine decides its
+    own support vectors with their dual variables, which are larger in rare classes, and new texts without
+    them: the more so, the fewer texts there are (reports/learning_curves.md). The addition grows with
+    sqrt(1 / n) down to 100 texts.
+    """
+    logs, rare = np.log(totals), RARE * np.sqrt(np.clip(MANY / n, 1, 10))
+    if len(logs) == 2:
+        return np.array([rare * (logs[0] - logs[1]) / 2])
+    return np.asarray(rare * (logs.mean() - logs))
+
+
+def default_bias(settings: ClassifierSettings, target: Target, weight: Floats | None) -> Floats | float:
+    """Additions to the biases of machines of "auto" and "fast"; 0 if they are not one-vs-rest."""
+    if settings.multiclass != "ovr":
+        return 0.0
+    problem = problem_of(settings, target, np.arange(len(target.values)), weight)
+    assert isinstance(problem, Classification)
+    totals = np.bincount(problem.target, problem.weight).astype(np.float64)
+    return rare_class_bias(totals, int(np.count_nonzero(problem.weight)))
+
+
+def _out_of_fold(training: TrainingState, settings: ClassifierSettings) -> Floats:
+    """Out-of-fold decision values of all examples, for offsets; NaN for examples of weight 0.
+
+    With the default kernels near-copies of a text are in the same fold.
+    """
+    target, weight = training.target, training.weight
+    fixed = with_chosen(settings, training.choice, TOLERANCE)
+    rows = training.everyone if weight is None else np.flatnonzero(weight)
+    groups = None
+    if training.choice is not None:
+        plain = Candidate(plain=1.0).kernel()
+        groups = near_copies(encode_for(settings, plain, training.examples, target, None), COMPARISON)
+        groups = None if groups is None else groups[rows]
+    parts = Splitting(FOLDS, groups).quietly(target.take(rows))
+    task = Task(target, weight, [(rows[train_part], rows[test]) for train_part, test in parts])
+    with fixed.at_work(training.device):
+        grams = grams_of(fixed, training.documents, task)
+        results = train_and_test([fixed], grams, task, {}, training.progress)
+    return out_of_fold_values(results.values[0], task.folds, target)
+
+
+def with_chosen(settings: ClassifierSettings, choice: Choice | None, tol: float) -> ClassifierSettings:
+    """Settings to train without a choice: kernel, C and loss that "auto" or "fast" chose, with `tol`."""
+    fixed = replace(settings, scoring="accuracy", time_budget=None, encoder=None)
+    if choice is None:
+        return fixed
+    kernel = choice.kernel.__sklearn_clone__()
+    return replace(fixed, kernel=kernel, C=choice.C, loss=choice.loss, tol=tol)
+
+
+def scaled(
+    rule: Rule, decision: Floats, labels: Any, weight: Any = None, offsets: Floats | None = None
+) -> Rule:
+    """The rule with probabilities that fit out-of-fold decision values, moved by `offsets` of classes.
+
+    Values of NaN, without a test, are ignored. A rule that is no plain `ClassRule`, or has probabilities,
+    stays as it is.
+    """
+    columns = by_class(decision)
+    if type(rule) is not ClassRule or rule.scale is not None or columns.shape[1] != len(rule.classes):
+        return rule
+    if offsets is not None:
+        columns = columns + offsets
+    tested = ~np.isnan(columns).any(axis=1)
+    tested_weight = None if weight is None else np.asarray(weight, np.float64)[tested]
+    codes = np.searchsorted(rule.classes, np.asarray(labels)[tested])
+    if len(np.unique(codes)) < 2:
+        return rule
+    scale = fit_scale(columns[tested], codes, len(rule.classes), tested_weight, PLATT)
+    return replace(rule, scale=scale)
+
+
+def with_scale(
+    model: TrainedModel, decision: Floats, labels: Any, weight: Any = None, offsets: Floats | None = None
 ) -> TrainedModel:
-    """The model of solved machines; `facts` are entries of its record."""
+    """The model with the rule of `scaled`; the model itself if that is its rule."""
+    rule = scaled(model.rule, decision, labels, weight, offsets)
+    return model if rule is model.rule else replace(model, rule=rule)
+
+
+def with_offsets(model: TrainedModel, offsets: Floats | None) -> TrainedModel:
+    """The model with offsets of its classes, which are added to the biases, or thresholds of its labels."""
+    if offsets is None:
+        return model
+    if not isinstance(model.rule, ClassRule):
+        return replace(model, rule=model.rule.with_offsets(offsets))
+    bias = model.predictor.intercept
+    moved = np.asarray(bias + added_bias(offsets, 1 + (len(bias) > 1)))
+    return replace(model, predictor=replace(model.predictor, intercept=moved))
+
+
+# assemble
+
+
+def assemble_training(training: TrainingState) -> TrainedModel:
+    """The model, and the figures of the training in its record."""
+    facts: dict[str, Any] = {
+        "seconds": training.seconds,
+        "gram": training.gram,
+        "device": training.device,
+        "held_out_accuracy": training.held_out_accuracy,
+        "margin": training.margin,
+    }
+    if (choice := training.choice) is not None:
+        facts |= {"C": choice.C, "loss": choice.loss, "chosen": choice.description}
+        facts |= {"n_trials": len(choice.trials)}
+    return assemble(
+        training.settings, training.kernel, training.documents, training.target, training.machines,
+        training.rule, **facts,
+    )  # fmt: skip
+
+
+def assemble(
+    settings: Settings,
+    kernel: Kernel,
+    examples: Any,
+    target: Target,
+    machines: Machines,
+    rule: Rule | None = None,
+    **facts: Any,
+) -> TrainedModel:
+    """The model of solved machines, by default with a rule that has learnt nothing from held-out values.
+
+    `facts` are entries of its record.
+    """
     used = np.flatnonzero((machines.coef != 0).sum(axis=0))
     support, coef = machines.index[used], machines.coef[:, used]
     coef = coef if scipy_sparse(coef) else np.ascontiguousarray(coef)
     source = settings.source.of_kernel(kernel)
-    rule = rule_of(settings, target)
     for a in np.flatnonzero(np.isnan(machines.bias))[:1]:
         assert target.classes is not None
         raise InputError(
             f"there is nothing to learn the label {target.classes[a]!s} from: sample_weight is zero for "
             "all documents with it, or for all without it"
         )
+    rule = rule or rule_of(settings, target)
     record = Record(
         settings,
         count_support(settings, target, support, coef),
@@ -106,8 +621,8 @@ def assemble(
         unfinished=unfinished(settings, machines, target),
         texts=None if target.digests is None else np.unique(target.digests)[:MOST_DIGESTS],
     )
-    if isinstance(rule, ClassRule):
-        record = replace(record, C=settings.C, loss=settings.loss or "hinge")  # type: ignore[attr-defined]
+    if isinstance(settings, ClassifierSettings):
+        record = replace(record, C=settings.C, loss=settings.loss or "hinge")
     expansion = Expansion(source.support(kernel, examples, support), coef, machines.bias)
     return TrainedModel(source, expansion, rule, replace(record, **facts), settings.device, settings.n_jobs)
 
@@ -139,40 +654,3 @@ def unfinished(settings: Settings, machines: Machines, target: Target) -> str:
         f"{len(stopped)} of {len(solutions)} machines stopped before they converged; the worst is "
         f"{name} ({solutions[worst].status}): {violation}"
     )
-
-
-def with_bias(model: TrainedModel, addition: Any) -> TrainedModel:
-    """The model with an addition to its biases."""
-    intercept = np.asarray(model.predictor.intercept + addition)
-    return replace(model, predictor=replace(model.predictor, intercept=intercept))
-
-
-def with_scale(
-    model: TrainedModel, decision: Floats, labels: Any, weight: Any = None, offsets: Floats | None = None
-) -> TrainedModel:
-    """The model with probabilities that fit out-of-fold decision values, moved by `offsets` of classes.
-
-    Values of NaN, without a test, are ignored. A model of another rule than `ClassRule`, or with
-    probabilities, stays as it is.
-    """
-    rule, columns = model.rule, by_class(decision)
-    if type(rule) is not ClassRule or rule.scale is not None or columns.shape[1] != len(rule.classes):
-        return model
-    if offsets is not None:
-        columns = columns + offsets
-    tested = ~np.isnan(columns).any(axis=1)
-    used = None if weight is None else np.asarray(weight, np.float64)[tested]
-    codes = np.searchsorted(rule.classes, np.asarray(labels)[tested])
-    if len(np.unique(codes)) < 2:
-        return model
-    scale = fit_scale(columns[tested], codes, len(rule.classes), used, PLATT)
-    return replace(model, rule=replace(rule, scale=scale))
-
-
-def with_offsets(model: TrainedModel, offsets: Floats | None) -> TrainedModel:
-    """The model with offsets of its classes, which are added to the biases, or thresholds of its labels."""
-    if offsets is None:
-        return model
-    if isinstance(model.rule, ClassRule):
-        return with_bias(model, added_bias(offsets, 1 + (len(model.predictor.intercept) > 1)))
-    return replace(model, rule=model.rule.with_offsets(offsets))
