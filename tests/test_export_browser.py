@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from encoders import static_folder, topics
-from test_export import PLAIN, default_model, training
+from test_export import default_model
 from test_export_page import CPU, LABELS, TEXTS, made
 from test_report_browser import browser, visit  # noqa: F401 (fixtures)
 from test_reporting import HOSTILE
@@ -20,7 +20,6 @@ from textsvm import (
     SVR,
     CalibratedSVC,
     Encoder,
-    GapWeighted,
     MultilabelSVC,
     OneClassSVM,
     Spectrum,
@@ -181,17 +180,6 @@ def test_page_decides_once_for_a_key(tmp_path, visit):  # noqa: F811
     assert page.evaluate("window.n") == 1
 
 
-def test_page_without_contributions(tmp_path, visit):  # noqa: F811
-    model = textsvm.CalibratedSVC(textsvm.SVC(GapWeighted(3)), cv=3).fit(*training(PLAIN))
-    textsvm.export(model, tmp_path / "page.html")
-    page = visit(tmp_path / "page.html")
-    page.locator("#text").fill("cash at noon")
-    page.wait_for_function("document.querySelector('#answer strong')")
-    assert page.locator("#answer strong").inner_text() == model.predict(["cash at noon"])[0]
-    assert page.locator("#why").is_hidden()
-    assert "compares whole texts" in page.locator("body").inner_text()
-
-
 @pytest.mark.parametrize("worker", [False, True])
 @pytest.mark.parametrize("allowed", [True, False])
 def test_javascript_in_a_browser(worker, allowed, tmp_path, browser):  # noqa: F811
@@ -227,7 +215,7 @@ def test_page_of_columns(tmp_path, visit):  # noqa: F811
     """A field for each column; the colours are those of the texts, line by line."""
     table = {"title": TEXTS, "body": TEXTS[5:] + TEXTS[:5]}
     model = SVC(**CPU).fit(table, LABELS)
-    export(model, tmp_path / "page.html", example=["win cash", "see you"])
+    export(model, tmp_path / "page.html")
     page = visit(tmp_path / "page.html", 390)
     assert [page.get_by_label(name, exact=True).count() for name in table] == [1, 1]
     for title, body in (("win cash", "see you"), ("", "lunch at noon"), ("see \U0001f600 you", "cash")):
@@ -239,7 +227,7 @@ def test_page_of_columns(tmp_path, visit):  # noqa: F811
         assert page.locator("#coloured").text_content() == f"{title}\n{body}"
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.get_by_role("button", name="Example").click()
-    assert [page.locator("textarea").nth(k).input_value() for k in (0, 1)] == ["win cash", "see you"]
+    assert page.locator("textarea").first.input_value()
     assert page.locator("#answer strong").count() == 1
 
 

@@ -1,14 +1,11 @@
-"""Exported models in JavaScript and JSON; files, errors and the command."""
+"""Exported models in JavaScript; files, errors and the command."""
 
 from __future__ import annotations
 
 import json
-import math
-import re
 import shutil
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +13,12 @@ import numpy as np
 import pytest
 from command import run
 from exported import SOURCES, WARNINGS, CModel, close, ignorable_texts, needs_gcc, needs_node
-from test_export import DNA, HOSTILE, KERNELS, PLAIN, PROTEINS, check, default_model, training
+from test_export import HOSTILE, KERNELS, PLAIN, check, default_model, training
 
 import textsvm
 from textsvm import EditDistance, GappedKmers, InputError, Product, Spectrum, Sum
-from textsvm.apps.export import files
 from textsvm.apps.export.binary import pack
 from textsvm.apps.export.plain import plain_model
-from textsvm.text.normal_form import normalise
 
 pytestmark = pytest.mark.filterwarnings("ignore:the solver stopped")
 NODE = shutil.which("node") or ""
@@ -93,16 +88,6 @@ def test_ignorable_code_points_in_node(tmp_path):
 
 
 @needs_node
-def test_alphabets_and_errors_in_node(tmp_path):
-    model = textsvm.SVC(Spectrum((1, 3), tokens="blosum62")).fit(*training(PROTEINS))
-    compare(model, PROTEINS, tmp_path / "proteins")
-    assert in_node(tmp_path / "proteins", ["A?"])[0]["name"] == "TextsvmError"
-    kernel = Sum([GappedKmers(4, 2, canonical=True), Spectrum((1, 3), "intersection")])
-    compare(textsvm.SVC(kernel).fit(*training(DNA)), [*DNA, "nnn", "ra", "t"], tmp_path / "dna")
-    assert in_node(tmp_path / "dna", ["axc"])[0]["name"] == "TextsvmError"
-
-
-@needs_node
 def test_calibrated_and_labels_in_node(tmp_path):
     texts, labels = training(PLAIN)
     model = textsvm.CalibratedSVC(textsvm.SVC(Spectrum((1, 3))), reject=0.5, cv=3).fit(texts, labels)
@@ -129,63 +114,20 @@ def test_wasm_is_up_to_date():
     assert done.returncode == 0, done.stderr
 
 
-def decide_json(model: dict[str, Any], text: str) -> np.ndarray:
-    """Decision values of a text by the description of the JSON format, for identity outputs."""
-    values = np.array(model["biases"], float)
-    form = model["text"]
-    for term in model["terms"]:
-        read = normalise(
-            text, form["normalise"], punctuation=form["punctuation"], keep_case=term["keep_case"]
-        )
-        split = {"characters": list, "words": re.compile(r"\w+|[^\w\s]").findall}[term["tokens"]]
-        symbols = split(read[: form["max_length"]])
-        sums, squares = np.zeros(len(values)), 0.0
-        for table in term["tables"]:
-            found: Counter[tuple[str, ...]] = Counter()
-            for offsets, value in zip(table["offsets"], table["values"], strict=True):
-                reach = table["span"] if len(table["offsets"]) == 1 else offsets[-1] + 1
-                for i in range(len(symbols) - reach + 1):
-                    found[tuple(symbols[i + k] for k in offsets)] += value
-            known = {tuple(string): k for k, string in enumerate(table["strings"])}
-            for string, amount in found.items():
-                k = known.get(string)
-                learnt = k is not None and table["factors"] is not None
-                factor = table["factors"][k] if learnt else 1.0 if k is not None else term["unknown"]
-                f = {"count": amount, "log": 1 + math.log(amount)}.get(term["count"], 1)
-                x = float(np.float32(factor * f))
-                squares += x * x * table["times"] * (amount if term["count"] == "intersection" else 1)
-                if k is not None:
-                    rows = table["weights"][k]
-                    sums += x * np.sum(
-                        rows[: int(amount)] if term["count"] == "intersection" else rows, axis=0
-                    )
-        if term["normalised"] and squares == 0:
-            same = [each["values"] for each in term["featureless"] if each["symbols"] == symbols]
-            values += np.sum(same, axis=0) if same else 0.0
-        else:
-            values += sums * (1 / math.sqrt(squares) if term["normalised"] else term["scale"])
-    return values
-
-
-@pytest.mark.parametrize("kernel", ["auto", KERNELS[5], KERNELS[10]], ids=repr)
-def test_json(kernel, tmp_path):
-    model = default_model() if kernel == "auto" else textsvm.SVC(kernel).fit(*training(PLAIN))
-    textsvm.export(model, tmp_path / "model.json")
-    content = json.loads((tmp_path / "model.json").read_bytes())
-    texts = HOSTILE[:40] + PLAIN
-    assert close([decide_json(content, text) for text in texts], model.decision_function(texts))
-
-
 @needs_gcc
 def test_c_program(tmp_path):
     model = default_model()
     textsvm.export(model, tmp_path / "model", to="c")
     (tmp_path / "main.c").write_text(PROGRAM)
     folder, program = tmp_path / "model", tmp_path / "program"
-    sources = [tmp_path / "main.c", folder / "textsvm.c", folder / "textsvm_model.c"]
+    sources = [tmp_path / "main.c", folder / "textsvm.c"]
     command = ["gcc", "-std=c99", *WARNINGS, "-g", "-fsanitize=address,undefined", f"-I{folder}"]
     subprocess.run([*command, *map(str, sources), "-o", str(program), "-lm"], check=True)
-    done = subprocess.run([str(program)], input=b"\n".join(map(str.encode, PLAIN)), capture_output=True)
+    done = subprocess.run(
+        [str(program), str(folder / "model.bin")],
+        input=b"\n".join(map(str.encode, PLAIN)),
+        capture_output=True,
+    )
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout.decode().splitlines() == [*model.predict(PLAIN).tolist(), "fuzzed"]
 
@@ -195,29 +137,35 @@ PROGRAM = r"""
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-int main(void) {
+int main(int n_names, char **names) {
     char line[1000];
     double decision[3];
     unsigned state = 1;
-    if (textsvm_global_open(textsvm_model(), textsvm_model_bytes(), 500)) return 1;
+    FILE *file = fopen(names[n_names - 1], "rb");
+    void *data = malloc(1 << 26);
+    size_t bytes = fread(data, 1, 1 << 26, file);
+    textsvm *m = textsvm_open(data, bytes, 500, NULL);
+    fclose(file);
+    if (!m) return 1;
     while (fgets(line, sizeof line, stdin)) {
-        if (textsvm_decide(line, strcspn(line, "\n"), decision)) return 2;
-        puts(textsvm_class(textsvm_global(), textsvm_predict(textsvm_global(), decision), NULL));
+        if (textsvm_decide_with(m, line, strcspn(line, "\n"), decision)) return 2;
+        puts(textsvm_class(m, textsvm_predict(m, decision), NULL));
     }
     for (int i = 0; i < 3000; i++) { /* random bytes, in a buffer of their size for the sanitiser */
         size_t n = (size_t)(i % 700);
-        char *bytes = malloc(n ? n : 1);
+        char *text = malloc(n ? n : 1);
         int code;
         for (size_t k = 0; k < n; k++) {
             state = state * 1664525u + 1013904223u;
-            bytes[k] = i % 3 ? (char)(state >> 24) : "\xcc\x81\xed\xef\xb7\xba\xc3 a\xf0"[(state >> 24) % 10];
+            text[k] = i % 3 ? (char)(state >> 24) : "\xcc\x81\xed\xef\xb7\xba\xc3 a\xf0"[(state >> 24) % 10];
         }
-        code = textsvm_decide(bytes, n, decision);
-        free(bytes);
+        code = textsvm_decide_with(m, text, n, decision);
+        free(text);
         if (code && code != TEXTSVM_TOO_LONG) return 3;
     }
     puts("fuzzed");
-    textsvm_close(textsvm_global());
+    textsvm_close(m);
+    free(data);
     return 0;
 }
 """
@@ -260,9 +208,7 @@ static void explain(textsvm *m) {
     for (size_t c = 0; c < columns; c++) units[c] = (const char *)text, sizes[c] = n;
     void *memory = malloc(textsvm_explain_memory(m->n_machines, m->max_symbols));
     double *contributions = malloc(columns * n * sizeof *contributions), totals[3];
-    for (u32 i = 0; i < m->w[12]; i++)
-        if (term_of(m, i).count >= PAIRS_EDIT) n = 0; /* as textsvm.mjs, which refuses */
-    if (n) textsvm_explain(m, units, sizes, draw(3), memory, contributions, totals);
+    textsvm_explain(m, units, sizes, draw(3), memory, contributions, totals);
     free(memory), free(contributions), free(sizes), free(units);
 }
 static void set_checksum(uint32_t *words, size_t n) { /* so that the other checks are tested */
@@ -315,15 +261,12 @@ int main(int n, char **names) {
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "to"), [pytest.param("m.json", "json", marks=pytest.mark.slow), ("js", "js")]
-)
-def test_command(name, to, tmp_path):
+def test_command(tmp_path):
     textsvm.save(default_model(), tmp_path / "model")
-    arguments = ["export", str(tmp_path / "model"), "--to", to, "-o", str(tmp_path / name)]
+    arguments = ["export", str(tmp_path / "model"), "--to", "js", "-o", str(tmp_path / "js")]
     done = run(*arguments)
     assert done.returncode == 0, done.stderr
-    assert name in done.stdout.decode()
+    assert "js" in done.stdout.decode()
     again = run(*arguments)
     assert again.returncode == 2
     assert again.stderr.count(b"force") == 1
@@ -342,20 +285,23 @@ def test_command_errors(tmp_path):
     done = run("export", str(tmp_path / "model"), "--to", "bin", "-o", str(tmp_path / "model"), "--force")
     assert done.returncode == 2
     assert b"would replace the model" in done.stderr
-    (tmp_path / "m.json").write_text("old")
-    done = run("export", str(tmp_path / "model"), "-o", str(tmp_path / "m.json"), "--force")
+    (tmp_path / "m.bin").write_text("old")
+    done = run("export", str(tmp_path / "model"), "-o", str(tmp_path / "m.bin"), "--force")
     assert done.returncode == 0
-    assert (tmp_path / "m.json").read_text().startswith('{"format":"textsvm model"')
+    assert (tmp_path / "m.bin").read_bytes().startswith(b"TEXTSVM")
 
 
 PRODUCT = Product([Spectrum(1), EditDistance()])
+DNA = ["acgtacgtnacg", "ACGTTTACGGGACGT", "gattacagattaca", "uuuuacgacgua"]
 
 
 def test_models_that_cannot_be_exported(tmp_path):
     texts, labels = ["ab", "cd", "abc", "cde"], [0, 1, 0, 1]
     models = {
-        "which has no list of features": textsvm.SVC(PRODUCT).fit(texts, labels),
-        "has no list of features": textsvm.SVC(Sum([Spectrum(1), PRODUCT])).fit(texts, labels),
+        "gamma=0.05, which has no list of features, cannot": textsvm.SVC(PRODUCT).fit(texts, labels),
+        "has no list of features": textsvm.SVC(Sum([Spectrum(1), EditDistance()])).fit(texts, labels),
+        "of both strands of DNA cannot": textsvm.SVC(GappedKmers(3, 1, canonical=True)).fit(DNA, labels),
+        "of proteins cannot": textsvm.SVC(Spectrum(2, tokens="blosum62")).fit(texts, labels),
         "a model of vectors instead": textsvm.SVC(textsvm.Linear()).fit(np.eye(4), labels),
         "precomputed": textsvm.SVC("precomputed").fit(np.eye(4, dtype=np.float32), labels),
         "function of tokens cannot": textsvm.SVC(Spectrum(1, tokens=list)).fit(texts, labels),
@@ -366,21 +312,21 @@ def test_models_that_cannot_be_exported(tmp_path):
             textsvm.export(model, tmp_path / "out", to="c")
         assert not (tmp_path / "out").exists()
     with pytest.raises(InputError, match="does not exist"):
-        textsvm.export(default_model(), tmp_path / "no" / "out.json")
-    (tmp_path / "folder.json").mkdir()
+        textsvm.export(default_model(), tmp_path / "no" / "out.bin")
+    (tmp_path / "folder.bin").mkdir()
     with pytest.raises(InputError, match=r"x\.html ends in .html, but the format is c; name a folder"):
         textsvm.export(default_model(), tmp_path / "x.html", to="c")
     with pytest.raises(InputError, match="is a folder"):
-        textsvm.export(default_model(), tmp_path / "folder.json")
-    with pytest.raises(InputError, match=r"folder\.json is a folder"):
-        textsvm.export(default_model(), tmp_path / "folder.json", to="page")
+        textsvm.export(default_model(), tmp_path / "folder.bin")
+    with pytest.raises(InputError, match=r"folder\.bin is a folder"):
+        textsvm.export(default_model(), tmp_path / "folder.bin", to="page")
     (tmp_path / "x.bin").touch()
     for force in (False, True):
-        with pytest.raises(InputError, match=r"ends in .bin, but the format is json; name a .json file"):
-            textsvm.export(default_model(), tmp_path / "x.bin", to="json", force=force)
+        with pytest.raises(InputError, match=r"ends in .bin, but the format is page; name a .html file"):
+            textsvm.export(default_model(), tmp_path / "x.bin", to="page", force=force)
 
 
-@pytest.mark.parametrize(("name", "to"), [("w.dat", "json"), ("p.htm", "page"), ("weights", "bin")])
+@pytest.mark.parametrize(("name", "to"), [("p.htm", "page"), ("weights", "bin")])
 def test_a_format_that_is_given_takes_any_other_suffix(name, to, tmp_path):
     assert textsvm.export(default_model(), tmp_path / name, to=to) == [tmp_path / name]
 
@@ -395,15 +341,6 @@ def test_pipeline():
     several = Pipeline([("lower", FunctionTransformer(str.lower)), ("svc", svc)])
     with pytest.raises(InputError, match="first steps would be missing"):
         plain_model(several)
-
-
-def test_no_array_of_an_older_model_stays(tmp_path, monkeypatch):
-    textsvm.export(default_model(), tmp_path, to="c")
-    assert (tmp_path / "textsvm_model.c").exists()
-    monkeypatch.setattr(files, "MOST_ARRAY", 1000)
-    written = textsvm.export(default_model(), tmp_path, to="c", force=True)
-    assert sorted(tmp_path.iterdir()) == sorted(written)
-    assert not (tmp_path / "textsvm_model.c").exists()
 
 
 #: Names of classes that formats could change, cut or take for another.
@@ -422,8 +359,6 @@ def test_names_of_classes_are_kept_by_every_format(tmp_path):
     assert sorted({*predicted}) == sorted(NAMES)
     results = compare(model, texts, tmp_path / "model")
     assert [each["predicted"] for each in results] == predicted
-    textsvm.export(model, tmp_path / "m.json")
-    assert json.loads((tmp_path / "m.json").read_bytes())["classes"] == model.classes_.tolist()
     exported = CModel(pack(plain_model(model)))
     assert [exported.class_name(k) for k in range(len(NAMES))] == model.classes_.tolist()
     textsvm.export(model, tmp_path / "m.html")

@@ -12,7 +12,7 @@ from command import run
 from exported import close, ignorable_texts, panel_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_export import DNA, HOSTILE, KERNELS, PLAIN, PROTEINS, default_model, training, without_strings
+from test_export import HOSTILE, KERNELS, PLAIN, default_model, training, without_strings
 from test_export_readers import REJECTED, even_model
 
 import textsvm
@@ -180,11 +180,6 @@ def test_operators():
 
 
 def test_errors(tmp_path, monkeypatch):
-    dna = textsvm.SVC(GappedKmers(3, 1, canonical=True)).fit(*training(DNA))
-    proteins = textsvm.SVC(Spectrum(2, tokens="blosum62")).fit(*training(PROTEINS))
-    for model, message in ((dna, "both strands of DNA cannot"), (proteins, "blosum62' cannot")):
-        with pytest.raises(InputError, match=message):
-            textsvm.export(model, tmp_path / "model.onnx")
     for limit in (100_000, 10):
         monkeypatch.setattr(exporter, "MOST_BYTES", limit)
         with pytest.raises(InputError, match="2 GiB"):

@@ -10,7 +10,7 @@ import pytest
 from command import run
 from test_reporting import HOSTILE_LABEL
 
-from textsvm import SVC, GapWeighted, InputError, On, Spectrum, Sum, export, load, save
+from textsvm import SVC, InputError, Spectrum, export, load, save
 from textsvm.apps.export import commands
 from textsvm.cli.options import PrintingOptions
 
@@ -133,23 +133,14 @@ def example_of(path):
 
 
 def test_an_example_is_made_of_the_heaviest_words(tmp_path):
-    """Not of a training text; or it is given, for each column."""
+    """Not of a training text."""
     path = made(SVC(**CPU), LABELS, tmp_path)
     [example] = example_of(path)
     assert set(example.split()) & {"cash", "prize", "win", "free"}
     assert example not in TEXTS
-    path.unlink()
-    export(SVC(GapWeighted(2), **CPU).fit(TEXTS, LABELS), path)
-    assert example_of(path) == []
-    table = {"title": TEXTS, "body": TEXTS[::-1]}
-    model = SVC(Sum([On(name, Spectrum(2)) for name in table]), **CPU).fit(table, LABELS)
-    export(model, path, force=True, example=["win", "cash now"])
-    assert example_of(path) == ["win", "cash now"]
-    with pytest.raises(InputError, match="the page has 2 fields, and there are 3 examples"):
-        export(model, path, force=True, example=["a", "b", "c"])
-    with pytest.raises(InputError, match="are for pages, not for the format json"):
-        export(model, tmp_path / "m.json", title="x")
-    assert not (tmp_path / "m.json").exists()
+    with pytest.raises(InputError, match="a title is for pages, not for the format bin"):
+        export(SVC(**CPU).fit(TEXTS, LABELS), tmp_path / "m.bin", title="x")
+    assert not (tmp_path / "m.bin").exists()
 
 
 def test_a_page_has_less_than_two_megabytes(tmp_path):
@@ -178,5 +169,5 @@ def test_a_page_has_less_than_two_megabytes(tmp_path):
     done = run("export", "m.textsvm", "-o", "held.html", "--texts", "corpus.jsonl", cwd=tmp_path)
     assert done.returncode == 0, done.stderr.decode()
     assert b"accuracy on the texts" in done.stdout
-    done = run("export", "m.textsvm", "-o", "m.json", "--texts", "corpus.jsonl", cwd=tmp_path)
+    done = run("export", "m.textsvm", "-o", "m.bin", "--texts", "corpus.jsonl", cwd=tmp_path)
     assert done.returncode == 2

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 from exported import SOURCES, WARNINGS, CModel, close, javascript_module, library, needs_gcc, needs_node
-from test_export import DNA, PLAIN, default_model, training
+from test_export import PLAIN, default_model, training
 from test_export_files import NODE
 
 import textsvm
-from textsvm import BoundedGap, CalibratedSVC, GappedKmers, GapWeighted, MultilabelSVC, Spectrum, Sum
+from textsvm import BoundedGap, CalibratedSVC, GappedKmers, MultilabelSVC, Spectrum, Sum
 from textsvm.apps.export.binary import pack, with_checksum
 from textsvm.apps.export.plain import plain_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:the solver stopped")
-NO_MODEL, NO_MEMORY, TOO_LONG, UNSUPPORTED, BAD_ARGUMENT = 1, 2, 3, 4, 6
+NO_MODEL, NO_MEMORY, TOO_LONG, UNSUPPORTED, BAD_ARGUMENT = 1, 2, 3, 4, 5
 NO_CLASS = -2
 
 
@@ -32,9 +32,9 @@ def content() -> bytes:
     return pack(plain_model(default_model()))
 
 
-def packed(kernel: Any, texts: list[str] = PLAIN, **options: Any) -> np.ndarray:
+def packed(kernel: Any, **options: Any) -> np.ndarray:
     """Words of the model file of a kernel."""
-    model = textsvm.SVC(kernel, **options).fit(*training(texts))
+    model = textsvm.SVC(kernel, **options).fit(*training(PLAIN))
     return np.frombuffer(pack(plain_model(model)), np.uint32).copy()
 
 
@@ -118,7 +118,7 @@ def test_damaged_headers_with_a_right_checksum_in_javascript(file, tmp_path):
             const model = new Model(readFileSync(`${given[0]}/${number}.bin`));
             for (const text of ["win cash", "", "\ufdfa".repeat(100)]) {
               model.predict(text), model.predictionSet(text), model.probabilities(model.decide(text));
-              if (model.explains) model.explain(text);
+              model.explain(text);
             }
             return ["opened"];
           })[0]);
@@ -245,19 +245,12 @@ def test_coverage_in_javascript(tmp_path):
     assert error == ["TextsvmError", "coverage must be between 0 and 1, got 95"]
 
 
-@needs_node
-@pytest.mark.slow
-def test_texts_too_long_for_gap_weighted_kernels_in_javascript(tmp_path):
-    texts = ["ab" * 120, "ba" * 120, "aab" * 80, "abb" * 80]
-    model = textsvm.SVC(GapWeighted(200, 1.0)).fit(texts, [0, 1, 0, 1])
-    textsvm.export(model, tmp_path / "m.bin")
-    script = """
-        const model = new Model(readFileSync(given[0]));
-        print([failure(() => model.predict("a".repeat(900))), model.predict("ab".repeat(110))]);
-    """
-    error, predicted = in_node(script, tmp_path / "m.bin")
-    assert error == ["TextsvmError", "the text is too long for a gap-weighted kernel"]
-    assert predicted == str(model.predict(["ab" * 110])[0])
+@needs_gcc
+@pytest.mark.parametrize("version", [0, 1, 2, 6])
+def test_other_versions_are_refused(version):
+    words = np.frombuffer(content(), np.uint32).copy()
+    words[2] = version
+    assert error_of(words) == NO_MODEL
 
 
 @needs_gcc
@@ -268,22 +261,6 @@ def test_offsets_ascend():
     assert error_of(words) == 0
     offsets[:2] = offsets[1], offsets[0]
     assert error_of(words) == NO_MODEL
-
-
-@needs_gcc
-def test_no_contiguous_windows_on_both_strands():
-    words = packed(GappedKmers(3, 0, canonical=True), DNA)
-    assert error_of(words) == 0
-    words[2 * words[2 * words[13] + 6] + 4] = 1
-    assert error_of(words) == NO_MODEL
-
-
-@needs_gcc
-def test_kernels_of_the_same_text_on_both_strands():
-    kernel = Sum([GappedKmers(3, 0, canonical=True), GappedKmers(4, 1), GappedKmers(3, 1, canonical=True)])
-    model = textsvm.SVC(kernel).fit(*training(DNA))
-    exported, texts = CModel(pack(plain_model(model))), [*DNA, "acgu", "nnnn", ""]
-    assert close([exported.decide(text) for text in texts], model.decision_function(texts))
 
 
 @needs_gcc
@@ -368,14 +345,16 @@ def test_example_of_the_header(tmp_path):
         static void run(const void *data, size_t bytes, const char *text, size_t length) {{ {example} }}
         int main(void) {{
             run("no model", 8, "at", 2);
-            run(textsvm_model(), textsvm_model_bytes(), "cash at noon", 12);
-            return 0;
+            static unsigned long long data[1 << 20];
+            FILE *file = fopen("model.bin", "rb");
+            run(data, fread(data, 1, sizeof data, file), "cash at noon", 12);
+            return fclose(file);
         }}
     """)
-    sources = [tmp_path / "main.c", tmp_path / "c" / "textsvm.c", tmp_path / "c" / "textsvm_model.c"]
+    sources = [tmp_path / "main.c", tmp_path / "c" / "textsvm.c"]
     command = ["gcc", "-std=c99", *WARNINGS, "-g", "-fsanitize=address,undefined", f"-I{tmp_path / 'c'}"]
     subprocess.run([*command, *map(str, sources), "-o", str(tmp_path / "program"), "-lm"], check=True)
-    done = subprocess.run([str(tmp_path / "program")], capture_output=True, text=True)
+    done = subprocess.run([str(tmp_path / "program")], capture_output=True, text=True, cwd=tmp_path / "c")
     assert (done.returncode, done.stdout) == (0, model.predict(["cash at noon"])[0] + "\n"), done.stderr
 
 

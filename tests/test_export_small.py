@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from command import run
 from exported import CModel, close, needs_gcc, needs_node
-from test_export import DNA, HOSTILE, KERNELS, PLAIN, default_model, training
+from test_export import HOSTILE, KERNELS, PLAIN, default_model, training
 from test_export_files import in_node
 
 import textsvm
-from textsvm import GappedKmers, InputError, Spectrum
+from textsvm import InputError, Spectrum
 from textsvm.apps.export import small
 from textsvm.apps.export.binary import pack, packed_tables
 from textsvm.apps.export.plain import plain_model
@@ -48,11 +48,10 @@ def encoded(machine: Any, texts: list[str]) -> Any:
     return machine.settings.source.encode_test(texts, machine.model_.support)
 
 
-@pytest.mark.parametrize("kernel", [*KERNELS, GappedKmers(3, 1, canonical=True)], ids=repr)
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 def test_evaluation_of_the_whole_model_is_predict(kernel):
-    dna = getattr(kernel, "canonical", False)
-    machine = textsvm.SVC(kernel).fit(*training(DNA if dna else PLAIN))
-    texts = [*DNA[:5], "acgu", "rac"] if dna else [text for text in HOSTILE if len(text.split()) > 3]
+    machine = textsvm.SVC(kernel).fit(*training(PLAIN))
+    texts = [text for text in HOSTILE if len(text.split()) > 3]
     plain = plain_model(machine)
     values = small.Sample(plain, encoded(machine, texts)).values(packed_tables(plain))
     scores = machine.model_.rule.scores(values)
@@ -165,8 +164,8 @@ def test_errors(tmp_path):
     assert len(small.reduced_model(default_model(), plain, least).content) <= least
     with pytest.raises(InputError, match="does not fit"):
         small.reduced_model(default_model(), plain, least - 1)
-    with pytest.raises(InputError, match="cannot be made smaller as json"):
-        textsvm.export(default_model(), tmp_path / "m.json", max_size="2MB")
+    with pytest.raises(InputError, match="cannot be made smaller as onnx"):
+        textsvm.export(default_model(), tmp_path / "m.onnx", max_size="2MB")
     textsvm.save(textsvm.SVC(Spectrum(2)).fit(["abc", "bcd"], [0, 1]), tmp_path / "model", texts=False)
     with pytest.raises(InputError, match="no texts by which to choose"):
         textsvm.export(textsvm.load(tmp_path / "model"), tmp_path / "m.bin", max_size="170kB")

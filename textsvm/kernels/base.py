@@ -64,8 +64,6 @@ class Kernel(Parameters, ABC):
     _shortest: ClassVar[int | str] = 0
     #: Whether windows of the reverse complement count, of kernels of DNA.
     canonical: bool = False
-    #: Method of kernels that are exported with their support vectors: machines as a `PairTerm`.
-    _pair_term: Any = None
     #: Makes ``np.float64(2) * kernel`` call `__rmul__` of the kernel.
     __array_ufunc__ = None
 

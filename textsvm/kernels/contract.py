@@ -187,42 +187,10 @@ class FeatureTerm:
     tables: Sequence[FeatureTable]
     unknown: float = 1.0  #: Factor of strings that no table has
     scale: float = 1.0
-    both_strands: bool = False  #: Whether windows of the reverse complement count (DNA)
     mean: bool = False  #: Whether the values are divided by the number of symbols of the text
     #: Codes of texts without any feature, and values of equal texts, shape (n, n_machines).
     featureless: Sequence[Ints] = ()
     featureless_values: Floats | None = None
-
-
-@dataclass(frozen=True)
-class PairTerm:
-    """A kernel with machines as coefficients of support vectors: all that prediction needs.
-
-    "edit": k(s, t) = float32(exp(-rate d)), d the edit distance, divided by the length of the longer text if
-    `relative`. "gap": the recurrence of `textsvm.kernels.gap.recurrence` with the decay `rate`.
-    """
-
-    kernel: Any
-    view: Any  #: Symbols that the kernel reads (`textsvm.text.documents.View`)
-    recurrence: str  #: "edit" or "gap"
-    support: Documents  #: n support vectors
-    coef: Floats  #: shape (n, n_machines)
-    rate: float  #: gamma or decay
-    relative: bool = False
-    normalised: bool = True
-    scale: float = 1.0  #: k(s, t) = scale times the recurrence, if the kernel is not normalised
-    levels: Floats | None = None  #: shape (p,): Level weights of the recurrence
-    #: shape (n,): 1 / sqrt of the recurrence of each support vector with itself, 0 without features
-    roots: Floats | None = None
-    shortest: int = 0  #: Texts with fewer symbols have no features
-    #: As in `FeatureTerm`.
-    featureless: Sequence[Ints] = ()
-    featureless_values: Floats | None = None
-
-    @property
-    def alphabet(self) -> AnyArray:
-        """Symbol of each code."""
-        return self.support.alphabet
 
 
 class Weights(Protocol):
@@ -255,12 +223,9 @@ class RowsPredictor:
     def values(self, documents: Documents, progress: Progress | None = None) -> Floats:
         return self.rows.decision(documents, self.coef.T, progress)
 
-    def feature_terms(self, examples: Any) -> list[PairTerm]:
-        """All that prediction needs, for export; InputError for a kernel with too many features."""
-        pair_term = self.rows.kernel.structure.pair_term
-        if pair_term is None:
-            raise InputError("a kernel of the model has too many features to be exported")
-        return [pair_term(examples, self.coef)]
+    def feature_terms(self, examples: Any) -> list[FeatureTerm]:
+        """Raise InputError: predictors of kernel values have no features to export."""
+        raise InputError("a kernel of the model has too many features to be exported")
 
 
 class SharedColumns(Protocol):
@@ -395,11 +360,6 @@ class Structure:
     def letters(self) -> str:
         """The letters that the kernel accepts, "" for all: kernels of both strands read DNA and RNA only."""
         return "acgtunrykmswbdhv" if self.kernel.canonical else ""
-
-    @property
-    def pair_term(self) -> Callable[[Documents, Floats], PairTerm] | None:
-        """Machines, coef (n_machines, n_sv), with their support vectors for export; None if not supported."""
-        return self.kernel._pair_term
 
     @property
     def alike(self) -> float:

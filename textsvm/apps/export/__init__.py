@@ -1,4 +1,4 @@
-"""Trained models as files for C, JavaScript, WebAssembly, onnxruntime and readers of JSON.
+"""Trained models as files for C, JavaScript, WebAssembly and onnxruntime.
 
 `plain.plain_model` describes a model as plain arrays (`plain.PlainModel`), `binary.pack` writes it as a file
 that C and JavaScript read without parsing, `onnx.onnx_of` a graph of ONNX, `files.export` writes all formats.

@@ -16,7 +16,7 @@ from textsvm.apps.export.pieces import WordPiece, word_piece
 from textsvm.apps.export.plain import PlainModel
 from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.errors import InputError
-from textsvm.kernels.contract import FeatureTable, FeatureTerm, PairTerm
+from textsvm.kernels.contract import FeatureTable, FeatureTerm
 from textsvm.runtime.plain_json import to_json
 from textsvm.text.documents import View
 from textsvm.text.normal_form import COMPOSED
@@ -31,7 +31,7 @@ UNIT = 8
 #: Largest number of symbols of a text without a limit.
 NONE = 0xFFFFFFFF
 #: Words of records.
-HEADER_WORDS, VIEW_WORDS, TERM_WORDS, TABLE_WORDS, PAIRS_WORDS, TOKENIZER_WORDS = 64, 8, 16, 32, 16, 16
+HEADER_WORDS, VIEW_WORDS, TERM_WORDS, TABLE_WORDS, TOKENIZER_WORDS = 64, 8, 16, 32, 16
 #: First of the two words of the checksum in the header.
 CHECKSUM = 36
 #: Word of the header with the number of columns.
@@ -44,10 +44,10 @@ TASKS = ("classes", "labels", "number", "novelty")
 COMBINATIONS = ("identity", "difference", "ovo")
 #: "unicode" and "nfkc" differ in the Unicode tables.
 NORMAL_FORMS = {"none": 0, "unicode": 1, "nfkc": 1, "paper": 2}
-TOKENS = ("characters", "words", "whitespace", "blosum62")
+TOKENS = ("characters", "words", "whitespace")
 #: Code of the tokens of an encoder, and of terms that are divided by their number.
 PIECES, MEAN = 4, 2
-COUNTS = ("count", "presence", "log", "intersection", "edit", "gap")
+COUNTS = ("count", "presence", "log", "intersection")
 #: Codes of the types of weights and factors; 0 is no array.
 TYPES = {np.dtype(np.float32): 1, np.dtype(np.float64): 2, np.dtype(np.int16): 3, np.dtype(np.int8): 4}
 #: Strings per bucket.
@@ -90,11 +90,11 @@ def pack(plain: PlainModel) -> bytes:
 
 
 def packed_tables(plain: PlainModel) -> list[list[PackedTable]]:
-    """The tables of each term with 64-bit weights and tags; none for support vectors."""
+    """The tables of each term with 64-bit weights and tags."""
     tables = []
     for term in plain.terms:
         hashes, packed = symbol_hashes(term.alphabet), list[PackedTable]()
-        for table in () if isinstance(term, PairTerm) else term.tables:
+        for table in term.tables:
             packed.append(pack_table(table, hashes, packed[-1:]))
         tables.append(packed)
     return tables
@@ -243,7 +243,7 @@ def write(plain: PlainModel, tables: Sequence[Sequence[PackedTable]]) -> bytes:
     words = any(view.tokens in ("words", "whitespace") for view in views)
     if form != "none" or words or (plain.text.normalise == "none" and not plain.text.punctuation):
         header[31] = _add_characters(out, character_tables(form))
-    n_logs = LOGS if any(term.count == "log" for term in plain.feature_terms) else 0
+    n_logs = LOGS if any(term.count == "log" for term in plain.terms) else 0
     logs = 1 + np.log(np.maximum(np.arange(n_logs), 1))
     header[32:34] = n_logs, out.add(logs, np.float64)
     about = json.dumps(to_json(plain.about)).encode()
@@ -267,20 +267,12 @@ def with_checksum(content: bytes) -> bytes:
 
 
 def _term_words(
-    out: _Writer, views: Sequence[View], term: FeatureTerm | PairTerm, tables: Sequence[PackedTable]
+    out: _Writer, views: Sequence[View], term: FeatureTerm, tables: Sequence[PackedTable]
 ) -> list[int]:
-    words = [views.index(term.view)]
-    if isinstance(term, PairTerm):
-        flag = term.relative if term.recurrence == "edit" else term.normalised
-        numbers = out.add([term.rate, term.scale], np.float64)
-        words += [COUNTS.index(term.recurrence), int(flag), 0, 0, numbers, _pairs(out, term)]
-    else:
-        numbers = out.add([0.0, term.scale], np.float64)
-        rows = out.words([_table_words(out, table, term) for table in tables], TABLE_WORDS)
-        words += [COUNTS.index(term.count), MEAN if term.mean else int(term.normalised)]
-        words += [int(term.both_strands), len(tables)]
-        words += [numbers, rows]
-    words += [len(term.featureless), 0, 0]
+    numbers = out.add([0.0, term.scale], np.float64)
+    rows = out.words([_table_words(out, table, term) for table in tables], TABLE_WORDS)
+    words = [views.index(term.view), COUNTS.index(term.count), MEAN if term.mean else int(term.normalised)]
+    words += [0, len(tables), numbers, rows, len(term.featureless), 0, 0]
     if len(term.featureless):
         hashes = symbol_hashes(term.alphabet)
         pairs = [string_hashes(codes[None], hashes) for codes in term.featureless]
@@ -291,28 +283,10 @@ def _term_words(
     return words
 
 
-def _pairs(out: _Writer, term: PairTerm) -> int:
-    """Record of support vectors in the order of length; returns its offset."""
-    order = np.argsort(term.support.lengths, kind="stable")
-    support = term.support.take(order)
-    used, codes = np.unique(support.codes, return_inverse=True)
-    first, second = symbol_hashes(term.alphabet[used])
-    keys = first.astype(np.uint64) << np.uint64(32) | second
-    sorted_keys, ranks = np.unique(keys, return_inverse=True)
-    if len(sorted_keys) < len(used):
-        raise InputError("two symbols of the model have the same 64-bit hash; leave a training text out")
-    words = [len(support), len(used), out.add(sorted_keys), out.add(support.offsets, np.uint32)]
-    words += [out.add(ranks[codes], np.uint32), out.add(term.coef[order], np.float64)]
-    if term.levels is not None and term.roots is not None:
-        words += [len(term.levels), out.add(term.levels, np.float64)]
-        words += [out.add(term.roots[order], np.float64), term.shortest]
-    return out.words([words], PAIRS_WORDS)
-
-
 def _table_words(out: _Writer, packed: PackedTable, term: FeatureTerm) -> list[int]:
     table = packed.table
     p = table.offsets.shape[1]
-    plain = not term.both_strands and table.span == p and table.offsets.tolist() == [list(range(p))]
+    plain = table.span == p and table.offsets.tolist() == [list(range(p))]
     words = [p, table.span, len(table.offsets), table.times, int(plain)]
     words += [len(packed.starts) - 1, len(packed.tags), 8 * packed.tags.dtype.itemsize]
     unknown = term.unknown if packed.unknown is None else packed.unknown

@@ -25,8 +25,8 @@ FormatOption = Annotated[
     str | None,
     option(
         "c: C source; js: a JavaScript module with types and WebAssembly; page: an HTML page that "
-        "classifies texts as you type; json; onnx: for onnxruntime; bin: the file that C "
-        "and JavaScript read. Default: by the suffix of the output, .html, .json, .onnx or .bin.",
+        "classifies texts as you type; onnx: for onnxruntime; bin: the file that C "
+        "and JavaScript read. Default: by the suffix of the output, .html, .onnx or .bin.",
         "--to", metavar="FORMAT",
     ),
 ]  # fmt: skip
@@ -45,9 +45,6 @@ class ContentOptions:
         metavar="CORPUS",
     )
     title: str | None = option_field("Page: title.")
-    example: list[str] | None = option_field(
-        "Page: text of the button Example; repeat it for several columns."
-    )
 
 
 @options.with_groups
@@ -59,11 +56,11 @@ def export(
     output: Annotated[Path | None, option("Folder for c and js, else a file.", "--output", "-o")] = None,
     force: Annotated[bool, option("Replace existing files.", "--force")] = False,
 ) -> None:
-    """Write a model for programs without Python: C, JavaScript and WebAssembly, an HTML page, ONNX, or JSON.
+    """Write a model for programs without Python: C, JavaScript and WebAssembly, an HTML page, or ONNX.
 
-    Models of texts with the kernels spectrum, words, gapped and bounded-gap, with edit and gap if they have
-    at most 4,000 support vectors, and with sums of these, as the default. Decision values and labels are
-    those of `predict`. The files begin with comments that show how to use them.
+    Models of texts with the kernels spectrum, words, gapped and bounded-gap, and with sums of these, as the
+    default. Decision values and labels are those of `predict`. The files begin with comments that show how to
+    use them.
 
     textsvm export spam.textsvm --to c -o spam-in-c
 
@@ -88,9 +85,7 @@ def export(
     fitted = load(model)
     plain = plain_model(fitted, smaller=to == "page" or max_size is not None)
     reduction, facts = _reduce(console, fitted, plain, to, max_size, texts)
-    paths = files.write_plain_model(
-        plain, output, to, reduction, title=content.title, example=content.example
-    )
+    paths = files.write_plain_model(plain, output, to, reduction, content.title)
     sizes = {str(path): path.stat().st_size for path in paths}
     if printing.json:
         console.print_json({"files": sizes, "seconds": time.perf_counter() - clock, **facts})
@@ -100,8 +95,9 @@ def export(
     if plain.columns:
         console.line(f"texts in the order of the columns {', '.join(plain.columns)}")
     if to == "page" and max(sizes.values()) > LARGE_PAGE:
-        advice = "" if plain.has_pairs else "; --max-size 5MB makes the model in it smaller"
-        console.say(f"note: a page of {max(sizes.values()) / 1e6:.0f} MB is slow to load{advice}")
+        n_bytes = max(sizes.values())
+        advice = "--max-size 5MB makes the model in it smaller"
+        console.say(f"note: a page of {n_bytes / 1e6:.0f} MB is slow to load; {advice}")
     if reduction is None:
         return
     console.line(reduction.loss.replace("; ", "\n"))

@@ -121,21 +121,18 @@
 
   const update = () => {
     const text = whole(), empty = text.trim() === "";
-    at("why").hidden = empty || !model.explains;
+    at("why").hidden = empty;
     at("values").hidden = empty || !several;
     if (empty) return at("answer").replaceChildren();
     const decision = model.decide(input()), [number, sign] = explained(decision), [label, detail] = sentence(decision);
-    const { contributions, substrings } = model.explains ? model.explain(input(), number, decision)
-      : { contributions: null, substrings: { all: 0, unknown: 0 } };
+    const { contributions, substrings } = model.explain(input(), number, decision);
+    const shares = aligned(contributions).map((share) => sign * share), name = side(number, sign);
     at("answer").replaceChildren(
       element("strong", label), element("span", detail),
       ...doubts(decision, substrings).map((doubt) => element("p", doubt, "note doubt")));
-    if (contributions) {
-      const shares = aligned(contributions).map((share) => sign * share), name = side(number, sign);
-      at("side").textContent = name;
-      colour(shares, text);
-      words(shares, name, text);
-    }
+    at("side").textContent = name;
+    colour(shares, text);
+    words(shares, name, text);
     if (several) table(decision);
   };
 
@@ -144,18 +141,14 @@
     pick.closest("p").hidden = false;
     pick.addEventListener("change", update);
   }
-  let waiting = false, took = 0;
+  let waiting = false;
   const changed = () => {
     if (waiting) return;
     waiting = true;
-    const work = () => {
-      const start = performance.now();
+    requestAnimationFrame(() => {
       waiting = false;
       update();
-      took = performance.now() - start;
-    };
-    if (took > 50 && !model.explains) setTimeout(work, 2 * took); // many support vectors: typing comes first
-    else requestAnimationFrame(work);
+    });
   };
   for (const field of fields) field.addEventListener("input", changed);
   at("example").hidden = !facts.example.length;

@@ -14,7 +14,7 @@ import numpy as np
 from textsvm import InputError, TrainedModel
 from textsvm.apps.export.pieces import word_piece
 from textsvm.arrays import AnyArray, Arrays, Floats, Json
-from textsvm.kernels.contract import FeatureTerm, PairTerm
+from textsvm.kernels.contract import FeatureTerm
 from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.factored import check_dense
@@ -33,8 +33,6 @@ PUBLIC = ("n_train", "n_support", "classes", "C", "loss", "drift", "estimate")
 HELD_OUT = ("task", "n", "accuracy", "macro_f1", "micro_f1", "rmse", "log_loss")
 #: Label of rejected texts.
 UNSURE = "unsure"
-#: Most support vectors of a kernel that compares texts with each of them.
-MOST_SUPPORT = 4000
 #: Copies of dense weights in memory while a model is made smaller.
 COPIES = 7
 #: Number of heaviest features that are listed of a class.
@@ -58,7 +56,7 @@ class PlainModel:
     task: str  #: "classes", "labels" (several per text), "number" or "novelty"
     text: TextForm  #: How texts are normalised
     #: The kernel as a sum; values of machines are summed over the terms.
-    terms: Sequence[FeatureTerm | PairTerm]
+    terms: Sequence[FeatureTerm]
     biases: Floats  #: shape (n_machines,): Added to the values of the machines
     #: Decision values from values of machines: "identity"; "difference" of the second and the first; "ovo",
     #: votes of machines for pairs of classes, see `textsvm.model.rules.class_scores`.
@@ -90,16 +88,6 @@ class PlainModel:
         return {"identity": self.n_machines, "difference": 1, "ovo": of_classes}[self.combine]
 
     @property
-    def has_pairs(self) -> bool:
-        """Whether a kernel compares texts with support vectors."""
-        return len(self.feature_terms) < len(self.terms)
-
-    @property
-    def feature_terms(self) -> list[FeatureTerm]:
-        """The kernels with features."""
-        return [term for term in self.terms if isinstance(term, FeatureTerm)]
-
-    @property
     def about(self) -> Json:
         """JSON values that describe the model, for all formats; without paths and ids of documents."""
         holdout = self.info.get("holdout") or {}
@@ -119,8 +107,6 @@ class PlainModel:
 
 def plain_model(model: Any, smaller: bool = False) -> PlainModel:
     """Describe a fitted estimator; InputError if it cannot be exported.
-
-    Features of kernels that compare texts with support vectors would take too long to list.
 
     Parameters
     ----------
@@ -146,7 +132,7 @@ def plain_model(model: Any, smaller: bool = False) -> PlainModel:
         rule.thresholds if isinstance(rule, LabelRule) else None,
         calibration=None, reject=(), conformity=None,
         kernel=spell(model.kernel), info=model.info,
-        top=[] if any(isinstance(term, PairTerm) for term in terms) else model.top_features(N_TOP, listed),
+        top=model.top_features(N_TOP, listed),
     )  # fmt: skip
     if not isinstance(rule, CalibratedRule):
         return plain
@@ -184,22 +170,13 @@ def labels_of(model: Any, values: Floats) -> AnyArray:
     return ClassRule(rule.classes, rule.strategy).predictions(rule.scores(values))
 
 
-def _terms(model: TrainedModel, smaller: bool) -> Sequence[FeatureTerm | PairTerm]:
-    """The kernel as a sum of kernels with features or support vectors; InputError if it has another form."""
-    kernel, support = model.kernel, model.support
+def _terms(model: TrainedModel, smaller: bool) -> Sequence[FeatureTerm]:
+    """The kernel as a sum of kernels with features; InputError if it has another form."""
+    kernel = model.kernel
     if reason := _obstacle(kernel):
         raise InputError(
-            f"{reason} cannot be exported; kernels of texts can: spectrum, words, gapped, bounded-gap, edit "
-            "and gap, and sums of these"
-        )
-    assert kernel is not None
-    n_support = len(support.documents)
-    pairs = [term for _, term in kernel.structure.terms if term.features is None]
-    if pairs and n_support > MOST_SUPPORT:
-        raise InputError(
-            f"the kernel {spell(pairs[0])} compares texts with {n_support:,} support vectors, and an "
-            f"exported model has at most {MOST_SUPPORT:,} of them; train on fewer texts, or take a "
-            "kernel with features such as bounded-gap"
+            f"{reason} cannot be exported; kernels of texts with features can: spectrum, words, gapped, "
+            "bounded-gap, and sums of these"
         )
     cpu = devices.select("cpu")
     with model.at_work(cpu):
@@ -207,7 +184,7 @@ def _terms(model: TrainedModel, smaller: bool) -> Sequence[FeatureTerm | PairTer
         if smaller:
             parts = [vars(part).get("weights") for part in vars(predictor).get("parts", [predictor])]
             check_dense(parts, COPIES, ", or export the whole model (no page, no --max-size)")
-        terms: Sequence[FeatureTerm | PairTerm] = predictor.feature_terms(support.documents)
+        terms: Sequence[FeatureTerm] = predictor.feature_terms(model.support.documents)
     for encoder in dict.fromkeys(term.view.encoder for term in terms if term.view.encoder is not None):
         word_piece(encoder.tokenizer)
     return terms
@@ -225,6 +202,10 @@ def _obstacle(kernel: Any) -> str:
     if any(callable(view.tokens) for view in kernel.structure.views):
         return "a model with a function of tokens"
     for _, term in kernel.structure.terms:
-        if term.features is None and term.structure.pair_term is None:
+        if term.features is None:
             return f"the kernel {spell(term)}, which has no list of features,"
+        if term.canonical:
+            return f"the kernel {spell(term)} of both strands of DNA"
+        if term.structure.view.tokens == "blosum62":
+            return f"the kernel {spell(term)} of proteins"
     return ""

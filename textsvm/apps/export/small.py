@@ -221,18 +221,8 @@ def _read(term: FeatureTerm, documents: Documents) -> Documents:
 def symbols_of(term: FeatureTerm, documents: Documents) -> tuple[list[AnyArray], Ints, Ints]:
     """The two hashes of each symbol of some texts, the text of each symbol, and the end of its windows."""
     text = np.repeat(np.arange(len(documents)), documents.lengths)
-    begins, ends = documents.offsets[text], documents.offsets[text + 1]
-    if not term.both_strands:
-        return [hashes[documents.codes] for hashes in symbol_hashes(documents.alphabet)], text, ends
-    points = [chr(point).replace("u", "t") for point in documents.alphabet.tolist()]
-    base = np.array(["acgt".find(point) for point in points], np.int64)[documents.codes]
-    base = np.concatenate([base, np.where(base < 0, -1, 3 - base)[::-1]])
-    n = len(base)
-    ends = np.concatenate([ends, n - begins[::-1]])
-    ambiguous = np.where(base < 0, np.arange(n), n)
-    ends = np.minimum(ends, np.minimum.accumulate(ambiguous[::-1])[::-1])
-    letters = symbol_hashes(np.frombuffer(b"acgt", np.uint8))
-    return [hashes[base] for hashes in letters], np.concatenate([text, text[::-1]]), ends
+    hashes = [hashes[documents.codes] for hashes in symbol_hashes(documents.alphabet)]
+    return hashes, text, documents.offsets[text + 1]
 
 
 class Sample:
@@ -244,19 +234,19 @@ class Sample:
         self.plain, self.n, self.training = plain, len(documents), training
         self.strings: list[list[CountedStrings]] = []
         self.n_symbols: list[Ints] = []
-        for k, term in enumerate(plain.feature_terms):
+        for k, term in enumerate(plain.terms):
             symbols = symbols_of(term, _read(term, documents))
             discount = DISCOUNT if training and not term.mean else 0.0
             self.n_symbols.append(np.bincount(symbols[1], minlength=self.n))
             counted = [CountedStrings.counted(table, symbols, self.n, discount) for table in term.tables]
             self.strings.append(counted)
             if progress is not None:
-                progress(k + 1, len(plain.feature_terms))
+                progress(k + 1, len(plain.terms))
 
     def values(self, tables: Tables) -> Floats:
         """Values of the machines by packed tables, shape (n_texts, n_machines)."""
         total = np.zeros((self.n, self.plain.n_machines))
-        for k, term in enumerate(self.plain.feature_terms):
+        for k, term in enumerate(self.plain.terms):
             values = np.zeros_like(total)
             for table, strings in zip(tables[k], self.strings[k], strict=True):
                 entries = strings.entries(term, table)
@@ -268,7 +258,7 @@ class Sample:
 
     def scales(self, k: int, tables: Sequence[PackedTable]) -> Floats:
         """1 / sqrt(k(s, s)) of each text in a normalised term, shape (n_texts,)."""
-        term, squares = self.plain.feature_terms[k], np.zeros(self.n)
+        term, squares = self.plain.terms[k], np.zeros(self.n)
         if term.mean:
             return term.scale / np.maximum(self.n_symbols[k], 1)
         if not term.normalised:
@@ -282,7 +272,7 @@ class Sample:
         """For each table the worth of each row in the order of `StringRows`, and of a weight of 1."""
         scales, pairs = self.scales(k, tables), []
         for table, strings in zip(tables, self.strings[k], strict=True):
-            entries, n = strings.entries(self.plain.feature_terms[k], table, hide=False), len(table.tags)
+            entries, n = strings.entries(self.plain.terms[k], table, hide=False), len(table.tags)
             unit, order = (entries.x * scales[entries.text]) ** 2, StringRows(table)
             n_with = np.bincount(entries.row, minlength=n + 1)[:n]
             share = (n_with - DISCOUNT if self.training else n_with + 1 - DISCOUNT) / np.maximum(n_with, 1)
@@ -292,7 +282,7 @@ class Sample:
             squares = np.ones(n) if table.factors is None else table.factors.astype(np.float64) ** 2
             rare = (1 - DISCOUNT) / 2
             # As many unseen tokens as tokens of a single text (Good 1953).
-            if self.plain.feature_terms[k].mean:
+            if self.plain.terms[k].mean:
                 rare = min(rare, float((n_with == 1).sum()) / max(1, int((n_with == 0).sum())))
             seldom = rare * squares * (scales**2).mean()  # strings of none of the texts
             norms = (table.weights[:n] ** 2).sum(axis=1)
@@ -304,7 +294,7 @@ class Sample:
         self, k: int, whole: Sequence[PackedTable], tables: Sequence[PackedTable]
     ) -> list[PackedTable]:
         """Tables with factors of unknown strings that keep the mean of k(s, s)."""
-        term, scales = self.plain.feature_terms[k], self.scales(k, whole)
+        term, scales = self.plain.terms[k], self.scales(k, whole)
         if not term.normalised:
             return list(tables)
         new = []
@@ -340,8 +330,6 @@ def reduced_model(
         Texts like those that the model will decide; the support vectors without any.
     progress : callable, optional
     """
-    if plain.has_pairs:
-        raise InputError("a model with support vectors cannot be made smaller; leave --max-size out")
     documents = encoded_texts(model, held_out)
     if not len(documents):
         raise InputError(
@@ -349,12 +337,12 @@ def reduced_model(
             "(--texts)"
         )
     # As many documents as are counted, drawn with a fixed seed.
-    symbols = max(int(documents.of(term.view).lengths.sum()) for term in plain.feature_terms)
+    symbols = max(int(documents.of(term.view).lengths.sum()) for term in plain.terms)
     share = min(1.0, MOST_SYMBOLS / max(1, symbols))
     order = np.random.default_rng(0).permutation(len(documents))
     chosen = np.sort(order[: max(1, int(share * len(documents)))])
     most = parse_size(size)
-    if is_large := sum(table.weights.nbytes for term in plain.feature_terms for table in term.tables) > most:
+    if is_large := sum(table.weights.nbytes for term in plain.terms for table in term.tables) > most:
         _room(replace(plain, top=[]), most)  # refuses a size that is too small before long work
     whole = packed_tables(plain)
     sample = Sample(plain, documents.take(chosen), not len(held_out), progress)
@@ -398,7 +386,7 @@ def _room(plain: PlainModel, most: int) -> int:
             PackedTable(table, starts, keys.astype(tags), None if table.factors is None
                         else keys.astype(np.float32), row, np.ones(n), None)
             for table in term.tables
-        ] for term in plain.feature_terms
+        ] for term in plain.terms
     ]  # fmt: skip
     fixed = len(write(plain, none)) + ALIGNMENT * sum(map(len, none))
     if fixed > most:

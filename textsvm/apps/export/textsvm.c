@@ -29,14 +29,13 @@ typedef uint64_t u64;
 #define VIEW_WORDS 8
 #define TERM_WORDS 16
 #define TABLE_WORDS 32
-#define PAIRS_WORDS 16
 #define TOKENIZER_WORDS 16
 #define SCANNED 4u /* rows of a bucket that are compared at once; the file has as many spare tags */
 
 enum { COMBINE_IDENTITY, COMBINE_DIFFERENCE, COMBINE_OVO };
 enum { FORM_NONE, FORM_UNICODE, FORM_PAPER };
-enum { TOKENS_CHARACTERS, TOKENS_WORDS, TOKENS_WHITESPACE, TOKENS_PROTEIN, TOKENS_PIECES };
-enum { COUNT_PLAIN, COUNT_PRESENCE, COUNT_LOG, COUNT_INTERSECTION, PAIRS_EDIT, PAIRS_GAP };
+enum { TOKENS_CHARACTERS, TOKENS_WORDS, TOKENS_WHITESPACE, TOKENS_PIECES = 4 };
+enum { COUNT_PLAIN, COUNT_PRESENCE, COUNT_LOG, COUNT_INTERSECTION };
 #define MEAN 2u /* of a term that is divided by its number of symbols, instead of normalised */
 enum { TYPE_NONE, TYPE_F32, TYPE_F64, TYPE_I16, TYPE_I8, TYPE_IN_ROW };
 enum { CALIBRATION_NONE, CALIBRATION_SIGMOID, CALIBRATION_ISOTONIC };
@@ -55,16 +54,9 @@ typedef struct {
     u32 keep_case, tokens, column, tokenizer;
 } view;
 
-typedef struct { /* support vectors of a kernel that compares texts with each of them */
-    u32 n, n_symbols, p, shortest;
-    const u64 *keys;
-    const u32 *starts, *codes;
-    const double *coef, *levels, *roots;
-} pairs;
-
 typedef struct {
-    u32 view, count, normalised, both_strands, n_tables, n_featureless;
-    double rate, scale;
+    u32 view, count, normalised, n_tables, n_featureless;
+    double scale;
     const u32 *tables, *featureless;
     const double *featureless_values;
 } term;
@@ -105,12 +97,8 @@ struct textsvm {
     u32 *points, *symbols, *piece, *piece2, *s1, *s2, *list;
     u64 *keys, *h;
     u32 *counts;
-    u32 *clear; /* see pair_strands */
     u32 bits;   /* of a slot of the strings that are counted */
     double *amounts, *sums, *term_sums, *scores;
-    u32 *codes;            /* of the symbols, for pairs */
-    u64 *masks, *queues;   /* edit distance */
-    double *state, *lanes, *equal; /* gap-weighted */
     u32 *spans; /* first code point of the text, and the end, of the source of each symbol; NULL: not recorded */
     int allocated;
 };
@@ -186,19 +174,10 @@ static term term_of(const textsvm *m, u32 number) {
     const u32 *w = (const u32 *)at(m, m->w[13]) + (size_t)TERM_WORDS * number;
     term t;
     const double *numbers = at(m, w[5]);
-    t.view = w[0], t.count = w[1], t.normalised = w[2], t.both_strands = w[3];
-    t.n_tables = t.count < PAIRS_EDIT ? w[4] : 0, t.rate = numbers[0];
+    t.view = w[0], t.count = w[1], t.normalised = w[2], t.n_tables = w[4];
     t.scale = numbers[1];
     t.tables = at(m, w[6]), t.n_featureless = w[7], t.featureless = at(m, w[8]), t.featureless_values = at(m, w[9]);
     return t;
-}
-
-static pairs pairs_of(const textsvm *m, const term *t) {
-    const u32 *w = t->tables;
-    pairs b;
-    b.n = w[0], b.n_symbols = w[1], b.keys = at(m, w[2]), b.starts = at(m, w[3]), b.codes = at(m, w[4]);
-    b.coef = at(m, w[5]), b.p = w[6], b.levels = at(m, w[7]), b.roots = at(m, w[8]), b.shortest = w[9];
-    return b;
 }
 
 static view view_of(const textsvm *m, u32 number) {
@@ -208,9 +187,9 @@ static view view_of(const textsvm *m, u32 number) {
     return v;
 }
 
-static int check_table(const textsvm *m, const u32 *w, int both_strands) {
+static int check_table(const textsvm *m, const u32 *w) {
     u64 strings = (u64)w[6] + 1, rows = strings + w[18], stride = (u64)m->n_machines + (w[8] == TYPE_IN_ROW);
-    if (w[4] && (both_strands || w[2] != 1 || w[1] != w[0])) /* only windows of one strand are contiguous */
+    if (w[4] && (w[2] != 1 || w[1] != w[0])) /* a single pattern without gaps */
         return 0;
     if (w[0] < 1 || w[1] < w[0] || w[2] < 1 || w[5] < 1 || (w[7] != 16 && w[7] != 32 && w[7] != 64))
         return 0;
@@ -230,37 +209,6 @@ static int check_table(const textsvm *m, const u32 *w, int both_strands) {
         return 0;
     return inside(m, w[15], type_bytes(w[9]) * rows * stride) &&
            (w[9] < TYPE_I16 || (w[16] && inside(m, w[16], 8 * (u64)m->n_machines)));
-}
-
-#define MOST_LEVELS 1000u
-#define MOST_STATE (1u << 24)
-
-/* Symbols of a support vector. */
-static u32 length_of(const pairs *b, u32 number) { return b->starts[number + 1] - b->starts[number]; }
-
-/* Symbols of the longest support vector. */
-static u32 longest_of(const pairs *b) {
-    u32 longest = 0;
-    for (u32 i = 0; i < b->n; i++)
-        longest = (u32)larger(longest, length_of(b, i));
-    return longest;
-}
-
-static int check_pairs(const textsvm *m, u32 number) {
-    term t = term_of(m, number);
-    const u32 *w = t.tables;
-    pairs b = pairs_of(m, &t);
-    if (!inside(m, w[2], 8 * (u64)b.n_symbols) || !inside(m, w[3], 4 * ((u64)b.n + 1)) || b.starts[0])
-        return 0;
-    if (!has_parts(b.starts, b.n, 0) || !inside(m, w[4], 4 * (u64)b.starts[b.n]) || !inside(m, w[5], 8 * (u64)b.n * m->n_machines))
-        return 0;
-    for (u32 i = 0; i < b.starts[b.n]; i++)
-        if (b.codes[i] >= b.n_symbols)
-            return 0;
-    if (t.count == PAIRS_EDIT)
-        return 1;
-    return b.p && b.p <= MOST_LEVELS && (u64)b.p * longest_of(&b) <= MOST_STATE &&
-           inside(m, w[7], 8 * (u64)b.p) && inside(m, w[8], 8 * (u64)b.n);
 }
 
 static int read_mapping(const textsvm *m, const u32 *w, mapping *map) {
@@ -316,21 +264,18 @@ static int check_terms(const textsvm *m) {
     if (w[27] > FORM_PAPER || !inside(m, w[11], 4 * (u64)VIEW_WORDS * w[10]) || !inside(m, w[13], 4 * (u64)TERM_WORDS * w[12]))
         return 0;
     for (u32 i = 0; i < w[10]; i++)
-        if (view_of(m, i).tokens > TOKENS_PIECES || view_of(m, i).column >= textsvm_columns(m) ||
+        if (view_of(m, i).tokens > TOKENS_PIECES || view_of(m, i).tokens == TOKENS_PIECES - 1 || view_of(m, i).column >= textsvm_columns(m) ||
             (view_of(m, i).tokens == TOKENS_PIECES && !read_tokenizer(m, view_of(m, i).tokenizer, &pieces)))
             return 0;
     for (u32 i = 0; i < w[12]; i++) {
         const u32 *t = (const u32 *)at(m, w[13]) + (size_t)TERM_WORDS * i;
-        int of_pairs = t[1] >= PAIRS_EDIT;
-        if (t[0] >= w[10] || t[1] > PAIRS_GAP || !inside(m, t[5], 16) ||
-            !inside(m, t[6], of_pairs ? 4 * PAIRS_WORDS : 4 * (u64)TABLE_WORDS * t[4]))
+        if (t[0] >= w[10] || t[1] > COUNT_INTERSECTION || t[3] || !inside(m, t[5], 16) ||
+            !inside(m, t[6], 4 * (u64)TABLE_WORDS * t[4]))
             return 0;
         if (t[7] && (!inside(m, t[8], 8 * (u64)t[7]) || !inside(m, t[9], 8 * (u64)t[7] * m->n_machines)))
             return 0;
-        if (of_pairs && !check_pairs(m, i))
-            return 0;
-        for (u32 k = 0; k < t[4] && !of_pairs; k++)
-            if (!check_table(m, (const u32 *)at(m, t[6]) + (size_t)TABLE_WORDS * k, t[3] != 0))
+        for (u32 k = 0; k < t[4]; k++)
+            if (!check_table(m, (const u32 *)at(m, t[6]) + (size_t)TABLE_WORDS * k))
                 return 0;
     }
     return 1;
@@ -398,35 +343,21 @@ static int read_model(textsvm *m, const void *data, size_t bytes) {
 
 /* ---- Memory --------------------------------------------------------------------------------------- */
 
-#define LANES 4u /* support vectors side by side */
-
 #define MOST_SYMBOLS ((size_t)1 << 28)
 #define MOST_OCCURRENCES ((u64)1 << 29) /* of strings in a text: slots have less than 32 bits */
 
 /* Place the working memory from `base` on; returns its size, 0 if texts may have too many strings. */
 static u64 place(textsvm *m, unsigned char *base, size_t max_symbols) {
-    u64 used = (sizeof *m + 15) / 16 * 16, masks = 0, queues = 0, state = 0, lanes = 0;
-    u64 occurrences = max_symbols, slots = 64;
-    int real = 0, any_pairs = 0, strands = 0;
+    u64 used = (sizeof *m + 15) / 16 * 16, occurrences = max_symbols, slots = 64;
+    int real = 0;
     for (u32 i = 0; i < m->w[12]; i++) {
         term t = term_of(m, i);
-        strands |= t.both_strands != 0;
         for (u32 k = 0; k < t.n_tables; k++) {
             table b = table_of(m, t.tables + (size_t)TABLE_WORDS * k);
-            u64 symbols = (u64)max_symbols * (t.both_strands ? 2 : 1);
-            if (symbols && b.n_patterns > MOST_OCCURRENCES / symbols)
+            if (max_symbols && b.n_patterns > MOST_OCCURRENCES / max_symbols)
                 return 0;
-            occurrences = larger(occurrences, symbols * b.n_patterns);
+            occurrences = larger(occurrences, (u64)max_symbols * b.n_patterns);
             real |= b.n_patterns > 1;
-        }
-        if (t.count >= PAIRS_EDIT) {
-            pairs b = pairs_of(m, &t);
-            u64 width = larger(LANES * (longest_of(&b) + (u64)2), (u64)max_symbols + 2);
-            any_pairs = 1;
-            if (t.count == PAIRS_EDIT)
-                masks = larger(masks, b.n_symbols + (u64)1), queues = max_symbols / 64 + 1;
-            else
-                state = larger(state, b.p * width), lanes = larger(lanes, width);
         }
     }
     while (slots < 2 * occurrences + 2)
@@ -438,10 +369,9 @@ static u64 place(textsvm *m, unsigned char *base, size_t max_symbols) {
     ROOM(symbols, max_symbols + 8);
     ROOM(piece, max_symbols + 64);
     ROOM(piece2, max_symbols + 64);
-    ROOM(s1, 2 * max_symbols + 8);
-    ROOM(s2, 2 * max_symbols + 8);
+    ROOM(s1, max_symbols + 8);
+    ROOM(s2, max_symbols + 8);
     ROOM(h, max_symbols + 8);
-    ROOM(clear, strands ? 2 * max_symbols : 1);
     ROOM(list, occurrences + 8);
     ROOM(keys, slots);
     ROOM(counts, slots);
@@ -449,12 +379,6 @@ static u64 place(textsvm *m, unsigned char *base, size_t max_symbols) {
     ROOM(sums, m->n_machines);
     ROOM(term_sums, m->n_machines);
     ROOM(scores, (size_t)m->n_classes + 1);
-    ROOM(codes, any_pairs ? max_symbols + 8 : 1);
-    ROOM(masks, LANES * masks);
-    ROOM(queues, 2 * LANES * queues);
-    ROOM(state, state);
-    ROOM(lanes, lanes);
-    ROOM(equal, lanes);
 #undef ROOM
     return used;
 }
@@ -514,30 +438,10 @@ textsvm *textsvm_open(const void *data, size_t bytes, size_t max_symbols, int *e
     return m;
 }
 
-static textsvm *global;
-
 void textsvm_close(textsvm *m) {
-    if (m && m == global)
-        global = NULL;
     if (m && m->allocated)
         free(m);
 }
-
-int textsvm_global_open(const void *data, size_t bytes, size_t max_symbols) {
-    int error;
-    textsvm *m = textsvm_open(data, bytes, max_symbols, &error);
-    if (m) {
-        textsvm_close(global);
-        global = m;
-    }
-    return error;
-}
-
-int textsvm_decide(const char *utf8, size_t n, double *decision) {
-    return global ? textsvm_decide_with(global, utf8, n, decision) : TEXTSVM_NO_MODEL;
-}
-
-textsvm *textsvm_global(void) { return global; }
 #endif
 
 /* ---- Text ----------------------------------------------------------------------------------------- */
@@ -895,19 +799,6 @@ static size_t hash_tokens(textsvm *m, size_t n, int single_chars) {
     return k;
 }
 
-/* Replace letters of proteins by the first letter of their group; returns 0 if there is another symbol. */
-static int group_proteins(u32 *symbols, size_t n) {
-    static const char group_of[] = "adcddfghilkllhkpdkaacifxfd";
-    for (size_t i = 0; i < n; i++) {
-        u32 letter = symbols[i] | 32;
-        if (symbols[i] != '*' && !(symbols[i] < 128 && letter - 'a' < 26u))
-            return 0;
-        if (symbols[i] != '*')
-            symbols[i] = (u32)group_of[letter - 'a'];
-    }
-    return 1;
-}
-
 static void hash_points(const u32 *restrict symbols, size_t n, u32 *restrict s1, u32 *restrict s2) {
     for (size_t i = 0; i < n; i++)
         s1[i] = mix(symbols[i] ^ SEED1);
@@ -1163,21 +1054,16 @@ static size_t count_windows(textsvm *m, const table *b, size_t n, windows *all) 
     return listed;
 }
 
-/* Count the strings of all patterns in n symbols with hashes s1 and s2; returns the number of distinct ones.
- * `clear` has the number of symbols from each symbol on that a window may have, NULL for no bound. */
-static size_t count_patterns(textsvm *m, const table *b, size_t n, const u32 *clear) {
+/* Count the strings of all patterns in n symbols with hashes s1 and s2; returns the number of distinct ones. */
+static size_t count_patterns(textsvm *m, const table *b, size_t n) {
     size_t distinct = 0;
     clear_slots(m, n * b->n_patterns, 0);
     for (u32 pattern = 0; pattern < b->n_patterns; pattern++) {
         const u32 *offsets = b->offsets + (size_t)pattern * b->p;
         size_t reach = reach_of(b, offsets);
         for (size_t i = 0; i + reach <= n; i++) {
-            u64 key;
-            u32 slot;
-            if (clear && clear[i] < reach)
-                continue;
-            key = key_at(m, offsets, b->p, i);
-            slot = slot_of(m, key);
+            u64 key = key_at(m, offsets, b->p, i);
+            u32 slot = slot_of(m, key);
             if (!m->counts[slot]) {
                 m->keys[slot] = key;
                 m->list[distinct++] = slot;
@@ -1222,45 +1108,19 @@ static void add_featureless(const textsvm *m, const term *t, size_t n, double *s
                 sums[k] += t->featureless_values[(size_t)i * m->n_machines + k];
 }
 
-/* Code of a letter of DNA or RNA: 0 to 3, 4 for an ambiguous base, 5 for another symbol. */
-static u32 base_of(u32 symbol) {
-    static const char ambiguous[] = "nrykmswbdhv";
-    if (symbol == 'a' || symbol == 'c' || symbol == 'g')
-        return symbol == 'a' ? 0 : symbol == 'c' ? 1 : 2;
-    if (symbol == 't' || symbol == 'u')
-        return 3;
-    return symbol && symbol < 128 && strchr(ambiguous, (int)symbol) ? 4 : 5;
-}
-
-/* Hashes of the letters of both strands; into `clear` the number of symbols from each one on without an ambiguous
- * base, within its strand. Returns the number of symbols. */
-static size_t pair_strands(textsvm *m, size_t n) {
-    static const char letters[] = "acgt";
-    for (size_t i = 0; i < n; i++) {
-        u32 base = base_of(m->symbols[i]), letter = (u32)letters[base & 3], pair = (u32)letters[3 - (base & 3)];
-        size_t back = 2 * n - 1 - i;
-        m->s1[i] = mix(letter ^ SEED1), m->s2[i] = mix(letter ^ SEED2);
-        m->s1[back] = mix(pair ^ SEED1), m->s2[back] = mix(pair ^ SEED2);
-        m->clear[i] = m->clear[back] = base < 4;
-    }
-    for (size_t i = 2 * n; i-- > 0;)
-        if (m->clear[i] && i + 1 != 2 * n && i + 1 != n)
-            m->clear[i] += m->clear[i + 1];
-    return 2 * n;
-}
-
 /* Add the values of a term for the n symbols with hashes s1 and s2. */
 static void add_term(textsvm *m, const term *t, size_t n) {
     windows all = {0, 0, 0, 0, (u32 *)m->keys, (u32 *)m->keys + n, (u32 *)m->keys + 2 * n, (u32 *)m->keys + 3 * n};
-    size_t symbols = t->both_strands ? pair_strands(m, n) : n;
     double scale = t->scale, squares = 0;
     memset(m->term_sums, 0, m->n_machines * sizeof *m->term_sums);
     for (u32 k = 0; k < t->n_tables; k++) {
         table b = table_of(m, t->tables + (size_t)TABLE_WORDS * k);
         if (b.contiguous)
             squares += add_windows(m, t, &b, n, &all);
-        else
-            all.counted = 0, look_up(m, t, &b, count_patterns(m, &b, symbols, t->both_strands ? m->clear : NULL), NULL, &squares);
+        else {
+            all.counted = 0;
+            look_up(m, t, &b, count_patterns(m, &b, n), NULL, &squares);
+        }
     }
     if (t->normalised == MEAN && n)
         scale /= (double)n;
@@ -1268,8 +1128,6 @@ static void add_term(textsvm *m, const term *t, size_t n) {
         scale = 1 / sqrt(squares);
     else if (t->normalised) {
         memset(m->term_sums, 0, m->n_machines * sizeof *m->term_sums);
-        if (t->both_strands) /* of a single strand again */
-            hash_points(m->symbols, n, m->s1, m->s2);
         add_featureless(m, t, n, m->term_sums);
         scale = 1;
     }
@@ -1365,200 +1223,6 @@ static size_t hash_pieces(textsvm *m, u32 offset, size_t n) {
     return split_word(m, t, &w, k);
 }
 
-/* ---- Pairs of texts ------------------------------------------------------------------------------- */
-
-/* Codes of the n symbols with hashes s1 and s2: those of the support vectors, or larger ones of other symbols. */
-static void code_symbols(textsvm *m, const pairs *b, size_t n) {
-    clear_slots(m, n, 0);
-    for (size_t i = 0; i < n; i++) {
-        u64 key = (u64)m->s1[i] << 32 | m->s2[i];
-        u32 low = 0, high = b->n_symbols, slot;
-        while (low < high) {
-            u32 middle = low + (high - low) / 2;
-            if (b->keys[middle] < key)
-                low = middle + 1;
-            else
-                high = middle;
-        }
-        if (low == b->n_symbols || b->keys[low] != key) {
-            slot = slot_of(m, key);
-            m->counts[slot] = 1, m->keys[slot] = key;
-            low = b->n_symbols + slot;
-        }
-        m->codes[i] = low;
-    }
-}
-
-static void add_pair(textsvm *m, const pairs *b, u32 number, double value) {
-    const double *coef = b->coef + (size_t)number * m->n_machines;
-    for (u32 k = 0; k < m->n_machines; k++)
-        m->term_sums[k] += (double)(float)value * coef[k];
-}
-
-static int ones(u64 x) {
-    x -= x >> 1 & 0x5555555555555555u;
-    x = (x & 0x3333333333333333u) + (x >> 2 & 0x3333333333333333u);
-    x = (x + (x >> 4)) & 0x0F0F0F0F0F0F0F0Fu;
-    return (int)(x * 0x0101010101010101u >> 56);
-}
-
-/* Differences of 64 symbols of each lane with n symbols, bit-parallel (Myers 1999): vp and vn have the steps
- * +1 and -1 down a column, the queues those along the row above and then below, a bit for each symbol. */
-static void pass_word(const textsvm *m, size_t n, u64 *restrict vps, u64 *restrict vns) {
-    u64 vp[LANES], vn[LANES], hps[LANES], hns[LANES];
-    for (u32 l = 0; l < LANES; l++)
-        vp[l] = ~(u64)0, vn[l] = 0;
-    for (size_t i = 0; i < n; i += 64) {
-        u64 *queue = m->queues + i / 64 * 2 * LANES;
-        size_t end = n - i < 64 ? n : i + 64;
-        memcpy(hps, queue, sizeof hps);
-        memcpy(hns, queue + LANES, sizeof hns);
-        for (size_t k = i; k < end; k++) {
-            const u64 *masks = m->masks + (size_t)LANES * m->codes[k];
-            for (u32 l = 0; l < LANES; l++) {
-                u64 in_p = hps[l] & 1, in_n = hns[l] & 1, x = masks[l] | in_n;
-                u64 d = (((x & vp[l]) + vp[l]) ^ vp[l]) | x | vn[l], hp = vn[l] | ~(d | vp[l]), hn = vp[l] & d;
-                hps[l] = hps[l] >> 1 | (hp & (u64)1 << 63);
-                hns[l] = hns[l] >> 1 | (hn & (u64)1 << 63);
-                hp = hp << 1 | in_p, hn = hn << 1 | in_n;
-                d = masks[l] | vn[l];
-                vp[l] = hn | ~(d | hp), vn[l] = hp & d;
-            }
-        }
-        for (u32 l = 0; l < LANES && end - i < 64; l++)
-            hps[l] >>= 64 - (end - i), hns[l] >>= 64 - (end - i);
-        memcpy(queue, hps, sizeof hps);
-        memcpy(queue + LANES, hns, sizeof hns);
-    }
-    memcpy(vps, vp, sizeof vp);
-    memcpy(vns, vn, sizeof vn);
-}
-
-/* Set or clear the masks of 64 symbols of a support vector in a lane. */
-static void set_masks(textsvm *m, const pairs *b, u32 number, u32 lane, u32 start, int set) {
-    for (u32 k = start; k < length_of(b, number) && k - start < 64; k++) {
-        u64 *mask = m->masks + (size_t)LANES * b->codes[b->starts[number] + k] + lane;
-        *mask = set ? *mask | (u64)1 << (k - start) : 0;
-    }
-}
-
-static void add_edit(textsvm *m, const term *t, const pairs *b, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        m->codes[i] = m->codes[i] < b->n_symbols ? m->codes[i] : b->n_symbols;
-    memset(m->masks, 0, (b->n_symbols + (size_t)1) * LANES * sizeof *m->masks);
-    for (u32 first = 0; first < b->n; first += LANES) {
-        u32 width = b->n - first < LANES ? b->n - first : LANES, longest = 0, lengths[LANES];
-        double distances[LANES];
-        for (u32 l = 0; l < width; l++) {
-            lengths[l] = length_of(b, first + l), distances[l] = (double)n;
-            longest = (u32)larger(longest, lengths[l]);
-        }
-        for (size_t i = 0; i < (n + 63) / 64 * 2 * LANES; i++)
-            m->queues[i] = i / LANES % 2 ? 0 : ~(u64)0;
-        for (u32 start = 0; start < longest; start += 64) {
-            u64 vp[LANES], vn[LANES];
-            for (u32 l = 0; l < width; l++)
-                set_masks(m, b, first + l, l, start, 1);
-            pass_word(m, n, vp, vn);
-            for (u32 l = 0; l < width; l++) {
-                u32 symbols = lengths[l] > start ? lengths[l] - start : 0;
-                u64 used = symbols > 63 ? ~(u64)0 : ((u64)1 << symbols) - 1;
-                distances[l] += ones(vp[l] & used) - ones(vn[l] & used);
-                set_masks(m, b, first + l, l, start, 0);
-            }
-        }
-        for (u32 l = 0; l < width; l++) {
-            double longer = (double)larger(lengths[l], n);
-            add_pair(m, b, first + l,
-                     exp(-t->rate * (t->normalised && longer > 0 ? distances[l] / longer : distances[l])));
-        }
-    }
-}
-
-/* A row of level q of the gap-weighted recurrence, side by side in `lanes` lanes: R_q along the columns and S_q, from
- * S_{q-1} of the row and column before. */
-static inline void next_row(double *restrict at, const double *restrict before, const double *restrict equal,
-                            size_t size, double start, double decay, const size_t lanes) {
-    const double low = decay < 1 ? 0x1p-900 : 0; /* instead of 0: no slow denormal numbers */
-    double r[LANES] = {0};
-    for (size_t k = 0; k < size; k += lanes)
-        for (size_t l = 0; l < lanes; l++) {
-            r[l] = r[l] * decay + (equal[k + l] * (before[k + l] + start) + low);
-            at[k + l] = at[k + l] * decay + r[l];
-        }
-}
-
-/* Sums of the recurrence of n symbols with those of 1 or LANES others, m->lanes, of up to `length` symbols. S_q of
- * column j is at state[q][j + 1], after a column of zeros. */
-static void sweep(textsvm *m, const pairs *b, double decay, size_t n, size_t length, double *sums, const size_t lanes) {
-    const size_t size = length * lanes, row = size + lanes;
-    memset(m->state, 0, b->p * row * sizeof *m->state);
-    memset(sums, 0, lanes * sizeof *sums);
-    for (size_t i = 0; i < n; i++) {
-        const double symbol = (double)m->codes[i], *last = m->state + (b->p - 1) * row;
-        for (size_t k = 0; k < size; k++)
-            m->equal[k] = m->lanes[k] == symbol;
-        for (size_t k = 0; k < size; k += lanes)
-            for (size_t l = 0; l < lanes; l++)
-                sums[l] += m->equal[k + l] * (last[k + l] + b->levels[b->p - 1]);
-        for (size_t q = b->p - 1; q > 0; q--) { /* the largest first: each reads the row before of the next */
-            double *before = m->state + (q - 1) * row, *at = before + row + lanes;
-            if (lanes == 1)
-                next_row(at, before, m->equal, size, b->levels[q - 1], decay, 1);
-            else
-                next_row(at, before, m->equal, size, b->levels[q - 1], decay, LANES);
-        }
-    }
-}
-
-/* Returns 0 if k(s, s) exceeds the range of double. */
-static int add_gap(textsvm *m, const term *t, const pairs *b, size_t n) {
-    double sums[LANES], own = 0;
-    for (size_t i = 0; i < n; i++)
-        m->lanes[i] = (double)m->codes[i];
-    if (n && n >= b->shortest)
-        sweep(m, b, t->rate, n, n, &own, 1);
-    if (!(own < HUGE_VAL))
-        return 0;
-    if (!(own > 0)) {
-        if (t->normalised)
-            add_featureless(m, t, n, m->term_sums);
-        return 1;
-    }
-    for (u32 first = 0; first < b->n; first += LANES) {
-        u32 width = b->n - first < LANES ? b->n - first : LANES, longest = 0;
-        for (u32 l = 0; l < width; l++)
-            longest = (u32)larger(longest, length_of(b, first + l));
-        for (size_t j = 0; j < (size_t)longest * LANES; j++)
-            m->lanes[j] = -1;
-        for (u32 l = 0; l < width; l++)
-            for (u32 j = b->starts[first + l]; j < b->starts[first + l + 1]; j++)
-                m->lanes[(j - b->starts[first + l]) * (size_t)LANES + l] = (double)b->codes[j];
-        sweep(m, b, t->rate, n, longest, sums, LANES);
-        for (u32 l = 0; l < width; l++) {
-            double root = b->roots[first + l], value = sums[l] / sqrt(own) * root;
-            if (value >= 0x1p-60) /* smaller ones may consist of `low` */
-                add_pair(m, b, first + l, t->normalised ? value : value * sqrt(own * t->scale) * (sqrt(t->scale) / root));
-        }
-    }
-    return 1;
-}
-
-/* Add the values of a term of support vectors for the n symbols with hashes s1 and s2; 0 if it overflows. */
-static int add_pairs(textsvm *m, const term *t, size_t n) {
-    pairs b = pairs_of(m, t);
-    int done = 1;
-    memset(m->term_sums, 0, m->n_machines * sizeof *m->term_sums);
-    code_symbols(m, &b, n);
-    if (t->count == PAIRS_EDIT)
-        add_edit(m, t, &b, n);
-    else
-        done = add_gap(m, t, &b, n);
-    for (u32 k = 0; k < m->n_machines; k++)
-        m->sums[k] += m->term_sums[k];
-    return done;
-}
-
 /* ---- Decisions ------------------------------------------------------------------------------------ */
 
 size_t textsvm_columns(const textsvm *m) { return m->w[COLUMNS] ? m->w[COLUMNS] : 1; }
@@ -1622,8 +1286,7 @@ static int read_symbols(textsvm *m, const term *t, reading *r) {
     if (r->points == NONE)
         return TEXTSVM_TOO_LONG;
     if (t->view != r->hashed) {
-        if (!r->normalised || v.keep_case != r->of.keep_case || v.tokens == TOKENS_PROTEIN ||
-            r->of.tokens == TOKENS_PROTEIN)
+        if (!r->normalised || v.keep_case != r->of.keep_case)
             r->symbols = normalise(m, v, r->points), r->normalised = 1;
         if (r->symbols == NONE)
             return TEXTSVM_TOO_LONG;
@@ -1635,22 +1298,13 @@ static int read_symbols(textsvm *m, const term *t, reading *r) {
                 return TEXTSVM_TOO_LONG;
         }
         else {
-            if (v.tokens == TOKENS_PROTEIN && !group_proteins(m->symbols, r->symbols))
-                return TEXTSVM_BAD_TEXT;
             hash_points(m->symbols, r->symbols, m->s1, m->s2);
             r->tokens = r->symbols;
         }
         r->hashed = t->view, r->of = v;
     }
-    for (size_t k = 0; t->both_strands && k < r->symbols; k++)
-        if (base_of(m->symbols[k]) > 4)
-            return TEXTSVM_BAD_TEXT;
-    if (t->both_strands) /* s1 and s2 will be of both strands */
-        r->hashed = NONE;
     return TEXTSVM_OK;
 }
-
-#define OVERFLOWS 7 /* of a gap-weighted kernel; TEXTSVM_TOO_LONG for callers */
 
 static int decide_reading(textsvm *m, reading r, double *decision) {
     for (u32 k = 0; k < m->n_machines; k++)
@@ -1660,10 +1314,7 @@ static int decide_reading(textsvm *m, reading r, double *decision) {
         int code = read_symbols(m, &t, &r);
         if (code)
             return code;
-        if (t.count < PAIRS_EDIT)
-            add_term(m, &t, r.tokens);
-        else if (!add_pairs(m, &t, r.tokens))
-            return OVERFLOWS;
+        add_term(m, &t, r.tokens);
     }
     for (u32 k = 0; k < m->n_machines; k++)
         m->sums[k] += m->biases[k];
@@ -1677,8 +1328,7 @@ static int decide_reading(textsvm *m, reading r, double *decision) {
 }
 
 int textsvm_decide_columns(textsvm *m, const char *const *utf8, const size_t *n, double *decision) {
-    int code = decide_reading(m, reading_of(utf8, n, decode), decision);
-    return code == OVERFLOWS ? TEXTSVM_TOO_LONG : code;
+    return decide_reading(m, reading_of(utf8, n, decode), decision);
 }
 
 int textsvm_decide_with(textsvm *m, const char *utf8, size_t n, double *decision) {

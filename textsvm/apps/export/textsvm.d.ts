@@ -57,11 +57,8 @@ export class Model {
   /** Classes that include the true class with probability `coverage`, of each class with `perClass`; null without
    *  calibration. */
   predictionSet(text: Text, coverage?: number, perClass?: boolean): string[] | null;
-  /** Whether `explain` is available: not for edit distance and gap-weighted subsequences. */
-  readonly explains: boolean;
   /** Contributions to the decision value with this number; they and the bias sum to it (to the sum of the values of
    *  its machines for one-vs-one). The values of a text without features that equals a training text are no
-   *  contributions. `decision` has the decision values of the text if they are known. TextsvmError without
-   *  `explains`. */
+   *  contributions. `decision` has the decision values of the text if they are known. */
   explain(text: string | Readonly<Record<string, string>>, number?: number, decision?: Float64Array): Explanation;
 }

@@ -8,12 +8,11 @@
  *     free(decision);
  *     textsvm_close(m);
  *
- * `data` is the content of a model file (.bin), mapped, read or compiled in, aligned to 8 bytes; it must stay
- * valid. Opening checks it, with its checksum, and allocates the working memory once; nothing is allocated
+ * `data` is the content of a model file (.bin), mapped, read or compiled in (`xxd -i`), aligned to 8 bytes; it must
+ * stay valid. Opening checks it, with its checksum, and allocates the working memory once; nothing is allocated
  * afterwards. The memory is about 50 bytes for each symbol of the longest text, and 30 to 100 more for each of its
  * strings that are counted at a time: one for each symbol with contiguous strings, one for each symbol and pattern
- * with gaps; twice as many on both strands of DNA. textsvm_memory computes it. A handle serves a thread at a
- * time; handles may share the data. Texts are UTF-8; invalid bytes are replaced by U+FFFD as in Python's
+ * with gaps. textsvm_memory computes it. A handle serves a thread at a time; handles may share the data. Texts are UTF-8; invalid bytes are replaced by U+FFFD as in Python's
  * bytes.decode(errors="replace"). docs/export_format.md describes the file. */
 #ifndef TEXTSVM_H
 #define TEXTSVM_H
@@ -32,11 +31,9 @@ enum {
     TEXTSVM_NO_MODEL = 1, /* not a model file, damaged, of another version, or not aligned to 8 bytes */
     TEXTSVM_NO_MEMORY = 2,
     TEXTSVM_TOO_LONG = 3, /* the text, or its normal form before it is cut at the largest length of the model, has more
-                             code points than the handle was opened for (white space counts, too), or a gap-weighted
-                             kernel passes the range of double */
+                             code points than the handle was opened for (white space counts, too) */
     TEXTSVM_UNSUPPORTED = 4, /* the model has no probabilities, labels or prediction sets */
-    TEXTSVM_BAD_TEXT = 5, /* a model of DNA reads only letters of DNA and RNA, a model of proteins A to Z and * */
-    TEXTSVM_BAD_ARGUMENT = 6 /* more than 2^28 symbols, a coverage that is not between 0 and 1, or a single text for a
+    TEXTSVM_BAD_ARGUMENT = 5 /* more than 2^28 symbols, a coverage that is not between 0 and 1, or a single text for a
                                 model of several columns */
 };
 
@@ -81,17 +78,6 @@ int textsvm_labels(const textsvm *m, const double *decision, unsigned char *has)
 int textsvm_probabilities(const textsvm *m, const double *decision, double *probability);
 /* Classes that include the true class with probability `coverage`; see CalibratedSVC.predict_set. */
 int textsvm_set(const textsvm *m, const double *probability, double coverage, int per_class, unsigned char *has);
-
-/* The model of textsvm_model.c. */
-const void *textsvm_model(void);
-size_t textsvm_model_bytes(void);
-
-/* A single global model for the whole program, not for several threads: open it with
- * textsvm_global_open(textsvm_model(), textsvm_model_bytes(), 100000), which returns an error code; then
- * textsvm_decide decides by it. textsvm_global returns it for the other functions, NULL before. */
-int textsvm_global_open(const void *data, size_t bytes, size_t max_symbols);
-int textsvm_decide(const char *utf8, size_t n, double *decision);
-textsvm *textsvm_global(void);
 
 #ifdef __cplusplus
 }

@@ -13,8 +13,8 @@ const UTF8 = new TextDecoder("utf-8", { ignoreBOM: true });
 /** The module in base64; `textsvm export` inserts it. */
 const WASM = "";
 const TASKS = ["classes", "labels", "number", "novelty"];
-const COLUMNS = 38, TERM = 16, PAIRS = 4, VIEW = 8, PROTEINS = 3; // words of a record; codes of docs/export_format.md
-const TOO_LONG = 3, UNSUPPORTED = 4, BAD_TEXT = 5, BAD_ARGUMENT = 6, OVERFLOWS = 7; // error codes of textsvm.c
+const COLUMNS = 38; // word of the header
+const TOO_LONG = 3, UNSUPPORTED = 4, BAD_ARGUMENT = 5; // error codes of textsvm.c
 const CAPACITY = 1024; // units of UTF-16 that the working memory is for at first
 const PAGE = 65536; // bytes
 
@@ -61,10 +61,6 @@ export class Model {
     this.task = TASKS[w[4]];
     this.classes = Array.from({ length: w[8] }, (_, k) => this.#text(w[30], starts[k], starts[k + 1] - 1));
     this.thresholds = w[15] ? this.#doubles(this.#start + 8 * w[15], w[7]) : null;
-    const terms = this.#words(w[13], TERM * w[12]), views = this.#words(w[11], VIEW * w[10]);
-    this.explains = !terms.some((word, i) => i % TERM === 1 && word >= PAIRS);
-    this.letters = views.some((word, i) => i % VIEW === 1 && word === PROTEINS)
-      ? "a model of proteins reads only the letters A to Z and *" : "this model reads only letters of DNA and RNA";
   }
 
   #view(kind, address, length) {
@@ -141,8 +137,6 @@ export class Model {
       }
       const error = work(this.#at);
       if (!error) return;
-      if (error === BAD_TEXT) throw new TextsvmError(this.letters);
-      if (error === OVERFLOWS) throw new TextsvmError("the text is too long for a gap-weighted kernel");
       if (error !== TOO_LONG) throw new TextsvmError(`textsvm.wasm fails with code ${error}`);
     }
   }
@@ -202,7 +196,6 @@ export class Model {
   }
 
   explain(text, number = 0, decision = undefined) {
-    if (!this.explains) throw new TextsvmError("the model has no features that explain its decisions");
     if (text instanceof Uint8Array) throw new TextsvmError("a text must be a string");
     decision ??= this.decide(text);
     const texts = this.#texts(text);

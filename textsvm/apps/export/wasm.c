@@ -17,7 +17,7 @@ static size_t decode_units(const char *units, size_t n, u32 *out, size_t most) {
     return k;
 }
 
-/* Decision values of a text for each column; returns OVERFLOWS instead of TEXTSVM_TOO_LONG if a kernel passes the range of double. */
+/* Decision values of a text for each column. */
 int textsvm_decide_units(textsvm *m, const char *const *units, const size_t *n, double *decision) {
     return decide_reading(m, reading_of(units, n, decode_units), decision);
 }
@@ -25,7 +25,7 @@ int textsvm_decide_units(textsvm *m, const char *const *units, const size_t *n, 
 typedef struct {
     double *weights; /* of the machines in the decision value that is explained */
     double *sums;    /* values of the machines by a single string */
-    double *shares;  /* contribution of each symbol, on both strands */
+    double *shares;  /* contribution of each symbol */
     u32 *spans;      /* see struct textsvm */
     u32 *units;      /* first unit of each code point, and the end */
     double *contributions;
@@ -34,23 +34,19 @@ typedef struct {
 
 /* Size of the memory for textsvm_explain. */
 size_t textsvm_explain_memory(size_t n_machines, size_t max_symbols) {
-    return 16 * n_machines + 28 * max_symbols + 8;
+    return 16 * n_machines + 20 * max_symbols + 8;
 }
 
 /* Add the contribution of each occurrence of the counted strings of a table to its symbols. */
-static void share_table(const textsvm *m, const term *t, const table *b, size_t n, const u32 *clear, explanation *e) {
+static void share_table(const textsvm *m, const term *t, const table *b, size_t n, explanation *e) {
     int shown = b->contiguous && b->p == 4 && view_of(m, t->view).tokens == TOKENS_CHARACTERS;
     for (u32 pattern = 0; pattern < b->n_patterns; pattern++) {
         const u32 *offsets = b->offsets + (size_t)pattern * b->p;
         size_t reach = reach_of(b, offsets);
         for (size_t i = 0; i + reach <= n; i++) {
-            u64 key;
+            u64 key = key_at(m, offsets, b->p, i);
             u32 row;
-            double amount, x, value = 0;
-            if (clear && clear[i] < reach)
-                continue;
-            key = key_at(m, offsets, b->p, i);
-            amount = amount_of(m, b, slot_of(m, key));
+            double amount = amount_of(m, b, slot_of(m, key)), x, value = 0;
             find_rows(b, &key, 1, &row);
             read_values(m, t, b, &amount, 1, &row, &x);
             memset(e->sums, 0, m->n_machines * sizeof *e->sums);
@@ -69,7 +65,7 @@ static void spread_shares(const textsvm *m, const term *t, const reading *r, dou
     view v = view_of(m, t->view);
     int words = v.tokens == TOKENS_WORDS || v.tokens == TOKENS_WHITESPACE, pieces = v.tokens == TOKENS_PIECES;
     for (size_t k = 0, i = 0, end; k < r->tokens; k++, i = end) {
-        double share = scale * (t->both_strands ? e->shares[k] + e->shares[2 * r->tokens - 1 - k] : e->shares[k]);
+        double share = scale * e->shares[k];
         while (words && flags_of(m, m->symbols[i]) & SPACE)
             i++;
         i = pieces ? m->piece[k] : i;
@@ -84,17 +80,16 @@ static void spread_shares(const textsvm *m, const term *t, const reading *r, dou
 
 static void explain_term(textsvm *m, const term *t, const reading *r, explanation *e) {
     double squares = 0;
-    size_t n = t->both_strands ? pair_strands(m, r->tokens) : r->tokens;
-    const u32 *clear = t->both_strands ? m->clear : NULL;
+    size_t n = r->tokens;
     memset(e->shares, 0, n * sizeof *e->shares);
     for (u32 k = 0; k < t->n_tables; k++) {
         table b = table_of(m, t->tables + (size_t)TABLE_WORDS * k);
-        look_up(m, t, &b, count_patterns(m, &b, n, clear), NULL, &squares);
-        share_table(m, t, &b, n, clear, e);
+        look_up(m, t, &b, count_patterns(m, &b, n), NULL, &squares);
+        share_table(m, t, &b, n, e);
     }
     if (squares > 0 || !t->normalised)
         spread_shares(m, t, r, t->normalised == MEAN ? t->scale / (double)n : t->normalised ? 1 / sqrt(squares) : t->scale, e);
-    else if (!clear) {
+    else {
         memset(m->term_sums, 0, m->n_machines * sizeof *m->term_sums);
         add_featureless(m, t, n, m->term_sums);
         for (u32 k = 0; k < m->n_machines; k++)
@@ -115,7 +110,7 @@ static void weigh_machines(const textsvm *m, u32 number, double *weights) {
                 weights[k] = (b == number) - (a == number);
 }
 
-/* Contributions of the units of the texts, column after column, to a decision value; the model must have no pairs.
+/* Contributions of the units of the texts, column after column, to a decision value.
  * `totals` receives the bias, the number of substrings of 4 characters, and the number of those that the model does not know. */
 int textsvm_explain(textsvm *m, const char *const *units, const size_t *n, u32 number, void *memory,
                     double *contributions, double *totals) {
@@ -124,7 +119,7 @@ int textsvm_explain(textsvm *m, const char *const *units, const size_t *n, u32 n
     int code = TEXTSVM_OK;
     u32 column = NONE;
     e.weights = memory, e.sums = e.weights + m->n_machines, e.shares = e.sums + m->n_machines;
-    e.spans = (u32 *)(e.shares + 2 * m->max_symbols), e.units = e.spans + 2 * m->max_symbols;
+    e.spans = (u32 *)(e.shares + m->max_symbols), e.units = e.spans + 2 * m->max_symbols;
     e.contributions = contributions, e.totals = totals;
     for (size_t k = 0, c = 0; c < textsvm_columns(m); k += n[c++])
         memset(contributions + k, 0, n[c] * sizeof *contributions);

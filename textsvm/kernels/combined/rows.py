@@ -151,12 +151,10 @@ class SumPredictor:
             total = total + sum_of_values(factored, part(progress, n - len(factored), len(factored), n))
         return total
 
-    def feature_terms(
-        self, examples: Documents | MultiView
-    ) -> list[contract.FeatureTerm | contract.PairTerm]:
+    def feature_terms(self, examples: Documents | MultiView) -> list[contract.FeatureTerm]:
         """All that prediction needs, for export; `examples` have the alphabets of training."""
         check_dense([vars(predictor).get("weights") for predictor in self.parts])
-        terms: list[contract.FeatureTerm | contract.PairTerm] = []
+        terms: list[contract.FeatureTerm] = []
         for (_, kernel), predictor in zip(self.terms, self.parts, strict=True):
             terms += predictor.feature_terms(kernel.structure.read(examples))
         return terms

@@ -40,7 +40,7 @@ import numpy as np
 
 from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints, Ints32
 from textsvm.kernels.base import SymbolKernel, check_flag, check_positive
-from textsvm.kernels.contract import Ability, HostRows, PairTerm, SharedColumns, Sharing, TileableCost
+from textsvm.kernels.contract import Ability, HostRows, SharedColumns, Sharing, TileableCost
 from textsvm.kernels.edit import cuda
 from textsvm.kernels.edit.cpu import LANES, STRIP, fill_distances
 from textsvm.runtime.device import Device, select
@@ -133,13 +133,6 @@ class EditDistance(SymbolKernel):
     @property
     def _bounded_gamma(self) -> float:
         return min(float(self.gamma), 1e30)  # larger values overflow, and give the same kernel values
-
-    def _pair_term(self, support: Documents, coef: Floats) -> PairTerm:
-        """Machines with their support vectors, for export."""
-        relative = bool(self.relative)
-        return PairTerm(
-            self, self.structure.view, "edit", support, coef.T, self._bounded_gamma, relative=relative
-        )
 
     def values(self, distances: Ints32, row_lengths: Ints, column_lengths: Ints) -> Floats32:
         """Kernel values from distances (m, n) and the lengths of the documents, (m,) and (n,)."""

@@ -16,13 +16,12 @@ from textsvm.arrays import Array, Floats, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
 from textsvm.kernels.base import SymbolKernel, check_weights, check_whole, is_number
-from textsvm.kernels.contract import Ability, Cost, HostRows, KernelRows, PairTerm, SharedColumns, Sharing
+from textsvm.kernels.contract import Ability, Cost, HostRows, KernelRows, SharedColumns, Sharing
 from textsvm.kernels.gap.cuda import CudaGap, cuda_grams
 from textsvm.kernels.gap.recurrence import SUBSEQUENCES, Recurrence, SelfValues, symbol_contributions
-from textsvm.kernels.gap.sweep import products, self_products, used_levels
+from textsvm.kernels.gap.sweep import products, self_products
 from textsvm.kernels.options import GAP_LONGEST
 from textsvm.kernels.shared.lanes import PIECE, Picked, cut, in_lanes
-from textsvm.kernels.shared.normalisation import featureless_of, inverse_roots
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, part, run
 from textsvm.runtime.simd import LANES
@@ -186,17 +185,6 @@ class GapWeighted(SubsequenceKernel):
     def rows(self, documents: Documents, device: Device) -> KernelRows:
         self.check()
         return (CudaGap if device.kind == "cuda" else HostGap)(self, documents, device)
-
-    def _pair_term(self, support: Documents, coef: Floats) -> PairTerm:
-        """Machines with their support vectors, for export."""
-        (own,) = _Columns([self], support).selves
-        alone, values = featureless_of(own, coef, support)
-        return PairTerm(
-            self, self.structure.view, "gap", support, coef.T, float(self.decay), normalised=self.normalised,
-            scale=1.0 if self.normalised else own.unit, levels=used_levels(self.recurrence),
-            roots=inverse_roots(own.self_values), shortest=self._min_length, featureless=alone,
-            featureless_values=values,
-        )  # fmt: skip
 
 
 class HostGap(HostRows):

@@ -203,13 +203,9 @@ class GappedPredictor:
 
     def feature_terms(self, examples: Documents) -> list[FeatureTerm]:
         """All that prediction needs, for export; `examples` have the alphabet of training."""
-        kernel, alphabet, first = self.kernel, examples.alphabet, 0
-        if kernel.canonical:  # strings of the letters of both strands
-            first, letters = len(alphabet), [ord(letters[0]) for letters in LETTERS]
-            alphabet = np.concatenate([alphabet, np.array(letters, np.uint32)])
-        tables = []
+        kernel, tables = self.kernel, []
         for mask, vocabulary, weights in self.weights:
-            codes = first + np.stack(strings_of(vocabulary.stages, vocabulary.n_symbols), axis=1)
+            codes = np.stack(strings_of(vocabulary.stages, vocabulary.n_symbols), axis=1)
             positions = np.array([mask.positions], np.int64)
             ones = np.ones(len(codes), np.int64)
             rest = (mask.times, codes, None, ones, weights)
@@ -217,8 +213,8 @@ class GappedPredictor:
         alone, values = featureless_of(self.columns, self.coef, examples)
         return [
             FeatureTerm(
-                kernel, kernel.structure.view, alphabet, kernel.weight, kernel.normalised, tables,
-                both_strands=bool(kernel.canonical), featureless=alone, featureless_values=values,
+                kernel, kernel.structure.view, examples.alphabet, kernel.weight, kernel.normalised, tables,
+                featureless=alone, featureless_values=values,
             )
         ]  # fmt: skip
 
