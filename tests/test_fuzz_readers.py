@@ -158,7 +158,7 @@ def test_no_cell_is_a_formula_and_all_read_back(text):
     cell = explanations._cell(text)
     if len(text) > 1 and not re.fullmatch(r"[-+]?[\d.]+(e\d+)?", text):
         assert cell.lstrip()[:1] not in {*"=+-@＝＋－＠"}
-    # The rule of docs/sequences.md.
+    # The rule of docs/command_line.md.
     back = re.sub(r"^'(?='*\s*[=+@\-＝＋＠－].)", "", cell)
     assert back == printable(text).replace("\t", " ")
 

@@ -40,6 +40,41 @@ def test_the_man_page_names_every_command_and_option(manual):
                 assert option.replace("-", r"\-") in page
 
 
+#: Options of other programs that pages name.
+FOREIGN = {
+    "--create-home", "--no-cache-dir", "--no-deps", "--now", "--nthreads", "--nworkers", "--rm", "--system",
+    "--user",
+}  # fmt: skip
+
+
+def test_options_in_pages_exist(manual):
+    """Each option after `textsvm COMMAND` is one of the command, any other is one of some command."""
+    options = {
+        name.split(" ", 1)[-1]: {"--help", "--help-all"}.union(
+            *(each.opts + each.secondary_opts for each in command.params)
+        )
+        for name, command in manual.commands()
+    }
+    option, wrong = re.compile(r"(?<![\w-])--?[a-zA-Z][\w-]*"), []
+    for page in [ROOT / "README.md", *DOCS.rglob("*.md")]:
+        text = page.read_text(encoding="utf-8")
+        known = FOREIGN.union(*options.values())
+        wrong += [
+            (page.name, name) for name in option.findall(text) if name[:2] == "--" and name not in known
+        ]
+        for line in re.findall(r"textsvm ([a-z][^\n`|#<]*)", text):
+            first, second = [*line.split(), "", ""][:2]
+            command = f"{first} {second}" if f"{first} {second}" in options else first
+            used = option.findall(line.partition("textsvm ")[0])
+            wrong += [(page.name, command, name) for name in used if name not in options.get(command, used)]
+    assert wrong == []
+
+
+def test_length_of_the_pages():
+    """The limit only falls (CONTRIBUTING.md)."""
+    assert sum(len(page.read_text(encoding="utf-8").split()) for page in DOCS.rglob("*.md")) <= 36_000
+
+
 def test_links_of_a_checkout_lead_to_files():
     """Also those to pages that only the site has: the links name the files with their content."""
     pages = [*ROOT.glob("*.md"), *(page for folder in ("docs", "reports", "corpora", "packaging")
