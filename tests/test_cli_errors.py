@@ -1615,7 +1615,7 @@ MISTAKES = [
     Mistake(
         "a category with a blank", "mail learn --as 'two words' --store s", "lower-case.*'two words'", code=3
     ),
-    Mistake("a category with a colon", "mail relearn --as a:b --store s", "lower-case.*'a:b'", code=3),
+    Mistake("a category with a colon", "mail learn --as a:b --store s", "lower-case.*'a:b'", code=3),
     Mistake("a category named unsure", "mail learn --as unsure --store s", "is not unsure", code=3),
     Mistake("a category of 41 letters", f"mail learn --as {'x' * 41} --store s", "up to 40", code=3),
     Mistake(

@@ -117,7 +117,7 @@ COMMANDS = [
     "train t.jsonl -o ?/?", "tune t.jsonl --kernel spectrum:1-2 --C 1,10",
     "compare t.jsonl --kernel spectrum:2", "model m", "model m --json", "model c", "model ?",
     "mail learn --as spam m.eml ?.eml", "mail classify m.eml ?.eml", "mail classify -v m.eml ?.eml",
-    "mail status", "mail classify ?", "mail relearn --as ham ?.eml m.eml", "? ?", "corpus --? ?",
+    "mail status", "mail classify ?", "mail learn --as ham ?.eml m.eml", "? ?", "corpus --? ?",
     "train t.jsonl --C ?",
 ]  # fmt: skip
 

@@ -187,7 +187,7 @@ def test_commands(store, tmp_path):
     assert call("learn", "--as", "bills", tmp_path / "old.eml").stderr.endswith(
         "1 bills (a new category) now\n"
     )
-    assert call("relearn", "--as", "newsletter", tmp_path / "old.eml").stderr.startswith("1 message moved to")
+    assert call("learn", "--as", "newsletter", tmp_path / "old.eml").stderr.startswith("1 message learnt as")
     table = json.loads(call("status", "--json").stdout)["categories"]
     assert table["newsletter"] == {"lessons": 21, "judged": 1, "recognised": 0}
     assert table["orders"] == {"lessons": 20, "judged": 1, "recognised": 1}

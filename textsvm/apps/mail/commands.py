@@ -1,6 +1,6 @@
 """textsvm mail: a mail filter that learns.
 
-learn, unlearn, relearn, import and retrain change the store of training messages; status, export and report
+learn, unlearn, import and retrain change the store of training messages; status, export and report
 show it; classify and serve decide with it. The exit code of errors is 3, because 1 and 2 mean ham and unsure.
 """
 
@@ -10,8 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -23,8 +22,8 @@ from textsvm.apps.mail import client
 from textsvm.apps.mail.raw_message import RawMessage, marked_pieces
 from textsvm.cli import options
 from textsvm.cli.console import USAGE_ERROR, Console, WrongUsage, json_line, print_error, usage_message
-from textsvm.cli.options import Command, Group, option, option_field
-from textsvm.cli.output import Force, Kind, Output, check_figures, check_report
+from textsvm.cli.options import Command, Group, option
+from textsvm.cli.output import Force, Kind, Output, check_report
 from textsvm.errors import InputError, printable
 from textsvm.runtime.docstrings import docstring
 from textsvm.runtime.files import replacing
@@ -53,7 +52,7 @@ Messages = Annotated[
 
 
 def _checked_class(name: str) -> str:
-    if name not in ("spam", "ham") and not client.is_category(name):
+    if name not in KINDS and not client.is_category(name):
         raise WrongUsage(client.NO_CATEGORY.format(name))
     return name
 
@@ -65,6 +64,7 @@ As = Annotated[
         "--as", show_default=False, metavar="spam|ham|NAME", callback=_checked_class,
     ),
 ]  # fmt: skip
+KINDS = ("spam", "ham")
 LESSONS = Kind("lessons of textsvm mail", rb'\{"digest": ', ".jsonl")
 #: Number of messages that `status` lists.
 _SHOWN = 5
@@ -91,7 +91,8 @@ def read_messages(files: list[str] | None) -> Iterator[tuple[str, bytes]]:
     from textsvm.readers.mail import has_header
 
     for file in files or ["-"]:
-        for name, data in [("-", sys.stdin.buffer.read())] if file == "-" else raw_messages(file):
+        named = [("-", sys.stdin.buffer.read())] if file == "-" else raw_messages(file)
+        for name, data in named:
             if data.startswith((b"\x1f\x8b", b"PK\x03\x04")):
                 raise InputError(f"{name} is an archive or compressed, not a message: unpack it first")
             if data.strip() and not has_header(name, data):
@@ -99,9 +100,9 @@ def read_messages(files: list[str] | None) -> Iterator[tuple[str, bytes]]:
             yield name, data
 
 
-def messages(n: int) -> str:
+def _messages(n: int) -> str:
     """Number of messages in words."""
-    return f"{n:,} message" + "s" * (n != 1)
+    return "1 message" if n == 1 else f"{n:,} messages"
 
 
 def learn(
@@ -131,7 +132,8 @@ def learn(
         nonlocal n, done, empty
         for _, data in read_messages(files):
             message = RawMessage(data)
-            n, empty = n + 1, empty + message.is_empty
+            n += 1
+            empty += message.is_empty
             yield message
             done += len(data)
             console.stage("learn", min(done, size), size)
@@ -152,14 +154,17 @@ def learn(
                 raise
             advice = "earlier messages were learnt, perhaps not all; repeat the command, which skips them"
             raise InputError(f"{error}; {advice}") from error
-        counts, categories = opened.lessons.counts(), opened.categories.store()
-        counts |= categories.counts() if categories else {}
-    rest = f", {n - new - empty:,} known already" if n > new + empty else ""
-    rest += f", {empty:,} empty and skipped" if empty else ""
-    names = ["spam", "ham"] if kind in ("spam", "ham") else [kind]
-    total = " and ".join(f"{counts.get(name, 0):,} {name}" for name in names)
-    total += " (a new category)" if names == [kind] and counts.get(kind) == new else ""
-    console.say(f"{messages(new)} learnt as {kind}{rest}; there are {total} now")
+        counts = opened.counts()
+    line = f"{_messages(new)} learnt as {kind}"
+    if n > new + empty:
+        line += f", {n - new - empty:,} known already"
+    if empty:
+        line += f", {empty:,} empty and skipped"
+    names = KINDS if kind in KINDS else [kind]
+    line += "; there are " + " and ".join(f"{counts[name]:,} {name}" for name in names)
+    if kind not in KINDS and counts[kind] == new:
+        line += " (a new category)"
+    console.say(f"{line} now")
 
 
 def unlearn(
@@ -173,30 +178,20 @@ def unlearn(
     """Forget messages as if they had never been learnt, also as messages of a category."""
     if category and files:
         raise WrongUsage("--category forgets a whole category and goes with no FILES")
+    unknown = 0
     with open_filter(store) as opened:
         if category:
-            gone = [True] * opened.categories.forget(category=category)
-            if not gone:
+            forgotten = opened.categories.forget(category=category)
+            if not forgotten:
                 raise InputError(f"there is no category {category} (`textsvm mail status` lists them)")
         else:
-            gone = [opened.unlearn(data) for _, data in read_messages(files)]
-    unknown = f", {gone.count(False):,} had not been learnt" if not all(gone) else ""
-    Console(quiet).say(f"{messages(sum(gone))} forgotten{unknown}")
-
-
-def relearn(kind: As, files: Messages = None, store: Store = None, quiet: options.Quiet = False) -> None:
-    """Move messages that were learnt as another class; unknown messages stay unknown."""
-    moved = n = unknown = 0
-    with open_filter(store) as opened:
-        for n, (_, data) in enumerate(read_messages(files), 1):  # noqa: B007
-            if opened.learnt_kind(data) is None:
-                unknown += 1
-            else:
-                moved += opened.learn(data, kind)
-    same, rest = n - moved - unknown, ""
-    rest += f", {same:,} were {kind} already" if same else ""
-    rest += f", {unknown:,} had not been learnt (`learn` does)" if unknown else ""
-    Console(quiet).say(f"{messages(moved)} moved to {kind}{rest}")
+            answers = [opened.unlearn(data) for _, data in read_messages(files)]
+            forgotten = answers.count(True)
+            unknown = answers.count(False)
+    line = f"{_messages(forgotten)} forgotten"
+    if unknown:
+        line += f", {unknown:,} had not been learnt"
+    Console(quiet).say(line)
 
 
 def status(
@@ -215,9 +210,8 @@ def status(
         summary, path = opened.status(), opened.lessons.path
     console = Console()
     if json:
-        names = ("kind", "subject", "sender", "learnt", "score")
-        rows = [row._asdict() for row in summary.last]
-        last = [{name: row[name] for name in names} for row in rows]
+        fields = ("kind", "subject", "sender", "learnt", "score")
+        last = [{name: getattr(row, name) for name in fields} for row in summary.last]
         parts = {"recent": summary.recent._asdict(), "earlier": summary.earlier._asdict(), "last": last}
         console.print_json(to_json({"store": str(path), **summary._asdict(), **parts}))
         return
@@ -228,7 +222,8 @@ def status(
     table = []
     for row in summary.last[:_SHOWN]:
         learnt = time.strftime("%Y-%m-%d %H:%M", time.localtime(row.learnt))
-        table.append((learnt, row.kind, "" if row.score is None else f"{row.score:.6f}", row.subject))
+        score = "" if row.score is None else f"{row.score:.6f}"
+        table.append((learnt, row.kind, score, row.subject))
     if table:
         console.table("last lessons", table, ("learnt", "as", "score before", "subject"))
 
@@ -241,13 +236,15 @@ def _facts(summary: Status) -> Iterator[tuple[str, str]]:
     if not summary.recent.n:
         yield "judged on unseen mail", "nothing yet: the next lessons are judged before they are learnt"
     for name, decisions in (("judged on unseen mail", summary.recent), ("and before these", summary.earlier)):
-        if decisions.n:
-            n_right = decisions.n - decisions.wrong - decisions.unsure
-            counts = n_right, decisions.unsure, decisions.wrong
-            right, unsure, wrong = (f"{100 * n / decisions.n:.0f} %" for n in counts)
-            numbers = f"{right} right, {unsure} unsure, {wrong} wrong"
-            as_spam = f"{decisions.false_positives:,} ham as spam"
-            yield name, f"{decisions.n:,} messages before they were learnt: {numbers}; {as_spam}"
+        if n := decisions.n:
+            counts = {
+                "right": n - decisions.wrong - decisions.unsure,
+                "unsure": decisions.unsure,
+                "wrong": decisions.wrong,
+            }
+            shares = ", ".join(f"{100 * count / n:.0f} % {word}" for word, count in counts.items())
+            errors = f"{decisions.false_positives:,} ham as spam"
+            yield name, f"{n:,} messages before they were learnt: {shares}; {errors}"
 
 
 def export(
@@ -264,37 +261,38 @@ def export(
     from textsvm.apps.mail.mailboxes import lesson_line
 
     output = Output("FILE", file, LESSONS, force).checked({})
+    stores = [Lessons(store, damaged=True)]
+    if stores[0].path.with_name(CATEGORIES_FILE).exists():
+        stores.append(Lessons(store, damaged=True, categories=True))
     n = bare = lost = 0
-    lessons = Lessons(store, damaged=True)
-    has_categories = lessons.path.with_name(CATEGORIES_FILE).exists()
-    categories = Lessons(store, damaged=True, categories=True) if has_categories else None
-    with (
-        closing(lessons),
-        closing(categories) if categories else nullcontext(),
-        output.place() as path,
-        replacing(path) as temporary,
-    ):
-        with temporary.open("w", encoding="utf-8", newline="\n") as stream:
-            for lesson in chain(lessons.intact(), categories.intact() if categories else ()):
+    with ExitStack() as stack:
+        for lessons in stores:
+            stack.enter_context(closing(lessons))
+        path = stack.enter_context(output.place())
+        with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as stream:
+            for lesson in chain.from_iterable(lessons.intact() for lessons in stores):
                 if lesson is None:
                     lost += 1
                     continue
-                n, bare = n + 1, bare + (lesson.message is None)
+                n += 1
+                bare += lesson.message is None
                 stream.write(lesson_line(lesson))
-        if not n:
-            lessons.check_file()  # an error unless the store is empty
-        if not output.is_stdout and not path.exists():
-            path.touch(0o600)  # mail is private; `replacing` keeps the mode
-    rest = f"; {bare:,} of them as features, without their messages" if 0 < bare < n else ""
-    rest += f"; {lost:,} damaged lessons were left out" if lost else ""
-    Console(quiet and not lost).say(f"{n:,} lessons written{rest}")
+            if not n:
+                stores[0].check_file()  # an error unless the store is empty
+            if not output.is_stdout and not path.exists():
+                path.touch(0o600)  # mail is private; `replacing` keeps the mode
+    line = f"{n:,} lessons written"
+    if 0 < bare < n:
+        line += f"; {bare:,} of them as features, without their messages"
+    if lost:
+        line += f"; {lost:,} damaged lessons were left out"
+    Console(quiet and not lost).say(line)
 
 
 def import_(
     file: Annotated[Path, typer.Argument(help="File from `export`; - is stdin.")],
     store: Store = None,
     without_texts: WithoutTexts = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """Learn messages that `export` wrote; known messages are skipped."""
     from textsvm.apps.mail.mailboxes import parse_lessons
@@ -302,33 +300,28 @@ def import_(
     stream = sys.stdin.buffer if str(file) == "-" else file.open("rb")
     with stream, open_filter(store, create=True, texts=not without_texts) as opened:
         new = opened.add_lessons(parse_lessons(stream, str(file)))
-        counts = opened.lessons.counts()
-    Console(quiet).say(
-        f"{messages(new)} learnt; there are {counts['spam']:,} spam, {counts['ham']:,} ham now"
-    )
+        counts = opened.counts()
+    Console().say(f"{_messages(new)} learnt; there are {counts['spam']:,} spam, {counts['ham']:,} ham now")
 
 
 def retrain(store: Store = None, quiet: options.Quiet = False) -> None:
     """Train again on all messages to the optimum, and calibrate the score."""
     with open_filter(store) as opened:
         n = opened.retrain()
-    Console(quiet).say(f"trained on {messages(n)}")
+    Console(quiet).say(f"trained on {_messages(n)}")
 
 
 def report(
     file: Annotated[Path, typer.Argument(help="The report: .html, .md or .json.")],
     store: Store = None,
-    figures: Annotated[Path | None, option("Write each chart into this folder as an SVG file.")] = None,
     mistakes: Annotated[int, option("Number of worst mistakes in the report, with texts.", min=0)] = 10,
     force: Force = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """Write a report on the predictions for messages before they were learnt."""
     from textsvm.apps.mail.report import filter_report
 
     check_report("FILE", file, force, {})
-    check_figures(figures)
-    console = Console(quiet)
+    console = Console()
     with open_filter(store) as opened:
         if mistakes and not opened.lessons.holds_texts:
             console.say("note: the store holds no texts, so the report lists no mistakes")
@@ -339,8 +332,6 @@ def report(
     finally:
         os.umask(mask)
     console.say(f"report: {file}")
-    if figures is not None:
-        console.say(f"figures: {len(content.save_figures(figures))} in {figures}")
 
 
 _EXTRA = "needs the extra `mail`"
@@ -402,46 +393,35 @@ def _error_message(error: Exception) -> str:
     return f"{type(error).__name__}: {error} (please report this)"
 
 
-@dataclass(frozen=True)
-class Passing:
-    """Output of the message itself."""
-
-    passthrough: bool = option_field(
-        "Write the message to stdout with the decision in its header.", "--passthrough", "-p", default=False
-    )
-    embed: bool = option_field(
-        "Exit with 0 for any decision, and 3 after errors.", "--embed", "-e", default=False
-    )
-
-
-@dataclass(frozen=True)
-class PrintedForm:
-    """Form of the printed decision."""
-
-    terse: bool = option_field("Print a letter (S, H, U) and the score.", "--terse", "-t", default=False)
-    verbose: bool = option_field(
-        "Print the contributions of parts of the message; positive: spam.", "--verbose", "-v", default=False
-    )
-    json: bool = option_field("Print one JSON object per message.", "--json", default=False)
-
-
-def classify(passing: Passing, form: PrintedForm, files: Messages = None, store: Store = None) -> None:
+def classify(
+    files: Messages = None,
+    passthrough: Annotated[
+        bool, option("Write the message to stdout with the decision in its header.", "--passthrough", "-p")
+    ] = False,
+    embed: Annotated[
+        bool, option("Exit with 0 for any decision, and 3 after errors.", "--embed", "-e")
+    ] = False,
+    verbose: Annotated[
+        bool, option("Print the contributions of parts of the message; positive: spam.", "--verbose", "-v")
+    ] = False,
+    json: Annotated[bool, option("Print one JSON object per message.", "--json")] = False,
+    store: Store = None,
+) -> None:
     """Classify messages. Exit codes: 0 spam, 1 ham, 2 unsure, 3 error; for several messages, of the last."""
-    if passing.passthrough:
-        if form != PrintedForm():
-            raise WrongUsage("-p does not go with -t, -v and --json")
-        decision = _pass_through(files, store)
+    if passthrough and (verbose or json):
+        raise WrongUsage("-p does not go with -v and --json")
+    if passthrough:
+        decision = _pass_through(files or ["-"], store)
     else:
-        decision = _print_decisions(files, store, form)
-    raise typer.Exit(0 if passing.embed else client.CODES[decision.kind])
+        decision = _print_decisions(files or ["-"], store, verbose, json)
+    raise typer.Exit(0 if embed else client.CODES[decision.kind])
 
 
-def _pass_through(files: list[str] | None, store: Path | None) -> Decision:
+def _pass_through(files: list[str], store: Path | None) -> Decision:
     """Write the message with the decision in its header, or unchanged after an error."""
-    names = files or ["-"]
-    if len(names) > 1:
+    if len(files) > 1:
         raise WrongUsage("-p takes a single message")
-    data = sys.stdin.buffer.read() if names == ["-"] else Path(names[0]).read_bytes()
+    data = sys.stdin.buffer.read() if files == ["-"] else Path(files[0]).read_bytes()
     written: list[bytes | memoryview] = [data]
     try:
         with open_filter(store) as opened:
@@ -454,23 +434,25 @@ def _pass_through(files: list[str] | None, store: Path | None) -> Decision:
         sys.stdout.buffer.flush()
 
 
-def _print_decisions(files: list[str] | None, store: Path | None, form: PrintedForm) -> Decision:
+def _print_decisions(files: list[str], store: Path | None, verbose: bool, json: bool) -> Decision:
     """Print the decision for each message; returns the last."""
-    decision, names = None, files or ["-"]
+    decision = None
     with open_filter(store) as opened:
-        for name, data in read_messages(names):
+        for name, data in read_messages(files):
             message = RawMessage(data)
             decision = opened.classify(message)
-            name = name if len(names) > 1 or name != names[0] else ""
-            reasons = opened.reasons(message) if form.verbose else []
-            if form.json:
+            if files == [name]:
+                name = ""
+            reasons = opened.reasons(message) if verbose else []
+            if json:
                 fields = {"id": name or "-", **decision._asdict()}
                 if not decision.category:
                     del fields["category"], fields["category_score"]
-                sys.stdout.write(json_line(fields | ({"reasons": dict(reasons)} if form.verbose else {})))
+                if verbose:
+                    fields["reasons"] = dict(reasons)
+                sys.stdout.write(json_line(fields))
                 continue
-            kind = decision.kind[0].upper() if form.terse else decision.kind
-            line = f"{printable(name)} {kind} {decision.score:.6f} {decision.category}"
+            line = f"{printable(name)} {decision.kind} {decision.score:.6f} {decision.category}"
             sys.stdout.write(f"{line.strip(' ')}\n")
             for part, weight in reasons:
                 sys.stdout.write(f"  {weight:+.4f} {printable(repr(part))}\n")
@@ -533,11 +515,11 @@ def serve(
     mail.read = reader.read
     path = socket or mail.lessons.path.with_name("socket")
     passed = server.passed_sockets()
-    sockets = [*(passed or [server.listen(path)]), *([server.listen_tcp(tcp)] if tcp else [])]
+    sockets = passed or [server.listen(path)]
+    if tcp:
+        sockets.append(server.listen_tcp(tcp))
     server.preload()
-    addresses = [listener.getsockname() for listener in sockets]
-    names = [name if isinstance(name, str) else ":".join(map(str, name[:2])) for name in addresses]
-    console.say(f"answering at {', '.join(names)}")
+    console.say(f"answering at {', '.join(map(server.address, sockets))}")
     if not all(mail.lessons.counts().values()):
         console.warn("every message is unsure until spam and ham are learnt (`textsvm mail learn`)")
     try:
@@ -552,5 +534,5 @@ mail = typer.Typer(
     help="A mail filter that learns. Exit codes: 0 done or spam, 1 ham, 2 unsure, 3 failed.",
     no_args_is_help=True,
 )
-for verb in (classify, learn, unlearn, relearn, status, export, import_, retrain, report, serve):
-    mail.command(verb.__name__.strip("_"), cls=Command, help=docstring(verb))(options.with_groups(verb))
+for verb in (classify, learn, unlearn, status, export, import_, retrain, report, serve):
+    mail.command(verb.__name__.strip("_"), cls=Command, help=docstring(verb))(verb)

@@ -256,6 +256,12 @@ class Filter:
             store = self.categories.store()
             return self.lessons.kind(digest) or (store.kind(digest) if store else None)
 
+    def counts(self) -> dict[str, int]:
+        """Number of lessons of spam, of ham, and of each category."""
+        with self._lock:
+            store = self.categories.store()
+            return self.lessons.counts() | (store.counts() if store else {})
+
     def unlearn(self, data: bytes | RawMessage) -> bool:
         """Forget the lessons of a message, also of a category; return whether there were any."""
         digest = self.read(data).digest

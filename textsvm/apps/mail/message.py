@@ -103,31 +103,29 @@ def read_message(data: bytes | RawMessage) -> Message:
     data = repaired(raw.data)
     clean = raw if data is raw.data else RawMessage(data)
     try:
-        parsed = parse(clean)
-        lines, subject, sender = evidence(parsed), _field(parsed, "subject"), _field(parsed, "from")
+        cut = _cut(clean.data, 0)
+        parsed = mime.parse_part(cut, cut)
+        lines, subject, sender = _lines(parsed), _field(parsed, "subject"), _field(parsed, "from")
     except mime.PARSER_ERRORS:
         # The standard parser gave up on a hostile message: its bytes are still evidence.
-        text = decode_declared(raw.data[:MAX_PIECE], None)[0][:MAX_TEXT]
-        lines, subject, sender = [("trick", "[not to be parsed]"), ("text", text)], "", ""
+        lines = ["[not to be parsed]", decode_declared(raw.data[:MAX_PIECE], None)[0][:MAX_TEXT]]
+        subject = sender = ""
     sent = (name[:MAX_FIELD] + b": " + value[:MAX_FIELD] for name, value in clean.sent_fields[:MAX_FIELDS])
     fields = b"\n".join(sent).decode("utf-8", "replace")[:MAX_SENT]
-    text = fields + "\n\n" + "\n".join(line for _, line in lines if line)
+    text = fields + "\n\n" + "\n".join(filter(None, lines))
     # UTF-7 may declare lone surrogates, which no file or database accepts.
     names = (part.encode("utf-8", "replace").decode() for part in (text, subject, sender))
     return Message(raw.digest, *names)
 
 
-def evidence(parsed: mime.MimePart, names: Sequence[str] = FIELDS) -> list[tuple[str, str]]:
-    """Lines of the text of a parsed message below the empty line, with their kind.
-
-    `names` are header fields, in lower case; the kinds are "field", "trick", "attachment" and "text".
-    """
+def _lines(parsed: mime.MimePart) -> list[str]:
+    """Lines of the text of a parsed message below the empty line."""
     texts: list[str] = []
     tricks: dict[str, None] = dict.fromkeys(_header_tricks(parsed))
     attachments: list[str] = []
     parts = [part for part in parsed.walk() if not part.is_multipart()][:MAX_PARTS]
     # HTML comes first, so that no plain text displaces it.
-    for part in sorted(parts, key=lambda part: part.get_content_type() != "text/html"):
+    for part in sorted(parts, key=_is_not_html):
         try:
             # A message that is declared multipart and has no parts may still hold text.
             holds_text = part.get_content_maintype() in ("text", "multipart")
@@ -136,37 +134,35 @@ def evidence(parsed: mime.MimePart, names: Sequence[str] = FIELDS) -> list[tuple
                 texts.append(text)
                 tricks |= dict.fromkeys(part_tricks)
             else:
-                size = len(part.content())
-                size_class = next(words for least, words in _SIZES if size >= least)
+                size = _class_of(len(part.content()), _SIZES)
                 name = mime.decoded_header(part.get_filename() or "without a name", {})[:100]
-                attachments.append(f"attachment {name} {part.get_content_type()[:80]} {size_class}")
+                attachments.append(f"[attachment {name} {part.get_content_type()[:80]} {size}]")
         except mime.PARSER_ERRORS:
             tricks["part that cannot be read"] = None
-
-    def plain(text: str) -> str:
-        text, letter_tricks = plain_letters(text)
-        tricks.update(dict.fromkeys(letter_tricks))
-        return text
-
     fields = []
-    for name in names:
+    for name in FIELDS:
         value = _field(parsed, name)
         if name == "message-id":  # without random parts and host names
             value = value.partition("@")[0].translate(_FORM)
         elif name == "content-type":
             value = _PARAMETER.sub("", value)
         if value:
-            fields.append(("field", plain(f"{name}: {value}")))
-    body = plain("\n".join(text for text in texts if text)[:MAX_TEXT])
-    trick_lines = [("trick", f"[{trick}]") for trick in [*tricks][:MAX_TRICKS]]
-    attachment_lines = [("attachment", f"[{attachment}]") for attachment in attachments[:MAX_TRICKS]]
-    return [*fields, *trick_lines, *attachment_lines, ("text", body)]
+            value, letter_tricks = plain_letters(f"{name}: {value}")
+            fields.append(value)
+            tricks |= dict.fromkeys(letter_tricks)
+    body, letter_tricks = plain_letters("\n".join(filter(None, texts))[:MAX_TEXT])
+    tricks |= dict.fromkeys(letter_tricks)
+    trick_lines = [f"[{trick}]" for trick in [*tricks][:MAX_TRICKS]]
+    return [*fields, *trick_lines, *attachments[:MAX_TRICKS], body]
 
 
-def parse(clean: RawMessage) -> mime.MimePart:
-    """Parse the bounded beginning of a repaired message part by part."""
-    data = _cut(clean.data, 0)
-    return mime.parse_part(data, data)
+def _is_not_html(part: mime.MimePart) -> bool:
+    return part.get_content_type() != "text/html"
+
+
+def _class_of(number: int, classes: Sequence[tuple[int, str]]) -> str:
+    """The first class whose least number is at most this number."""
+    return next(words for least, words in classes if number >= least)
 
 
 def _cut(data: bytes, start: int) -> bytes:
@@ -200,9 +196,10 @@ def _text(part: mime.MimePart) -> tuple[str, list[str]]:
     charset = part.get_content_charset()
     text, problem = decode_declared(payload, charset)
     tricks = []
-    if problem:
-        unknown = problem.startswith("unknown")
-        tricks.append("charset that nobody knows" if unknown else "charset that is not the text's")
+    if problem and problem.startswith("unknown"):
+        tricks.append("charset that nobody knows")
+    elif problem:
+        tricks.append("charset that is not the text's")
     elif charset is None and not payload.isascii():
         tricks.append("charset that is not declared")
     if part.get_content_type() != "text/html" and not mime.is_html(text):
@@ -261,11 +258,7 @@ def plain_letters(text: str) -> tuple[str, list[str]]:
         "styled letters": styled,
         "letters of several scripts in one word": mixed,
     }
-    return text, [
-        f"{trick} {next(words for least, words in _STEPS if count >= least)}"
-        for trick, count in counts.items()
-        if count
-    ]
+    return text, [f"{trick} {_class_of(count, _STEPS)}" for trick, count in counts.items() if count]
 
 
 # HTML pages

@@ -603,6 +603,12 @@ def listen_tcp(port: int) -> socket.socket:
         raise InputError(f"cannot listen at 127.0.0.1:{port}: {error}") from error
 
 
+def address(listener: socket.socket) -> str:
+    """The path of a Unix socket, or HOST:PORT."""
+    name = listener.getsockname()
+    return name if isinstance(name, str) else f"{name[0]}:{name[1]}"
+
+
 def passed_sockets() -> list[socket.socket]:
     """Listening sockets that systemd opened for this process (LISTEN_FDS, sd_listen_fds(3))."""
     if os.environ.get("LISTEN_PID") != str(os.getpid()):
