@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 from loading import load
 
@@ -107,7 +106,7 @@ def test_a_model_holds_what_the_page_says(folder):
         assert TEXT.encode() not in held  # one behind the other, as code points of an alphabet
 
 
-@pytest.mark.parametrize("name", ["gram.npy", "store", "bare", "tuned.tuning", "bare.html"])
+@pytest.mark.parametrize("name", ["store", "bare", "tuned.tuning", "bare.html"])
 def test_no_text_is_in(folder, name):
     held = bytes_of(folder / name)
     assert TEXT.encode() not in held
@@ -130,8 +129,3 @@ def test_the_mail_store_is_its_owners_alone(folder):
     assert (folder / "mail").stat().st_mode & 0o077 == 0
     for path in (folder / "mail").iterdir():
         assert path.stat().st_mode & 0o077 == 0, path
-
-
-def test_the_features_file_names_neither_texts_nor_objects(folder):
-    with np.load(folder / "features.npz", allow_pickle=False) as found:
-        assert all(found[name].dtype != object for name in found.files)

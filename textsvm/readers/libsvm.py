@@ -64,7 +64,8 @@ def read_libsvm(
     --------
     >>> from textsvm import read_libsvm
     >>> with open("two.libsvm", "w") as stream:
-    ...     print("1 1:1.5", "-1 2:2", sep="\n", file=stream)
+    ...     print("1 1:1.5", file=stream)
+    ...     print("-1 2:2", file=stream)
     >>> vectors, labels = read_libsvm("two.libsvm")
     >>> vectors.toarray().tolist(), labels.tolist()
     ([[1.5, 0.0], [0.0, 2.0]], [1.0, -1.0])
