@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from problems import gaussian
 from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax, softmax
+from scipy.special import expit, log_softmax, softmax
 from sklearn import svm
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
@@ -51,6 +51,22 @@ def test_probabilities_are_those_of_scikit_learn(method, k):
     np.testing.assert_allclose(found, expected, atol=1e-3 if method == "sigmoid" else 2e-2)
     np.testing.assert_array_equal(model.predict(matrix), model.classes_[found.argmax(axis=1)])
     assert set(np.unique(found.argmax(axis=1))) == set(range(k))
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("case", ["overlapping", "separable", "equal", "opposite", "weighted"])
+def test_a_sigmoid_has_the_largest_likelihood(case, size):
+    random = np.random.default_rng(0)
+    member = np.arange(60) % 3 == 0
+    values = random.normal(size=60) + {"separable": 20, "opposite": -1}.get(case, 1) * member
+    values, weight = (0 * values + 1 if case == "equal" else values), np.ones(60)
+    if case == "weighted":
+        weight = random.uniform(1e-3, 30, 60)
+    a, b = calibration.fit_sigmoid(size * values, member, weight)
+    inside, outside = weight[member].sum(), weight[~member].sum()
+    targets = np.where(member, (inside + 1) / (inside + 2), 1 / (outside + 2))
+    residuals = weight * (targets - expit(-(a * size * values + b)))
+    np.testing.assert_allclose([residuals.sum(), residuals @ values], 0, atol=1e-7 * weight.sum())
 
 
 @pytest.mark.parametrize("k", [2, 3])

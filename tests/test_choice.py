@@ -18,10 +18,9 @@ from textsvm.choice.choose import FACTORS, FEWEST, FOLDS, Trial, Trials
 from textsvm.evaluation.explanation import explain
 from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spelling import spell
-from textsvm.model.settings import ClassifierSettings
+from textsvm.solvers.problems import Classification
 from textsvm.sources.texts import TextSource
 from textsvm.text.documents import encode
-from textsvm.training.targets import Target
 from textsvm.training.train import default_bias, rare_class_bias
 
 
@@ -278,17 +277,16 @@ def test_biases_favour_rare_classes():
 
 
 def test_biases_depend_on_the_number_of_texts_and_not_on_the_sum_of_their_weights():
-    settings = ClassifierSettings("auto")
-    target = Target(np.repeat([0, 1], [150, 50]), np.array(["a", "b"]))
-    unit = default_bias(settings, target, None)
+    codes = np.repeat([0, 1], [150, 50])
+    problem = Classification(np.arange(200), codes, 2, 1.0, np.ones(200), "ovr")
+    unit = default_bias(problem)
     np.testing.assert_allclose(unit, [0.025 * np.log(3) * 5**0.5])
     for factor in (0.01, 3.0, 1000.0):
-        np.testing.assert_allclose(default_bias(settings, target, np.full(200, factor)), unit)
+        np.testing.assert_allclose(default_bias(replace(problem, weight=np.full(200, factor))), unit)
     weight = np.ones(200)
     weight[100:150] = 0  # 100 texts of the first class and 50 of the second count
-    np.testing.assert_allclose(
-        default_bias(settings, target, weight), [0.025 * np.log(2) * (1000 / 150) ** 0.5]
-    )
+    bias = default_bias(replace(problem, weight=weight))
+    np.testing.assert_allclose(bias, [0.025 * np.log(2) * (1000 / 150) ** 0.5])
 
 
 def test_the_sentence_says_what_was_chosen(model):

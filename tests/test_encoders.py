@@ -428,7 +428,6 @@ def test_a_fitted_model_needs_no_folder(tmp_path, monkeypatch, kernel, calibrate
     for again in (model, pickle.loads(pickled), pickle.loads(pickle.dumps(model)), load(tmp_path / "m")):
         assert (again.decision_function(texts) == expected).all()
     assert explain(model, texts[:1])
-    assert model._repr_html_()
     assert "predict" in dir(SVC(kernel, encoder="gone"))
     assert (model.get_params()["estimator"] if calibrated else model).get_params()["encoder"] == "gone"
     if calibrated:

@@ -78,9 +78,9 @@ def test_machines_need_no_gram():
 
 
 def test_features_are_counted_on_a_cpu_only():
-    trouble = why_no_features(SVC().settings, GappedKmers(), Device("cuda", 0, "a card"))
+    trouble = why_no_features(GappedKmers(), Device("cuda", 0, "a card"))
     assert "machines of gapped k-mers are trained from kernel values on a card" in trouble
-    assert not why_no_features(SVC().settings, GappedKmers(), CPU)
+    assert not why_no_features(GappedKmers(), CPU)
 
 
 def test_values_worked_out_by_hand():

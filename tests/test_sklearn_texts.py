@@ -15,7 +15,6 @@ from sklearn.preprocessing import FunctionTransformer
 from textsvm import (
     SVC,
     CalibratedSVC,
-    GapWeighted,
     InputError,
     OnlineSVC,
     Spectrum,
@@ -108,11 +107,3 @@ def test_scikit_learn_around_texts_in_any_form(around, form):
 @pytest.mark.parametrize("form", FORMS)
 def test_cross_val_predict_of_texts_in_any_form(form):
     assert cross_val_predict(SVC(Spectrum(2)), FORMS[form](TEXTS), LABELS, cv=2).tolist() == LABELS
-
-
-def test_pictures_show_kernel_and_device(model):
-    assert f"kernel: Spectrum(p=2); device: {model.device_.description}" in model._repr_html_()
-    assert "kernel: auto; device: auto" in SVC()._repr_html_()
-    assert "kernel: Spectrum(p=2); device: cpu" in CalibratedSVC(SVC(Spectrum(2), device="cpu"))._repr_html_()
-    pipeline = make_pipeline(FunctionTransformer(), SVC(Spectrum(2) + GapWeighted(2), device="cpu"))
-    assert "kernel: Sum(kernels=[Spectrum(p=2), GapWeighted(p=2)]); device: cpu" in pipeline._repr_html_()

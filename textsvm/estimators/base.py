@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from operator import attrgetter
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -199,26 +198,6 @@ class KernelEstimator(BaseEstimator):
         tags = super().__sklearn_tags__()
         self.settings.source.tag(tags.input_tags)
         return tags
-
-    def _sk_visual_block_(self) -> Any:
-        """Block of scikit-learn's diagram, with kernel and device below the name."""
-        return SimpleNamespace(
-            kind="single",
-            estimators=self,
-            names=type(self).__name__,
-            name_details=str(self),
-            name_caption=self._caption(),
-            doc_link_label=None,
-            dash_wrapped=True,
-        )
-
-    def _caption(self) -> str:
-        """Kernel and device of the model, or of the parameters."""
-        if "model_" not in vars(self):
-            settings = self.settings
-            return f"kernel: {settings.kernel}; device: {settings.device}"
-        kernel, device = self.model_.kernel, self.model_.device_in_use.description
-        return f"kernel: {'precomputed' if kernel is None else kernel}; device: {device}"
 
 
 @contextmanager

@@ -150,6 +150,3 @@ class CalibratedSVC(ClassifierMixin, KernelEstimator):
         tags = super(KernelEstimator, self).__sklearn_tags__()
         self._classifier().settings.source.tag(tags.input_tags)
         return tags
-
-    def _caption(self) -> str:
-        return super()._caption() if "model_" in vars(self) else self._classifier()._caption()

@@ -22,6 +22,7 @@ from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.errors import InputError, os_errors, warn_user
 from textsvm.model.settings import ClassifierSettings, Settings, is_default
 from textsvm.model.trained import TrainedModel
+from textsvm.runtime.device import select
 from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import StageProgress, lap
 from textsvm.runtime.plain_json import checked_line, read_line, to_json
@@ -36,7 +37,7 @@ from textsvm.training.grams import PreparedRows
 from textsvm.training.problems import fit_offsets, fold_predictions, problem_of, rule_of
 from textsvm.training.targets import Target, labels_of
 from textsvm.training.thresholds import out_of_fold_values
-from textsvm.training.train import assemble_prepared, train_here, with_offsets, with_scale
+from textsvm.training.train import assemble, learn_from_values, train_here, with_scale
 from textsvm.version import __version__
 
 #: Metrics for which less is better.
@@ -116,10 +117,8 @@ class GridSearch:
             self.best, self.best_machines = best, tested.machines[members.index(best)]
             whole = grams.whole(progress)
             clock = lap(seconds, "gram", clock)
-            own, values = self.points[best].settings, tested.values[members.index(best)]
-            offsets = fit_offsets(own, values[: len(self.folds)], self.folds, self.target)
-            model = with_offsets(self.refit(own, whole), offsets)
-            self.best_model = self._with_probabilities(model, values, offsets)
+            values = tested.values[members.index(best)]
+            self.best_model = self.refit(self.points[best].settings, whole, values)
             lap(seconds, "solve", clock)
 
     def judge(self, k: int, values: Sequence[Floats]) -> None:
@@ -142,14 +141,10 @@ class GridSearch:
         self.seconds[k] = time.perf_counter() - start
         if self.choose(range(len(self.folds))) == k:
             self.best, self.best_machines = k, []
-            model = train_here(settings, examples, labels_of(self.target), self.weight)
-            self.best_model = self._with_probabilities(model, values, None)
-
-    def _with_probabilities(
-        self, model: TrainedModel, values: Sequence[Floats], offsets: Floats | None
-    ) -> TrainedModel:
-        decision = out_of_fold_values(values[: len(self.folds)], self.folds, self.target)
-        return with_scale(model, decision, labels_of(self.target), self.weight, offsets)
+            labels = labels_of(self.target)
+            model = train_here(settings, examples, labels, self.weight)
+            decision = out_of_fold_values(values[: len(self.folds)], self.folds, self.target)
+            self.best_model = with_scale(model, decision, labels, self.weight)
 
     def predictions(self, settings: Settings, values: Sequence[Floats]) -> list[AnyArray]:
         """Predictions on all folds; the thresholds of an outer fold come from its inner folds."""
@@ -163,11 +158,17 @@ class GridSearch:
             predictions.append(rule.predictions(values[outer]))
         return predictions
 
-    def refit(self, settings: Settings, prepared: PreparedRows) -> TrainedModel:
-        """Train on all examples."""
-        rows = np.arange(len(self.target.values))
+    def refit(self, settings: Settings, prepared: PreparedRows, values: Sequence[Floats]) -> TrainedModel:
+        """Train on all examples, and learn the rule from decision values on the folds."""
+        rows, folds = np.arange(len(self.target.values)), self.folds
         [[machines]] = solve_folds([settings], prepared.gram, self.target, [(rows, rows)], self.weight)
-        return assemble_prepared(settings, prepared, self.target, machines)
+        rule, machines = learn_from_values(
+            settings, self.target, self.weight, machines, values[: len(folds)], folds
+        )
+        return assemble(
+            settings, prepared.kernel, prepared.examples, self.target, machines, rule,
+            seconds=dict(prepared.seconds), gram=prepared.description, device=select(settings.device),
+        )  # fmt: skip
 
     def choose(self, folds: Iterable[int]) -> int:
         """Index of the setting with the best mean over some folds; among equals the simplest.

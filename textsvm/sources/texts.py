@@ -108,17 +108,17 @@ class TextSource(KernelSource):
 
     def encode(self, examples: Any, alphabets: Any = None, progress: StageProgress | None = None) -> Any:
         views = self.unfitted.structure.views
-        return self._encode_views(examples, views, alphabets, of_stage(progress, "encode"))
+        return self.encode_views(examples, views, alphabets, of_stage(progress, "encode"))
 
     def encode_for(self, sources: Sequence[Source], examples: Any, progress: StageProgress | None) -> Any:
         kernels = [source.unfitted for source in sources if isinstance(source, TextSource)]
         views = tuple(dict.fromkeys(view for kernel in kernels for view in kernel.structure.views))
-        return self._encode_views(examples, views, None, of_stage(progress, "encode"))
+        return self.encode_views(examples, views, None, of_stage(progress, "encode"))
 
     def encode_test(self, examples: Any, support: Support) -> Any:
-        return self._encode_views(examples, support.views, support.documents, None)
+        return self.encode_views(examples, support.views, support.documents, None)
 
-    def _encode_views(
+    def encode_views(
         self, examples: Any, views: Sequence[View], alphabets: Any, progress: Progress | None
     ) -> Any:
         """Documents of a single view, or `MultiView` of several."""

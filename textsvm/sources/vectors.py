@@ -253,7 +253,7 @@ class ColumnSource(TextSource):
             read_view(table, view)
         return table
 
-    def _encode_views(
+    def encode_views(
         self, examples: Any, views: Sequence[View], alphabets: Any, progress: Progress | None
     ) -> Any:
         return self._together(encode_table(InputTable.of(examples), views, alphabets, self._form, progress))

@@ -24,7 +24,6 @@ from textsvm.model.settings import CalibrationSettings, ClassifierSettings, Sett
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, StageProgress, lap, of_stage
-from textsvm.solvers import newton
 from textsvm.solvers.many_classes import has_many_classes
 from textsvm.solvers.problems import Classification, Labelling, OneClass, Problem, Regression
 from textsvm.sources.base import KernelSource
@@ -63,10 +62,12 @@ def plan_training(
     gram_requested = compute.solver == "gram" or compute.store is not None or compute.tier != "auto"
     if gram_requested or not isinstance(documents, Documents | MultiView | Vectors):
         return None
-    obstacle = why_no_features(settings, kernel, device, problem)
-    features = features_of(kernel, documents, problem, device, obstacle, memory)
-    case, features_requested = Case(len(documents), memory, device.kind), compute.solver == "features"
-    return plan_features(case, features, features_requested)
+    if obstacle := why_no_features(kernel, device, problem.strategy):
+        features = FeatureCase(obstacle=obstacle)
+    else:
+        features = features_of(kernel, documents, problem, device, memory)
+    case = Case(len(documents), memory, device.kind)
+    return plan_features(case, features, compute.solver == "features")
 
 
 def can_square_hinge(problem: Classification, memory: int, device: Device) -> bool:
@@ -86,14 +87,12 @@ def requested_memory(settings: Settings, n: int, device: Device) -> int | str | 
 
 
 def features_of(
-    kernel: Kernel, documents: Any, problem: Problem, device: Device, obstacle: str = "", memory: int = 0
+    kernel: Kernel, documents: Any, problem: Problem, device: Device, memory: int = 0
 ) -> FeatureCase:
-    """Size and cost of training from features, for the planner; `obstacle` says why it is impossible.
+    """Size and cost of training from features, for the planner.
 
     Predicting the size on disk takes a pass over the texts, so it is left out if `memory` certainly suffices.
     """
-    if obstacle:
-        return FeatureCase(obstacle=obstacle)
     terms = [(term.features, term.structure.read(documents)) for _, term in kernel.structure.terms]
     of_terms = [int(features.occurrences(read.lengths).sum()) for features, read in terms]
     occurrences = sum(of_terms)
@@ -114,21 +113,18 @@ def features_of(
     )
 
 
-def why_no_features(
-    settings: Settings, kernel: Kernel, device: Device, problem: Problem | None = None
-) -> str:
+def why_no_features(kernel: Kernel, device: Device, strategy: str = "") -> str:
     """Why machines cannot be trained from the features of a kernel, in a sentence; empty if they can."""
-    instead = 'choose solver="auto" (--solver auto)'
-    if kernel.features is None or not kernel.features.countable:
+    features, instead = kernel.features, 'choose solver="auto" (--solver auto)'
+    if features is None or not features.countable:
         return (
             f"the kernel {spell(kernel)} has no list of features to train from, as spectrum, gapped, "
             f"bounded-gap, linear and their sums have; {instead} or another kernel"
         )
-    if device.kind == "cuda" and (kernel.features.host_only or _reads_numbers(kernel)):
-        kind = "gapped k-mers" if kernel.features.host_only else "vectors"
+    if device.kind == "cuda" and (features.host_only or _reads_numbers(kernel)):
+        kind = "gapped k-mers" if features.host_only else "vectors"
         return f"machines of {kind} are trained from kernel values on a card; {instead}"
-    with_bias = not isinstance(settings, ClassifierSettings) or settings.multiclass != "crammer-singer"
-    if not (with_bias if problem is None else newton.can_solve(problem)):
+    if strategy == "crammer-singer":  # the dual has a constraint for each example
         return f"machines of crammer-singer are trained from kernel values; {instead}, or ovr or ovo"
     return ""
 
@@ -218,7 +214,8 @@ def _check_solver(settings: Settings) -> None:
         return
     if isinstance(settings.kernel, str) and settings.kernel == "precomputed":
         raise InputError("a kernel matrix that is given has no features; leave solver out")
-    if trouble := why_no_features(settings, settings.new_kernel(), devices.select(settings.device)):
+    strategy = settings.multiclass if isinstance(settings, ClassifierSettings) else ""
+    if trouble := why_no_features(settings.new_kernel(), devices.select(settings.device), strategy):
         raise InputError(trouble)
 
 

@@ -16,14 +16,14 @@ settings on shared rows are trained by `textsvm.selection`, with `fold_grams` in
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from textsvm.arrays import Floats, Ints
+from textsvm.arrays import Floats
 from textsvm.choice import candidates
 from textsvm.choice.candidates import Candidate
 from textsvm.choice.choose import Choice, near_copies, weigh_encoder
@@ -120,11 +120,6 @@ class TrainingState:
     rule: Rule = field(init=False)
     held_out_accuracy: float | None = None
     margin: float | None = None  #: Median out-of-fold margin of a calibrated model
-
-    @property
-    def everyone(self) -> Ints:
-        """Indices of all examples."""
-        return np.arange(len(self.target.values))
 
 
 def train(
@@ -348,7 +343,9 @@ def encode_for(
     progress: StageProgress | None,
 ) -> Documents | MultiView:
     """Texts encoded for a kernel; InputError if all are empty."""
-    documents = TextSource(kernel, settings.text_form).encode(texts, None, progress)
+    source = settings.source
+    assert isinstance(source, TextSource)
+    documents = source.encode_views(texts, kernel.structure.views, None, of_stage(progress, "encode"))
     if not documents.lengths.any():
         raise InputError("every document is empty once it is normalised; give documents with some text")
     return with_classes(documents, target)
@@ -392,8 +389,9 @@ def solve_machines(training: TrainingState, rows: PreparedRows | FoldGrams) -> N
     """Train the machines on all examples, and those of the folds, which decide their test parts."""
     settings, progress = training.settings, training.progress
     if isinstance(rows, FoldGrams):
-        everything = (training.everyone, np.empty(0, np.int64))
-        task = Task(training.target, training.weight, [*training.folds, everything])
+        everyone = np.arange(len(training.target.values))
+        folds = [*training.folds, (everyone, everyone[:0])]
+        task = Task(training.target, training.weight, folds)
         results = train_and_test([settings], rows, task, training.seconds, progress)
         training.machines, training.values = results.machines[0][-1], results.values[0]
         training.kernel, training.gram = results.last.kernel, results.last.description
@@ -412,20 +410,19 @@ def solve_machines(training: TrainingState, rows: PreparedRows | FoldGrams) -> N
 
 def learn_rule(training: TrainingState) -> None:
     """The decision rule, with offsets, thresholds or probabilities from held-out decision values."""
-    settings, target = training.settings, training.target
-    training.rule = rule_of(settings, target)
-    clock, stage = time.perf_counter(), ""
+    clock = time.perf_counter()
     if training.calibration is not None:
-        _calibrate(training, training.calibration)
         stage = "calibrate"
-    elif training.folds:
-        thresholds = fit_offsets(settings, training.values, training.folds, target)
-        training.rule = training.rule.with_offsets(thresholds)
-        stage = "thresholds"
-    elif isinstance(settings, ClassifierSettings):
-        _learn_biases(training, settings)
-        if settings.scoring != "accuracy":
-            stage = "offsets"
+        _calibrate(training, training.calibration)
+    else:
+        bias: Floats | float = 0.0
+        if training.choice is not None:
+            bias = default_bias(training.problem)
+            training.machines = with_bias(training.machines, bias)
+        values, folds, stage = _held_out_values(training, bias)
+        training.rule, training.machines = learn_from_values(
+            training.settings, training.target, training.weight, training.machines, values, folds
+        )
     if stage:
         training.seconds[stage] = training.seconds.pop("score", 0.0)
         lap(training.seconds, stage, clock)
@@ -433,7 +430,7 @@ def learn_rule(training: TrainingState) -> None:
 
 def _calibrate(training: TrainingState, calibration: CalibrationSettings) -> None:
     """The rule with maps from out-of-fold decision values to probabilities."""
-    target, rule = training.target, training.rule
+    target, rule = training.target, rule_of(training.settings, training.target)
     assert isinstance(rule, ClassRule)
     decision, times_tested = mean_values(training.values, training.folds, len(target.values))
     tested = np.flatnonzero(times_tested)
@@ -448,30 +445,47 @@ def _calibrate(training: TrainingState, calibration: CalibrationSettings) -> Non
     training.held_out_accuracy = None if separated else float(np.average(right, weights=weight))
 
 
-def _learn_biases(training: TrainingState, settings: ClassifierSettings) -> None:
-    """Move biases towards rare classes, and by offsets for macro-F1; probabilities from held-out values."""
-    target, choice, decision, offsets = training.target, training.choice, None, None
-    bias: Floats | float = 0.0
-    if choice is not None:
-        bias = default_bias(settings, target, training.weight)
-        _add_to_biases(training, bias)
-        # The machines of the trials are one-vs-rest machines.
-        if choice.decision is not None and settings.multiclass == "ovr":
-            decision = choice.decision + bias
+def _held_out_values(training: TrainingState, bias: Floats | float) -> tuple[list[Floats], list[Fold], str]:
+    """Held-out decision values to learn from, their folds, and the name of the stage; empty if none are."""
+    settings, choice = training.settings, training.choice
+    if training.folds:
+        return training.values, training.folds, "thresholds"
+    if not isinstance(settings, ClassifierSettings):
+        return [], [], ""
+    everyone = np.arange(len(training.target.values))
+    together = [(everyone[:0], everyone)]
     if settings.scoring != "accuracy":
-        decision = _out_of_fold(training, settings) + bias
-        everyone = (np.empty(0, np.int64), training.everyone)
-        offsets = fit_offsets(settings, [decision], [everyone], target)
-        assert offsets is not None
-        _add_to_biases(training, added_bias(offsets, 1 + (len(training.machines.bias) > 1)))
-    if decision is not None:
-        labels = labels_of(target)
-        training.rule = scaled(training.rule, decision, labels, training.weight, offsets)
+        return [_out_of_fold(training, settings) + bias], together, "offsets"
+    # The machines of the trials are one-vs-rest machines.
+    if choice is not None and choice.decision is not None and settings.multiclass == "ovr":
+        return [choice.decision + bias], together, ""
+    return [], [], ""
 
 
-def _add_to_biases(training: TrainingState, addition: Any) -> None:
-    bias = np.asarray(training.machines.bias + addition)
-    training.machines = replace(training.machines, bias=bias)
+def learn_from_values(
+    settings: Settings,
+    target: Target,
+    weight: Floats | None,
+    machines: Machines,
+    values: Sequence[Floats],
+    folds: Sequence[Fold],
+) -> tuple[Rule, Machines]:
+    """Rule and machines with thresholds, or with offsets and probabilities, from values of test parts."""
+    rule = rule_of(settings, target)
+    if not values:
+        return rule, machines
+    offsets = fit_offsets(settings, values, folds, target)
+    if not isinstance(rule, ClassRule):
+        return rule if offsets is None else rule.with_offsets(offsets), machines
+    if offsets is not None:
+        machines = with_bias(machines, added_bias(offsets, 1 + (len(machines.bias) > 1)))
+    decision = out_of_fold_values(values, folds, target)
+    return scaled(rule, decision, labels_of(target), weight, offsets), machines
+
+
+def with_bias(machines: Machines, addition: Any) -> Machines:
+    """The machines with an addition to their biases."""
+    return replace(machines, bias=np.asarray(machines.bias + addition))
 
 
 def rare_class_bias(totals: Floats, n: int) -> Floats:
@@ -488,12 +502,10 @@ def rare_class_bias(totals: Floats, n: int) -> Floats:
     return np.asarray(rare * (logs.mean() - logs))
 
 
-def default_bias(settings: ClassifierSettings, target: Target, weight: Floats | None) -> Floats | float:
+def default_bias(problem: Problem) -> Floats | float:
     """Additions to the biases of machines of "auto" and "fast"; 0 if they are not one-vs-rest."""
-    if settings.multiclass != "ovr":
+    if not isinstance(problem, Classification) or problem.strategy != "ovr":
         return 0.0
-    problem = problem_of(settings, target, np.arange(len(target.values)), weight)
-    assert isinstance(problem, Classification)
     totals = np.bincount(problem.target, problem.weight).astype(np.float64)
     return rare_class_bias(totals, int(np.count_nonzero(problem.weight)))
 
@@ -505,7 +517,7 @@ def _out_of_fold(training: TrainingState, settings: ClassifierSettings) -> Float
     """
     target, weight = training.target, training.weight
     fixed = with_chosen(settings, training.choice, TOLERANCE)
-    rows = training.everyone if weight is None else np.flatnonzero(weight)
+    rows = np.arange(len(target.values)) if weight is None else np.flatnonzero(weight)
     groups = None
     if training.choice is not None:
         plain = Candidate(plain=1.0).kernel()
@@ -556,17 +568,6 @@ def with_scale(
     """The model with the rule of `scaled`; the model itself if that is its rule."""
     rule = scaled(model.rule, decision, labels, weight, offsets)
     return model if rule is model.rule else replace(model, rule=rule)
-
-
-def with_offsets(model: TrainedModel, offsets: Floats | None) -> TrainedModel:
-    """The model with offsets of its classes, which are added to the biases, or thresholds of its labels."""
-    if offsets is None:
-        return model
-    if not isinstance(model.rule, ClassRule):
-        return replace(model, rule=model.rule.with_offsets(offsets))
-    bias = model.predictor.intercept
-    moved = np.asarray(bias + added_bias(offsets, 1 + (len(bias) > 1)))
-    return replace(model, predictor=replace(model.predictor, intercept=moved))
 
 
 # assemble
@@ -625,17 +626,6 @@ def assemble(
         record = replace(record, C=settings.C, loss=settings.loss or "hinge")
     expansion = Expansion(source.support(kernel, examples, support), coef, machines.bias)
     return TrainedModel(source, expansion, rule, replace(record, **facts), settings.device, settings.n_jobs)
-
-
-def assemble_prepared(
-    settings: Settings, prepared: PreparedRows, target: Target, machines: Machines
-) -> TrainedModel:
-    """The model of machines that were solved on prepared rows."""
-    device = devices.select(settings.device)
-    return assemble(
-        settings, prepared.kernel, prepared.examples, target, machines,
-        seconds=dict(prepared.seconds), gram=prepared.description, device=device,
-    )  # fmt: skip
 
 
 def unfinished(settings: Settings, machines: Machines, target: Target) -> str:
