@@ -13,6 +13,8 @@ import threading
 import time
 from pathlib import Path
 
+from mails import learnt_kind
+
 from textsvm.apps.mail.client import Trouble, ask
 from textsvm.apps.mail.filter import Filter
 from textsvm.apps.mail.server import MessageReader, listen, serve
@@ -115,7 +117,7 @@ class Round:
         """The store opens, and knows what it must."""
         with Filter(self.folder) as mail:
             mail.lessons.check_file()
-            known = [mail.learnt_kind(message(i)) for i in range(BY_CLIENTS + BY_LEARNER)]
+            known = [learnt_kind(mail, message(i)) for i in range(BY_CLIENTS + BY_LEARNER)]
             for i, kind in enumerate(known):
                 assert kind in self.states[i], (i, kind, self.states[i])
                 self.states[i] = {kind}

@@ -3,6 +3,7 @@
 import random
 
 from textsvm.apps.mail.filter import Filter
+from textsvm.apps.mail.raw_message import RawMessage
 
 HAM = ["meeting", "project", "report", "tuesday", "lunch", "review", "deadline", "family", "photos", "train"]
 SPAM = ["viagra", "cheap", "pills", "winner", "lottery", "prize", "click", "casino", "bonus", "credit"]
@@ -23,6 +24,13 @@ def teach(opened, n, first=0):
     for i in range(first, first + n):
         for kind in ("spam", "ham"):
             opened.learn(mail(kind, i), kind)
+
+
+def learnt_kind(opened, data):
+    """The kind of a learnt message, or else its category; None if it was not learnt."""
+    digest = RawMessage(data).digest
+    categories = opened.categories.store()
+    return opened.lessons.kind(digest) or (categories.kind(digest) if categories else None)
 
 
 def taught_store(folder, n):

@@ -5,7 +5,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from mails import mail, taught_store
+from mails import learnt_kind, mail, taught_store
 from test_mail_cli import HAM, SPAM, call
 
 from textsvm.apps.mail import spamd
@@ -96,10 +96,10 @@ def test_a_message_has_a_class_and_a_category(store):
         assert (opened.classify(data).kind, opened.classify(data).category) == ("ham", "orders")
         assert opened.learn(data, NONE)
         assert opened.classify(data).category == ""
-        assert opened.learnt_kind(data) == "ham"
+        assert learnt_kind(opened, data) == "ham"
         assert opened.unlearn(data)
         assert not opened.unlearn(data)
-        assert opened.learnt_kind(data) is None
+        assert learnt_kind(opened, data) is None
 
 
 def test_counterexamples_correct_a_category(store):
@@ -170,7 +170,7 @@ def test_fields(store):
     assert lines[-1].startswith(b"X-Textsvm-Newsletter: Yes, score=0.9")
     with Filter(store) as opened:  # the field changes neither the digest nor the decision
         assert opened.learn(data, "ham")
-        assert opened.learnt_kind(marked(data, decision)) == "ham"
+        assert learnt_kind(opened, marked(data, decision)) == "ham"
 
 
 # Commands

@@ -53,7 +53,8 @@ class Categories:
     """The categories of a store. Threads may share them; the filter's lock is held for `add` and `forget`."""
 
     def __init__(self, lessons: Lessons) -> None:
-        self._lessons, self._path = lessons, lessons.path.with_name(CATEGORIES_FILE)
+        self._lessons = lessons
+        self._path = lessons.path.with_name(CATEGORIES_FILE)
         self._opened: Lessons | None = None
         # State of the store, and its models.
         self._models: tuple[tuple[int, int], dict[str, WeightVector]] = (-1, 0), {}
@@ -85,8 +86,9 @@ class Categories:
         """The decision with the category of a message; a learnt message keeps its category."""
         if (store := self.store()) is None:
             return decision
-        learnt, scores = store.kind(digest), _probabilities(self._current(store), *vector())
-        name = learnt or max(scores, key=lambda name: scores[name], default=NONE)
+        learnt = store.kind(digest)
+        scores = _probabilities(self._current(store), *vector())
+        name = learnt or max(scores, key=scores.__getitem__, default=NONE)
         score = scores.get(name, PROBABLE)
         if name == NONE or (score < PROBABLE and not learnt):
             return decision
@@ -97,11 +99,11 @@ class Categories:
 
         Without earlier models, they are trained here if `train` is true.
         """
-        state, names = store.state, {*store.counts()} - {NONE}
+        state = store.state
         if state != self._models[0]:
-            stored = {name: read_weights(self._file(name), state[1]) for name in names}
+            stored = {name: read_weights(self._file(name), state[1]) for name in _names(store)}
             models = {name: weights for name, weights in stored.items() if weights is not None}
-            if len(models) == len(names):
+            if len(models) == len(stored):
                 self._models = state, models
             elif train and not self._models[1]:
                 self.train()
@@ -114,9 +116,10 @@ class Categories:
         """Learn lessons; return the number that are new or change their category."""
         if not lessons:
             return 0
-        store, n_changed = self.store(create=True), 0
+        store = self.store(create=True)
         assert store is not None
         models = self._current(store, train=False)
+        n_changed = 0
         with store.writing():
             for lesson in lessons:
                 if store.kind(lesson.digest) != lesson.kind:
@@ -126,7 +129,7 @@ class Categories:
                     score = highest if lesson.kind == NONE else scores.get(lesson.kind)
                     store.put(lesson._replace(score=score, value=score, alpha=0.0))
                     n_changed += 1
-            if len({*store.counts()} - {NONE}) > MAX_CATEGORIES:
+            if len(_names(store)) > MAX_CATEGORIES:
                 advice = "remove another with `textsvm mail unlearn --category NAME`"
                 raise InputError(f"there can be at most {MAX_CATEGORIES} categories: {advice}")
             self._write_state(store, n_changed)
@@ -162,18 +165,24 @@ class Categories:
         folder = self._path.parent  # with connections of its own: other threads may decide and learn
         with closing(Lessons(folder, categories=True)) as store, store.reading():
             store.check_rows()
-            lessons, state = list(store.iterate()), store.state
-        learnt, names = {lesson.digest for lesson in lessons}, {lesson.kind for lesson in lessons} - {NONE}
+            lessons = list(store.iterate())
+            state, names = store.state, _names(store)
+        learnt = {lesson.digest for lesson in lessons}
         with closing(Lessons(folder)) as others, others.reading():
             rest = (lesson for lesson in others.iterate(newest_first=True) if lesson.digest not in learnt)
             lessons += islice(rest, REST)
-        models = {name: _weights(name, lessons) for name in sorted(names)}
+        models = {name: _weights(name, lessons) for name in names}
         for file in folder.glob("weights-*"):
             with suppress(OSError):
                 file.unlink()
         for name, weights in models.items():
             weights.write(self._file(name), state[1])
         self._models = state, models
+
+
+def _names(store: Lessons) -> list[str]:
+    """Names of the categories, without `NONE`."""
+    return sorted({*store.counts()} - {NONE})
 
 
 def check_name(name: str) -> None:
@@ -183,9 +192,10 @@ def check_name(name: str) -> None:
 
 
 def _probabilities(models: dict[str, WeightVector], keys: Keys, values: Values) -> dict[str, float]:
-    keys, values = np.append(np.uint64(OFFSET), keys), np.append(np.float32(1), values)
-    log_odds = ((name, math.fsum((model.of(keys) * values).tolist())) for name, model in models.items())
-    return {name: PlattSigmoid(1.0).probability(value) for name, value in log_odds}
+    keys = np.append(np.uint64(OFFSET), keys)
+    values = np.append(np.float32(1), values)
+    log_odds = {name: math.fsum((model.of(keys) * values).tolist()) for name, model in models.items()}
+    return {name: PlattSigmoid(1.0).probability(value) for name, value in log_odds.items()}
 
 
 def _weights(name: str, lessons: list[Lesson]) -> WeightVector:

@@ -52,9 +52,11 @@ LAST = 0.92
 #: Number of mails of each kind that count as the prior, up to `MANY` lessons of each kind.
 PRIOR_MAILS = 100.0
 MANY = 50
-#: Share as in `OnlineMachine.left_out`, number of mails of each kind that count as values of 0, and power of
-#: the ratio of the numbers of lessons, of the centre.
-CENTRE_SHARE, CENTRE_MAILS, CENTRE_POWER = 0.5, 3, 0.1
+#: Of the centre: share as in `OnlineMachine.left_out`, number of mails of each kind that count as values of
+#: 0, and power of the ratio of the numbers of lessons.
+CENTRE_SHARE = 0.5
+CENTRE_MAILS = 3
+CENTRE_POWER = 0.1
 #: Newton's method: maximum number of steps (four to ten are taken), and tolerance of the decrease.
 _MAX_STEPS = 50
 _TOLERANCE = 1e-12
@@ -79,7 +81,9 @@ class Decision(NamedTuple):
 
 def kind_of(score: float) -> str:
     """The kind of a message of this P(spam)."""
-    return "spam" if score >= SPAM else "ham" if score <= HAM else "unsure"
+    if score >= SPAM:
+        return "spam"
+    return "ham" if score <= HAM else "unsure"
 
 
 class PlattSigmoid(NamedTuple):
@@ -98,8 +102,9 @@ class PlattSigmoid(NamedTuple):
 
     def decide(self, value: float, both: bool = True) -> Decision:
         """The decision at <w, x>; "unsure" unless the filter knows both kinds."""
-        score, value = self.probability(value), value + self.offset / (self.slope or 1.0)
-        return Decision(kind_of(score) if both else "unsure", score, value)
+        score = self.probability(value)
+        kind = kind_of(score) if both else "unsure"
+        return Decision(kind, score, value + self.offset / (self.slope or 1.0))
 
 
 def new_machine() -> OnlineMachine:
@@ -130,8 +135,10 @@ def fit_sigmoid(values: ArrayLike, spam: ArrayLike) -> PlattSigmoid:
 
     `values` are decision values of mails as if they had not been learnt; `spam` are bools.
     """
-    values, spam = np.asarray(values, np.float64), np.asarray(spam, bool)
-    n_spam, n_ham = int(np.count_nonzero(spam)), int(np.count_nonzero(~spam))
+    values = np.asarray(values, np.float64)
+    spam = np.asarray(spam, bool)
+    n_spam = int(np.count_nonzero(spam))
+    n_ham = len(spam) - n_spam
     if not n_spam or not n_ham:
         return PlattSigmoid(PRIOR)
     few = min(n_spam, n_ham)
@@ -192,7 +199,6 @@ def read_model(lessons: Lessons, weights: features.WeightVector | None = None) -
     state) or the sum over the support vectors, and are written to the file.
     """
     check_features(lessons)
-    calibration, both = read_calibration(lessons), min(lessons.counts().values()) > 0
     path = lessons.path.with_name("weights")
     stored = features.read_weights(path, lessons.state[1])
     if stored is None:
@@ -203,7 +209,12 @@ def read_model(lessons: Lessons, weights: features.WeightVector | None = None) -
             for lesson in lessons.iterate(supports=True)
         )
         stored.write(path, lessons.state[1])
-    return DecisionModel(lessons.state, both, stored, calibration)
+    return DecisionModel(lessons.state, knows_both(lessons), stored, read_calibration(lessons))
+
+
+def knows_both(lessons: Lessons) -> bool:
+    """Whether there are lessons of spam and of ham."""
+    return min(lessons.counts().values()) > 0
 
 
 def decide_from_file(lessons: Lessons, text: str) -> Decision | None:
@@ -212,7 +223,7 @@ def decide_from_file(lessons: Lessons, text: str) -> Decision | None:
     if value is None:
         return None
     check_features(lessons)
-    return read_calibration(lessons).decide(value, min(lessons.counts().values()) > 0)
+    return read_calibration(lessons).decide(value, knows_both(lessons))
 
 
 def read_calibration(lessons: Lessons) -> PlattSigmoid:

@@ -184,7 +184,8 @@ class Filter:
     def _change(self) -> Iterator[None]:
         """A long change, during which decisions use the previous model."""
         with self._lock:
-            outer, self._changing = self._changing, True
+            outer = self._changing
+            self._changing = True
             try:
                 yield
             finally:
@@ -230,7 +231,8 @@ class Filter:
 
     def add_lessons(self, lessons: Iterable[Lesson]) -> int:
         """Learn lessons with features; return the number that are new or change their kind."""
-        changed, batches, remaining = 0, 0, iter(lessons)
+        remaining = iter(lessons)
+        changed = batches = 0
         with self._change():
             check_features(self.lessons)
             # Batches grow with the store: each lesson then changes the solution less.
@@ -248,13 +250,6 @@ class Filter:
         """Set the maximum number of lessons; the most redundant are dropped with the next lesson."""
         with self._lock, self.lessons.writing():
             self.lessons.set_meta("most", most)
-
-    def learnt_kind(self, data: bytes | RawMessage) -> str | None:
-        """The kind of a learnt message, or else its category; None if the message was not learnt."""
-        digest = self.read(data).digest
-        with self._lock:
-            store = self.categories.store()
-            return self.lessons.kind(digest) or (store.kind(digest) if store else None)
 
     def counts(self) -> dict[str, int]:
         """Number of lessons of spam, of ham, and of each category."""
@@ -325,8 +320,10 @@ class Filter:
                         before = self.lessons.get(lesson.digest)
                     elif len(set(self._kinds.values())) == 2:
                         before = self._decide(machine, lesson.keys, lesson.values)
-                    value, score = (None, None) if before is None else (before.value, before.score)
-                    self.lessons.put(lesson._replace(value=value, score=score, alpha=0.0))
+                    new = lesson._replace(value=None, score=None, alpha=0.0)
+                    if before is not None:
+                        new = new._replace(value=before.value, score=before.score)
+                    self.lessons.put(new)
                     self._alphas.pop(lesson.digest, None)  # `put` writes 0
                     machine.add(lesson.digest, lesson.keys, lesson.values, lesson.kind == "spam", 0.0)
                     self._kinds[lesson.digest] = lesson.kind
@@ -361,10 +358,12 @@ class Filter:
 
     def _add_all(self, lessons: Iterable[Lesson]) -> OnlineMachine:
         """A new machine with these lessons and their alphas, not yet at its optimum."""
-        machine, self._kinds, self._alphas = new_machine(), {}, {}
+        machine = new_machine()
+        self._kinds, self._alphas = {}, {}
         for lesson in lessons:
             machine.add(lesson.digest, lesson.keys, lesson.values, lesson.kind == "spam", lesson.alpha)
-            self._kinds[lesson.digest], self._alphas[lesson.digest] = lesson.kind, lesson.alpha
+            self._kinds[lesson.digest] = lesson.kind
+            self._alphas[lesson.digest] = lesson.alpha
         self._machine = machine
         return machine
 
@@ -384,12 +383,18 @@ class Filter:
         lessons = self.lessons
         with self._lock, lessons.reading():
             lessons.check_rows()
-            read_calibration(lessons)
             counts, history = lessons.counts(), lessons.history()
-            texts, most = lessons.holds_texts, lessons.meta("most")
-        recent, earlier = (PriorDecisions.of(part) for part in (history[:RECENT], history[RECENT:]))
-        last, categories = history[:RECENT], self.categories.status()
-        return Status(counts["spam"], counts["ham"], texts, most, recent, earlier, last, categories)
+            last = history[:RECENT]
+            return Status(
+                spam=counts["spam"],
+                ham=counts["ham"],
+                texts=lessons.holds_texts,
+                max_lessons=lessons.meta("most"),
+                recent=PriorDecisions.of(last),
+                earlier=PriorDecisions.of(history[RECENT:]),
+                last=last,
+                categories=self.categories.status(),
+            )
 
 
 def _recompute_features(lesson: Lesson) -> Lesson:

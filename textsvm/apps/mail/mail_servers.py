@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textsvm.apps.mail.raw_message import OWN_FIELD, marked, textsvm_fields
-from textsvm.apps.mail.spamd import LARGEST, Refused
+from textsvm.apps.mail.spamd import LARGEST, Refused, ascii_line
 from textsvm.errors import InputError, os_errors
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ async def content_filter(port: int, next: str, lmtp: bool, classify: Classify) -
     class SmtpProtocol(LMTP if lmtp else SMTP):  # type: ignore[misc]
         line_length_limit = 1 << 20  # longer than the standard's: other filters let such lines pass
 
-    loop, handler = asyncio.get_running_loop(), _SmtpHandler(next, lmtp, classify)
+    loop = asyncio.get_running_loop()
+    handler = _SmtpHandler(next, lmtp, classify)
     options = {"data_size_limit": LARGEST, "enable_SMTPUTF8": True, "hostname": "localhost", "loop": loop}
     with os_errors(f"cannot listen at 127.0.0.1:{port}"):
         server = await loop.create_server(partial(SmtpProtocol, handler, **options), "127.0.0.1", port)
@@ -63,49 +64,48 @@ class _SmtpHandler:
     """Handler of aiosmtpd."""
 
     def __init__(self, next: str, lmtp: bool, classify: Classify) -> None:
-        self._next, self._lmtp, self._classify = next, lmtp, classify
+        self._next = next
+        self._lmtp = lmtp
+        self._classify = classify
 
     async def handle_DATA(self, server: SmtpServer, session: SmtpSession, envelope: Envelope) -> str:
         """Decide on a message and hand it on; return the answers for its sender."""
-        content, count = envelope.content, len(envelope.rcpt_tos) if self._lmtp else 1
-        assert isinstance(content, bytes)
-        try:
-            decision = await self._classify(content)
-        except Refused as error:
-            return "\r\n".join([_LATER.format(_one_line(error))] * count)
+        assert isinstance(envelope.content, bytes)
         # LMTP has an answer for each recipient, SMTP a single answer.
         groups = [[name] for name in envelope.rcpt_tos] if self._lmtp else [envelope.rcpt_tos]
+        try:
+            decision = await self._classify(envelope.content)
+        except Refused as error:
+            return "\r\n".join([_LATER.format(ascii_line(error))] * len(groups))
+        return await asyncio.to_thread(self._send_all, envelope, groups, marked(envelope.content, decision))
 
-        def send() -> list[str]:
-            data = marked(content, decision)
-            return [self._send(envelope, group, data) for group in groups]
-
-        return "\r\n".join(await asyncio.to_thread(send))
+    def _send_all(self, envelope: Envelope, groups: list[list[str]], data: bytes) -> str:
+        return "\r\n".join(self._send(envelope, group, data) for group in groups)
 
     def _send(self, envelope: Envelope, recipients: list[str], data: bytes) -> str:
+        """Send the message to the next server; the answer for its sender."""
         options = [option for option in envelope.mail_options if not option.upper().startswith("SIZE=")]
-        is_path = "/" in self._next
-        host, _, port = (self._next, "", "0") if is_path else self._next.rpartition(":")
-        protocol = smtplib.LMTP if is_path or self._lmtp else smtplib.SMTP
+        host, _, port = self._next.rpartition(":")
+        if "/" in self._next:
+            host, port = self._next, "0"
+        protocol = smtplib.LMTP if "/" in self._next or self._lmtp else smtplib.SMTP
+        refused: dict[str, tuple[int, bytes | str]]
         try:
             with protocol(host, int(port), timeout=NEXT_TIMEOUT) as connection:
-                refused = connection.sendmail(envelope.mail_from or "", recipients, data, options)
+                refused = {**connection.sendmail(envelope.mail_from or "", recipients, data, options)}
         except smtplib.SMTPRecipientsRefused as error:
-            refused = error.recipients
+            refused = {**error.recipients}
         except smtplib.SMTPResponseException as error:
-            return _relayed(error.smtp_code, error.smtp_error)
+            refused = {"": (error.smtp_code, error.smtp_error)}
         except (OSError, smtplib.SMTPException) as error:
-            return _LATER.format(_one_line(error))
+            return _LATER.format(ascii_line(error))
+        if not refused:
+            return "250 2.0.0 handed on"
         # A temporary failure for all recipients if some were refused: no mail is lost, some may come twice.
-        return _relayed(*next(iter(refused.values()))) if refused else "250 2.0.0 handed on"
-
-
-def _relayed(code: int, text: bytes | str) -> str:
-    return f"{code} {_one_line(text.decode('ascii', 'replace') if isinstance(text, bytes) else text)}"
-
-
-def _one_line(message: object) -> str:
-    return " ".join(str(message).split()).encode("ascii", "replace").decode()[:400]
+        code, text = next(iter(refused.values()))
+        if isinstance(text, bytes):
+            text = text.decode("ascii", "replace")
+        return f"{code} {ascii_line(text)}"
 
 
 async def milter(address: str, classify: Classify) -> Callable[[], None]:

@@ -94,6 +94,7 @@ CPU_LIMIT = 30.0
 REFRESH = 0.5
 #: Increments of `nice`, by the name of the threads; small messages have none.
 PRIORITIES = {"medium": 5, "large": 10, "learn": 5}
+_TOO_MANY = "too many large messages at once; try again"
 _connection_numbers = count(-1, -1)  # in place of the ids of unknown processes
 
 
@@ -137,7 +138,7 @@ class Server:
 
     async def classify(self, data: bytes) -> Decision:
         """The decision on a message of a mail server; raise `Refused` if there is none."""
-        return await self._run(next(_connection_numbers), len(data), lambda: self.filter.classify(data))
+        return await self._run(next(_connection_numbers), len(data), partial(self.filter.classify, data))
 
     async def _finish(self) -> None:
         """Finish the requests that have begun; disconnect the other clients."""
@@ -229,7 +230,7 @@ class Server:
     def _reserve(self, client: _Client, size: int) -> None:
         """Count bytes of a message; large messages only while there is room."""
         if client.size + size > SMALL and self._held + size > MAX_HELD:
-            raise spamd.Refused(spamd.EX_TEMPFAIL, "too many large messages at once; try again")
+            raise spamd.Refused(spamd.EX_TEMPFAIL, _TOO_MANY)
         client.size += size
         self._held += size
 
@@ -274,8 +275,10 @@ class Server:
             return []
         if request.verb == "TELL":
             return [await self._tell(client, request, data)]
-        check = partial(spamd.check, request, data, self.filter)
-        return await self._run(client.process, len(data), lambda: client.send(check()))
+        return await self._run(client.process, len(data), partial(self._check, client, request, data))
+
+    def _check(self, client: _Client, request: spamd.Request, data: bytes) -> Sequence[bytes | memoryview]:
+        return client.send(spamd.check(request, data, self.filter))
 
     async def _tell(self, client: _Client, request: spamd.Request, data: bytes) -> bytes:
         self._lessons += 1
@@ -299,11 +302,12 @@ class Server:
 
     async def _run(self, process: int, size: int, work: Callable[[], _T], pool: _Threads | None = None) -> _T:
         """Result of work on a message of this size; every error is logged and becomes `Refused`."""
-        pool = pool or (self._small if size <= SMALL else self._medium if size <= LARGE else self._large)
-        large = pool is self._large
-        if large and self._waiting > MAX_WAITING:
-            raise spamd.Refused(spamd.EX_TEMPFAIL, "too many large messages at once; try again")
-        self._waiting += large
+        if pool is None:
+            pool = self._pool(size)
+        if pool is self._large:
+            if self._waiting > MAX_WAITING:
+                raise spamd.Refused(spamd.EX_TEMPFAIL, _TOO_MANY)
+            self._waiting += 1
         try:
             return await pool.run(process, size, work)
         except spamd.Refused:
@@ -316,7 +320,14 @@ class Server:
             self.log(f"a message was not processed: {error!r}")
             raise spamd.Refused(spamd.EX_SOFTWARE, repr(error)) from error
         finally:
-            self._waiting -= large
+            if pool is self._large:
+                self._waiting -= 1
+
+    def _pool(self, size: int) -> _Threads:
+        """The threads that decide on messages of a size."""
+        if size <= SMALL:
+            return self._small
+        return self._medium if size <= LARGE else self._large
 
 
 class _Threads:
@@ -328,9 +339,11 @@ class _Threads:
 
     def __init__(self, threads: int, name: str) -> None:
         self.executor = ThreadPoolExecutor(threads, name)
-        self._free, self._most = threads, max(1, threads - 1)
+        self._free = threads
+        self._most = max(1, threads - 1)
         self._waiting: list[tuple[int, int, int, asyncio.Future[None]]] = []  # turn, number, process
-        self._number = self._turn = 0
+        self._number = 0
+        self._turn = 0
         self._turns: dict[int, int] = {}  # of the last work of each process, until its end
         self._active = Counter[int]()  # threads by process
 
@@ -357,7 +370,9 @@ class _Threads:
     def _start(self) -> None:
         """Start the first waiting work if a thread is free for its process."""
         self._waiting = [entry for entry in self._waiting if not entry[3].cancelled()]
-        for entry in self._waiting if self._free else ():
+        if not self._free:
+            return
+        for entry in self._waiting:
             turn, _, process, start = entry
             if self._active[process] < self._most:
                 self._waiting.remove(entry)
@@ -365,7 +380,7 @@ class _Threads:
                 self._free -= 1
                 self._active[process] += 1
                 start.set_result(None)
-                break
+                return
 
 
 class _Client:
@@ -406,7 +421,8 @@ class _Client:
         if self.short_parts > FREE_PARTS:
             await asyncio.sleep(PAUSE)
         part = await asyncio.get_running_loop().sock_recv(self.connection, most)
-        self.short_parts += len(part) < SHORT
+        if len(part) < SHORT:
+            self.short_parts += 1
         return part
 
     def _take(self, size: int) -> bytes:
@@ -427,7 +443,8 @@ class _Client:
 
     async def read_fields(self) -> list[bytes]:
         """Fields up to the empty line."""
-        lines, size = list[bytes](), 0
+        lines: list[bytes] = []
+        size = 0
         while (line := await self.read_line()) and len(lines) <= 256 and size <= MAX_LINES:
             size += len(line)
             if not line.rstrip(b"\r\n"):
@@ -472,7 +489,8 @@ class MessageReader:
     """
 
     def __init__(self, log: Callable[[str], None]) -> None:
-        self._log, self._logged = log, False
+        self._log = log
+        self._logged = False
         for module in pkgutil.iter_modules(encodings.__path__, "encodings."):
             with suppress(ImportError):  # codecs of another operating system
                 import_module(module.name)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from textsvm.apps.mail.client import is_category
 from textsvm.apps.mail.decision import Decision
 from textsvm.apps.mail.raw_message import RawMessage, marked_pieces
+from textsvm.errors import one_line
 
 if TYPE_CHECKING:
     from textsvm.apps.mail.filter import Filter
@@ -109,8 +110,12 @@ def read_fields(request: Request, lines: Iterable[bytes]) -> Request:
 
 def refusal(error: Refused) -> bytes:
     """The answer to a refused request, a single line."""
-    reason = " ".join(str(error).split()).encode("ascii", "replace").decode()
-    return f"SPAMD/1.0 {error.code} {_NAMES[error.code]}: {reason}\r\n".encode()
+    return f"SPAMD/1.0 {error.code} {_NAMES[error.code]}: {ascii_line(error)}\r\n".encode()
+
+
+def ascii_line(message: object) -> str:
+    """A message as a line of at most 400 ASCII characters."""
+    return one_line(str(message), 400).encode("ascii", "replace").decode()
 
 
 def tell(request: Request, data: bytes, mail: Filter) -> bytes:
