@@ -35,20 +35,17 @@ def samples(folder):
     return folder
 
 
-def run(text, folder, name, python_first=False):
-    """Run a page in a folder; every command must succeed. What its Python has made by its end."""
-    made = {"__name__": name}
-    steps = list(_STEP.finditer(text))
-    if python_first:
-        steps.sort(key=lambda step: step["code"] is None)
+def run(text, folder, name):
+    """Run a page in a folder; every command must succeed. Return the names of its Python."""
+    names = {"__name__": name}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        for step in steps:
+        for step in _STEP.finditer(text):
             if step["line"]:
                 run_command(step["line"], folder)
             else:
-                exec(compile(step["code"], name, "exec"), made)
-    return made
+                exec(compile(step["code"], name, "exec"), names)
+    return names
 
 
 def run_command(line, folder):

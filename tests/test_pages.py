@@ -10,7 +10,7 @@ from encoders import static_folder
 pytestmark = pytest.mark.slow
 
 DOCS = pages.ROOT / "docs"
-PAGES = [DOCS / name for name in ("start.md", "choosing.md", "large.md", "coming_from.md")]
+PAGES = [DOCS / name for name in ("start.md", "choosing.md", "large.md", "coming_from.md", "vectors.md")]
 PAGES += sorted((DOCS / "tasks").glob("*.md"))
 NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
 EXAMPLES = sorted((pages.ROOT / "examples").glob("*.py"))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import textsvm
+from textsvm.kernels import KERNELS
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -103,3 +104,10 @@ def test_the_navigation_has_every_page_of_docs():
     pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
     notebooks = {f"notebooks/{path.stem}.md" for path in (DOCS / "notebooks").glob("*.ipynb")}
     assert pages | notebooks <= set(re.findall(r"- (\S+\.md)$", navigation, re.MULTILINE))
+
+
+def test_kernels_of_vectors_are_in_their_table():
+    page = (DOCS / "vectors.md").read_text(encoding="utf-8")
+    names = {name for name, kernel in KERNELS.items() if kernel().structure.reads_vectors}
+    table = page[page.index("| kernel |") : page.index('`gamma="scale"`, the default')]
+    assert names == set(re.findall(r"\| `([a-z]+)[:`]", table))
