@@ -201,6 +201,7 @@ CROSS_CUTTING = {
     "mtas": "Postfix and Exim",
     "numba_disabled": "NUMBA_DISABLE_JIT=1, for debuggers and coverage",
     "platforms": "Windows and macOS",
+    "private_parts": "private parts of other packages",
     "processes": "forks and other processes",
     "same_bits": "equal bits wherever a value is computed",
     "sklearn": "scikit-learn's checks and tools",

@@ -16,7 +16,8 @@ from test_kernels import LABELS, NEW, TEXTS
 import textsvm
 from textsvm import SVC, EditDistance, Spectrum
 from textsvm.runtime import parallel
-from textsvm.runtime.compiled import _compiler_lock, njit
+from textsvm.runtime.compiled import njit
+from textsvm.runtime.compiled_cache import compiler_lock
 from textsvm.runtime.parallel import Lock
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
@@ -112,7 +113,7 @@ def _thrice(x):
 @forks
 def test_a_child_forked_while_a_thread_compiles_compiles(held):
     assert _twice(2) == 4
-    held(_compiler_lock(), seconds=0.3)
+    held(compiler_lock(), seconds=0.3)
     assert in_child(lambda: _thrice(2), 20) == 0
 
 

@@ -10,7 +10,6 @@ form with the same bits, used while Numba is not loaded, or the cache on disk la
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -65,8 +64,10 @@ class Compiled:
         from numba import config
         from numba import njit as numba_njit
 
+        from textsvm.runtime.compiled_cache import compiler_lock
+
         # Another thread may call this function now: it waits until the names are replaced.
-        with _compiler_lock():
+        with compiler_lock():
             if self._dispatcher is None:
                 # The wrapper for C callers, which nothing here is, takes a tenth of the time to compile.
                 options = {**self._options, "cache": False, "no_cfunc_wrapper": True}
@@ -160,23 +161,14 @@ def _by_name(module: str, name: str) -> Any:
     return getattr(import_module(module), name)
 
 
-@cache
-def _compiler_lock() -> Any:
-    """Numba's compiler lock; a fork waits until it is free, as a child could not release it."""
-    from numba.core.compiler_lock import global_compiler_lock as lock
-
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
-    return lock
-
-
 def _enable_cache(dispatcher: Any, function: Callable[..., Any]) -> None:
-    from textsvm.runtime.compiled_cache import CheckedCache  # imports Numba
+    from textsvm.runtime.compiled_cache import cache_on_disk
+
+    def warn_of(error: OSError) -> None:
+        _warn_once(error.strerror or str(error))
 
     try:
-        dispatcher._cache = CheckedCache(
-            function, lambda error: _warn_once(error.strerror or str(error)), _count_compilation
-        )
+        cache_on_disk(dispatcher, function, warn_of, _count_compilation)
     except RuntimeError:
         _warn_once("no writable cache folder")
 

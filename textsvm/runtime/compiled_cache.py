@@ -3,20 +3,44 @@
 Numba trusts its cache files, but a truncated file raises a pickle exception, a changed byte is other machine
 code, and concurrent or killed runs may leave an index that names the wrong entry. So files end in a digest,
 and each entry begins with its key.
+
+This module has all private parts of Numba that the package uses; `tests/test_private_parts.py` checks them.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.compiler_lock import global_compiler_lock
 
 _DIGEST = 16
+
+
+@cache
+def compiler_lock() -> Any:
+    """Numba's compiler lock; a fork waits until it is free, as a child could not release it."""
+    lock = global_compiler_lock
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
+    return lock
+
+
+def cache_on_disk(
+    dispatcher: Any,
+    function: Callable[..., Any],
+    on_error: Callable[[OSError], object],
+    on_miss: Callable[[], object],
+) -> None:
+    """Let the dispatcher of a function keep compiled code in a `CheckedCache`."""
+    dispatcher._cache = CheckedCache(function, on_error, on_miss)
 
 
 class CheckedCache(FunctionCache):

@@ -15,7 +15,6 @@ import llvmlite.binding
 import numpy as np
 from llvmlite import ir
 from numba import config, types
-from numba.core import cgutils
 from numba.extending import intrinsic as _intrinsic
 from numba.extending import lower_builtin, models, register_model, type_callable
 from numpy.typing import DTypeLike, NDArray
@@ -72,6 +71,11 @@ def _address(context: Any, builder: Any, array_type: Any, array: Any, index: Any
     return vector, array_type.dtype.bitwidth // 8
 
 
+def _declared(module: ir.Module, kind: ir.FunctionType, name: str) -> ir.Function:
+    """A function of LLVM, declared in the module once."""
+    return module.globals.get(name) or ir.Function(module, kind, name)
+
+
 @intrinsic
 def load(typingctx, array, index):
     """array[index : index + LANES] of a one-dimensional contiguous array, unchecked."""
@@ -91,7 +95,7 @@ def prefetch(typingctx, array, index):
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
         address, whole = ir.IntType(8).as_pointer(), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [address, whole, whole, whole])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch")
+        function = _declared(builder.module, kind, "llvm.prefetch")
         options = [ir.Constant(whole, value) for value in (0, 3, 1)]  # to read, into all caches, of data
         builder.call(function, [builder.bitcast(builder.gep(data, [args[1]]), address), *options])
         return context.get_dummy_value()
@@ -165,7 +169,7 @@ def _of_one(result, emit):
 def _call(builder, name, kind, *args, fastmath=()):
     """Call a function of LLVM whose arguments and result have the same type."""
     function_type = ir.FunctionType(kind, [kind] * len(args))
-    function = cgutils.get_or_insert_function(builder.module, function_type, name)
+    function = _declared(builder.module, function_type, name)
     return builder.call(function, args, fastmath=fastmath)
 
 
@@ -216,7 +220,11 @@ def stack(typingctx, sizes, value):
     """As many vectors as the tuple `sizes` has items, of the type of `value`; write before reading."""
 
     def codegen(context, builder, signature, args):
-        return cgutils.alloca_once(builder, context.get_value_type(value), size=len(sizes))
+        kind = context.get_value_type(value)
+        with builder.goto_entry_block():  # once, also in a loop
+            vectors = builder.alloca(kind, size=ir.Constant(context.get_value_type(types.intp), len(sizes)))
+            builder.store(kind(None), vectors)
+        return vectors
 
     return Stack(value.dtype)(sizes, value), codegen
 
