@@ -184,7 +184,7 @@ def test_the_state_as_arrays_and_back(method, k):
     model = CalibratedSVC(given(), method).fit(matrix, y)
     state = dict(model.calibration_)
     assert all(array.ndim == 1 and array.dtype in (np.float64, np.int64) for array in state.values())
-    rule = CalibratedRule(model.classes_, method=method, maps=checked_maps(state, k))
+    rule = replace(model.model_.rule, maps=checked_maps(state, k))
     np.testing.assert_array_equal(
         rule.probabilities(model.decision_function(matrix)), model.predict_proba(matrix)
     )
@@ -226,7 +226,7 @@ def test_reject_between_two_thresholds():
     assert between.any()
     assert set(labels[between]) == {"unsure"}
     # Both thresholds on one side of a half decide on their own.
-    decided = CalibratedRule(model.classes_, maps=model.calibration_, reject=(0.1, 0.2))
+    decided = replace(model.model_.rule, reject=(0.1, 0.2))
     assert decided.decide(np.array([[0.75, 0.25], [0.85, 0.15], [0.95, 0.05]])).tolist() == [
         "class 1", "unsure", "class 0",
     ]  # fmt: skip
@@ -258,7 +258,7 @@ def test_reject_below_one_threshold():
 
 def test_probabilities_that_are_all_zero_are_uniform():
     steps = {"x": np.array([0.0, 1] * 3), "y": np.array([0.0, 1] * 3), "starts": np.array([0, 2, 4, 6])}
-    rule = CalibratedRule(np.arange(3), maps=steps)
+    rule = CalibratedRule(np.arange(3), method="isotonic", maps=steps, conformity=None)
     values = np.array([[-1, -1, -1], [0.5, 0.5, -1], [9, 1, 1]])
     np.testing.assert_allclose(rule.probabilities(values), [[1 / 3] * 3, [1 / 2, 1 / 2, 0], [1 / 3] * 3])
 

@@ -2,7 +2,6 @@
 
 import json
 import struct
-from pathlib import Path
 
 import pytest
 from command import fails, run
@@ -52,13 +51,3 @@ def test_a_damaged_model_has_exit_code_1(path, tmp_path):
     (tmp_path / "t.txt").write_text("a banana")
     for command in (["model", path, "--check"], ["model", path], ["predict", path, tmp_path / "t.txt"]):
         assert "does not match its digest" in fails(*command)
-
-
-def test_a_model_of_before_digests_is_read_with_a_note(tmp_path):
-    old = Path(__file__).parent / "format_1.textsvm"
-    (tmp_path / "t.txt").write_text("a banana")
-    done = run("predict", old, tmp_path / "t.txt")
-    assert json.loads(done.stdout.decode())["label"] == "fruit"
-    assert "has no digest, so damage cannot be detected" in done.stderr.decode()
-    assert "none: written by an older version" in run("model", old).stdout.decode()
-    assert "has no digest" in fails("model", old, "--check")

@@ -1,7 +1,6 @@
 """Prediction sets and rejection: promises are kept for new texts, and go with the model."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ from command import fails, run
 from loading import load
 from test_doubts import corpus
 
-import textsvm
 from benchmarks import none_of_these as bench
 from benchmarks.__main__ import main
 from textsvm import SVC, CalibratedSVC, InputError, Spectrum, save
@@ -94,18 +92,6 @@ def test_a_saved_model_promises_the_same(fitted, tmp_path, texts):
     assert not fitted.predict_known(new)[-1]
     assert fitted.score_samples(new)[-1] < fitted.score_samples(new)[:-1].min()
     assert fitted.predict_set(new, 0.9, per_class=True).shape == (21, 3)
-
-
-def test_a_model_of_an_older_version_loads_and_promises_nothing(fitted, tmp_path):
-    older = textsvm.load(_saved(fitted, tmp_path))
-    older = replace(older, rule=replace(older.rule, conformity=None))
-    save(older, tmp_path / "older")
-    again = load(tmp_path / "older")
-    assert np.array_equal(again.predict(["ripe apple"]), fitted.predict(["ripe apple"]))
-    with pytest.raises(InputError, match="older version"):
-        again.predict_set(["ripe apple"])
-    message = fails("predict", tmp_path / "older", "--coverage", "0.9", "-", stdin=b"apple")
-    assert "older version" in message
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,7 @@ def test_the_file_is_no_larger_than_what_the_weights_need(path):
 def test_format_versions(path):
     model = SVC(Spectrum(2)).fit(TEXTS, LABELS)
     textsvm.save(model, path)
-    assert header_of(path)["format_version"] == FORMAT_VERSION == 2  # what older versions read
+    assert header_of(path)["format_version"] == FORMAT_VERSION == 2
     textsvm.save(model, path, texts=False)
     assert header_of(path)["format_version"] == WITHOUT_TEXTS == 3
 

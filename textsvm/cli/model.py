@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from textsvm.cli import options
 from textsvm.cli.console import Console
 from textsvm.cli.options import option
-from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     from textsvm.arrays import Json
@@ -21,14 +20,12 @@ def model(
 ) -> None:
     """Show the contents of a model file: kernel, classes, support vectors, sizes, digest, training options.
 
-    The file is read and checked as in `predict`. With --check a file without a digest has exit code 1 too.
+    The file is read and checked as in `predict`.
     """
     from textsvm.model.file import describe
     from textsvm.runtime.plain_json import to_json
 
     console, contents = Console(quiet), describe(model)
-    if check and contents["digest"] is None:
-        raise InputError(f"{model} has no digest, so damage cannot be detected; save it again")
     if json:
         console.print_json(to_json(contents))
     elif check:
@@ -41,7 +38,7 @@ def _show(console: Console, contents: Json) -> None:
     classes, calibration = contents["classes"], contents["calibration"]
     facts = {
         "file": f"{contents['file']}, {contents['bytes']:,} bytes",
-        "digest": contents["digest"] or "none: written by an older version",
+        "digest": contents["digest"],
         "format": f"{contents['format_version']}, written by {contents['written_by']}",
         "estimator": f"{contents['estimator']} ({_listed(contents['parameters'])})",
         "kernel": contents["kernel_line"],

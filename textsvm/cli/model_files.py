@@ -99,11 +99,6 @@ def load_model(console: Console, path: Path, device: str, online: bool = False) 
     model = load(path)
     if not online and model.estimator_name == ONLINE:
         raise InputError(f"{path} is an OnlineSVC model, which only predict, update and model read")
-    if model.record.without_digest:
-        console.say(
-            f"note: {path} has no digest, so damage cannot be detected; "
-            "textsvm.save(textsvm.load(path), path) adds one"
-        )
     return model.on(device)
 
 

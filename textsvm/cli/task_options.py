@@ -160,7 +160,6 @@ class CalibratedOptions:
                     f"{path} is not calibrated, which --{name} needs; train a classifier with "
                     "`textsvm train --calibrate sigmoid`"
                 )
-            model.calibrated().require_conformity()
 
     def with_sets(
         self, model: TrainedModel, decision: AnyArray, probability: AnyArray | None, rows: Iterable[Json]
@@ -170,7 +169,7 @@ class CalibratedOptions:
             yield from rows
             return
         rule = model.calibrated()
-        names, conformity = [str(label) for label in rule.classes], rule.require_conformity()
+        names, conformity = [str(label) for label in rule.classes], rule.conformity
         sets = familiar = None
         if self.coverage is not None:
             assert probability is not None

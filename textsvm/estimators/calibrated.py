@@ -48,8 +48,8 @@ class CalibratedSVC(ClassifierMixin, KernelEstimator):
         (`support_`, `solutions_`, `seconds_`, ...) are also attributes of this object.
     calibration_ : dict of arrays
         Maps to probabilities, see `textsvm.model.rules.CalibratedRule`.
-    conformity_ : Conformity, optional
-        Out-of-fold values for `predict_set` and `predict_known`; None if an older version saved the model.
+    conformity_ : Conformity
+        Out-of-fold values for `predict_set` and `predict_known`.
 
     Examples
     --------

@@ -170,8 +170,8 @@ def judge(
         results = evaluate(
             truth, predicted, decision, classes, positive=positive, probability=probability, grades=grades
         )
-        conformity = model.rule.conformity if isinstance(model.rule, CalibratedRule) else None
-        if conformity is not None and classes is not None and probability is not None:
+        if isinstance(model.rule, CalibratedRule) and classes is not None and probability is not None:
+            conformity = model.rule.conformity
             codes = np.searchsorted(classes, results.truth)
             sets, unlike = conformity.summary(probability[results.index], decision[results.index], codes)
             results.sets.extend(sets)

@@ -7,17 +7,15 @@ whether or not the digest is correct, so a hostile file raises InputError and ne
 
 The coefficients, shape (n_machines, n_sv), are the array "dual_coef", or the arrays "dual_coef.data",
 ".columns" and ".starts" of a sparse matrix (CSR) where these take fewer bytes: a one-vs-one machine uses only
-the support vectors of two classes. Neither form is compressed. Format 1 had a single machine, without weights
-and strategies.
+the support vectors of two classes. Neither form is compressed.
 
 Format 3 is for models without texts: a weight for each feature (`Weights`) replaces support vectors and
-coefficients. All other models have format 2, which older versions read.
+coefficients. All other models have format 2.
 
 The header is the value "textsvm" of safetensors' metadata, and begins with "blake2b": the BLAKE2b hash (32
 bytes, hexadecimal) of the whole file with zeros in place of the hash. So any changed bit is detected,
 including safetensors' header and padding. The digest detects damage, not forgery: who can write the file can
-write the digest. Files of older versions have no digest, and only the header keys of those versions, so that
-a lost digest is detected. Older versions ignore the digest.
+write the digest.
 """
 
 from __future__ import annotations
@@ -131,8 +129,7 @@ def save(
     if isinstance(rule, CalibratedRule):
         header["calibration"] = {"method": rule.method, "reject": rule.reject}
         arrays.update({_MAPS + name: array for name, array in rule.maps.items()})
-        if rule.conformity is not None:
-            arrays.update({_CONFORMITY + name: array for name, array in rule.conformity.state().items()})
+        arrays.update({_CONFORMITY + name: array for name, array in rule.conformity.state().items()})
     header = {
         "format_version": FORMAT_VERSION if support.weights is None else WITHOUT_TEXTS,
         "written_by": f"textsvm {__version__}",
@@ -194,8 +191,8 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
     Returns
     -------
     dict
-        file, bytes, digest (None if it has none), format_version, written_by, estimator, kernel, kernel_line,
-        parameters, classes or None, n_support (of each class), texts (whether it has training texts),
+        file, bytes, digest, format_version, written_by, estimator, kernel, kernel_line, parameters,
+        classes or None, n_support (of each class), texts (whether it has training texts),
         calibration or None, arrays (name, dtype, shape and bytes of each) and info.
     """
     header, arrays, digest = content = _read(Path(path))
@@ -223,7 +220,7 @@ def _build_checked(path: str | os.PathLike[str], content: Content) -> TrainedMod
     try:
         if not isinstance(header["info"], dict):
             raise InputError("its information is not an object")
-        return _build(header, arrays).with_record(digest=digest, without_digest=digest is None)
+        return _build(header, arrays).with_record(digest=digest)
     except InputError as error:
         raise InputError(f"{path} is not a usable model: {one_line(error)}") from error
     except KeyError as error:
@@ -324,10 +321,10 @@ def _build_online(header: Json, arrays: Arrays) -> TrainedModel:
 def _read(path: Path) -> Content:
     content = read_content(path)
     version = content.header["format_version"]
-    if type(version) is not int or version not in range(1, WITHOUT_TEXTS + 1):
+    if type(version) is not int or version not in (FORMAT_VERSION, WITHOUT_TEXTS):
         raise InputError(
-            f"{path} has model format {repr(version)[:40]}, and this is textsvm {__version__}, which "
-            f"reads formats 1 to {WITHOUT_TEXTS}; train it again, or use the version that wrote it "
+            f"{path} has model format {repr(version)[:40]}, and this is textsvm {__version__}, which reads "
+            f"formats {FORMAT_VERSION} and {WITHOUT_TEXTS}; train it again, or use the version that wrote it "
             f"({repr(content.header.get('written_by', 'unknown'))[:40]})"
         )
     return content
@@ -346,13 +343,13 @@ def _build(header: Json, arrays: Arrays) -> TrainedModel:
         raise InputError(f"method={method!r} is not one of {', '.join(METHODS)}")
     check_reject(reject)
     check_reject(reject, model.rule.classes)
-    conformity, n_classes = strip_prefix(_CONFORMITY, arrays), len(model.rule.classes)
+    n_classes = len(model.rule.classes)
     rule = CalibratedRule(
         model.rule.classes,
         model.rule.strategy,
         method=method,
         maps=checked_maps(strip_prefix(_MAPS, arrays), n_classes),
-        conformity=Conformity.restore(conformity, n_classes) if conformity else None,
+        conformity=Conformity.restore(strip_prefix(_CONFORMITY, arrays), n_classes),
         reject=reject,
     )
     return replace(model, rule=rule)
@@ -384,7 +381,7 @@ def _build_machine(header: Json, arrays: Arrays) -> TrainedModel:
 
 
 def _digests(arrays: Arrays) -> AnyArray | None:
-    """Digests of training texts, checked; files of older versions have none."""
+    """Digests of training texts, checked; None in a model of vectors."""
     digests = arrays.get(_TEXTS)
     valid = digests is None or (digests.ndim == 1 and digests.dtype == np.uint64)
     if digests is not None and not (valid and len(digests) <= MOST_DIGESTS):
@@ -395,7 +392,7 @@ def _digests(arrays: Arrays) -> AnyArray | None:
 def _rule(name: str, header: Json, arrays: Arrays, parameters: Json) -> Rule:
     """The decision rule of a kernel machine, checked."""
     if name == "SVC":
-        scale = header.get("scale")  # older versions do not read it
+        scale = header.get("scale")
         if scale is not None and not (is_number(scale) and 0 <= scale <= MAX_SCALE):
             raise InputError(f"its scale of probabilities is {repr(scale)[:40]}, not from 0 to {MAX_SCALE:g}")
         return ClassRule(read_classes(header["classes"]), parameters.get("multiclass", "ovr"), scale=scale)
@@ -411,10 +408,8 @@ def _given(header: Json) -> tuple[str, Json, Any]:
     name = header["estimator"]
     if name not in _PARAMETERS:
         raise InputError(f"its estimator {name!r} is not known to this version")
-    values, names = header["parameters"], _PARAMETERS[name]
-    if header["format_version"] == 1:
-        names = tuple(parameter for parameter in names if parameter not in ("multiclass", "class_weight"))
-    parameters = {parameter: values[parameter] for parameter in names}
+    values = header["parameters"]
+    parameters = {parameter: values[parameter] for parameter in _PARAMETERS[name]}
     forms = {name: form for form, name in _FORMS.items()}
     parameters["normalise"] = forms.get(values["normalise"], values["normalise"])
     if _SCORING in values:
@@ -446,8 +441,6 @@ def _machines(header: Json, arrays: Arrays, source: Source, machines: int) -> tu
 
 
 def _n_support(header: Json, classes: AnyArray | None, dual_coef: Floats) -> Ints:
-    if header["format_version"] == 1:
-        return np.array([(dual_coef < 0).sum(), (dual_coef > 0).sum()])
     n_support = np.array([as_count(count) for count in header["n_support"]], np.int64)
     counted = header["format_version"] == WITHOUT_TEXTS or n_support.sum() == dual_coef.shape[1]
     if len(n_support) != (1 if classes is None else len(classes)) or not counted:
@@ -595,11 +588,6 @@ PARALLEL_BYTES = 1 << 20
 _UNKNOWN = "0" * 64
 #: Start of the header in the file: a JSON string in a JSON string.
 _MARK = rb"{\"blake2b\": \""
-#: Keys of headers that have no digest.
-_BEFORE = {
-    "format_version", "written_by", "estimator", "kernel", "parameters", "classes", "n_support",
-    "n_features_in", "chosen", "label_form", "calibration", "info",
-}  # fmt: skip
 
 
 class Content(NamedTuple):
@@ -607,7 +595,7 @@ class Content(NamedTuple):
 
     header: Json
     arrays: Arrays
-    digest: str | None  #: Checked; None in files of older versions
+    digest: str  #: Checked
 
 
 def packed(header: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> bytes:
@@ -634,14 +622,8 @@ def read_content(path: Path) -> Content:
         why = _reason(content, error)
         raise InputError(f"{path} is not a textsvm model, or is damaged: {why}") from error
     header = _header_of(path, content)
-    if DIGEST not in header:
-        if strange := set(header) - _BEFORE:
-            raise InputError(
-                f"{path} is damaged: it has no digest, and an unknown entry {min(strange)[:40]!r}; train it "
-                "again, or take a copy of it"
-            )
-        return Content(header, arrays, None)
-    if not start or header.pop(DIGEST) != digest or content[start : start + len(digest)] != digest.encode():
+    in_place = start > 0 and content[start : start + len(digest)] == digest.encode()
+    if not in_place or header.pop(DIGEST, None) != digest:
         raise InputError(
             f"{path} is damaged: its content does not match its digest; train it again, or take a copy of it"
         )

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from itertools import combinations, pairwise
 from typing import Any, ClassVar, TypeGuard
 
@@ -205,33 +205,31 @@ def margins(decision: Floats) -> Floats:
 class CalibratedRule(ClassRule):
     """A class for each text, with probabilities, prediction sets and a reject option."""
 
-    method: str = "sigmoid"
+    _: KW_ONLY
+    method: str
     #: Arrays of the maps: "a" and "b" of the sigmoids, float64, shape (n_maps,); or the points "x" and "y"
     #: of the isotonic maps, float64, and "starts", the first point of each map and the number of points,
     #: int64, shape (n_maps + 1,). There is a map for each class, or a single map for two classes.
-    maps: Mapping[str, AnyArray] = None  # type: ignore[assignment]
-    conformity: Conformity | None = None  #: None if an older version saved the model
+    maps: Mapping[str, AnyArray]
+    conformity: Conformity  #: Out-of-fold values of the training texts, for prediction sets
 
     estimator = "CalibratedSVC"
 
     def probabilities(self, scores: Floats) -> Floats:
-        columns = scores[:, None] if scores.ndim == 1 else scores
-        p = np.stack([_mapped(self.maps, k, column) for k, column in enumerate(columns.T)], axis=1)
-        if p.shape[1] == 1:
-            return np.concatenate([1 - p, p], axis=1)
-        total = p.sum(axis=1, keepdims=True)
-        return np.divide(p, total, out=np.full_like(p, 1 / p.shape[1]), where=total > 0)
+        return mapped_probabilities(self.maps, scores)
 
     def predictions(self, scores: Floats) -> AnyArray:
         return self.decide(self.probabilities(scores))
 
-    def require_conformity(self) -> Conformity:
-        """Out-of-fold values of the training texts; InputError if the model has none."""
-        if self.conformity is None:
-            raise InputError(
-                "the model was saved by an older version, without values for prediction sets; train it again"
-            )
-        return self.conformity
+
+def mapped_probabilities(maps: Mapping[str, AnyArray], scores: Floats) -> Floats:
+    """Probabilities, shape (n, n_classes), of decision values by the maps of a `CalibratedRule`."""
+    columns = scores[:, None] if scores.ndim == 1 else scores
+    p = np.stack([_mapped(maps, k, column) for k, column in enumerate(columns.T)], axis=1)
+    if p.shape[1] == 1:
+        return np.concatenate([1 - p, p], axis=1)
+    total = p.sum(axis=1, keepdims=True)
+    return np.divide(p, total, out=np.full_like(p, 1 / p.shape[1]), where=total > 0)
 
 
 def check_reject(reject: object, classes: AnyArray | None = None) -> None:

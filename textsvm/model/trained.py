@@ -63,8 +63,7 @@ class Record:
     #: Digests of training texts, see `textsvm.sources.copies.sample_digests`; None without texts.
     texts: Words | None = None
     info: Json = field(default_factory=dict)  #: The `info` of `textsvm.save`
-    digest: str | None = None  #: Checked digest of the model file; None without a file, or of an old version
-    without_digest: bool = False  #: Whether the model file has no digest, so that damage is not detected
+    digest: str | None = None  #: Checked digest of the model file; None without a file
 
     @property
     def n_iter(self) -> int:
@@ -262,7 +261,7 @@ class TrainedModel:
             Columns in the order of the classes; at least one class per row.
         """
         rule = self.calibrated()
-        return rule.require_conformity().sets(self.predict_proba(X), coverage, per_class)
+        return rule.conformity.sets(self.predict_proba(X), coverage, per_class)
 
     def predict_known(self, X: Any, rejected: float = 0.05) -> Bools:
         """Whether each text is like a known class, shape (n,), by `score_samples`.
@@ -273,7 +272,7 @@ class TrainedModel:
         rejected : float
             Largest share of texts of the classes that is rejected, above 0 and below 1.
         """
-        return self.calibrated().require_conformity().known(self.decision_function(X), rejected)
+        return self.calibrated().conformity.known(self.decision_function(X), rejected)
 
     def score_samples(self, X: Any) -> Floats:
         """Similarity of each text to the known classes, or to the region of a one-class model, shape (n,).

@@ -12,13 +12,12 @@ not trained on the document. A class against the rest has the map
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
 from textsvm.arrays import Arrays, Bools, Floats, Ints
 from textsvm.model.conformal import Conformity
-from textsvm.model.rules import CalibratedRule, ClassRule
+from textsvm.model.rules import CalibratedRule, ClassRule, mapped_probabilities
 from textsvm.model.settings import CalibrationSettings
 from textsvm.runtime.compiled import scipy
 
@@ -33,11 +32,11 @@ def calibrated_rule(
 ) -> CalibratedRule:
     """The rule with maps that fit decision values, classes and weights of held-out documents."""
     maps = fit_maps(calibration.method, decision, codes, weight)
-    calibrated = CalibratedRule(
-        rule.classes, rule.strategy, method=calibration.method, maps=maps, reject=calibration.reject
-    )
-    probability = calibrated.probabilities(decision)
-    return replace(calibrated, conformity=Conformity.of(probability, decision, codes))
+    conformity = Conformity.of(mapped_probabilities(maps, decision), decision, codes)
+    return CalibratedRule(
+        rule.classes, rule.strategy, reject=calibration.reject,
+        method=calibration.method, maps=maps, conformity=conformity,
+    )  # fmt: skip
 
 
 def fit_maps(method: str, decision: Floats, codes: Ints, weight: Floats | None) -> Arrays:
