@@ -15,10 +15,10 @@ from textsvm.errors import InputError
 from textsvm.gram import cards
 from textsvm.gram.base import DenseGram
 from textsvm.gram.cards import ShardedGram, bounds_of, divide, enable_peers, sharded_gram, spread
-from textsvm.kernels.contract import Structure
+from textsvm.kernels.base import Kernel
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
-from textsvm.text.documents import View, encode
+from textsvm.text.documents import encode
 
 CPU = Device("cpu", 0, "cpu")
 
@@ -68,12 +68,11 @@ def several(count):
     return Device("cuda", 0, "cuda", cards=tuple(range(count)))
 
 
-class OnHost:
+class OnHost(Kernel):
     """A kernel whose rows for any card are computed here."""
 
     def __init__(self, kernel, fails=False):
         self.kernel, self.fails, self.threads = kernel, fails, set()
-        self.structure = Structure(self, View())
         self.cost = SimpleNamespace(in_shards=False, tileable=lambda texts, kind: kernel.cost.tileable(texts))
 
     def rows(self, documents, device):

@@ -16,8 +16,8 @@ from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import judge
 from textsvm.gram.shared import grams
 from textsvm.kernels import KERNELS
-from textsvm.kernels.base import Kernel
-from textsvm.kernels.contract import Ability, Cost, HostRows, Sharing
+from textsvm.kernels.base import Ability, Kernel
+from textsvm.kernels.contract import Cost, HostRows, Sharing
 from textsvm.kernels.options import Option
 from textsvm.kernels.shared.normalisation import Normalisation
 from textsvm.reporting.report import make_report
@@ -49,7 +49,7 @@ class SharedSymbols(Kernel):
 
     name = "symbols"
     cost = Ability(SymbolsCost)
-    _min_length = 1
+    min_length = 1
 
     def __init__(self, power=1):
         self.power = power

@@ -45,8 +45,8 @@ from textsvm.gram.build import build_gram, stored_rows
 from textsvm.gram.panels import Damaged, Panels, checksums
 from textsvm.gram.plan import BANDS
 from textsvm.gram.store import GramRequest, Store, digest
-from textsvm.kernels.base import Kernel
-from textsvm.kernels.contract import Ability, Cost, Structure
+from textsvm.kernels.base import Ability, Kernel
+from textsvm.kernels.contract import Cost
 from textsvm.model.settings import Settings
 from textsvm.readers import sample
 from textsvm.runtime.device import select
@@ -75,11 +75,6 @@ class Numbered:
         return self.index
 
 
-class TableStructure(Structure):
-    def read(self, documents):
-        return documents
-
-
 class NoCost(Cost):
     def seconds(self, rows, columns):
         return 0.0
@@ -95,7 +90,9 @@ class Table(Kernel):
         self.values = 0
 
     cost = Ability(NoCost)
-    structure = Ability(lambda kernel: TableStructure(kernel, View()))
+
+    def read(self, documents):
+        return documents
 
     def rows(self, documents, device):
         kernel = self
@@ -172,19 +169,15 @@ def test_a_matrix_is_symmetric_though_its_kernel_rounds(tmp_path, small):
     np.testing.assert_array_equal(matrix.diagonal(), MATRIX.diagonal())
 
 
-class StoppingStructure(TableStructure):
-    def as_dict(self):
-        return Table(self.kernel.which).structure.as_dict()
-
-
 class Stopping(Table):
     """A kernel that is interrupted after some panels."""
-
-    structure = Ability(lambda kernel: StoppingStructure(kernel, View()))
 
     def __init__(self, which=0, after=3):
         super().__init__(which)
         self.after = after
+
+    def as_dict(self):
+        return Table(self.which).as_dict()
 
     def rows(self, documents, device):
         kernel, made = self, super().rows(documents, device)
@@ -267,7 +260,7 @@ def test_damaged_panels_of_a_matrix_that_is_computed_with_another(tmp_path, monk
         source = Settings(GapWeighted(p=2, decay=decay)).source
         documents = source.encode(source.validate(texts), None, None)
         kernel = source.kernel_for(documents)
-        kernel.fit(kernel.structure.read(documents), select("cpu"))
+        kernel.fit(kernel.read(documents), select("cpu"))
         requests.append(GramRequest(kernel, documents, {"normalise": "unicode"}, select("cpu")))
     found = []
     for number_damaged in (0, 2, 3):

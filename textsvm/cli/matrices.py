@@ -15,7 +15,7 @@ def report_matrix(
 ) -> None:
     """Print the facts of a command that has compared documents."""
     console.say_device(device)
-    described = {"kernel": kernel.structure.as_dict(), "kernel_spelled": spell(kernel)}
+    described = {"kernel": kernel.as_dict(), "kernel_spelled": spell(kernel)}
     if json:
         console.print_json({**facts, **described, "device": device.description})
         return

@@ -23,7 +23,7 @@ from textsvm.cli.options import LearningOptions, ReadingOptions
 from textsvm.cli.output import Output
 from textsvm.errors import InputError
 from textsvm.kernels import Gaussian, Kernel, spelling
-from textsvm.kernels.resolve import structure_of, sum_on_columns
+from textsvm.kernels.resolve import sum_on_columns, unchecked_kernel
 from textsvm.linalg.vectors import Vectors
 from textsvm.model.file import load, save
 from textsvm.model.rules import CalibratedRule, LabelRule, NumberRule, has_probabilities
@@ -197,7 +197,7 @@ def training_facts(model: TrainedModel, training: Corpus) -> Json:
     return {
         "estimator": model.estimator_name,
         "device": record.device.description,
-        "kernel": kernel.structure.as_dict(),
+        "kernel": kernel.as_dict(),
         "kernel_spelled": spelling.spell(kernel),
         "chosen": record.chosen or None,
         "C": C,
@@ -248,16 +248,14 @@ def examples_for(model: TrainedModel, corpus: Corpus) -> tuple[TrainedModel, Any
     """
     examples, kernel = corpus.examples, model.kernel
     if kernel is not None:
-        _require(kernel.structure.examples, "the model", corpus)
+        _require(kernel.examples, "the model", corpus)
     if corpus.vectors is None:
         return model, examples
     if isinstance(examples, dict):
         if kernel is None or not scipy.sparse.issparse(examples[VECTORS]):
             return model, examples
         documents = model.support.documents
-        widths = [
-            documents.of(view).n_features for view in kernel.structure.views if view.column == (VECTORS,)
-        ]
+        widths = [documents.of(view).n_features for view in kernel.views if view.column == (VECTORS,)]
         return model, {**examples, VECTORS: _widened(examples[VECTORS], max(widths, default=0))}
     support = model.support
     if not isinstance(support.documents, Vectors) or not scipy.sparse.issparse(examples):
@@ -336,7 +334,7 @@ def _sum_on_columns(kernel: KernelOrName, examples: dict[str, Any], encoder: Any
 
 def _reads(kernel: KernelOrName) -> str:
     """Kind of document that a kernel compares; "" for None."""
-    return "" if kernel is None else structure_of(kernel).examples
+    return "" if kernel is None else unchecked_kernel(kernel).examples
 
 
 def _kind_of(corpus: Corpus) -> str:

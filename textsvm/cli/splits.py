@@ -169,7 +169,7 @@ def held_out_near_duplicates(
             model, training.examples, test.examples, progress=console.progress_of("duplicates")
         )
         remedy = "`textsvm cv` with group_duplicates keeps them together"
-        if message := leakage.leakage_message([leak], model.kernel.structure.alike, remedy):
+        if message := leakage.leakage_message([leak], model.kernel.alike, remedy):
             warnings.warn(message, leakage.LeakageWarning, stacklevel=2)
     return [
         {"test": test.ids[row], "train": training.ids[column], "value": value}

@@ -1,9 +1,8 @@
 """Interfaces of kernels: rows of values, prediction, and optional abilities.
 
-A kernel (`textsvm.kernels.base.Kernel`) has parameters, `check`, `fit`, `rows`, `predictor`, `state` and
-`restore`. Everything else is in an object of its own that the kernel has as an attribute:
+A kernel (`textsvm.kernels.base.Kernel`) has parameters, `check`, `fit`, `rows`, `predictor`, and members
+about the input it reads, its parts and its saved form. Everything else is in objects of their own:
 
-- `structure` (`Structure`): the input it reads, its parts, its saved form.
 - `cost` (`Cost`): predicted time and memory, and how its Gram can be divided and shared.
 - `features` (`Features`, or None): an explicit feature map.
 - `attribution` (`textsvm.kernels.attribution.Attributor`): contributions of symbols to a value.
@@ -12,21 +11,21 @@ A kernel (`textsvm.kernels.base.Kernel`) has parameters, `check`, `fit`, `rows`,
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Array, Arrays, Floats, Floats32, Ints, Json
+from textsvm.arrays import AnyArray, Array, Arrays, Floats, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.linalg.rows import FeatureRows, side_by_side
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.memory import trim
 from textsvm.runtime.parallel import Progress
-from textsvm.text.documents import Documents, MultiView, View
+from textsvm.text.documents import Documents, MultiView
 
 #: Bytes of kernel values that prediction holds at a time.
 BLOCK_BYTES = 32 << 20
@@ -40,7 +39,6 @@ OWN = "own."
 #: copies; kernels of texts report 29 to 101 pairs at 0.98, nearly all identical. At 0.95 a kernel that
 #: counts single characters reports 22,030 pairs of different documents.
 ALIKE = 0.98
-AbilityT = TypeVar("AbilityT", covariant=True)
 
 
 class MatrixRows(Protocol):
@@ -275,124 +273,6 @@ class Sharing(ABC):
         raise TypeError(f"{type(self).__name__} has no tiles")
 
 
-class Ability(Generic[AbilityT]):
-    """Attribute of a kernel class: an object constructed from the kernel when it is read."""
-
-    def __init__(self, make: Callable[[Any], AbilityT]) -> None:
-        self.make = make
-
-    def __get__(self, kernel: Any, kind: type) -> AbilityT:
-        return self.make(kernel)
-
-
-@dataclass(frozen=True)
-class Structure:
-    """The input that a kernel reads, its parts and its saved form."""
-
-    kernel: Any
-    view: View  #: The input of the kernel; a composite kernel has the views of its leaves
-
-    @property
-    def learns(self) -> bool:
-        """Whether kernel values depend on the documents that the kernel was fitted to."""
-        return bool(self.kernel._learns)
-
-    @property
-    def min_length(self) -> int:
-        """Documents with fewer symbols have no features."""
-        return int(self.kernel._min_length)
-
-    @property
-    def comparable(self) -> bool:
-        """Whether equal parameters mean equal kernels: not so for Python functions."""
-        return bool(self.kernel._comparable)
-
-    def resolved(self) -> Any:
-        """A fresh kernel of the same parameters, in which `On` is applied to leaves only."""
-        return self.kernel.__sklearn_clone__()
-
-    @property
-    def leaves(self) -> tuple[Any, ...]:
-        """Kernels that are neither sums nor products, depth first."""
-        return (self.kernel,)
-
-    @property
-    def terms(self) -> Sequence[tuple[float, Any]]:
-        """The kernel as a weighted sum of kernels that are not sums; terms of weight 0 are left out."""
-        return ((1.0, self.kernel),)
-
-    @property
-    def depth(self) -> int:
-        """Levels of nested sums and products."""
-        return 0
-
-    @property
-    def views(self) -> tuple[View, ...]:
-        """Distinct views of the leaves."""
-        return (self.view,)
-
-    @property
-    def reads_tables(self) -> bool:
-        """Whether the examples are rows of a table."""
-        return any(view.column is not None for view in self.views)
-
-    @property
-    def reads_vectors(self) -> bool:
-        """Whether the examples are vectors of numbers."""
-        numbers = bool(self.views) and all(view.tokens == "numbers" for view in self.views)
-        return numbers and not self.reads_tables
-
-    @property
-    def reads_texts(self) -> bool:
-        """Whether the examples are texts."""
-        return not self.reads_tables and not self.reads_vectors
-
-    @property
-    def examples(self) -> str:
-        """Kind of examples, "texts", "vectors" or "columns", for messages."""
-        return "columns" if self.reads_tables else "vectors" if self.reads_vectors else "texts"
-
-    def read(self, documents: Documents | MultiView) -> Any:
-        """The view of documents that the kernel compares."""
-        return documents.of(self.view)
-
-    @property
-    def letters(self) -> str:
-        """The letters that the kernel accepts, "" for all: kernels of both strands read DNA and RNA only."""
-        return "acgtunrykmswbdhv" if self.kernel.canonical else ""
-
-    @property
-    def alike(self) -> float:
-        """Normalised kernel value from which two examples are near-duplicates."""
-        return ALIKE
-
-    @property
-    def near_duplicate_kernel(self) -> Any:
-        """The kernel of the parts that read texts, for the search for near-duplicates; None without any."""
-        return self.kernel
-
-    def as_dict(self) -> Json:
-        """Name and parameters as JSON values and arrays: the form of model files and of ``--json``."""
-        own = {"name": self.kernel.name, **self.kernel.get_params(deep=False)}
-        column = self.view.column
-        return own if column is None else {"name": "on", "column": column, "kernel": own}
-
-    @property
-    def key(self) -> Hashable:
-        """Equal for two kernels that have the same values once they are fitted to the same documents."""
-        # Different functions of tokens may have the same repr.
-        return (f"{type(self.kernel)} {self.as_dict()}", self.views) if self.comparable else id(self.kernel)
-
-    def state(self) -> Arrays:
-        """The arrays that the kernel learnt, under the names of a model file."""
-        prefix = "" if self.view.column is None else OWN
-        return {prefix + name: array for name, array in self.kernel.state().items()}
-
-    def restore(self, state: Arrays) -> None:
-        """Restore a kernel from the arrays of `state`."""
-        self.kernel.restore(state if self.view.column is None else strip_prefix(OWN, state))
-
-
 class Cost:
     """Predicted time and memory of a kernel, and how its Gram can be divided and shared."""
 
@@ -414,8 +294,8 @@ class Cost:
     def seconds(self, rows: Documents | MultiView, columns: Documents | MultiView) -> float:
         """Predicted seconds of a core for all values of some documents with others."""
         total = 0.0
-        for leaf in self.kernel.structure.leaves:
-            row_lengths, column_lengths = (leaf.structure.read(own).lengths for own in (rows, columns))
+        for leaf in self.kernel.leaves:
+            row_lengths, column_lengths = (leaf.read(own).lengths for own in (rows, columns))
             total += float(leaf.cost.of_rows(row_lengths, column_lengths).sum())
         return total
 
@@ -496,7 +376,7 @@ class Features:
 
     def rows(self, documents: Documents | MultiView, device: Device) -> FeatureRows:
         """Fit the kernel to documents and return their feature matrix."""
-        every_document, terms = np.arange(len(documents)), [term for _, term in self.kernel.structure.terms]
+        every_document, terms = np.arange(len(documents)), [term for _, term in self.kernel.terms]
         keys, parts = [term.features.key for term in terms], {}
         for key in dict.fromkeys(keys):
             counted = terms[keys.index(key)].features.count_terms(documents, device)
@@ -512,19 +392,19 @@ class Features:
     def count_terms(self, documents: Documents | MultiView, device: Device) -> dict[Hashable, Any]:
         """Counted documents of all terms, by `key`."""
         counted: dict[Hashable, Any] = {}
-        for _, term in self.kernel.structure.terms:
+        for _, term in self.kernel.terms:
             if term.features.key not in counted:
-                counted[term.features.key] = term.features.count(term.structure.read(documents), device)
+                counted[term.features.key] = term.features.count(term.read(documents), device)
         return counted
 
     def counted_rows(self, counted: dict[Hashable, Any], train: Ints, device: Device) -> FeatureRows:
         """Fit the kernel to some documents of `count_terms` and return the feature matrix of all."""
-        terms = [term for _, term in self.kernel.structure.terms]
+        terms = [term for _, term in self.kernel.terms]
         return self._side_by_side([fitted_rows(term, counted, train) for term in terms], device)
 
     def _side_by_side(self, parts: list[FeatureRows], device: Device) -> FeatureRows:
         """The feature matrix of the kernel, given those of its terms."""
-        weights = [weight for weight, _ in self.kernel.structure.terms]
+        weights = [weight for weight, _ in self.kernel.terms]
         if device.kind == "cuda":
             from textsvm.linalg import rows_cuda
 

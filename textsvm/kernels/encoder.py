@@ -21,15 +21,13 @@ import numpy as np
 from textsvm.arrays import Arrays, Floats, Json
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import OCCLUSION, Attribution, Attributor, Contributions, occlusion
-from textsvm.kernels.base import Kernel
-from textsvm.kernels.combined.on import NumberWeights, On, OnFeatures, OnStructure, Standard, StandardisedRows
+from textsvm.kernels.base import Ability, Kernel
+from textsvm.kernels.combined.on import NumberWeights, On, OnFeatures, Standard, StandardisedRows
 from textsvm.kernels.combined.table import EncodedTexts
 from textsvm.kernels.contract import (
-    Ability,
     FeatureTable,
     FeatureTerm,
     FeatureWeights,
-    Structure,
     strip_prefix,
 )
 from textsvm.kernels.vectors.kernels import Linear, LinearWeights
@@ -45,22 +43,6 @@ TOKENS = Attribution("tokens", "exact: the contributions of the tokens of the en
 TOKEN_PREFIX = "token:"  #: Of tokens in lists of features
 
 
-class EncoderStructure(OnStructure):
-    """Structure of a kernel of an encoder."""
-
-    def resolved(self) -> Any:
-        kernel = self.kernel.__sklearn_clone__()
-        kernel.encoder, kernel.bits, kernel.digest = kernel._loaded(), None, None
-        return kernel
-
-    def as_dict(self) -> Json:
-        form = Structure.as_dict(self)
-        leaf, encoder = form if self.view.column is None else form["kernel"], self.kernel.encoder
-        if isinstance(encoder, TextEncoder):
-            leaf |= {"encoder": encoder.reference, "digest": encoder.digest}
-        return form
-
-
 class EncoderFeatures(OnFeatures):
     """The numbers of the vectors as features."""
 
@@ -68,7 +50,7 @@ class EncoderFeatures(OnFeatures):
 
     @property
     def key(self) -> Hashable:
-        return self.kernel.structure.view
+        return self.kernel.view
 
     def weights(self, support: Any, coef: Floats) -> Any:
         return EncoderWeights(**vars(super().weights(support, coef)), kernel=self.kernel)
@@ -112,7 +94,7 @@ class EncoderPredictor(StandardisedRows):
         place, codes = np.zeros((1, 1), int), np.arange(len(tokens.names))[:, None]
         rows = np.ones(len(codes), np.int64)
         table = FeatureTable(place, 1, np.ones(1), 1, codes, None, rows, tokens.weights)
-        return [FeatureTerm(kernel, kernel.structure.view, tokens.names, "count", False, [table], mean=True)]
+        return [FeatureTerm(kernel, kernel.view, tokens.names, "count", False, [table], mean=True)]
 
     def contributions(self, others: Any, mixes: Floats) -> Contributions:
         if not isinstance(self._kernel.encoder, StaticEncoder):
@@ -153,7 +135,7 @@ class EncoderAttributor(Attributor):
     ) -> Contributions:
         if not isinstance(self.kernel.encoder, StaticEncoder):
             return super().contributions(rows, documents, coef, values, progress)
-        texts = self.kernel.structure.read(documents)
+        texts = self.kernel.read(documents)
         return _token_contributions(self.kernel.standard_, texts, coef @ rows.documents.values)
 
 
@@ -182,7 +164,7 @@ class Encoder(On):
 
     name: ClassVar[str] = "encoder"
     features = Ability(EncoderFeatures)
-    attribution = Ability(EncoderAttributor)  # type: ignore[assignment]
+    attribution = Ability(EncoderAttributor)
 
     def __init__(self, encoder: Any = "", bits: int | None = None, digest: str | None = None) -> None:
         self.encoder = encoder
@@ -191,11 +173,23 @@ class Encoder(On):
         self.kernel = Linear()
 
     @property
-    def structure(self) -> EncoderStructure:
-        return EncoderStructure(self, View(keep_case=True, column=self._column, encoder=self.encoder))
+    def view(self) -> View:
+        return View(keep_case=True, column=self._column, encoder=self.encoder)
+
+    def resolved(self) -> Any:
+        kernel = self.__sklearn_clone__()
+        kernel.encoder, kernel.bits, kernel.digest = kernel._loaded(), None, None
+        return kernel
+
+    def as_dict(self) -> Json:
+        form = Kernel.as_dict(self)
+        leaf = form if self.view.column is None else form["kernel"]
+        if isinstance(self.encoder, TextEncoder):
+            leaf |= {"encoder": self.encoder.reference, "digest": self.encoder.digest}
+        return form
 
     @property
-    def _comparable(self) -> bool:
+    def comparable(self) -> bool:
         return isinstance(self.encoder, str) or bool(self._loaded().digest)
 
     def _copied(self, name: str, value: Any) -> Any:
@@ -232,7 +226,7 @@ class Encoder(On):
 
 def as_encoder(encoder: Any) -> Encoder:
     """A fresh kernel of a loaded encoder; `encoder` is such a kernel or its parameter."""
-    kernel: Encoder = (encoder if isinstance(encoder, Encoder) else Encoder(encoder)).structure.resolved()
+    kernel: Encoder = (encoder if isinstance(encoder, Encoder) else Encoder(encoder)).resolved()
     return kernel
 
 

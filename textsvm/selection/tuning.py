@@ -274,7 +274,7 @@ class WholeProgress:
         self.progress = progress
         self.grams, self.solving = [], []
         for group in shared:
-            for k in sorted(range(len(group.kernels)), key=lambda k: group.kernels[k].structure.learns):
+            for k in sorted(range(len(group.kernels)), key=lambda k: group.kernels[k].learns):
                 points = [search.points[m].settings for m in group.members[k]]
                 self.grams.append(_gram_seconds(group.kernels[k], group, len(search.all_folds)))
                 self.solving.append(solving_seconds(points, search.target, search.all_folds))
@@ -302,7 +302,7 @@ def _gram_seconds(kernel: Kernel, group: SharedExamples, folds: int) -> float:
         seconds = kernel.cost.seconds(group.examples, group.examples) / 2
     except AttributeError:  # a precomputed kernel matrix
         return 0.0
-    return seconds * (folds if kernel.structure.learns else 1)
+    return seconds * (folds if kernel.learns else 1)
 
 
 #: Documents of the first sample, and most fits of each setting that are timed side by side.
@@ -372,7 +372,7 @@ def _run(
     for members, grams in all_grams(plain, sampled):
         gram, settings = grams.whole().gram, [points[k].settings for k in members]
         # A kernel that learns has a Gram for each training part.
-        n_grams = 1 + len(grams.sharing(task.folds)) if grams.kernel.structure.learns else 1
+        n_grams = 1 + len(grams.sharing(task.folds)) if grams.kernel.learns else 1
         spent["gram"] += n_grams * (time.perf_counter() - clock)
         clock = time.perf_counter()
         machines = solve_folds(settings, gram, sample, whole, weights)

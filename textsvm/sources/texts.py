@@ -107,12 +107,12 @@ class TextSource(KernelSource):
         return as_texts(X)
 
     def encode(self, examples: Any, alphabets: Any = None, progress: StageProgress | None = None) -> Any:
-        views = self.unfitted.structure.views
+        views = self.unfitted.views
         return self.encode_views(examples, views, alphabets, of_stage(progress, "encode"))
 
     def encode_for(self, sources: Sequence[Source], examples: Any, progress: StageProgress | None) -> Any:
         kernels = [source.unfitted for source in sources if isinstance(source, TextSource)]
-        views = tuple(dict.fromkeys(view for kernel in kernels for view in kernel.structure.views))
+        views = tuple(dict.fromkeys(view for kernel in kernels for view in kernel.views))
         return self.encode_views(examples, views, None, of_stage(progress, "encode"))
 
     def encode_test(self, examples: Any, support: Support) -> Any:
@@ -129,8 +129,7 @@ class TextSource(KernelSource):
 
     def kernel_for(self, examples: Any) -> Kernel:
         kernel = self.new_kernel()
-        structure = kernel.structure
-        for view in structure.views:
+        for view in kernel.views:
             documents = examples.of(view)
             if isinstance(documents, Documents) and documents.of_tokens and not documents.lengths.any():
                 where = f" in column {view.column!r}" if view.column else ""
@@ -138,9 +137,8 @@ class TextSource(KernelSource):
                     f"no document has any token{where} (tokens={view.tokens!r}); take characters, or give "
                     "other documents"
                 )
-        for leaf in structure.leaves:
-            part = structure if leaf is kernel else leaf.structure
-            longest, least = int(part.read(examples).lengths.max()), part.min_length
+        for leaf in kernel.leaves:
+            longest, least = int(leaf.read(examples).lengths.max()), leaf.min_length
             if longest < least:
                 which = "" if leaf is kernel else f" of its part {spell(leaf)}"
                 raise InputError(
@@ -150,7 +148,7 @@ class TextSource(KernelSource):
         return kernel
 
     def support(self, kernel: Kernel, examples: Any, indices: Ints) -> Support:
-        views = kernel.structure.views
+        views = kernel.views
         if len(views) == 1:
             documents = examples.of(views[0])
         else:
@@ -169,11 +167,11 @@ class TextSource(KernelSource):
         kernel = support.kernel
         assert kernel is not None
         function = ""
-        if any(leaf.name not in KERNELS for leaf in kernel.structure.leaves):
+        if any(leaf.name not in KERNELS for leaf in kernel.leaves):
             function = "kernel function"
-        elif any(callable(view.tokens) for view in kernel.structure.views):
+        elif any(callable(view.tokens) for view in kernel.views):
             function = "function of tokens"
-        elif any(view.encoder is not None and not view.encoder.digest for view in kernel.structure.views):
+        elif any(view.encoder is not None and not view.encoder.digest for view in kernel.views):
             function = "function as its encoder"
         if function:
             raise InputError(
@@ -182,13 +180,13 @@ class TextSource(KernelSource):
             )
         _require_bounds(kernel, support.documents)
         arrays: Arrays = {}
-        for prefix, view in _prefixed(kernel.structure.views):
+        for prefix, view in _prefixed(kernel.views):
             arrays |= {prefix + name: array for name, array in self._pack(support.documents.of(view)).items()}
-        return kernel.structure.as_dict(), arrays | self._learnt_state(support)
+        return kernel.as_dict(), arrays | self._learnt_state(support)
 
     def restore(self, n_features: int | None, indices: Ints, arrays: Arrays) -> Support:
         kernel = self.new_kernel()
-        prefixed, n = _prefixed(kernel.structure.views), len(indices)
+        prefixed, n = _prefixed(kernel.views), len(indices)
         views = {view: self._unpack(arrays, prefix, view, n) for prefix, view in prefixed}
         if any(len(documents) != len(indices) for documents in views.values()):
             raise InputError("its support indices do not fit its support vectors")
@@ -218,8 +216,8 @@ class TextSource(KernelSource):
 def _require_bounds(kernel: Kernel, support: Documents | MultiView) -> None:
     """Bound the cost of a saved kernel by that of its support vectors, against hostile files."""
     demand = 0.0
-    for leaf in kernel.structure.leaves:
-        lengths, least = leaf.structure.read(support).lengths, leaf.structure.min_length
+    for leaf in kernel.leaves:
+        lengths, least = leaf.read(support).lengths, leaf.min_length
         longest, demand = int(lengths.max(initial=0)), demand + leaf.cost.demand(lengths)
         if len(support) and longest < least:
             raise InputError(

@@ -39,8 +39,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints, Ints32
-from textsvm.kernels.base import SymbolKernel, check_flag, check_positive
-from textsvm.kernels.contract import Ability, HostRows, SharedColumns, Sharing, TileableCost
+from textsvm.kernels.base import Ability, SymbolKernel, check_flag, check_positive
+from textsvm.kernels.contract import HostRows, SharedColumns, Sharing, TileableCost
 from textsvm.kernels.edit import cuda
 from textsvm.kernels.edit.cpu import LANES, STRIP, fill_distances
 from textsvm.runtime.device import Device, select

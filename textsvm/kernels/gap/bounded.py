@@ -58,8 +58,8 @@ import numpy as np
 from textsvm.arrays import AnyArray, Floats, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
-from textsvm.kernels.base import is_whole
-from textsvm.kernels.contract import Ability, Cost, Features, FeatureTable, FeatureTerm
+from textsvm.kernels.base import Ability, is_whole
+from textsvm.kernels.contract import Cost, Features, FeatureTable, FeatureTerm
 from textsvm.kernels.gap.bounded_cuda import CudaBoundedGap, CudaCountedSubsequences, CudaSupport
 from textsvm.kernels.gap.kernel import SubsequenceKernel
 from textsvm.kernels.gap.recurrence import SUBSEQUENCES, Recurrence
@@ -120,7 +120,7 @@ class BoundedGapFeatures(Features):
     @property
     def key(self) -> Hashable:
         kernel = self.kernel
-        return kernel.name, kernel.structure.view, kernel.p, kernel._span, kernel.decay
+        return kernel.name, kernel.view, kernel.p, kernel._span, kernel.decay
 
     def occurrences(self, lengths: Ints) -> Ints:
         return self.kernel.patterns.occurrences(lengths)
@@ -186,7 +186,7 @@ class SubsequencePredictor(FeaturePredictor):
         unit = float(kernel.decay) ** int(kernel.p)
         return [
             FeatureTerm(
-                kernel, kernel.structure.view, examples.alphabet, "count", kernel.normalised, [table],
+                kernel, kernel.view, examples.alphabet, "count", kernel.normalised, [table],
                 scale=unit, featureless=alone, featureless_values=alone_values,
             )
         ]  # fmt: skip

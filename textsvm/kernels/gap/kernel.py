@@ -15,8 +15,8 @@ import numpy as np
 from textsvm.arrays import Array, Floats, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
-from textsvm.kernels.base import SymbolKernel, check_weights, check_whole, is_number
-from textsvm.kernels.contract import Ability, Cost, HostRows, KernelRows, SharedColumns, Sharing
+from textsvm.kernels.base import Ability, SymbolKernel, check_weights, check_whole, is_number
+from textsvm.kernels.contract import Cost, HostRows, KernelRows, SharedColumns, Sharing
 from textsvm.kernels.gap.cuda import CudaGap, cuda_grams
 from textsvm.kernels.gap.recurrence import SUBSEQUENCES, Recurrence, SelfValues, symbol_contributions
 from textsvm.kernels.gap.sweep import products, self_products
@@ -169,7 +169,7 @@ class GapWeighted(SubsequenceKernel):
     normalised: bool = True
 
     @property
-    def _min_length(self) -> int:
+    def min_length(self) -> int:
         return self.p if self.weights is None else 1 + int(np.flatnonzero(self.weights)[0])
 
     def check(self) -> None:

@@ -37,8 +37,8 @@ import numpy as np
 from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
-from textsvm.kernels.base import SymbolKernel, check_choice, check_whole
-from textsvm.kernels.contract import Ability, Cost, Features, Predictor
+from textsvm.kernels.base import Ability, SymbolKernel, check_choice, check_whole
+from textsvm.kernels.contract import Cost, Features, Predictor
 from textsvm.kernels.mers.gapped_cuda import CudaGapped
 from textsvm.kernels.mers.gapped_rows import GappedRows, HostGapped, HostMask
 from textsvm.kernels.mers.windows import LETTERS, Mask, Windows, check_strands, masks, symbols_of, windows_of
@@ -190,7 +190,7 @@ class GappedFeatureMap(Features):
     @property
     def key(self) -> Hashable:
         kernel = self.kernel
-        return "gapped", kernel.structure.view, kernel.g, kernel.m, kernel.canonical, kernel.weight
+        return "gapped", kernel.view, kernel.g, kernel.m, kernel.canonical, kernel.weight
 
     def occurrences(self, lengths: Ints) -> Ints:
         windows = np.maximum(lengths - self.kernel.g + 1, 0) * (2 if self.kernel.canonical else 1)

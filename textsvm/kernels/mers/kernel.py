@@ -46,8 +46,8 @@ import numpy as np
 from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
-from textsvm.kernels.base import SymbolKernel, check_choice, check_positive, check_whole
-from textsvm.kernels.contract import Ability, Predictor, TileableCost
+from textsvm.kernels.base import Ability, SymbolKernel, check_choice, check_positive, check_whole
+from textsvm.kernels.contract import Predictor, TileableCost
 from textsvm.kernels.mers.cpu import HostMers
 from textsvm.kernels.mers.cuda import CudaMers
 from textsvm.kernels.mers.rows import MerRows

@@ -68,11 +68,11 @@ class PmerKernel(SymbolKernel):
     odds: bool = False
 
     @property
-    def _learns(self) -> bool:
+    def learns(self) -> bool:
         return is_weighted(self)
 
     @property
-    def _min_length(self) -> int:
+    def min_length(self) -> int:
         return self.lengths[0]
 
     @property
@@ -464,7 +464,7 @@ class SpectrumPredictor(FeaturePredictor):
         alone, values = featureless_of(self.columns, self.coef, examples)
         return [
             FeatureTerm(
-                kernel, kernel.structure.view, examples.alphabet, kernel.weight, kernel.normalised, tables,
+                kernel, kernel.view, examples.alphabet, kernel.weight, kernel.normalised, tables,
                 unknown, featureless=alone, featureless_values=values,
             )
         ]  # fmt: skip

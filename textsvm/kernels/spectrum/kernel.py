@@ -50,7 +50,8 @@ import numpy as np
 from textsvm.arrays import Array, Arrays, Floats, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attributor, Contributions
-from textsvm.kernels.contract import Ability, Cost, Features, FeatureWeights, Sharing
+from textsvm.kernels.base import Ability
+from textsvm.kernels.contract import Cost, Features, FeatureWeights, Sharing
 from textsvm.kernels.shared.counting import Vocabulary, count_each, pmer_names, windows_of
 from textsvm.kernels.shared.feature_rows import FeatureKernelRows, HostFeatureRows
 from textsvm.kernels.shared.normalisation import Normalisation, finished_gram
@@ -131,7 +132,7 @@ class SpectrumWeights:
         kernel, vectors = self.kernel, self.vectors
         features = np.flatnonzero(vectors.row[:-1] >= 0)
         pmers = np.searchsorted(vectors.starts, features, "right") - 1
-        names = pmer_names(vectors.vocabulary, pmers, kernel.structure.read(examples).alphabet)
+        names = pmer_names(vectors.vocabulary, pmers, kernel.read(examples).alphabet)
         if kernel.weight == "intersection":
             numbers = (features - vectors.starts[pmers] + 1).astype(str).astype(object)
             names = np.where(numbers == "1", names, names + ">=" + numbers)
@@ -222,7 +223,7 @@ class SpectrumFeatureMap(Features):
         kernel = self.kernel
         if kernel.weight == "intersection" and is_weighted(kernel):
             return None
-        return kernel.structure.view, kernel.lengths
+        return kernel.view, kernel.lengths
 
     def occurrences(self, lengths: Ints) -> Ints:
         return windows_of(lengths, *self.kernel.lengths)
@@ -255,7 +256,7 @@ class SpectrumFeatureMap(Features):
 
     def restore_weights(self, state: Arrays, alphabets: Documents | MultiView) -> SpectrumWeights:
         self.kernel.check()
-        return SpectrumWeights.from_state(self.kernel, state, self.kernel.structure.read(alphabets))
+        return SpectrumWeights.from_state(self.kernel, state, self.kernel.read(alphabets))
 
 
 class SpectrumAttributor(Attributor):
