@@ -112,7 +112,8 @@ def ask(path: str, request: str, data: bytes, seconds: float = TIMEOUT) -> tuple
     """
     if not hasattr(_socket, "AF_UNIX"):  # Windows
         raise Trouble("there are no Unix sockets on this system; use `textsvm mail classify`")
-    connection, end = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM), time.monotonic() + seconds
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    end = time.monotonic() + seconds
     try:
         _connect(connection, path, end)
         connection.sendall(f"{request}Content-length: {len(data)}\r\n\r\n".encode())
@@ -185,7 +186,9 @@ def decision(answer: tuple[dict[str, str], bytes], data: bytes) -> tuple[str, st
 
 def _parse(arguments: list[str]) -> tuple[str, set[str], dict[str, str], list[str]]:
     """Verb, flags, options with values, and files."""
-    flags, values, words = set[str](), dict[str, str](), list[str]()
+    flags: set[str] = set()
+    values: dict[str, str] = {}
+    words: list[str] = []
     rest = list(arguments)
     while rest:
         word = rest.pop(0)

@@ -210,8 +210,10 @@ def status(
         summary, path = opened.status(), opened.lessons.path
     console = Console()
     if json:
-        fields = ("kind", "subject", "sender", "learnt", "score")
-        last = [{name: getattr(row, name) for name in fields} for row in summary.last]
+        last = []
+        for row in summary.last:
+            fields = row._asdict()
+            last.append({name: fields[name] for name in ("kind", "subject", "sender", "learnt", "score")})
         parts = {"recent": summary.recent._asdict(), "earlier": summary.earlier._asdict(), "last": last}
         console.print_json(to_json({"store": str(path), **summary._asdict(), **parts}))
         return

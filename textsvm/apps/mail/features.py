@@ -214,8 +214,12 @@ def word_contributions(text: str, weights: WeightVector) -> list[tuple[str, floa
     words: dict[str, float] = {}
     for match in _WORD.finditer(read):
         words[match[0]] = words.get(match[0], 0.0) + float(sums[match.end()] - sums[match.start()])
-    contributing = [word for word, value in words.items() if value]
-    return [(word, words[word]) for word in sorted(contributing, key=lambda word: -abs(words[word]))]
+    contributing = [item for item in words.items() if item[1]]
+    return sorted(contributing, key=_magnitude, reverse=True)
+
+
+def _magnitude(item: tuple[str, float]) -> float:
+    return abs(item[1])
 
 
 def character_contributions(text: str, weights: WeightVector) -> tuple[str, Floats]:

@@ -353,13 +353,13 @@ class Lessons:
         """Check each row's digest, their sum and the index."""
         with nullcontext() if self._meta is not None else self.reading(), self._translate_errors():
             names: list[tuple[str, int]] = []
-            checksum, expected = 0, self.state[1]
+            checksum = 0
             for columns in self.sql.execute(_ROWS):
                 row = self._checked(LessonRow(*columns))
                 checksum += row.checksum_term
                 names.append((row.digest, row.id))
             index = "select digest, id from lessons indexed by sqlite_autoindex_lessons_1 order by digest"
-            if checksum % _MODULUS != expected or self.sql.execute(index).fetchall() != sorted(names):
+            if checksum % _MODULUS != self.state[1] or self.sql.execute(index).fetchall() != sorted(names):
                 raise self.damage("lessons are missing or exchanged")
 
     def _checked(self, row: LessonRow) -> LessonRow:
@@ -416,7 +416,8 @@ class Lessons:
                     with suppress(*_SQL_ERRORS):
                         keys = self.sql.execute(f"select id from {rows} {direction}")
                         ids.update(key for (key,) in keys if isinstance(key, int))  # NULL in a damaged index
-            n, expected = 0, len(ids)
+            n = 0
+            expected = len(ids)
             for key in sorted(ids):
                 lesson = None
                 with suppress(*_UNREADABLE):
@@ -499,7 +500,8 @@ class Lessons:
 
     def set_features(self, lesson: Lesson) -> None:
         """Replace features and decision value of a lesson."""
-        row, body = self._existing(lesson.digest), packed(lesson)
+        row = self._existing(lesson.digest)
+        body = packed(lesson)
         self.sql.execute("update bodies set keys = ?, weights = ? where id = ?", (*body, row.id))
         content = _digest((), *body) + row.digests[16:32]
         value = None if lesson.value is None else lesson.value + 0.0  # SQLite stores no -0.0
@@ -574,16 +576,16 @@ def _content(keys: bytes, values: bytes, message: bytes | None) -> bytes:
 
 def packed(lesson: Lesson) -> tuple[bytes, bytes]:
     """Keys and values of a lesson as bytes."""
-    keys, values = lesson.keys.astype("<u8"), lesson.values.astype("<f4")
+    keys = lesson.keys.astype("<u8")
     if not len(keys):
         return b"", b""
     gaps = np.diff(keys)
     width = 4 if gaps.max(initial=0) < 1 << 32 else 8
-    runs, lengths = value_runs(values)
-    return (
-        bytes([width]) + keys[:1].tobytes() + gaps.astype(f"<u{width}").tobytes(),
-        runs.tobytes() if len(runs) == 1 else b"r" + runs.tobytes() + lengths.astype("<u4").tobytes(),
-    )
+    runs, lengths = value_runs(lesson.values.astype("<f4"))
+    values = runs.tobytes()
+    if len(runs) > 1:
+        values = b"r" + values + lengths.astype("<u4").tobytes()
+    return bytes([width]) + keys[:1].tobytes() + gaps.astype(f"<u{width}").tobytes(), values
 
 
 def value_runs(values: Values) -> tuple[Values, Ints]:
@@ -596,7 +598,8 @@ def unpacked(keys: bytes, values: bytes) -> tuple[Keys, Values]:
     """Inverse of `packed`."""
     if not keys:
         return np.zeros(0, np.uint64), np.zeros(0, np.float32)
-    first, gaps = np.frombuffer(keys[1:9], "<u8"), np.frombuffer(keys[9:], f"<u{keys[0]}")
+    first = np.frombuffer(keys[1:9], "<u8")
+    gaps = np.frombuffer(keys[9:], f"<u{keys[0]}")
     all_keys = np.cumsum(np.concatenate([first, gaps.astype(np.uint64)]), dtype=np.uint64)
     if len(values) == 4:
         return all_keys, np.broadcast_to(np.frombuffer(values, "<f4"), len(all_keys))

@@ -104,7 +104,8 @@ def parse_lessons(lines: Iterable[str | bytes], name: str) -> Iterator[Lesson]:
 
 
 def _lesson(row: Json) -> Lesson:
-    digest, kind, learnt = row["digest"], row["kind"], float(row["learnt"])
+    digest, kind = row["digest"], row["kind"]
+    learnt = float(row["learnt"])
     if not (kind in KINDS or is_category(kind)) or not _DIGEST.fullmatch(digest) or not math.isfinite(learnt):
         raise ValueError("digest, kind or time is invalid")
     names = str(row.get("subject", "")), str(row.get("sender", ""))

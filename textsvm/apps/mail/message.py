@@ -169,7 +169,8 @@ def _cut(data: bytes, start: int) -> bytes:
     """A message of bounded size with the same tree of parts, as far as it goes: pieces lose their ends."""
     if len(data) <= MAX_PIECE:
         return data[start:]
-    pieces, size = list[bytes](), 0
+    pieces: list[bytes] = []
+    size = 0
     while start < len(data) and len(pieces) < MAX_PIECES:
         stop = len(data)
         for window in range(start + 1, len(data), MAX_BYTES):  # in steps, so that other threads run
@@ -379,7 +380,8 @@ class _PageParser(HTMLParser):
         if not attributes:
             return background, hidden
         style = attributes.get("style", "")
-        back, front = _STYLE_BACK.search(style), _STYLE_COLOUR.search(style)
+        back = _STYLE_BACK.search(style)
+        front = _STYLE_COLOUR.search(style)
         if "background" in attributes or "url(" in style:
             background = None
         elif "bgcolor" in attributes or back:

@@ -16,6 +16,7 @@ SYMBOLS have no extensions: Exim reads their fields by position.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,6 +39,7 @@ CHECKS = ("CHECK", "SYMBOLS", "REPORT", "REPORT_IFSPAM", "PROCESS", "HEADERS")
 #: Maximum size of a message, in bytes.
 LARGEST = 64 << 20
 THRESHOLD = 5.0
+_REQUEST = re.compile(r"\s*(\S+)\s+SPAMC/(1\.[0-9]+)\s*")
 _SCALE = THRESHOLD / math.log(0.99 / 0.01)
 _MAX_FIELDS = 64
 
@@ -75,13 +77,12 @@ class Request(NamedTuple):
 
 def read_request(line: bytes) -> Request:
     """Parse the first line of a request; raise `Refused` if it is malformed."""
-    words = line.decode("latin-1").split()
-    protocol, _, version = words[1].partition("/") if len(words) == 2 else ("", "", "")
-    if protocol != "SPAMC" or version[:2] != "1." or not version[2:].isdecimal():
+    request = _REQUEST.fullmatch(line.decode("latin-1"))
+    if request is None:
         raise Refused(EX_PROTOCOL, "(the first line is not VERB SPAMC/1.x)")
-    if words[0] not in (*CHECKS, "PING", "SKIP", "TELL"):
+    if request[1] not in (*CHECKS, "PING", "SKIP", "TELL"):
         raise Refused(EX_PROTOCOL, "(unknown verb)")
-    return Request(words[0], float(version))
+    return Request(request[1], float(request[2]))
 
 
 def read_fields(request: Request, lines: Iterable[bytes]) -> Request:
@@ -162,8 +163,8 @@ def check(request: Request, data: bytes, mail: Filter) -> list[bytes | memoryvie
 
 def explain(decision: Decision, reasons: list[tuple[str, float]]) -> str:
     """A readable text of a decision and its reasons."""
-    score, value = f"{decision.score:.6f}", f"{decision.value:+.4f}"
-    lines = [f"textsvm: {decision.kind}, P(spam) {score}, decision function {value}"]
+    value = f"{decision.value:+.4f}"
+    lines = [f"textsvm: {decision.kind}, P(spam) {decision.score:.6f}, decision function {value}"]
     if decision.category:
         lines.append(f"category: {decision.category}, P {decision.category_score:.6f}")
     if reasons:
