@@ -47,21 +47,22 @@ def reader():
 
 
 def test_messages_are_as_this_process_reads_them(reader):
-    part = b"\n--b\nContent-Type: text/html\n\n<p>offer</p>" + b"<b>x" * 2000
+    part = b"\n--b\nContent-Type: text/html\n\n<p>offer</p>" + b"<b>x" * 20 + b"x " * 4000
     multipart = b"Subject: parts\nContent-Type: multipart/mixed; boundary=b\n"
     large = [
         HTML + b"\n--x\n" * 300_000,
-        multipart + part * 300,
+        multipart + part * 150,
         multipart + b"\n" + part * 300 + b"\n--b--\n" + b"x" * (2 << 20),
-        b"Received: x\n" * 80_000 + multipart + part * 200,
-        b"A: b\n--b: c\n" * 60_000 + multipart + part * 200,
+        b"Received: x\n" * 20_000 + multipart + part * 200,
+        b"A: b\n--b: c\n" * 15_000 + multipart + part * 200,
         b"From x\nno header" + b"x" * (2 << 20),
         b"\n--b\n" + part * 200,
         bytes(3 << 20),
     ]
     small = [SPAM, HAM, UNSURE, b"", b"\n", b"no header", b"A: b\r\n\r\nx", b"\0\xff\n\n", HTML]
+    assert reader[0].read(RawMessage(SPAM)) == read_message(SPAM)
     for data in small + large:
-        assert reader[0].read(data) == reader[0].read(RawMessage(data)) == read_message(data)
+        assert reader[0].read(data) == read_message(data)
     until(lambda: not children(reader[1]))  # the process of a large message ends
 
 
