@@ -74,12 +74,13 @@ def test_every_job_of_the_workflows_is_one_script():
             assert len(commands) <= 1, (path.name, name)
             scripts.update(commands)
             used.update(step["uses"] for step in job.get("steps", []) if "uses" in step)
-    jobs = ("run", "interpreter", "docs", "release", "kernels", "nightly", "oldest", "debian")
+    jobs = ("run", "interpreter", "docs", "release", "kernels", "nightly", "oldest", "newest", "debian")
     assert scripts == {f".ci/{job}" for job in jobs}
     assert all(os.access(ROOT / script, os.X_OK) for script in scripts)
     assert [each for each in used if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", each)] == []
 
 
+@pytest.mark.slow
 def test_slow_tests_that_a_change_concerns():
     """A line each. Without a change there is no line: an empty line would be the path of all tests."""
     if not (ROOT / ".git").exists():
@@ -89,6 +90,16 @@ def test_slow_tests_that_a_change_concerns():
     concerned = runpy.run_path(str(program[1]))["concerned"]
     changed = ["kernels_cu/gap.cu", "tests/test_release.py", "tests/test_gone.py"]
     assert concerned(changed) == ["tests/test_kernels_cu.py", "tests/test_release.py"]
+    assert "tests/test_smo.py" in concerned(["textsvm/solvers/smo_loop.py"])
+    assert "tests/test_metrics.py" not in concerned(["textsvm/solvers/smo_loop.py"])
+
+
+@pytest.mark.slow
+def test_a_change_in_any_folder_starts_slow_tests():
+    concerned = runpy.run_path(str(ROOT / ".ci" / "concerned.py"))["concerned"]
+    folders = {path.parent for path in (ROOT / "textsvm").rglob("[!_]*.py")}
+    files = {folder: [str(path.relative_to(ROOT)) for path in folder.glob("*.py")] for folder in folders}
+    assert [folder for folder in folders if not concerned(files[folder])] == []
 
 
 def test_the_job_of_the_oldest_versions_has_the_lower_bounds():
