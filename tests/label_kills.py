@@ -1,7 +1,7 @@
 """Faults at every call that writes of a labelling session: `python tests/label_kills.py` tries them all.
 
 A session is killed before or in the midst of each call, or the disk is full, or fails, from this call on.
-Afterwards the journal opens, and has exactly the answers and notes that were acknowledged, and at most the
+Afterwards the journal opens, and has exactly the answers that were acknowledged, and at most the
 one under way, in the journal and in the file of labels.
 """
 
@@ -21,12 +21,11 @@ import killed
 from textsvm.apps.label.files import Journal, JournalEntry, text_digest
 from textsvm.errors import InputError
 
-KIND = {"multilabel": False}
 TEXTS = {"a": "win cash", "b": "lunch ü", "c": "noon\nat"}
 STEPS = [
     ("labels", ["spam", "ham"]), ("a", "spam"), ("b", "ham"), ("a", "ham"),
     ("labels", ["spam", "ham", "müll"]), ("c", "müll"), ("b", None),
-    ("withdraw", "a"), ("note", "b"), ("b", "spam"), ("withdraw", "c"),
+    ("withdraw", "a"), ("b", "spam"), ("withdraw", "c"),
 ]  # fmt: skip
 
 
@@ -35,16 +34,13 @@ def take(journal, name, value):
         journal.set_labels(value)
     elif name == "withdraw":
         journal.withdraw([value], TEXTS.get)
-    elif name == "note":
-        entry = JournalEntry(value, text_digest(TEXTS[value]), None, "", at="2026-01-01T00:00Z")
-        journal.add_note(entry, "a note", TEXTS.get)
     else:
         journal.add([JournalEntry(name, text_digest(TEXTS[name]), value, "user")], TEXTS.get)
 
 
 def work(folder, acknowledge):
     """All steps; each that returns is acknowledged."""
-    journal = Journal(folder / "labels.jsonl", KIND)
+    journal = Journal(folder / "labels.jsonl", False)
     journal.write_labels(TEXTS.get)
     for number, step in enumerate(STEPS):
         with suppress(InputError):
@@ -57,7 +53,7 @@ def work(folder, acknowledge):
 def after(numbers):
     """Answers after some of the steps."""
     with tempfile.TemporaryDirectory() as folder:
-        journal = Journal(Path(folder, "labels.jsonl"), KIND)
+        journal = Journal(Path(folder, "labels.jsonl"), False)
         for number in numbers:
             with suppress(KeyError):  # withdraws an answer that was not acknowledged
                 take(journal, *STEPS[number])
@@ -67,10 +63,7 @@ def after(numbers):
 
 
 def labels_of(journal):
-    notes = {
-        f"note on {name}": note for name, text in TEXTS.items() for _, note in journal.notes_on(name, text)
-    }
-    return {name: entry.label for name, entry in journal.answers.items()} | notes
+    return {name: entry.label for name, entry in journal.answers.items()}
 
 
 def fault(shim, point, kind):
@@ -92,12 +85,12 @@ def fault(shim, point, kind):
             done = list(stream.read())
         if (folder / "labels.jsonl").exists() and not (folder / "labels.jsonl.journal").exists():
             raise AssertionError("the journal is gone")
-        journal = Journal(folder / "labels.jsonl", KIND)
+        journal = Journal(folder / "labels.jsonl", False)
         journal.write_labels(TEXTS.get)
         found = labels_of(journal)
         journal.close()
         rows = map(json.loads, (folder / "labels.jsonl").read_text("utf-8").splitlines())
-        labels = {name: label for name, label in found.items() if name in TEXTS and label is not None}
+        labels = {name: label for name, label in found.items() if label is not None}
         assert {row["id"]: row["label"] for row in rows} == labels
     return calls.value, done, found
 

@@ -22,7 +22,6 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "textsvm.choice.candidates": "has_words: whether texts have words, as the automatic choice sees it",
         "textsvm.evaluation.results": "clopper_pearson: the interval of reports",
         "textsvm.kernels.attribution": "pieces: how explanations cut a text",
-        "textsvm.kernels.encoder": "as_encoder: vectors of an encoder beside substrings and words",
         "textsvm.kernels.inputs": "TextForm: the normal form of SpectrumFeatures",
         "textsvm.kernels.spectrum.feature_matrix": "SpectrumFeatures without scikit-learn: 100 MB less",
         "textsvm.sources.texts": "TextSource: the encoding of SpectrumFeatures",
@@ -51,7 +50,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "textsvm.reporting.files": "the report as a file; `textsvm.report` needs a fitted model",
     },
     "export": {
-        "textsvm.kernels.contract": "tables of features and support vectors, which the formats contain",
+        "textsvm.kernels.contract": "tables of features, which the formats contain",
         "textsvm.kernels.inputs": "TextForm: the normal form of the texts of a model",
         "textsvm.kernels.spelling": "spell: the name of a kernel in files and messages",
         "textsvm.linalg.factored": "check_dense: whether the weights of thousands of classes fit into memory",

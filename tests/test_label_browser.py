@@ -175,7 +175,7 @@ def test_two_tabs_with_two_names(tmp_path, browser):  # noqa: F811
         for tab in tabs.values():  # a new load keeps the name of the tab
             tab.reload()
             settled(tab)
-        press(tabs["anna"], "m", "1")
+        press(tabs["anna"], "1")
         press(tabs["ben"], "2")
         for name, tab in tabs.items():
             assert tab.locator("#who").inner_text().startswith(name)
@@ -255,33 +255,6 @@ def test_toggles_and_names_of_labels(tmp_path, visit):
         page.keyboard.type("\U0001f600" * 100)
         press(page, "Enter")
         assert page.locator("#labels button").count() == 4
-
-
-def test_a_key_shows_similar_texts_unless_the_guess_is_hidden(tmp_path, visit):
-    texts = [
-        f"{('apple <b>pear</b>', 'wheel <i>road</i>')[i % 2]} {i} {'abcdefghij'[i % 10]}" for i in range(60)
-    ]
-    (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n", "utf-8")
-    with serving(*LINES, "--labels", "fruit,car", cwd=tmp_path) as (address, _):
-        page, seen = visit(address), {True: [], False: []}
-        assert page.locator("#similar").is_disabled()
-        press(page, "m")
-        for _ in range(40):
-            press(page, "1" if "apple" in shown_text(page) else "2")
-            hidden = " · " in page.locator("#about").inner_text()  # of the test part
-            page.wait_for_selector('#text[aria-busy="false"]')
-            lines = page.locator("#nearest li").all_inner_texts()
-            seen[hidden].append(len(lines))
-            assert all(("apple" if line.startswith("fruit") else "wheel") in line for line in lines)
-        assert sum(seen[False]) > 60
-        assert {*seen[True]} == {0}
-        while " · " in page.locator("#about").inner_text():
-            press(page, "1" if "apple" in shown_text(page) else "2")
-        page.locator("#nearest li").first.wait_for()
-        assert page.locator("#similar").get_attribute("aria-expanded") == "true"
-        press(page, "m")
-        assert page.locator("#nearest li").count() == 0
-        assert page.locator("#similar").get_attribute("aria-expanded") == "false"
 
 
 def test_undo_of_a_skip_and_removal_of_a_label(tmp_path, visit):
@@ -369,46 +342,26 @@ def test_two_people_from_a_name_to_a_decision(tmp_path, visit):
             assert page.locator("#naming_me").is_visible()
             name_of(page, name)
             assert page.locator("#who").inner_text().startswith(name)
-        press(anna, "t")
-        assert anna.locator("#remark_text").is_visible()
-        anna.keyboard.type("<i>sells</i> 1")  # no key of a label
-        press(anna, "Enter")
-        assert anna.locator("#note").inner_text() == "Note saved."
-        assert anna.locator("#remark").inner_text() == "Note: <i>sells</i> 1"
-        assert not (tmp_path / "l.jsonl").read_text()
         press(anna, "1")
-        assert anna.locator("#remark").inner_text() == ""
         assert shown_text(anna) != shown_text(ben)
         press(ben, "2")
         first = shown_text(ben)
         assert "Another person labels this text" in ben.locator("#about").inner_text()
-        assert ben.locator("#remark").inner_text() == ""  # without the note of the other person
-        press(ben, "t")
-        ben.keyboard.type("fun")
-        press(ben, "Enter", "2")
+        press(ben, "2")
         press(anna, "r")
         line = anna.locator("#disagreements button")
         assert line.count() == 1
-        both = "Note: anna: <i>sells</i> 1 · Note: <b>ben</b>: fun"
-        assert both in line.inner_text()
         line.click()
         settled(anna)
         assert shown_text(anna) == first
         assert "anna: spam · <b>ben</b>: ham" in anna.locator("#about").inner_text()
-        assert anna.locator("#remark").inner_text() == both
-        press(anna, "t")
-        assert anna.locator("#remark_text").input_value() == "<i>sells</i> 1"
-        anna.locator("#remark_text").fill("")
-        press(anna, "Enter")
-        assert anna.locator("#note").inner_text() == "Note removed."
         press(anna, "2")
         rows = map(json.loads, (tmp_path / "l.jsonl").read_text("utf-8").splitlines())
         row = next(row for row in rows if row["text"] == first)
         assert (row["label"], row["majority"]) == ("ham", None)
         assert row["answers"] == {"anna": "spam", "<b>ben</b>": "ham"}
-        assert row["note"] == "fun"
         press(anna, "e")
-        anna.locator("#format").select_option("labelstudio")
+        anna.locator("#format").select_option(".json")
         with anna.expect_download() as download:
             anna.locator("#download").click()
         assert download.value.suggested_filename == "labels.json"

@@ -33,14 +33,14 @@ from textsvm.apps.label.files import (
     text_digest,
 )
 from textsvm.apps.label.learner import Guess, Learner, Progress, Proposal
-from textsvm.apps.label.session import SHOWN, Conflict, SecondOpinion, Session
+from textsvm.apps.label.session import SHOWN, Conflict, Session
 from textsvm.cli.console import Console
 from textsvm.readers.corpus import Corpus
 
 label = import_module("textsvm.apps.label.commands")
 ROOT = Path(__file__).resolve().parent.parent
 MESSAGES = ROOT / "corpora/samples/messages.csv"
-ONE = {"multilabel": False}
+ONE = False
 
 
 def corpus_of(texts, labels=None):
@@ -94,9 +94,6 @@ class InOrder:
     def guess(self, index):
         return Guess([("ham", 0.75), ("spam", 0.25)], [(0, 3, 1.0), (4, 5, -0.5)])
 
-    def nearest(self, index, others):
-        return others
-
     def progress(self):
         return Progress(len(self.done), 0, float("nan"), (0.0, 1.0), [], None)
 
@@ -142,7 +139,7 @@ def test_wrong_options_leave_no_file(tmp_path):
         (("-o", place, "--import", missing), "missing.csv"),
         (("-o", inside, "--labels", "a,b"), "is in the folder of texts"),
     ):
-        result = run("label", texts, *options, "--no-browser")
+        result = run("label", texts, *options)
         assert result.returncode in (1, 2)
         assert message in result.stderr.decode()
     assert [path.name for path in tmp_path.iterdir()] == ["texts"]
@@ -416,7 +413,6 @@ def state_of(path):
         "events",
         "_removed",
         "_n_lines",
-        "_notes",
     )
     return {name: vars(journal)[name] for name in names}
 
@@ -465,7 +461,6 @@ def written(session):
     session.answer(0, 1, "müll")
     session.answer(3, 0, None)
     session.undo(session.journal.events)
-    session.note(0, "a note")
     session.journal.close()
     return session.journal.path, session.journal.journal_path.read_bytes(), state_of(session.journal.path)
 
@@ -474,7 +469,7 @@ def test_every_flipped_bit_of_a_journal_is_noticed_or_without_effect(written):
     path, content, state = written
     journal = path.with_name(path.name + ".journal")
     kept = 0
-    for bit in range(8 * len(content)):
+    for bit in {*range(0, 8 * len(content), 9), *range(8 * len(content) - 200, 8 * len(content))}:
         flipped = bytearray(content)
         flipped[bit // 8] ^= 1 << bit % 8
         journal.write_bytes(flipped)
@@ -511,77 +506,6 @@ def test_truncated_duplicated_swapped_and_lost_lines_are_noticed(written):
     assert state_of(path) is None
 
 
-EDITS = ["5", "true", "null", "[]", '["ham"]', '"egg"', "1.5", "{}", '""', "false", '["spam", 3]']
-
-
-@pytest.mark.parametrize("value", EDITS)
-def test_a_label_edited_by_hand_is_checked(written, value):
-    path, content, state = written
-    journal = path.with_name(path.name + ".journal")
-    line = next(line for line in content.splitlines() if b'"t1"' in line and b'"ham"' in line)
-    number = content.splitlines().index(line) + 1
-    edited = line.replace(b'"ham"', value.encode())
-    journal.write_bytes(content.replace(line, edited))
-    with pytest.raises(InputError, match=f"line {number} of .*journal is damaged, moved or edited; restore"):
-        Journal(path, ONE)
-    journal.write_bytes(content.replace(line, edited[: edited.index(b', "check"')] + b"}"))
-    path.write_bytes(b"")
-    if value in ("null", "false"):
-        assert state_of(path)["answers"].get("t1", state["answers"]["t1"]).label in (None, "ham")
-        return
-    with pytest.raises(
-        InputError, match=rf"line {number} of .*journal has the label .* not one of spam, ham"
-    ):
-        Journal(path, ONE)
-    journal.write_bytes(
-        content.replace(line, line[: line.index(b', "check"')].replace(b"ham", b"spam") + b"}")
-    )
-    assert state_of(path)["answers"]["t1"].label == "spam"
-    journal.write_bytes(content.replace(line, b""))
-    assert "t1" not in state_of(path)["answers"]
-
-
-def test_a_line_edited_by_hand_replaces_the_answer_of_the_file(written):
-    path, content, _ = written
-    journal, labels = path.with_name(path.name + ".journal"), path.read_bytes()
-    line = next(line for line in content.splitlines() if b'"t1"' in line and b'"ham"' in line)
-    edited = line[: line.index(b', "check"')].replace(b"ham", b"spam") + b"}"
-    assert b'"t1", "label": "ham"' in labels
-    journal.write_bytes(content.replace(line, edited))
-    assert state_of(path)["answers"]["t1"].label == "spam"
-    path.write_bytes(labels + labels.splitlines()[0].replace(b'"id": "', b'"id": "x') + b"\n")
-    assert state_of(path) is None  # the journal has lost a line
-    path.write_bytes(labels)
-    journal.write_bytes(content.replace(line, b""))
-    with pytest.raises(InputError, match=r"answer to 't1' .*, move \S*labels.jsonl away and start again"):
-        Journal(path, ONE)
-    path.unlink()
-    assert "t1" not in state_of(path)["answers"]
-
-
-def test_a_journal_without_digests_is_read(written):
-    path, content, state = written
-    journal = path.with_name(path.name + ".journal")
-    journal.write_bytes(re.sub(rb', "check": "[0-9a-f]{16}"', b"", content))
-    assert state_of(path) == state
-    note = {"id": "t0", "digest": "0", "note": "x", "at": "2026-01-01T00:00Z"}
-    for wrong in (
-        {"note": 3}, {"note": None}, {"id": 3}, {"by": None}, {"label": "ham"}, {"labels": []}, {"at": 3},
-        {"digest": []}, {"chosen": "user"},
-    ):  # fmt: skip
-        journal.write_bytes(content + json.dumps(note | wrong).encode() + b"\n")
-        assert state_of(path) is None, wrong
-    journal.write_bytes(content + json.dumps({"id": "t0", "digest": "0", "note": "x"}).encode() + b"\n")
-    assert state_of(path) is None
-    for fields in ('"labels": ["a", "a"]', '"labels": [1]', '"labels": "ab"', '"labels": [], "id": "x"'):
-        journal.write_bytes(content + b"{" + fields.encode() + b"}\n")
-        assert state_of(path) is None
-    for field in ("id", "digest", "chosen", "copy_of", "part"):
-        entry = {"id": "t1", "digest": "0", "label": "ham", "chosen": "user", field: 3}
-        journal.write_bytes(content + json.dumps(entry).encode() + b"\n")
-        assert state_of(path) is None
-
-
 def test_a_second_process_is_refused(session):
     with pytest.raises(InputError, match="another `textsvm label`"):
         Journal(session.journal.path, ONE)
@@ -609,7 +533,7 @@ def test_other_options_and_a_missing_journal(session):
     session.answer(1, 0, "ham")
     session.journal.close()
     with pytest.raises(InputError, match="begun without --multilabel"):
-        Journal(session.journal.path, {"multilabel": True})
+        Journal(session.journal.path, True)
     session.journal.journal_path.unlink()
     with pytest.raises(InputError, match=r"without its journal, labels.jsonl.journal"):
         Journal(session.journal.path, ONE)
@@ -648,10 +572,10 @@ def test_a_file_of_labels_that_cannot_be_written_is_written_later(session, monke
         session.answer(0, 0, "spam")
         session.separate(0)
         assert labels_in(session.journal.path) == {"t1": "ham", "t0": "spam", "t2": "spam"}
-        for action in (partial(session.export, "csv", "label"), session.journal.close):
+        for action in (partial(session.export, ".csv"), session.journal.close):
             with pytest.raises(OSError, match="No space"):
                 action()
-    assert [row["id"] for row in csv.DictReader(session.export("csv", "label")["content"].splitlines())] == [
+    assert [row["id"] for row in csv.DictReader(session.export(".csv")["content"].splitlines())] == [
         "t1", "t0"
     ]  # fmt: skip
     session.journal.close()
@@ -661,7 +585,7 @@ def test_a_file_of_labels_that_cannot_be_written_is_written_later(session, monke
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(
-        st.tuples(st.sampled_from("auucsn"), st.integers(0, 4), st.sampled_from(["spam", "ham", None])),
+        st.tuples(st.sampled_from("auucs"), st.integers(0, 4), st.sampled_from(["spam", "ham", None])),
         max_size=30,
     )
 )
@@ -677,8 +601,6 @@ def test_files_follow_any_sequence_of_actions(tmp_path_factory, steps):
             session.separate(index)
         elif action == "s":
             session.skip(index)
-        elif action == "n":
-            session.note(index, f"of {label}")
     expected = {name: each.label for name, each in session.journal.answers.items()}
     assert labels_in(path) == {name: label for name, label in expected.items() if label}
     again, _ = reopened(session)
@@ -726,7 +648,7 @@ def labelled_with_none(folder):
         " ".join([f"message {i}", *(words[label] for label in labels)]) for i, labels in enumerate(given)
     ]
     corpus, path = corpus_of(texts), folder / "labels.jsonl"
-    journal = Journal(path, {"multilabel": True})
+    journal = Journal(path, True)
     session = Session(corpus, journal, Learner(texts, sorted(words), multilabel=True))
     for index, labels in enumerate(given):
         session.answer(index, journal.revisions[corpus.ids[index], None], labels)
@@ -746,33 +668,6 @@ def test_texts_without_a_label_are_training_examples(tmp_path):
     assert trained.returncode == 0, trained.stderr.decode()
     rows = run("predict", tmp_path / "model.textsvm", path, "--text", "text").stdout.decode().splitlines()
     assert {row["id"]: sorted(row["labels"]) for row in map(json.loads, rows)} == given
-
-
-def test_second_opinion(tmp_path):
-    corpus = corpus_of(TEXTS, ["spam", "ham", "spam", "ham", "ham"])
-    session = Session(corpus, Journal(tmp_path / "second.jsonl", ONE), SecondOpinion(corpus, False))
-    shown = []
-    for said in ("ham", "ham", "spam", None, "ham"):
-        text = session.next()["text"]
-        assert (text["guess"], text["guessed"], text["label"]) == (None, False, None)
-        shown.append((corpus.labels[text["index"]], said))
-        session.answer(text["index"], text["seen"], said)
-    assert session.next()["text"] is None
-    shown = [pair for pair in shown if pair[1]]
-    equal = sum(a == b for a, b in shown)
-    chance = sum(
-        sum(a == name for a, _ in shown) * sum(b == name for _, b in shown) for name in ("spam", "ham")
-    )
-    agreement = session.agreement()
-    assert (agreement["n"], agreement["equal"]) == (4, equal)
-    assert agreement["kappa"] == pytest.approx((equal / 4 - chance / 16) / (1 - chance / 16))
-    assert f"agreement: {equal} of 4" in session.close()[1]
-    listed = session.review()["disagreements"]
-    assert {tuple(each["answers"]) for each in listed} == {
-        (("first", a), ("second", b)) for a, b in shown if a != b
-    }
-    with pytest.raises(InputError, match="has no labels"):
-        SecondOpinion(corpus_of(TEXTS), False)
 
 
 def test_search_and_long_texts(session):
@@ -816,9 +711,9 @@ BODIES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(
 )
 
 
-@pytest.mark.parametrize("format", files.FORMATS)
+@pytest.mark.parametrize("suffix", files.FORMATS)
 @pytest.mark.parametrize("several", [False, True])
-def test_round_trip(format, several, tmp_path):
+def test_round_trip(suffix, several, tmp_path):
     @settings(max_examples=30, deadline=None)
     @given(
         st.lists(
@@ -830,9 +725,9 @@ def test_round_trip(format, several, tmp_path):
             LabelledText(f"id {i}", text, labels if several else labels[0], "test" if i else "train")
             for i, (text, labels) in enumerate(rows)
         ]
-        path = tmp_path / f"{format}.{'csv' if format == 'csv' else 'json'}"
-        path.write_text(content_of(texts, format), "utf-8", newline="")
-        options = {"label_separator": ";"} if several and format == "csv" else {}
+        path = tmp_path / f"file{suffix}"
+        path.write_text(content_of(texts, suffix), "utf-8", newline="")
+        options = {"label_separator": ";"} if several and suffix == ".csv" else {}
         back = read_labelled(path, **options)
         assert [(each.id, each.text, each.labels, each.part) for each in back] == [
             (each.id, each.text, each.labels, each.part) for each in texts
@@ -908,7 +803,7 @@ def test_import_of_a_table_with_several_labels(tmp_path, columns):
     corpus, path = tmp_path / "texts.csv", tmp_path / "in.csv"
     corpus.write_text("body\nwin cash\nlunch\n")
     rows = [LabelledText("9", "win cash", ["a", "b"]), LabelledText("8", "lunch", ["a"])]
-    path.write_text(content_of(rows, "csv"))
+    path.write_text(content_of(rows, ".csv"))
     session = label._session(
         Console(True), [corpus], label.LabellingOptions(output=tmp_path / "l.jsonl", multilabel=True),
         label.ExchangeOptions(import_=path), label.TextReading(**columns),
@@ -952,9 +847,7 @@ def test_export_and_training(tmp_path):
         "evaluate m.textsvm labels.jsonl --part test",
         "label labels.jsonl --export tasks.json",
         "label tasks.json --export labels.csv",
-        "label labels.csv --export p.jsonl --to prodigy",
-        "label p.jsonl --export d.jsonl --to doccano",
-        "label d.jsonl --export labels2.jsonl",
+        "label labels.csv --export labels2.jsonl",
         "train labels2.jsonl -o m2.textsvm",
     ):
         done = run(*command.split(), cwd=tmp_path)
@@ -970,13 +863,10 @@ def test_usage_errors(tmp_path):
     assert "--import and --export do not go together" in fails("label", MESSAGES, *both, code=2)
     assert not (tmp_path / "x.csv").exists()
     assert "name the file of labels" in fails("label", MESSAGES, code=2)
-    assert "labelstudio, prodigy" in fails("label", MESSAGES, "--export", tmp_path / "x", code=2)
+    assert "not one of .csv, .jsonl" in fails("label", MESSAGES, "--export", tmp_path / "x", code=2)
     assert "would replace" in fails("label", MESSAGES, "--export", MESSAGES, "--force", code=2)
     (tmp_path / "other.jsonl").write_text('{"a": 1}\n')
     assert "is not labels" in fails("label", MESSAGES, "-o", tmp_path / "other.jsonl", code=2)
-    assert "--to docano is not one of" in fails(
-        "label", MESSAGES, "--export", tmp_path / "x.csv", "--to", "docano", code=2
-    )
 
 
 def test_a_file_without_a_journal_is_replaced_on_request(tmp_path):
@@ -1110,7 +1000,6 @@ def test_any_number_is_answered(page, number):
         ("answer", {"index": 0, "seen": number, "label": "spam"}),
         ("undo", {"events": number}),
         ("separate", {"index": number}),
-        ("note", {"index": number, "note": "x"}),
     ):
         assert request(page, path=action, body=json.dumps(value).encode()).status in (200, 400, 409)
 
@@ -1137,9 +1026,6 @@ def test_a_tunnel_with_another_port_is_accepted(page):
         ("add_label", b'{"label": " "}', 400),
         ("add_label", json.dumps({"label": "x" * 101}).encode(), 400),
         ("search", b'{"words": "x", "start": 1e99}', 400),
-        ("note", json.dumps({"index": 0, "note": "x" * 501}).encode(), 400),
-        ("note", b'{"index": 99, "note": "x"}', 400),
-        ("note", b'{"index": 0, "note": null}', 400),
         ("next", b"x" * (1 << 21), 413),
         ("close", b"{}", 404),
         ("_view", b"{}", 404),

@@ -48,13 +48,12 @@ def checked_line(value: dict[str, Any], number: int = 0) -> str:
     return f'{text[:-1]}, "check": "{_digest(text.encode(), number)}"}}\n'
 
 
-def read_line(line: bytes, number: int = 0) -> tuple[Any, bool]:
-    """The value of a line, and whether it has a digest; ValueError if it has changed or is not JSON."""
-    if not (match := _CHECKED.fullmatch(line)):
-        return json.loads(line), False
-    if _digest(match[1] + b"}", number) != match[2].decode():
+def read_line(line: bytes, number: int = 0) -> Any:
+    """The value of a line of `checked_line`; ValueError if it has changed."""
+    match = _CHECKED.fullmatch(line)
+    if match is None or _digest(match[1] + b"}", number) != match[2].decode():
         raise ValueError("its check does not fit")
-    return json.loads(match[1] + b"}"), True
+    return json.loads(match[1] + b"}")
 
 
 def _digest(text: bytes, number: int) -> str:

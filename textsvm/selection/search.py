@@ -258,8 +258,8 @@ class TrialFile:
         rows = {}
         for line in rest.splitlines():
             try:
-                row, has_digest = read_line(line.encode())
-                if has_digest and self._fits(row["folds"], row["seconds"]):
+                row = read_line(line.encode())
+                if self._fits(row["folds"], row["seconds"]):
                     rows[row["setting"]] = row
             except (ValueError, KeyError, TypeError, RecursionError):
                 continue

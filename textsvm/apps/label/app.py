@@ -46,7 +46,7 @@ _KINDS: Json = {
 #: Actions of the page, which are methods of the session. The name of the person (`by`) may be left out.
 _ACTIONS = (
     "next", "show", "guess", "answer", "decide", "skip", "undo", "separate", "add_label", "remove_label",
-    "history", "search", "review", "export", "note",
+    "history", "search", "review", "export",
 )  # fmt: skip
 
 

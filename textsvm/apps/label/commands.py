@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from textsvm.arrays import Json
 
 #: `relevance` is that of --relevant.
-STRATEGIES = ("mixture", "random", "margin", "entropy", "change", "diverse", "density")
+STRATEGIES = ("mixture", "margin", "random")
 LABELS = Kind("labels of textsvm label", rb'\{"id": [^\n]*"chosen": ', ".jsonl", to_stdout=False)
 #: Files of --export, by their beginning.
 EXPORT = Kind("labelled texts", rb'id,label,part,text\n|\{"(id|text)": |\[\s*\{\s*"(data|id)": ')
@@ -40,29 +40,19 @@ class LabellingOptions:
         "Labels, with commas between; the page can add more.", "--labels", metavar="NAMES"
     )
     multilabel: bool = option_field("Allow several labels per text.", "--multilabel", default=False)
-    second_opinion: bool = option_field(
-        "Label a labelled corpus again without seeing its labels, and report the agreement.",
-        "--second-opinion",
-        default=False,
-    )
     strategy: str = option_field(
-        "Which text comes next: mixture, random, margin, entropy, change, diverse or density.",
+        "Which text comes next: mixture (of uncertain and typical texts), margin (uncertain ones) or random.",
         default=STRATEGIES[0],
     )
     relevant: str | None = option_field(
         "Find the texts of this label: likely ones come first, and the page says when to stop.",
         metavar="LABEL",
     )
-    encoder: str | None = option_field(
-        "Compare texts by meaning, too, with an encoder of model2vec, sentence-transformers or ONNX.",
-        metavar="FOLDER|OWNER/NAME",
-    )
     shared: float | None = option_field(
         "The page asks for names, and two people get this share of the texts (default: 0.1 with two names).",
         metavar="SHARE", min=0, max=1,
     )  # fmt: skip
     suggest: str | None = option_field("Tables: column of suggested labels, as of rules.", metavar="COLUMN")
-    seed: int = options.seed_field("Random seed.")
 
     def check(self, corpus: list[Path]) -> None:
         """Raise WrongUsage for an unknown label or strategy, or a file of labels among the texts."""
@@ -95,12 +85,9 @@ class ExchangeOptions:
         metavar="FILE",
     )
     export: Path | None = option_field(
-        "Write the labelled texts of CORPUS, such as labels.jsonl, into this file, without a page.",
+        "Write the labelled texts of CORPUS, such as labels.jsonl, into this file, without a page: .jsonl, "
+        ".csv, or .json for Label Studio.",
         metavar="FILE",
-    )
-    to: str | None = option_field(
-        "--export: jsonl, csv, labelstudio, prodigy, doccano or argilla (default: by the suffix .jsonl, .csv "
-        "or .json, which is labelstudio)."
     )
     force: Force = False
 
@@ -111,7 +98,7 @@ class TextReading:
 
     format: options.Format = None
     text: list[str] | None = option_field("Tables: text column; repeat it to join several.", metavar="COLUMN")
-    label: str | None = option_field("--import, --export, --second-opinion: label column.", metavar="COLUMN")
+    label: str | None = option_field("--import, --export: label column.", metavar="COLUMN")
     id: options.Id = None
     skip_invalid: options.SkipInvalid = False
     header: options.Header = None
@@ -134,14 +121,13 @@ def label(
     exchange: ExchangeOptions,
     reading: TextReading,
     port: Annotated[int, option("Port of the page; 0 is a free port.", min=0, max=65535)] = 0,
-    no_browser: Annotated[bool, option("Do not open the page in a browser.", "--no-browser")] = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Label texts on a page in the browser; a classifier learns from them and chooses the next text.
 
     textsvm label texts -o labels.jsonl --labels spam,ham
 
-    textsvm label labels.jsonl --export tasks.json --to labelstudio
+    textsvm label labels.jsonl --export tasks.json
 
     Each answer is on disk before the next text is shown; the same command goes on after an interruption.
     `textsvm train labels.jsonl` trains on the labels. Ctrl-C ends the server.
@@ -158,11 +144,11 @@ def label(
     if labelling.output is None:
         raise WrongUsage("name the file of labels: -o labels.jsonl")
     labelling.check(corpus)
-    if reading.label is not None and exchange.import_ is None and not labelling.second_opinion:
-        raise WrongUsage("--label is for --import, --export and --second-opinion; --labels has the labels")
+    if reading.label is not None and exchange.import_ is None:
+        raise WrongUsage("--label is for --import and --export; --labels has the labels")
     output = Output("-o", labelling.output, LABELS, exchange.force)
     output.checked({"the corpus": corpus, "the imported file": exchange.import_})
-    _serve(console, port, not no_browser, partial(_session, console, corpus, labelling, exchange, reading))
+    _serve(console, port, partial(_session, console, corpus, labelling, exchange, reading))
 
 
 def _export(
@@ -171,24 +157,21 @@ def _export(
     from textsvm.apps.label import files as formats
 
     assert exchange.export is not None
-    name = exchange.to or formats.SUFFIXES.get(exchange.export.suffix.lower(), "")
-    if name not in formats.FORMATS:
-        trouble = f"--to {name} is not" if name else "--export: name the format with --to,"
-        raise WrongUsage(f"{trouble} one of {', '.join(formats.FORMATS)}")
+    suffix = exchange.export.suffix.lower()
+    if suffix not in formats.FORMATS:
+        raise WrongUsage(f"--export {exchange.export}: the suffix is not one of {', '.join(formats.FORMATS)}")
     output = Output("--export", exchange.export, EXPORT, exchange.force).checked({"the corpus": corpus})
     if formats.journal_of(exchange.export).exists():
         raise WrongUsage(f"--export {exchange.export} has a journal of answers beside it; name another file")
     settings = reading.as_dict(several) | {"format": reading.format}
     texts = [text for path in corpus for text in formats.read_labelled(path, **settings)]
-    content = formats.content_of(texts, name)
+    content = formats.content_of(texts, suffix)
     with output.place() as path, writing(path) as stream:
         stream.write(content)
     n_undecided = sum(text.label is None and not text.decided for text in texts)
     said = f"note: {sum(text.label is not None for text in texts):,} labelled texts are in {exchange.export}"
     if n_undecided:
         said += f"; {n_undecided:,} more have no label that counts: review them"
-    if name in formats.OF_ANSWERS and any(text.decision is not None for text in texts):
-        said += f"; {name} has the answers of the people, without decisions"
     console.say(said)
 
 
@@ -209,20 +192,14 @@ def _session(
             if reading.text is None:
                 raise
             texts = files.read_labelled(imported, **{**settings, "text": None})
-    kind = {"multilabel": labelling.multilabel, "second_opinion": labelling.second_opinion}
-    journal = files.Journal(labelling.output, kind, replace=exchange.force)
+    journal = files.Journal(labelling.output, labelling.multilabel, replace=exchange.force)
     if journal.repaired:
         console.say(f"note: the last line of {journal.journal_path} was cut off, as by a crash, and removed")
-    chooser: learner.Learner | session.SecondOpinion
-    if labelling.second_opinion:
-        chooser = session.SecondOpinion(corpus, labelling.multilabel, labelling.seed)
-    else:
-        console.say(f"note: preparing {len(corpus):,} texts")
-        chooser = learner.Learner(
-            corpus.texts, journal.with_labels(labelling.names()), multilabel=labelling.multilabel,
-            strategy=labelling.strategy, relevant=labelling.relevant, seed=labelling.seed,
-            encoder=labelling.encoder,
-        )  # fmt: skip
+    console.say(f"note: preparing {len(corpus):,} texts")
+    chooser = learner.Learner(
+        corpus.texts, journal.with_labels(labelling.names()), multilabel=labelling.multilabel,
+        strategy=labelling.strategy, relevant=labelling.relevant,
+    )  # fmt: skip
     outside = Counter(name for names in suggestions.values() for name in {*names} - {*chooser.labels})
     if outside and chooser.labels:
         names = ", ".join(name for name, _ in outside.most_common(5)) + ", ..." * (len(outside) > 5)
@@ -243,10 +220,9 @@ def _read(console: Console, paths: list[Path], reading: TextReading, labelling: 
     """Read the texts, and suggested labels by id."""
     from textsvm.cli import corpora
 
-    second = labelling.second_opinion
-    settings = reading.as_dict(second and labelling.multilabel)
-    settings |= {"labelled": second, "require_text": True, "keep_rows": labelling.suggest is not None}
-    settings["label"] = reading.label if second else None  # with --import, a column of that file
+    settings = reading.as_dict(several=False)
+    settings |= {"labelled": False, "require_text": True, "keep_rows": labelling.suggest is not None}
+    settings["label"] = None  # with --import, a column of that file
     with console.progress():
         progress = console.progress_of("read")
         documents = corpora.stream_corpus(paths, reading.format, progress=progress, **settings)
@@ -267,7 +243,7 @@ def _read(console: Console, paths: list[Path], reading: TextReading, labelling: 
     return corpus if len(filled) == len(corpus) else corpus.subset(filled), suggestions
 
 
-def _serve(console: Console, port: int, browser: bool, prepare: Callable[[], Session]) -> None:
+def _serve(console: Console, port: int, prepare: Callable[[], Session]) -> None:
     from textsvm.apps.label.app import LabellingPage, server
 
     listening = server.listen("127.0.0.1", port)
@@ -280,7 +256,7 @@ def _serve(console: Console, port: int, browser: bool, prepare: Callable[[], Ses
     async def running() -> AsyncIterator[None]:
         console.line(f"label at {address}")
         sys.stdout.flush()
-        if browser and console.stderr.is_terminal and has_desktop:
+        if console.stderr.is_terminal and has_desktop:
             webbrowser.open(address)
         yield
 

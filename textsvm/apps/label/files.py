@@ -1,13 +1,13 @@
 """Answers on disk: the journal of `textsvm label`, and the file of labels that `textsvm train` reads.
 
 The journal, LABELS.journal beside the file of labels, only grows; docs/tasks/label.md has its format. Answers
-and notes are in it, and synchronised with the disk, before the page goes on. Answers of several people stand
-beside each other; the label that counts follows from them (`Journal.decided`). A line that a crash has cut
-off is removed.
+are in it, and synchronised with the disk, before the page goes on. Answers of several people stand beside
+each other; the label that counts follows from them (`Journal.decided`). A line that a crash has cut off is
+removed.
 
 The file of labels follows from the journal: a new answer is appended, a changed answer writes the file anew.
 
-Labelled texts of other programs are JSON of Label Studio and Argilla, JSON Lines of Prodigy and doccano, CSV.
+`read_labelled` reads labelled texts of other programs as `read_corpus` does; `FORMATS` writes some of them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ RANDOM, USER, COPY, IMPORT = "random", "user", "copy", "import"
 #: Values of "chosen" of another answer: to measure agreement, in doubt, or after a disagreement.
 SECOND, DOUBT, DECISION = "second", "doubt", "decision"
 WITHDRAWN = False
-_KIND = "textsvm label"
 
 
 @dataclass(frozen=True)
@@ -81,12 +80,12 @@ class PageError(InputError):
 class Journal:
     """Answers of a corpus, locked against other processes until `close`.
 
-    `path` is that of the file of labels; with `replace` it is replaced if it has no journal. `kind` are facts
-    that must not change from run to run, such as {"multilabel": False}. InputError if the journal is in use,
-    damaged, of another kind, or missing beside a file of labels.
+    `path` is that of the file of labels; with `replace` it is replaced if it has no journal. `multilabel`,
+    whether answers are lists of labels, must not change from run to run. InputError if the journal is in use,
+    damaged, of other answers, or missing beside a file of labels.
     """
 
-    def __init__(self, path: Path, kind: Json, replace: bool = False) -> None:
+    def __init__(self, path: Path, multilabel: bool, replace: bool = False) -> None:
         self.path, self.journal_path = path, journal_of(path)
         self.answers: dict[str, JournalEntry] = {}  #: The answers that count, by id, the latest last
         #: The latest answers of each voice, with their places in the journal, by id, the latest last
@@ -100,11 +99,7 @@ class Journal:
         self.alike: dict[str, set[str]] = {}  #: Near-copies of each text, and the text
         #: Ids with each label that was ever recorded, as JSON
         self._recorded: set[tuple[str, str]] = set()
-        #: Ids of answers without a digest: edited by hand. None: the journal is of an earlier version
-        self._edited: set[str | None] = set()
         self._n_lines = self._size = 0  #: Lines, and bytes, that are on disk
-        #: Notes on texts, by id and digest, and by name ("": none)
-        self._notes: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
         self.changed: dict[str, None] = {}  #: Ids of texts with new answers; the reader empties it
         self.labels: list[str] = []
         self._removed: set[str] = set()
@@ -123,72 +118,45 @@ class Journal:
             self._file.close()
             raise InputError(f"{path} is written by another `textsvm label`; use its page, or another -o")
         try:
-            self.repaired = self._read({_KIND: 1, **kind}, replace)
+            self.repaired = self._read(multilabel, replace)
         except BaseException:
             self.close()
             raise
 
-    def _read(self, kind: Json, replace: bool) -> bool:
+    def _read(self, multilabel: bool, replace: bool) -> bool:
         """Read all lines; whether a cut-off line was removed."""
         self._file.seek(0)
         *lines, rest = self._file.read().split(b"\n")
         # A last line without its end, or with another byte there, is complete if its digest fits.
-        whole = [line for line in (rest, rest[:-1]) if line and _has_digest(line, len(lines) + 1)]
+        whole = [line for line in (rest, rest[:-1]) if _is_whole(line, len(lines) + 1)]
         for number, line in enumerate([*lines, *whole], 1):
-            self._read_line(number, line, kind)
+            self._read_line(number, line, multilabel)
         if self._n_lines > 1 or not replace:
             self._check_labels()
         self._size = sum(len(line) + 1 for line in lines)
         if rest:
             self._write(b"".join(line + b"\n" for line in whole))
         if not self._n_lines:
-            self._append([kind])
+            self._append([{"textsvm label": 1, "multilabel": multilabel}])
             sync_folder(self.journal_path.parent)
         return bool(rest) and not whole
 
-    def _read_line(self, number: int, line: bytes, kind: Json) -> None:
+    def _read_line(self, number: int, line: bytes, multilabel: bool) -> None:
         try:
-            whole: tuple[Any, bool] = {"labels": self.labels}, True  # of an emptied line
-            event, checked = read_line(line, number) if line or number == 1 else whole
-            trouble = self._trouble(event, kind, number == 1)
-        except (ValueError, TypeError, AttributeError, RecursionError):
-            trouble = "is damaged, moved or edited"
-        if trouble:
+            event = read_line(line, number)
+        except ValueError as error:
             raise InputError(
-                f"line {number} of {self.journal_path} {trouble}; restore the file from a copy, or correct "
-                'the line and delete `, "check": "..."` before its last brace (an empty line is ignored)'
-            )
+                f"line {number} of {self.journal_path} is damaged, moved or edited; restore the file from a "
+                f"copy, or take another -o and --import {self.path}"
+            ) from error
         self._n_lines = number
-        self._edited |= set() if checked else {event.get("id")}
         if number > 1:
             self._apply(event)
-        elif different := [name for name in kind if kind[name] != event.get(name)]:
-            name = different[0].replace("_", "-")
+        elif event["multilabel"] != multilabel:
             raise InputError(
-                f"{self.path} was begun {'without' if kind[different[0]] else 'with'} --{name}; give the "
-                "options of the first time, or take another -o"
+                f"{self.path} was begun {'without' if multilabel else 'with'} --multilabel; give the options "
+                "of the first time, or take another -o"
             )
-
-    def _trouble(self, event: Json, kind: Json, is_first: bool) -> str:
-        """Why values that a person may have written are impossible, or ""."""
-        if is_first:
-            return "" if event.keys() <= kind.keys() else "is damaged"
-        if event.keys() == {"labels"}:
-            names = event["labels"]
-            texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
-            return "" if texts and len({*names}) == len(names) else "is not a list of different labels"
-        if "note" in event:
-            texts = all(isinstance(value, str) for value in event.values())
-            return "" if texts and event.keys() - {"by"} == {"id", "digest", "note", "at"} else "is no note"
-        label = JournalEntry(**event).label
-        if not all(isinstance(value, str) for name, value in event.items() if name != "label" and value):
-            return "has a value that is not a text"
-        multi, names = isinstance(label, list), label if isinstance(label, list) else [label]
-        if label is None or label is WITHDRAWN:
-            return ""
-        if multi == bool(kind.get("multilabel")) and all(x in [*self.labels, *self._removed] for x in names):
-            return ""
-        return f"has the label {json.dumps(label)[:60]}, not one of {', '.join(self.labels)}"
 
     def _check_labels(self) -> None:
         """InputError if the file of labels has an answer that the journal lacks."""
@@ -198,12 +166,10 @@ class Journal:
                 answer = row["id"], json.dumps(row["label"])
             except (ValueError, KeyError, TypeError, RecursionError):
                 continue
-            recorded = answer in self._recorded or row["label"] is None  # a tie
-            if not recorded and (row["id"] not in self._edited or None in self._edited):
+            if answer not in self._recorded and row["label"] is not None:  # a tie has none
                 raise InputError(
                     f"{self.path} has an answer to {row['id']!r} that {self.journal_path.name} lacks; "
-                    f"restore the journal from a copy, or take another -o and --import {self.path.name}; "
-                    f"or, if you edited the journal, move {self.path.name} away and start again"
+                    f"restore the journal from a copy, or take another -o and --import {self.path.name}"
                 )
 
     def _apply(self, event: Json) -> None:
@@ -211,9 +177,6 @@ class Journal:
         if "labels" in event:
             before, self.labels = self.labels, event["labels"]
             self._removed = self._removed.union(before).difference(self.labels)
-            return
-        if "note" in event:
-            self._notes[event["id"], event["digest"]][event.get("by", "")] = event["note"]
             return
         answer = JournalEntry(**event)
         self.changed[answer.id] = None
@@ -322,16 +285,6 @@ class Journal:
         ids = dict.fromkeys(entry.id for entry in answers)
         self._write_labels([self.answers[name] for name in ids] if new else None, text)
 
-    def add_note(self, entry: JournalEntry, note: str, text: Callable[[str], str]) -> None:
-        """Record a note on the text of an entry."""
-        event = {name: x for name, x in _event(entry).items() if name not in ("label", "chosen")}
-        self._record([event | {"note": note}])
-        self._write_labels(None, text)
-
-    def notes_on(self, name: str, text: str) -> list[tuple[str, str]]:
-        """Names of people ("": none), and their notes on a text."""
-        return [item for item in self._notes.get((name, text_digest(text)), {}).items() if item[1]]
-
     def withdraw(self, ids: Iterable[str], text: Callable[[str], str], by: str | None = None) -> None:
         """Record that the latest answers of a voice to some texts no longer hold."""
         self._record([_event(self.own[by][name][1]) | {"label": WITHDRAWN} for name in ids])
@@ -379,8 +332,6 @@ class Journal:
                 row["majority"] = majority([entry.label for entry in of_people.values()])
                 row |= {"decided": True} if answer.label is None and answer.id in self.own[""] else {}
                 row["answers"] = {name: e.label for name, e in of_people.items() if e.label is not None}
-            if self._notes and (notes := self.notes_on(answer.id, text(answer.id))):
-                row["note"] = dict(notes) if len(notes) > 1 else notes[0][1]
             yield _line({**row, "text": text(answer.id)})
 
     def write_late(self) -> None:
@@ -415,19 +366,20 @@ def unordered(label: Labels) -> str | tuple[str, ...] | None:
     return tuple(sorted(label)) if isinstance(label, list) else label
 
 
-def _has_digest(line: bytes, number: int) -> bool:
-    with suppress(ValueError):
-        return read_line(line, number)[1]
-    return False
+def _is_whole(line: bytes, number: int) -> bool:
+    try:
+        read_line(line, number)
+    except ValueError:
+        return False
+    return True
 
 
 def _line(event: Json) -> str:
     return json_escaped(json.dumps(event, ensure_ascii=False)) + "\n"
 
 
-# Formats of other programs
+# Files of labelled texts
 SEPARATOR = ";"  #: Separator of several labels in a cell of CSV, as `--label-separator` of `textsvm train`
-SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".json": "labelstudio"}  #: Formats by the suffix of a file
 
 
 @dataclass(frozen=True)
@@ -476,8 +428,7 @@ def read_labelled(path: Path, **options: Any) -> list[LabelledText]:
     read = {(text.id, text.text) for text in texts}
     texts += [replace(text, label=None) for key, text in first.items() if key not in read]
     texts = [replace(text, answers=answers.get((text.id, text.text), {})) for text in texts]
-    labels = [label for text in texts for label in (text.label, *text.answers.values()) if label is not None]
-    if any(len(names_of(label)) != 1 for label in labels):
+    if any(len(names_of(label)) != 1 for label in _all_labels(texts)):
         return texts
     texts = [replace(text, label=next(iter(text.labels), None)) for text in texts]
     return [replace(x, answers={name: names_of(y)[0] for name, y in x.answers.items()}) for x in texts]
@@ -499,11 +450,9 @@ def journal_of(path: Path) -> Path:
     return path.with_name(path.name + ".journal")
 
 
-def content_of(texts: Sequence[LabelledText], format: str) -> str:
-    """Content of a file in a format of `FORMATS`."""
-    answers = [label for text in texts for label in (text.label, *text.answers.values()) if label is not None]
-    labels = list(dict.fromkeys(name for label in answers for name in names_of(label)))
-    return FORMATS[format](texts, labels, any(not isinstance(label, str) for label in answers))
+def content_of(texts: Sequence[LabelledText], suffix: str) -> str:
+    """Content of a file with a suffix of `FORMATS`."""
+    return FORMATS[suffix](texts)
 
 
 def names_of(label: Labels) -> list[str]:
@@ -511,24 +460,31 @@ def names_of(label: Labels) -> list[str]:
     return [label] if isinstance(label, str) else label or []
 
 
-def _answers(text: LabelledText) -> list[tuple[str, list[str]]]:
-    """Names and labels of the people, or a label without a name."""
-    return [(name, names_of(label)) for name, label in text.answers.items()] or [("", text.labels)]
+def _all_labels(texts: Sequence[LabelledText]) -> list[str | list[str]]:
+    """The labels of all texts and people."""
+    labels = (label for text in texts for label in (text.label, *text.answers.values()))
+    return [label for label in labels if label is not None]
 
 
-def _jsonl(texts: Sequence[LabelledText], labels: list[str], several: bool) -> str:
-    named, rows = any(text.answers for text in texts), list[Json]()
+def _jsonl(texts: Sequence[LabelledText]) -> str:
+    named, lines = any(text.answers for text in texts), list[str]()
     for text in texts:
-        answers = text.answers or {"": text.label or ""}
-        people: Json = {"majority": majority(answers.values()), "answers": answers} if named else {}
-        people |= {"decided": True} if text.decided else {}
-        rows.append({**_ids(text), "label": text.label, **people, "text": text.text})
-    return _lines(rows)
+        row = _ids(text) | {"label": text.label}
+        if named:
+            answers = text.answers or {"": text.label or ""}
+            row |= {"majority": majority(answers.values()), "answers": answers}
+        if text.decided:
+            row["decided"] = True
+        lines.append(_line(row | {"text": text.text}))
+    return "".join(lines)
 
 
-def _csv(texts: Sequence[LabelledText], labels: list[str], several: bool) -> str:
-    if several and (bad := next((label for label in labels if SEPARATOR in label), None)):
-        raise InputError(f"the label {bad!r} has a {SEPARATOR}, which separates labels in CSV; write .jsonl")
+def _csv(texts: Sequence[LabelledText]) -> str:
+    for label in _all_labels(texts):
+        if isinstance(label, list) and SEPARATOR in "".join(label):
+            raise InputError(
+                f"a label of {label} has a {SEPARATOR}, which separates labels in CSV: write .jsonl"
+            )
     stream = io.StringIO(newline="")
     rows = csv.writer(stream, lineterminator="\n")
     rows.writerow(["id", "label", "part", "text"])
@@ -537,68 +493,37 @@ def _csv(texts: Sequence[LabelledText], labels: list[str], several: bool) -> str
     return stream.getvalue().encode("utf-8", "replace").decode()
 
 
-def _labelstudio(texts: Sequence[LabelledText], labels: list[str], several: bool) -> str:
-    choice, tasks = "multiple" if several else "single", list[Json]()
+def _labelstudio(texts: Sequence[LabelledText]) -> str:
+    several = any(isinstance(label, list) for label in _all_labels(texts))
+    choice = "multiple" if several else "single"
+
+    def annotation(label: Labels, **about: Any) -> Json:
+        value = {"choices": names_of(label), "choice": choice}
+        return about | {
+            "result": [{"from_name": "label", "to_name": "text", "type": "choices", "value": value}]
+        }
+
+    tasks = []
     for text in texts:
-        answers: list[tuple[Json, list[str]]] = [
-            ({"completed_by": {"email": name}} if name else {}, names) for name, names in _answers(text)
-        ]
-        answers += [] if text.decision is None else [({"ground_truth": True}, text.labels)]
-        control = {"from_name": "label", "to_name": "text", "type": "choices"}
         annotations = [
-            about | {"result": [control | {"value": {"choices": names, "choice": choice}}]}
-            for about, names in answers
+            annotation(x, completed_by={"email": name}) if name else annotation(x)
+            for name, x in text.answers.items()
         ]
+        if not text.answers:
+            annotations.append(annotation(text.label))
+        if text.decision is not None:
+            annotations.append(annotation(text.label, ground_truth=True))
         tasks.append({"data": _ids(text) | {"text": text.text}, "annotations": annotations})
     return json_escaped(json.dumps(tasks, ensure_ascii=False, indent=1)) + "\n"
-
-
-def _prodigy(texts: Sequence[LabelledText], labels: list[str], several: bool) -> str:
-    options = [{"id": label, "text": label} for label in labels]
-    config = {"choice_style": "multiple" if several else "single"}
-    return _lines(
-        {"text": text.text, "options": options, "accept": names, "answer": "accept", "config": config,
-         "meta": _ids(text), **({"_annotator_id": name} if name else {})}
-        for text in texts for name, names in _answers(text)
-    )  # fmt: skip
-
-
-def _doccano(texts: Sequence[LabelledText], labels: list[str], several: bool) -> str:
-    named, rows = any(text.answers for text in texts), list[Json]()
-    for text in texts:
-        entries = [{"user": name, "label": names} for name, names in _answers(text)]
-        labelled = {"annotations": entries} if named else {"label": text.labels}
-        rows.append({**_ids(text), "text": text.text, **labelled})
-    return _lines(rows)
-
-
-def _argilla(texts: Sequence[LabelledText], labels: list[str], several: bool) -> str:
-    records = [
-        {"id": text.id, "fields": {"text": text.text}, "metadata": _ids(text), "responses": {"label": [
-            {"user_id": name, "value": names if several else names[0], "status": "submitted"}
-            for name, names in _answers(text)
-        ]}}
-        for text in texts
-    ]  # fmt: skip
-    return json_escaped(json.dumps(records, ensure_ascii=False, indent=1)) + "\n"
 
 
 def _ids(text: LabelledText) -> Json:
     return {"id": text.id} if text.part is None else {"id": text.id, "part": text.part}
 
 
-def _lines(rows: Iterable[Json]) -> str:
-    return "".join(map(_line, rows))
-
-
-#: Formats that have the answers of people, and no place for decisions.
-OF_ANSWERS = ("prodigy", "doccano", "argilla")
-#: Writers by the name of the format.
-FORMATS: dict[str, Callable[[Sequence[LabelledText], list[str], bool], str]] = {
-    "csv": _csv,
-    "jsonl": _jsonl,
-    "labelstudio": _labelstudio,
-    "prodigy": _prodigy,
-    "doccano": _doccano,
-    "argilla": _argilla,
+#: Writers by the suffix of the file; .json is Label Studio's.
+FORMATS: dict[str, Callable[[Sequence[LabelledText]], str]] = {
+    ".csv": _csv,
+    ".jsonl": _jsonl,
+    ".json": _labelstudio,
 }

@@ -21,7 +21,6 @@
   const percent = (share, digits = 0) => (share == null ? "–" : (100 * share).toFixed(digits) + " %");
   const number = (value) => Math.round(value).toLocaleString(language);
   const listed = (label) => (label == null ? t("unsure") : typeof label === "string" ? label : label.join(", ") || t("no label"));
-  let since = 0, pace = 0;  // time of the latest answer, and mean time between two
   let text = null, state = null, busy = false, copied = null, chosen = new Set(), searched = null;
   // Remembered in a cookie: each start has another port, and storage is of a port.
   const remembered = () => { try { return JSON.parse(decodeURIComponent(/(?:^|; )textsvm_label=([^;]*)/.exec(document.cookie)[1])); } catch { return {}; } };
@@ -92,7 +91,7 @@
   const ask_guess = async (asked) => {
     const answer = await ask("guess", { index: asked.index, whole: asked.whole });
     if (text !== asked) return;
-    if (answer.status === 200) Object.assign(text, { guess: answer.guess, pieces: answer.pieces, similar: answer.similar });
+    if (answer.status === 200) Object.assign(text, { guess: answer.guess, pieces: answer.pieces });
     text.guessed = false;
     show_pieces();
     show_labels();
@@ -103,21 +102,18 @@
     doubt: t("This text has been labelled before, and the machine would label it otherwise: label it again."),
     second: t("Another person labels this text, too, so that your agreement can be measured."),
   };
-  const remarks = ({ notes }) => notes.map(([name, note]) => t("Note: {0}", (name && notes.length > 1 ? `${name}: ` : "") + note)).join(" · ");
   const voices = ({ answers }) => answers.map(([name, label]) => `${name}: ${listed(label)}`).join(" · ");
   const show_text = () => {
     const done = text === null;
-    at("remark").textContent = done ? "" : remarks(text);
-    for (const id of ["unsure", "skip", "save", "write"]) at(id).disabled = done;
+    for (const id of ["unsure", "skip", "save"]) at(id).disabled = done;
     at("whole").hidden = done || !text.hidden;
     if (done) {
       at("legend").hidden = true;
-      show_similar();
       at("about").textContent = "";
       return void (at("text").textContent = t("Every text has an answer."));
     }
     const before = text.answered ? t("Answered: {0}.", listed(text.label)) : "";
-    at("about").textContent = [text.id, voices(text), text.suggestion ? t("Suggested: {0}.", listed(text.suggestion)) : "", state.second ? "" : ABOUT[text.reason], before].filter(Boolean).join(" · ");
+    at("about").textContent = [text.id, voices(text), text.suggestion ? t("Suggested: {0}.", listed(text.suggestion)) : "", ABOUT[text.reason], before].filter(Boolean).join(" · ");
     at("whole").textContent = t("Show all: {0} more characters", number(text.hidden));
     show_pieces();
     at("text").scrollTop = 0;
@@ -128,13 +124,6 @@
     at("text").replaceChildren(...text.pieces.map(([piece, step]) => (step ? element("span", piece, (step > 0 ? "f" : "a") + Math.abs(step)) : piece)));
     at("legend").hidden = !text.guessed && !text.pieces.some(([, step]) => step);
     at("legend").textContent = text.guess ? t("Warm and underlined: speaks for {0}. Cold and dotted: speaks against it.", best()) : "\u00a0";
-    show_similar();
-  };
-  // Lines come with the guess, so a text that is labelled without it has none.
-  const show_similar = () => {
-    const similar = (text && text.similar) || [];
-    Object.assign(at("similar"), { disabled: !similar.length, ariaExpanded: String(Boolean(own.similar)) });
-    at("nearest").replaceChildren(...(own.similar ? similar : []).map((each) => built("li", [tag(each), element("span", each.text)])));
   };
   const best = () => Object.entries(text.guess).reduce((a, b) => (b[1] > a[1] ? b : a))[0];
 
@@ -172,22 +161,21 @@
     at("undo").disabled = !state.undo;
     at("history").replaceChildren(...state.history.map((each) => entry(each)));
     at("older").hidden = state.history.length < 30;
-    if (!state.second) show_progress(progress, tiles);
+    show_progress(progress, tiles);
     if (state.people) show_people(state.people, tiles);
     if (state.suggestions) show_suggestions(state.suggestions, tiles);
     at("who").firstChild.textContent = state.by ? `${state.by} ` : t("Your name") + " ";
     at("tiles").replaceChildren(...tiles);
   };
-  const show_people = ({ names, n, equal, kappa, alpha, open }, tiles) => {
-    const beyond = [["Cohen's kappa", kappa], ["Krippendorff's alpha", alpha]].filter(([, value]) => value != null).map(([name, value]) => `${name} ${value.toFixed(2)}`);
-    tiles.push(...names.map(([name, answers]) => tile(name, number(answers), t("answers"))), tile(t("agreement"), percent(n ? equal / n : null), [t("{0} texts of two people", n), ...beyond].join(", ")), tile(t("to decide"), number(open), t("different labels")));
+  const show_people = ({ names, n, equal, alpha, open }, tiles) => {
+    const beyond = alpha == null ? "" : `, Krippendorff's alpha ${alpha.toFixed(2)}`;
+    tiles.push(...names.map(([name, answers]) => tile(name, number(answers), t("answers"))), tile(t("agreement"), percent(n ? equal / n : null), t("{0} texts of two people", n) + beyond), tile(t("to decide"), number(open), t("different labels")));
   };
   const show_progress = (progress, tiles) => {
     const interval = progress.accuracy == null ? t("needs random texts of two labels") : t("{0} to {1}", ...progress.interval.map((end) => percent(end)));
     tiles.push(tile(state.relevant ? t("accuracy of the search's ranking") : t("accuracy, estimated"), percent(progress.accuracy), interval));
     tiles.push(tile(t("random texts"), number(progress.n_random), t("for the estimate")));
     if (progress.labels_per_point != null) tiles.push(tile(t("one point more"), t("about {0}", number(Number(progress.labels_per_point.toPrecision(1)))), t("further labels")));
-    if (progress.to_full > 0) tiles.push(tile(t("95 % of full accuracy"), t("about {0}", number(Number(progress.to_full.toPrecision(2)))), pace ? t("further labels, {0} minutes", number(Math.ceil((progress.to_full * pace) / 60000))) : t("further labels")));
     at("curve").replaceChildren(progress.curve.length > 1 ? curve(progress.curve) : "");
     const search = progress.retrieval, stop = at("stop");
     stop.className = search && search.enough ? "note enough" : "note";
@@ -220,9 +208,6 @@
   // Actions
   const answer = (label) => {
     if (!text) return;
-    const gap = Date.now() - since;
-    since += gap;
-    if (gap < 120000) pace += (gap - pace) * (pace ? 0.1 : 1);  // a longer gap is a break
     act_and_show(text.answers.length ? "decide" : "answer", { index: text.index, seen: text.seen, label }, (result) => {
       copied = result.copies ? result.answered : null;
       return t(result.copies ? "Saved: {0}. Near-copies with it: {1}." : "Saved: {0}.", listed(label), number(result.copies));
@@ -248,18 +233,6 @@
       if (history) at("history").append(...history.map((each) => entry(each)));
       at("older").hidden = history && history.length < 30;
     },
-    write: () => { if (text) { at("remark_text").value = new Map(text.notes).get(state.by || "") || ""; open("writing", "remark_text"); } },
-    keep: () => {
-      const before = copied;
-      at("writing").close();
-      act_and_show("note", { index: text.index, note: at("remark_text").value }, ({ note }) => {
-        copied = before;
-        text.notes = [...new Map(text.notes).set(state.by || "", note)].filter(([, each]) => each);
-        at("remark").textContent = remarks(text);
-        return t(note ? "Note saved." : "Note removed.");
-      });
-    },
-    similar: () => { remember({ similar: !own.similar }); show_similar(); },
     further: () => search(searched.next),
     who: () => { at("person").value = own.name || ""; open("naming_me", "person"); },
     sit: () => {
@@ -270,18 +243,16 @@
     },
     export: () => open("exporting", "format"),
     download: async () => {
-      const format = at("format").value, file = await act("export", { format, labels: at("which").value });
+      const suffix = at("format").value, file = await act("export", { suffix });
       at("exporting").close();
       if (!file || file.status !== 200) say(file ? message_of(file) : "", true);
-      else download(`labels.${{ csv: "csv", labelstudio: "json", argilla: "json" }[format] || "jsonl"}`, "text/plain", file.content);
+      else download(`labels${suffix}`, "text/plain", file.content);
     },
     review: async () => {
       const found = await act("review", {});
       if (!found || found.status !== 200) return;
-      const day = (time) => new Date(time).toLocaleString(language, { weekday: "long", day: "numeric", month: "long" });
-      at("disagreements").replaceChildren(...found.disagreements.map((each) => entry({ ...each, text: [voices(each), remarks(each), each.text].filter(Boolean).join(" · ") }, "decision")));
-      at("drift").replaceChildren(...found.drift.map((each) => entry({ ...each, text: `${t("{0} on {1}", listed(each.before), day(each.at))} · ${each.text}` })));
-      at("review_note").textContent = found.disagreements.length + found.drift.length ? "" : t("There is nothing to review.");
+      at("disagreements").replaceChildren(...found.disagreements.map((each) => entry({ ...each, text: [voices(each), each.text].filter(Boolean).join(" · ") }, "decision")));
+      at("review_note").textContent = found.disagreements.length ? "" : t("There is nothing to review.");
       open("reviewing", "close_review");
     },
     add: () => { const label = at("name").value.trim(); at("naming").close(); if (label) act_and_show("add_label", { label }, () => t("New label: {0}.", label)); },
@@ -319,8 +290,7 @@
   on_enter("words", () => search(0));
   on_enter("name", actions.add);
   on_enter("person", actions.sit);
-  on_enter("remark_text", actions.keep);
-  const keys = { 0: "unsure", "?": "unsure", s: "skip", u: "undo", n: "new", m: "similar", t: "write", "/": "find", c: "separate", r: "review", e: "export", w: "who" };
+  const keys = { 0: "unsure", "?": "unsure", s: "skip", u: "undo", n: "new", "/": "find", c: "separate", r: "review", e: "export", w: "who" };
   document.addEventListener("keydown", (event) => {
     if (document.querySelector("dialog[open]") || event.ctrlKey || event.altKey || event.metaKey || event.repeat || !state) return;
     const label = /^[1-9]$/.test(event.key) ? state.labels[event.key - 1] : state.labels.find((each) => letters.get(each) === event.key.toLowerCase()), action = keys[event.key.toLowerCase()];

@@ -13,7 +13,7 @@ import time
 import traceback
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -36,8 +36,7 @@ from textsvm.apps.label.files import (
     names_of,
     unordered,
 )
-from textsvm.apps.label.learner import Answer, Learner, Proposal
-from textsvm.apps.label.stopping import cohen_kappa
+from textsvm.apps.label.learner import Learner, Proposal
 from textsvm.arrays import Json
 from textsvm.errors import InputError, one_line, printable
 from textsvm.evaluation.results import clopper_pearson
@@ -54,63 +53,11 @@ SECONDS = 0.3  #: Maximum seconds of a search
 LABEL = 100  #: Maximum number of characters of a label
 LABELS = 500  #: Maximum number of labels
 NAME = 60  #: Maximum number of characters of the name of a person
-NOTE = 500  #: Maximum number of characters of a note
 SHARED = 0.1  #: Share of the texts that two people label
-SIMILAR = 2  #: Maximum number of similar texts of each of the two likeliest labels
-COMPARED = 1000  #: Latest texts of a label that are compared with a text
 
 
 class Conflict(PageError):
     """An answer to something that has changed in another window."""
-
-
-class SecondOpinion:
-    """Labelled texts in random order, without guesses, for a second person."""
-
-    relevant = None
-
-    def __init__(self, corpus: Corpus, multilabel: bool, seed: int = 0) -> None:
-        self.first = [text.labels for text in files.labelled_of(corpus)]
-        if not multilabel and any(len(labels) != 1 for labels in self.first):
-            raise InputError(f"texts of {corpus.source} have several labels, which needs --multilabel")
-        counts = Counter(label for labels in self.first for label in labels)
-        self.labels, self.multilabel = [label for label, _ in counts.most_common()], multilabel
-        self._order = np.random.default_rng(seed).permutation(len(corpus)).tolist()
-        self._done: set[int] = set()
-
-    def add_label(self, label: str) -> None:
-        """Add a label."""
-        if label not in self.labels:
-            self.labels.append(label)
-
-    def remove_label(self, label: str) -> None:
-        """Remove a label that no answer has."""
-        self.labels.remove(label)
-
-    def answer(self, index: int, label: Answer, at_random: bool = False) -> list[int]:
-        """Note that a text is answered; no near-copy gets its label."""
-        self._done.add(index)
-        return []
-
-    def retract(self, index: int) -> None:
-        """Undo an answer."""
-        self._done.discard(index)
-
-    def restore(self, answers: Iterable[tuple[int, Answer, bool]], copies: Mapping[int, int] = {}) -> None:
-        """Note earlier answers."""
-        self._done.update(index for index, _, _ in answers)
-
-    def next(self, skipped: Collection[int] = ()) -> Proposal | None:
-        """The next text without an answer."""
-        rest = (index for index in self._order if index not in self._done and index not in skipped)
-        index = next(rest, None)
-        return None if index is None else Proposal(index, files.RANDOM)
-
-    def refresh(self) -> None:
-        """Nothing is learnt."""
-
-    def guess(self, index: int) -> None:
-        """Nothing is guessed."""
 
 
 @dataclass
@@ -118,21 +65,20 @@ class Desk:
     """The page of a person."""
 
     shown: int = -1  #: Text; -1: none
-    guessed: int = -1  #: Text that is shown with its guess; -1: none
     skipped: set[int] = field(default_factory=set)
     skips: list[int] = field(default_factory=list)  #: Since the last answer, for `undo`
     chosen: dict[int, str] = field(default_factory=dict)  #: Why a text was shown first
 
 
 class Session:
-    """Labelling of the texts of a corpus. With a `SecondOpinion` the corpus has labels, the first opinion.
+    """Labelling of the texts of a corpus.
 
     `shared` is the share of texts for two people (None: `SHARED`, and names are not asked for);
     `suggestions` are labels by id.
     """
 
     def __init__(
-        self, corpus: Corpus, journal: Journal, learner: Learner | SecondOpinion, shared: float | None = None,
+        self, corpus: Corpus, journal: Journal, learner: Learner, shared: float | None = None,
         suggestions: Mapping[str, list[str]] = {},
     ) -> None:  # fmt: skip
         self.corpus, self.journal, self.learner = corpus, journal, learner
@@ -146,9 +92,8 @@ class Session:
         self._figures: tuple[int, Json] = -1, {}  #: Number of people, and their agreement
         self._number_of = {name: i for i, name in enumerate(corpus.ids) if name in journal.history}
         self._check_corpus()
-        if isinstance(learner, Learner):
-            named = ((i, self._suggestions.get(name)) for i, name in enumerate(corpus.ids))
-            learner.suggestions = {i: labels for i, labels in named if labels}
+        named = ((i, self._suggestions.get(name)) for i, name in enumerate(corpus.ids))
+        learner.suggestions = {i: labels for i, labels in named if labels}
         for label in journal.labels:
             learner.add_label(label)
         journal.set_labels(learner.labels)
@@ -195,7 +140,7 @@ class Session:
     def _learn(self, step: Callable[[], None]) -> None:
         """Run a step of the learner; the page shows its failure, and labelling goes on without it."""
         try:
-            if self._suggestions and isinstance(self.learner, Learner):
+            if self._suggestions:
                 self.learner.suggestion_weight = self.judge_suggestions()["weight"]
             step()
             self._problem = None
@@ -212,15 +157,16 @@ class Session:
     def overview(self, by: str | None = None) -> Json:
         """Labels, progress and the latest answers."""
         with self._lock:
-            names, second = self.journal.people, isinstance(self.learner, SecondOpinion)
+            names = self.journal.people
             labels = (name for entry in self.journal.answers.values() for name in names_of(entry.label))
             return {
                 "title": printable(Path(self.corpus.source).name), "n": len(self.corpus),
                 "labels": self.learner.labels, "multilabel": self.learner.multilabel,
-                "progress": self._progress(), "history": self._listed(0, by), "events": self.journal.events,
+                "progress": asdict(self.learner.progress()),
+                "history": self._listed(0, by), "events": self.journal.events,
                 "undo": bool(self._desks[by].skips or self._latest(by)[0]),
                 "by": by, "ask": self._shared is not None or bool(names),
-                "people": self.agreement() if names or second else None, "second": second,
+                "people": self.agreement() if names else None,
                 "suggestions": self.judge_suggestions() if self._suggestions else None,
                 "problem": self._problem, "counts": list(Counter(labels).items()),
                 "relevant": self.learner.relevant,
@@ -272,7 +218,7 @@ class Session:
 
     def _second(self, by: str | None) -> Proposal | None:
         """A text of another person, if too few texts have answers of two."""
-        if by is None or not self.journal.people or isinstance(self.learner, SecondOpinion):
+        if by is None or not self.journal.people:
             return None
         self._read_changed()
         texts, share = self._by_text, SHARED if self._shared is None else self._shared
@@ -305,10 +251,9 @@ class Session:
         text, identifier = self.corpus.texts[index], self.corpus.ids[index]
         shown = text[: WHOLE if whole else SHOWN]
         of_people = self.journal.answers_of_people(identifier) if reason == files.DECISION else {}
-        of_people = of_people if len(of_people) > 1 else {}  # a second opinion may have one name
+        of_people = of_people if len(of_people) > 1 else {}  # another person may withdraw an answer meanwhile
         answer = None if reason == files.DOUBT else self._own(identifier, "" if of_people else by)
-        secret = isinstance(self.learner, SecondOpinion) or self._is_secret(index, reason, by)
-        self._desks[by].guessed = -1 if secret else index
+        secret = self._is_secret(index, reason, by)
         return {
             "index": index, "id": cut(printable(identifier), LABEL), "reason": reason,
             "seen": self.journal.revisions[identifier, "" if of_people else by],
@@ -317,7 +262,6 @@ class Session:
             "answered": answer is not None, "label": answer.label if answer else None,
             "suggestion": None if secret else self._suggestions.get(identifier),
             "answers": [(name, entry.label) for name, entry in of_people.items()],
-            "notes": [x for x in self.journal.notes_on(identifier, text) if of_people or x[0] == (by or "")],
         }  # fmt: skip
 
     def _is_secret(self, index: int, reason: str, by: str | None) -> bool:
@@ -327,51 +271,18 @@ class Session:
         reasons |= {entry.chosen for entry in entries if entry is not None}
         return not reasons.isdisjoint((files.RANDOM, files.DOUBT, files.SECOND, files.DECISION))
 
-    def note(self, index: int, note: str, by: str | None = None) -> Json:
-        """Record a note of a person on a text; an empty note removes it."""
-        note = " ".join(printable(note).split())
-        if len(note) > NOTE:
-            raise PageError("a note has at most {0} characters", NOTE)
-        with self._lock:
-            entry = self._noted(self._checked(index), None, "", self._person(by)[0])
-            self.journal.add_note(entry, note, self._text_of)
-            return {"note": note}
-
     def _own(self, identifier: str, by: str | None) -> JournalEntry | None:
         """The answer of a person to a text."""
         return self.journal.own[by].get(identifier, (0, None))[1]
 
     def guess(self, index: int, whole: bool = False, by: str | None = None) -> Json:
-        """The machine's guess, pieces of the shown text, and similar texts; no other request waits for it."""
+        """The machine's guess, and pieces of the shown text; no other request waits for it."""
         shown = self.corpus.texts[self._checked(index)][: WHOLE if whole else SHOWN]
         guess, symbols = self.learner.guess(index), np.zeros(len(shown))
         for start, end, value in guess.spans if guess else []:
             symbols[start:end] = value
         pieces = [(printable(piece), step) for piece, step in runs(shown, symbols)]
-        similar = self._similar(index, [label for label, _ in guess.scores[:2]], by) if guess else []
-        return {"guess": dict(guess.scores) if guess else None, "pieces": pieces, "similar": similar}
-
-    def _similar(self, index: int, labels: list[str], by: str | None) -> list[Json]:
-        """The most similar texts with each of some labels, if the text is shown with its guess."""
-        with self._lock:
-            by, desk = self._person(by)
-            if desk.guessed != index or isinstance(self.learner, SecondOpinion):
-                return []
-            visible = self._visible(by)
-        nearest = dict[int, Json]()
-        for label in labels:
-            others = [i for i, names in visible.items() if i != index and label in names_of(names)]
-            for i in self.learner.nearest(index, others[-COMPARED:])[:SIMILAR]:
-                nearest[i] = self._entry(i, by) | {"answered": True, "label": visible[i]}
-        return list(nearest.values())
-
-    def _visible(self, by: str | None) -> dict[int, Labels]:
-        """Labels without those of other people, whose texts may yet be shown for a second answer."""
-        own = self.journal.own
-        others = {name for voice, entries in own.items() if voice and voice != by for name in entries}
-        unnamed = {name: item for name, item in own[None].items() if name not in others}
-        answers = (entry for _, entry in (unnamed | own[by] | own[""]).values())
-        return {self._number_of[e.id]: e.label for e in answers if e.copy_of is None and e.label}
+        return {"guess": dict(guess.scores) if guess else None, "pieces": pieces}
 
     def answer(self, index: int, seen: int, label: Labels, by: str | None = None) -> Json:
         """Record an answer (None: unsure) and show the next text."""
@@ -581,14 +492,13 @@ class Session:
         self._learn(self.learner.refresh)
         return len(ids)
 
-    def export(self, format: str, labels: str, by: str | None = None) -> Json:
-        """Content of a file of the labelled texts, as of `--export`; `labels` is "label" or "majority"."""
-        if format not in files.FORMATS or labels not in ("label", "majority"):
-            raise InputError(f"the formats are {', '.join(files.FORMATS)}; the labels are label or majority")
+    def export(self, suffix: str, by: str | None = None) -> Json:
+        """Content of a file of the labelled texts, as of `--export`."""
+        if suffix not in files.FORMATS:
+            raise InputError(f"the suffixes are {', '.join(files.FORMATS)}")
         with self._lock:
             self.journal.write_late()
-            column = {"label": labels} if self.journal.people else {}
-            return {"content": files.content_of(files.read_labelled(self.journal.path, **column), format)}
+            return {"content": files.content_of(files.read_labelled(self.journal.path), suffix)}
 
     # Overviews
 
@@ -630,11 +540,6 @@ class Session:
                     entries.append(self._entry(index, by, max(0, place - BEFORE)))
         return {"entries": entries, "next": None}
 
-    def _progress(self) -> Json:
-        if isinstance(self.learner, SecondOpinion):
-            return {"n_labelled": len(self.journal.answers)}
-        return asdict(self.learner.progress())
-
     def judge_suggestions(self) -> Json:
         """Share of right suggestions of random texts, labelled without them, and the weight of the others.
 
@@ -659,13 +564,7 @@ class Session:
     def _labels(self, name: str, copies: bool) -> dict[str, JournalEntry]:
         """Labels of a text by the names of the people, with or without those that near-copies got."""
         answers = self.journal.answers_of_people(name).items()
-        labels = {k: e for k, e in answers if e.label is not None and (copies or e.copy_of is None)}
-        entry = self.journal.answers.get(name)
-        if isinstance(self.learner, SecondOpinion) and entry is not None and entry.label is not None:
-            names = self.learner.first[self._number_of[name]]
-            first = replace(entry, label=names if self.learner.multilabel else names[0])
-            labels = {"first": first, **(labels or {"second": entry})}
-        return labels
+        return {k: e for k, e in answers if e.label is not None and (copies or e.copy_of is None)}
 
     def _read_changed(self) -> None:
         """Update what follows from the answers to each text: all texts at each answer would take long."""
@@ -687,10 +586,7 @@ class Session:
         if len(labels) < 2 or files.DOUBT in chosen or not drawn:
             return {}
         answers = (entry for _, entry in reversed(self.journal.history.get(name, ())))
-        first = {
-            "second" if e.voice is None else e.voice: e
-            for e in answers if e.copy_of is None and e.label is not None
-        }  # fmt: skip
+        first = {e.voice: e for e in answers if e.copy_of is None and e.label is not None}
         return {k: unordered(first.get(k, e).label) for k, e in labels.items()}
 
     def _differing(self) -> dict[str, dict[str, JournalEntry]]:
@@ -707,39 +603,22 @@ class Session:
         n_open, counts = len(self._differing().keys() - self.journal.own[""].keys()), +self._counts
         if self._figures[0] != len(counts):
             pairs = [[*unit.values()] for unit in self._units.values()]
-            columns = [[unit[name] for unit in self._units.values() if name in unit] for name in counts]
             self._figures = len(counts), {
                 "n": len(pairs), "equal": sum(len({*pair}) == 1 for pair in pairs),
-                "kappa": cohen_kappa(*columns) if len(counts) == 2 else None,
                 "alpha": krippendorff_alpha(pairs),
             }  # fmt: skip
         return {"names": list(counts.items()), **self._figures[1], "open": n_open}
 
     def review(self, by: str | None = None) -> Json:
-        """Texts with different labels of several people, open ones first, and changed labels of a person."""
+        """Texts with different labels of several people, open ones first."""
         with self._lock:
-            by, _ = self._person(by)
             texts = [
                 self._entry(self._number_of[name], "")
                 | {"answers": [(k, e.label) for k, e in labels.items()]}
-                | {"notes": self.journal.notes_on(name, self._text_of(name))}
                 for name, labels in self._differing().items()
             ]
             texts.sort(key=lambda entry: entry["answered"])
-            return {"disagreements": texts[:LISTED], "drift": self._drift(by)}
-
-    def _drift(self, by: str | None) -> list[Json]:
-        """Texts that a person labelled otherwise before, the text itself or a near-copy, the latest first."""
-        before, changes = dict[str, JournalEntry](), list[Json]()
-        items = (item for items in self.journal.history.values() for item in items if item[1].voice == by)
-        for _, entry in sorted(items, key=itemgetter(0)):
-            if entry.label is not None and entry.copy_of is None:
-                key = min(self.journal.alike.get(entry.id, {entry.id}))
-                earlier, before[key] = before.get(key, entry), entry
-                if unordered(earlier.label) != unordered(entry.label):
-                    facts = {"label": entry.label, "before": earlier.label, "at": earlier.at}
-                    changes.append(self._entry(self._number_of[entry.id], by) | facts)
-        return changes[::-1][:LISTED]
+            return {"disagreements": texts[:LISTED]}
 
     def close(self) -> list[str]:
         """Close the journal; sentences about the work."""
@@ -748,11 +627,10 @@ class Session:
             labels = [names_of(e.label) for e in self.journal.answers.values() if e.label is not None]
             lines = [f"{len(labels):,} labelled texts are in {self.journal.path}"]
             if (figures := self.agreement())["n"]:
-                kappa = "" if figures["kappa"] is None else f"Cohen's kappa {figures['kappa']:.3f}, "
-                lines.append(f"agreement: {figures['equal']:,} of {figures['n']:,} labels, {kappa}")
-                lines[-1] += f"Krippendorff's alpha {figures['alpha']:.3f}; to decide: {figures['open']:,}"
-            if isinstance(self.learner, SecondOpinion):
-                return lines
+                lines.append(
+                    f"agreement: {figures['equal']:,} of {figures['n']:,} labels, Krippendorff's alpha "
+                    f"{figures['alpha']:.3f}; to decide: {figures['open']:,}"
+                )
             if search := self.learner.progress().retrieval:
                 of = "" if search.total is None else f" of about {search.total:,.0f}"
                 end = "at least 95 % are probably found" if search.enough else "the search is not complete"

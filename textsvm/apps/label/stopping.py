@@ -36,7 +36,6 @@ from scipy.special import bdtr, expit
 from textsvm.arrays import Bools, Floats
 
 RECALL = 0.95  #: Recall to reach
-FULL = 0.95  #: Share of the accuracy with the labels of all texts that is planned for
 #: Recall to reach if the missing texts are unlike those found, so that the machine does not rank them.
 UNRANKED_RECALL = 0.8
 LEVEL = 0.05  #: Probability of the latest answers, if the recall is lower, at which a search may stop
@@ -99,31 +98,18 @@ def _sigmoid(values: Floats, relevant: Bools) -> tuple[float, float]:
     return float(point[0]), float(point[1])
 
 
-def labels_per_point(curve: Sequence[tuple[int, float]], n_texts: int | None = None) -> float | None:
+def labels_per_point(curve: Sequence[tuple[int, float]]) -> float | None:
     """Labels that one more percent of accuracy would cost, by a power law; None if it is unknown.
 
-    With the number of all texts, labels until `FULL` of the accuracy with all labels. `curve` has the number
-    of labels and the accuracy of each point. The law is error = b n^-c, without a term for the error that no
-    number of labels removes: near that error it promises too much.
+    `curve` has the number of labels and the accuracy of each point. The law is error = b n^-c, without a term
+    for the error that no number of labels removes: near that error it promises too much.
     """
     if len(curve) < 3:
         return None
     sizes, accuracy = np.array(curve, np.float64).T
     error = np.maximum(1 - accuracy, 1e-3)
     slope, start = np.polyfit(np.log(sizes), np.log(error), 1, w=np.sqrt(sizes))
-    expected = np.exp(start + slope * np.log(n_texts or sizes[-1]))
-    goal = expected - 0.01 if n_texts is None else 1 - FULL * (1 - expected)
+    goal = np.exp(start + slope * np.log(sizes[-1])) - 0.01
     if slope > -0.02 or goal <= 0:
         return None
     return float(np.exp((np.log(goal) - start) / slope) - sizes[-1])
-
-
-def cohen_kappa(first: Sequence[object], second: Sequence[object]) -> float:
-    """Agreement of two people beyond chance (Cohen 1960); NaN if both always give the same label."""
-    labels = {label: code for code, label in enumerate(dict.fromkeys([*first, *second]))}
-    if not labels:
-        return float("nan")
-    a, b = (np.array([labels[label] for label in person], np.int64) for person in (first, second))
-    shares = [np.bincount(codes, minlength=len(labels)) / len(codes) for codes in (a, b)]
-    chance = float(shares[0] @ shares[1])
-    return (float((a == b).mean()) - chance) / (1 - chance) if chance < 1 else float("nan")

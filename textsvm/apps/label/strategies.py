@@ -12,13 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import xlogy
 
 from textsvm.apps.label.machine import Machine
 from textsvm.arrays import Floats, Ints
 
-PER_TEXT = 10  #: Candidates that are compared with each other, per text to choose
-FEWEST = 50  #: Minimum number of candidates that are compared with each other
 MOST = 500  #: Maximum number of candidates that are compared with each other
 
 
@@ -35,16 +32,12 @@ class Candidates:
     rng: np.random.Generator
     relevant: int | None = None  #: Column of the label whose texts are searched for; None before the first
 
-    def decisions(self) -> tuple[Floats, Floats]:
-        """Decision values and probability of each label, shape (m, k)."""
-        assert self.machine is not None
-        assert self.values is not None
-        return self.values, self.machine.probabilities(self.values)
-
     def uncertainty(self) -> Floats:
         """1 less the difference between the probabilities of the two likeliest labels, shape (m,)."""
-        _, p = self.decisions()
-        if self.machine is not None and self.machine.multilabel:
+        assert self.machine is not None
+        assert self.values is not None
+        p = self.machine.probabilities(self.values)
+        if self.machine.multilabel:
             return np.asarray(1 - 2 * np.abs(p - 0.5).min(axis=1))
         two = np.partition(p, -2, axis=1)[:, -2:]
         return np.asarray(1 - two[:, 1] + two[:, 0])
@@ -88,34 +81,6 @@ def margin(candidates: Candidates, n: int) -> Ints:
     return _largest(candidates.uncertainty(), n)
 
 
-def entropy(candidates: Candidates, n: int) -> Ints:
-    """Largest entropy of the calibrated probabilities."""
-    _, p = candidates.decisions()
-    terms = -xlogy(p, p) - xlogy(1 - p, 1 - p)
-    return _largest(terms.sum(axis=1), n)
-
-
-def change(candidates: Candidates, n: int) -> Ints:
-    """Largest expected change of the values: mean of |y - f| over the labels that the text may have."""
-    values, p = candidates.decisions()
-    expected = p * np.abs(values - 1) + (1 - p) * np.abs(values + 1)
-    return _largest(expected.sum(axis=1), n)
-
-
-def diverse(candidates: Candidates, n: int) -> Ints:
-    """Farthest first among the least certain: each differs most from the labelled and the chosen texts."""
-    uncertain = margin(candidates, min(max(PER_TEXT * n, FEWEST), max(n, MOST)))
-    index = candidates.index[uncertain]
-    among = candidates.similarity(index, index)
-    nearest = candidates.similarity(index, candidates.labelled).max(axis=1)
-    chosen: list[int] = []
-    for _ in range(min(n, len(uncertain))):
-        nearest[chosen] = np.inf
-        chosen.append(int(nearest.argmin()))
-        nearest = np.maximum(nearest, among[:, chosen[-1]])
-    return uncertain[chosen]
-
-
 def density(candidates: Candidates, n: int) -> Ints:
     """Facility location weighted by uncertainty: texts in the midst of uncertain texts, in new clusters."""
     return candidates.cover(candidates.uncertainty(), n)
@@ -125,8 +90,8 @@ def relevance(candidates: Candidates, n: int) -> Ints:
     """Largest value of the label whose texts are searched for; before the first of these, typical texts."""
     if candidates.relevant is None:
         return typical(candidates, n)
-    values, _ = candidates.decisions()
-    return _largest(values[:, candidates.relevant], n)
+    assert candidates.values is not None
+    return _largest(candidates.values[:, candidates.relevant], n)
 
 
 def mixture(candidates: Candidates, n: int) -> Ints:
@@ -148,10 +113,6 @@ STRATEGIES: dict[str, Strategy] = {
     "mixture": mixture,
     "random": at_random,
     "margin": margin,
-    "entropy": entropy,
-    "change": change,
-    "diverse": diverse,
-    "density": density,
     "relevance": relevance,
 }
 
