@@ -183,12 +183,12 @@ def _labelled(part: Corpus, classes: list[str]) -> tuple[list[str], NDArray[np.b
     """Texts with at least one of these labels, and the indicator matrix."""
     indicator = np.array([[label in labels for label in classes] for labels in part.labels or []])
     rows = np.flatnonzero(indicator.any(axis=1))
-    return [part.texts[i] for i in rows], indicator[rows]
+    return [part.texts[i] for i in rows.tolist()], indicator[rows]
 
 
 def raw_task(name: str, train: Corpus, test: Corpus) -> TrainTest:
     """Texts as read from the files, with their labels."""
-    return TrainTest(name, train.texts, np.array(train.labels), test.texts, np.array(test.labels))
+    return TrainTest(name, list(train.texts), np.array(train.labels), list(test.texts), np.array(test.labels))
 
 
 def parted_task(name: str, path: Path) -> TrainTest:

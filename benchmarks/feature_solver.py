@@ -195,7 +195,7 @@ def reviews(quick: bool) -> TrainTest:
     if not quick:
         return read_set(data_folder() / "panel-large", REVIEWS)
     corpus = read_corpus(sample("reviews"))
-    return TrainTest("reviews", corpus.texts, np.array(corpus.labels), [], np.array([]))
+    return TrainTest("reviews", list(corpus.texts), np.array(corpus.labels), [], np.array([]))
 
 
 def flipped(task: TrainTest, share: float) -> TrainTest:

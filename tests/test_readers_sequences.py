@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from textsvm import InputError, read_corpus, stream_corpus
-from textsvm.readers import sample, sequences
+from textsvm.readers import files, sample, sequences
 from textsvm.readers.files import File
 from textsvm.readers.read import read_documents
 
@@ -60,24 +60,24 @@ def test_records_of_several_lines_comments_and_windows_line_ends(fasta):
 )
 def test_blocks_of_any_size_give_the_same_records(lines, size):
     content = ">first\n" + "\n".join(lines)
-    usual, sequences.BLOCK = sequences.BLOCK, size
+    usual, files.BLOCK = files.BLOCK, size
     try:
         batches = list(sequences.record_batches(File("x.fa", content.encode()), []))
     finally:
-        sequences.BLOCK = usual
+        files.BLOCK = usual
     found = [(*each, batch.line_of(i)) for batch in batches for i, each in enumerate(batch.records)]
     assert found == textbook(content)
 
 
 def test_fastq_in_blocks_of_any_size():
     content = "".join(f"@r{i} label=x\n{'ACGT' * i}\n+\n{'@+>;' * i}\n" for i in range(1, 9))
-    usual = sequences.BLOCK
+    usual = files.BLOCK
     for size in (1, 7, 64):
         try:
-            sequences.BLOCK = size
+            files.BLOCK = size
             batches = list(sequences.record_batches(File("x.fq", content.rstrip("\n").encode()), []))
         finally:
-            sequences.BLOCK = usual
+            files.BLOCK = usual
         found = [(*each, batch.line_of(i)) for batch in batches for i, each in enumerate(batch.records)]
         assert found == [(f"r{i} label=x", "ACGT" * i, 4 * i - 3) for i in range(1, 9)]
 

@@ -69,13 +69,23 @@ def decode(data: bytes) -> tuple[str, str | None]:
     """
     mark, charset = byte_order_mark(data)
     data = data[len(mark) :]
-    if charset != "utf-8":
-        text = data.decode(charset, "replace")
-        return text, None if "\ufffd" not in text else f"some bytes are not {charset} and were read as \ufffd"
+    if charset == "utf-8":
+        return decode_utf_8(data)
+    text = data.decode(charset, "replace")
+    return text, undecodable(charset) if "\ufffd" in text else None
+
+
+def undecodable(charset: str) -> str:
+    """Problem of bytes that the charset of a byte order mark does not have."""
+    return f"some bytes are not {charset} and were read as \ufffd"
+
+
+def decode_utf_8(data: bytes, line: int = 1) -> tuple[str, str | None]:
+    """Decode text without a byte order mark that begins on a line, like `decode`."""
     try:
         return data.decode(), None
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
+        line += data.count(b"\n", 0, error.start)
         text = data.decode("utf-8", "textsvm-windows-1252")
         return text, f"line {line}: {NOT_UTF_8}"
 

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from hashlib import blake2b
 from itertools import pairwise
 from math import isfinite
-from typing import Any, NamedTuple, TypedDict, cast
+from typing import Any, NamedTuple, TypedDict
 from unicodedata import normalize
 
 import numpy as np
@@ -21,6 +21,8 @@ from textsvm.runtime.compiled import scipy
 from textsvm.text.stored import StoredTexts
 
 Label = str | tuple[str, ...]
+#: Id, or file and line, of damaged or omitted documents, and the problem.
+Problems = list[tuple[str, str]]
 #: Cells of a row of a table, by the names of the columns.
 Row = Mapping[str, Any]
 #: Usual names of the columns of tables, by their role.
@@ -144,6 +146,16 @@ class ReadOptions:
         return replace(corpus, reading=facts, detected=detected)
 
     @property
+    def reports_invalid(self) -> bool:
+        """Whether a row without a text yields a document with a `problem`."""
+        return self.keep_invalid and not self.skip_invalid
+
+    @property
+    def needs_text(self) -> bool:
+        """Whether an empty text is a problem."""
+        return self.keep_invalid or self.require_text or self.skip_invalid
+
+    @property
     def named(self) -> dict[str, str | Sequence[str]]:
         """The named columns by their role."""
         roles = ("text", "label", "id", "target", "weight", "group", "numbers")
@@ -249,12 +261,12 @@ class Corpus:
     """
 
     ids: list[str]
-    texts: list[str]
+    texts: Sequence[str]
     labels: list[str] | list[tuple[str, ...]] | None
     part: list[str | None]
     source: str = ""
     format: str = ""
-    problems: list[tuple[str, str]] = field(default_factory=list)
+    problems: Problems = field(default_factory=list)
     invalid: list[tuple[int, Document]] = field(default_factory=list)
     targets: list[float] | None = None
     weights: list[float] | None = None
@@ -478,7 +490,7 @@ def build_corpus(
     documents: Iterable[Document],
     source: str,
     format: str,
-    problems: list[tuple[str, str]],
+    problems: Problems,
     *,
     labelled: bool = True,
     stored: bool = False,
@@ -494,54 +506,65 @@ def build_corpus(
     columns = _build_columns(texts, rows)
     if columns is not None:
         texts = next((column for column in columns.values() if isinstance(column, Sequence)), [])
-    indices: Sequence[int] = range(len(rows))
     problems = [(printable_id(identifier), problem) for identifier, problem in problems]
-    if any(document.target is not None for document in rows):
-        labelled = False
-        problems += [(d.id, "left out: it has no number to be predicted") for d in rows if d.target is None]
-        indices = [i for i in indices if rows[i].target is not None]
-    any_label = labelled and any(document.label is not None for document in rows)
-    if any_label:
-        problems += [(d.id, "left out: it has no label") for d in rows if d.label is None]
-        indices = [i for i in indices if rows[i].label is not None]
+    noun, values = _values_to_learn(rows, labelled)
+    problems += [
+        (row.id, f"left out: it has no {noun}") for row, x in zip(rows, values, strict=True) if x is None
+    ]
+    indices = [i for i, value in enumerate(values) if value is not None]
     if len(indices) < len(rows):
         rows, texts = [rows[i] for i in indices], take(texts, indices) if len(texts) else texts
         columns = columns and {name: take(column, indices) for name, column in columns.items()}
-    labels: list[Label] = [document.label for document in rows if document.label is not None]
-    labels = _composed_labels(labels, source, problems) if any_label else []
-    if any(isinstance(label, tuple) for label in labels):
-        labels = [(label,) if isinstance(label, str) else label for label in labels]
     return Corpus(
-        ids=_unique([document.id for document in rows], problems),
-        texts=cast("list[str]", texts),
-        labels=cast("list[str] | list[tuple[str, ...]]", labels) if any_label else None,
-        part=[document.part for document in rows],
+        ids=_unique([row.id for row in rows], problems),
+        texts=texts,
+        labels=_uniform_labels(rows, source, problems) if noun == "label" else None,
+        part=[row.part for row in rows],
         source=source,
         format=format,
         problems=problems,
-        targets=[document.target for document in rows if document.target is not None] or None,
-        weights=[document.weight for document in rows if document.weight is not None] or None,
-        groups=[document.group for document in rows if document.group is not None] or None,
+        targets=[row.target for row in rows if row.target is not None] or None,
+        weights=[row.weight for row in rows if row.weight is not None] or None,
+        groups=[row.group for row in rows if row.group is not None] or None,
         columns=columns,
-        rows=[document.row for document in rows] if any(document.row for document in rows) else None,
+        rows=[row.row for row in rows] if any(row.row for row in rows) else None,
     )
 
 
-def _composed_labels(labels: list[Label], source: str, problems: list[tuple[str, str]]) -> list[Label]:
-    """Labels without white space around them; forms that look the same become NFC. `problems` gets a note."""
-    names = {name for label in labels for name in ([label] if isinstance(label, str) else label)}
-    check_labels(names)
-    bare = {name: name.strip() or name for name in names}
-    if padded := sorted(name for name in names if bare[name] != name):
-        more = f" and {len(padded) - 1:,} more" * (len(padded) > 1)
+def _values_to_learn(rows: Sequence[Document], labelled: bool) -> tuple[str, Sequence[object]]:
+    """The noun and the values that every document needs: numbers if there are any, or labels, or none."""
+    if any(row.target is not None for row in rows):
+        return "number to be predicted", [row.target for row in rows]
+    if labelled and any(row.label is not None for row in rows):
+        return "label", [row.label for row in rows]
+    return "", [""] * len(rows)
+
+
+def _uniform_labels(
+    rows: Sequence[Document], source: str, problems: Problems
+) -> list[str] | list[tuple[str, ...]]:
+    """The labels in their composed spelling, all as texts or all as tuples."""
+    label_sets = [(row.label,) if isinstance(row.label, str) else row.label or () for row in rows]
+    spelling = _spelling({label for label_set in label_sets for label in label_set}, source, problems)
+    spelt = [tuple(spelling[label] for label in label_set) for label_set in label_sets]
+    if any(isinstance(row.label, tuple) for row in rows):
+        return spelt
+    return [label for (label,) in spelt]
+
+
+def _spelling(labels: set[str], source: str, problems: Problems) -> dict[str, str]:
+    """Each label without white space around it; those that look the same become NFC."""
+    check_labels(labels)
+    bare = {label: label.strip() or label for label in labels}
+    if padded := sorted(label for label in labels if bare[label] != label):
+        more = f" and {len(padded) - 1:,} more" if len(padded) > 1 else ""
         problems.append((source, f"label {padded[0]!r}{more}: white space around a label is left out"))
-    names = set(bare.values())
-    forms = {name: INVISIBLE.sub("", normalize("NFC", name)).strip() for name in names}
-    several = {form for form, count in Counter(forms.values()).items() if count > 1 and form.strip()}
+    forms = {label: INVISIBLE.sub("", normalize("NFC", label)).strip() for label in set(bare.values())}
+    counts = Counter(forms.values())
+    several = {form for form in counts if counts[form] > 1 and form.strip()}
     same = "is written in several ways that look the same"
-    problems += [(source, f"the label {form!r} {same}") for form in several]
-    forms = {name: forms[own] if forms[own] in several else own for name, own in bare.items()}
-    return [forms[name] if isinstance(name, str) else tuple(forms[part] for part in name) for name in labels]
+    problems += [(source, f"the label {form!r} {same}") for form in sorted(several)]
+    return {label: forms[own] if forms[own] in several else own for label, own in bare.items()}
 
 
 def split_labels(document: Document, separator: str) -> Document:
@@ -580,14 +603,39 @@ def parse_weight(weight: float | None, place: str) -> float | None:
     return weight
 
 
-def refused_rows(file: str, unit: str, lines: list[int], total: int, lack: str, reason: str) -> InputError:
-    """Error for rows that are left out only on request."""
-    numbers = ", ".join(map(str, lines[:5])) + (", ..." if len(lines) > 5 else "")
-    have, units = ("has", unit) if len(lines) == 1 else ("have", f"{unit}s")
-    return InputError(
-        f"{len(lines):,} of the {total:,} rows of {file} {have} {lack} ({units} {numbers}): {reason}; "
-        "correct them, or leave them out with --skip-invalid"
-    )
+class InvalidRows:
+    """Rows of a file that are no documents: refused at its end, or left out with a note for each."""
+
+    def __init__(self, file: str, unit: str, options: ReadOptions, problems: Problems) -> None:
+        self._file, self._unit, self._options, self._problems = file, unit, options, problems
+        self._ragged, self._without_text, self._reason = list[int](), list[int](), ""
+
+    def add(self, line: int, problem: str, *, ragged: bool = False, blank: bool = False) -> None:
+        """Add a row; `ragged` has a wrong number of fields, and all cells of `blank` are empty."""
+        refused = not self._options.skip_invalid
+        if refused and ragged:
+            self._ragged.append(line)
+        elif refused and self._options.require_text and not blank:
+            self._without_text.append(line)
+            self._reason = problem
+        else:
+            self._problems.append((f"{self._file}, {self._unit} {line}", f"left out: {problem}"))
+
+    def check(self, total: int) -> None:
+        """Raise InputError for the refused rows of a file of `total` rows."""
+        if self._ragged:
+            reason = "a text with the delimiter in it needs quotes"
+            raise self._refusal(self._ragged, total, "too few or too many fields", reason)
+        if self._without_text:
+            raise self._refusal(self._without_text, total, "no text", self._reason)
+
+    def _refusal(self, lines: list[int], total: int, lack: str, reason: str) -> InputError:
+        numbers = ", ".join(map(str, lines[:5])) + (", ..." if len(lines) > 5 else "")
+        have, units = ("has", self._unit) if len(lines) == 1 else ("have", f"{self._unit}s")
+        return InputError(
+            f"{len(lines):,} of the {total:,} rows of {self._file} {have} {lack} ({units} {numbers}): "
+            f"{reason}; correct them, or leave them out with --skip-invalid"
+        )
 
 
 def concatenate_corpora(corpora: Sequence[Corpus], source: str, format: str) -> Corpus:
@@ -659,7 +707,7 @@ def printable_id(identifier: str) -> str:
     return identifier if identifier.isascii() else identifier.encode("utf-8", "replace").decode()
 
 
-def _unique(ids: list[str], problems: list[tuple[str, str]]) -> list[str]:
+def _unique(ids: list[str], problems: Problems) -> list[str]:
     """Number the second and later documents of an id: x, x#2, x#3."""
     names = set(ids)
     if len(names) == len(ids):

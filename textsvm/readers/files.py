@@ -23,14 +23,13 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from importlib import import_module
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, ClassVar, cast
 
 from textsvm.errors import InputError
-from textsvm.readers.charsets import NOT_UTF_8, byte_order_mark, decode, decode_named, is_binary
+from textsvm.readers.charsets import byte_order_mark, decode_named, decode_utf_8, is_binary, undecodable
 from textsvm.runtime.parallel import Progress
 
 Problems = list[tuple[str, str]]
@@ -88,6 +87,9 @@ _UNREADABLE = (
     *(*_DAMAGED, struct.error, tarfile.TarError, zipfile.BadZipFile),
     *(ValueError, KeyError, IndexError, OverflowError, RecursionError, RuntimeError),
 )
+#: Bytes of text that are decoded at a time, which fit a cache; lines for charsets other than UTF-8.
+BLOCK = 1 << 17
+_BLOCK_LINES = 1 << 11
 #: Bytes that are read at a time.
 _PIECE = 1 << 20
 #: Packed bytes of a bzip2 or LZMA member that are unpacked at a time: 40 bytes of bzip2 may hold 46 MB.
@@ -240,40 +242,47 @@ def is_tar(block: bytes) -> bool:
 
 
 def iterate_lines(file: File | FileOnDisk, problems: Problems, newline: str = "\n") -> Iterator[str]:
-    r"""The lines of a file with their ends; `problems` gets bytes that are no text.
+    """The lines of a file with their ends; `problems` gets the first bytes that are no text.
 
     With newline="", a lone carriage return ends a line, too.
     """
-    if not isinstance(file, File):
-        return _lines_on_disk(file, problems, newline)
-    text, problem = decode(file.data)
-    if problem:
-        problems.append((file.name, problem))
-    return io.StringIO(text, newline=newline)
+    for block in text_blocks(file, problems):
+        yield from io.StringIO(block, newline=newline)
 
 
-def _lines_on_disk(file: FileOnDisk, problems: Problems, newline: str) -> Iterator[str]:
+def text_blocks(file: File | FileOnDisk, problems: Problems) -> Iterator[str]:
+    """The text of a file in blocks of whole lines, as soon as they can be read."""
     mark, charset = byte_order_mark(file.head)
+    line, reported = 1, False
     with file.open() as stream:
         stream.read(len(mark))
-        if charset != "utf-8":
-            yield from io.TextIOWrapper(stream, charset, "replace", newline)
-            return
-        reported = False
-        for number, raw in enumerate(iter(partial(stream.readline, MAX_LINE), b""), 1):
-            if len(raw) == MAX_LINE and not raw.endswith(b"\n"):
-                raise InputError(f"{file.name}, line {number} has more than {MAX_LINE:,} bytes; break it")
-            try:
-                line = raw.decode()
-            except UnicodeDecodeError:
-                line = raw.decode("utf-8", "textsvm-windows-1252")
-                if not reported:  # the first of a file
-                    problems.append((file.name, f"line {number}: {NOT_UTF_8}"))
-                reported = True
-            if newline or "\r" not in line.removesuffix("\n").removesuffix("\r"):
-                yield line
+        lines = io.TextIOWrapper(stream, charset, "replace", "\n") if charset != "utf-8" else None
+        while True:
+            if lines is not None:
+                text = "".join(islice(lines, _BLOCK_LINES))
+                problem = undecodable(charset) if "\ufffd" in text else None
             else:
-                yield from io.StringIO(line, newline="")
+                data = _whole_lines(stream, file.name, line)
+                text, problem = decode_utf_8(data, line)
+                line += data.count(b"\n")
+            if not text:
+                return
+            if problem and not reported:
+                problems.append((file.name, problem))
+                reported = True
+            yield text
+
+
+def _whole_lines(stream: IO[bytes], name: str, number: int) -> bytes:
+    """The next bytes of a stream up to the end of a line; empty at the end of the stream."""
+    data = cast("io.BufferedReader", stream).read1(BLOCK)
+    if data.endswith(b"\n"):
+        return data
+    data += stream.readline(MAX_LINE)
+    if len(data) >= MAX_LINE and not data.endswith(b"\n"):
+        number += data.count(b"\n")
+        raise InputError(f"{name}, line {number} has more than {MAX_LINE:,} bytes; break it")
+    return data
 
 
 def transcoded(file: Any, encoding: str) -> File:

@@ -16,10 +16,11 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from textsvm.errors import InputError
 from textsvm.readers.charsets import decode, encoding_of, is_binary
-from textsvm.readers.corpus import Document, ReadOptions, refused_rows
+from textsvm.readers.corpus import Document, InvalidRows, ReadOptions
 from textsvm.readers.files import HEAD, File, Problems, iterate_lines, stem, with_progress
 from textsvm.runtime.parallel import Progress
 
@@ -188,47 +189,64 @@ def read_lines(
     A file named after a part (`r8-train-all-terms.txt`) is that part. If no labels are read, a file whose
     first lines do not all have labels has texts alone. `problems` gets lines that are left out.
     """
-    strict = options.keep_invalid or options.require_text or options.skip_invalid
     for file, report in with_progress(files, progress):
-        part, head, plain = part_of(file.name), decode(file.head)[0], options.format == "plain"
-        marked = is_fasttext(head) and not plain
-        unlabelled = plain or not (options.labelled or is_lines(head))
-        options.decide(text=None if unlabelled else "after the label", encoding=encoding_of(file.head))
-        without_text, number, without_label = list[int](), 0, 0
+        parser = _LineParser.for_file(file, options)
+        invalid = InvalidRows(file.name, "line", options, problems)
+        number, without_label = 0, 0
         for number, line in enumerate(iterate_lines(file, problems), 1):
             line = line.removesuffix("\n").removesuffix("\r")
             if number % PROGRESS_STEP == 0:
                 report()
             identifier = str(number) if len(files) == 1 else f"{file.name}:{number}"
-            if not line.strip():
-                if options.keep_invalid and not options.skip_invalid:
-                    yield Document(identifier, "", problem=f"line {number}: it is empty")
-                continue
-            first, tab, rest = line.partition("\t")
-            fasttext = [] if unlabelled else _FASTTEXT.findall(line)
-            if marked and not fasttext and options.labelled:
+            document, problem = parser.document(line, identifier)
+            if document is None and not problem:
                 without_label += 1
-                continue
-            if unlabelled or (marked and not fasttext):
-                document = Document(identifier, line, None, part)
-            elif fasttext:
-                label = fasttext[0] if len(fasttext) == 1 else tuple(dict.fromkeys(fasttext))
-                document = Document(identifier, _FASTTEXT.sub("", line).rstrip(), label, part)
-            else:
-                document = Document(identifier, rest, first if first.strip() else "", part)
-            problem = "" if document.text.strip() or not strict else "its text is empty"
-            if not (unlabelled or marked or fasttext or (tab and first.strip())):
-                problem = "it is not a label, a TAB and a text"
-            if not problem:
+            elif document is not None and not problem:
                 yield document
-            elif options.keep_invalid and not options.skip_invalid:
+            elif options.reports_invalid:
                 yield Document(identifier, "", problem=f"line {number}: {problem}")
-            elif options.require_text and not options.skip_invalid:
-                without_text.append(number)
-                reason = problem
-            else:
-                problems.append((f"{file.name}, line {number}", f"left out: {problem}"))
+            elif document is not None:
+                invalid.add(number, problem)
         if without_label:
             problems.append((file.name, f"lines without a __label__, which are left out: {without_label:,}"))
-        if without_text:
-            raise refused_rows(file.name, "line", without_text, number, "no text", reason)
+        invalid.check(number)
+
+
+class _LineParser(NamedTuple):
+    """Parser of the lines of a file."""
+
+    part: str | None
+    plain: bool  #: Whether a whole line is the text
+    fasttext: bool  #: Whether labels are those of fastText
+    needs_label: bool
+    needs_text: bool
+
+    @classmethod
+    def for_file(cls, file: File, options: ReadOptions) -> _LineParser:
+        """The parser for a file, from its first bytes."""
+        head, plain = decode(file.head)[0], options.format == "plain"
+        fasttext = is_fasttext(head) and not plain
+        plain = plain or not (options.labelled or is_lines(head))
+        options.decide(text=None if plain else "after the label", encoding=encoding_of(file.head))
+        return cls(part_of(file.name), plain, fasttext, options.labelled, options.needs_text)
+
+    def document(self, line: str, identifier: str) -> tuple[Document | None, str]:
+        """The document of a line, and its problem; no document if the line is empty or has no label."""
+        if not line.strip():
+            return None, "it is empty"
+        labels = [] if self.plain else _FASTTEXT.findall(line)
+        label, tab, rest = line.partition("\t")
+        if self.fasttext and not labels and self.needs_label:
+            return None, ""
+        if labels:
+            text = _FASTTEXT.sub("", line).rstrip()
+            document = Document(
+                identifier, text, labels[0] if len(labels) == 1 else tuple(dict.fromkeys(labels)), self.part
+            )
+        elif self.plain or self.fasttext:
+            document = Document(identifier, line, None, self.part)
+        elif tab and label.strip():
+            document = Document(identifier, rest, label, self.part)
+        else:
+            return Document(identifier, rest), "it is not a label, a TAB and a text"
+        return document, "its text is empty" if self.needs_text and not document.text.strip() else ""

@@ -20,21 +20,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice
+from itertools import accumulate
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from textsvm.errors import InputError, MissingColumn
-from textsvm.readers.charsets import byte_order_mark, decode
+from textsvm.readers.charsets import decode
 from textsvm.readers.corpus import Document, ReadOptions, parse_number, parse_weight, split_labels
-from textsvm.readers.files import File, FileOnDisk, Problems, iterate_lines, with_progress
+from textsvm.readers.files import File, FileOnDisk, Problems, text_blocks, with_progress
 from textsvm.readers.plain_text import PART, part_of
 from textsvm.runtime.parallel import Progress
 
-#: Bytes that are read at a time, which fit a cache.
-BLOCK = 1 << 17
-#: Lines that are read at a time, for charsets other than UTF-8.
-LINES = 1 << 11
 _COMMENT = re.compile(r"^;.*", re.MULTILINE)
 _SUFFIXES = dict.fromkeys((".fa", ".fasta", ".fna", ".faa", ".ffn", ".frn"), "fasta") | dict.fromkeys(
     (".fq", ".fastq"), "fastq"
@@ -57,7 +53,7 @@ class RecordBatch(NamedTuple):
 
 def record_batches(file: File | FileOnDisk, problems: Problems) -> Iterator[RecordBatch]:
     """The records of a file; raise InputError if it is no FASTA or FASTQ."""
-    blocks = _blocks(file, problems)
+    blocks = (block.replace("\r\n", "\n").replace("\r", "\n") for block in text_blocks(file, problems))
     return _fastq(blocks, file.name) if _is_fastq(file) else _fasta(blocks, file.name)
 
 
@@ -127,28 +123,6 @@ def _fastq_error(header: str, letters: str, plus: str, qualities: str) -> str:
     if plus[:1] != "+":
         return f"has {plus[:20]!r} for its third line, not +; FASTQ is read with four lines a record"
     return f"has {len(letters):,} letters and {len(qualities):,} qualities; the file is damaged or cut off"
-
-
-def _blocks(file: File | FileOnDisk, problems: Problems) -> Iterator[str]:
-    """The text of a file in pieces that end where lines do; its line ends become line feeds."""
-    mark, charset = byte_order_mark(file.head)
-    if charset != "utf-8":
-        lines = iterate_lines(file, problems, "")
-        while piece := "".join(islice(lines, LINES)):
-            yield piece.replace("\r\n", "\n").replace("\r", "\n")
-        return
-    reported = False
-    with file.open() as stream:
-        stream.read(len(mark))
-        while data := stream.read(BLOCK):
-            data += stream.readline()
-            if b"\r" in data:
-                data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-            text, problem = (data.decode("ascii"), None) if data.isascii() else decode(data)
-            if problem and not reported:
-                problems.append((file.name, problem.partition(": ")[2]))
-                reported = True
-            yield text
 
 
 # Documents

@@ -37,13 +37,13 @@ from textsvm.readers.charsets import decode, encoding_of, is_binary, is_blank
 from textsvm.readers.corpus import (
     USUAL,
     Document,
+    InvalidRows,
     Label,
     ReadOptions,
     Row,
     is_number,
     parse_number,
     parse_weight,
-    refused_rows,
     split_labels,
 )
 from textsvm.readers.files import (
@@ -161,67 +161,32 @@ def read_tables(
     for file, report in with_progress(files, progress):
         format = options.format or file_format(file, options) or "csv"
         encoding = None if format in ("excel", "parquet", "arrow") else encoding_of(file.head)
-        table, notes = _READERS[format](file, options, problems), list[str]()
-        table = _with_answers(table, options, notes, file.name)
-        roles, part = _roles(table, options, f"{file.name}{table.sheet}"), part_of(file.name)
+        notes: list[str] = []
+        table = _with_answers(_READERS[format](file, options, problems), options, notes, file.name)
+        roles = _roles(table, options, f"{file.name}{table.sheet}")
         header = table.headed if table.first else None
-        labelled = options.labelled and not options.target
-        read = {role: tuple(names) for role, names in roles.items() if role != "label" or labelled}
-        read["columns"] = tuple(table.names)
-        options.decide(**read, separator=table.separator, header=header, encoding=encoding)
-        paths = {name for columns in roles.values() for name in columns} - set(table.names)
-        ragged, without_text, total, listed = list[int](), list[int](), 0, ""
-        needs_text = options.keep_invalid or options.require_text or options.skip_invalid
-        needs_text = needs_text and not roles["numbers"]
+        columns = _columns_read(table, roles, options)
+        options.decide(**columns, separator=table.separator, header=header, encoding=encoding)
+        rows = _DocumentRows(file.name, table, roles, options, problems, len(files) > 1)
+        total = 0
         for number, line, row in table.rows:
             total += 1
-            row_name = f"{table.unit} {line}"
-            place = f"{file.name}, {row_name}"
-            identifier = f"{file.name}:{number}" if len(files) > 1 else str(number)
-            if not table.first and isinstance(row, Mapping):
-                row = {**row, **{path: _at(row, path) for path in paths}} if paths else row
-                _check_values(row, roles, place)
-            if problem := _problem(row, roles["text"], needs_text):
-                if options.keep_invalid and not options.skip_invalid:
-                    name = row.get(roles["id"][0]) if roles["id"] and isinstance(row, Mapping) else None
-                    cells = row.row or dict.fromkeys(table.names) if isinstance(row, InvalidRow) else row
-                    yield Document(
-                        _string(name) or identifier, "", problem=f"{row_name}: {problem}",
-                        row=cells if options.keep_rows else None,
-                    )  # fmt: skip
-                elif isinstance(row, InvalidRow) and row.ragged and not options.skip_invalid:
-                    ragged.append(line)
-                elif options.require_text and not options.skip_invalid and not _is_blank(row):
-                    without_text.append(line)
-                    reason_without_text = problem
-                else:
-                    problems.append((place, f"left out: {problem}"))
-            elif isinstance(row, Mapping):
-                document = _document(row, roles, place, identifier, part)
-                if options.apart:
-                    columns: dict[str, str | float] = {}
-                    for name in roles["text"]:
-                        columns[name] = _string(row.get(name)) or ""
-                    for name in roles["numbers"]:
-                        columns[name] = parse_number(row.get(name), f"{place}: {name!r}", needed=True) or 0.0
-                    document = document._replace(columns=columns)
-                if options.keep_rows:
-                    document = document._replace(row=row)
-                label, separator = document.label, options.label_separator
-                names = labels_in(label.strip(), separator is not None) if isinstance(label, str) else None
-                if names is not None and not listed:
-                    listed = str(label)
-                    problems.append((place, f"cells such as {listed[:60]} are read as lists of labels"))
-                document = document if names is None else document._replace(label=names)
-                yield document if separator is None else split_labels(document, separator)
+            document = rows.document(number, line, row)
+            if document is not None:
+                yield document
             if number % PROGRESS_STEP == 0:
                 report()
         problems += [(file.name, note) for note in notes]
-        if ragged:
-            reason = "a text with the delimiter in it needs quotes"
-            raise refused_rows(file.name, table.unit, ragged, total, "too few or too many fields", reason)
-        if without_text:
-            raise refused_rows(file.name, table.unit, without_text, total, "no text", reason_without_text)
+        rows.invalid.check(total)
+
+
+def _columns_read(
+    table: TableRows, roles: Mapping[str, list[str]], options: ReadOptions
+) -> dict[str, tuple[str, ...]]:
+    """The columns of each role that are read, and the names of all columns."""
+    labelled = options.labelled and not options.target
+    columns = {role: tuple(names) for role, names in roles.items() if role != "label" or labelled}
+    return {**columns, "columns": tuple(table.names)}
 
 
 def _with_answers(table: TableRows, options: ReadOptions, notes: list[str], file: str) -> TableRows:
@@ -240,31 +205,6 @@ def _with_answers(table: TableRows, options: ReadOptions, notes: list[str], file
     group = [ANNOTATOR] if options.group == ANNOTATOR else []
     names = dict.fromkeys([*task.row, options.label_column or "label", *group, *table.names])
     return replace(table, names=list(names), headed=True, rows=with_labels(table.rows, options, notes))
-
-
-def _is_blank(row: Row | InvalidRow) -> bool:
-    """Whether all cells of a row are empty, as below the data of a spreadsheet."""
-    return isinstance(row, Mapping) and not any((_string(value) or "").strip() for value in row.values())
-
-
-def _at(row: Any, path: str) -> Any:
-    """The value at a path of keys in nested objects, such as text.body; None if there is none."""
-    for key in path.split("."):
-        row = row.get(key) if isinstance(row, Mapping) else None
-    return row
-
-
-def _check_values(row: Row, roles: Mapping[str, list[str]], place: str) -> None:
-    """Raise InputError if a text or a label is an object, or a list of other values than labels."""
-    for role in ("text", "label"):
-        for name in roles[role]:
-            value = row.get(name)
-            items = value if isinstance(value, list) and role == "label" else [value]
-            if any(isinstance(item, dict | list) for item in items):
-                key = f": --{role} {name}.{next(iter(value), '')}" if isinstance(value, dict) else ""
-                raise InputError(
-                    f"{place}: {name!r} is a list or an object, no {role}; name a value in it{key}"
-                )
 
 
 @dataclass(frozen=True)
@@ -319,41 +259,133 @@ CellRow = tuple[int, int, Cells]
 NamedRow = tuple[int, int, Row | InvalidRow]
 
 
-def _problem(row: Row | InvalidRow, texts: Sequence[str], needs_text: bool) -> str | None:
-    """The reason why a row is not a document, or None; with `needs_text`, an empty text is a reason."""
-    if isinstance(row, InvalidRow):
-        return row.reason
-    values = [_string(row.get(name)) for name in texts]
-    if texts and all(value is None for value in values):
-        return f"it has no {texts[0]!r}"
-    blank = all(is_blank(value or "") for value in values)
-    return f"its {texts[0]!r} is empty" if texts and needs_text and blank else None
+class _DocumentRows:
+    """The documents of the rows of a table, and its invalid rows."""
+
+    def __init__(
+        self, file: str, table: TableRows, roles: dict[str, list[str]], options: ReadOptions,
+        problems: Problems, several_files: bool,
+    ) -> None:  # fmt: skip
+        self._file, self._table, self._roles, self._options = file, table, roles, options
+        self._problems, self._part = problems, part_of(file)
+        self._prefix = f"{file}:" if several_files else ""  # of ids
+        #: Columns that are paths of keys in nested objects, such as text.body.
+        self._paths = {name for names in roles.values() for name in names} - set(table.names)
+        self._needs_text = options.needs_text and not roles["numbers"]
+        self._has_lists = False  # of labels
+        self.invalid = InvalidRows(file, table.unit, options, problems)
+
+    def document(self, number: int, line: int, row: Row | InvalidRow) -> Document | None:
+        """The document of a row; None for an invalid row, unless the options keep it."""
+        place, identifier = f"{self._file}, {self._table.unit} {line}", f"{self._prefix}{number}"
+        if not self._table.first and isinstance(row, Mapping):
+            if self._paths:
+                row = {**row, **{path: _at(row, path) for path in self._paths}}
+            _check_values(row, self._roles, place)
+        if isinstance(row, InvalidRow):
+            return self._of_invalid(row, row.reason, line, identifier)
+        if problem := self._problem(row):
+            return self._of_invalid(row, problem, line, identifier)
+        document = self._of_cells(row, place, identifier)
+        if self._options.apart:
+            document = document._replace(columns=self._columns(row, place))
+        if self._options.keep_rows:
+            document = document._replace(row=row)
+        return self._with_list(document, place)
+
+    def _problem(self, row: Row) -> str | None:
+        """The reason why a row is not a document, or None."""
+        texts = self._roles["text"]
+        if not texts:
+            return None
+        values = [_string(row.get(name)) for name in texts]
+        if all(value is None for value in values):
+            return f"it has no {texts[0]!r}"
+        blank = self._needs_text and all(is_blank(value or "") for value in values)
+        return f"its {texts[0]!r} is empty" if blank else None
+
+    def _of_invalid(self, row: Row | InvalidRow, problem: str, line: int, identifier: str) -> Document | None:
+        """A document with the problem if the options keep invalid rows, else None."""
+        broken, cells = isinstance(row, InvalidRow), row.row if isinstance(row, InvalidRow) else row
+        if not self._options.reports_invalid:
+            blank = not broken and not any((_string(value) or "").strip() for value in (cells or {}).values())
+            self.invalid.add(line, problem, ragged=isinstance(row, InvalidRow) and row.ragged, blank=blank)
+            return None
+        name = None if broken or cells is None else self._first(cells, "id")
+        return Document(
+            _string(name) or identifier, "", problem=f"{self._table.unit} {line}: {problem}",
+            row=(cells or dict.fromkeys(self._table.names)) if self._options.keep_rows else None,
+        )  # fmt: skip
+
+    def _first(self, row: Row, role: str) -> Any:
+        """The cell of the first column of a role; None if there is no column."""
+        columns = self._roles[role]
+        return row.get(columns[0]) if columns else None
+
+    def _number(self, row: Row, role: str, place: str, needed: bool) -> float | None:
+        if not self._roles[role]:
+            return None
+        return parse_number(self._first(row, role), f"{place}: the {role}", needed)
+
+    def _of_cells(self, row: Row, place: str, identifier: str) -> Document:
+        roles = self._roles
+        weight = parse_weight(self._number(row, "weight", place, needed=True), place)
+        labels = self._first(row, "label")
+        check_labels(labels if isinstance(labels, list | tuple) else [labels], f"{place}: ")
+        texts = [row.get(name) for name in roles["text"]]
+        part = _string(self._first(row, "part")) if roles["part"] else self._part
+        group = (_string(self._first(row, "group")) or "").strip() or None
+        if roles["group"] and group is None:
+            raise InputError(f"{place} has no {roles['group'][0]}, and every document needs a group")
+        return Document(
+            _string(self._first(row, "id")) or identifier,
+            "\n".join(_string(text) or "" for text in texts if text is not None),
+            _label(labels) if len(roles["label"]) < 2 else _marked_labels(row, roles["label"], place),
+            part or None,
+            self._number(row, "target", place, needed=False),
+            weight,
+            group,
+        )
+
+    def _columns(self, row: Row, place: str) -> dict[str, str | float]:
+        """The columns of texts and numbers that stay apart."""
+        columns: dict[str, str | float] = {}
+        for name in self._roles["text"]:
+            columns[name] = _string(row.get(name)) or ""
+        for name in self._roles["numbers"]:
+            columns[name] = parse_number(row.get(name), f"{place}: {name!r}", needed=True) or 0.0
+        return columns
+
+    def _with_list(self, document: Document, place: str) -> Document:
+        """The document, its label as a tuple if the cell is a list, or the options name a separator."""
+        label, separator = document.label, self._options.label_separator
+        names = labels_in(label.strip(), separator is not None) if isinstance(label, str) else None
+        if names is not None:
+            if not self._has_lists:
+                self._problems.append((place, f"cells such as {str(label)[:60]} are read as lists of labels"))
+            self._has_lists = True
+            document = document._replace(label=names)
+        return document if separator is None else split_labels(document, separator)
 
 
-def _document(row: Row, roles: dict[str, list[str]], place: str, row_id: str, part: str | None) -> Document:
-    def first(role: str) -> Any:
-        return row.get(roles[role][0]) if roles[role] else None
+def _at(row: Any, path: str) -> Any:
+    """The value at a path of keys in nested objects, such as text.body; None if there is none."""
+    for key in path.split("."):
+        row = row.get(key) if isinstance(row, Mapping) else None
+    return row
 
-    def value(role: str, needed: bool) -> float | None:
-        return parse_number(first(role), f"{place}: the {role}", needed) if roles[role] else None
 
-    weight = parse_weight(value("weight", needed=True), place)
-    labels = first("label")
-    check_labels(labels if isinstance(labels, list | tuple) else [labels], f"{place}: ")
-    texts = [row.get(name) for name in roles["text"]]
-    part = _string(first("part")) if roles["part"] else part
-    group = (_string(first("group")) or "").strip() or None
-    if roles["group"] and group is None:
-        raise InputError(f"{place} has no {roles['group'][0]}, and every document needs a group")
-    return Document(
-        _string(first("id")) or row_id,
-        "\n".join(_string(text) or "" for text in texts if text is not None),
-        _label(first("label")) if len(roles["label"]) < 2 else _marked_labels(row, roles["label"], place),
-        part or None,
-        value("target", needed=False),
-        weight,
-        group,
-    )
+def _check_values(row: Row, roles: Mapping[str, list[str]], place: str) -> None:
+    """Raise InputError if a text or a label is an object, or a list of other values than labels."""
+    for role in ("text", "label"):
+        for name in roles[role]:
+            value = row.get(name)
+            items = value if isinstance(value, list) and role == "label" else [value]
+            if any(isinstance(item, dict | list) for item in items):
+                key = f": --{role} {name}.{next(iter(value), '')}" if isinstance(value, dict) else ""
+                raise InputError(
+                    f"{place}: {name!r} is a list or an object, no {role}; name a value in it{key}"
+                )
 
 
 def _marked_labels(row: Row, names: Sequence[str], place: str) -> tuple[str, ...]:
@@ -422,22 +454,8 @@ class TableRows:
 def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[str]]:
     """The columns of each role: text, label, id, part, ..."""
     names, columns = table.names, options.columns
-    of_data = table.columns_of_data()
-    if not table.headed and options.header is None and not (of_data if columns else 0 in of_data):
-        raise InputError(
-            f"{file}: is its first line a header? It has {', '.join(map(repr, table.first[:20]))}; add "
-            "--header or --no-header, and name the columns of texts and labels with --text and "
-            f"--label, by number without a header{_separator_remedy(table)}"
-        )
-    lowered = {name.strip().lower(): name for name in reversed(names)} if table.headed else {}
-    usual = {role: [lowered[name] for name in USUAL.get(role, ()) if name in lowered] for role in _ROLES}
-    roles, unread = {role: candidates[:1] for role, candidates in usual.items()}, list[str]()
-    spellings = Counter(name.strip().lower() for name in table.first or names)
-    for role in {"text", "label"} - columns.keys() - set(() if options.labelled else ("label",)):
-        if roles[role] and spellings[roles[role][0].strip().lower()] > 1:
-            raise InputError(f"{file} has several columns {roles[role][0]!r}; {_RENAME}")
-        unread += usual[role][1:]
-    options.decide(unread=tuple(sorted(unread)))
+    _check_first_row(table, options, file)
+    roles = _usual_roles(table, options, file)
     if not table.headed and columns.keys().isdisjoint({"label", "text", "target"}) and len(names) > 1:
         roles["label"] = names[:1]
     for role, column in columns.items():
@@ -446,16 +464,42 @@ def _roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[
         elif role == "id" and column in names:
             roles[role] = [str(column)]
     if columns.keys().isdisjoint({"text", "numbers"}) and (not table.headed or len(names) == 1):
-        role_columns = {name for role, role_names in roles.items() if role != "text" for name in role_names}
-        roles["text"] = [name for name in names if name not in role_columns]
-    pairs = [("text", "numbers"), *([("text", "label")] if options.labelled else [])]
-    for first_role, other in pairs:
-        if both := set(roles[first_role]) & set(roles[other]):
-            raise InputError(f"{file}: the column {min(both)!r} is named twice: --{first_role} and --{other}")
+        others = {name for role, role_names in roles.items() if role != "text" for name in role_names}
+        roles["text"] = [name for name in names if name not in others]
+    for other in ("numbers", "label") if options.labelled else ("numbers",):
+        if both := set(roles["text"]) & set(roles[other]):
+            raise InputError(f"{file}: the column {min(both)!r} is named twice: --text and --{other}")
     if not roles["text"] and not roles["numbers"]:
-        available = ", ".join(names[:20])
-        raise InputError(f"{file}: which column is the text? Name it with --text: {available}")
+        raise InputError(f"{file}: which column is the text? Name it with --text: {', '.join(names[:20])}")
     return roles
+
+
+def _check_first_row(table: TableRows, options: ReadOptions, file: str) -> None:
+    """Raise InputError if nothing shows whether the first row is a header."""
+    if table.headed or options.header is not None:
+        return
+    columns_of_data = table.columns_of_data()
+    if not (columns_of_data if options.columns else 0 in columns_of_data):
+        raise InputError(
+            f"{file}: is its first line a header? It has {', '.join(map(repr, table.first[:20]))}; add "
+            "--header or --no-header, and name the columns of texts and labels with --text and "
+            f"--label, by number without a header{_separator_remedy(table)}"
+        )
+
+
+def _usual_roles(table: TableRows, options: ReadOptions, file: str) -> dict[str, list[str]]:
+    """The first column with a usual name for each role; the other candidates are decisions."""
+    lowered = {name.strip().lower(): name for name in reversed(table.names)} if table.headed else {}
+    usual = {role: [lowered[name] for name in USUAL.get(role, ()) if name in lowered] for role in _ROLES}
+    spellings, unread = Counter(name.strip().lower() for name in table.first or table.names), list[str]()
+    for role in ("text", "label") if options.labelled else ("text",):
+        if role in options.columns:
+            continue
+        if usual[role] and spellings[usual[role][0].strip().lower()] > 1:
+            raise InputError(f"{file} has several columns {usual[role][0]!r}; {_RENAME}")
+        unread += usual[role][1:]
+    options.decide(unread=tuple(sorted(unread)))
+    return {role: candidates[:1] for role, candidates in usual.items()}
 
 
 def _separator_remedy(table: TableRows) -> str:
@@ -597,32 +641,22 @@ def _table(
     start = next(rows)
     first = [cell.strip() for cell in start[2]]
     first = [bare if (bare := cell.lstrip("# ")).lower() in _ALL_USUAL else cell for cell in first]
-    headed = options.need_header
-    if headed is None:
-        recorded = options.names_in(options.recorded)
-        headed = any(cell.lower() in _ALL_USUAL or cell in recorded for cell in first)
+    headed, lookahead = _has_header(first, options), list[CellRow]()
     if headed:
         peeked = list(islice(rows, min(_ROWS_FOR_NAMES, file.lookahead_rows or _ROWS_FOR_NAMES)))
         rows = chain(peeked, rows)
-        row_names = {cells[0] for *_, cells in peeked if len(cells) == len(first) + 1}
-        if peeked and len(row_names) == len(peeked) and (len(peeked) > 1 or "1" in row_names):
+        if _begin_with_names(peeked, len(first)):
             first.insert(0, "row.names")
             problems.append((file.name, "the rows begin with their names, for which the header has no name"))
-    names = list(first) if headed else [str(i + 1) for i in range(len(first))]
-    repeated = {name for name, count in Counter(names).items() if name and count > 1}
-    unique = set[str]()
-    for i, name in enumerate(names):  # a column with an empty or repeated name is called by its number
-        if not name or name in unique:
-            names[i] = str(i + 1)
-        unique.add(names[i])
-    lookahead: list[CellRow] = []
-    if not headed:
+    else:
         lookahead = list(islice(rows, _LOOKAHEAD if file.lookahead_rows is None else file.lookahead_rows))
-    rest = chain([] if headed else [start], lookahead, rows)
+        rows = chain([start], lookahead, rows)
+    names = _unique_names(first) if headed else [str(i + 1) for i in range(len(first))]
+    repeated = {name for name, count in Counter(first).items() if headed and name and count > 1}
     source = TableForm(file, names, start[1] if headed else 0, start[2].raw if headed else "", **form)
 
     def named_rows() -> Iterator[NamedRow]:
-        for number, line, cells in rest:
+        for number, line, cells in rows:
             row = SourceRow(cells, source, line) if form else None
             if len(cells) == len(names):
                 yield number, line, row or dict(zip(names, cells, strict=True))
@@ -632,6 +666,30 @@ def _table(
 
     separator = form.get("delimiter")
     return TableRows(names, headed, named_rows(), unit, first, repeated, lookahead, separator=separator)
+
+
+def _has_header(first: Sequence[str], options: ReadOptions) -> bool:
+    """Whether the first row is a header: by the options, or because it has a usual or a recorded name."""
+    if options.need_header is not None:
+        return options.need_header
+    recorded = options.names_in(options.recorded)
+    return any(cell.lower() in _ALL_USUAL or cell in recorded for cell in first)
+
+
+def _begin_with_names(rows: Sequence[CellRow], width: int) -> bool:
+    """Whether all rows below a header have a cell more than it, their unique name."""
+    names = {cells[0] for *_, cells in rows if len(cells) == width + 1}
+    return len(names) == len(rows) and (len(rows) > 1 or "1" in names)
+
+
+def _unique_names(header: Sequence[str]) -> list[str]:
+    """The names of columns; a column with an empty or repeated name is called by its number."""
+    names, unique = list(header), set[str]()
+    for i, name in enumerate(names):
+        if not name or name in unique:
+            names[i] = str(i + 1)
+        unique.add(names[i])
+    return names
 
 
 def _read_arff(file: File, options: ReadOptions, problems: Problems) -> TableRows:
