@@ -544,12 +544,15 @@ def _uniform_labels(
     rows: Sequence[Document], source: str, problems: Problems
 ) -> list[str] | list[tuple[str, ...]]:
     """The labels in their composed spelling, all as texts or all as tuples."""
-    label_sets = [(row.label,) if isinstance(row.label, str) else row.label or () for row in rows]
-    spelling = _spelling({label for label_set in label_sets for label in label_set}, source, problems)
-    spelt = [tuple(spelling[label] for label in label_set) for label_set in label_sets]
-    if any(isinstance(row.label, tuple) for row in rows):
-        return spelt
-    return [label for (label,) in spelt]
+    names = set[str]()
+    for row in rows:
+        names.update((row.label,) if isinstance(row.label, str) else row.label or ())
+    spelling = _spelling(names, source, problems)
+    single = [spelling[row.label] for row in rows if isinstance(row.label, str)]
+    if len(single) == len(rows):
+        return single
+    sets = ((row.label,) if isinstance(row.label, str) else row.label or () for row in rows)
+    return [tuple(spelling[label] for label in labels) for labels in sets]
 
 
 def _spelling(labels: set[str], source: str, problems: Problems) -> dict[str, str]:

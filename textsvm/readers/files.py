@@ -198,12 +198,12 @@ class FileOnDisk:
     def open(self) -> Iterator[IO[bytes]]:
         """A stream of the unpacked bytes; reading a damaged file raises InputError."""
         try:
-            with self.path.open("rb") as self._packed:
+            with self.path.open("rb", BLOCK) as self._packed:
                 stream: Any = self._packed
                 if self._opener:
                     budget = _Budget(f"{self.path}", sys.maxsize, self.size, None)
                     unpacked = _BudgetedStream(self._opener(stream), budget, stream)
-                    stream = io.BufferedReader(unpacked, HEAD)
+                    stream = io.BufferedReader(unpacked, BLOCK)
                 yield stream
         except (InputError, FileNotFoundError, PermissionError):
             raise

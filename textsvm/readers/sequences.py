@@ -53,8 +53,12 @@ class RecordBatch(NamedTuple):
 
 def record_batches(file: File | FileOnDisk, problems: Problems) -> Iterator[RecordBatch]:
     """The records of a file; raise InputError if it is no FASTA or FASTQ."""
-    blocks = (block.replace("\r\n", "\n").replace("\r", "\n") for block in text_blocks(file, problems))
+    blocks = map(_with_line_feeds, text_blocks(file, problems))
     return _fastq(blocks, file.name) if _is_fastq(file) else _fasta(blocks, file.name)
+
+
+def _with_line_feeds(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def _is_fastq(file: File | FileOnDisk) -> bool:
