@@ -515,9 +515,43 @@ def estimator() -> dict[str, int]:
     }
 
 
+SPAM = ["cheap pills for sale", "win a prize now", "buy cheap watches", "free prize for you"]
+HAM = ["the meeting is at noon", "please read the agenda", "see you at lunch", "the report is here"]
+LABELS = ["spam"] * 12 + ["ham"] * 12
+
+
+def texts_of(word: str) -> list[str]:
+    """24 texts that begin with a word: the first half spam."""
+    return [f"{word}{number} {text}" for part in (SPAM, HAM) for number in range(3) for text in part]
+
+
+def default_moves() -> dict[str, int]:
+    """Files and moves of a fit with the default kernel, and of the prediction of a text by the loaded model.
+
+    For a new process, in which NumPy alone does such small work: Numba is not imported.
+    """
+    from textsvm import SVC, load, save
+
+    svc = SVC(device="cpu", n_jobs=1)
+    with TemporaryDirectory() as folder:
+        save(svc.fit(texts_of("warm"), LABELS), path := f"{folder}/model.textsvm")
+        model = load(path)
+    model.predict(["a first text"])
+    fit = moves_of(lambda: svc.fit(texts_of(""), LABELS))
+    prediction = moves_of(lambda: model.predict(["buy this text"]))
+    assert "numba" not in sys.modules
+    return {
+        "files entered by a fit": fit[0],
+        "moves of a fit": fit[1],
+        "files entered by a prediction": prediction[0],
+        "moves of a prediction": prediction[1],
+    }
+
+
 def running() -> dict[str, Any]:
     """Figures of the running package: SVC, options, kernel members, files behind calls on a CPU."""
-    from textsvm import SVC, BoundedGap, EditDistance, GappedKmers, GapWeighted, Spectrum, Sum, load, save
+    moves = default_moves()
+    from textsvm import SVC, BoundedGap, EditDistance, GappedKmers, GapWeighted, Spectrum, Sum
 
     files = {}
     kernels = [Spectrum(3), EditDistance(), GapWeighted(2), BoundedGap(2), GappedKmers(3, 2)]
@@ -525,29 +559,11 @@ def running() -> dict[str, Any]:
         files[f"kernel(a, b), {type(kernel).__name__}"] = files_behind(
             lambda word, kernel=kernel: kernel([word + "first text"], [word + "second text"])
         )
-    spam = ["cheap pills for sale", "win a prize now", "buy cheap watches", "free prize for you"]
-    ham = ["the meeting is at noon", "please read the agenda", "see you at lunch", "the report is here"]
-    labels = ["spam"] * 12 + ["ham"] * 12
-
-    def texts(word: str) -> list[str]:
-        return [f"{word}{number} {text}" for part in (spam, ham) for number in range(3) for text in part]
-
     for name, svc in {"Spectrum(3)": SVC(Spectrum(3), device="cpu"), "auto": SVC(device="cpu")}.items():
-        files[f"SVC.fit, {name}"] = files_behind(lambda word, svc=svc: svc.fit(texts(word), labels))
-        files[f"SVC.predict, {name}"] = files_behind(lambda word, svc=svc: svc.predict(texts(word)))
-
-    svc = SVC(Spectrum(3), device="cpu", n_jobs=1)
-    with TemporaryDirectory() as folder:
-        save(svc.fit(texts(""), labels), path := f"{folder}/model.textsvm")
-        model = load(path)
-    model.predict(["a first text"])
-    fit = moves_of(lambda: svc.fit(texts(""), labels))
-    prediction = moves_of(lambda: model.predict(["buy this text"]))
+        files[f"SVC.fit, {name}"] = files_behind(lambda word, svc=svc: svc.fit(texts_of(word), LABELS))
+        files[f"SVC.predict, {name}"] = files_behind(lambda word, svc=svc: svc.predict(texts_of(word)))
     return {
-        "files entered by a fit": fit[0],
-        "moves of a fit": fit[1],
-        "files entered by a prediction": prediction[0],
-        "moves of a prediction": prediction[1],
+        **moves,
         **estimator(),
         **command_line(),
         "public members of a kernel": kernel_members(),
