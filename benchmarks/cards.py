@@ -32,7 +32,7 @@ from textsvm.runtime.device import Device, select
 from textsvm.solvers.solution import Stopping
 from textsvm.solvers.solve import solve
 from textsvm.text.documents import Documents
-from textsvm.training.fold_solver import solve_folds
+from textsvm.training.fold_grams import solve_folds
 from textsvm.training.folds import Splitting
 from textsvm.training.problems import as_target, problem_of
 

@@ -34,7 +34,7 @@ from textsvm.kernels.spelling import spell
 from textsvm.model.settings import RegressionSettings
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device, select
-from textsvm.training.fold_solver import fold_scores, solve_folds
+from textsvm.training.fold_grams import fold_scores, solve_folds
 from textsvm.training.targets import Target
 
 PUBLISHED = (0.836, 0.724, 0.677, 0.821, 0.830, 0.828, 0.801, 0.726)

@@ -107,12 +107,6 @@ def test_tune_numbers(tmp_path):
     assert report("evaluate", tmp_path / "m", sample("essays"))["mae"] < found["best_score"]
 
 
-def test_a_grid_that_does_not_fit_the_time():
-    message = fails("tune", sample("mail"), "-q", "--p", "3,4,5", "-C", "1,10,100", "--minutes", "0.0001")
-    assert "9 settings on 5 folds" in message
-    assert "allowed" in message
-
-
 def test_an_unknown_metric():
     assert "metric 'beauty' is not one of accuracy" in fails(
         "tune", sample("mail"), "-q", "--metric", "beauty"

@@ -156,7 +156,7 @@ def test_copies_are_reported_before_the_work_and_can_be_kept_together(monkeypatc
         assert set(leak.test) <= set(test)
         assert set(leak.train) <= set(train)
         assert (np.abs(leak.test - leak.train) == 40).all()
-    monkeypatch.setattr("textsvm.training.fold_solver.solve", lambda *a, **k: pytest.fail("too late"))
+    monkeypatch.setattr("textsvm.training.fold_grams.solve", lambda *a, **k: pytest.fail("too late"))
     with warnings.catch_warnings():
         warnings.simplefilter("error", LeakageWarning)
         with pytest.raises(LeakageWarning):

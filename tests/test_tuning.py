@@ -16,7 +16,6 @@ from textsvm.estimators.calibrated import CalibratedSVC
 from textsvm.estimators.svm import SVC, SVR
 from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.model.settings import Compute
-from textsvm.selection import tuning
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.grid import grid_points
 from textsvm.selection.search import GridSearch, TrialFile
@@ -282,17 +281,6 @@ def test_the_best_of_kernels_that_learn_is_fitted_to_all_documents(monkeypatch, 
         assert result.best_estimator.kernel_.weights_.n == 40
 
 
-def test_a_grid_of_a_kernel_that_learns_is_estimated_with_a_gram_for_each_part(monkeypatch):
-    documents, y = texts(60, seed=1)
-    seen = []
-    monkeypatch.setattr(tuning, "_time_for", lambda sizes, timed, part: seen.append(timed[-1]) or 0.0)
-    clock = iter(range(10_000))
-    monkeypatch.setattr("time.perf_counter", lambda: float(next(clock)))
-    for idf in (False, True):
-        tune(SVC(Spectrum(2, idf=idf), device="cpu"), documents, y, {"C": [1]}, cv=3, minutes=1e6)
-    assert seen[-1][1] == pytest.approx(4 * seen[0][1], rel=0.5)
-
-
 def test_a_grid_cannot_mix_texts_and_matrices():
     documents, y = texts(40)
     with pytest.raises(InputError, match="texts and kernel matrices"):
@@ -319,41 +307,8 @@ def test_progress_names_the_stages_and_counts_grams():
     assert solved[-1] == pytest.approx(1)
 
 
-def test_a_grid_that_fits_the_budget_is_searched():
-    documents, y = texts(60, seed=1)
-    model, grid = SVC(device="cpu"), {"kernel": KERNELS[:3], "C": [0.1, 1]}
-    result = tune(model, documents, y, grid, cv=3, minutes=30)
-    assert result.untried == []
-    assert result.seconds["estimate"] > 0
-    without = tune(model, documents, y, grid, cv=3)
-    assert [row["folds"] for row in without.table] == [row["folds"] for row in result.table]
-
-
-@pytest.mark.parametrize("precomputed", [True, False])
-def test_a_grid_that_does_not_fit_the_budget_is_refused_before_the_work(monkeypatch, precomputed):
-    monkeypatch.setattr("textsvm.selection.search.GridSearch.run", lambda *_: pytest.fail("there was work"))
-    documents, y = texts(60, seed=1)
-    model, X, grid = SVC("gap", device="cpu"), documents, {"kernel__p": [2, 3], "C": [1, 2]}
-    if precomputed:
-        X, y = classes_of(60, 2)
-        model, grid = given(), {"C": [1, 2, 3, 4]}
-    with pytest.raises(
-        InputError, match=r"would take about .* \(4 settings on 3 folds, estimated from"
-    ) as caught:
-        tune(model, X, y, grid, cv=3, minutes=1e-6, sample_weight=np.arange(60) % 7)
-    assert "and 6e-05 seconds are allowed; allow more time" in str(caught.value)
-
-
-def test_the_estimate_is_a_part_that_stays_and_one_that_grows():
-    timed = [(100, 1 + 0.1), (200, 1 + 0.4)]
-    assert tuning._time_for(1000, timed, 1) == pytest.approx(1 + 10)
-    assert tuning._time_for(np.array([1000.0, 500.0]), timed, 1) == pytest.approx(2 + 12.5)
-    assert tuning._time_for(1000, timed[:1], 1) == pytest.approx(110)
-
-
-def test_when_time_runs_out_kernels_are_left_out(monkeypatch):
+def test_when_time_runs_out_kernels_are_left_out():
     documents, y = texts(40, seed=1)
-    monkeypatch.setattr("textsvm.selection.tuning.require_time", lambda *_: 0.0)
     with pytest.warns(UserWarning, match="minutes are over after 1 of 3 kernels"):
         result = tune(SVC(device="cpu"), documents, y, {"kernel": KERNELS[2:]}, cv=2, minutes=1e-9)
     assert len(result.table) == 1

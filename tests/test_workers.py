@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 from textsvm import SVC, SVR, EditDistance, GapWeighted, Product, Spectrum, Sum, cross_validate, tune
 from textsvm.errors import InputError
 from textsvm.runtime import workers as module
+from textsvm.runtime.parallel import assigned
 from textsvm.runtime.workers import current, on_workers
 from textsvm.training.train import prepare
 
@@ -89,7 +90,7 @@ def gram_of(kernel, texts=TEXTS):
 
 def alone(function, *arguments, **options):
     """What one machine gives."""
-    with module.here():
+    with assigned(module._current, None):
         return function(*arguments, **options)
 
 

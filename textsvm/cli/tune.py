@@ -50,7 +50,7 @@ class SearchOptions:
     nested: int | None = _search(
         "Outer folds that estimate the tuned model on documents not used for tuning.", min=2
     )
-    minutes: float | None = _search("Refuse a grid that is predicted to take longer.")
+    minutes: float | None = _search("Leave out the kernels that are not tried after this time.")
     resume: Path | None = _search(
         "File of evaluated settings; an existing file continues its search with equal results (default: "
         "OUTPUT.tuning, removed at the end).",

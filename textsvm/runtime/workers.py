@@ -17,7 +17,7 @@ import pydoc
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -88,11 +88,6 @@ def require_dask() -> None:
     """Raise InputError if `distributed` is not installed."""
     if find_spec("distributed") is None:
         raise InputError("workers need Dask, which is not installed: pip install distributed")
-
-
-def here() -> AbstractContextManager[None]:
-    """Use no workers inside the block."""
-    return parallel.assigned(_current, None)
 
 
 def _distributed() -> Any:

@@ -36,7 +36,7 @@ from textsvm.model.settings import ClassifierSettings, is_default
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.parallel import StageProgress, of_stage
-from textsvm.training.fold_solver import fold_scores, solve_folds
+from textsvm.training.fold_grams import fold_scores, solve_folds
 from textsvm.training.folds import make_folds, n_together
 from textsvm.training.targets import Target
 from textsvm.training.thresholds import mean_values

@@ -9,7 +9,6 @@ from typing import Any
 
 from sklearn.model_selection import ParameterGrid
 
-from textsvm.arrays import Ints
 from textsvm.errors import InputError
 from textsvm.gram.measure import allowed_bytes
 from textsvm.gram.plan import Case
@@ -177,8 +176,3 @@ def simplicity(point: GridPoint) -> tuple[float, float]:
     """Smaller is simpler: a smaller C, then a wider tube."""
     values = point.settings.as_dict()
     return float(values["C"]), -float(values.get("epsilon", 0.0))
-
-
-def subset(shared: Sequence[SharedExamples], rows: Ints) -> list[SharedExamples]:
-    """The same kernels on some of the examples."""
-    return [SharedExamples(group.examples.take(rows), group.kernels, group.members) for group in shared]

@@ -30,8 +30,7 @@ from textsvm.selection.cross_validation import choose_and_test
 from textsvm.selection.grid import GridPoint, SharedExamples, simplicity
 from textsvm.selection.scoring import AREAS, judge, mean_and_sd, metric_names
 from textsvm.solvers.problems import Machines
-from textsvm.training.fold_grams import FoldGrams, Task, train_and_test
-from textsvm.training.fold_solver import paths_along_c, solve_folds
+from textsvm.training.fold_grams import FoldGrams, Task, paths_along_c, solve_folds, train_and_test
 from textsvm.training.folds import Splitting, as_groups
 from textsvm.training.grams import PreparedRows
 from textsvm.training.problems import fit_offsets, fold_predictions, problem_of, rule_of

@@ -5,12 +5,6 @@ The folds are the same for all settings. A kernel that learns from documents has
 solved side by side, as paths along C. The best setting so far is fitted to all documents while its Gram
 exists, so that no Gram is kept or computed twice. Nested cross-validation only adds folds: inner folds of the
 training part of each outer fold, which choose the outer fold's setting, and the outer fold itself.
-
-With a time budget, the time of the grid is estimated from samples of the documents. Grams and solvers take
-about a + b n^2 seconds for n documents; a and b come from two samples, the second twice the first. The
-samples are doubled until the whole grid would fit even if a were 0, or the larger sample takes a hundredth of
-the budget or has half of the documents; kernels are compiled before. Problems harder than the samples', or a
-matrix that does not fit in memory while theirs does, take longer.
 """
 
 from __future__ import annotations
@@ -23,10 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError, warn_user
 from textsvm.kernels.base import Kernel
 from textsvm.model.settings import Fold, Settings, is_default, settings_of
@@ -34,16 +26,13 @@ from textsvm.model.trained import TrainedModel
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import StageProgress, lap, of_stage
 from textsvm.runtime.plain_json import to_json
-from textsvm.runtime.workers import here
-from textsvm.selection.grid import GridPoint, SharedExamples, all_grams, encode_all, grid_points, subset
-from textsvm.selection.scoring import judge, mean_and_sd, warn_unfinished
+from textsvm.selection.grid import SharedExamples, all_grams, encode_all, grid_points
+from textsvm.selection.scoring import mean_and_sd, warn_unfinished
 from textsvm.selection.search import GridSearch, TrialFile, left, of_kernel
-from textsvm.training.fold_grams import Task, of_all
-from textsvm.training.fold_solver import fold_scores, solve_folds, solving_seconds
+from textsvm.training.fold_grams import of_all, solving_seconds
 from textsvm.training.folds import Splitting, n_together, report_leaks
-from textsvm.training.grams import without_store
 from textsvm.training.leakage import Leak
-from textsvm.training.targets import Target, is_number, labels_of
+from textsvm.training.targets import is_number
 from textsvm.training.train import read_training_data
 
 
@@ -76,7 +65,7 @@ class Tuning:
     folds: list[Fold]
     #: Near-duplicates across folds, see `textsvm.selection.cross_validation.CrossValidation`.
     leaks: list[Leak]
-    seconds: dict[str, float]  #: Wall time of "estimate", "encode", "gram", "duplicates", "solve" and "score"
+    seconds: dict[str, float]  #: Wall time of "encode", "gram", "duplicates", "solve" and "score"
     copies: int = 0  #: As in `textsvm.selection.cross_validation.CrossValidation`
 
     def as_dict(self) -> dict[str, Any]:
@@ -133,8 +122,7 @@ def tune(
         kernel that learns from documents needs a Gram for each training part. Sums of kernels share the Grams
         of their parts, if memory suffices.
     minutes : float, optional
-        Time budget. A grid with a longer estimated time (on this computer, without workers) is refused before
-        the work starts. If the time ends, the remaining kernels are left out with a warning.
+        Time budget: when it ends, the remaining kernels are left out with a warning.
     nested : int, optional
         Number of outer folds for an unbiased estimate of the result of tuning, over the same Grams.
     resume : path, optional
@@ -151,7 +139,7 @@ def tune(
     Raises
     ------
     InputError
-        If an argument is invalid or the grid exceeds the budget; before the work starts.
+        If an argument is invalid; before the work starts.
 
     Examples
     --------
@@ -190,17 +178,12 @@ def _try_settings(
     started, minutes = budget
     settings = settings.on(device)
     search.points = [replace(point, settings=point.settings.on(device)) for point in search.points]
-    seconds = dict.fromkeys(("estimate", "encode", "gram", "duplicates", "solve", "score"), 0.0)
+    seconds = dict.fromkeys(("encode", "gram", "duplicates", "solve", "score"), 0.0)
     leaks: list[Leak] = []
     with settings.at_work(devices.select(settings.device)):
         clock = time.perf_counter()
         shared = encode_all(settings, search.points, examples, search.target, progress)
         clock = lap(seconds, "encode", clock)
-        if minutes is not None:
-            task = Task(search.target, search.weight, search.all_folds)
-            with here():
-                require_time(minutes, search.points, shared, task, search.names)
-            clock = lap(seconds, "estimate", clock)
         trials = None if resume is None else TrialFile(Path(resume), search, examples)
         every, shared = shared, left(shared, search.tried, first=True)
         n_kernels = sum(len(group.kernels) for group in shared)
@@ -303,103 +286,3 @@ def _gram_seconds(kernel: Kernel, group: SharedExamples, folds: int) -> float:
     except AttributeError:  # a precomputed kernel matrix
         return 0.0
     return seconds * (folds if kernel.learns else 1)
-
-
-#: Documents of the first sample, and most fits of each setting that are timed side by side.
-FIRST, SIDE_BY_SIDE = 100, 10
-
-
-def require_time(
-    minutes: float, points: list[GridPoint], shared: Sequence[SharedExamples], task: Task, names: list[str]
-) -> float:
-    """Estimated seconds of a grid; InputError if it would take longer than `minutes`."""
-    target, folds = task.target, task.folds
-    n, budget = len(target.values), 60.0 * minutes
-    order = _sample_order(target, task.weight)
-    n_classes = 1 if target.classes is None else len(target.classes)
-    m = min(max(min(FIRST, n // 4), n_classes, 2), len(order))
-    _run(points, shared, task, order[:m], names)
-    side_by_side = min(len(folds), SIDE_BY_SIDE)
-    trained = np.array([len(train) for train, _ in folds], float)
-    timed: list[tuple[int, float, float]] = []
-    while True:
-        gram, fits, judging = _run(points, shared, task, order[:m], names)
-        timed.append((m, gram, fits / side_by_side))
-        judged = judging * len(points) * len(folds)
-        most = _time_for(n, timed[-1:], 1) + _time_for(trained, timed[-1:], 2) + judged
-        estimate = _time_for(n, timed[-2:], 1) + _time_for(trained, timed[-2:], 2) + judged
-        enough = len(timed) > 1 and gram + fits >= budget / 100
-        if most <= budget or enough or 4 * m > len(order):
-            break
-        m *= 2
-    if estimate <= budget:
-        return estimate
-    share = budget / estimate
-    fitting, documents = int(len(points) * share), int(n * share**0.5)
-    advice = "allow more time"
-    if documents > 10 * len(folds):
-        advice = f"allow more time, or use about {documents} documents"
-        if fitting:
-            advice += f" or {fitting} of the settings"
-    raise InputError(
-        f"the grid would take about {_show(estimate)} ({len(points)} settings on {len(folds)} folds, "
-        f"estimated from {m} of {n} documents) and {_show(budget)} are allowed; {advice}"
-    )
-
-
-def _time_for(sizes: float | Floats, timed: Sequence[tuple[int, float, float]], part: int) -> float:
-    """Sum of a + b size^2; a is 0 with a single sample."""
-    m, seconds = timed[-1][0], timed[-1][part]
-    b = seconds / m**2
-    if len(timed) > 1:
-        before = timed[-2][0]
-        b = min(b, max(0.0, seconds - timed[-2][part]) / (m**2 - before**2))
-    return float(np.sum(seconds - b * m**2 + b * np.square(sizes)))
-
-
-def _run(
-    points: Sequence[GridPoint], shared: Sequence[SharedExamples], task: Task, rows: Ints, names: list[str]
-) -> tuple[float, float, float]:
-    """Seconds of the Grams of a sample, of fits to it (side by side) and of computing metrics once."""
-    sample = replace(task.target, values=task.target.values[rows])
-    weights = None if task.weight is None else task.weight[rows]
-    everyone = np.arange(len(rows))
-    whole = [(everyone, everyone)] * min(len(task.folds), SIDE_BY_SIDE)
-    sampled = subset(shared, rows)
-    spent = {"gram": 0.0, "fits": 0.0}
-    clock, judging = time.perf_counter(), 0.0
-    plain = without_store(points[0].settings)  # the store is for all texts
-    for members, grams in all_grams(plain, sampled):
-        gram, settings = grams.whole().gram, [points[k].settings for k in members]
-        # A kernel that learns has a Gram for each training part.
-        n_grams = 1 + len(grams.sharing(task.folds)) if grams.kernel.learns else 1
-        spent["gram"] += n_grams * (time.perf_counter() - clock)
-        clock = time.perf_counter()
-        machines = solve_folds(settings, gram, sample, whole, weights)
-        values = fold_scores(settings, gram, sample, whole, machines)
-        clock = lap(spent, "fits", clock)
-        judge(settings[0], labels_of(sample), values[0][0], sample, names)
-        judging = time.perf_counter() - clock
-        clock = time.perf_counter()
-    return spent["gram"], spent["fits"], judging
-
-
-def _sample_order(target: Target, weight: Floats | None) -> Ints:
-    """Documents with a weight, shuffled, with a document of each class first."""
-    order = np.random.default_rng(0).permutation(len(target.values))
-    if weight is not None:
-        order = order[weight[order] > 0]
-    if target.classes is None:
-        return order
-    if target.multilabel:
-        first = np.unique(target.values[order].argmax(axis=0))
-    else:
-        first = np.unique(target.values[order], return_index=True)[1]
-    return np.concatenate([order[first], np.delete(order, first)])
-
-
-def _show(seconds: float) -> str:
-    """A time with its unit."""
-    if seconds < 90:
-        return f"{seconds:.2g} seconds"
-    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
