@@ -1,6 +1,7 @@
 """Fixtures that several test files share, and what a test marked `gpu` needs."""
 
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -17,6 +18,8 @@ sys.dont_write_bytecode = False
 
 ROOT = Path(__file__).resolve().parent.parent
 START = time.monotonic()
+#: So many files of tests do not start workers.
+FEW = 4
 
 #: The gpu tests that ran. Reports reach the controller of pytest-xdist too, which collects no tests itself.
 GPU_TESTS: set[str] = set()
@@ -30,6 +33,16 @@ def pytest_addoption(parser):
         metavar="SECONDS",
         help="skip the tests whose turn comes later than this",
     )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config):
+    """Processes of `-n auto`: every core, up to 8; a few files, and tests of a GPU, run in this process."""
+    few_files = len(config.args) <= FEW and all(".py" in path for path in config.args)
+    if few_files or re.search(r"(?<!not )\bgpu\b", config.option.markexpr):
+        return 0
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, 8)
 
 
 def pytest_runtest_setup(item):
