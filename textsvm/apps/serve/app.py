@@ -11,7 +11,6 @@ import json
 import os
 import sys
 import time
-import zlib
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -32,15 +31,13 @@ BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
 SMALL = 1 << 16
 #: Bytes of a body up to which it goes to the worker at once: small ones do not wait for others to be parsed.
 _DIRECT = 1 << 12
-#: Larger or compressed bodies that the worker has at a time.
+#: Larger bodies that the worker has at a time.
 _LARGE = 2
 #: Settings of glibc: freed memory of large texts goes back to the system.
 _ALLOCATOR = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": "1048576"}
 #: Status, body and type of an answer.
 _Page: TypeAlias = tuple[int, bytes, str]
 _JSON, _TEXT = "application/json", "text/plain; version=0.0.4; charset=utf-8"
-#: Names of encodings of a body; zlib recognises the format.
-_COMPRESSED = (b"gzip", b"x-gzip", b"deflate")
 #: Seconds between looks at the waiting requests.
 _LOOK = 0.25
 #: Seconds between attempts to start a worker or to load a missing model.
@@ -61,7 +58,7 @@ class RequestLimits:
 
 _BUSY = 503, error_body("the server is busy; try again")
 #: Additional headers of some answers.
-_HEADERS = {503: [(b"retry-after", b"1")], 415: [(b"accept-encoding", b"gzip, deflate")]}
+_HEADERS = {503: [(b"retry-after", b"1")], 415: [(b"accept-encoding", b"identity")]}
 
 
 class _Link(asyncio.SubprocessProtocol):
@@ -248,10 +245,9 @@ class Service:
         if scope["method"] != "POST":
             return 405, error_body('send texts by POST, as in {"text": "win cash now"}')
         headers = dict(scope["headers"])
-        encoding = headers.get(b"content-encoding", b"").strip().lower()
         length = headers.get(b"content-length", b"")
-        if encoding not in (b"", b"identity", *_COMPRESSED):
-            return 415, error_body("unknown Content-Encoding; there are gzip, deflate and identity")
+        if headers.get(b"content-encoding", b"").strip().lower() not in (b"", b"identity"):
+            return 415, error_body("the body has a Content-Encoding; send it as it is")
         size, body, held, more = int(length) if length.isdigit() else 0, bytearray(), 0, True
         try:
             while more and size <= self.limits.max_body:
@@ -266,19 +262,20 @@ class Service:
                 if held and self._held > self.limits.max_bytes_held:
                     return _BUSY
             if size > self.limits.max_body:
-                return self._too_large()
+                most = f"{self.limits.max_body:,} bytes"
+                return 413, error_body(f"the body has more than {most}; send more requests")
             if self._link is None or self._waiting >= self.limits.max_requests:
                 return _BUSY
             self._waiting, queued = self._waiting + 1, 0
             try:
-                if len(body) <= _DIRECT and encoding not in _COMPRESSED:
-                    return await self._ask(body, False)
+                if len(body) <= _DIRECT:
+                    return await self._ask(body)
                 if self._queued >= max(1, self.limits.max_requests // 4):  # others find room
                     return _BUSY
                 self._queued, queued = self._queued + 1, 1
                 async with asyncio.timeout(self.limits.timeout):
                     await self._large.acquire()
-                task = asyncio.create_task(self._ask(body, encoding in _COMPRESSED))
+                task = asyncio.create_task(self._ask(body))
                 task.add_done_callback(lambda _: self._large.release())  # also if the client has gone
                 return await asyncio.shield(task)
             except TimeoutError:
@@ -288,19 +285,9 @@ class Service:
         finally:
             self._held -= held
 
-    async def _ask(self, body: bytes | bytearray, compressed: bool) -> tuple[int, bytes]:
+    async def _ask(self, body: bytearray) -> tuple[int, bytes]:
         """Status and body of the answer of the worker."""
-        if compressed:
-            try:
-                body = await asyncio.to_thread(_decompressed, body, self.limits.max_body + 1)
-            except zlib.error as error:
-                return 400, error_body(f"the body cannot be decompressed: {error}")
-            if len(body) > self.limits.max_body:
-                return self._too_large()
         return _BUSY if self._link is None else await self._link.ask(PREDICT, body)
-
-    def _too_large(self) -> tuple[int, bytes]:
-        return 413, error_body(f"the body has more than {self.limits.max_body:,} bytes; send more requests")
 
     async def _page(self, method: str, path: str) -> _Page:
         """Answer of a page; requests that arrive while it is prepared get the same."""
@@ -346,15 +333,6 @@ class Service:
                 if number is not None:
                     values.append((f"training_{key}", name, number))
         return 200, metrics_text(values).encode(), _TEXT
-
-
-def _decompressed(body: bytes | bytearray, most: int) -> bytes:
-    """At most `most` bytes of a single stream of gzip or zlib."""
-    stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
-    content = stream.decompress(body, most)
-    if len(content) < most and (stream.unused_data or not stream.eof):
-        raise zlib.error("it ends early" if not stream.eof else "bytes follow its end")
-    return content
 
 
 def _quoted(value: str) -> str:

@@ -22,12 +22,8 @@ class ServingOptions:
     """Limits of requests."""
 
     max_body: int = option_field("Maximum bytes of a request.", default=RequestLimits.max_body, min=1)
-    max_texts: int = option_field("Maximum texts of a request.", default=RequestLimits.max_texts, min=1)
     max_characters: int = option_field(
         "Maximum characters of a text.", default=RequestLimits.max_characters, min=1
-    )
-    max_requests: int = option_field(
-        "Maximum requests that wait; more get status 503.", default=RequestLimits.max_requests, min=1
     )
     timeout: float = option_field(
         "Seconds to send a request, and for its prediction.", default=RequestLimits.timeout, min=0.1

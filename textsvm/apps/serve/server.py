@@ -10,6 +10,9 @@ request, and connections take turns at the parser (`_Turns`). All bytes of a req
 A connection is idle, sending or answering (it waits for the application). Once a second, connections that
 have been in their state for too long are closed. At the maximum number of connections, a new connection
 replaces that which has waited longest for its client: idle and slow clients keep nobody out.
+
+uvicorn has no public way to add these limits: `_Connection` and `_GracefulServer` use its private parts, and
+no other module does. tests/test_private_parts.py names the parts.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from heapq import heappop, heappush
+from http import HTTPStatus
 from itertools import count
 from time import perf_counter
 from typing import Any
@@ -37,7 +41,7 @@ try:
     import httptools
     import starlette  # noqa: F401 (the application needs it)
     import uvicorn
-    from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 except ImportError:  # `listen` reports it
     uvicorn, HttpToolsProtocol = None, object  # type: ignore[assignment, misc]
 try:
@@ -333,8 +337,11 @@ class _Connection(HttpToolsProtocol):
 
     def _answer(self, status: int, message: str) -> None:
         body = error_body(message)
-        head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
-        self.transport.write(STATUS_LINE[status] + head % len(body) + body)
+        head = (
+            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
         self.transport.close()
 
     def shutdown(self) -> None:

@@ -413,13 +413,6 @@ class Worker:
             raise Refusal(400, f"the body is not UTF-8 from byte {error.start} on") from None
         except (ValueError, RecursionError) as error:
             raise Refusal(400, f"the body is not JSON: {one_line(str(error), 100)}") from None
-        if isinstance(request, dict):
-            with suppress(Refusal):  # an object with the columns in place of "text"
-                columns = self._model(request.get("model")).columns
-                special = request.keys() & {"text", "texts"}  # they may be columns, too
-                has_rows = any(isinstance(request[x], dict | list) or x not in columns for x in special)
-                row = {} if has_rows else {name: request.pop(name) for name in columns if name in request}
-                request |= {"text": row} if row else {}
         if not isinstance(request, dict) or ("text" in request) == ("texts" in request):
             raise Refusal(400, 'give an object with either "text" or "texts", as in {"text": "win cash"}')
         if unknown := sorted(request.keys() - OPTIONS):
