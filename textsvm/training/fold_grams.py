@@ -9,9 +9,9 @@ that learn are computed again. Only Grams of kernels that do not learn are kept 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -44,6 +44,9 @@ VALUES_BYTES = 256 << 20
 SOLVING = 5e-9
 
 
+Result = TypeVar("Result")
+
+
 @dataclass(frozen=True)
 class Task:
     """Targets and weights of all n examples, and folds (train, test); a test part may be empty."""
@@ -57,8 +60,7 @@ class FoldGrams:
     """Grams of the same examples and kernel, fitted to all examples or to training parts.
 
     `settings` give device and memory limit; `whole` is the Gram of all examples if it exists already; `terms`
-    caches Grams of terms that other kernels share; with `plan` features replace Grams; with `distribute`
-    workers may compute Grams of training parts.
+    caches Grams of terms that other kernels share; with `plan` features replace Grams.
     """
 
     def __init__(
@@ -69,14 +71,13 @@ class FoldGrams:
         whole: PreparedRows | None = None,
         terms: TermGrams | None = None,
         plan: Plan | None = None,
-        distribute: bool = True,
     ) -> None:
         self.settings, self.examples, self.kernel, self._whole = settings, examples, kernel, whole
         if kernel.learns and settings.compute_options.store is not None:
             self.settings = without_store(settings)
         self._terms, self._plan = terms, plan
         #: Whether there is a Gram for each training part, which workers can compute.
-        self.moves = distribute and kernel.learns
+        self.moves = plan is None and kernel.learns
         self._near_duplicates: FoldGrams | None = None
         if plan is not None:
             self._device = devices.select(settings.device)
@@ -161,14 +162,11 @@ class FoldGrams:
 def grams_of(settings: Settings, examples: Any, task: Task) -> FoldGrams:
     """Grams of examples and the kernel of settings, or features alone, as `fit` would use them."""
     kernel = settings.source.kernel_for(examples)
-    problem, device = (
-        problem_of(settings, task.target, np.arange(len(examples)), task.weight),
-        devices.select(settings.device),
-    )
-    plan = plan_training(
-        settings, kernel, examples, problem, device, memory_limit(settings, len(examples), device)
-    )
-    return FoldGrams(settings, examples, kernel, plan=plan, distribute=False)
+    everyone, device = np.arange(len(examples)), devices.select(settings.device)
+    problem = problem_of(settings, task.target, everyone, task.weight)
+    memory = memory_limit(settings, len(examples), device)
+    plan = plan_training(settings, kernel, examples, problem, device, memory)
+    return FoldGrams(settings, examples, kernel, plan=plan)
 
 
 def terms_of(settings: Settings, kernels: Sequence[Kernel], examples: Any) -> TermGrams:
@@ -208,7 +206,7 @@ def train_and_test(
         and workers.pays(predicted_seconds(points, grams, task))
     ):
         return _by_workers(workers, points, grams, task, seconds, progress)
-    results = _ResultTable(points, task)
+    machines, values = dict[int, Sequence[Machines]](), dict[int, Sequence[Floats]]()
     clock = time.perf_counter()
     for numbers, prepared, step in grams.of_folds(task.folds, progress):
         clock = lap(seconds, "gram", clock)
@@ -220,9 +218,16 @@ def train_and_test(
             points, gram, task.target, [folds[at] for at in tested],
             [[of_model[at] for at in tested] for of_model in solved],
         )  # fmt: skip
-        results.add(numbers, solved, scored)
+        machines |= zip(numbers, zip(*solved, strict=True), strict=True)
+        values |= zip([numbers[at] for at in tested], zip(*scored, strict=True), strict=True)
         clock = lap(seconds, "score", clock)
-    return results.together(prepared)
+    return FoldResults(_by_settings(machines), _by_settings(values), prepared)
+
+
+def _by_settings(of_folds: Mapping[int, Sequence[Result]]) -> list[list[Result]]:
+    """Results by settings, in the order of the folds, from those of each fold by its number."""
+    in_order = [of_folds[number] for number in sorted(of_folds)]
+    return [list(of_settings) for of_settings in zip(*in_order, strict=True)]
 
 
 def predicted_seconds(points: Sequence[Settings], grams: FoldGrams, task: Task) -> float:
@@ -230,32 +235,6 @@ def predicted_seconds(points: Sequence[Settings], grams: FoldGrams, task: Task) 
     gram_seconds = grams.kernel.cost.seconds(grams.examples, grams.examples) / 2
     solving = solving_seconds(points, task.target, task.folds)
     return gram_seconds * len(grams.sharing(task.folds)) + solving
-
-
-class _ResultTable:
-    """Results of each model on each fold."""
-
-    def __init__(self, points: Sequence[Settings], task: Task) -> None:
-        self.points, self.folds = range(len(points)), task.folds
-        self.machines: dict[tuple[int, int], Machines] = {}
-        self.values: dict[tuple[int, int], Floats] = {}
-
-    def add(
-        self, numbers: list[int], machines: Sequence[Sequence[Machines]], values: Sequence[Sequence[Floats]]
-    ) -> None:
-        """Add machines of some folds, [settings][fold], and values of folds with a test part."""
-        tested = [i for i in numbers if len(self.folds[i][1])]
-        for k in self.points:
-            self.machines |= {(k, i): result for i, result in zip(numbers, machines[k], strict=True)}
-            self.values |= {(k, i): result for i, result in zip(tested, values[k], strict=True)}
-
-    def together(self, last: PreparedRows) -> FoldResults:
-        everywhere = range(len(self.folds))
-        return FoldResults(
-            [[self.machines[k, i] for i in everywhere] for k in self.points],
-            [[self.values[k, i] for i in everywhere if (k, i) in self.values] for k in self.points],
-            last,
-        )
 
 
 def _by_workers(
@@ -267,7 +246,8 @@ def _by_workers(
     progress: StageProgress | None,
 ) -> FoldResults:
     """`train_and_test` by workers: a task computes the Gram, machines and values of a training part."""
-    clock, results = time.perf_counter(), _ResultTable(points, task)
+    machines, values = dict[int, Sequence[Machines]](), dict[int, Sequence[Floats]]()
+    clock = time.perf_counter()
     grams.release()
     parts = grams.sharing(task.folds)
     # On the kind of device that is used here, whatever a worker would choose by itself.
@@ -276,11 +256,14 @@ def _by_workers(
     work = [len(part) * float(len(task.folds[part[0]][0])) ** 2 for part in parts]
     last: dict[int, PreparedRows] = {}
     for number, part in workers.run(_part, [shared], parts, work, of_stage(progress, "solve")):
-        results.add(parts[number], part.machines, part.values)
+        tested = [i for i in parts[number] if len(task.folds[i][1])]
+        machines |= zip(parts[number], zip(*part.machines, strict=True), strict=True)
+        values |= zip(tested, zip(*part.values, strict=True), strict=True)
         last[number] = part.last
     workers.forget(shared)
     lap(seconds, "solve", clock)
-    return results.together(replace(last[len(parts) - 1], examples=grams.examples))
+    prepared = replace(last[len(parts) - 1], examples=grams.examples)
+    return FoldResults(_by_settings(machines), _by_settings(values), prepared)
 
 
 @dataclass(frozen=True)

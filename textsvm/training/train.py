@@ -362,7 +362,7 @@ def build_rows(training: TrainingState) -> PreparedRows | FoldGrams:
         return fit_and_prepare(
             settings, kernel, documents, training.plan, training.device, training.seconds, training.progress
         )
-    grams = FoldGrams(settings, documents, kernel, plan=training.plan, distribute=False)
+    grams = FoldGrams(settings, documents, kernel, plan=training.plan)
     lap(training.seconds, "encode", clock)
     return grams
 
