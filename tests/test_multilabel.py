@@ -361,18 +361,16 @@ def test_a_loaded_model_decides_the_same(form, tmp_path):
     ],
 )
 def test_a_damaged_model_is_refused(name, value, message, tmp_path):
-    from safetensors.numpy import save as tensor_bytes
-
-    from textsvm.model.file import _read
+    from textsvm.model.file import packed, read_content
 
     texts, y = documents(30)
     path = tmp_path / "m.textsvm"
     textsvm.save(MultilabelSVC(Spectrum(2), device="cpu").fit(texts, y), path)
-    header, arrays, _ = _read(path)
+    header, arrays, _ = read_content(path)
     into = header if name in header else arrays
     into[name] = value
     arrays = {key: array for key, array in arrays.items() if array is not None}
-    path.write_bytes(tensor_bytes(arrays, metadata={"textsvm": json.dumps(header)}))
+    path.write_bytes(packed(header, arrays))
     with pytest.raises(InputError, match=message):
         load(path)
 
