@@ -20,7 +20,7 @@ from benchmarks.corpora import TrainTest, paper_tasks
 from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm import Compute, EditDistance, GapWeighted, Gaussian, Spectrum
 from textsvm.gram.base import CachedGram, Gram, needed_bytes
-from textsvm.gram.measure import measured_disk, measured_rate, memory_rates
+from textsvm.gram.measure import measured_rate
 from textsvm.gram.plan import Case, Rates
 from textsvm.kernels import GappedKmers
 from textsvm.kernels.base import Kernel
@@ -48,15 +48,13 @@ def run(settings: ClassifierSettings, task: TrainTest) -> tuple[Gram, float, flo
     return prepared.gram, seconds, machines.solutions[0].objective
 
 
-def measured(task: TrainTest, name: str, device: Device, folder: Path) -> Rates:
+def measured(task: TrainTest, name: str, device: Device) -> Rates:
     """The rates that predictions are made from."""
     settings = ClassifierSettings(KERNELS[name], device=device.kind)
     examples = settings.source.encode(settings.source.validate(task.train))
     kernel = settings.source.kernel_for(examples)
     kernel.fit(examples, device)
-    compute, call = measured_rate(kernel.rows(examples, device))
-    bus, allocate = memory_rates(device) if device.kind == "cuda" else (np.inf, np.inf)
-    return Rates(compute, call, bus, allocate, *measured_disk(folder))
+    return Rates(*measured_rate(kernel.rows(examples, device)))
 
 
 def rows_of(task: TrainTest, name: str, device: Device, folder: Path) -> list[dict[str, Any]]:
@@ -65,7 +63,7 @@ def rows_of(task: TrainTest, name: str, device: Device, folder: Path) -> list[di
     _, _, objective = run(
         ClassifierSettings(KERNELS[name], compute=Compute(store=folder / "store"), device=device.kind), task
     )
-    rates, found = measured(task, name, device, folder), []
+    rates, found = measured(task, name, device), []
     for share in SHARES:
         case = Case(n, 0, device.kind, capacity=int(share * n))
         for tier in ("recompute", "disk", *(["host"] if device.kind == "cuda" else [])):

@@ -4,6 +4,9 @@ import numpy as np
 from scipy.sparse import csr_array, random
 from sklearn.svm import SVC
 
+from textsvm.gram.measure import allowed_bytes
+from textsvm.gram.store import Store
+from textsvm.gram.stored import StoredRows
 from textsvm.solvers import dual as duals
 from textsvm.solvers.chains import solve_chains
 from textsvm.solvers.solution import Stopping
@@ -13,6 +16,13 @@ def solve_dual(gram, dual, tol=1e-3, max_iter=-1, initial=None, progress=None, d
     """The solution of a single dual."""
     stopping = Stopping(tol, max_iter, duality_gap)
     return solve_chains(gram, [[dual]], stopping, [initial], progress)[0][0]
+
+
+def stored_rows(folder, request, memory=None, progress=None):
+    """Rows of a Gram in a store, where missing rows are computed first."""
+    rows = StoredRows(Store(folder).find(request, allowed_bytes(memory, request.device)), request)
+    rows.complete(progress)
+    return rows
 
 
 def random_sparse(shape, density, rng, dtype=None, values=None):

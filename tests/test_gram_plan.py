@@ -1,15 +1,16 @@
 """The planner: a table of cases, measured rates, and tiers of a kernel matrix."""
 
-import json
 import os
 import subprocess
 import sys
-import time
 from dataclasses import replace
+from functools import partial
+from math import inf
 
 import numpy as np
 import pytest
 from command import fails, report
+from problems import stored_rows
 from test_gram import N
 from test_store import EDIT, LABELS, TEXTS, Table, files, small, wanted  # noqa: F401 (a fixture)
 
@@ -27,24 +28,16 @@ from textsvm import (
     tune,
 )
 from textsvm.gram import build
-from textsvm.gram import measure as rates
 from textsvm.gram import plan as plans
 from textsvm.gram.base import needed_bytes
-from textsvm.gram.build import stored_rows
 from textsvm.gram.plan import Case, FeatureCase, Rates, candidates, plan_features, plan_gram
 from textsvm.gram.stored import StoredRows
 from textsvm.readers import sample
 from textsvm.runtime.device import Device
-from textsvm.version import __version__
 
-H200 = Rates(compute=2.4e8, bus=5e10, read=1.3e9, write=1.3e9)
+unlimited_rates = partial(Rates, bus=inf, allocate=inf, read=inf, write=inf)
+H200 = unlimited_rates(compute=2.4e8, bus=5e10, read=1.3e9, write=1.3e9)
 SMALL = needed_bytes(60, 20)
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    """Measurements are kept elsewhere."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 def case(share=0.25, n=50_000, **options):
@@ -55,13 +48,13 @@ def case(share=0.25, n=50_000, **options):
     ("given", "rates_", "best"),
     [
         (case(), H200, "host"),  # gap-weighted, 100 symbols
-        (case(), Rates(5.9e9, bus=5e10), "host"),  # edit distance
-        (case(), Rates(1e11, bus=5e10), "recompute"),  # dense vectors
-        (case(0.9), Rates(6e10, bus=5e10), "recompute"),
+        (case(), unlimited_rates(5.9e9, bus=5e10), "host"),  # edit distance
+        (case(), unlimited_rates(1e11, bus=5e10), "recompute"),  # dense vectors
+        (case(0.9), unlimited_rates(6e10, bus=5e10), "recompute"),
         (case(0.05, store=True, stored=1.0), H200, "host"),
         (case(0.05, store=True, stored=0.0), H200, "host"),
         (case(0.9, store=True, stored=1.0), H200, "disk"),  # few rows are read more than once
-        (case(0.9, store=True, stored=1.0), Rates(read=5e10, bus=5e10), "disk"),
+        (case(0.9, store=True, stored=1.0), unlimited_rates(read=5e10, bus=5e10), "disk"),
     ],
 )
 def test_the_fewest_seconds_are_chosen(given, rates_, best):
@@ -79,10 +72,12 @@ def test_predictions():
     """By hand: n = 1,000, a quarter fits, 1,080 rows are read, in requests of 0.1 ms."""
     some = Case(1000, 0, capacity=250)
     assert some.rows_read == pytest.approx(1080)
-    assert some.seconds("recompute", Rates(compute=1e6)) == pytest.approx(1.08 + 0.108)
-    assert some.seconds("host", Rates(compute=1e6, bus=4e6)) == pytest.approx(0.53125 + 1.08 + 0.108)
+    assert some.seconds("recompute", unlimited_rates(compute=1e6)) == pytest.approx(1.08 + 0.108)
+    assert some.seconds("host", unlimited_rates(compute=1e6, bus=4e6)) == pytest.approx(
+        0.53125 + 1.08 + 0.108
+    )
     half = replace(some, store=True, stored=0.5)
-    disk = Rates(1e6, read=4e6, write=1e7)
+    disk = unlimited_rates(1e6, read=4e6, write=1e7)
     assert half.seconds("disk", disk) == pytest.approx(0.265625 + 1.08 + 0.108)
     assert half.seconds("disk", replace(disk, write=1e6)) == pytest.approx(2 + 1.08 + 0.108)
     assert half.seconds("host", replace(disk, bus=8e6)) == pytest.approx(0.265625 + 1 + 0.54 + 0.108)
@@ -92,17 +87,19 @@ def test_predictions_count_calls():
     """By hand: n = 1,000, a quarter fits, 16 rows a request: twice as many rows, and 135 calls."""
     several = Case(1000, 0, capacity=250, request=16)
     assert several.rows_read == pytest.approx(2160)
-    assert several.seconds("recompute", Rates(call=0.1)) == pytest.approx(13.5 + 0.0135)
-    assert several.seconds("host", Rates(call=0.1)) == pytest.approx(3.2 + 0.0135)  # 16 bands, 16 panels
+    assert several.seconds("recompute", unlimited_rates(call=0.1)) == pytest.approx(13.5 + 0.0135)
+    assert several.seconds("host", unlimited_rates(call=0.1)) == pytest.approx(
+        3.2 + 0.0135
+    )  # 16 bands, 16 panels
     few = replace(several, capacity=40)
-    assert few.seconds("host", Rates()) == pytest.approx(0.0135 * 2.5)
-    assert few.seconds("host", Rates(call=0.1)) == pytest.approx(11.6 + 0.0135 * 2.5)  # 100 panels
+    assert few.seconds("host", unlimited_rates()) == pytest.approx(0.0135 * 2.5)
+    assert few.seconds("host", unlimited_rates(call=0.1)) == pytest.approx(11.6 + 0.0135 * 2.5)  # 100 panels
     card = replace(several, device="cuda")
     assert card.rows_read == pytest.approx(1620)
-    assert card.seconds("recompute", Rates(call=0.1)) == pytest.approx(10.125 + 0.00765625)
+    assert card.seconds("recompute", unlimited_rates(call=0.1)) == pytest.approx(10.125 + 0.00765625)
     large = replace(card, request=500)  # a call per request of the solver, however many rows a call may take
-    assert large.seconds("recompute", Rates(call=0.1)) == pytest.approx(0.546875 + 0.00765625)
-    assert card.seconds("host", Rates(allocate=1e6)) == pytest.approx(4 + 0.00765625)
+    assert large.seconds("recompute", unlimited_rates(call=0.1)) == pytest.approx(0.546875 + 0.00765625)
+    assert card.seconds("host", unlimited_rates(allocate=1e6)) == pytest.approx(4 + 0.00765625)
 
 
 @pytest.mark.parametrize(("share", "measured"), [(0.05, 2.3), (0.1, 1.7), (0.25, 1.2), (0.5, 0.75)])
@@ -210,88 +207,6 @@ def test_impossible_plans():
             plan_features(Case(1000, MIB), features, True)
 
 
-class TestKept:
-    """Measurements."""
-
-    def count(self, value=3.0):
-        calls = []
-
-        def measure():
-            calls.append(1)
-            return (value, 4.0)
-
-        return measure, calls
-
-    def test_once_a_month(self, monkeypatch):
-        measure, calls = self.count()
-        assert [rates.cached_rates("a disk", measure) for _ in range(3)] == [(3.0, 4.0)] * 3
-        rates.cached_rates("another", measure)
-        assert len(calls) == 2
-        now = time.time()
-        monkeypatch.setattr(time, "time", lambda: now + rates.MONTH + 1)
-        rates.cached_rates("a disk", measure)
-        assert len(calls) == 3
-        monkeypatch.setattr(time, "time", lambda: now - 100)  # kept in the future
-        rates.cached_rates("a disk", measure)
-        assert len(calls) == 4
-
-    @pytest.mark.parametrize(
-        "content",
-        [
-            "", "[", "[]", "3", "{}", "\x00\xff", '{"textsvm": "VERSION", "rates": []}',
-            '{"textsvm": "0.1.0", "rates": {"NAME": [NOW, 1, 2]}}',
-            '{"textsvm": "VERSION", "rates": {"NAME": 3}}',
-            '{"textsvm": "VERSION", "rates": {"NAME": ["a", 1]}}',
-            '{"textsvm": "VERSION", "rates": {"NAME": [NOW, -1, 2]}}',
-            '{"textsvm": "VERSION", "rates": {"NAME": [NOW, NaN]}}',
-            '{"textsvm": "VERSION", "rates": {"NAME": [NOW]}}',
-            '{"textsvm": "VERSION", "rates": {"NAME": [NOW, Infinity, 1]}}',
-            "[" * 100_000,
-        ],
-    )  # fmt: skip
-    def test_damaged_files_and_those_of_other_versions_are_ignored(self, content):
-        measure, calls = self.count()
-        rates.cached_rates("a disk", measure)
-        (name,) = json.loads(rates.cache_file().read_text())["rates"]
-        for word, value in (("NAME", name), ("NOW", str(time.time())), ("VERSION", __version__)):
-            content = content.replace(word, value)
-        rates.cache_file().write_text(content, encoding="latin-1")
-        assert rates.cached_rates("a disk", measure) == (3.0, 4.0)
-        assert len(calls) == 2
-        rates.cached_rates("a disk", measure)
-        assert len(calls) == 2
-
-    def test_where_nothing_can_be_kept(self, tmp_path):
-        (tmp_path / "cache").write_text("a file where the folder should be")
-        measure, calls = self.count()
-        assert rates.cached_rates("a disk", measure) == rates.cached_rates("a disk", measure) == (3.0, 4.0)
-        assert len(calls) == 2
-
-    def test_the_folder_of_caches(self, monkeypatch, tmp_path):
-        assert rates.cache_file() == tmp_path / "cache" / "textsvm" / "rates.json"
-        monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # which the convention says is ignored
-        monkeypatch.setenv("HOME", str(tmp_path))
-        assert rates.cache_file() == tmp_path / ".cache" / "textsvm" / "rates.json"
-
-
-def test_a_disk_is_measured_and_left_as_it_was(tmp_path, monkeypatch):
-    monkeypatch.setattr(rates, "_MAX_BYTES", 16 << 20)
-    before = sorted(tmp_path.iterdir())
-    read, write = rates.measured_disk(tmp_path)
-    assert 1e5 < write < 1e12
-    assert 1e5 < read < 1e12
-    assert sorted(tmp_path.iterdir()) == before
-    assert rates.disk_rates(tmp_path / "not" / "there") == rates.disk_rates(tmp_path)  # of one disk, kept
-
-
-def test_a_disk_that_cannot_be_tried(tmp_path, monkeypatch):
-    def full(folder):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(rates, "measured_disk", full)
-    assert rates.disk_rates(tmp_path) == rates.UNKNOWN
-
-
 def on_a_card():
     """The decision itself takes no card: its rows are computed on the CPU here."""
     return replace(wanted(index=range(N)), device=Device("cuda", 0, "a card"))
@@ -302,8 +217,7 @@ def on_a_card():
 @pytest.mark.parametrize("bus", [1.0, 1e30])
 def test_what_is_chosen_for_a_card(tmp_path, monkeypatch, store, bus):
     monkeypatch.setattr(plans, "MIN_BYTES", 1)
-    monkeypatch.setattr(build, "memory_rates", lambda device: (bus, 1e30))
-    monkeypatch.setattr(build, "disk_rates", lambda folder: (1e9, 1e9))
+    monkeypatch.setattr(build, "Rates", partial(Rates, bus=bus, allocate=1e30))
     monkeypatch.setattr(build, "measured_rate", lambda rows: (1e9, 0.0))
     monkeypatch.setattr(build, "max_rows", lambda n, memory: 6)
     monkeypatch.setattr(build, "held_rows", lambda *given: given)
@@ -326,7 +240,7 @@ def test_what_is_chosen_for_a_card(tmp_path, monkeypatch, store, bus):
 def test_calls_are_counted_for_a_card(monkeypatch):
     """Six rows fit and two are computed at a time: 16 bands and 40 panels, or 77 pairs of rows."""
     monkeypatch.setattr(plans, "MIN_BYTES", 1)
-    monkeypatch.setattr(build, "memory_rates", lambda device: (1e30, 1e30))
+    monkeypatch.setattr(build, "Rates", partial(Rates, bus=1e30, allocate=1e30))
     monkeypatch.setattr(build, "measured_rate", lambda rows: (1e30, 1.0))
     monkeypatch.setattr(build, "max_rows", lambda n, memory: 6)
     monkeypatch.setattr(build, "held_rows", lambda *given: given)

@@ -2,14 +2,15 @@
 
 import time
 import weakref
+from math import inf
 
 import numpy as np
 import pytest
+from problems import stored_rows
 from test_gram import MATRIX, GramContract, N
 from test_store import Table, small, wanted  # noqa: F401 (a fixture)
 
 from textsvm.gram.base import needed_bytes
-from textsvm.gram.build import stored_rows
 from textsvm.gram.measure import measured_rate
 from textsvm.gram.plan import BANDS, Case, Rates
 from textsvm.gram.stored import HeldGram, held_rows
@@ -92,7 +93,10 @@ def test_predictions_are_near_the_known_seconds(call, row):
     """Within a factor of 4, whether calls or values take most of the time; sleep takes a little longer."""
     rows = SleepingRows(call, row)
     compute, per_call = measured_rate(rows)
-    rates, case = Rates(compute, per_call), Case(rows.n, 0, capacity=4000, request=rows.ahead)
+    rates, case = (
+        Rates(compute, per_call, bus=inf, allocate=inf),
+        Case(rows.n, 0, capacity=4000, request=rows.ahead),
+    )
     recomputed = case.rows_read / rows.ahead * (call + row * rows.ahead)
     assert 1 / 4 < case.seconds("recompute", rates) / recomputed < 4
     kept = 32 * call + (0.5 + 0.5 / BANDS) * row * rows.n

@@ -7,6 +7,7 @@ import pytest
 from contracts import to_numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from problems import stored_rows
 
 from textsvm import (
     SVC,
@@ -22,7 +23,6 @@ from textsvm import (
 )
 from textsvm.gram import store as stores
 from textsvm.gram.base import needed_bytes
-from textsvm.gram.build import stored_rows
 from textsvm.gram.shared import grams
 from textsvm.gram.store import GramRequest
 from textsvm.kernels import KERNELS

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from command import fails, report
 from loading import load
+from problems import stored_rows
 from test_gram import MATRIX, GramContract, N
 from test_smo import ArrayRows
 
@@ -41,7 +42,7 @@ from textsvm.gram import panels as panel_files
 from textsvm.gram import store as stores
 from textsvm.gram import stored as stored_grams
 from textsvm.gram.base import CachedGram, needed_bytes
-from textsvm.gram.build import build_gram, stored_rows
+from textsvm.gram.build import build_gram
 from textsvm.gram.panels import Damaged, Panels, checksums
 from textsvm.gram.plan import BANDS
 from textsvm.gram.store import GramRequest, Store, digest

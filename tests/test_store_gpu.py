@@ -2,18 +2,20 @@
 
 import warnings
 import weakref
+from functools import partial
 
 import numpy as np
 import pytest
 from contracts import to_numpy
+from problems import stored_rows
 from test_bounded_gap import random_texts
 from test_store import EDIT, LABELS, TEXTS, files, small  # noqa: F401 (a fixture)
 
 from textsvm import SVC, Compute, GapWeighted, Spectrum
-from textsvm.gram import build, measure, plan
+from textsvm.gram import build, plan
 from textsvm.gram import stored as reading
 from textsvm.gram.base import needed_bytes
-from textsvm.gram.build import build_gram, stored_rows
+from textsvm.gram.build import build_gram
 from textsvm.gram.store import GramRequest
 from textsvm.gram.stored import HeldGram
 from textsvm.runtime import device as gpu
@@ -78,7 +80,7 @@ def test_machines_are_those_of_the_matrix_in_memory(tmp_path, memory):
 def test_rows_are_held_in_main_memory_where_that_is_quicker(bus, said, monkeypatch):
     monkeypatch.setattr(plan, "MIN_BYTES", 1)
     monkeypatch.setattr(build, "measured_rate", lambda rows: (1e6, 0.0))
-    monkeypatch.setattr(build, "memory_rates", lambda device: (bus, 1e30))
+    monkeypatch.setattr(build, "Rates", partial(plan.Rates, bus=bus, allocate=1e30))
     options = {"device": "cuda:0", "tol": 1e-6}
     whole = SVC(EDIT, **options).fit(TEXTS, LABELS)
     model = SVC(EDIT, compute=Compute(memory=needed_bytes(60, 40)), **options).fit(TEXTS, LABELS)
@@ -103,12 +105,6 @@ def test_every_tier_has_the_machine(tmp_path, tier):
         assert ("stored in" in model.gram_description_) == (store is not None)
         assert ("held in main memory" in model.gram_description_) == (tier == "host")
         assert model.solutions_[0].objective == pytest.approx(whole.solutions_[0].objective, rel=1e-5)
-
-
-def test_main_memory_is_measured():
-    bus, allocate = measure.memory_rates(select("cuda:0"))
-    assert 1e8 < bus < 1e12
-    assert 1e7 < allocate < 1e12
 
 
 @pytest.mark.parametrize("tier", ["device", "host", "disk", "recompute"])

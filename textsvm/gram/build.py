@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from math import inf
-from pathlib import Path
 from typing import Any
 
 from textsvm.errors import warn_user
 from textsvm.gram.base import CachedGram, Gram, max_rows, staged_rows
-from textsvm.gram.measure import allowed_bytes, disk_rates, measured_rate, memory_rates
+from textsvm.gram.measure import allowed_bytes, measured_rate
 from textsvm.gram.plan import SLOW, Case, Plan, Rates, candidates, plan_gram, show_bytes
 from textsvm.gram.store import GramRequest, Store
 from textsvm.gram.stored import HeldGram, StoredRows, held_rows
@@ -75,7 +73,7 @@ def build_gram(
     rates = None
     if len(candidates(case)) > 1:
         case = _with_cache(case, rows)
-        rates = _measured_rates(case, request, rows, store)
+        rates = _measured_rates(case, request, rows)
     decision = plan_gram(case, rates)
     if stored is not None:
         stored.complete(progress)
@@ -87,18 +85,6 @@ def build_gram(
     if decision.tier == "device":
         return stored.dense(decision.reason, progress)
     return CachedGram(stored, allowed, f"{stored.description}; {decision.reason}")
-
-
-def stored_rows(
-    folder: str | os.PathLike[str],
-    request: GramRequest,
-    memory: int | str | None = None,
-    progress: Progress | None = None,
-) -> StoredRows:
-    """Rows of a Gram in a store, where missing rows are computed first."""
-    rows = StoredRows(Store(folder).find(request, allowed_bytes(memory, request.device)), request)
-    rows.complete(progress)
-    return rows
 
 
 def _with_rows(case: Case, rows: Any) -> Case:
@@ -132,11 +118,10 @@ def _planned(rows: Any, case: Case, decision: Plan, progress: Progress | None) -
     return CachedGram(rows, decision.memory, description)
 
 
-def _measured_rates(case: Case, request: GramRequest, rows: Any, store: Any) -> Rates:
-    """Rates of this computer, as far as predictions depend on them."""
-    compute, call = inf, 0.0
-    if case.stored < 1:
-        kernel = request.kernel
-        rows = kernel.rows(kernel.read(request.examples), request.device) if rows is None else rows
-        compute, call = measured_rate(rows)
-    return Rates(compute, call, *memory_rates(request.device), *(disk_rates(Path(store)) if store else ()))
+def _measured_rates(case: Case, request: GramRequest, rows: Any) -> Rates:
+    """Rates, with the throughput of the kernel unless the whole matrix is stored."""
+    if case.stored == 1:
+        return Rates()
+    kernel = request.kernel
+    rows = kernel.rows(kernel.read(request.examples), request.device) if rows is None else rows
+    return Rates(*measured_rate(rows))

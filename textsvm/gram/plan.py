@@ -110,14 +110,14 @@ class FeatureCase:
 
 @dataclass(frozen=True)
 class Rates:
-    """Throughput of this computer, per second."""
+    """Throughput per second: of the kernel as measured, of memory and disk as usual beside a card."""
 
     compute: float = inf  #: Kernel values within a call that computes rows
     call: float = 0.0  #: Seconds per call that computes rows, in addition to its values
-    bus: float = inf  #: Bytes from main memory to the card
-    allocate: float = inf  #: Bytes of main memory, for rows that a card reads
-    read: float = inf  #: Bytes from the disk
-    write: float = inf  #: Bytes to the disk
+    bus: float = 2.5e10  #: Bytes from main memory to the card: half of PCIe 5's (reports/tiers.md)
+    allocate: float = 6.4e9  #: Bytes of main memory, for rows that a card reads (reports/tiers.md)
+    read: float = 1e9  #: Bytes from the disk
+    write: float = 1e9  #: Bytes to the disk
 
 
 @dataclass(frozen=True)
