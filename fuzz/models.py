@@ -313,7 +313,7 @@ def _kernels() -> dict[str, Any]:
         "dna_protein": spectrum(2, tokens="blosum62"),
         "dna_mismatch": textsvm.Mismatch(3, 1),
         "dna_gkm": textsvm.Gkm(4, 3, 1),
-        "dna_gkm_centre": textsvm.Gkm(4, 3, 2, filter="full", centre=50, canonical=True),
+        "dna_gkm_full": textsvm.Gkm(4, 3, 2, filter="full", canonical=True),
         "sum": textsvm.Sum([spectrum(2), textsvm.EditDistance(0.1)], weights=[0.3, 0.7]),
         "product": textsvm.Product([spectrum(1), spectrum(2, tokens="words")]),
     }

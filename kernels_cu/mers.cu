@@ -5,25 +5,22 @@
 // of the row, and masks[u_p], p = 0 .. LENGTH - 1, are counted for 64 l-mers at once by carry-save adders, as
 // textsvm/kernels/mers/cpu.py tells. Counts are whole numbers: values have the bits of the CPU.
 //
-// LENGTH: l. MOST: the greatest distance that counts. WEIGHTED: l-mers have weights up to 255.
+// LENGTH: l. MOST: the greatest distance that counts.
 // SYMBOLS: symbols of the columns, at most, each other symbol is number SYMBOLS; 0: any number of symbols, and
 // l-mers are compared symbol by symbol, until they differ too often.
 
-#define PLANES (WEIGHTED ? 8 : 1)
 #define SLOTS (SYMBOLS + 1)
 
 struct Task {
     const int *row_codes;
     const int64 *row_starts;
-    const uint8 *row_weights;
     const int64 *row_indptr;
     const int *codes;
     const int64 *starts;
-    const uint8 *weights;
     const int64 *indptr;
     const int64 *words;   // where those of a column document begin
     const uint64 *masks;  // [word][position][SLOTS]
-    const uint64 *planes; // [word][PLANES], the highest first
+    const uint64 *planes; // [word], the bits that are l-mers
     const double *of_distance, *row_scale, *scale;
     float *out;           // (rows, n), or
     double *own;          // of each document with itself, not scaled
@@ -34,7 +31,7 @@ struct Task {
 #if SYMBOLS
 // Masks and planes of a word: a thread for each position and symbol of a word.
 extern "C" __global__ void mer_masks(int64 n, const int64 *first_mer, const int *n_mers, const int *codes,
-                                     const int64 *starts, const uint8 *weights, uint64 *masks, uint64 *planes) {
+                                     const int64 *starts, uint64 *masks, uint64 *planes) {
     EACH(i, n);
     int64 word = i / (LENGTH * SLOTS);
     int place = i / SLOTS % LENGTH, symbol = i % SLOTS, count = n_mers[word];
@@ -44,12 +41,9 @@ extern "C" __global__ void mer_masks(int64 n, const int64 *first_mer, const int 
         if (codes[start[bit] + place] == symbol) mask &= ~(1ull << bit);
     masks[i] = mask;
     if (place || symbol) return;
-    for (int k = 0; k < PLANES; k++) {
-        uint64 plane = 0;
-        for (int bit = 0; bit < count; bit++)
-            plane |= (uint64)(weights[first_mer[word] + bit] >> (PLANES - 1 - k) & 1) << bit;
-        planes[word * PLANES + k] = plane;
-    }
+    uint64 plane = 0;
+    for (int bit = 0; bit < count; bit++) plane |= 1ull << bit;
+    planes[word] = plane;
 }
 
 struct Counter {
@@ -84,14 +78,9 @@ __device__ __forceinline__ uint32 at_distance(const Counter &c, int d) {
     return same;
 }
 
-__device__ __forceinline__ void count_half(const Counter &c, const uint32 *planes, uint32 *found) {
+__device__ __forceinline__ void count_half(const Counter &c, uint32 plane, uint32 *found) {
 #pragma unroll
-    for (int d = 0; d <= MOST; d++) {
-        uint32 same = at_distance(c, d), number = 0;
-#pragma unroll
-        for (int k = 0; k < PLANES; k++) number = 2 * number + __popc(same & planes[2 * k]);
-        found[d] += number;
-    }
+    for (int d = 0; d <= MOST; d++) found[d] += __popc(at_distance(c, d) & plane);
 }
 
 // An l-mer, as places in the masks of the first word, with the words of a chunk.
@@ -110,9 +99,9 @@ __device__ __forceinline__ void compare(const int *at, const uint64 *masks, cons
             add_four(low, x[0].x, x[1].x, x[2].x, x[3].x);
             add_four(high, x[0].y, x[1].y, x[2].y, x[3].y);
         }
-        const uint32 *plane = (const uint32 *)(planes + w * PLANES);
-        count_half(low, plane, found);
-        count_half(high, plane + 1, found);
+        const uint32 *plane = (const uint32 *)(planes + w);
+        count_half(low, plane[0], found);
+        count_half(high, plane[1], found);
     }
 }
 #endif
@@ -139,11 +128,11 @@ __device__ void count_pairs(const Task &task, int row, int column, const uint64 
             int d = 0;
             for (int p = 0; p < LENGTH && d <= MOST; p++) d += u[p] != v[p];
 #pragma unroll
-            for (int e = 0; e <= MOST; e++) found[e] += d == e ? task.weights[other] : 0;
+            for (int e = 0; e <= MOST; e++) found[e] += d == e;
         }
 #endif
 #pragma unroll
-        for (int d = 0; d <= MOST; d++) counts[d] += (uint64)found[d] * task.row_weights[mer];
+        for (int d = 0; d <= MOST; d++) counts[d] += found[d];
     }
 }
 
@@ -179,8 +168,7 @@ extern "C" __global__ void mer_values(Task task) {
                 __syncthreads();
                 for (int i = threadIdx.x; i < some * LENGTH * SLOTS; i += blockDim.x)
                     masks[i] = task.masks[(begin + w) * LENGTH * SLOTS + i];
-                for (int i = threadIdx.x; i < some * PLANES; i += blockDim.x)
-                    planes[i] = task.planes[(begin + w) * PLANES + i];
+                for (int i = threadIdx.x; i < some; i += blockDim.x) planes[i] = task.planes[begin + w + i];
                 __syncthreads();
             }
 #endif
@@ -195,8 +183,7 @@ extern "C" __global__ void mer_values(Task task) {
 }
 
 // Sums of the scores of the l-mers of documents, a warp for each: scores (symbols^LENGTH, machines).
-extern "C" __global__ void mer_scores(int64 n, const int *codes, const int64 *starts, const uint8 *weights,
-                                      const int64 *indptr, int symbols, int machines, const double *scores,
+extern "C" __global__ void mer_scores(int64 n, const int *codes, const int64 *starts, const int64 *indptr, int symbols, int machines, const double *scores,
                                       double *out) {
     EACH(thread, n * WARP);
     int64 row = thread / WARP;
@@ -205,7 +192,7 @@ extern "C" __global__ void mer_scores(int64 n, const int *codes, const int64 *st
         for (int64 mer = indptr[row] + threadIdx.x % WARP; mer < indptr[row + 1]; mer += WARP) {
             int64 key = 0;
             for (int p = 0; p < LENGTH; p++) key = key * symbols + codes[starts[mer] + p];
-            sum += weights[mer] * scores[key * machines + machine];
+            sum += scores[key * machines + machine];
         }
         for (int lanes = WARP / 2; lanes; lanes /= 2) sum += __shfl_xor_sync(FULL_WARP, sum, lanes);
         if (threadIdx.x % WARP == 0) out[row * machines + machine] = sum;

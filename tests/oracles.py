@@ -157,28 +157,21 @@ def gkm_filter(l, k, filtered, b=4):  # noqa: E741
     return [float(estimates[0] @ estimates[i]) for i in at]
 
 
-def gkm(s, t, l, k, d, filtered="none", centred=None, canonical=False):  # noqa: E741
-    """k(s, t), not normalised: pairs of l-mers at up to d mismatches; `centred` is M, H of LS-GKM."""
+def gkm(s, t, l, k, d, filtered="none", canonical=False):  # noqa: E741
+    """k(s, t), not normalised: pairs of l-mers at up to d mismatches."""
     weight, total = gkm_filter(l, k, filtered), 0.0
 
     def mers(text):
-        n = len(text) - l + 1
-        for one, back in zip(strands(text, canonical), (False, True), strict=False):
-            for i in range(n):
-                middle = abs(n // 2 - (n - 1 - i if back else i))
-                each = (
-                    1
-                    if centred is None
-                    else min(centred[0], int(centred[0] * 2 ** (-middle / centred[1]) + 1))
-                )
-                if not (canonical and "n" in one[i : i + l]):
-                    yield one[i : i + l], each
+        for strand in strands(text, canonical):
+            for i in range(len(text) - l + 1):
+                if not (canonical and "n" in strand[i : i + l]):
+                    yield strand[i : i + l]
 
     others = list(mers(t))
-    for u, a in mers(s):
-        for v, b in others:
+    for u in mers(s):
+        for v in others:
             away = sum(x != y for x, y in zip(u, v, strict=True))
-            total += a * b * weight[away] if away <= d else 0
+            total += weight[away] if away <= d else 0
     return total
 
 

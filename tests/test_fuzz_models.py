@@ -72,7 +72,6 @@ FOUND = [
     ("classes_ovo", ("parameters", "max_length"), 1 << 64),
     ("classes_ovo", ("format_version",), "\x1b[31m\n"),
     ("columns", ("kernel", "kernels", 1, "kernel", "gamma"), 10**400),
-    ("kernel_dna_gkm_centre", ("kernel", "half_life"), 10**400),
     ("kernel_dna_mismatch", ("kernel", "alphabet"), 10**400),
     ("kernel_edit", ("kernel", "gamma"), 10**400),
     ("kernel_sum", ("kernel", "kernels", 1, "gamma"), 1 << 64),

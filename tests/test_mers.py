@@ -34,10 +34,9 @@ def judged(kernel):
         def value(s, t):
             return oracles.mismatch(s, t, kernel.k, kernel.m, "acgt", canonical)
     else:
-        centred = (kernel.centre, kernel.half_life) if kernel.centre else None
 
         def value(s, t):
-            return oracles.gkm(s, t, kernel.l, kernel.k, kernel.d, kernel.filter, centred, canonical)
+            return oracles.gkm(s, t, kernel.l, kernel.k, kernel.d, kernel.filter, canonical)
 
     return (lambda s, t: oracles.normalised(value, s, t)) if kernel.normalised else value
 
@@ -53,7 +52,6 @@ def variants():
         Mismatch(3, 0, alphabet=2000),
         Gkm(4, 2, 2, "none"),
         Gkm(3, 3, 0, "none"),
-        Gkm(6, 3, 3, "none", centre=9, half_life=2.5),
     ]
     return [(kernel, judged(kernel)) for kernel in kernels]
 
@@ -68,7 +66,6 @@ OF_DNA = [
     Gkm(4, 2, 2),
     Gkm(4, 2, 4, "full", canonical=True),
     Gkm(4, 3, 3, canonical=True, normalised=False),
-    Gkm(4, 2, 2, centre=200, half_life=3.0, canonical=True),
 ]
 
 
@@ -244,7 +241,7 @@ def test_words_may_be_symbols():
 
 def test_it_is_saved_and_loaded(tmp_path):
     texts, labels, new = dna(60), ["a", "b"] * 30, dna(20, 1)
-    for kernel in (Gkm(4, 2, 2, centre=200, half_life=3.0, canonical=True), Mismatch(4, 2)):
+    for kernel in (Gkm(4, 2, 2, canonical=True), Mismatch(4, 2)):
         model = SVC(kernel, device="cpu").fit(texts, labels)
         save(model, tmp_path / kernel.name)
         again = load(tmp_path / kernel.name)
@@ -254,9 +251,9 @@ def test_it_is_saved_and_loaded(tmp_path):
 
 def test_it_is_spelled_on_a_line():
     assert spelling.parse("mismatch:5,m=1").get_params() == Mismatch(5, 1).get_params()
-    kernel = spelling.parse("gkm:11,k=7,d=3,none,canonical,centre=50,half_life=20")
-    assert kernel.get_params() == Gkm(11, 7, 3, "none", 50, 20.0, True).get_params()
-    for other in (kernel, Gkm(), Mismatch(), *OF_DNA[:-2], Gkm(2, 2, 0, "none", tokens="words")):
+    kernel = spelling.parse("gkm:11,k=7,d=3,none,canonical")
+    assert kernel.get_params() == Gkm(11, 7, 3, "none", True).get_params()
+    for other in (kernel, Gkm(), Mismatch(), *OF_DNA[:-1], Gkm(2, 2, 0, "none", tokens="words")):
         if other.normalised:
             assert spelling.parse(spelling.spell(other)).get_params() == other.get_params()
 
@@ -292,8 +289,6 @@ def test_it_is_a_grid_of_options():
         (Gkm(5, 3, 6), "d=6"),
         (Gkm(40, 3, 16), "d=16 mismatches are too many: give 15"),
         (Gkm(filter="some"), "filter='some'"),
-        (Gkm(centre=256), "centre=256 of the gkm kernel must be a whole number from 0 to 255"),
-        (Gkm(centre=5, half_life=0), "half_life=0 of the gkm kernel must be a finite number above 0"),
     ],
 )
 def test_impossible_parameters_are_refused(kernel, message):
@@ -320,7 +315,6 @@ OF_LSGKM = [
     (Gkm(6, 4, 2, "none"), [0.518311, 0.429295, 0.383665, 0.55358, 0.612909, 0.373394]),
     (Gkm(6, 4, 2, "full"), [0.362603, 0.225625, 0.18863, 0.369712, 0.526148, 0.247628]),
     (Gkm(6, 4, 2), [0.479463, 0.380905, 0.334214, 0.510577, 0.58958, 0.340994]),
-    (Gkm(6, 4, 2, centre=50, half_life=50), [0.482285, 0.384038, 0.341543, 0.513602, 0.606678, 0.327914]),
     (Gkm(11, 7, 3), [0.162147, 0.0979203, 0.0701072, 0.204554, 0.415096, 0.0687343]),
 ]
 
@@ -332,9 +326,7 @@ def test_values_are_those_that_lsgkm_prints(kernel, printed):
     np.testing.assert_allclose(gram[np.tril_indices(4, -1)], printed, rtol=0, atol=6e-7)  # as rounded
 
 
-@pytest.mark.parametrize(
-    "kernel", [Gkm(5, 3, 2), Gkm(5, 3, 2, centre=200, half_life=4.0), Mismatch(4, 1)], ids=str
-)
+@pytest.mark.parametrize("kernel", [Gkm(5, 3, 2), Mismatch(4, 1)], ids=str)
 def test_cost_and_divisions(kernel):
     lengths = np.array([10, 2000, 0])
     cost = kernel.cost.of_rows(lengths, np.array([300, 40]))

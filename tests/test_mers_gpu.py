@@ -13,13 +13,12 @@ from textsvm.kernels.mers import rows as mer_scores
 from textsvm.text.documents import encode
 
 pytestmark = pytest.mark.gpu
-#: Of few and of many symbols, distances and weights.
+#: Of few and of many symbols and distances.
 KERNELS = [
     *OF_DNA,
     Gkm(10, 6, 3, canonical=True),
     Gkm(5, 1, 4, "none"),
     Mismatch(5, 2, alphabet=20),
-    Gkm(6, 3, 3, "none", centre=50, half_life=9.0),
 ]
 
 

@@ -23,7 +23,7 @@ KERNELS = [
     "bounded-gap:3",
     "gapped:3,m=1",
 ]
-DNA_KERNELS = ["gapped:3,m=1,canonical", "mismatch:3,alphabet=5", "gkm:4,k=3,d=1,centre=20,canonical"]
+DNA_KERNELS = ["gapped:3,m=1,canonical", "mismatch:3,alphabet=5", "gkm:4,k=3,d=1,canonical"]
 
 
 def results():

@@ -183,8 +183,6 @@ GKM = (
     Option("k", "informative positions of an l-mer", "NUMBER", "7", convert=whole),
     Option("d", "greatest number of mismatches of l-mers", "NUMBER", "3", convert=whole),
     choice("filter", "estimate of l-mers", "truncated", FILTERS),
-    Option("centre", "weight of l-mers in the middle (M of wgkm), 0: all alike", "NUMBER", "0", "", whole),
-    Option("half_life", "distance from the middle over which the weight halves", "NUMBER", "50", "", float),
     CANONICAL,
     ALPHABET,
     *SYMBOLS,

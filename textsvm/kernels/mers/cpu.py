@@ -11,7 +11,7 @@ then into an overflow plane that stays set. Some 45 instructions compare u with 
 distance d the bits with this count are summed over all u of a row document, in integers.
 
 Symbols are renumbered in every group (`slots`), so that any alphabet fits; slot 0 is a symbol that no l-mer
-of the group has. Weights of l-mers, up to 255, are bit planes of the columns.
+of the group has. `valid` has the bits that are l-mers.
 """
 
 from __future__ import annotations
@@ -40,9 +40,7 @@ def words_of(indptr: Ints) -> tuple[Ints, Ints]:
     return np.stack(words, axis=1).astype(np.int64), begins
 
 
-ALL, NONE, ONE, TWO = np.uint64(2**64 - 1), np.uint64(0), np.uint64(1), np.uint64(2)
-#: Bit planes of weights.
-WEIGHT_PLANES = 8
+ALL, NONE, ONE = np.uint64(2**64 - 1), np.uint64(0), np.uint64(1)
 
 
 def upper_planes(most: int) -> tuple[int, ...]:
@@ -51,19 +49,17 @@ def upper_planes(most: int) -> tuple[int, ...]:
 
 
 @njit(nogil=True, cache=True)
-def _build(codes, starts, weights, words, length, slots, masks, planes):
-    """Fill masks and planes of a group of words (document, first l-mer, number of l-mers)."""
+def _build(codes, starts, words, length, slots, masks, valid):
+    """Fill masks and `valid` of a group of words (document, first l-mer, number of l-mers)."""
     padded, used = (length + 3) // 4 * 4, 1
-    planes[:] = 0
+    valid[:] = 0
     masks[: padded * LANES] = 0
     masks[: length * LANES] = ALL
     for lane in range(len(words)):
         for bit in range(words[lane, 2]):
             mer = words[lane, 1] + bit
             bit_mask = ONE << np.uint64(bit)
-            for k in range(len(planes) // LANES):
-                if (weights[mer] >> (len(planes) // LANES - 1 - k)) & 1:
-                    planes[k * LANES + lane] |= bit_mask
+            valid[lane] |= bit_mask
             for p in range(length):
                 code = codes[starts[mer] + p]
                 slot = slots[code]
@@ -94,8 +90,8 @@ def _add(ones, a, b):
 
 
 @njit(nogil=True, cache=True)
-def _compare(codes, starts, weights, begin, end, slots, masks, planes, length, most, upper, out):
-    """Sums over the l-mers begin .. end of a row document, for each distance and lane."""
+def _compare(codes, starts, begin, end, slots, masks, valid, length, most, upper, out):
+    """Counts of the l-mers begin .. end of a row document, for each distance and lane."""
     padded, zero, last = (length + 3) // 4 * 4, fill(NONE), len(upper) - 1
     higher = stack(upper, zero)
     at = np.empty(padded, np.int64)
@@ -123,34 +119,22 @@ def _compare(codes, starts, weights, begin, end, slots, masks, planes, length, m
             same = same & (twos ^ fill(NONE if d & 2 else ALL))
             for k in range(last):
                 same = same & (higher[k] ^ fill(NONE if (d >> (k + 2)) & 1 else ALL))
-            if len(planes) == LANES:
-                number = count_bits(same & load(planes, 0)) + load(out, d * LANES)
-            else:
-                number = zero
-                for k in range(0, len(planes), LANES):
-                    pairs = count_bits(same & load(planes, k))
-                    number = number * fill(TWO) + pairs
-                number = number * fill(np.uint64(weights[mer]))
-                number = number + load(out, d * LANES)
-            store(out, d * LANES, number)
+            store(out, d * LANES, count_bits(same & load(valid, 0)) + load(out, d * LANES))
 
 
 @njit(nogil=True, cache=True)
 def add_counts(
-    row_codes, row_starts, row_weights, row_indptr, picks, codes, starts, weights, words, length, slots,
-    masks, planes, sums, most, upper, counts,
+    row_codes, row_starts, row_indptr, picks, codes, starts, words, length, slots, masks, valid, sums, most,
+    upper, counts,
 ):  # fmt: skip
     """counts[i, j, d] += pairs of l-mers of row document picks[i] and column document j at distance d."""
     for group in range(0, len(words), LANES):
         group_words = words[group : group + LANES]
-        _build(codes, starts, weights, group_words, length, slots, masks, planes)
+        _build(codes, starts, group_words, length, slots, masks, valid)
         for i in range(len(picks)):
             begin, end = row_indptr[picks[i]], row_indptr[picks[i] + 1]
             if begin < end:
-                _compare(
-                    row_codes, row_starts, row_weights, begin, end, slots, masks, planes, length,
-                    most, upper, sums,
-                )  # fmt: skip
+                _compare(row_codes, row_starts, begin, end, slots, masks, valid, length, most, upper, sums)
                 for d in range(most + 1):
                     for lane in range(len(group_words)):
                         counts[i, group_words[lane, 0], d] += np.int64(sums[d * LANES + lane])
@@ -159,8 +143,8 @@ def add_counts(
 
 @njit(nogil=True, cache=True)
 def add_own_counts(
-    row_codes, row_starts, row_weights, row_indptr, first, last, codes, starts, weights, words, word_indptr,
-    length, slots, masks, planes, sums, most, upper, counts,
+    row_codes, row_starts, row_indptr, first, last, codes, starts, words, word_indptr, length, slots, masks,
+    valid, sums, most, upper, counts,
 ):  # fmt: skip
     """counts[i, 0, d] += pairs of l-mers of row document i and of column document i."""
     pick = np.empty(1, np.int64)
@@ -169,8 +153,8 @@ def add_own_counts(
         own = words[word_indptr[i] : word_indptr[i + 1]].copy()
         own[:, 0] = 0
         add_counts(
-            row_codes, row_starts, row_weights, row_indptr, pick, codes, starts, weights, own, length,
-            slots, masks, planes, sums, most, upper, counts[i : i + 1],
+            row_codes, row_starts, row_indptr, pick, codes, starts, own, length, slots, masks, valid, sums,
+            most, upper, counts[i : i + 1],
         )  # fmt: skip
 
 
@@ -206,8 +190,8 @@ class HostMers(MerRows):
 
         def piece(first: int) -> None:
             add_own_counts(
-                rows.codes, rows.starts, rows.weights, rows.indptr, first, min(first + size, n),
-                columns.codes, columns.starts, columns.weights, words, begins, self.kernel.definition.length,
+                rows.codes, rows.starts, rows.indptr, first, min(first + size, n),
+                columns.codes, columns.starts, words, begins, self.kernel.definition.length,
                 *self._scratch(columns.n_symbols), counts,
             )  # fmt: skip
 
@@ -230,13 +214,13 @@ class HostMers(MerRows):
         return ScoreTable(self.columns, self.weights, of_mers)
 
     def _scratch(self, n_symbols: int) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray, int, tuple[int, ...]]:
-        """Slots, masks, planes and sums of a piece, the largest distance, and its `upper_planes`."""
-        length, weighted = self.kernel.definition.length, self.kernel.definition.centred is not None
+        """Slots, masks, valid bits and sums of a piece, the largest distance, and its `upper_planes`."""
+        length = self.kernel.definition.length
         symbols, most = min(n_symbols, LANES * (BITS + length)), len(self.weights) - 1
         slots = np.zeros(max(n_symbols, 1), np.int64)
         masks = aligned((symbols + 1) * (-(-length // 4) * 4) * LANES, np.uint64)
-        planes = aligned((WEIGHT_PLANES if weighted else 1) * LANES, np.uint64)
-        return slots, masks, planes, aligned((most + 1) * LANES, np.uint64), most, upper_planes(most)
+        valid = aligned(LANES, np.uint64)
+        return slots, masks, valid, aligned((most + 1) * LANES, np.uint64), most, upper_planes(most)
 
     def _fill(
         self, rows: Mers, scale: Floats, out: Array, symmetric: bool, progress: Progress | None
@@ -252,8 +236,8 @@ class HostMers(MerRows):
             words[:, 0] -= first
             counts = np.zeros((len(picks), last - first, len(weights)), np.int64)
             add_counts(
-                rows.codes, rows.starts, rows.weights, rows.indptr, picks,
-                columns.codes, columns.starts, columns.weights, words, self.kernel.definition.length,
+                rows.codes, rows.starts, rows.indptr, picks,
+                columns.codes, columns.starts, words, self.kernel.definition.length,
                 *self._scratch(n_symbols), counts,
             )  # fmt: skip
             weigh_counts(

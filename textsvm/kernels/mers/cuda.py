@@ -27,8 +27,8 @@ SHARED = 48 << 10
 
 #: struct Task of kernels_cu/mers.cu.
 TASK = np.dtype(
-    [(name, np.uint64) for name in ("row_codes", "row_starts", "row_weights", "row_indptr")]
-    + [(name, np.uint64) for name in ("codes", "starts", "weights", "indptr")]
+    [(name, np.uint64) for name in ("row_codes", "row_starts", "row_indptr")]
+    + [(name, np.uint64) for name in ("codes", "starts", "indptr")]
     + [(name, np.uint64) for name in ("words", "masks", "planes", "of_distance", "row_scale", "scale")]
     + [(name, np.uint64) for name in ("out", "own")]
     + [("n", np.int64)]
@@ -37,19 +37,19 @@ TASK = np.dtype(
 )
 
 
-def defines_of(length: int, most: int, weighted: bool, symbols: int) -> gpu.Defines:
+def defines_of(length: int, most: int, symbols: int) -> gpu.Defines:
     """Preprocessor definitions of a kernel; `symbols` is 0 for any alphabet."""
-    return (("LENGTH", length), ("MOST", most), ("WEIGHTED", int(weighted)), ("SYMBOLS", symbols))
+    return (("LENGTH", length), ("MOST", most), ("SYMBOLS", symbols))
 
 
 #: Kernels launched: (source, defines), for a choice of lengths.
 DEFINE_SETS = [
-    *((SOURCE, defines_of(10, most, weighted, 4)) for most in MOST for weighted in (False, True)),
-    *((SOURCE, defines_of(length, 3, False, 4)) for length in (1, 5, 11)),
-    (SOURCE, defines_of(6, 4, False, 32)),
-    (SOURCE, defines_of(30, 15, True, 32)),
-    (SOURCE, defines_of(3, 3, False, 0)),
-    (SOURCE, defines_of(12, 15, True, 0)),
+    *((SOURCE, defines_of(10, most, 4)) for most in MOST),
+    *((SOURCE, defines_of(length, 3, 4)) for length in (1, 5, 11)),
+    (SOURCE, defines_of(6, 4, 32)),
+    (SOURCE, defines_of(30, 15, 32)),
+    (SOURCE, defines_of(3, 3, 0)),
+    (SOURCE, defines_of(12, 15, 0)),
 ]
 
 
@@ -59,34 +59,34 @@ class CudaRowMers:
     def __init__(self, mers: Mers) -> None:
         cp = gpu.cupy()
         self.n, self.numbers, self.n_symbols = len(mers.numbers), mers.numbers, mers.n_symbols
-        gpu.require_memory(13 * len(mers.starts), f"{len(mers.starts):,} l-mers")
+        gpu.require_memory(12 * len(mers.starts), f"{len(mers.starts):,} l-mers")
         self.codes, self.starts = cp.asarray(mers.codes), cp.asarray(mers.starts)
-        self.weights, self.indptr = cp.asarray(mers.weights), cp.asarray(mers.indptr)
+        self.indptr = cp.asarray(mers.indptr)
 
 
 class CudaColumnMers(CudaRowMers):
     """l-mers of column documents with their words and masks, for distances up to `most`."""
 
-    def __init__(self, mers: Mers, most: int, weighted: bool) -> None:
+    def __init__(self, mers: Mers, most: int) -> None:
         super().__init__(mers)
         cp = gpu.cupy()
         symbols = next((size for size in SYMBOLS if mers.n_symbols <= size), 0)
         self.most = next(distance for distance in MOST if most <= distance)
-        self.defines = defines_of(mers.length, self.most, weighted, symbols)
+        self.defines = defines_of(mers.length, self.most, symbols)
         words, begins = words_of(mers.indptr)
-        self.begins, planes = cp.asarray(begins), 8 if weighted else 1
+        self.begins = cp.asarray(begins)
         of_word = mers.length * (symbols + 1)
-        self.chunk = max(1, min(int(np.diff(begins).max(initial=1)), SHARED // (8 * (of_word + planes))))
-        self.shared = 8 * self.chunk * (of_word + planes) if symbols else 0
+        self.chunk = max(1, min(int(np.diff(begins).max(initial=1)), SHARED // (8 * (of_word + 1))))
+        self.shared = 8 * self.chunk * (of_word + 1) if symbols else 0
         self.masks = self.planes = None
         if symbols:
             gpu.require_memory(8 * len(words) * of_word, f"the masks of {len(mers.starts):,} l-mers")
             self.masks = cp.empty(len(words) * of_word, cp.uint64)
-            self.planes = cp.empty(len(words) * planes, cp.uint64)
+            self.planes = cp.empty(len(words), cp.uint64)
             places = (cp.asarray(words[:, 1].copy()), cp.asarray(words[:, 2].astype(np.int32)))
             gpu.each(
                 gpu.function(SOURCE, "mer_masks", self.defines), len(words) * of_word, *places, self.codes,
-                self.starts, self.weights, self.masks, self.planes,
+                self.starts, self.masks, self.planes,
             )  # fmt: skip
 
 
@@ -100,7 +100,7 @@ class CudaMers(MerRows):
         self.of_distance = gpu.cupy().asarray(weights)
 
     def _columns(self, mers: Mers) -> CudaColumnMers:
-        return CudaColumnMers(mers, len(self.weights) - 1, self.kernel.definition.centred is not None)
+        return CudaColumnMers(mers, len(self.weights) - 1)
 
     def self_values(self, rows: Mers, columns: Mers) -> Floats:
         own = self.of_columns if columns is self.columns else self._columns(columns)
@@ -149,8 +149,8 @@ class CudaMers(MerRows):
     ) -> None:
         values = dict.fromkeys(("row_scale", "scale", "out", "own")) | {"first": 0, "symmetric": 0} | fields
         task = gpu.structure(
-            TASK, row_codes=rows.codes, row_starts=rows.starts, row_weights=rows.weights,
-            row_indptr=rows.indptr, codes=columns.codes, starts=columns.starts, weights=columns.weights,
+            TASK, row_codes=rows.codes, row_starts=rows.starts,
+            row_indptr=rows.indptr, codes=columns.codes, starts=columns.starts,
             indptr=columns.indptr, words=columns.begins, masks=columns.masks, planes=columns.planes,
             of_distance=self.of_distance, n=columns.n, n_symbols=columns.n_symbols, n_rows=rows.n, tile=TILE,
             chunk=columns.chunk, **values,
@@ -190,7 +190,7 @@ class CudaScoreTable:
         out = gpu.cupy().zeros((own.n, machines))
         if own.n:
             grid = (-(-own.n * WARP // THREADS),)
-            mers = (own.codes, own.starts, own.weights, own.indptr)
+            mers = (own.codes, own.starts, own.indptr)
             sizes = (np.int32(self.symbols), np.int32(machines))
             kernel = gpu.function(SOURCE, "mer_scores", self.defines)
             kernel(grid, (THREADS,), (np.int64(own.n), *mers, *sizes, self.scores, out))

@@ -46,12 +46,12 @@ import numpy as np
 from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
-from textsvm.kernels.base import Ability, SymbolKernel, check_choice, check_positive, check_whole
+from textsvm.kernels.base import Ability, SymbolKernel, check_choice, check_whole
 from textsvm.kernels.contract import Predictor, TileableCost
 from textsvm.kernels.mers.cpu import HostMers
 from textsvm.kernels.mers.cuda import CudaMers
 from textsvm.kernels.mers.rows import MerRows
-from textsvm.kernels.mers.windows import Centred, check_strands
+from textsvm.kernels.mers.windows import check_strands
 from textsvm.kernels.options import FILTERS
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
@@ -161,7 +161,6 @@ class MerDefinition:
     length: int  #: Symbols of an l-mer
     #: float64 array: w(0), w(1), ...: weights of pairs at these distances; pairs farther apart do not count.
     weights: Floats
-    centred: Centred | None = None  #: Weights of positions; equal if None
     counts_letters: bool = True  #: Whether the weights depend on the size of the alphabet
 
 
@@ -172,7 +171,7 @@ class MerCost(TileableCost):
         kernel, definition = self.kernel, self.kernel.definition
         rows, columns = (np.maximum(n - definition.length + 1, 0.0) for n in (row_lengths, column_lengths))
         operations = (2 if kernel.canonical else 1) * (definition.length + 3 * len(definition.weights)) / 22
-        return rows * columns.sum() * operations * (1 if definition.centred is None else 4) / RATE
+        return rows * columns.sum() * operations / RATE
 
 
 class MerAttributor(Attributor):
@@ -187,10 +186,10 @@ class MerAttributor(Attributor):
         scale, result = rows.normalise(documents, mers, columns).scale, Contributions([], [])
         for d, begin in enumerate(documents.offsets[:-1]):
             own = mers.take(np.array([d]))
-            n = len(own.starts)  # each l-mer a document, with weight 1
-            l_mers = replace(own, weights=np.ones_like(own.weights), indptr=np.arange(n + 1))
+            n = len(own.starts)
+            l_mers = replace(own, indptr=np.arange(n + 1))  # each l-mer a document
             products = devices.to_host(rows.products(l_mers, np.ones(n)))
-            terms = scale[d] * own.weights * (products.astype(np.float64) @ coef[d])
+            terms = scale[d] * (products.astype(np.float64) @ coef[d])
             shares = np.zeros(int(documents.lengths[d]))
             for place in range(mers.length):
                 np.add.at(shares, own.starts - begin + place, terms / mers.length)
@@ -309,11 +308,6 @@ class Gkm(MerKernel):
         Compare counts of gapped k-mers (LS-GKM's ``-t 0``), counts of l-mers estimated from these
         (``-t 1``), or these without negative estimates ("truncated", ``-t 2``). "none" with d = l - k is
         `GappedKmers` with g = l, m = l - k and weight="count".
-    centre : int
-        M of centre-weighted kernels (``-t 4``), up to 255: the weight of l-mers in the middle of a sequence,
-        min(M, floor(M exp(-ln 2 D / H) + 1)) at a distance of D. 0: all count alike.
-    half_life : float
-        H, the distance over which the weight halves.
     canonical : bool
         Read a text of DNA or RNA (letters a, c, g, t or u, and n) on both strands, as LS-GKM does by
         default. u is a t, and l-mers with an n do not count.
@@ -337,8 +331,6 @@ class Gkm(MerKernel):
     k: int = 7
     d: int = 3
     filter: str = "truncated"
-    centre: int = 0
-    half_life: float = 50.0
     canonical: bool = False
     alphabet: int = 4
     normalised: bool = True
@@ -348,7 +340,6 @@ class Gkm(MerKernel):
         return MerDefinition(
             int(self.l),
             gkm_weights(int(self.l), int(self.k), int(self.d), int(self.alphabet), self.filter),
-            Centred(int(self.centre), float(self.half_life)) if self.centre else None,
             counts_letters=self.filter != "none",
         )
 
@@ -360,5 +351,3 @@ class Gkm(MerKernel):
         if self.d > MOST:
             raise InputError(f"d={self.d} mismatches are too many: give {MOST} at most")
         check_choice(self, "filter", FILTERS)
-        check_whole(self, "centre", 0, 255)
-        check_positive(self, "half_life")

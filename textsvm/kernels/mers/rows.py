@@ -1,19 +1,19 @@
 """Kernels on the distances between l-mers: kernel rows, prediction, and score tables.
 
-    k(s, t) = sum_(u in s, v in t) a(u) b(v) w(d(u, v))
+    k(s, t) = sum_(u in s, v in t) w(d(u, v))
 
-for the l-mers u and v, their Hamming distance d(u, v), the weights w of distances (kernel.py), and weights a
-and b of positions, 1 unless the kernel is centred. The CPU (cpu.py) and GPU (cuda.py) twins count the pairs
-of l-mers at every distance in integers, so that a value has the same bits wherever it is computed: the sum of
-w(d) times its count in the order of d, times the product of both scales, rounded to float32.
+for the l-mers u and v, their Hamming distance d(u, v) and the weights w of distances (kernel.py). The CPU
+(cpu.py) and GPU (cuda.py) twins count the pairs of l-mers at every distance in integers, so that a value has
+the same bits wherever it is computed: the sum of w(d) times its count in the order of d, times the product of
+both scales, rounded to float32.
 
 Prediction assigns a score to every l-mer:
 
-    value(x) = scale(x) sum_(u in x) a(u) score(u)
-    score(u) = sum_i c_i scale_i sum_(v in t_i) b(v) w(d(u, v))
+    value(x) = scale(x) sum_(u in x) score(u)
+    score(u) = sum_i c_i scale_i sum_(v in t_i) w(d(u, v))
 
-Over A symbols a table holds the scores of all A^l l-mers. T_0[x] is the total weight of the l-mer x in the
-support vectors; position by position, T_d[x] becomes the weight of the l-mers that differ from x at d of the
+Over A symbols a table holds the scores of all A^l l-mers. T_0[x] is the total coefficient of the l-mer x in
+the support vectors; position by position, T_d[x] becomes that of the l-mers that differ from x at d of the
 positions so far:
 
     T_d[.. x ..] += sum_(y != x) T_(d - 1)[.. y ..]       d descending;        score = sum_d w(d) T_d
@@ -64,7 +64,7 @@ class MerRows(ABC):
     def mers(self, documents: Documents) -> tuple[Mers, Mers]:
         """The l-mers of documents, as rows and as columns."""
         definition = self.kernel.definition
-        return mers_of(documents, definition.length, bool(self.kernel.canonical), definition.centred)
+        return mers_of(documents, definition.length, bool(self.kernel.canonical))
 
     @abstractmethod
     def prepare(self) -> None:
@@ -180,7 +180,7 @@ class MerPredictor:
         """Score table of the machines."""
         columns = self.rows.columns
         scaled = self.coef * self.rows.normalisation.scale
-        return self.rows.table(np.repeat(scaled, columns.numbers, axis=1) * columns.weights)
+        return self.rows.table(np.repeat(scaled, columns.numbers, axis=1))
 
     def _tabulates(self, documents: Documents) -> bool:
         """Whether a table fits into memory and takes less time than kernel values.
@@ -227,7 +227,7 @@ class ScoreTable:
         size = max(1, len(out) // 256)
 
         def piece(first: int) -> None:
-            mers = (rows.codes, rows.starts, rows.weights, rows.indptr)
+            mers = (rows.codes, rows.starts, rows.indptr)
             _sum_scores(
                 *mers, first, min(first + size, len(out)), self.length, self.symbols, self.scores, out
             )
@@ -250,11 +250,11 @@ def _spread_place(sums, stride, symbols, first, last):
 
 
 @njit(nogil=True, cache=True)
-def _sum_scores(codes, starts, weights, indptr, first, last, length, symbols, scores, out):
+def _sum_scores(codes, starts, indptr, first, last, length, symbols, scores, out):
     for i in range(first, last):
         for mer in range(indptr[i], indptr[i + 1]):
             key = 0
             for p in range(length):
                 key = key * symbols + codes[starts[mer] + p]
             for machine in range(scores.shape[1]):
-                out[i, machine] += weights[mer] * scores[key, machine]
+                out[i, machine] += scores[key, machine]

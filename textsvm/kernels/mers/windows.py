@@ -1,4 +1,4 @@
-"""Windows of documents: gapped k-mers (windows under a mask) with exact ids, and l-mers with weights.
+"""Windows of documents: gapped k-mers (windows under a mask) with exact ids, and l-mers.
 
 A mask selects k of the g positions of a window. The symbols c_1, c_2, ... at these positions have exact
 ids, in stages (shared/stages.py). With codes below n_symbols the key of a stage is
@@ -16,11 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
-from math import log
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from textsvm.arrays import AnyArray, Array, Bools, Ints, Ints32
 from textsvm.errors import InputError
@@ -199,11 +197,10 @@ def _keys(first, last, codes, starts, positions, ids, n_symbols, keys):
 
 @dataclass(frozen=True)
 class Mers:
-    """Weighted l-mers of some documents."""
+    """l-mers of some documents."""
 
     codes: Ints32  #: Of the texts and possibly of their reverse complements; below `n_symbols`
     starts: Ints  #: shape (number of l-mers,): Start of each l-mer in `codes`
-    weights: NDArray[np.uint8]  #: shape (number of l-mers,): At least 1
     indptr: Ints  #: shape (n + 1,): Document i has the l-mers ``indptr[i]`` to ``indptr[i + 1]``
     n_symbols: int
     length: int  #: l
@@ -218,7 +215,7 @@ class Mers:
         numbers = self.numbers[indices]
         indptr = np.concatenate([[0], np.cumsum(numbers)])
         places = np.arange(indptr[-1]) + np.repeat(self.indptr[:-1][indices] - indptr[:-1], numbers)
-        return replace(self, starts=self.starts[places], weights=self.weights[places], indptr=indptr)
+        return replace(self, starts=self.starts[places], indptr=indptr)
 
     def keys(self, symbols: int) -> Ints:
         """Number of each l-mer among all l-mers over an alphabet of this size."""
@@ -236,26 +233,7 @@ class Mers:
         return np.diff(of_mers[self.indptr]) > 0
 
 
-@dataclass(frozen=True)
-class Centred:
-    """Weights that decrease from the middle of a sequence: min(M, floor(M exp(-ln 2 D / H) + 1)).
-
-    D is the distance to the middle l-mer, M = `peak` (up to 255), H = `half_life`.
-    """
-
-    peak: int
-    half_life: float
-
-    def weights(self, most: int) -> NDArray[np.uint8]:
-        """Weights of l-mers at distances 0 .. `most`."""
-        away = np.arange(most + 1)
-        weights = np.floor(self.peak * np.exp(-log(2) * away / self.half_life) + 1)
-        return np.minimum(weights, self.peak).astype(np.uint8)
-
-
-def mers_of(
-    documents: Documents, length: int, both_strands: bool, centred: Centred | None = None
-) -> tuple[Mers, Mers]:
+def mers_of(documents: Documents, length: int, both_strands: bool) -> tuple[Mers, Mers]:
     """The l-mers of documents as rows and as columns; on both strands columns include the other strand.
 
     On both strands, l-mers with an ambiguous base (n) are left out.
@@ -264,18 +242,15 @@ def mers_of(
     codes = strands(documents) if both_strands else documents.codes.astype(np.int32)
     unknown, n_symbols = (UNKNOWN,) * 2 if both_strands else (-1, len(documents.alphabet))
     offsets, n = np.array(documents.offsets), len(documents)
-    longest = int(documents.lengths.max(initial=0))
-    of_distance = np.ones(longest + 1, np.uint8) if centred is None else centred.weights(longest)
     numbers = np.zeros(n, np.int64)
     run_on_ranges(offsets, lambda i, j: _count(codes, offsets, i, j, length, unknown, numbers))
     indptr = np.concatenate([[0], np.cumsum(numbers)])
     n_strands = 2 if both_strands else 1
-    starts, weights = np.empty(n_strands * indptr[-1], np.int64), np.empty(n_strands * indptr[-1], np.uint8)
-    own_starts, own_weights = np.empty(indptr[-1], np.int64), np.empty(indptr[-1], np.uint8)
-    sizes = (length, unknown, of_distance, indptr, own_starts, own_weights)
-    run_on_ranges(offsets, lambda i, j: _fill(codes, offsets, i, j, *sizes, starts, weights))
-    rows = Mers(codes, own_starts, own_weights, indptr, n_symbols, length)
-    return rows, Mers(codes, starts, weights, n_strands * indptr, n_symbols, length) if both_strands else rows
+    own_starts, starts = np.empty(indptr[-1], np.int64), np.empty(n_strands * indptr[-1], np.int64)
+    sizes = (length, unknown, indptr, own_starts, starts)
+    run_on_ranges(offsets, lambda i, j: _fill(codes, offsets, i, j, *sizes))
+    rows = Mers(codes, own_starts, indptr, n_symbols, length)
+    return rows, Mers(codes, starts, n_strands * indptr, n_symbols, length) if both_strands else rows
 
 
 @njit(nogil=True, cache=True)
@@ -296,24 +271,18 @@ def _count(codes, offsets, first, last, length, unknown, numbers):
 
 
 @njit(nogil=True, cache=True)
-def _fill(
-    codes, offsets, first, last, length, unknown, of_distance, indptr, starts, weights, both_starts,
-    both_weights,
-):  # fmt: skip
+def _fill(codes, offsets, first, last, length, unknown, indptr, starts, both_starts):
     # The other strand of all texts lies behind them, from its last symbol to its first.
     both = len(both_starts) > len(starts)
     for i in range(first, last):
         run_length, mer, number = 0, indptr[i], indptr[i + 1] - indptr[i]
-        middle = offsets[i] + (offsets[i + 1] - offsets[i] - length + 1) // 2
         for at in range(offsets[i], offsets[i + 1]):
             run_length = 0 if codes[at] == unknown else run_length + 1
             if run_length >= length:
                 start = at - length + 1
                 starts[mer] = start
-                weights[mer] = of_distance[abs(middle - start)]
                 if both:
                     there = mer + indptr[i]
                     both_starts[there] = start
                     both_starts[there + number] = len(codes) - at - 1
-                    both_weights[there] = both_weights[there + number] = weights[mer]
                 mer += 1
