@@ -77,11 +77,10 @@ def test_normal_forms(form, punctuation):
     check(textsvm.SVC(kernel, **options).fit(*training(PLAIN)), HOSTILE + PLAIN)
 
 
-@pytest.mark.parametrize("form", ["unicode", pytest.param("nfkc", marks=pytest.mark.slow)])
-def test_ignorable_code_points(form):
+def test_ignorable_code_points():
     texts = ignorable_texts(1000)
     kernel = Sum([Spectrum((1, 3), keep_case=True), Spectrum((1, 3)), Spectrum(1, tokens="words")])
-    model = textsvm.SVC(kernel, normalise=form).fit(texts[:300], ["abc"[i % 3] for i in range(300)])
+    model = textsvm.SVC(kernel).fit(texts[:300], ["abc"[i % 3] for i in range(300)])
     check(model, texts)
 
 

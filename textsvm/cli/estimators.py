@@ -5,11 +5,9 @@ Parameters without an option keep the defaults of the estimators.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import product
-from os.path import exists, expanduser
 from typing import Any, TypeAlias
 
 from textsvm.cli.console import DECIMALS, WrongUsage, wrong_usage
@@ -17,7 +15,7 @@ from textsvm.cli.kernels import several
 from textsvm.cli.machines import COMPUTE, ModelOptions, requested
 from textsvm.cli.options import LearningOptions
 from textsvm.kernels import Kernel
-from textsvm.kernels.encoder import Encoder, as_encoder, encoders_of
+from textsvm.kernels.encoder import as_encoder, encoders_of
 from textsvm.kernels.spelling import spell
 from textsvm.model.settings import (
     ClassifierSettings,
@@ -84,16 +82,15 @@ def _estimators(options: ModelOptions, grid: Grid, learning: LearningOptions, **
 
 
 def encoder_of(text: str, kernels: Iterable[Kernel | str | None]) -> Kernel:
-    """The kernel of --encoder, a folder or NAME,bits=8, to be added to these kernels."""
+    """The kernel of --encoder, to be added to these kernels."""
     for kernel in kernels:
         if isinstance(kernel, Kernel) and encoders_of(kernel):
             raise WrongUsage(
                 f"--encoder {text} does not go with --kernel {spell(kernel)}, which names an encoder; leave "
                 "one of them out"
             )
-    bits = None if exists(expanduser(text)) else re.fullmatch(r"(.+?)\s*,\s*bits=([0-9]+)", text)
     with wrong_usage(f"--encoder {text}: "):
-        return as_encoder(Encoder(bits[1], int(bits[2])) if bits else text)
+        return as_encoder(text)
 
 
 def _encoder(options: ModelOptions, kernels: Iterable[Kernel | str]) -> dict[str, Any]:

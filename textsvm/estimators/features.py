@@ -67,7 +67,7 @@ class SpectrumFeatures(TransformerMixin, NamedParameters, BaseEstimator):
         Tell upper and lower case apart.
     min_df : int or float
         Least number of training texts with a substring, or their share if it is a float.
-    normalise : {"unicode", "nfkc", "paper", "none"}
+    normalise : {"unicode", "paper", "none"}
         How texts are normalised, see `textsvm.text.documents.normalise`.
     punctuation : bool
         False drops punctuation and symbols.

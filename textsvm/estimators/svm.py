@@ -53,7 +53,7 @@ class SVC(ClassifierMixin, KernelEstimator):
         "f1_macro" moves the biases to raise macro-F1, the mean F1 of the classes, in three-fold
         cross-validation on the training texts, for about three times the time. As with a `time_budget` whose
         trials take all texts, `predict_proba` then has probabilities from the held-out decision values.
-    normalise : {"unicode", "nfkc", "paper", "none"}
+    normalise : {"unicode", "paper", "none"}
         Normal form of texts, see `textsvm.text.documents.normalise`; a kernel may keep their case.
     punctuation : bool
         False drops punctuation and symbols.

@@ -67,8 +67,8 @@ from textsvm.sources.copies import MOST_DIGESTS
 from textsvm.version import __version__
 
 FORMAT_VERSION, WITHOUT_TEXTS = 2, 3
-#: Normal forms in files: "unicode" is that of earlier versions, which removes no ignorable code points.
-_FORMS = {"unicode": "unicode 2", "nfkc": "unicode"}
+#: Normal forms in files.
+_FORMS = {"unicode": "unicode 2"}
 _SHARED = ("normalise", "punctuation", "max_length", "tol", "duality_gap", "max_iter")
 #: Saved parameters of each estimator.
 _PARAMETERS = {

@@ -26,9 +26,7 @@ import numpy as np
 from textsvm.errors import InputError
 from textsvm.runtime.parallel import Lock
 
-NORMALISATIONS = ("unicode", "nfkc", "paper", "none")
-#: The forms that are NFKC with collapsed white space.
-COMPOSED = ("unicode", "nfkc")
+NORMALISATIONS = ("unicode", "paper", "none")
 #: Table entries: not yet filled in; p + 1: code point p; a collapsible space; depends on neighbours (JOINED);
 #: SEVERAL + i: expansion at row i of `NormalForm.rows`.
 UNKNOWN, SPACE, JOINED, SEVERAL = 0, sys.maxunicode + 2, sys.maxunicode + 3, sys.maxunicode + 4
@@ -66,10 +64,9 @@ def normalise(text: str, form: str = "unicode", *, punctuation: bool = True, kee
     Parameters
     ----------
     text : str
-    form : {"unicode", "nfkc", "paper", "none"}
+    form : {"unicode", "paper", "none"}
         "unicode": NFKC without default-ignorable code points (soft hyphens, zero-width characters) where the
         script does not need them, case folded, runs of white space collapsed to a space, stripped.
-        "nfkc": the same with these code points, the form of models of earlier versions.
         "paper": the form of the papers' experiments: lower case, every run of characters outside a-z0-9
         becomes a space. "none": unchanged.
     punctuation : bool
@@ -77,15 +74,15 @@ def normalise(text: str, form: str = "unicode", *, punctuation: bool = True, kee
     keep_case : bool
         No case folding or lower-casing; "paper" then keeps A-Z.
     """
-    if form in COMPOSED:
-        text = _compose(text, form, keep_case)
+    if form == "unicode":
+        text = _compose(text, keep_case)
     elif form == "paper":
         return _OUTSIDE_PAPER_CASED.sub(" ", text) if keep_case else _OUTSIDE_PAPER.sub(" ", text.lower())
     elif form != "none":
         raise InputError(f"normalise={form!r} is not one of {', '.join(NORMALISATIONS)}")
     if not punctuation:
         text = text.translate(_punctuation_to_space())
-    return " ".join(text.split()) if form in COMPOSED else text
+    return " ".join(text.split()) if form == "unicode" else text
 
 
 class NormalForm:
@@ -99,7 +96,7 @@ class NormalForm:
     def __init__(self, form: str, punctuation: bool, keep_case: bool) -> None:
         normalise("", form)
         self.form, self.punctuation, self.keep_case = form, punctuation, keep_case
-        self.changes, self.strips = form != "none" or not punctuation, form in COMPOSED
+        self.changes, self.strips = form != "none" or not punctuation, form == "unicode"
         self.table = np.zeros(sys.maxunicode + 1, np.uint32)
         self.rows = np.zeros(0, np.uint32)
         self._learning = Lock()
@@ -110,7 +107,7 @@ class NormalForm:
         with self._learning:
             for point in points:
                 if self.table[point] == UNKNOWN:
-                    joined = self.form in COMPOSED and not begins(point)
+                    joined = self.form == "unicode" and not begins(point)
                     codes, place = [JOINED] if joined else self.of(chr(point)), SEVERAL + len(self.rows)
                     if len(codes) != 1:
                         self.rows = np.append(self.rows, np.array([len(codes), *codes], np.uint32))
@@ -120,8 +117,8 @@ class NormalForm:
         """Normal form of a piece that does not interact with its neighbours, coded as in `table`."""
         if self.form == "paper":
             piece = normalise(piece, "paper", keep_case=self.keep_case)
-        elif self.form in COMPOSED:
-            piece = _compose(piece, self.form, self.keep_case)
+        elif self.form == "unicode":
+            piece = _compose(piece, self.keep_case)
         if self.form != "paper" and not self.punctuation:
             piece = piece.translate(_punctuation_to_space())
         runs = self.form != "none"
@@ -160,9 +157,8 @@ def without_ignorable(text: str) -> str:
     return "".join(symbols)
 
 
-def _compose(text: str, form: str, keep_case: bool) -> str:
-    text = without_ignorable(text) if form == "unicode" else text
-    text = nfkc(text)
+def _compose(text: str, keep_case: bool) -> str:
+    text = nfkc(without_ignorable(text))
     return text if keep_case else unicodedata.normalize("NFKC", text.casefold())
 
 

@@ -19,7 +19,6 @@ from textsvm.errors import InputError
 from textsvm.kernels.contract import FeatureTable, FeatureTerm
 from textsvm.runtime.plain_json import to_json
 from textsvm.text.documents import View
-from textsvm.text.normal_form import COMPOSED
 
 Hashes = NDArray[np.uint32]
 #: First bytes of the file.
@@ -42,8 +41,7 @@ SEEDS = (0x9E3779B9, 0x7F4A7C15)
 STEPS = (0x85EBCA6B, 0xC2B2AE35)
 TASKS = ("classes", "labels", "number", "novelty")
 COMBINATIONS = ("identity", "difference", "ovo")
-#: "unicode" and "nfkc" differ in the Unicode tables.
-NORMAL_FORMS = {"none": 0, "unicode": 1, "nfkc": 1, "paper": 2}
+NORMAL_FORMS = {"none": 0, "unicode": 1, "paper": 2}
 TOKENS = ("characters", "words", "whitespace")
 #: Code of the tokens of an encoder, and of terms that are divided by their number.
 PIECES, MEAN = 4, 2
@@ -239,7 +237,7 @@ def write(plain: PlainModel, tables: Sequence[Sequence[PackedTable]]) -> bytes:
     header[14] = out.add(plain.biases, np.float64)
     header[15] = 0 if plain.thresholds is None else out.add(plain.thresholds, np.float64)
     _add_outputs(out, plain, header)
-    form = plain.text.normalise if plain.text.normalise in COMPOSED else "none"
+    form = "unicode" if plain.text.normalise == "unicode" else "none"
     words = any(view.tokens in ("words", "whitespace") for view in views)
     if form != "none" or words or (plain.text.normalise == "none" and not plain.text.punctuation):
         header[31] = _add_characters(out, character_tables(form))

@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.text.normal_form import COMPOSED, IGNORABLE, JOINING, SPACED, begins, normalise
+from textsvm.text.normal_form import IGNORABLE, JOINING, SPACED, begins, normalise
 
 #: Bits of the class of a code point: white space; punctuation or symbol; word character; may combine with its
 #: predecessor; changed by NFKC; changed by NFKC with case folding; default-ignorable; joiners stay behind it.
@@ -48,7 +48,7 @@ class CharacterTables:
     pairs: NDArray[np.uint32]  #: shape (n, 3): First, second and composed code point without Hangul, sorted
 
 
-@lru_cache(maxsize=3)
+@lru_cache(maxsize=2)
 def character_tables(form: str) -> CharacterTables:
     """Tables for a normal form; "none": classes alone."""
     classes, orders = np.zeros((2, sys.maxunicode + 1), np.uint8)
@@ -59,11 +59,9 @@ def character_tables(form: str) -> CharacterTables:
         classes[point] = SPACE if char.isspace() else WORD if _WORD.match(char) else 0
         if unicodedata.category(char)[0] in "PS":
             classes[point] |= PUNCT
-        if form not in COMPOSED:
+        if form != "unicode":
             continue
-        classes[point] |= _changes(char)
-        if form == "unicode":
-            classes[point] |= next((bits for points, bits in _BITS if points.match(char)), 0)
+        classes[point] |= _changes(char) | next((bits for points, bits in _BITS if points.match(char)), 0)
         orders[point] = unicodedata.combining(char)
         if (decomposed := image(char, "unicode", True)) != char:
             if point not in HANGUL:
@@ -81,7 +79,7 @@ def character_tables(form: str) -> CharacterTables:
 
 def image(char: str, form: str, keep_case: bool) -> str:
     """Normal form of a character by itself, decomposed."""
-    if form in COMPOSED:
+    if form == "unicode":
         return unicodedata.normalize("NFKD", char if keep_case else char.casefold())
     return normalise(char, form, keep_case=keep_case)
 

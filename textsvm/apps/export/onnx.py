@@ -42,7 +42,7 @@ from textsvm.kernels.contract import FeatureTable, FeatureTerm
 from textsvm.kernels.inputs import TextForm
 from textsvm.runtime.plain_json import to_json
 from textsvm.text.documents import View
-from textsvm.text.normal_form import COMPOSED, JOINERS, ZWSP
+from textsvm.text.normal_form import JOINERS, ZWSP
 
 #: Name of a value, or a constant.
 Input = str | int | float | AnyArray | Sequence[Any]
@@ -178,7 +178,7 @@ class Characters:
     def __init__(self, plain: PlainModel) -> None:
         self.form, form = plain.text, plain.text.normalise
         self.views = list(dict.fromkeys(term.view for term in plain.terms))
-        tables = self.tables = character_tables(form if form in COMPOSED else "nfkc")
+        tables = self.tables = character_tables("unicode")
         words = any(view.tokens != "characters" for view in self.views)
         bits = SPACE | PUNCT | (WORD if words else 0) | IGNORED | KEEPS
         changed = {*np.flatnonzero(tables.classes & CHANGES_FOLDED).tolist(), *tables.decompositions, *HANGUL}
@@ -279,15 +279,16 @@ def _normalised(g: Graph, table: Characters, ids: str, text: str, keep_case: boo
         ids, text = _mapped(g, table, ids, text, int(not keep_case))
         # Other characters than those of the table are spaces.
         ids = g.Where(g.Less(ids, table.size), ids, space)
-    elif form.normalise in COMPOSED:
-        if form.normalise == "unicode":
-            ids, text = _without_ignorable(g, table, ids, text)
+    elif form.normalise == "unicode":
+        ids, text = _without_ignorable(g, table, ids, text)
         ids, text = g.loop(1 if keep_case else 2, [ids, text], partial(_compatible, table))
-    bits = SPACE * (form.normalise in COMPOSED) | PUNCT * (not form.punctuation and form.normalise != "paper")
+    bits = SPACE if form.normalise == "unicode" else 0
+    if not form.punctuation and form.normalise != "paper":
+        bits |= PUNCT
     if bits:
         ids = g.Where(table.of_class(g, ids, bits), space, ids)
     if form.normalise != "none":
-        ids, text = _single_spaces(g, ids, text, space, form.normalise in COMPOSED)
+        ids, text = _single_spaces(g, ids, text, space, form.normalise == "unicode")
     return (ids, text) if form.max_length is None else _cut(g, ids, text, form)
 
 
