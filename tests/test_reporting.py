@@ -264,7 +264,7 @@ def test_features_of_the_worst_classes_are_drawn():
 
 def test_charts_are_files_of_their_own(binary, tmp_path):
     page = html.render(binary)
-    assert page.count("Save as SVG") == page.count("</svg>") == len(charts.figures(page))
+    assert page.count("</svg>") == len(charts.figures(page))
     paths = charts.write_figures(tmp_path / "charts", page)
     assert {"roc-curves.svg", "substrings-for-spam.svg"} <= {path.name for path in paths}
     for path in paths:

@@ -33,8 +33,6 @@ from textsvm.reporting.report import Report
 MOST_CLASSES = 25
 #: Maximum number of classes of a matrix that fits beside a chart.
 MOST_BESIDE = 8
-#: Button below each chart, for the page's script.
-_SAVE = '<button class="save" type="button" hidden>Save as SVG</button>'
 
 
 def render(report: Report) -> str:
@@ -80,7 +78,7 @@ def page(
         title=safe(title),
         lead=safe(lead),
         style=Template(_file("report.css")).substitute(curves.slider_place()),
-        body="\n".join(part for part in body if part).replace("</svg>", f"</svg>{_SAVE}"),
+        body="\n".join(part for part in body if part),
         data=data,
         script=script,
         script_hash=f"sha256-{digest}",

@@ -30,45 +30,6 @@ const download = (name, type, text) => {
     });
   }
 
-  // A chart as a file: the styles of the light theme in each element, and the key in lines below.
-  const styles = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin",
-    "opacity", "font-family", "font-size", "font-weight", "text-anchor"];
-  const standalone = (svg) => {
-    const theme = root.dataset.theme;
-    root.dataset.theme = "light";
-    const copy = svg.cloneNode(true), copies = [...copy.querySelectorAll("*")], box = svg.viewBox.baseVal;
-    let height = box.height;
-    for (const [i, each] of [...svg.querySelectorAll("*")].entries()) {
-      const seen = getComputedStyle(each);
-      for (const name of styles) copies[i].style.setProperty(name, seen.getPropertyValue(name));
-      if (seen.display === "none") copies[i].remove();
-    }
-    for (const entry of svg.closest("section, article").querySelectorAll(".key li:not(.off)")) {
-      const line = copy.querySelector("text").cloneNode();
-      height += 17;
-      line.textContent = "■ " + entry.textContent;
-      line.setAttribute("x", 8);
-      line.setAttribute("y", height - 5);
-      line.style.textAnchor = "start";
-      line.style.fill = getComputedStyle(entry).getPropertyValue("--c");
-      copy.append(line);
-    }
-    if (theme) root.dataset.theme = theme; else delete root.dataset.theme;
-    copy.style.background = "white";
-    copy.setAttribute("width", box.width + 12);
-    copy.setAttribute("height", height);
-    copy.setAttribute("viewBox", [-6, 0, box.width + 12, height].join(" "));
-    return new XMLSerializer().serializeToString(copy);
-  };
-  for (const save of document.querySelectorAll("button.save")) {
-    const svg = save.previousElementSibling;
-    save.hidden = false;
-    save.addEventListener("click", () => {
-      const name = svg.querySelector("title").textContent.toLowerCase().replace(/[^a-z0-9]+/g, "-").slice(0, 60);
-      download(name.replace(/^-|-$/g, "") + ".svg", "image/svg+xml", standalone(svg));
-    });
-  }
-
   const embedded = at("scores");
   if (!embedded) return;
   // Ascending scores of the documents of each class, each standing for so many documents.

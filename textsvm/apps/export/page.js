@@ -60,7 +60,7 @@
       const likeliest = [...p.keys()].sort((a, b) => p[b] - p[a]).slice(0, 3);
       return [label, `probabilities ${likeliest.map((i) => `${model.classes[i]} ${percent(p[i])}`).join(", ")}`];
     }
-    return [label, decision.length === 1 ? `decision value ${value(decision[0])}` : `decision value ${value(decision[k])}`];
+    return [label, `decision value ${value(decision.length === 1 ? decision[0] : decision[k])}`];
   };
 
   // Doubts: a small margin, and substrings that are new to the model.

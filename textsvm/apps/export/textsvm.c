@@ -182,9 +182,7 @@ static term term_of(const textsvm *m, u32 number) {
 
 static view view_of(const textsvm *m, u32 number) {
     const u32 *w = (const u32 *)at(m, m->w[11]) + (size_t)VIEW_WORDS * number;
-    view v;
-    v.keep_case = w[0], v.tokens = w[1], v.column = w[2], v.tokenizer = w[3];
-    return v;
+    return (view){w[0], w[1], w[2], w[3]};
 }
 
 static int check_table(const textsvm *m, const u32 *w) {
@@ -747,10 +745,9 @@ static int put_unicode(textsvm *m, writer *to, const u32 *in, size_t n, int keep
 /* Normal form of the code points in m->points, into m->symbols; returns its length, NONE for no room. */
 static size_t normalise(textsvm *m, view v, size_t n) {
     const u32 form = m->w[27];
-    writer to;
+    writer to = {.m = m, .out = m->symbols, .room = m->max_symbols, .collapse = form != FORM_NONE};
     int done = 1;
-    to.m = m, to.out = m->symbols, to.n = 0, to.room = m->max_symbols;
-    to.collapse = form != FORM_NONE, to.spaced = form == FORM_UNICODE;
+    to.spaced = form == FORM_UNICODE;
     to.keep_punctuation = form == FORM_PAPER || (int)m->w[28];
     if (form == FORM_UNICODE)
         done = put_unicode(m, &to, m->points, n, (int)v.keep_case);
@@ -1269,11 +1266,7 @@ typedef struct { /* texts of the columns, and a column in m->points, as the term
 
 static reading reading_of(const char *const *texts, const size_t *sizes,
                           size_t (*decoder)(const char *, size_t, u32 *, size_t)) {
-    reading r;
-    r.texts = texts, r.sizes = sizes, r.decode = decoder;
-    r.points = r.symbols = r.tokens = 0, r.hashed = NONE, r.normalised = 0;
-    r.of.keep_case = r.of.tokens = 0, r.of.column = NONE;
-    return r;
+    return (reading){.texts = texts, .sizes = sizes, .decode = decoder, .hashed = NONE, .of = {.column = NONE}};
 }
 
 /* Symbols of the text as a term reads them into m->symbols, their hashes into s1 and s2; returns an error code. */

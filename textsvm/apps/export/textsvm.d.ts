@@ -20,8 +20,7 @@ export interface Explanation {
   /** Contribution of each UTF-16 unit of the text, of columns one after the other, to the decision value. */
   contributions: Float64Array;
   bias: number;
-  /** Number of substrings of 4 characters, and of those that no training text has; 0 for kernels that do not count
-   *  substrings of 4 characters without gaps. */
+  /** Number of substrings of 4 characters, and of those that no training text has; 0 if the kernel counts none. */
   substrings: { all: number; unknown: number };
 }
 
@@ -43,8 +42,7 @@ export class Model {
   readonly topFeatures: TopFeatures[];
   /** Of the task "labels": the values above which a label is given. */
   readonly thresholds: Float64Array | null;
-  /** Decision values of a text: one for the task "classes" with two classes, for "number" and
-   *  for "novelty", else one for each class, also for two labels. */
+  /** Decision values: one for two classes, for "number" and "novelty"; else one for each class, also of two labels. */
   decide(text: Text): Float64Array;
   /** A class, "unsure" if it is rejected, a list of labels, a number, or whether a text is inside. */
   predict(text: Text): string | string[] | number | boolean;

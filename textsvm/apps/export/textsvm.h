@@ -12,8 +12,9 @@
  * stay valid. Opening checks it, with its checksum, and allocates the working memory once; nothing is allocated
  * afterwards. The memory is about 50 bytes for each symbol of the longest text, and 30 to 100 more for each of its
  * strings that are counted at a time: one for each symbol with contiguous strings, one for each symbol and pattern
- * with gaps. textsvm_memory computes it. A handle serves a thread at a time; handles may share the data. Texts are UTF-8; invalid bytes are replaced by U+FFFD as in Python's
- * bytes.decode(errors="replace"). docs/export_format.md describes the file. */
+ * with gaps. textsvm_memory computes it. A handle serves a thread at a time; handles may share the data. Texts are
+ * UTF-8; invalid bytes become U+FFFD, as by bytes.decode(errors="replace") in Python. docs/export_format.md describes
+ * the file. */
 #ifndef TEXTSVM_H
 #define TEXTSVM_H
 
@@ -30,8 +31,7 @@ enum {
     TEXTSVM_OK = 0,
     TEXTSVM_NO_MODEL = 1, /* not a model file, damaged, of another version, or not aligned to 8 bytes */
     TEXTSVM_NO_MEMORY = 2,
-    TEXTSVM_TOO_LONG = 3, /* the text, or its normal form before it is cut at the largest length of the model, has more
-                             code points than the handle was opened for (white space counts, too) */
+    TEXTSVM_TOO_LONG = 3, /* the text, or its normal form before it is cut, has more code points than max_symbols */
     TEXTSVM_UNSUPPORTED = 4, /* the model has no probabilities, labels or prediction sets */
     TEXTSVM_BAD_ARGUMENT = 5 /* more than 2^28 symbols, a coverage that is not between 0 and 1, or a single text for a
                                 model of several columns */
