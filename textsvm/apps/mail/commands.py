@@ -214,7 +214,7 @@ def status(
         for row in summary.last:
             fields = row._asdict()
             last.append({name: fields[name] for name in ("kind", "subject", "sender", "learnt", "score")})
-        parts = {"recent": summary.recent._asdict(), "earlier": summary.earlier._asdict(), "last": last}
+        parts = {"recent": summary.recent._asdict(), "last": last}
         console.print_json(to_json({"store": str(path), **summary._asdict(), **parts}))
         return
     console.table(str(path), [*_facts(summary)])
@@ -235,18 +235,13 @@ def _facts(summary: Status) -> Iterator[tuple[str, str]]:
     if summary.max_lessons is not None:
         yield "kept at most", f"{summary.max_lessons:,}"
     yield "holds", "messages and their features" if summary.texts else "features of messages, no texts"
-    if not summary.recent.n:
-        yield "judged on unseen mail", "nothing yet: the next lessons are judged before they are learnt"
-    for name, decisions in (("judged on unseen mail", summary.recent), ("and before these", summary.earlier)):
-        if n := decisions.n:
-            counts = {
-                "right": n - decisions.wrong - decisions.unsure,
-                "unsure": decisions.unsure,
-                "wrong": decisions.wrong,
-            }
-            shares = ", ".join(f"{100 * count / n:.0f} % {word}" for word, count in counts.items())
-            errors = f"{decisions.false_positives:,} ham as spam"
-            yield name, f"{n:,} messages before they were learnt: {shares}; {errors}"
+    n, wrong, unsure, false_positives = summary.recent
+    judged = "nothing yet: the next lessons are judged before they are learnt"
+    if n:
+        counts = {"right": n - wrong - unsure, "unsure": unsure, "wrong": wrong}
+        shares = ", ".join(f"{100 * count / n:.0f} % {word}" for word, count in counts.items())
+        judged = f"{n:,} messages before they were learnt: {shares}; {false_positives:,} ham as spam"
+    yield "judged on unseen mail", judged
 
 
 def export(

@@ -74,7 +74,6 @@ class Status(NamedTuple):
     texts: bool  #: Whether the store holds messages
     max_lessons: int | None
     recent: PriorDecisions  #: On the last `RECENT` lessons
-    earlier: PriorDecisions  #: On earlier lessons
     last: list[LessonRow]  #: The last `RECENT` lessons, the newest first
     categories: dict[str, dict[str, int]]  #: Numbers by name
 
@@ -383,15 +382,14 @@ class Filter:
         lessons = self.lessons
         with self._lock, lessons.reading():
             lessons.check_rows()
-            counts, history = lessons.counts(), lessons.history()
-            last = history[:RECENT]
+            counts = lessons.counts()
+            last = lessons.history()[:RECENT]
             return Status(
                 spam=counts["spam"],
                 ham=counts["ham"],
                 texts=lessons.holds_texts,
                 max_lessons=lessons.meta("most"),
                 recent=PriorDecisions.of(last),
-                earlier=PriorDecisions.of(history[RECENT:]),
                 last=last,
                 categories=self.categories.status(),
             )
