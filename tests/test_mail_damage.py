@@ -163,8 +163,7 @@ def test_damaged_pages_leave_other_lessons_to_export(store, taught):
 def test_rows_without_an_id_are_counted_as_lost(store):
     bodies = "create table bodies (id, keys blob not null, weights blob not null, message blob)"
     change(
-        store,
-        f"pragma writable_schema = on; update sqlite_master set sql = '{bodies}' where name = 'bodies'",
+        store, f"pragma writable_schema = on; update sqlite_master set sql = '{bodies}' where name = 'bodies'"
     )
     change(store, "insert into bodies values (null, x'', x'', null)")
     with closing(Lessons(store)) as lessons:

@@ -65,10 +65,7 @@ def test_spam_missed_at_a_rate_of_ham():
     ("header", "day"),
     [
         ("Received: by a; Tue, 06 Aug 2002 00:00:00 +0000\nReceived: ; Mon, 01 Jan 2001 00:00:00 +0000", 6),
-        (
-            "Date: Wed, 07 Oct 2020 00:00:00 +0000\nReceived: by\n\tb;\n\tTue, 06 Aug 2002 02:00:00 +0200",
-            6,
-        ),
+        ("Date: Wed, 07 Oct 2020 00:00:00 +0000\nReceived: by\n\tb;\n\tTue, 06 Aug 2002 02:00:00 +0200", 6),
         ("Date: Wed, 7 Aug 2002 00:00:00 -0000", 7),
         ("Received: by a; Wed, 07 Aug 0102 00:00:00 +0000\ndate: Thu, 08 Aug 2002 00:00:00 +0000 (GMT)", 8),
         ("Received: by nobody\nDate: Fri, 9 Aug 02 00:00", 9),

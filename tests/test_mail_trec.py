@@ -87,10 +87,7 @@ def test_scripts_with_a_server(corpus):
 
     def call(command: str) -> str:
         done = subprocess.run(
-            ["sh", "-c", f"{command} < /dev/null"],
-            capture_output=True,
-            text=True,
-            check=True,
+            ["sh", "-c", f"{command} < /dev/null"], capture_output=True, text=True, check=True
         )
         return done.stdout
 
