@@ -476,22 +476,6 @@ def test_work_that_is_given_up_keeps_no_thread(when):
     assert asyncio.run(give_up()) == "done"
 
 
-def test_a_connection_without_a_request_has_no_task(tmp_path):
-    async def accept():
-        tested = server_module.Server(ToyFilter(), print)
-        with listen(tmp_path / "socket") as listener, socket.socket(socket.AF_UNIX) as client:
-            listener.setblocking(False)
-            client.connect(str(tmp_path / "socket"))
-            tested._accept(listener)
-            assert [each.task for each in tested._clients] == [None]
-            client.sendall(request("CHECK SPAMC/1.5", SPAM))
-            while tested._clients:
-                await asyncio.sleep(0.001)
-            return client.recv(1000)
-
-    assert b"Spam: True" in asyncio.run(accept())
-
-
 # Beginning and end
 
 

@@ -1,16 +1,14 @@
 """The resident filter: a process that keeps the weights in memory and answers mail programs over a socket.
 
-An asyncio thread serves all clients, however slow they are; it parses only the lines of the protocol. A
-connection costs little until its first bytes arrive, and large messages are received in turns, a part at a
-time. Other threads decide, separate threads for small, medium and large messages, and serve processes in
-turns; other processes read the messages (`MessageReader`). Another thread learns and is the only writer of
-the store. A lesson is answered when it is on disk. The next decision uses it; while further lessons wait, the
-model that decides is updated every `REFRESH` seconds.
+An asyncio thread serves all clients, however slow they are; it parses only the lines of the protocol, and
+receives large messages in turns, a part at a time. Other threads decide, separate threads for small, medium
+and large messages, and serve processes in turns; other processes read the messages (`MessageReader`). Another
+thread learns and is the only writer of the store. A lesson is answered when it is on disk. The next decision
+uses it; while further lessons wait, the model that decides is updated every `REFRESH` seconds.
 
 No client can stall the others: time per connection, bytes of all messages together, waiting large messages
-and the number of connections are bounded. Beyond the bounds a request is refused, and
-the oldest connection without a complete request is closed for a new one. Refusals wait a second while many
-clients are connected.
+and the number of connections are bounded. Beyond the bounds a request is refused, and the oldest connection
+without a complete request is closed for a new one. Refusals wait a second while many clients are connected.
 """
 
 from __future__ import annotations
@@ -152,7 +150,7 @@ class Server:
 
     async def _wait(self, seconds: float) -> None:
         """Wait until all clients are served, for a limited time."""
-        if tasks := [client.task for client in self._clients if client.task]:
+        if tasks := [client.task for client in self._clients]:
             await asyncio.wait(tasks, timeout=seconds)
 
     def _accept(self, listener: socket.socket) -> None:
@@ -169,34 +167,17 @@ class Server:
                     loop.call_later(1.0, loop.add_reader, listener, self._accept, listener)
                 return
             client.timer = loop.call_later(CLIENT_TIMEOUT, self._disconnect, client)
+            client.task = loop.create_task(self._serve(client))
+            client.task.add_done_callback(partial(self._forget, client))
             self._clients[client] = None
             if len(self._clients) > MAX_CLIENTS:
                 self._disconnect(next(oldest for oldest in self._clients if oldest.reading))
-            if client in self._clients:
-                self._start(client)
-
-    def _start(self, client: _Client) -> None:
-        """Begin to read the request when its first bytes, or the end of the stream, have arrived."""
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(client.connection)
-        try:
-            client.connection.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            loop.add_reader(client.connection, self._start, client)
-        except OSError:
-            self._forget(client)
-        else:
-            client.task = loop.create_task(self._serve(client))
 
     def _disconnect(self, client: _Client) -> None:
         client.reading = False
-        if client.task is not None:
-            client.task.cancel()
-        else:
-            asyncio.get_running_loop().remove_reader(client.connection)
-            self._forget(client)
+        client.task.cancel()
 
-    def _forget(self, client: _Client) -> None:
+    def _forget(self, client: _Client, task: asyncio.Task[None]) -> None:
         self._release(client)
         self._clients.pop(client, None)
         client.timer.cancel()
@@ -224,8 +205,6 @@ class Server:
                 await loop.sock_sendall(client.connection, part)
         except (OSError, EOFError, asyncio.CancelledError) as error:
             error.__traceback__ = None  # its frames hold the answer
-        finally:
-            self._forget(client)
 
     def _reserve(self, client: _Client, size: int) -> None:
         """Count bytes of a message; large messages only while there is room."""
@@ -393,7 +372,7 @@ class _Client:
         if hasattr(socket, "SO_PEERCRED") and connection.family == socket.AF_UNIX:
             credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 4)
             self.process = struct.unpack("i", credentials)[0]
-        self.task: asyncio.Task[None] | None = None  # since its first bytes have arrived
+        self.task: asyncio.Task[None]
         self.timer: asyncio.TimerHandle
         self.begun = False
         self.reading = True
