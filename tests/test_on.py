@@ -354,7 +354,7 @@ def test_spectrum_kernels_alone_are_trained_on_features_and_kept_without_texts(t
     assert np.isfinite(found).all()
     with pytest.raises(InputError, match="has no list of features"):
         svc(compute=Compute(solver="features")).fit(TABLE, LABELS)
-    with pytest.raises(InputError, match="cannot do without its support vectors' texts"):
+    with pytest.raises(InputError, match="cannot do without its support vectors"):
         save(svc().fit(TABLE, LABELS), tmp_path / "n.textsvm", texts=False)
 
 

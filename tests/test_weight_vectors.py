@@ -454,5 +454,5 @@ class TestCommandLine:
     def test_other_kernels_are_refused_before_any_work(self, kernel, tmp_path):
         absent = tmp_path / "absent.csv"  # which nobody has tried to read
         message = fails("train", absent, "--kernel", kernel, "--without-texts", "-o", tmp_path / "m")
-        assert "spectrum kernels and sums of them can" in str(message)
+        assert "spectrum kernels, linear kernels and sums of them can" in str(message)
         assert not (tmp_path / "m").exists()

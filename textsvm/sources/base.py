@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 
 from textsvm.arrays import Array, Arrays, Floats, Ints
+from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Predictor, Weights, strip_prefix
 from textsvm.kernels.resolve import as_kernel
+from textsvm.kernels.spelling import spell
 from textsvm.linalg.factored import as_dense
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress
@@ -161,6 +163,14 @@ class KernelSource(Source):
 
     def kernel_for(self, examples: Any) -> Kernel:
         return self.new_kernel()
+
+    def require_weights(self) -> None:
+        features = self.unfitted.features
+        if features is None or not features.has_weights:
+            raise InputError(
+                f"a model of {spell(self.unfitted)} cannot do without its support vectors: spectrum kernels, "
+                "linear kernels and sums of them can"
+            )
 
     def without_texts(self, support: Support, coef: Floats) -> Support:
         if support.weights is not None:

@@ -156,17 +156,14 @@ class GivenRows:
         return devices.cupy().asarray(values)
 
 
-def check_gram(matrix: Any, name: str = "the kernel matrix") -> Any:
-    """Check that a kernel matrix is square, symmetric and finite; float32, not a copy if it was.
-
-    `name` is the origin of the matrix in messages. The matrix is checked in blocks.
-    """
-    matrix, largest = _finite(matrix, name)
+def check_gram(matrix: Any) -> Any:
+    """Check in blocks that a kernel matrix is square, symmetric and finite; float32, not a copy if it was."""
+    matrix, largest = _finite(matrix)
     n = len(matrix)
     if matrix.shape[1] != n:
         raise InputError(
-            f"{name} has {n:,} rows and {matrix.shape[1]:,} columns; training needs the square matrix of the "
-            "training documents against themselves"
+            f"the kernel matrix has {n:,} rows and {matrix.shape[1]:,} columns; training needs the square "
+            "matrix of the training documents against themselves"
         )
     for first in range(0, n, BLOCK):
         for column in range(first, n, BLOCK):
@@ -178,24 +175,24 @@ def check_gram(matrix: Any, name: str = "the kernel matrix") -> Any:
                 i, j = divmod(int(unequal.argmax()), unequal.shape[1])
                 value, mirrored = float(upper[i, j]), float(lower[i, j])
                 raise InputError(
-                    f"{name} is not symmetric: {value:g} in row {first + i}, column {column + j} "
+                    f"the kernel matrix is not symmetric: {value:g} in row {first + i}, column {column + j} "
                     f"and {mirrored:g} the other way round (from 0)"
                 )
     return matrix
 
 
-def check_block(matrix: Any, n: int, name: str = "the kernel matrix") -> Any:
+def check_block(matrix: Any, n: int) -> Any:
     """Check kernel values of test documents with `n` training documents; float32, not a copy if it was."""
-    matrix, _ = _finite(matrix, name)
+    matrix, _ = _finite(matrix)
     if matrix.shape[1] != n:
         raise InputError(
-            f"{name} has {matrix.shape[1]:,} columns and there were {n:,} training documents; give the "
-            "kernel values of each document with all of them, in their order"
+            f"the kernel matrix has {matrix.shape[1]:,} columns and there were {n:,} training documents; "
+            "give the kernel values of each document with all of them, in their order"
         )
     return matrix
 
 
-def _finite(matrix: Any, name: str) -> tuple[Any, float]:
+def _finite(matrix: Any) -> tuple[Any, float]:
     """The matrix as a contiguous float32 array of two dimensions, and the largest absolute value."""
     xp = devices.array_module(devices.device_of(matrix))
     try:
@@ -206,11 +203,13 @@ def _finite(matrix: Any, name: str) -> tuple[Any, float]:
     except (TypeError, ValueError):
         kind = "O"
     if kind not in "fiub":
-        raise InputError(f"{name} is not an array of real numbers; give a dense array of float32 or float64")
+        raise InputError(
+            "the kernel matrix is not an array of real numbers; give a dense array of float32 or float64"
+        )
     if values.ndim != 2:
-        raise InputError(f"{name} has the shape {values.shape}; rows and columns are needed")
+        raise InputError(f"the kernel matrix has the shape {values.shape}; rows and columns are needed")
     if not values.size:
-        raise InputError(f"{name} is empty, shape {values.shape}")
+        raise InputError(f"the kernel matrix is empty, shape {values.shape}")
     with np.errstate(over="ignore"):
         values = xp.ascontiguousarray(values, dtype=np.float32)
     largest = 0.0
@@ -220,8 +219,8 @@ def _finite(matrix: Any, name: str) -> tuple[Any, float]:
         if not np.isfinite(most):
             i, j = divmod(int((~xp.isfinite(block)).argmax()), block.shape[1])
             raise InputError(
-                f"{name} has {float(block[i, j])} in row {first + i}, column {j} (counted from 0); kernel "
-                "values are finite numbers as float32, not NaN or inf"
+                f"the kernel matrix has {float(block[i, j])} in row {first + i}, column {j} (from 0); "
+                "kernel values are finite numbers as float32, not NaN or inf"
             )
         largest = max(largest, most)
     return values, largest

@@ -155,14 +155,6 @@ class TextSource(KernelSource):
             documents = replace(examples, documents={view: examples.of(view) for view in views})
         return Support(indices, kernel, documents.take(indices))
 
-    def require_weights(self) -> None:
-        kernel = self.unfitted
-        if kernel.features is None or not kernel.features.has_weights:
-            raise InputError(
-                f"a model of {spell(kernel)} cannot do without its support vectors' texts: spectrum kernels "
-                "and sums of them can"
-            )
-
     def state(self, support: Support) -> tuple[dict[str, Any], Arrays]:
         kernel = support.kernel
         assert kernel is not None

@@ -188,14 +188,6 @@ class VectorSource(KernelSource):
     def support(self, kernel: Kernel, examples: Vectors, indices: Ints) -> Support:
         return Support(indices, kernel, examples.take(indices), examples.n_features)
 
-    def require_weights(self) -> None:
-        kernel = self.unfitted
-        if kernel.features is None or not kernel.features.has_weights:
-            raise InputError(
-                f"a model of {spell(kernel)} cannot do without its support vectors: linear kernels, and sums "
-                "of them, can"
-            )
-
     def state(self, support: Support) -> tuple[dict[str, Any], Arrays]:
         assert support.kernel is not None
         arrays = {_VECTORS + name: array for name, array in pack(support.documents).items()}
