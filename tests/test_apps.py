@@ -22,6 +22,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "textsvm.choice.candidates": "has_words: whether texts have words, as the automatic choice sees it",
         "textsvm.evaluation.results": "clopper_pearson: the interval of reports",
         "textsvm.kernels.attribution": "pieces: how explanations cut a text",
+        "textsvm.kernels.encoder": "as_encoder: vectors of an encoder beside substrings and words",
         "textsvm.kernels.inputs": "TextForm: the normal form of SpectrumFeatures",
         "textsvm.kernels.spectrum.feature_matrix": "SpectrumFeatures without scikit-learn: 100 MB less",
         "textsvm.sources.texts": "TextSource: the encoding of SpectrumFeatures",

@@ -12,6 +12,7 @@ import types
 
 import numpy as np
 import pytest
+from command import fails
 from encoders import FOOD, ROAD, onnx_folder, static_folder, tokenizer, topics, vocabulary
 from safetensors.numpy import load_file
 from sklearn.base import clone
@@ -23,6 +24,7 @@ from textsvm import (
     SVC,
     SVR,
     CalibratedSVC,
+    Corpus,
     Encoder,
     InputError,
     MultilabelSVC,
@@ -545,6 +547,101 @@ def test_a_changed_folder_is_read_again(tmp_path):
     before = as_encoder(str(folder)).encoder
     static_folder(folder, seed=1)
     assert as_encoder(str(folder)).encoder != before
+
+
+def test_labelling_uses_the_encoder(folder):
+    from textsvm.apps.label.learner import Learner
+
+    texts = FOOD[:6] + ROAD[:6]
+    learner = Learner(texts, ["food", "road"], encoder=folder)
+    for i in (0, 1, 6, 7):
+        learner.answer(i, "food" if i < 6 else "road")
+    learner.refresh()
+    assert [learner.guess(i).scores[0][0] for i in (2, 3, 4, 5, 8, 9)] == ["food"] * 4 + ["road"] * 2
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_first_texts_to_label_are_of_different_meanings(folder, seed):
+    from textsvm.apps.label.learner import Learner
+
+    texts, labels = topics(60, seed, words=2)
+    learner = Learner(texts, random_share=0, seed=seed, encoder=folder)
+    first = learner.next().index
+    learner.answer(first, labels[first])
+    learner.refresh()
+    assert labels[learner.next().index] != labels[first]
+
+
+def useless(texts):
+    """Vectors that tell nothing."""
+    return np.array([np.random.default_rng(list(text.encode())).normal(size=8) for text in texts])
+
+
+@pytest.mark.parametrize("encoder", [useless, lambda texts: np.full((len(texts), 3), 0.1, np.float32)])
+def test_labelling_with_a_useless_encoder_is_as_good_as_without(encoder):
+    from textsvm.apps.label.learner import Learner
+
+    texts, labels = topics(200, words=4)
+    right = []
+    for use in (None, encoder):
+        learner = Learner(texts, random_share=0, encoder=use)
+        for _ in range(24):
+            index = learner.next().index
+            learner.answer(index, labels[index])
+            learner.refresh()
+        right.append(np.mean([learner.guess(i).scores[0][0] == labels[i] for i in range(len(texts))]))
+    assert right[0] > 0.85
+    assert right[1] >= right[0] - 0.03
+
+
+def test_labelling_goes_on_with_another_encoder_and_not_without(tmp_path):
+    """Nothing of an encoder is stored; a folder that has vanished is named in one sentence."""
+    from textsvm.apps.label.files import Journal
+    from textsvm.apps.label.learner import Learner
+    from textsvm.apps.label.session import Session
+
+    texts, labels = topics(40)
+    (tmp_path / "texts.txt").write_text("\n".join(texts))
+    names = [str(i + 1) for i in range(40)]
+    corpus = Corpus(names, texts, None, [None] * 40, source="texts.txt")
+    place = tmp_path / "labels.jsonl"
+    for seed in (0, 1):
+        encoder = str(static_folder(tmp_path / "e", seed=seed))
+        journal = Journal(place, False)
+        assert (len(journal.answers) >= 4) == (seed == 1)
+        session = Session(corpus, journal, Learner(corpus.texts, ["food", "road"], encoder=encoder))
+        for _ in range(4):
+            shown = session.next()["text"]
+            session.answer(shown["index"], shown["seen"], labels[shown["index"]])
+        session.close()
+    shutil.rmtree(tmp_path / "e")
+    before = place.read_bytes()
+    arguments = ("--format", "lines", "-o", place, "--encoder", tmp_path / "e")
+    assert "is not there; name its folder" in fails("label", tmp_path / "texts.txt", *arguments)
+    assert place.read_bytes() == before
+
+
+def test_vectors_of_many_texts_are_computed_while_labelling(folder, monkeypatch):
+    from textsvm.apps.label import machine
+    from textsvm.apps.label.learner import Learner
+
+    texts, labels = topics(100)
+    monkeypatch.setattr(machine, "BATCH", 16)
+    monkeypatch.setattr(machine, "SECONDS", 0)
+    learner = Learner(texts, random_share=0, encoder=folder)
+    ready = set(learner._pool.ranked.tolist())
+    assert len(ready) == 16
+    outside = next(i for i in range(100) if i not in ready)
+    for index in [*list(ready)[:8], outside]:
+        learner.answer(index, labels[index])
+    learner.refresh()
+    assert learner.next().index in ready
+    monkeypatch.setattr(machine, "SECONDS", 60)
+    learner.retract(outside)
+    learner.refresh()
+    assert sorted(learner._pool.ranked) == list(range(100))
+    vectors = learner._pool.vectors_of(range(100))
+    np.testing.assert_allclose(vectors, learner._pool.encoder(texts), atol=1e-5)
 
 
 def test_the_json_of_a_kernel_names_the_encoder(folder):

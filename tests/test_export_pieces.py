@@ -129,6 +129,21 @@ def test_tokens_of_every_code_point_and_20_000_texts_in_c():
     assert not wrong_texts(encoder, texts, np.array([exported.decide(text) for text in texts]))
 
 
+@pytest.mark.parametrize(("lower", "accents"), NORMALISERS[::3])
+def test_tokens_in_onnx(lower, accents):
+    pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    from test_export_onnx import OnnxModel
+
+    encoder, plain = random_model(lower, accents)
+    texts = [
+        *TEXTS,
+        *odd_texts(300),
+        *(f"a{chr(point)}b" for point in range(1, 0x30000, 371) if point >> 11 != 27),
+    ]
+    assert not wrong_texts(encoder, texts, OnnxModel(plain)(texts)["decision"])
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return str(static_folder(tmp_path_factory.mktemp("encoder") / "tiny"))
@@ -179,10 +194,14 @@ def test_models_in_javascript(model, tmp_path):
     assert near([result["explained"][0] for result in results], [result["decision"][0] for result in results])
 
 
-def test_onnx_is_refused(model, tmp_path):
+def test_models_in_onnx(model):
     pytest.importorskip("onnx")
-    with pytest.raises(InputError, match="an encoder cannot be expressed in ONNX"):
-        textsvm.export(model, tmp_path / "model.onnx")
+    pytest.importorskip("onnxruntime")
+    from test_export_onnx import OnnxModel
+
+    results = OnnxModel(model)(TEXTS)
+    assert near(results["decision"][:, 0], model.decision_function(TEXTS))
+    assert results["label"].tolist() == model.predict(TEXTS).tolist()
 
 
 @needs_gcc

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from threading import Event, Thread, current_thread
+from time import sleep
 
 import numpy as np
 import pytest
@@ -623,6 +625,54 @@ def test_an_answer_that_is_taken_back_during_a_training_is_learnt_once(monkeypat
 def letters(texts: list[str]) -> np.ndarray:
     """Vectors with the numbers of some letters."""
     return np.array([[text.count(letter) for letter in "aeghlmnprw"] for text in texts], np.float32)
+
+
+def test_vectors_may_become_more_during_a_training(monkeypatch):
+    monkeypatch.setattr(rows, "BATCH", 16)
+    monkeypatch.setattr(rows, "SECONDS", 0)
+    texts, labels = corpus(60)
+    learner, of_pool = Learner(texts, encoder=letters), rows.Scorer.of_pool
+
+    def grow(scorer, n):
+        monkeypatch.setattr(rows, "SECONDS", 60)
+        learner._pool.grow()
+        return of_pool(scorer, n)
+
+    monkeypatch.setattr(rows.Scorer, "of_pool", grow)
+    for i in range(8):
+        learner.answer(i, labels[i])
+    learner.refresh()
+    assert len(learner._pool.vectors) == 60
+    assert learner.next() is not None
+
+
+def test_two_threads_lose_no_vectors(monkeypatch):
+    monkeypatch.setattr(rows, "BATCH", 8)
+    monkeypatch.setattr(rows, "SECONDS", 0.2)
+    started, main = Event(), current_thread()
+
+    def encode(texts):
+        if current_thread() is not main:
+            started.set()
+            sleep(0.5)  # longer than the main thread takes
+        return letters(texts)
+
+    pool = Pool(corpus(60)[0], np.arange(60), letters)
+    pool.encoder = encode
+    other = Thread(target=pool.grow)
+    other.start()
+    started.wait()
+    pool.grow()
+    n = len(pool.vectors)
+    other.join()
+    assert len(pool.vectors) >= n > 8
+
+
+def test_vectors_are_read_once(monkeypatch):
+    pool = Pool(corpus(60)[0], np.arange(60), letters)
+    expected, reads = pool.vectors, [pool.vectors, pool.vectors[:8]]
+    monkeypatch.setattr(Pool, "vectors", property(lambda _: reads.pop(0)), raising=False)
+    np.testing.assert_allclose(pool.vectors_of([3, 50]), expected[[3, 50]])
 
 
 def test_two_answers_tell_nothing_about_the_scale():

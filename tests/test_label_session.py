@@ -785,7 +785,7 @@ def test_a_shorter_list_of_labels_loses_none(tmp_path):
     journal.close()
 
 
-def test_a_second_server_changes_nothing(tmp_path):
+def test_a_second_server_and_an_encoder_that_vanished_change_nothing(tmp_path):
     (tmp_path / "t.txt").write_text("".join(f"{text}\n" for text in PLAIN), "utf-8")
     journal = Journal(tmp_path / "labels.jsonl", ONE)
     journal.set_labels(["spam", "ham"])
@@ -793,8 +793,9 @@ def test_a_second_server_changes_nothing(tmp_path):
     before = journal.journal_path.read_bytes()
     start = ("label", "t.txt", "--format", "lines", "-o", "labels.jsonl")
     assert "another `textsvm label`" in fails(*start, cwd=tmp_path)
-    assert journal.journal_path.read_bytes() == before
     journal.close()
+    assert "encoder gone/ is not there" in fails(*start, "--encoder", "gone/", cwd=tmp_path)
+    assert journal.journal_path.read_bytes() == before
 
 
 def test_hostile_labels(tmp_path):

@@ -35,6 +35,7 @@ from textsvm.apps.export.characters import (
     hangul_pairs,
     image,
 )
+from textsvm.apps.export.pieces import WordPiece, word_piece
 from textsvm.apps.export.plain import UNSURE, PlainModel
 from textsvm.arrays import AnyArray, Arrays, Floats, Ints
 from textsvm.errors import InputError
@@ -186,6 +187,9 @@ class Characters:
         for term in plain.terms:
             symbols = term.alphabet.tolist()
             used.append(symbols if term.alphabet.dtype != object else [*map(ord, "".join(symbols))])
+        for letters in [word_piece(view.encoder.tokenizer).letters for view in self.views if view.encoder]:
+            used += [[*letters.decompositions], [*map(ord, "".join(letters.decompositions.values()))]]
+            used += [np.flatnonzero((letters.classes & (SPACE | IGNORED)) | letters.orders)]
         images = {c: (image(chr(c), form, True), image(chr(c), form, False)) for c in sorted(changed)}
         if form == "paper":  # a character outside the table becomes a space
             used = [range(128)]
@@ -252,13 +256,16 @@ def _symbols(
     places = g.NonZero(g.Greater(ids, PADDING))
     text = g.Squeeze(g.Slice(places, [0], [1], [0]), [0])
     pairs = g.Transpose(places, perm=[1, 0])
-    _, _, local, _ = g.Unique(g.GatherND(chars, pairs), outputs=4)
+    distinct, _, local, _ = g.Unique(g.GatherND(chars, pairs), outputs=4)
     ids = g.GatherND(ids, pairs)
     ids = g.Where(g.Less(ids, 0), g.Add(local, table.size), ids)
     cased = {case: _normalised(g, table, ids, text, case) for case in {v.keep_case for v in views}}
     for view in views:
         ids, text = cased[view.keep_case]
-        if view.tokens == "characters":
+        if view.encoder is not None:
+            piece = word_piece(view.encoder.tokenizer)
+            symbols[view] = _pieces(g, table, ids, text, n_texts, piece, distinct)
+        elif view.tokens == "characters":
             symbols[view] = Symbols(ids, text, *_spans(g, text, n_texts), table.number)
         else:
             terms = [term for term in plain.terms if term.view == view and term.alphabet.dtype == object]
@@ -276,7 +283,7 @@ def _spans(g: Graph, text: str, n_texts: str) -> tuple[str, str]:
 def _normalised(g: Graph, table: Characters, ids: str, text: str, keep_case: bool) -> tuple[str, str]:
     form, space = table.form, table.number[" "]
     if form.normalise == "paper":
-        ids, text = _mapped(g, table, ids, text, int(not keep_case))
+        ids, text = _mapped(g, table, table.images, ids, text, int(not keep_case))
         # Other characters than those of the table are spaces.
         ids = g.Where(g.Less(ids, table.size), ids, space)
     elif form.normalise == "unicode":
@@ -331,15 +338,17 @@ def _without_ignorable(g: Graph, table: Characters, ids: str, text: str) -> tupl
 
 def _compatible(table: Characters, g: Graph, step: str, ids: str, text: str) -> tuple[str, list[str]]:
     """NFKC of the characters, in step 1 of their folded case."""
-    ids, text = _mapped(g, table, ids, text, step)
+    ids, text = _mapped(g, table, table.images, ids, text, step)
     ordered = _ordered(g, table.order(g, ids), ids, text)
     return g.Identity(np.array(True)), [*_composed(g, table, ordered, text)]
 
 
-def _mapped(g: Graph, table: Characters, ids: str, text: str, step: Input) -> tuple[str, str]:
+def _mapped(
+    g: Graph, table: Characters, of_steps: Sequence[Sequence[str]], ids: str, text: str, step: Input
+) -> tuple[str, str]:
     """Replace each of the first characters of the table by its image, several characters or none."""
-    n = len(table.images[0])
-    images = [image for images in table.images for image in (*images, " ")]
+    n = len(of_steps[0])
+    images = [image for images in of_steps for image in (*images, " ")]
     sizes = np.array([*map(len, images)])
     starts = (np.cumsum(sizes) - sizes).astype(np.int32)
     row = g.Add(g.Min(ids, n), g.Mul(step, n + 1))
@@ -438,6 +447,95 @@ def _spans_of(g: Graph, text: str, inside: str, joins: str) -> tuple[str, str]:
     return starts, g.Add(starts, g.total(owner, g.filled(owner, 1), g.Size(starts)))
 
 
+def _pieces(
+    g: Graph, table: Characters, ids: str, text: str, n_texts: str, piece: WordPiece, distinct: str
+) -> Symbols:
+    """Tokens of an encoder as symbols; characters outside the table are numbered as in `distinct`."""
+    classes = piece.letters.classes
+
+    def of_class(ids: str, bit: int) -> str:
+        ends = np.flatnonzero(np.diff(np.concatenate([[0], (classes & bit) > 0, [0]])))
+        ranges = "".join(f"\\x{{{low:X}}}-\\x{{{end - 1:X}}}" for low, end in ends.reshape(-1, 2).tolist())
+        others = g.RegexFullMatch(distinct, pattern=f"[{ranges}]" * bool(ranges))
+        place = g.Max(g.Sub(ids, table.size), 0)
+        other = g.Gather(g.Concat(others, np.array([False]), axis=0), place)
+        other = g.And(g.GreaterOrEqual(ids, table.size), other)
+        return str(g.Or(other, _entry(g, ids, (classes[table.points] & bit) > 0)))
+
+    ids, text = g.select(g.Not(of_class(ids, KEEPS)), ids, text)
+    both = ((char, piece.letters.decompositions.get(ord(char), char)) for char in table.number)
+    images = [image if table.number.keys() >= {*image} else char for char, image in both]
+    ids, text = _mapped(g, table, [images], ids, text, 0)
+    order = g.Cast(_entry(g, ids, piece.letters.orders[table.points]), to=INT64)
+    ids = _ordered(g, order, ids, text)
+    ids, text = g.select(g.Not(of_class(ids, IGNORED)), ids, text)
+    inside = g.Not(of_class(ids, SPACE))
+    starts, ends = _spans_of(g, text, inside, g.And(inside, g.Not(of_class(ids, PUNCT))))
+    is_start = g.Cast(g.total(starts, g.filled(starts, 1), g.Size(ids)), to=BOOL)
+    word = g.Max(g.Sub(g.CumSum(g.Cast(is_start, to=INT64), 0), 1), 0)
+    limit = g.Where(inside, g.Gather(g.Concat(ends, [0], axis=0), word), 0)
+    prefix = piece.continuation_prefix
+    spelled = [[table.number.get(c, END) for c in token.removeprefix(prefix)] for token in piece.tokens]
+    begins = [not token.startswith(prefix) for token in piece.tokens]
+    sizes, tokens = _longest(g, ids, is_start, limit, spelled, begins)
+    marks = _marks(g, starts, ends, sizes, piece.max_word_characters)
+    place = g.where(g.Cast(marks, to=BOOL))
+    text = g.Gather(text, place)
+    numbers = {token: k for k, token in enumerate(piece.tokens)}
+    return Symbols(g.Gather(tokens, place), text, *_spans(g, text, n_texts), numbers)
+
+
+def _longest(
+    g: Graph, ids: str, is_start: str, limit: str, spelled: Sequence[Sequence[int]], begins: Sequence[bool]
+) -> list[str]:
+    """Length, 0 without any, and number of the longest token from each character on, before its limit."""
+    edges: dict[int, int] = {}
+    tokens = {}
+    for number, (string, first) in enumerate(zip(spelled, begins, strict=True)):
+        node = 0 if first else 1
+        for symbol in string:
+            node = edges.setdefault(node * BASE + symbol, len(edges) + 2)
+        tokens[node] = number
+    padded = g.Concat(ids, [OTHER], axis=0)
+
+    def step(g: Graph, trip: str, node: str, size: str, token: str) -> tuple[str, list[str]]:
+        at = g.Add(g.Range(0, g.Size(node), 1), trip)
+        going = g.And(g.Less(at, limit), g.GreaterOrEqual(node, 0))
+        symbol = g.Gather(padded, g.Where(going, at, 0))
+        following = g.look_up(g.Add(g.Mul(node, BASE), symbol), [*edges], [*edges.values()], -1)
+        node = g.Where(going, following, -1)
+        number = g.look_up(node, [*tokens], [*tokens.values()], -1)
+        is_token = g.GreaterOrEqual(number, 0)
+        after = [node, g.Where(is_token, g.Add(trip, 1), size), g.Where(is_token, number, token)]
+        alive = g.ReduceMax(g.Concat([-1], node, axis=0), keepdims=0)
+        return g.GreaterOrEqual(alive, 0), after
+
+    nodes = g.Where(is_start, g.filled(ids, 0), g.filled(ids, 1))
+    zeros = g.filled(ids, 0)
+    return g.loop(max(map(len, spelled)), [nodes, zeros, zeros], step)[1:]
+
+
+def _marks(g: Graph, starts: str, ends: str, sizes: str, most: int) -> str:
+    """1 at the first character of each token of words that consist of tokens, 0 elsewhere, as int64."""
+    zeros = g.filled(sizes, 0)
+    padded = g.Concat(sizes, [0], axis=0)
+
+    def step(g: Graph, trip: str, at: str, marks: str) -> tuple[str, list[str]]:
+        open_ = g.Less(at, ends)
+        size = g.Where(open_, g.Gather(padded, at), 0)
+        place = g.where(g.Greater(size, 0))
+        place = g.Gather(at, place)
+        going = g.ReduceMax(g.Concat([0], size, axis=0), keepdims=0)
+        after = [g.Add(at, size), g.ScatterElements(marks, place, g.filled(place, 1), axis=0)]
+        return g.Greater(going, 0), after
+
+    at, marks = g.loop(most + 1, [g.Identity(starts), zeros], step)
+    whole = g.And(g.Equal(at, ends), g.LessOrEqual(g.Sub(ends, starts), most))
+    word = g.Max(g.Sub(g.CumSum(g.total(starts, g.filled(starts, 1), g.Size(sizes)), 0), 1), 0)
+    whole = g.Gather(g.Concat(g.Cast(whole, to=INT64), [0], axis=0), word)
+    return str(g.Mul(marks, whole))
+
+
 def _ranks(g: Graph, ids: str, starts: str, ends: str) -> str:
     """Numbers of words, equal for equal words; the prefixes that are compared double in length."""
     marks = g.total(starts, g.filled(starts, 1), g.Size(ids))
@@ -460,6 +558,8 @@ def _ranks(g: Graph, ids: str, starts: str, ends: str) -> str:
 #: Versions of the operators and of the format, which onnxruntime 1.15 and later read.
 OPSETS = {"": 18, "ai.onnx.ml": 3, "com.microsoft": 1}
 IR_VERSION = 9
+#: Version of the operators with RegexFullMatch, for encoders, which onnxruntime 1.17 and later read.
+ENCODED = 20
 #: Names of outputs.
 OUTPUTS = ("label", "labels", "decision", "probabilities")
 #: Largest file: protobuf's limit.
@@ -488,8 +588,6 @@ def _input_name(column: str | None) -> str:
 
 def onnx_of(plain: PlainModel) -> bytes:
     """The model as ONNX; InputError if it cannot be expressed."""
-    if any(term.view.encoder is not None for term in plain.terms):
-        raise InputError("an encoder cannot be expressed in ONNX; take another format, such as c or js")
     tables = [table for term in plain.terms for table in term.tables]
     if 8 * sum(table.weights.size + table.codes.size for table in tables) > MOST_BYTES:
         raise InputError(TOO_LARGE)
@@ -508,7 +606,8 @@ def onnx_of(plain: PlainModel) -> bytes:
     ]
     texts = [helper.make_tensor_value_info(name, STRING, ["n"]) for name in inputs.values()]
     graph = helper.make_graph(g.nodes, "textsvm", texts, infos, [*g.constants.values()])
-    opsets = [helper.make_opsetid(*opset) for opset in OPSETS.items()]
+    encoded = any(term.view.encoder is not None for term in plain.terms)
+    opsets = [helper.make_opsetid(name, ENCODED if encoded and not name else n) for name, n in OPSETS.items()]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="textsvm")
     helper.set_model_props(model, {"textsvm": json.dumps(to_json(plain.about))})
     if model.ByteSize() > MOST_BYTES:
@@ -537,10 +636,13 @@ def _term_values(g: Graph, term: FeatureTerm, symbols: Symbols, size: str, zeros
         parents = [np.zeros(len(table.codes), np.int64) for table in same]
         for table, deepest, nodes in _levels(g, symbols, level, 0, same, parents, number):
             sums, squares = _table_values(g, term, table, deepest, nodes, symbols, (sums, squares))
-    if not term.normalised:
+    if term.mean:
+        squares = g.Cast(g.Sub(symbols.ends, symbols.starts), to=DOUBLE)
+    elif not term.normalised:
         return str(g.Mul(sums, term.scale))
     positive = g.Greater(squares, 0.0)
-    scaled = g.Div(sums, g.Unsqueeze(g.Sqrt(g.Where(positive, squares, 1.0)), [1]))
+    divisor = g.Where(positive, squares, 1.0)
+    scaled = g.Div(sums, g.Unsqueeze(divisor if term.mean else g.Sqrt(divisor), [1]))
     return str(g.Where(g.Unsqueeze(positive, [1]), scaled, _featureless(g, term, symbols, number, zeros)))
 
 

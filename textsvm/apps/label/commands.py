@@ -48,6 +48,10 @@ class LabellingOptions:
         "Find the texts of this label: likely ones come first, and the page says when to stop.",
         metavar="LABEL",
     )
+    encoder: str | None = option_field(
+        "Compare texts by meaning, too, with an encoder of model2vec, sentence-transformers or ONNX.",
+        metavar="FOLDER|OWNER/NAME",
+    )
     shared: float | None = option_field(
         "The page asks for names, and two people get this share of the texts (default: 0.1 with two names).",
         metavar="SHARE", min=0, max=1,
@@ -198,7 +202,7 @@ def _session(
     console.say(f"note: preparing {len(corpus):,} texts")
     chooser = learner.Learner(
         corpus.texts, journal.with_labels(labelling.names()), multilabel=labelling.multilabel,
-        strategy=labelling.strategy, relevant=labelling.relevant,
+        strategy=labelling.strategy, relevant=labelling.relevant, encoder=labelling.encoder,
     )  # fmt: skip
     outside = Counter(name for names in suggestions.values() for name in {*names} - {*chooser.labels})
     if outside and chooser.labels:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
-from textsvm.apps.label.machine import LENGTH, ColumnWeights, Machine, Pool, Scorer, digest, marks
+from textsvm.apps.label.machine import LENGTH, ColumnWeights, Machine, Pool, Scorer, digest, marks, mixed
 from textsvm.apps.label.stopping import Retrieval, labels_per_point, retrieval
 from textsvm.apps.label.strategies import STRATEGIES, Candidates, rank
 from textsvm.arrays import Bools, Floats, Ints
@@ -74,8 +75,8 @@ class _TrainedState:
 
     index: Ints = field(default_factory=lambda: np.empty(0, np.int64))  #: Labelled texts, ascending
     labels: list[str] = field(default_factory=list)
-    #: shape (n, n): Kernel values of the labelled texts
-    gram: NDArray[np.float32] = field(default_factory=lambda: np.empty((0, 0), np.float32))
+    #: Kernel values of strings, and of an encoder, shape (1 or 2, n, n)
+    grams: NDArray[np.float32] = field(default_factory=lambda: np.empty((2, 0, 0), np.float32))
     machine: Machine | None = None  #: None before two labels have texts
     scorer: Scorer | None = None  #: Of the machine
     ranking: list[int] = field(default_factory=list)
@@ -100,12 +101,13 @@ class Learner:
     `texts` may be read on demand, and answers may add to `labels`; with `multilabel` a text has any number of
     labels. `strategy` is a key of `strategies.STRATEGIES`, and "relevance" if `relevant` is the label whose
     texts are searched for. `random_share` is the probability with which the next text is drawn at random from
-    all texts without a label, `seed` that of all random choices.
+    all texts without a label, `seed` that of all random choices; `encoder` is as of `textsvm.Encoder`.
     """
 
     def __init__(
         self, texts: Sequence[str], labels: Sequence[str] = (), *, multilabel: bool = False,
         strategy: str = "mixture", random_share: float = 0.1, relevant: str | None = None, seed: int = 0,
+        encoder: Any = None,
     ) -> None:  # fmt: skip
         if strategy not in STRATEGIES:
             raise InputError(f"strategy={strategy!r} is not one of {', '.join(STRATEGIES)}")
@@ -119,7 +121,7 @@ class Learner:
         self.multilabel, self.relevant, self.random_share = multilabel, relevant, random_share
         self.strategy = strategy if relevant is None else "relevance"
         self._texts, self._seed = texts, seed
-        self._pool = Pool(texts, np.random.default_rng(seed).permutation(len(texts)))
+        self._pool = Pool(texts, np.random.default_rng(seed).permutation(len(texts)), encoder)
         # Not the order of the pool, whose texts the strategy takes: all texts are drawn alike.
         self._order = np.random.default_rng([seed, 1]).permutation(len(texts))
         self._position = np.argsort(self._order)
@@ -234,11 +236,12 @@ class Learner:
         if changes == self._learnt:
             return
         answers = dict(self._answers)
+        self._pool.grow()
         with one_blas_thread():  # threads of BLAS wait for each other where others use the cores
             training = self._train(answers)
-            members = self._pool.members
+            members = self._pool.ranked  # another thread may add vectors of more texts
             free = np.array([i not in answers for i in members.tolist()], bool)
-            values = None if training.scorer is None else training.scorer.of_pool()[free]
+            values = None if training.scorer is None else training.scorer.of_pool(len(free))[free]
             ranking = self._rank(training, answers, members[free], values)
             state = self._retrieval(training, answers, values)
             ahead = [i for i in self._order[self._next_random :][:2].tolist() if i not in answers]
@@ -341,20 +344,21 @@ class Learner:
         used = {label for labels in labelled.values() for label in labels}
         names = [label for label in self.labels if label in used]
         index = np.array(list(labelled), np.int64)
-        gram = self._gram(index)
+        grams = self._grams(index)
         if len(names) < (1 if self.multilabel else 2):
-            return _TrainedState(index, names, gram)
+            return _TrainedState(index, names, grams)
         target = np.array([[1.0 if x in labels else -1.0 for x in names] for labels in labelled.values()])
         relevant = names.index(self.relevant) if self.relevant in names else None
-        machine = Machine.train(gram, target, self.multilabel, relevant)
-        copies = self._near_copies(index, gram)
+        machine = Machine.weighted(grams, target, self.multilabel, relevant)
+        gram = mixed(grams, machine.weight)
+        copies = self._near_copies(index, grams[0])
         values = _left_out(gram, machine, np.arange(len(index)), copies)
         p = machine.probabilities(values)
         wrong = np.where(target > 0, 1 - p, p).max(axis=1)
         order = np.argsort(-wrong, kind="stable")
         final, support = self._with_suggestions(machine, index, names, target, gram, answers)
         return _TrainedState(
-            index, names, gram, final, Scorer(self._pool, support, final),
+            index, names, grams, final, Scorer(self._pool, support, final),
             doubts=index[order[wrong[order] >= DOUBT]].tolist(), left_out=values,
             hits=_right(values, target, self.multilabel),
             curve=self._curve(index, gram, target, answers, copies, relevant),
@@ -366,13 +370,13 @@ class Learner:
     ) -> tuple[Machine, Ints]:  # fmt: skip
         """Machine that learns suggested labels of some texts, too, and its texts; estimates do without it."""
         weight = 0.0 if self.relevant else self.suggestion_weight  # the stopping rule compares values
-        members = self._pool.members.tolist() if weight > 0 else []
+        members = self._pool.ranked.tolist() if weight > 0 else []
         usable = set(self.suggestions).difference(answers)
         more = [i for i in members if i in usable and {*self.suggestions[i]} <= {*names}][:SUGGESTED]
         if not more:
             return machine, index
         texts = np.append(index, more)
-        block = self._pool.similarity(more, texts)
+        block = self._pool.similarity(more, texts, machine)
         guessed = [[1.0 if name in self.suggestions[i] else -1.0 for name in names] for i in more]
         factor = np.append(np.ones(len(index)), np.full(len(more), weight))
         whole = np.vstack([np.hstack([gram, block[:, : len(index)].T]), block])
@@ -380,18 +384,19 @@ class Learner:
         # The prior is chosen, and probabilities are fitted, by the answers.
         final = Machine.train(whole, labels, self.multilabel, factor=factor, prior=machine.prior)
         left_out = final.left_out[: len(index)]
-        return replace(final, target=target, left_out=left_out), texts
+        return replace(final, weight=machine.weight, target=target, left_out=left_out), texts
 
-    def _gram(self, index: Ints) -> NDArray[np.float32]:
+    def _grams(self, index: Ints) -> NDArray[np.float32]:
         """Kernel values of labelled texts; those of the last training are not computed again."""
         old, n = self._training, len(index)
         computed, remaining = np.isin(index, old.index), np.isin(old.index, index)
-        block = self._pool.similarity(index[~computed], index)
-        gram = np.empty((n, n), np.float32)
-        gram[~computed] = block
-        gram[:, ~computed] = block.T
-        gram[np.ix_(computed, computed)] = old.gram[np.ix_(remaining, remaining)]
-        return gram
+        block = self._pool.grams(index[~computed], index)
+        grams = np.empty((len(block), n, n), np.float32)
+        grams[:, ~computed] = block
+        grams[:, :, ~computed] = block.swapaxes(1, 2)
+        for gram, old_gram in zip(grams, old.grams, strict=False):
+            gram[np.ix_(computed, computed)] = old_gram[np.ix_(remaining, remaining)]
+        return grams
 
     def _near_copies(self, index: Ints, gram: NDArray[np.float32]) -> list[Ints]:
         """Groups of near-copies among the labelled texts, as positions."""
@@ -432,9 +437,9 @@ class Learner:
             return []
         relevant = training.labels.index(self.relevant) if self.relevant in training.labels else None
         rng = np.random.default_rng([self._seed, len(answers)])
-        candidates = Candidates(
-            free, training.index, values, training.machine, self._pool.similarity, rng, relevant
-        )
+        machine = training.machine
+        similarity = partial(self._pool.similarity, machine=machine)
+        candidates = Candidates(free, training.index, values, machine, similarity, rng, relevant)
         return candidates.index[rank(self.strategy, candidates, AHEAD)].tolist()
 
     def _alike(self, shown: list[int]) -> dict[int, list[int]]:

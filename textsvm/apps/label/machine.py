@@ -6,7 +6,7 @@ With labels y in {-1, +1}, their mean m and the kernel matrix K of the labelled 
 
 for all classes at once, each against the rest, and the value of a text is f(x) = sum_i a_i k(x, x_i) + p m.
 With p = 1 and few labels nearly every text would get the most frequent of them. The strength p of the prior,
-between 0 and 1, minimises a smooth loss of the left-out margins. In a search
+between 0 and 1, and the weight of an encoder in K minimise a smooth loss of the left-out margins. In a search
 1 / C is 1 for relevant and 10 for other texts, so that the few relevant ones weigh more in the ranking, and K
 has a constant feature in place of m. A suggested label of weight w has 1 / (C w) in place of 1 / C, and m is
 a weighted mean.
@@ -21,6 +21,8 @@ is the same to the bit.
 
 Of many texts only a random part, the pool, is encoded as sparse feature rows at the start and ranked by the
 strategies: its size bounds memory and the time of a ranking. Any other text is encoded when it gets a label.
+Vectors of an encoder are computed for some of its texts at the start and for more in each training; only
+texts with vectors are ranked.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import TypeAlias
+from time import monotonic
+from typing import Any, TypeAlias
 from unicodedata import category
 
 import numpy as np
@@ -41,11 +44,13 @@ from scipy.special import expit, softmax
 from textsvm import InputError, Spectrum
 from textsvm.arrays import Floats, Floats32, Ints
 from textsvm.choice.candidates import has_words
+from textsvm.kernels.encoder import as_encoder
 from textsvm.kernels.inputs import TextForm
 from textsvm.kernels.spectrum.feature_matrix import learn_columns, stacked, transform
 from textsvm.linalg.sparse import Sparse
 from textsvm.model.rules import fit_scale
 from textsvm.runtime.memory import trim
+from textsvm.runtime.parallel import Lock
 from textsvm.sources.texts import TextSource
 from textsvm.text.documents import Documents, normalise
 
@@ -56,9 +61,14 @@ TEXTS = 20_000  #: Maximum number of texts of the pool
 CHARACTERS = 20_000_000  #: Maximum number of characters of all texts of the pool
 LENGTH = 4000  #: Number of characters of a text that are read
 MANY = 50  #: Number of texts from which substrings of a single text are left out
-BATCH = 256  #: Texts that are encoded at a time
+BATCH = 256  #: Texts that are encoded at a time, and those with vectors at the start
 GROUP = 8  #: Batches whose rows are joined first
 PRIORS = (0.0, 0.1, 0.2, 0.4, 0.7, 1.0)  #: Strengths of the prior that are compared
+WEIGHTS = (0.0, 0.15, 0.3, 0.5)  #: Weights of an encoder that are compared
+FIRST_WEIGHT = 0.5  #: Weight of an encoder before two labels have texts
+WEIGHED = 500  #: Maximum number of texts on which weights are compared
+EQUAL = 1e-5  #: Spread of vectors, relative to their mean, up to which they are equal but for rounding
+SECONDS = 1.0  #: Seconds of a training in which further vectors are computed
 
 
 @dataclass(frozen=True)
@@ -74,7 +84,19 @@ class Machine:
     prior: float  #: Strength of the prior
     loss: float  #: Mean smooth loss of the left-out margins
     multilabel: bool = False
+    weight: float = 0.0  #: Of an encoder in the kernel
     constant: float = 0.0  #: Constant feature of the kernel: 1 in a search, in place of the mean
+
+    @classmethod
+    def weighted(
+        cls, grams: NDArray[np.float32], target: Floats, multilabel: bool = False, relevant: int | None = None
+    ) -> Machine:
+        """Train on kernel matrices of strings, and of an encoder with the best weight, (1 or 2, n, n)."""
+        weights, step = WEIGHTS if len(grams) > 1 else WEIGHTS[:1], -(-len(target) // WEIGHED)
+        few, labels = grams[:, ::step, ::step], target[::step]
+        losses = [cls.train(mixed(few, weight), labels, multilabel, relevant).loss for weight in weights]
+        weight = weights[int(np.argmin(losses))]
+        return replace(cls.train(mixed(grams, weight), target, multilabel, relevant), weight=weight)
 
     @classmethod
     def train(
@@ -138,6 +160,11 @@ class Machine:
         return np.asarray(expit(2 * scaled) if self.multilabel else softmax(scaled, axis=1))
 
 
+def mixed(grams: NDArray[np.float32], weight: float) -> NDArray[np.float32]:
+    """Kernel values of strings, and those of an encoder if there is a second matrix, with its weight."""
+    return np.asarray(grams[0] if len(grams) < 2 else (1 - weight) * grams[0] + weight * grams[1], np.float32)
+
+
 def _loss(values: Floats, target: Floats, multilabel: bool) -> float:
     """Mean smooth loss of the margins, in units of their mean size."""
     margins = values * target
@@ -148,15 +175,18 @@ def _loss(values: Floats, target: Floats, multilabel: bool) -> float:
 
 
 class Pool:
-    """Feature rows of texts, with kernel values as their products.
+    """Feature rows of texts, with kernel values as their products, and vectors of the first of them.
 
     `order` is a random order of the texts, shape (n,); the pool is a beginning of it.
     """
 
-    def __init__(self, texts: Sequence[str], order: Ints) -> None:
+    def __init__(self, texts: Sequence[str], order: Ints, encoder: Any = None) -> None:
         self.texts = texts
         lengths = np.cumsum([min(len(texts[int(i)]), LENGTH) for i in order[:TEXTS]])
         self.members = order[: max(1, int(np.searchsorted(lengths, CHARACTERS, "right")))]
+        self.encoder = None if encoder is None else MeaningVectors(encoder, self._texts_of(0, BATCH))
+        self.vectors = np.empty((0, 0), np.float32) if self.encoder is None else self.encoder.first
+        self._lock = Lock()
         self._features = _fitted(self._texts_of(0, len(self.members)))
         trim()
         places, step = range(len(self.members)), GROUP * BATCH
@@ -172,8 +202,22 @@ class Pool:
         entries = self.rows.indptr.astype(np.int64), self.rows.indices, self.rows.data
         self._sparse = Sparse(*entries, self.rows.shape[1])
 
+    @property
+    def ranked(self) -> Ints:
+        """Texts that strategies choose from: the pool, or those of it that have vectors."""
+        return self.members if self.encoder is None else self.members[: len(self.vectors)]
+
     def _texts_of(self, first: int, n: int) -> list[str]:
         return [self.texts[int(i)][:LENGTH] for i in self.members[first : first + n]]
+
+    def grow(self) -> None:
+        """Compute vectors of more texts of the pool, for about `SECONDS`."""
+        start = monotonic()
+        with self._lock:  # of two threads each would replace the vectors of the other
+            while self.encoder is not None and monotonic() < start + SECONDS:
+                if not (texts := self._texts_of(len(self.vectors), BATCH)):
+                    return
+                self.vectors = np.concatenate([self.vectors, self.encoder(texts)])
 
     def rows_of(self, indices: Indices) -> csr_matrix:
         """Rows of texts in or outside the pool."""
@@ -186,6 +230,17 @@ class Pool:
             self._outside.update((i, rows[row]) for row, i in enumerate(new))
         both = [self.rows[self._place[i]] if i in self._place else self._outside[i] for i in numbers]
         return vstack(both, "csr")
+
+    def vectors_of(self, indices: Indices) -> Floats32:
+        """Vectors of any texts, shape (len(indices), d)."""
+        assert self.encoder is not None
+        vectors = self.vectors  # another thread may replace them
+        n = len(vectors)
+        place = np.array([self._place.get(int(i), n) for i in indices], np.int64)
+        rows, new = vectors.take(place, axis=0, mode="clip"), np.flatnonzero(place >= n)
+        if len(new):
+            rows[new] = self.encoder([self.texts[int(indices[int(k)])] for k in new])
+        return rows
 
     def encode(self, texts: Sequence[str]) -> csr_matrix:
         """Rows of any texts."""
@@ -204,25 +259,36 @@ class Pool:
         parts = (replace(self._sparse, indptr=part).select(number, len(weights.columns)) for part in starts)
         return np.concatenate([part.dot(weights.values) for part in parts])
 
-    def similarity(self, indices: Indices, others: Indices) -> Floats32:
-        """Kernel values, shape (len(indices), len(others))."""
-        return np.asarray((self.rows_of(indices) @ self.rows_of(others).T).toarray(), np.float32)
+    def similarity(self, indices: Indices, others: Indices, machine: Machine | None = None) -> Floats32:
+        """Kernel values of a machine, or before the first machine, shape (len(indices), len(others))."""
+        return mixed(self.grams(indices, others), FIRST_WEIGHT if machine is None else machine.weight)
+
+    def grams(self, indices: Indices, others: Indices) -> Floats32:
+        """Kernel values of strings and of an encoder, shape (1 or 2, len(indices), len(others))."""
+        grams = [(self.rows_of(indices) @ self.rows_of(others).T).toarray()]
+        if self.encoder is not None:
+            grams.append(self.vectors_of(indices) @ self.vectors_of(others).T)
+        return np.asarray(grams, np.float32)
 
 
 class Scorer:
     """Decision values of texts by a machine of the texts `index`."""
 
     def __init__(self, pool: Pool, index: Indices, machine: Machine) -> None:
-        self._pool, self._bias = pool, machine.bias
-        self._weights = ColumnWeights.of(pool.rows_of(index), machine.coef)
+        self._pool, self._bias, self._encoder = pool, machine.bias, pool.encoder if machine.weight else None
+        self._strings = ColumnWeights.of(pool.rows_of(index), (1 - machine.weight) * machine.coef)
+        if self._encoder is not None:
+            self._meaning = machine.weight * (pool.vectors_of(index).T @ machine.coef)
 
-    def of_pool(self) -> Floats:
-        """Values of the texts of the pool, shape (n, k)."""
-        return self._pool.products(self._weights) + self._bias
+    def of_pool(self, n: int) -> Floats:
+        """Values of the first n texts of the pool, shape (n, k)."""
+        values = self._pool.products(self._strings)[:n] + self._bias
+        return values if self._encoder is None else values + self._pool.vectors[:n] @ self._meaning
 
     def of_texts(self, texts: Sequence[str]) -> Floats:
         """Values of any texts, shape (n, k)."""
-        return self._weights.of_rows(self._pool.encode(texts)) + self._bias
+        values = self._strings.of_rows(self._pool.encode(texts)) + self._bias
+        return values if self._encoder is None else values + self._encoder(texts) @ self._meaning
 
 
 @dataclass(frozen=True)
@@ -246,6 +312,22 @@ class ColumnWeights:
         values[shared] = self.values[np.searchsorted(self.columns, columns[shared])]
         selected = csr_matrix((rows.data, places, rows.indptr), (rows.shape[0], len(columns)))
         return np.asarray(selected @ values)
+
+
+class MeaningVectors:
+    """Centred and scaled vectors of an encoder, 0 of a text without tokens; `first`: of some texts."""
+
+    def __init__(self, encoder: Any, texts: Sequence[str]) -> None:
+        self._encode, self._mean, self._length = as_encoder(encoder).encoder, np.zeros(1, np.float32), 1.0
+        vectors = self(texts)
+        self._mean = vectors.mean(axis=0)
+        length = float(np.sqrt(np.square(vectors - self._mean).sum(axis=1).mean()))
+        self._length = length if length > EQUAL * np.abs(self._mean).max() else 1.0
+        self.first = self(texts)
+
+    def __call__(self, texts: Sequence[str]) -> Floats32:
+        vectors: Floats32 = self._encode([normalise(text[:LENGTH], keep_case=True) for text in texts])
+        return (vectors - vectors.any(axis=1, keepdims=True) * self._mean) / self._length
 
 
 def _fitted(texts: Sequence[str]) -> list[TextFeatures]:
