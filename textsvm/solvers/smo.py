@@ -133,10 +133,11 @@ class Run:
         self.gram, self.stopping, self.tile_bytes = common.gram, common.stopping, common.tile_bytes
         self.window = self.gram.window()
         self.dual, self.progress = dual, progress
+        self.m = len(dual)
         self.tol = self.stopping.tol  # preceded by larger tolerances
-        self.shrinking = self.stopping.shrinking and len(dual) > 2
+        self.shrinking = self.stopping.shrinking and self.m > 2
         self.index = np.ascontiguousarray(dual.index, np.int64)
-        self.direct = len(dual) == self.gram.n and bool((self.index == np.arange(self.gram.n)).all())
+        self.direct = self.m == self.gram.n and bool((self.index == np.arange(self.gram.n)).all())
         self.coef = coef.copy()
         self.low, self.high = bounds(dual)
         self.diag = common.diag[self.index]
@@ -155,8 +156,8 @@ class Run:
         self.tile = Tile.empty(0, 0)
         self.whole_tile: Tile | None = None if former is None else former.whole_tile
         if responses is None:
-            self.add_rows(np.arange(len(dual)), np.zeros(len(dual)))
-        self.activate(np.arange(len(dual)))
+            self.add_rows(np.arange(self.m), np.zeros(self.m))
+        self.activate(np.arange(self.m))
         self.worst = self.best = self.violation
         #: Iterations and objective decrease at the last check of stalling.
         self.mark = (0, 0.0)
@@ -164,7 +165,7 @@ class Run:
     def solve(self) -> Solution:
         for tol in self.stopping.tolerances():
             self.tol = tol
-            status = self.optimise(self.stopping.max_iterations(len(self.dual)))
+            status = self.optimise(self.stopping.max_iterations(self.m))
             solution = assess(self.dual, self.coef, self.F, self.iterations, status, self.stopping, tol)
             if not solution.converged or self.stopping.satisfied(solution.duality_gap):
                 break
@@ -215,7 +216,7 @@ class Run:
     def stretch(self, budget: int) -> int:
         """Iterate up to `budget` times, fetching missing rows on the way; return why the loop stopped."""
         left = budget
-        relaxation = 1.0 if self.iterations < 2 * len(self.dual) else RELAXATION
+        relaxation = 1.0 if self.iterations < 2 * self.m else RELAXATION
         while True:
             reason, done = loop.iterate(
                 left, self.active_F, self.tol, relaxation, self.window.values, self.window.slots,
@@ -251,7 +252,7 @@ class Run:
     def activate(self, active: Ints) -> None:
         """Set up compact arrays of the active variables, and find the first i."""
         self.active = active
-        whole = len(active) == len(self.dual)
+        whole = len(active) == self.m
         self.rows = self.index[active]
         self.active_F, self.active_coef = self.F[active], self.coef[active]
         self.active_low, self.active_high = self.low[active], self.high[active]
@@ -265,11 +266,11 @@ class Run:
     def set_tile(self, k: int) -> None:
         """Provide a tile for k active variables; that of all variables is kept, if all their rows fit."""
         self.tile.next = int(self.state[loop.NEXT])
-        if self.whole_tile is not None and k == len(self.dual):
+        if self.whole_tile is not None and k == self.m:
             self.tile = self.whole_tile
         else:
             self.tile = Tile.empty(max(2, min(k, self.tile_bytes // (4 * k))) if k else 0, k)
-            if len(self.tile.values) == len(self.dual):
+            if len(self.tile.values) == self.m:
                 self.whole_tile = self.tile
         self.state[loop.NEXT] = self.tile.next
 
@@ -295,7 +296,7 @@ class Run:
         for variables, before in aside:
             self.add_rows(variables, before)
         if aside:
-            self.activate(np.arange(len(self.dual)))
+            self.activate(np.arange(self.m))
 
     def measure(self) -> None:
         """Record the magnitude of coefficients and kernel values (of a row: the diagonal may be 0)."""
@@ -319,8 +320,8 @@ class Run:
         self.write_back()
         self.F = self.dual.sign * self.dual.linear + 0.0
         self.steps, self.inherited = 0, 0.0
-        self.add_rows(np.arange(len(self.dual)), np.zeros(len(self.dual)))
-        self.activate(np.arange(len(self.dual)))
+        self.add_rows(np.arange(self.m), np.zeros(self.m))
+        self.activate(np.arange(self.m))
 
     def add_rows(self, variables: Ints, before: Floats) -> None:
         """F += K (coef - before) at these variables, a block of rows at a time."""
@@ -337,7 +338,7 @@ class Run:
     def stalled(self) -> bool:
         """Whether the objective has not changed, in float64, for many iterations."""
         since, before = self.mark
-        if self.iterations - since < max(20_000, 10 * len(self.dual)):
+        if self.iterations - since < max(20_000, 10 * self.m):
             return False
         decrease = float(self.extrema[loop.DECREASE])
         self.mark = (self.iterations, decrease)

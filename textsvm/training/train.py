@@ -173,7 +173,7 @@ def train_here(
         with scratch.on_disk(training.plan is not None and training.plan.tier == "disk"):
             rows = build_rows(training)
             solve_machines(training, rows)
-    learn_rule(training)
+        learn_rule(training)
     return assemble_training(training)
 
 
