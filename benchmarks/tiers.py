@@ -20,7 +20,7 @@ from benchmarks.corpora import TrainTest, paper_tasks
 from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from textsvm import Compute, EditDistance, GapWeighted, Gaussian, Spectrum
 from textsvm.gram.base import CachedGram, Gram, needed_bytes
-from textsvm.gram.measure import measured_rate
+from textsvm.gram.build import measured_rate
 from textsvm.gram.plan import Case, Rates
 from textsvm.kernels import GappedKmers
 from textsvm.kernels.base import Kernel
@@ -100,7 +100,7 @@ def rows_of(task: TrainTest, name: str, device: Device, folder: Path) -> list[di
 def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
     """Train under each memory budget in every tier."""
     if options.processor:
-        time.perf_counter = time.process_time  # in `textsvm.gram.measure` too
+        time.perf_counter = time.process_time  # in `textsvm.gram.build` too
     device = select(options.device)
     task = paper_tasks(None if options.quick else data_folder(), 100)[0]
     some = np.random.default_rng(0).permutation(len(task.train))[: 60 if options.quick else options.texts]

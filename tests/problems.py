@@ -4,7 +4,7 @@ import numpy as np
 from scipy.sparse import csr_array, random
 from sklearn.svm import SVC
 
-from textsvm.gram.measure import allowed_bytes
+from textsvm.gram.base import allowed_bytes
 from textsvm.gram.store import Store
 from textsvm.gram.stored import StoredRows
 from textsvm.solvers import dual as duals

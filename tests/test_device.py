@@ -10,7 +10,7 @@ import pytest
 
 from textsvm.cli.console import device_line
 from textsvm.errors import InputError
-from textsvm.gram.measure import allowed_bytes
+from textsvm.gram.base import allowed_bytes
 from textsvm.runtime import device
 from textsvm.runtime import memory as host_memory
 

@@ -11,7 +11,7 @@ from test_gram import MATRIX, GramContract, N
 from test_store import Table, small, wanted  # noqa: F401 (a fixture)
 
 from textsvm.gram.base import needed_bytes
-from textsvm.gram.measure import measured_rate
+from textsvm.gram.build import measured_rate
 from textsvm.gram.plan import BANDS, Case, Rates
 from textsvm.gram.stored import HeldGram, held_rows
 from textsvm.runtime import memory

@@ -13,7 +13,7 @@ import textsvm
 from textsvm import SVC, Spectrum
 from textsvm.cli import app_of, console
 from textsvm.errors import InputError
-from textsvm.gram.measure import allowed_bytes
+from textsvm.gram.base import allowed_bytes
 from textsvm.runtime import memory as host_memory
 
 pytestmark = pytest.mark.slow

@@ -20,6 +20,7 @@ import numpy as np
 
 from textsvm.arrays import Array, Ints
 from textsvm.errors import InputError
+from textsvm.gram.plan import parse_bytes
 from textsvm.kernels.contract import MatrixRows, rows_ahead
 from textsvm.linalg.rows import FeatureRows
 from textsvm.runtime import device as devices
@@ -121,6 +122,12 @@ class DenseGram(Gram):
 
     def release(self) -> None:
         self.matrix = None
+
+
+def allowed_bytes(memory: int | str | None, device: Device) -> int:
+    """Bytes that rows may take on a device: `memory`, or half of the free memory there."""
+    wanted = parse_bytes(memory)
+    return max(1, devices.free_memory(device) // 2) if wanted is None else wanted
 
 
 def needed_bytes(n: int, rows: int) -> int:

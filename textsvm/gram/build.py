@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from textsvm.errors import warn_user
-from textsvm.gram.base import CachedGram, Gram, max_rows, staged_rows
-from textsvm.gram.measure import allowed_bytes, measured_rate
+from textsvm.gram.base import CachedGram, Gram, allowed_bytes, max_rows, staged_rows
 from textsvm.gram.plan import SLOW, Case, Plan, Rates, candidates, plan_gram, show_bytes
 from textsvm.gram.store import GramRequest, Store
 from textsvm.gram.stored import HeldGram, StoredRows, held_rows
 from textsvm.gram.tiles import whole_gram
-from textsvm.kernels.contract import MatrixRows, rows_ahead
+from textsvm.kernels.contract import AHEAD, MatrixRows, rows_ahead
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress
 from textsvm.runtime.workers import current
+
+#: Maximum bytes of the rows of a call that is measured, as in `textsvm.gram.base`.
+_PROBE = 64 << 20
+#: Maximum seconds that the additional rows of the last call may take.
+_PROBE_SECONDS = 0.25
 
 
 def gram_of_rows(
@@ -125,3 +132,29 @@ def _measured_rates(case: Case, request: GramRequest, rows: Any) -> Rates:
     kernel = request.kernel
     rows = kernel.rows(kernel.read(request.examples), request.device) if rows is None else rows
     return Rates(*measured_rate(rows))
+
+
+def measured_rate(rows: MatrixRows) -> tuple[float, float]:
+    """Kernel values per second within a call that computes rows, and additional seconds per call.
+
+    Kernels differ a thousandfold, so this is measured, in tenths of a second, if a decision depends on it.
+    Rates of memory, bus and disk are constants of the planner.
+    """
+
+    def seconds(count: int) -> float:
+        devices.synchronize(rows.device)
+        clock = time.perf_counter()
+        rows.rows(np.linspace(0, rows.n - 1, count).astype(np.int64))
+        devices.synchronize(rows.device)
+        return time.perf_counter() - clock
+
+    seconds(1)  # may compile something
+    most = min(rows.n, max(2 * AHEAD, _PROBE // (4 * rows.n)))
+    few = n_rows = 1 if rows.device.kind == "cuda" else min(rows_ahead(rows), most)
+    seconds_of_few, least = seconds(few), max(2 * few, AHEAD)
+    per_row = seconds_of_few / few
+    while (more := min(most, max(least, int(_PROBE_SECONDS / per_row)))) >= 2 * n_rows:
+        # Calls with equal numbers of rows differ by up to a tenth.
+        per_row = max(seconds(more) - seconds_of_few, 0.1 * seconds_of_few) / (more - few)
+        n_rows = more
+    return rows.n / per_row, max(0.0, seconds_of_few - few * per_row)

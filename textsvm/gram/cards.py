@@ -32,8 +32,7 @@ import numpy as np
 
 from textsvm.arrays import Array, Ints
 from textsvm.errors import InputError
-from textsvm.gram.base import DenseGram, Gram, Window
-from textsvm.gram.measure import allowed_bytes
+from textsvm.gram.base import DenseGram, Gram, Window, allowed_bytes
 from textsvm.gram.plan import show_bytes
 from textsvm.gram.tiles import blocks
 from textsvm.kernels.base import Kernel

@@ -23,10 +23,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from textsvm.arrays import Array, Ints
-from textsvm.gram.base import DenseGram, Gram
+from textsvm.gram.base import DenseGram, Gram, allowed_bytes
 from textsvm.gram.build import gram_of_rows
 from textsvm.gram.cards import sharded_gram, spread
-from textsvm.gram.measure import allowed_bytes
 from textsvm.gram.plan import Case, plan_gram
 from textsvm.gram.tiles import TileRecipe, shared_grams, whole_gram
 from textsvm.kernels.base import Kernel

@@ -10,7 +10,7 @@ from typing import Any
 from sklearn.model_selection import ParameterGrid
 
 from textsvm.errors import InputError
-from textsvm.gram.measure import allowed_bytes
+from textsvm.gram.base import allowed_bytes
 from textsvm.gram.plan import Case
 from textsvm.gram.shared import grams
 from textsvm.kernels.base import Kernel

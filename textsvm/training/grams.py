@@ -9,10 +9,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from textsvm.errors import InputError
-from textsvm.gram.base import FeatureProducts, Gram
+from textsvm.gram.base import FeatureProducts, Gram, allowed_bytes
 from textsvm.gram.build import build_gram
 from textsvm.gram.cards import sharded_gram, spread
-from textsvm.gram.measure import allowed_bytes
 from textsvm.gram.plan import SOLVERS, TIERS, Case, FeatureCase, Plan, plan_features
 from textsvm.gram.store import GramRequest, Store
 from textsvm.gram.stored import complete_together
