@@ -232,12 +232,7 @@ def detect_format(inputs: InputFiles, options: ReadOptions) -> str:
     """The format of the options, or else of the content of files."""
     if options.format is not None and options.format not in FORMATS:
         raise InputError(f"format={options.format!r} is not one of {', '.join(FORMATS)}")
-    column = options.only_of_tables
-    if not any(file.size for file in inputs.files):
-        column_note = f" ({column!r} is read as the name of a column, not as a text)" if column else ""
-        if inputs.problems:
-            raise no_document_error(inputs.source, options.format or "a corpus", inputs.problems)
-        raise InputError(f"{inputs.source} is empty: there is no document in it{column_note}")
+    _require_bytes(inputs, options)
     if options.encoding:
         if options.format in (None, "mail") and all(is_mail(file.head) for file in inputs.files[:10]):
             raise InputError(f"{inputs.source} is mail, which names its charsets; leave out --encoding")
@@ -245,18 +240,33 @@ def detect_format(inputs: InputFiles, options: ReadOptions) -> str:
     format = options.format or _detect(inputs, options)
     if options.sheet and format not in ("excel", "tables"):
         raise InputError(f"{inputs.source} is read as {format}, which has no sheets; leave out --sheet")
-    if column == options.target and format in VECTOR_FORMATS:
-        return format
-    if column == options.group == "folder" and format == "folders":
-        return format
-    if format in SEQUENCES and not (options.text or options.numbers):
-        return format
-    if column and format not in (*TABLES, "tables"):
+    column = options.only_of_tables
+    if column and format not in (*TABLES, "tables") and not _has_column(format, column, options):
         raise MissingColumn(
             f"{inputs.source} is read as {format}, which has no column {column!r}; columns come from a table "
             "(.csv, .tsv, .json, .jsonl, .parquet, .xlsx, or name it with --format)"
         )
     return format
+
+
+def _require_bytes(inputs: InputFiles, options: ReadOptions) -> None:
+    """Raise InputError if all files are empty."""
+    if any(file.size for file in inputs.files):
+        return
+    if inputs.problems:
+        raise no_document_error(inputs.source, options.format or "a corpus", inputs.problems)
+    column = options.only_of_tables
+    column_note = f" ({column!r} is read as the name of a column, not as a text)" if column else ""
+    raise InputError(f"{inputs.source} is empty: there is no document in it{column_note}")
+
+
+def _has_column(format: str, column: str, options: ReadOptions) -> bool:
+    """Whether a format other than a table has the column that was named."""
+    if format in VECTOR_FORMATS:
+        return column == options.target
+    if format in SEQUENCES:
+        return not (options.text or options.numbers)
+    return format == "folders" and column == options.group == "folder"
 
 
 def iterate_documents(
@@ -294,14 +304,15 @@ def _without_blank(
 
 def _tables(files: Sequence[File], inputs: InputFiles, options: ReadOptions) -> list[File]:
     """The tables among files; a problem reports the other files, unless they should be tables."""
-    others = [file for file in files if file.size and not file_format(file, options)]
-    for file in others:
-        if file.name in inputs.named or _has_table_name(file):
-            raise InputError(f"{file.name} is no table and cannot be read together with tables")
+    is_table = {file.name: file_format(file, options) is not None for file in files}
+    others = [file.name for file in files if file.size and not is_table[file.name]]
+    for name in others:
+        if name in inputs.named or _has_table_name(name):
+            raise InputError(f"{name} is no table and cannot be read together with tables")
     if others:
-        names = ", ".join(file.name for file in others[:5]) + (", ..." if len(others) > 5 else "")
+        names = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")
         inputs.problems.append((names, "left out, because the other files are tables"))
-    return [file for file in files if file_format(file, options)]
+    return [file for file in files if is_table[file.name]]
 
 
 def _is_of_no_use(file: File, options: ReadOptions) -> bool:
@@ -309,72 +320,111 @@ def _is_of_no_use(file: File, options: ReadOptions) -> bool:
     return is_binary(file.head) and file_format(file, options) is None
 
 
-def _has_table_name(file: File) -> bool:
-    return PurePosixPath(file.name).suffix.lower() in SUFFIXES
+def _has_table_name(name: str) -> bool:
+    return PurePosixPath(name).suffix.lower() in SUFFIXES
 
 
 def _detect(inputs: InputFiles, options: ReadOptions) -> str:
-    """The format by the content, unless a table would be read as a single document."""
+    """The format by the content; "tables" or an error if tables would be read as single documents."""
     files = [file for file in inputs.files if file.size]
     format = _content_format(inputs, files, options)
     if inputs.single or format not in ("mail", "folders", "lines"):
         return format
-    content, columns = _content(files) or files, options.columns
-    candidates = [file for file in content if _has_table_name(file)]
-    candidates += content[:: max(1, len(content) // 200)] if columns else []
-    tables = [f for f in candidates if file_format(f, options) and (columns or not is_mail(f.head))]
-    names = {file.name for file in tables}
-    text = next((f.name for f in content if f.name not in names and not is_binary(f.head)), None)
-    if names and (columns or text is None):
+    content = _content(files) or files
+    tables = _tables_of_sample(content, options)
+    text = next((f.name for f in content if f.name not in tables and not is_binary(f.head)), None)
+    if tables and (options.columns or text is None):
         return "tables"
     folders = {parent for file in files for parent in PurePosixPath(file.name).parent.parents}
-    names = {f.name for f in tables if not is_binary(f.head) and PurePosixPath(f.name).parent not in folders}
-    if names and format != "lines":
+    beside = [
+        name for name, binary in tables.items() if not binary and PurePosixPath(name).parent not in folders
+    ]
+    if beside and format != "lines":
         raise InputError(
-            f"{inputs.source} holds tables ({min(names)}) and texts ({text}), and a table is not a single "
+            f"{inputs.source} holds tables ({min(beside)}) and texts ({text}), and a table is not a single "
             f"document; name the tables, or read each file as a document with --format {format}"
         )
     return format
 
 
+def _tables_of_sample(content: Sequence[File], options: ReadOptions) -> dict[str, bool]:
+    """Names of tables, and whether they are binary, among files that are called so or hold the columns."""
+    columns = options.columns
+    files = [file for file in content if _has_table_name(file.name)]
+    files += _sample(content) if columns else []
+    tables = (f for f in files if file_format(f, options) and (columns or not is_mail(f.head)))
+    return {file.name: is_binary(file.head) for file in tables}
+
+
+def _sample(files: Sequence[File]) -> Sequence[File]:
+    """About 200 files, from all of them."""
+    return files[:: max(1, len(files) // 200)]
+
+
 def _content_format(inputs: InputFiles, files: Sequence[File], options: ReadOptions) -> str:
+    """The format by the content: the first that recognises a sample of the files."""
     if any(is_reuters(file.head) for file in files):
         return "reuters"
     content = _content(files) or files
-    sample = content[:: max(1, len(content) // 200)]
-    mails = [file for file in sample if is_mail(file.head) or is_outlook(file.name, file.head)]
-    if 2 * len(mails) > len(sample):
-        letters = [file.name for file in mails if not is_surely_mail(file.head)]
-        if 2 * len(letters) <= len(mails):
-            return "mail"
-        raise InputError(
-            f"{letters[0]} begins like a mail, and may be another text, whose first lines would be lost; add "
-            "--format mail or --format file"
-        )
+    sample = _sample(content)
+    if _is_mail(sample):
+        return "mail"
     if all(file.head.startswith(NUMPY) for file in files):
         return vector_format(inputs, files) or ""
     kinds = {file_format(file, options) for file in sample}
     if kinds == {None} and all(is_binary(file.head) for file in sample):
-        for file in sample:
-            if file.head.startswith((*ZIP, *OPENERS)) or is_tar(file.head[:512]):
-                place = f"{file.name} in {inputs.source}"
-                raise InputError(f"{place} is an archive in an archive, which is not read; unpack it first")
-        raise InputError(f"{inputs.source} is binary data, not text, mail, a table or an archive of them")
+        raise _binary_error(inputs, sample)
     texts = [file for file in sample if not _is_of_no_use(file, options)]
-    heads = [(file.name, decode(file.head)[0]) for file in texts]
-    records = [sequence_format(name, head) for name, head in heads]
-    if sum(kind is not None for kind in records) > 0.5 * len(records):
-        return "fastq" if records.count("fastq") > records.count("fasta") else "fasta"
-    if all(is_conll(head) for _, head in heads) and kinds <= {None, "tsv"}:
+    heads = [decode(file.head)[0] for file in texts]
+    if kind := _sequence_format(texts, heads):
+        return kind
+    if all(map(is_conll, heads)) and kinds <= {None, "tsv"}:
         return "conll"
     if None not in kinds:
         return kinds.pop() or "" if len(kinds) == 1 else "tables"
     if kind := vector_format(inputs, content):
         return kind
     if options.of_a_table and not options.labelled and inputs.single:  # a stream has no name with .csv
-        return "tsv" if "\t" in heads[0][1].partition("\n")[0] else "csv"
+        return "tsv" if "\t" in heads[0].partition("\n")[0] else "csv"
+    return _text_format(inputs, heads, options)
+
+
+def _is_mail(sample: Sequence[File]) -> bool:
+    """Whether most files are mail; InputError if they may be other texts that begin like mail."""
+    mails = [file for file in sample if is_mail(file.head) or is_outlook(file.name, file.head)]
+    if 2 * len(mails) <= len(sample):
+        return False
+    letters = [file.name for file in mails if not is_surely_mail(file.head)]
+    if 2 * len(letters) > len(mails):
+        raise InputError(
+            f"{letters[0]} begins like a mail, and may be another text, whose first lines would be lost; add "
+            "--format mail or --format file"
+        )
+    return True
+
+
+def _binary_error(inputs: InputFiles, sample: Sequence[File]) -> InputError:
+    """The error for files that are all binary."""
+    for file in sample:
+        if file.head.startswith((*ZIP, *OPENERS)) or is_tar(file.head[:512]):
+            place = f"{file.name} in {inputs.source}"
+            return InputError(f"{place} is an archive in an archive, which is not read; unpack it first")
+    return InputError(f"{inputs.source} is binary data, not text, mail, a table or an archive of them")
+
+
+def _sequence_format(files: Sequence[File], heads: Sequence[str]) -> str | None:
+    """The format of sequences that most files have, or None."""
+    formats = [sequence_format(file.name, head) for file, head in zip(files, heads, strict=True)]
+    fasta, fastq = formats.count("fasta"), formats.count("fastq")
+    if 2 * (fasta + fastq) <= len(formats):
+        return None
+    return "fastq" if fastq > fasta else "fasta"
+
+
+def _text_format(inputs: InputFiles, heads: Sequence[str], options: ReadOptions) -> str:
+    """The format of texts: a text for each line or for each file."""
     for format, recognises in (("lines", is_lines), ("mallet", is_mallet)):
-        if all(recognises(head) for _, head in heads):
+        if all(map(recognises, heads)):
             return format
     if not inputs.single:
         return "folders"
