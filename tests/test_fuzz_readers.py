@@ -20,14 +20,13 @@ import numpy as np
 import pytest
 from command import fails, run
 
-from textsvm import SVC, InputError, Spectrum, load, read_corpus, save
+from textsvm import SVC, InputError, Spectrum, read_corpus, save
 from textsvm.cli import explanations
 from textsvm.errors import InputError as Error
 from textsvm.errors import json_escaped, one_line, printable
 from textsvm.readers import files as reader_files
 from textsvm.readers.files import read_stream
 from textsvm.readers.read import read_documents
-from textsvm.readers.sequences import _fields
 from textsvm.readers.stream import incoming_documents, stream_corpus
 from textsvm.reporting.formatting import safe
 
@@ -48,34 +47,6 @@ def test_a_moment_of_fuzzing(name, monkeypatch):
     while seed < 3 or time.monotonic() < end:
         run_case(seed)
         seed += 1
-
-
-def test_a_target_tells_a_finding(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT)
-    reading = importlib.import_module("fuzz._reading")
-    judge = reading.judge
-
-    def raising(error):
-        def read():
-            raise error
-
-        return read
-
-    class Raw(InputError):
-        def __init__(self, message):
-            ValueError.__init__(self, message)
-
-    judge(raising(InputError("x\ny" * 1000)), "case 1")
-    for error in (KeyError("x"), Raw("two\nlines"), Raw("x" * 301), Raw("\x1b"), Raw("")):
-        with pytest.raises(AssertionError, match="case 2"):
-            judge(raising(error), "case 2")
-    monkeypatch.setattr(reading, "MOST_SECONDS", 0.1)
-    with pytest.raises(AssertionError, match="more than"):
-        judge(lambda: time.sleep(5), "case 4")
-    monkeypatch.setattr(reading, "MOST_SECONDS", 10)
-    monkeypatch.setattr(reading, "MOST_BYTES", 16 << 20)
-    with pytest.raises(AssertionError, match="bytes"):
-        judge(lambda: np.ones(8 << 20), "case 3")  # larger than what an allocator keeps
 
 
 def test_an_error_is_one_printable_line_of_a_bounded_length():
@@ -302,16 +273,6 @@ SLOW = {
 }
 
 
-@pytest.mark.parametrize("end", [b"9" * 200_000 + b"x 1:1", b"1 1:1" + b"\n" * 200_000], ids=["x", "lines"])
-def test_models_of_libsvm_that_took_minutes(end, tmp_path):
-    head = b"svm_type epsilon_svr\nkernel_type linear\nnr_class 2\ntotal_sv 1\nrho 0\nSV\n"
-    (tmp_path / "m").write_bytes(head + end)
-    start = time.process_time()
-    with suppress(InputError):
-        load(tmp_path / "m")
-    assert time.process_time() - start < 2
-
-
 def test_a_mark_before_the_magic_of_parquet_makes_it_text(monkeypatch):
     given = io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbfPAR1,text\na,b\n"))
     monkeypatch.setattr("sys.stdin", given)
@@ -359,13 +320,6 @@ def test_honest_mail_is_read_whatever_stands_in_other_messages(tmp_path):
     html = b"Content-Type: text/html\n\n&#" + b"9" * 5000 + b";<b>x &#65; &#0000000065;"
     (tmp_path / "t.eml").write_bytes(mail(html))
     assert read_corpus(tmp_path / "t.eml").texts == ["s\n\ufffdx A A"]
-
-
-def test_fields_of_headers_are_told_apart():
-    fields = _fields
-    assert fields("id a=b c=d e d f=") == {"a": "b", "c": "d e d", "f": ""}
-    assert fields("x=a=b c= d") == {"x": "a=b", "c": " d"}
-    assert fields("=a=b c=d") == {"a": "b", "c": "d"}
 
 
 def test_lists_in_lists_of_json(tmp_path):

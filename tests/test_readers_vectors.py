@@ -40,17 +40,6 @@ def test_a_file_is_read_as_by_scikit_learn(tmp_path_factory, matrix, data):
     assert read.tolist() == their_labels.tolist()
 
 
-@settings(max_examples=30, deadline=None)
-@given(MATRICES)
-def test_what_scikit_learn_writes_is_read(tmp_path_factory, matrix):
-    path = tmp_path_factory.mktemp("theirs") / "x.libsvm"
-    labels = np.arange(len(matrix))
-    dump_svmlight_file(matrix, labels, str(path), zero_based=False, comment="made by a test")
-    found, read = read_libsvm(path)
-    np.testing.assert_allclose(found.toarray(), matrix[:, : found.shape[1]].astype(float), rtol=1e-15)
-    assert read.tolist() == labels.tolist()
-
-
 def test_comments_blank_lines_several_labels_and_queries(tmp_path):
     path = tmp_path / "x.svm"
     path.write_text("# about_it\n1,3 2:0.5 # first_one\n\n  2 1:1 3:-2e-1\n")
@@ -294,43 +283,6 @@ def test_labels_from_a_file(tmp_path):
     (tmp_path / "y.txt").write_text("a\n\nb\n")
     with pytest.raises(InputError, match="line 2 is empty"):
         read_labels(tmp_path / "y.txt")
-
-
-def mutants(data, seed, times):
-    """Copies of bytes with pieces changed, left out, repeated."""
-    rng = np.random.default_rng(seed)
-    for _ in range(times):
-        piece = bytearray(data)
-        for _ in range(rng.integers(1, 4)):
-            at, to = rng.integers(len(piece)), rng.integers(1, 10)
-            match rng.integers(3):
-                case 0:
-                    piece[at] = rng.choice(list(b"0123456789:-+.e \n\t#,naiqx_\x00\xff"))
-                case 1:
-                    del piece[at : min(at + to, len(piece) - 1)]
-                case 2:
-                    piece[at:at] = piece[at : at + to]
-        yield bytes(piece)
-
-
-@pytest.mark.parametrize("format", ["libsvm", "npy", "npz"])
-def test_whatever_is_in_a_file_it_is_read_or_refused_in_a_sentence(format, tmp_path):
-    if format == "npz":
-        np.savez(tmp_path / "x", X=np.eye(3), y=np.array(["a", "b", "c"]))
-        data = (tmp_path / "x.npz").read_bytes()
-    else:
-        data = LINES * 3 if format == "libsvm" else numpy_file(np.eye(4))
-    refused = []
-    for piece in mutants(data, 0, 300):
-        (tmp_path / "x").write_bytes(piece)
-        try:
-            corpus = read_corpus(tmp_path / "x", "libsvm" if format == "libsvm" else None)
-        except InputError as error:
-            refused.append(str(error))
-        else:
-            assert corpus.vectors is None or np.isfinite(corpus.vectors.sum())
-    assert 0 < len(refused) < 300
-    assert not any("\n" in message for message in refused)
 
 
 TABLE = "label,subject,body,hour,size\na,Hi,one,1,2.5\nb,Re,,23,1e2\n"

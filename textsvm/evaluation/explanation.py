@@ -186,15 +186,6 @@ def _readable(model: Any, consequence: str) -> TrainedModel:
     return trained
 
 
-def model_of_texts(model: Any, missing: str) -> TrainedModel:
-    """A trained model of plain texts; else InputError that names the `missing` result."""
-    trained = _readable(model, f"so it has {missing}")
-    assert trained.kernel is not None
-    if not trained.kernel.reads_texts:
-        raise InputError(f"a model of columns of a table has no single text, so it has {missing}")
-    return trained
-
-
 class _OfSupport:
     """Values of documents and contributions to them, by machines with support vectors."""
 

@@ -119,11 +119,16 @@ def with_labels(
     if options.annotators not in (ALL, MAJORITY, *names):
         choices = ", ".join(sorted(names - {""}))
         raise InputError(f"--annotators {options.annotators} is not one of {ALL}, {MAJORITY}, {choices}")
+    notes += _notes(counts, units)
+
+
+def _notes(counts: Counter[str], units: Sequence[Sequence[tuple[str, ...]]]) -> Iterator[str]:
+    """Notes on the answers that are left out, and on the agreement; `units` are the answers on each text."""
     if counts[REJECTED] or counts[OMITTED]:
         omitted = f"{counts[REJECTED]:,} rejected, {counts[OMITTED]:,} ignored or cancelled"
-        notes.append(f"answers that are left out: {omitted}")
+        yield f"answers that are left out: {omitted}"
     if several := sum(len(unit) > 1 for unit in units):
-        notes.append(
+        yield (
             f"texts with several annotators: {several:,}; not unanimous: "
             f"{sum(len(set(unit)) > 1 for unit in units):,}; left out without a majority: "
             f"{counts['no majority']:,} (see --annotators); "
@@ -167,33 +172,22 @@ def task_of(row: object, options: ReadOptions) -> AnnotatedRow | None:
 
 def _task(row: Json, options: ReadOptions) -> AnnotatedRow | None:
     match row:
-        case {"answer": ("accept" | "reject" | "ignore") as verdict}:  # Prodigy
-            about = {name: value for name, value in (row.get("meta") or {}).items() if name in _ABOUT}
-            labels = _texts(row.get("label") if row.get("accept") is None else row["accept"])
-            fields = {"id": row.get("_task_hash"), **row, **about}
-            key = None if row.get("text") is None else repr((row["text"], about.get("id")))
-            return AnnotatedRow(fields, [Annotation(_annotator(row), labels, str(verdict))], key)
-        case {"data": dict(data)} if "text" not in row:  # Label Studio
-            texts = [value for name, value in data.items() if isinstance(value, str) and name not in _ABOUT]
-            alone = {"text": texts[0]} if len(texts) == 1 else {}
-            annotations = row.get("annotations", row.get("completions")) or []
-            of_nobody = [e for e in annotations if e.get("ground_truth") and e.get("completed_by") is None]
-            answers = [_choices(entry, options) for entry in annotations if entry not in of_nobody]
-            truth = [list(_choices(entry, options).labels) for entry in of_nobody[-1:]]
-            decided = [labels if len(labels) != 1 else labels[0] for labels in truth] or None
-            return AnnotatedRow({"id": row.get("id"), **data, **alone}, answers, decided=decided)
+        case {"answer": ("accept" | "reject" | "ignore") as verdict}:
+            return _prodigy(row, str(verdict))
+        case {"data": dict(data)} if "text" not in row:
+            return _label_studio(row, data, options)
         case {"fields": dict(fields), "responses": dict(responses)}:  # Argilla
             entries = _one_of(responses, options) or []
-            about = {name: value for name, value in (row.get("metadata") or {}).items() if name in _ABOUT}
-            return AnnotatedRow({"id": row.get("id"), **fields, **about}, [_response(e) for e in entries])
+            return AnnotatedRow(
+                {"id": row.get("id"), **fields, **_about(row, "metadata")}, [*map(_response, entries)]
+            )
         case {"annotation": value, "annotation_agent": agent}:  # Argilla 1
             valid = value is not None and row.get("status") in (None, "Validated")
             answer = Annotation(str(agent), _texts(value), ACCEPTED if valid else OMITTED)
             return AnnotatedRow({**(row.get("inputs") or {}), **row}, [answer])
         case {"annotations": [{"user": _}, *_] as entries}:  # doccano
-            return AnnotatedRow(
-                row, [Annotation(str(answer["user"]), _texts(answer.get("label"))) for answer in entries]
-            )
+            answers = [Annotation(str(entry["user"]), _texts(entry.get("label"))) for entry in entries]
+            return AnnotatedRow(row, answers)
         case {"answers": dict(named), "majority": _}:  # textsvm label
             label = row.get(options.label_column or "label")
             fields = {name: row[name] for name in row if name not in ("answers", "majority", "label")}
@@ -205,6 +199,30 @@ def _task(row: Json, options: ReadOptions) -> AnnotatedRow | None:
         case {"messages": [{"role": _}, *_] as messages} | {"conversations": [{"from": _}, *_] as messages}:
             return _chat(row, messages)
     return _table_row(row, options)
+
+
+def _about(row: Json, name: str) -> Json:
+    """Fields that describe the text, in a member of a row."""
+    return {field: value for field, value in (row.get(name) or {}).items() if field in _ABOUT}
+
+
+def _prodigy(row: Json, verdict: str) -> AnnotatedRow:
+    about = _about(row, "meta")
+    labels = _texts(row.get("label") if row.get("accept") is None else row["accept"])
+    key = None if row.get("text") is None else repr((row["text"], about.get("id")))
+    fields = {"id": row.get("_task_hash"), **row, **about}
+    return AnnotatedRow(fields, [Annotation(_annotator(row), labels, verdict)], key)
+
+
+def _label_studio(row: Json, data: Json, options: ReadOptions) -> AnnotatedRow:
+    texts = [value for name, value in data.items() if isinstance(value, str) and name not in _ABOUT]
+    alone = {"text": texts[0]} if len(texts) == 1 else {}
+    annotations = row.get("annotations", row.get("completions")) or []
+    of_nobody = [e for e in annotations if e.get("ground_truth") and e.get("completed_by") is None]
+    answers = [_choices(entry, options) for entry in annotations if entry not in of_nobody]
+    truth = [list(_choices(entry, options).labels) for entry in of_nobody[-1:]]
+    decided = [labels if len(labels) != 1 else labels[0] for labels in truth] or None
+    return AnnotatedRow({"id": row.get("id"), **data, **alone}, answers, decided=decided)
 
 
 def _texts(value: Any) -> tuple[str, ...]:

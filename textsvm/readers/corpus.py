@@ -15,7 +15,7 @@ from unicodedata import normalize
 import numpy as np
 
 from textsvm.arrays import Array, Json
-from textsvm.errors import InputError, check_labels
+from textsvm.errors import InputError, check_labels, plural
 from textsvm.readers.charsets import INVISIBLE
 from textsvm.runtime.compiled import scipy
 from textsvm.text.stored import StoredTexts
@@ -432,7 +432,7 @@ def reading_line(reading: Json) -> str:
     """Decisions of a reader (`Corpus.reading`) in a line."""
     noun, unit = _NOUNS.get(reading["format"], ("row", ""))
     n = reading["documents"]
-    count = ("" if n is None else f"{n:,} ") + noun + "s" * (n != 1) + unit
+    count = f"{noun}s" if n is None else plural(n, noun)
     classes: list[str] = reading.get("classes", [])
     facts = [] if reading["format"] in ("csv", "tsv", *_NOUNS) else [reading["format"]]
     for name, value in reading.items():
@@ -442,9 +442,9 @@ def reading_line(reading: Json) -> str:
         if name not in ("source", "format", "documents", "classes", "columns"):
             facts.append(fact if name == "encoding" else f"{name.replace('_', ' ')} {fact}")
     if classes and "label" not in reading:
-        more = ", ..." * (len(classes) > 5)
-        facts.append(f"{len(classes):,} class{'es' * (len(classes) > 1)} ({', '.join(classes[:5])}{more})")
-    return f"read {reading['source']}: {count}; {', '.join(facts)}".removesuffix("; ")
+        more = ", ..." if len(classes) > 5 else ""
+        facts.append(f"{plural(len(classes), 'class')} ({', '.join(classes[:5])}{more})")
+    return f"read {reading['source']}: {count}{unit}; {', '.join(facts)}".removesuffix("; ")
 
 
 def _decision(value: tuple[str, ...] | str | bool) -> str:
