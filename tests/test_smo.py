@@ -253,7 +253,7 @@ def test_a_run_stops_when_the_objective_no_longer_decreases():
 
 @pytest.mark.parametrize(("m", "least"), [(30, 20_000), (3000, 30_000)])
 def test_a_run_is_stalled_if_the_objective_stays_over_many_iterations(m, least):
-    run = SimpleNamespace(dual=range(m), mark=(0, 0.0))
+    run = SimpleNamespace(m=m, mark=(0, 0.0))
 
     def stalled(iterations, decrease):
         run.iterations, run.extrema = iterations, {DECREASE: decrease}
