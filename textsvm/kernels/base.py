@@ -632,7 +632,6 @@ class Sum(Composite):
             check_weights(self.weights, len(self.kernels), "a sum of kernels", "a weight for each kernel")
 
     def rows(self, documents: Documents, device: Device) -> SumRows:
-        self.check()
         return SumRows(self, documents, device)
 
     def predictor(self, support: Documents, coef: Floats, device: Device) -> contract.Predictor:
@@ -672,7 +671,6 @@ class Product(Composite):
         return Product(parts) if parts else None
 
     def rows(self, documents: Documents, device: Device) -> ProductRows:
-        self.check()
         return ProductRows(self, documents, device)
 
 

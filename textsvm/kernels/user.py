@@ -72,7 +72,6 @@ class UserKernel(Kernel):
         return super().predictor(support, coef, gpu.select("cpu"))
 
     def rows(self, documents: Documents, device: Device) -> KernelRows:
-        self.check()
         return UserRows(self, documents, device)
 
 

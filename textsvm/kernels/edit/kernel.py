@@ -127,7 +127,6 @@ class EditDistance(SymbolKernel):
         check_flag(self, "relative")
 
     def rows(self, documents: Documents, device: Device) -> Any:
-        self.check()
         return (cuda.CudaEdit if device.kind == "cuda" else HostEdit)(self, documents, device)
 
     @property

@@ -248,7 +248,6 @@ class BoundedGap(SubsequenceKernel):
             )
 
     def rows(self, documents: Documents, device: Device) -> SubsequenceRows:
-        self.check()
         return (CudaBoundedGap if device.kind == "cuda" else HostBoundedGap)(self, documents, device)
 
     def predictor(self, support: Documents, coef: Floats, device: Device) -> FeaturePredictor:

@@ -183,7 +183,6 @@ class GapWeighted(SubsequenceKernel):
         return Recurrence.of(self.p, self.decay, self.weights)
 
     def rows(self, documents: Documents, device: Device) -> KernelRows:
-        self.check()
         return (CudaGap if device.kind == "cuda" else HostGap)(self, documents, device)
 
 

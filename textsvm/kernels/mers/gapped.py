@@ -288,7 +288,6 @@ class GappedKmers(SymbolKernel):
         check_strands(self)
 
     def rows(self, documents: Documents, device: Device) -> GappedRows:
-        self.check()
         return (CudaGapped if device.kind == "cuda" else HostGapped)(self, documents, device)
 
     def predictor(self, support: Documents, coef: Floats, device: Device) -> Predictor:

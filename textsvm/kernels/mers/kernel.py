@@ -239,7 +239,6 @@ class MerKernel(SymbolKernel):
         return self
 
     def rows(self, documents: Documents, device: Device) -> MerRows:
-        self.check()
         return (CudaMers if device.kind == "cuda" else HostMers)(self, documents, device)
 
     def predictor(self, support: Documents, coef: Floats, device: Device) -> Predictor:

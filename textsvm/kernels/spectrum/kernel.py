@@ -315,7 +315,6 @@ class Spectrum(PmerKernel):
         return self
 
     def rows(self, documents: Documents, device: Device) -> FeatureKernelRows:
-        self.check()
         if device.kind == "cuda":
             return _on_card().CudaSpectrum(self, documents, device)
         return HostSpectrum(self, documents, device)
