@@ -38,16 +38,18 @@ class InvertedIndex:
 
     `documents[indptr[u]:indptr[u + 1]]`, ascending, have the feature u, with these `values`; `after` is, for
     every entry of X, the position after it in the list of its feature. Blocks of features end at `ends`.
+    `df` is the number of rows that have each feature, if it is known.
     """
 
-    def __init__(self, x: Sparse, ends: Ints | None = None) -> None:
-        self.x, self.ends = x, np.array([x.n_features]) if ends is None else ends
-        self.df = x.frequencies()
+    def __init__(self, x: Sparse, ends: Ints | None = None, df: Ints | None = None) -> None:
+        self.x = x
+        self.ends = np.array([x.n_features]) if ends is None else ends
+        self.df = x.frequencies() if df is None else df
         self.indptr = np.concatenate([[0], np.cumsum(self.df)])
         self.documents = np.empty(len(x.features), np.int32)
         self.values = np.empty(len(x.features), np.float32)
         self.after = np.empty(len(x.features), index_type(len(x.features)))
-        if use_numpy(len(x.features)):
+        if x.by_numpy:
             # Sorting (feature, position) in one word is several times faster than np.argsort.
             words = np.sort(x.features.astype(np.uint64) << 32 | np.arange(len(x.features), dtype=np.uint64))
             order = (words & 0xFFFFFFFF).view(np.int64)
@@ -151,8 +153,8 @@ class Half:
         n_listed = int(in_lists.sum())
         target = np.where(in_lists, np.cumsum(in_lists) - 1, -1).astype(index_type(n_listed))
         self.rest = x.select(target, n_listed)
+        self.columns = InvertedIndex(self.rest, df=df[in_lists])
         del df, in_lists, target
-        self.columns = InvertedIndex(self.rest)
         #: None if all are 1 (presence, intersection) and need not be read.
         self.values = None if np.all(self.rest.values == 1) else self.columns.values
 

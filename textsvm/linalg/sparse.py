@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +21,8 @@ from textsvm.runtime.parallel import n_threads, run
 
 #: Largest int32.
 MAX_INT32 = (1 << 31) - 1
+#: Passes of NumPy over the entries of a matrix.
+PASSES = 4
 #: Pieces of work per thread: enough to balance unequal documents.
 PIECES = 4
 #: Maximum number of symbols or entries for which one thread is faster than several.
@@ -101,10 +103,15 @@ class Sparse:
     def __len__(self) -> int:
         return len(self.indptr) - 1
 
+    @cached_property
+    def by_numpy(self) -> bool:
+        """Whether NumPy works on these entries, with the bits of the compiled functions; decided once."""
+        return use_numpy(PASSES * len(self.values))
+
     def select(self, target: SignedInts, n_features: int) -> Sparse:
         """Renumber features to `target` (of `n_features`); -1 drops a feature."""
         indptr, target = np.zeros_like(self.indptr), target.astype(index_type(n_features), copy=False)
-        if use_numpy(len(self.values)):
+        if self.by_numpy:
             features = target[self.features]
             keep = features >= 0
             starts = np.concatenate([[0], np.cumsum(keep)])
@@ -130,7 +137,7 @@ class Sparse:
         ends = np.zeros(len(counts) + 1, np.int64)
         np.cumsum(counts, out=ends[1:])
         code = _empty(ends[self.indptr], int(starts[-1]))
-        if use_numpy(len(code.values)):
+        if self.by_numpy:
             owner = np.repeat(np.arange(len(counts)), counts)
             code.features[:] = starts[self.features[owner]] + np.arange(len(owner)) - ends[owner]
             code.values[:] = self.values[owner]
@@ -157,7 +164,7 @@ class Sparse:
     def _squares_of_blocks(self, ends: Ints) -> Floats:
         """Squared norm of each row in each block of features, shape (n, number of blocks)."""
         squares = np.zeros((len(self), len(ends)))
-        if use_numpy(len(self.values)):
+        if self.by_numpy:
             exact = np.square(self.values.astype(np.float64))
             squares.ravel()[:] = np.bincount(self._blocks(ends), exact, squares.size)
         else:
@@ -177,7 +184,7 @@ class Sparse:
             return self
         values, ends = empty(len(self.values), np.float32), self._ends(ends)
         units = np.ldexp(1.0, np.frexp(np.sqrt(self._squares_of_blocks(ends)))[1] - GRID_BITS)
-        if use_numpy(len(values)):
+        if self.by_numpy:
             unit = units.ravel()[self._blocks(ends)]
             values[:] = np.rint(self.values / unit) * unit
         else:
@@ -187,6 +194,8 @@ class Sparse:
 
     def frequencies(self) -> Ints:
         """Number of rows that have each feature, shape (n_features,)."""
+        if self.by_numpy:
+            return np.bincount(self.features, minlength=self.n_features)
         return count_features(self.features, self.n_features)
 
     def dot(self, dense: Floats, target: SignedInts | None = None) -> Floats:

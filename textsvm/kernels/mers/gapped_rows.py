@@ -39,7 +39,7 @@ from textsvm.kernels.shared.stages import strings_of
 from textsvm.linalg.products import DENSE_SHARE, Half, InvertedIndex
 from textsvm.linalg.sparse import Counts, Sparse, grid_unit, run_on_ranges
 from textsvm.runtime import device as devices
-from textsvm.runtime.compiled import njit
+from textsvm.runtime.compiled import njit, use_numpy
 from textsvm.runtime.device import Device, array_module, device_of
 from textsvm.runtime.parallel import Progress, n_threads, part, run
 from textsvm.text.documents import Documents, batches
@@ -392,7 +392,7 @@ class HostGapped(GappedRows):
     @staticmethod
     def represent(kernel: Any, windows: Windows, mask: Mask) -> HostMask:
         vocabulary, ids = MaskedWindows.learn(windows, mask)
-        counts = count_ids(windows.indptr, 1, ids, vocabulary.size)
+        counts = count_ids(windows.indptr, 1, ids, vocabulary.size, 0, use_numpy(len(ids)))
         values = weigh(kernel.weight, counts.counts).astype(np.float32, copy=False)
         x = Sparse(counts.indptr, counts.features, values, vocabulary.size)
         return HostMask(mask, vocabulary, windows, ids, counts, x)

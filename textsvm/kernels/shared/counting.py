@@ -224,25 +224,36 @@ def pmer_names(vocabulary: Vocabulary, pmers: Ints, alphabet: AnyArray) -> NDArr
 def count(documents: Documents, p1: int, p2: int) -> tuple[Vocabulary, Counts]:
     """Count the p-mers of every length p1..p2; InputError if the documents have 2^31 symbols or more."""
     vocabulary = Vocabulary.empty(documents, p1, p2)
+    by_numpy = _by_numpy(documents, vocabulary)
     parts, base = [], 0
-    for q, ids, size in windows(documents, vocabulary):
-        parts.append(count_ids(documents.offsets, q, ids, size, base))
+    for q, ids, size in windows(documents, vocabulary, by_numpy):
+        parts.append(count_ids(documents.offsets, q, ids, size, base, by_numpy))
         base += size
-    return vocabulary, _merge(documents.offsets, parts)
+    return vocabulary, _merge(documents.offsets, parts, by_numpy)
 
 
 def count_each(documents: Documents, vocabulary: Vocabulary) -> Iterator[tuple[int, int, Counts]]:
     """Yield (length, number of p-mers, counts with features from 0) and fill an empty vocabulary."""
-    for q, ids, size in windows(documents, vocabulary):
-        yield q, size, count_ids(documents.offsets, q, ids, size)
+    by_numpy = _by_numpy(documents, vocabulary)
+    for q, ids, size in windows(documents, vocabulary, by_numpy):
+        yield q, size, count_ids(documents.offsets, q, ids, size, 0, by_numpy)
 
 
-def windows(documents: Documents, vocabulary: Vocabulary) -> Iterator[tuple[int, Ints32, int]]:
+def _by_numpy(documents: Documents, vocabulary: Vocabulary) -> bool:
+    """Whether NumPy counts: numbering the windows of a length, counting and joining counts are passes."""
+    return use_numpy(3 * len(documents.codes) * max(vocabulary.p2, 1))
+
+
+def windows(
+    documents: Documents, vocabulary: Vocabulary, by_numpy: bool | None = None
+) -> Iterator[tuple[int, Ints32, int]]:
     """Yield (length, id of the window at every position, number of ids) and fill an empty vocabulary.
 
     Ids are arbitrary at positions where a document has no complete window.
     """
     check_symbols(len(documents.codes))
+    if by_numpy is None:
+        by_numpy = _by_numpy(documents, vocabulary)
     offsets, p1, p2 = documents.offsets, vocabulary.p1, vocabulary.p2
     steps = list(plan(p1, p2))
     ids = {1: copied(documents.codes, np.int32)}
@@ -251,21 +262,27 @@ def windows(documents: Documents, vocabulary: Vocabulary) -> Iterator[tuple[int,
     last = last_uses(steps)
     for step, (q, a, b) in enumerate(steps):
         sizes = vocabulary.size(a), vocabulary.size(b)
-        vocabulary.keys[q], ids[q] = _pair(offsets, q, ids[a], ids[b], b, sizes)
+        vocabulary.keys[q], ids[q] = _pair(offsets, q, ids[a], ids[b], b, sizes, by_numpy)
         if q >= p1:
             yield q, ids[q], vocabulary.size(q)
         ids = {length: array for length, array in ids.items() if last.get(length, -1) > step}
 
 
 def _pair(
-    offsets: AnyArray, q: int, left: AnyArray, right: AnyArray, b: int, sizes: tuple[int, int]
+    offsets: AnyArray,
+    q: int,
+    left: AnyArray,
+    right: AnyArray,
+    b: int,
+    sizes: tuple[int, int],
+    by_numpy: bool,
 ) -> tuple[Words, Ints32]:
     """Distinct keys of the windows of length q, and the id of the window at every position.
 
     `left` and `right` are the ids of both parts, `sizes` their numbers of ids, b is the length of the right.
     """
     size_a, size_b = sizes
-    if use_numpy(len(left)):
+    if by_numpy:
         starts, ids = _window_starts(offsets, q), np.zeros(len(left), np.int32)
         keys = left[starts].astype(np.uint64) * np.uint64(size_b) + right[starts + q - b].astype(np.uint64)
         distinct, ids[starts] = np.unique(keys, return_inverse=True)
@@ -368,9 +385,9 @@ def _sort(words: Words) -> Words:
     return np.concatenate(parts, out=words)
 
 
-def count_ids(offsets: Ints, q: int, ids: Ints32, size: int, base: int = 0) -> Counts:
+def count_ids(offsets: Ints, q: int, ids: Ints32, size: int, base: int = 0, by_numpy: bool = False) -> Counts:
     """Count the windows of length q, given an id below `size` at every position; features are `base` + id."""
-    if use_numpy(len(ids)):
+    if by_numpy:
         return _count_few(offsets, q, ids, size, base)
     indptr, dtype = np.zeros(len(offsets), np.int64), index_type(base + size)
     longest = int(np.diff(offsets).max(initial=1))
@@ -405,7 +422,7 @@ def _count_few(offsets: Ints, q: int, ids: Ints32, size: int, base: int) -> Coun
     return Counts(np.searchsorted(firsts, offsets), features, entries.astype(np.int32))
 
 
-def _merge(offsets: Ints, parts: list[Counts]) -> Counts:
+def _merge(offsets: Ints, parts: list[Counts], by_numpy: bool) -> Counts:
     """Join the counts of all lengths; `parts` is emptied to free memory."""
     if len(parts) == 1:
         return parts[0]
@@ -416,7 +433,7 @@ def _merge(offsets: Ints, parts: list[Counts]) -> Counts:
     while parts:
         part = parts.pop(0)
         numbers = np.diff(part.indptr)
-        if use_numpy(len(part.features)):
+        if by_numpy:
             to = np.arange(len(part.features)) + np.repeat(begin - part.indptr[:-1], numbers)
             merged.features[to], merged.counts[to] = part.features, part.counts
         else:

@@ -369,16 +369,20 @@ def matrix_of(
 ) -> sparse.Sparse:
     """X of counted documents, given learnt weights and the first feature of each p-mer."""
     unary = kernel.weight == "intersection"
-    values = np.empty(len(counts.counts), np.float32)
+    x = sparse.Sparse(
+        counts.indptr, counts.features, np.empty(len(counts.counts), np.float32), len(starts) - 1
+    )
     table = weigh(kernel.weight, np.arange(1, 1 + int(counts.counts.max(initial=1)), dtype=np.int32))
-    weights = np.empty(0) if weights is None else np.sqrt(weights) if unary else weights
-    arrays = (counts.indptr, counts.features, counts.counts, table.astype(np.float64), weights, values)
-    if use_numpy(len(values)):
+    if weights is None:
+        weights = np.empty(0)
+    elif unary:
+        weights = np.sqrt(weights)
+    if x.by_numpy:
         exact = table[counts.counts - 1].astype(np.float64)
-        values[:] = weights[counts.features] * exact if len(weights) else exact
+        x.values[:] = weights[counts.features] * exact if len(weights) else exact
     else:
+        arrays = (counts.indptr, counts.features, counts.counts, table.astype(np.float64), weights, x.values)
         sparse.run_on_ranges(counts.indptr, lambda first, last: _weigh_entries(*arrays, first, last))
-    x = sparse.Sparse(counts.indptr, counts.features, values, len(starts) - 1)
     return x.unary(counts.counts, starts) if unary else x
 
 

@@ -381,7 +381,8 @@ def host_grams(
 
     Each addition to the running sum over lengths rounds to float32: at most 2^-24 of the value.
     """
-    n, kernel, waiting = len(documents), kernels[-1], list(enumerate(kernels))
+    n, kernel = len(documents), kernels[-1]
+    waiting = [(member.lengths[1], position, member) for position, member in enumerate(kernels)]
     total, self_values = np.zeros((n, n), np.float32), np.zeros(n)
     vocabulary = Vocabulary.empty(documents, *kernel.lengths)
     first, lengths = vocabulary.p1, vocabulary.p2 + 1 - vocabulary.p1
@@ -395,10 +396,10 @@ def host_grams(
         del x
         half.add_to(total, part(progress, q - first, 1, lengths))
         del half  # before the counts of the next length
-        while waiting and waiting[0][1].lengths[1] <= q:
-            position, member = waiting.pop(0)
+        while waiting and waiting[0][0] <= q:
+            _, position, member = waiting.pop(0)
             normalisation = Normalisation(documents, self_values, member.normalised)
             yield position, finished_gram(normalisation, total, in_place=not waiting)
-    for position, member in waiting:  # no document is that long
+    for _, position, member in waiting:  # no document is that long
         normalisation = Normalisation(documents, self_values, member.normalised)
         yield position, finished_gram(normalisation, total, in_place=False)
