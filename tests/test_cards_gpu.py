@@ -9,17 +9,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from textsvm import (
-    SVC,
-    SVR,
-    Compute,
-    EditDistance,
-    GapWeighted,
-    OneClassSVM,
-    Product,
-    Spectrum,
-    Sum,
-)
+from textsvm import SVC, SVR, Compute, EditDistance, GapWeighted, OneClassSVM, Product, Spectrum, Sum
 from textsvm.gram import cards as cards_module
 from textsvm.gram.base import DenseGram
 from textsvm.gram.cards import ShardedGram, sharded_gram, spread
@@ -30,10 +20,7 @@ from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.tuning import tune
 from textsvm.text.documents import encode
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning")]
 KERNELS = [
     EditDistance(),
     EditDistance(0.5, relative=True),

@@ -9,11 +9,8 @@ import struct
 import sys
 import tarfile
 import zipfile
-from contextlib import suppress
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from textsvm.errors import InputError
 from textsvm.readers import files
@@ -315,22 +312,6 @@ def test_stem():
     assert stem("x/20030228_spam.tar.bz2") == "20030228_spam"
     assert stem("sci.med") == "sci.med"
     assert stem("Inbox.mbox") == "Inbox"
-
-
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.sampled_from([bytes, gzip.compress, bz2.compress, lzma.compress, "zip"]),
-    st.lists(st.tuples(st.integers(0, 5000), st.binary(min_size=1, max_size=8)), min_size=1, max_size=4),
-)
-def test_damage_gives_files_or_one_sentence(tmp_path, pack, changes):
-    """Any change of bytes: the archive is read, or an InputError says why not."""
-    data = bytearray(zipped(FILES) if pack == "zip" else pack(tar(FILES)))
-    for position, replacement in changes:
-        position %= len(data)
-        data[position : position + len(replacement)] = replacement
-    (tmp_path / "x").write_bytes(data)
-    with suppress(InputError):
-        read_files(tmp_path / "x", max_bytes=10_000_000)
 
 
 def test_members_of_gzip(tmp_path):

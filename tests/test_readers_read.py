@@ -198,17 +198,6 @@ def test_agnews(data):
     assert corpus.problems == []
 
 
-def test_essays(data):
-    path = data / "asap-aes" / "training_set_rel3.tsv.xz"
-    corpus = read_corpus(path, label="domain1_score")
-    assert len(corpus) == 12_978
-    assert len(set(corpus.ids)) == 12_978
-    assert all(0 <= int(label) <= 60 for label in corpus.labels)
-    sets = Counter(read_corpus(path, label="essay_set").labels)
-    assert [sets[str(i)] for i in range(1, 9)] == [1783, 1800, 1726, 1772, 1805, 1800, 1569, 723]
-    assert corpus.problems == []
-
-
 @pytest.mark.slow
 def test_imdb(data):
     corpus = read_corpus(data / "imdb" / "aclImdb_labelled.tar.xz")

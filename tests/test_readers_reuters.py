@@ -44,10 +44,7 @@ def document(text, topics="<D>earn</D>", attributes='TOPICS="YES" LEWISSPLIT="TR
             ' TYPE="UNPROC">&#2;\nNO TITLE HERE\n    Text.\n Reuter\n&#3;\n\n',
             "NO TITLE HERE\n    Text.\n Reuter",
         ),
-        (
-            ">\n<TITLE>T</TITLE>\n<AUTHOR>By X</AUTHOR><DATELINE>D</DATELINE><BODY>B</BODY>",
-            "T\nB",
-        ),
+        (">\n<TITLE>T</TITLE>\n<AUTHOR>By X</AUTHOR><DATELINE>D</DATELINE><BODY>B</BODY>", "T\nB"),
         (">\n<TITLE>T</TITLE><AUTHOR>By X</AUTHOR>\nrest of it", "T\nrest of it"),
         (">", ""),
     ],

@@ -386,11 +386,7 @@ def test_all_evidence_of_a_mistake_stays_text():
     similar = [replace(each, id=tag, text=tag) for each in first.explanation.similar]
     substrings = [replace(each, text=tag) for each in first.explanation.merged]
     explained = replace(
-        first.explanation,
-        text=tag * 3,
-        symbols=np.linspace(1, 0.5, 24),
-        similar=similar,
-        merged=substrings,
+        first.explanation, text=tag * 3, symbols=np.linspace(1, 0.5, 24), similar=similar, merged=substrings
     )
     plain = replace(first, text=tag, explanation=None)
     page = sections.mistakes_section(replace(found, mistakes=[replace(first, explanation=explained), plain]))
