@@ -56,7 +56,10 @@ def character_tables(form: str) -> CharacterTables:
     folds: dict[int, str] = {}
     pairs: list[tuple[int, ...]] = []
     for point, char in zip(_ASSIGNED, map(chr, _ASSIGNED), strict=True):
-        classes[point] = SPACE if char.isspace() else WORD if _WORD.match(char) else 0
+        if char.isspace():
+            classes[point] = SPACE
+        elif _WORD.match(char):
+            classes[point] = WORD
         if unicodedata.category(char)[0] in "PS":
             classes[point] |= PUNCT
         if form != "unicode":
@@ -88,7 +91,12 @@ def _changes(char: str) -> int:
     """Bits JOINS, CHANGES and CHANGES_FOLDED of a character."""
     composed = unicodedata.normalize("NFKC", char)
     folded = unicodedata.normalize("NFKC", composed.casefold())
-    return JOINS * (not begins(ord(char))) | CHANGES * (composed != char) | CHANGES_FOLDED * (folded != char)
+    bits = 0 if begins(ord(char)) else JOINS
+    if composed != char:
+        bits |= CHANGES
+    if folded != char:
+        bits |= CHANGES_FOLDED
+    return bits
 
 
 def hangul_pairs() -> Iterator[tuple[int, int, int]]:

@@ -582,8 +582,10 @@ class Level:
 
 def _input_name(column: str | None) -> str:
     """Name of the input for a column, which no other value of the graph has."""
-    other = column is not None and (column in OUTPUTS or re.fullmatch(r"v\d+", column))
-    return "texts" if column is None else f"text_{column}" if other else column
+    if column is None:
+        return "texts"
+    is_taken = column in OUTPUTS or re.fullmatch(r"v\d+", column)
+    return f"text_{column}" if is_taken else column
 
 
 def onnx_of(plain: PlainModel) -> bytes:

@@ -79,7 +79,7 @@ def _letters(normalise: Callable[[str], str], split: Callable[[str], list]) -> C
     for _, (first, end) in split("a" + "a".join(chars) + "a"):
         inside[first:end] = end - first
     sizes = inside[1::2]
-    classes[_ASKED] = SPACE * (sizes == 0) | PUNCT * (sizes == 1)
+    classes[_ASKED] = np.where(sizes == 0, SPACE, np.where(sizes == 1, PUNCT, 0))
     image_of = dict(zip(chars, images(chars), strict=True))
     removed = [char for char in chars if not image_of[char]]
     classes[[*map(ord, removed)]] = KEEPS

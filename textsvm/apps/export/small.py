@@ -487,8 +487,11 @@ def _rounded(weights: Floats, unit: Floats, most: int) -> Floats:
 def parse_size(size: int | str) -> int:
     """Bytes from a number or a text such as "2MB" (2,000,000) or "2MiB" (2,097,152)."""
     match = None if isinstance(size, bool) else _SIZE.fullmatch(str(size))
-    power = " kmg".index((match[2] or " ").lower()) if match else 0
-    value = int(float(match[1]) * (1024 if match[3] else 1000) ** power) if match else 0
+    value = 0
+    if match is not None:
+        power = " kmg".index((match[2] or " ").lower())
+        unit = 1024 if match[3] else 1000
+        value = int(float(match[1]) * unit**power)
     if value <= 0:
         raise InputError(
             f"a size must be a positive number of bytes, such as 500000, '2MB' or '2MiB', got {size!r}"

@@ -206,7 +206,9 @@ def _session(
     )  # fmt: skip
     outside = Counter(name for names in suggestions.values() for name in {*names} - {*chooser.labels})
     if outside and chooser.labels:
-        names = ", ".join(name for name, _ in outside.most_common(5)) + ", ..." * (len(outside) > 5)
+        names = ", ".join(name for name, _ in outside.most_common(5))
+        if len(outside) > 5:
+            names += ", ..."
         console.say(
             f"note: {outside.total():,} suggestions are none of the labels: {names}; the page shows them, "
             "and they are learnt once a text has such a label"

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import accumulate, islice
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from threading import Event, RLock, Thread
 from unicodedata import normalize
@@ -230,7 +230,7 @@ class Session:
             if len(labels) == 1 and name not in own and self._number_of[name] not in left_out
         )  # fmt: skip
         # The digest of a text is a random number that stays.
-        entry = min(free, key=lambda entry: entry.digest, default=None)
+        entry = min(free, key=attrgetter("digest"), default=None)
         return None if entry is None else Proposal(self._number_of[entry.id], files.SECOND)
 
     def show(self, index: int, reason: str = "", whole: bool = False, by: str | None = None) -> Json:
@@ -250,8 +250,9 @@ class Session:
         """A text for the page, which then asks for the guess unless the text must be labelled without it."""
         text, identifier = self.corpus.texts[index], self.corpus.ids[index]
         shown = text[: WHOLE if whole else SHOWN]
-        of_people = self.journal.answers_of_people(identifier) if reason == files.DECISION else {}
-        of_people = of_people if len(of_people) > 1 else {}  # another person may withdraw an answer meanwhile
+        of_people = self.journal.answers_of_people(identifier)
+        if reason != files.DECISION or len(of_people) < 2:  # another person may withdraw an answer meanwhile
+            of_people = {}
         answer = None if reason == files.DOUBT else self._own(identifier, "" if of_people else by)
         secret = self._is_secret(index, reason, by)
         return {
@@ -480,7 +481,9 @@ class Session:
                 answer = self._noted(index, names if several else names[0], files.IMPORT, by)
                 answers.append(replace(answer, part=part))
             if text.decided or text.decision is not None:
-                label = None if text.label is None else text.labels if several else text.labels[0]
+                label = text.label
+                if label is not None:
+                    label = text.labels if several else text.labels[0]
                 answers.append(self._noted(index, label, files.DECISION, None))
         with self._lock:
             for label in dict.fromkeys(name for entry in answers for name in names_of(entry.label)):
@@ -617,7 +620,7 @@ class Session:
                 | {"answers": [(k, e.label) for k, e in labels.items()]}
                 for name, labels in self._differing().items()
             ]
-            texts.sort(key=lambda entry: entry["answered"])
+            texts.sort(key=itemgetter("answered"))
             return {"disagreements": texts[:LISTED]}
 
     def close(self) -> list[str]:
