@@ -99,18 +99,17 @@ _connection_numbers = count(-1, -1)  # in place of the ids of unknown processes
 class Server:
     """A filter with the protocol of spamd; `log` is called with a line for each error."""
 
-    def __init__(self, filter: Filter, log: Callable[[str], None], threads: int = 2) -> None:
+    def __init__(self, filter: Filter, log: Callable[[str], None]) -> None:
         self.filter = filter
         self.log = log
-        self._small = _Threads(threads, "small")
+        self._small = _Threads(2, "small")
         self._medium = _Threads(1, "medium")
-        self._large = _Threads(1, "large")
+        self._large = _Threads(1, "large", MAX_WAITING)
         self._learning = _Threads(1, "learn")
         self._clients: dict[_Client, None] = {}  # in the order of their connection
         self._turn = asyncio.Lock()  # of large messages
         self._held = 0  # bytes of all messages
         self._lessons = 0
-        self._waiting = 0  # large messages
         self._refreshed = 0.0  # time of the last refresh
 
     async def run(self, sockets: Sequence[socket.socket], interfaces: Sequence[Interface]) -> None:
@@ -281,14 +280,8 @@ class Server:
 
     async def _run(self, process: int, size: int, work: Callable[[], _T], pool: _Threads | None = None) -> _T:
         """Result of work on a message of this size; every error is logged and becomes `Refused`."""
-        if pool is None:
-            pool = self._pool(size)
-        if pool is self._large:
-            if self._waiting > MAX_WAITING:
-                raise spamd.Refused(spamd.EX_TEMPFAIL, _TOO_MANY)
-            self._waiting += 1
         try:
-            return await pool.run(process, size, work)
+            return await (pool or self._pool(size)).run(process, size, work)
         except spamd.Refused:
             raise
         except (InputError, MemoryError) as error:
@@ -298,9 +291,6 @@ class Server:
         except Exception as error:
             self.log(f"a message was not processed: {error!r}")
             raise spamd.Refused(spamd.EX_SOFTWARE, repr(error)) from error
-        finally:
-            if pool is self._large:
-                self._waiting -= 1
 
     def _pool(self, size: int) -> _Threads:
         """The threads that decide on messages of a size."""
@@ -316,8 +306,9 @@ class _Threads:
     started last and of unfinished work of its process, plus its cost, the size of the message.
     """
 
-    def __init__(self, threads: int, name: str) -> None:
+    def __init__(self, threads: int, name: str, most_waiting: int | None = None) -> None:
         self.executor = ThreadPoolExecutor(threads, name)
+        self._most_waiting = most_waiting
         self._free = threads
         self._most = max(1, threads - 1)
         self._waiting: list[tuple[int, int, int, asyncio.Future[None]]] = []  # turn, number, process
@@ -328,6 +319,8 @@ class _Threads:
 
     async def run(self, process: int, size: int, work: Callable[[], _T]) -> _T:
         """Result of the work on a message of this size."""
+        if self._most_waiting is not None and len(self._waiting) >= self._most_waiting:
+            raise spamd.Refused(spamd.EX_TEMPFAIL, _TOO_MANY)
         loop = asyncio.get_running_loop()
         turn = max(self._turn, self._turns.get(process, 0)) + size + MESSAGE_COST
         self._turns[process] = turn
