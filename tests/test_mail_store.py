@@ -19,13 +19,12 @@ from mails import learnt_kind, mail, taught_store, teach
 
 from textsvm.apps.mail import lessons as lesson_store
 from textsvm.apps.mail.client import store_folder
-from textsvm.apps.mail.decision import Decision, decide_from_file, kind_of
+from textsvm.apps.mail.decision import Decision, kind_of
 from textsvm.apps.mail.features import (
     WeightVector,
     character_contributions,
     features,
     read_weights,
-    stored_value,
     sum_vectors,
     word_contributions,
 )
@@ -321,38 +320,6 @@ def test_reasons_are_words_and_their_shares_add_up(store):
             assert shares.sum() == pytest.approx(float(weights.of(keys) @ values), abs=1e-6)
         top = [word for word, share in word_contributions("casino meeting casino", weights) if share > 0]
         assert top == ["casino"]
-
-
-def test_values_without_numpy_have_the_same_bits(store):
-    draw = random.Random(8)
-    words = [
-        "viagra",
-        "meeting",
-        "click",
-        "PRIZE",
-        "$100",
-        "日本語",
-        "é",
-        "\udc80",
-        "\0",
-        "a-b",
-        "!!",
-        "\n\n",
-        "To:",
-    ]
-    texts = [" ".join(draw.choices(words, k=draw.choice([0, 1, 2, 30, 300, 4000]))) for _ in range(150)]
-    texts += [f"Subject: {text[:3100]}\n\n{text}" for text in texts]
-    texts += [read_message(mail(kind, number)).text for kind in ("spam", "ham") for number in range(50)]
-    with Filter(store) as opened:
-        model = opened.model()
-        path = opened.lessons.path.with_name("weights")
-        for text in texts:
-            expected = model.decide(*features(text))
-            assert model.calibration.decide(stored_value(text, path, opened.lessons.state[1])) == expected
-            with opened.lessons.reading():
-                assert decide_from_file(opened.lessons, text) == expected
-    path.write_bytes(path.read_bytes()[:-1] + b"\xff")
-    assert stored_value("", path, model.state[1]) is None
 
 
 def test_weights_are_summed_and_read_back(tmp_path):

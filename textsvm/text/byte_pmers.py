@@ -1,30 +1,18 @@
 """Distinct p-mers of a string of bytes, packed into keys of 64 bits, with NumPy alone.
 
-The mail filter imports this module for each decision, so it must stay light: NumPy is imported when `np` is
-first used, because its import takes longer than the rest of a decision. p is in the highest byte of a key,
-the bytes of the p-mer are below, the first byte highest: keys of different p differ, and keys of equal p
+The mail filter imports this module for each decision, so it must stay light. p is in the highest byte of a
+key, the bytes of the p-mer are below, the first byte highest: keys of different p differ, and keys of equal p
 ascend with the bytes of their p-mers.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-else:
+import numpy as np
+from numpy.typing import NDArray
 
-    class _Lazy:
-        def __getattr__(self, name: str) -> Any:
-            numpy = import_module("numpy")
-            vars(self).update(vars(numpy))
-            return getattr(numpy, name)
-
-    np = _Lazy()
-
-__all__ = ["LONGEST", "byte_pmers", "np", "spelled", "unit"]
+__all__ = ["LONGEST", "byte_pmers", "spelled", "unit"]
 
 #: Largest p: seven bytes fit beside it.
 LONGEST = 7

@@ -13,10 +13,11 @@ recognised, with 50 lessons 97 %; .7 and .9 % of all other mail was assigned to 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from contextlib import closing, suppress
 from itertools import islice
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from textsvm.apps.mail.client import NO_CATEGORY, is_category
 from textsvm.apps.mail.decision import (
@@ -30,7 +31,6 @@ from textsvm.apps.mail.decision import (
 from textsvm.apps.mail.features import WeightVector, read_weights
 from textsvm.apps.mail.lessons import CATEGORIES_FILE, Lesson, Lessons, file_exists
 from textsvm.errors import InputError
-from textsvm.text.byte_pmers import np
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,12 +82,12 @@ class Categories:
                 table[row.kind]["recognised"] += (row.score >= PROBABLE) != (row.kind == NONE)
         return table
 
-    def decide(self, decision: Decision, digest: str, vector: Callable[[], tuple[Keys, Values]]) -> Decision:
+    def decide(self, decision: Decision, digest: str, keys: Keys, values: Values) -> Decision:
         """The decision with the category of a message; a learnt message keeps its category."""
         if (store := self.store()) is None:
             return decision
         learnt = store.kind(digest)
-        scores = _probabilities(self._current(store), *vector())
+        scores = _probabilities(self._current(store), keys, values)
         name = learnt or max(scores, key=scores.__getitem__, default=NONE)
         score = scores.get(name, PROBABLE)
         if name == NONE or (score < PROBABLE and not learnt):

@@ -405,6 +405,7 @@ def classify(
     store: Store = None,
 ) -> None:
     """Classify messages. Exit codes: 0 spam, 1 ham, 2 unsure, 3 error; for several messages, of the last."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy would start threads, which takes 60 ms
     if passthrough and (verbose or json):
         raise WrongUsage("-p does not go with -v and --json")
     if passthrough:

@@ -27,10 +27,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from textsvm.apps.mail import features
 from textsvm.apps.mail.lessons import C, Lessons
 from textsvm.errors import InputError
-from textsvm.text.byte_pmers import np
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -209,21 +210,8 @@ def read_model(lessons: Lessons, weights: features.WeightVector | None = None) -
             for lesson in lessons.iterate(supports=True)
         )
         stored.write(path, lessons.state[1])
-    return DecisionModel(lessons.state, knows_both(lessons), stored, read_calibration(lessons))
-
-
-def knows_both(lessons: Lessons) -> bool:
-    """Whether there are lessons of spam and of ham."""
-    return min(lessons.counts().values()) > 0
-
-
-def decide_from_file(lessons: Lessons, text: str) -> Decision | None:
-    """The decision on the text of a mail without NumPy, inside `Lessons.reading`; None if NumPy is needed."""
-    value = features.stored_value(text, lessons.path.with_name("weights"), lessons.state[1])
-    if value is None:
-        return None
-    check_features(lessons)
-    return read_calibration(lessons).decide(value, knows_both(lessons))
+    both = min(lessons.counts().values()) > 0
+    return DecisionModel(lessons.state, both, stored, read_calibration(lessons))
 
 
 def read_calibration(lessons: Lessons) -> PlattSigmoid:

@@ -19,19 +19,14 @@ deleted at any time.
     64 bytes   "tsvmwts2", SHA-256 of the rest (32), sum of the lessons' digests (16), n (uint64)
     8 n        keys, uint64
     4 n        weights, float32
-
-A process that decides on a single mail imports this module; `stored_value` does without NumPy.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import struct
-import sys
 import zlib
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
@@ -40,8 +35,10 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from textsvm.errors import InputError
-from textsvm.text.byte_pmers import byte_pmers, np
+from textsvm.text.byte_pmers import byte_pmers
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -87,8 +84,12 @@ def features(text: str) -> tuple[Keys, Values]:
     `HEADER`, hashed words the bit `WORD`.
     """
     fields, body = _blocks(text)
-    words = np.array(_word_keys(body), np.uint64)
-    blocks = [byte_pmers(body, P), byte_pmers(fields, P) | np.uint64(HEADER), words]
+    words = sorted({_word_key(word) for word in set(_TOKEN.findall(body))})
+    blocks = [
+        byte_pmers(body, P),
+        byte_pmers(fields, P) | np.uint64(HEADER),
+        np.array(words, np.uint64),
+    ]
     sizes = np.array([len(block) for block in blocks])
     values = np.sqrt(np.array(SHARES) / np.maximum(sizes, 1)).astype(np.float32)
     return np.concatenate(blocks), np.repeat(values, sizes)
@@ -96,11 +97,6 @@ def features(text: str) -> tuple[Keys, Values]:
 
 def _word_key(word: bytes) -> int:
     return P << 56 | WORD | zlib.crc32(word)
-
-
-def _word_keys(body: bytes) -> list[int]:
-    """Ascending keys of the words of a block."""
-    return sorted({_word_key(word) for word in set(_TOKEN.findall(body))})
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -157,47 +153,16 @@ def sum_vectors(vectors: Iterable[tuple[Keys, Values, float]]) -> WeightVector:
     return WeightVector(distinct, sums.astype(np.float32))
 
 
-def _map_file(path: Path, checksum: int) -> tuple[memoryview, memoryview] | None:
-    """Keys and weights in a file; None if it is missing, damaged, or of lessons of another sum of digests."""
+def read_weights(path: Path, checksum: int) -> WeightVector | None:
+    """The weights of a file; None if it is missing, damaged, or of lessons of another sum of digests."""
     with suppress(OSError, struct.error, ValueError), path.open("rb") as stream:
         data = memoryview(mmap(stream.fileno(), 0, access=ACCESS_READ))
         magic, digest, origin, n = _FILE_HEADER.unpack_from(data)
         content = data[_FILE_HEADER.size :]
         complete = origin == checksum.to_bytes(16, "big") and len(content) == 12 * n
         if magic == _MAGIC and complete and digest == _digest(origin, content):
-            return content[: 8 * n], content[8 * n :]
+            return WeightVector(np.frombuffer(content, "<u8", n), np.frombuffer(content, "<f4", n, 8 * n))
     return None
-
-
-def read_weights(path: Path, checksum: int) -> WeightVector | None:
-    """The weights of a file; None if it is missing, damaged, or of lessons of another sum of digests."""
-    parts = _map_file(path, checksum)
-    return parts and WeightVector(np.frombuffer(parts[0], "<u8"), np.frombuffer(parts[1], "<f4"))
-
-
-def _pmer_keys(block: bytes, mark: int) -> list[int]:
-    """Ascending keys of the 4-mers of a block."""
-    pmers = {block[i : i + P] for i in range(len(block) - P + 1)}
-    return [P << 56 | mark | int.from_bytes(pmer, "big") for pmer in sorted(pmers)]
-
-
-def stored_value(text: str, path: Path, checksum: int) -> float | None:
-    """The decision value of a text by the weights in a file, without NumPy; None if it is not usable."""
-    parts = _map_file(path, checksum)
-    if parts is None or sys.byteorder != "little":
-        return None
-    keys, weights = parts[0].cast("Q"), parts[1].cast("f")
-    fields, body = _blocks(text)
-    terms: list[float] = []
-    blocks = [_pmer_keys(body, 0), _pmer_keys(fields, HEADER), _word_keys(body)]
-    for share, block in zip(SHARES, blocks, strict=True):
-        (value,) = struct.unpack("f", struct.pack("f", math.sqrt(share / max(len(block), 1))))
-        place = 0
-        for key in block:
-            place = bisect_left(keys, key, place)
-            if place < len(keys) and keys[place] == key:
-                terms.append(weights[place] * value)
-    return math.fsum(terms)
 
 
 def _digest(*parts: bytes | memoryview | AnyArray) -> bytes:

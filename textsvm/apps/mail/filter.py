@@ -10,11 +10,9 @@ of the store shows lessons of other processes; they are loaded before the next l
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -26,7 +24,6 @@ from textsvm.apps.mail.decision import (
     PlattSigmoid,
     calibrate,
     check_features,
-    decide_from_file,
     kind_of,
     new_machine,
     read_calibration,
@@ -103,7 +100,6 @@ class Filter:
         self._calibration = PlattSigmoid()
         self._model: DecisionModel | None = None  # decides during a change, or without a machine
         self._changing = False
-        self._with_numpy = False  # the import of NumPy takes longer than the first decision without it
 
     def close(self) -> None:
         """Write the weights for the next process, and close the store."""
@@ -134,14 +130,9 @@ class Filter:
         else:
             with self._lock:
                 kind = self.lessons.kind(message.digest)
-        decision = None
-        if not self._with_numpy and "numpy" not in sys.modules:
-            with self._lock, self.lessons.reading():
-                decision = decide_from_file(self.lessons, message.text)
-        self._with_numpy = True
-        vector = cache(lambda: features(message.text))
-        decision = (decision or self.decide(*vector())).for_lesson(kind)
-        return self.categories.decide(decision, message.digest, vector)
+        keys, values = features(message.text)
+        decision = self.decide(keys, values).for_lesson(kind)
+        return self.categories.decide(decision, message.digest, keys, values)
 
     @property
     def _previous_model(self) -> DecisionModel | None:

@@ -38,9 +38,10 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from textsvm.apps.mail.client import store_folder
 from textsvm.errors import InputError, os_errors
-from textsvm.text.byte_pmers import np
 
 if TYPE_CHECKING:
     from textsvm.apps.mail.features import Keys, Values
