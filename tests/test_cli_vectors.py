@@ -8,10 +8,8 @@ import pytest
 from command import fails, report, run
 from loading import load
 from scipy.sparse import csr_matrix, save_npz
-from sklearn.datasets import dump_svmlight_file
+from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 from sklearn.svm import SVC as TheirSVC
-
-from textsvm import read_libsvm
 
 GAUSSIAN = ["--kernel", "gaussian:gamma=0.3", "--device", "cpu"]
 ON = ["--text", "subject", "--text", "body", "--numbers", "hour,size", "--device", "cpu"]
@@ -65,8 +63,8 @@ def rows_of(result):
 
 
 def test_vectors_are_trained_on_and_predicted(here, model):
-    X, y = read_libsvm(here / "train.svm")
-    test, _ = read_libsvm(here / "test.svm")
+    X, y = load_svmlight_file(str(here / "train.svm"))
+    test, _ = load_svmlight_file(str(here / "test.svm"))
     judge = TheirSVC(gamma=0.3, C=2).fit(X.toarray(), y)
     test = np.pad(test.toarray(), [(0, 0), (0, 1)])
     rows = rows_of(run("predict", model, here / "test.svm"))

@@ -14,11 +14,17 @@ from scipy.sparse import csc_matrix, csr_matrix, issparse, random, save_npz
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from textsvm.errors import InputError
-from textsvm.readers.libsvm import read_libsvm
+from textsvm.readers.files import File
+from textsvm.readers.libsvm import parse_libsvm
 from textsvm.readers.read import read_corpus, read_documents
 from textsvm.readers.stream import stream_corpus
 from textsvm.readers.vectors import read_labels, read_vectors
 from textsvm.text.stored import StoredTexts
+
+
+def parse(path, **options):
+    return parse_libsvm(File(path.name, path.read_bytes()), [], **options)
+
 
 NUMBERS = st.floats(-1e300, 1e300, allow_nan=False)
 MATRICES = arrays.arrays(
@@ -34,7 +40,7 @@ def test_a_file_is_read_as_by_scikit_learn(tmp_path_factory, matrix, data):
     labels = data.draw(st.lists(NUMBERS, min_size=len(matrix), max_size=len(matrix)))
     path = tmp_path_factory.mktemp("round") / "x.libsvm"
     dump_svmlight_file(matrix, labels, str(path), zero_based=False)
-    found, read = read_libsvm(path)
+    found, read = parse(path)
     theirs, their_labels = load_svmlight_file(str(path), n_features=matrix.shape[1], zero_based=False)
     assert (theirs != found if found.shape == theirs.shape else theirs[:, : found.shape[1]] != found).nnz == 0
     assert read.tolist() == their_labels.tolist()
@@ -43,7 +49,7 @@ def test_a_file_is_read_as_by_scikit_learn(tmp_path_factory, matrix, data):
 def test_comments_blank_lines_several_labels_and_queries(tmp_path):
     path = tmp_path / "x.svm"
     path.write_text("# about_it\n1,3 2:0.5 # first_one\n\n  2 1:1 3:-2e-1\n")
-    found, labels = read_libsvm(path)
+    found, labels = parse(path)
     assert found.toarray().tolist() == [[0, 0.5, 0], [1, 0, -0.2]]
     assert labels == [(1.0, 3.0), (2.0,)]
     assert read_corpus(path).labels == [("1", "3"), ("2",)]
@@ -79,7 +85,7 @@ def test_a_bad_line_is_named_with_its_column(text, where, what, tmp_path):
     path = tmp_path / "x.svm"
     path.write_text(text + "\n")
     with pytest.raises(InputError) as error:
-        read_libsvm(path)
+        parse(path)
     assert str(error.value).startswith(f"x.svm, {where}: ")
     assert what in str(error.value)
     if " 0:" not in text:  # an index 0 shows the corpus to count from 0
@@ -89,7 +95,7 @@ def test_a_bad_line_is_named_with_its_column(text, where, what, tmp_path):
 
 def test_indices_from_0(write):
     path = write("zero.svm", "1 0:2 2:1\n0 1:3 # 0:\n")
-    vectors, _ = read_libsvm(path, zero_based=True)
+    vectors, _ = parse(path, zero_based=True)
     assert vectors.toarray().tolist() == [[2, 0, 1], [0, 3, 0]]
     corpus = read_corpus(path)
     assert (corpus.vectors != vectors).nnz == 0
@@ -110,7 +116,7 @@ def test_indices_from_0(write):
 def test_no_vector_is_said(text, tmp_path):
     (tmp_path / "x.svm").write_text(text)
     with pytest.raises(InputError, match=r"x\.svm holds no vector"):
-        read_libsvm(tmp_path / "x.svm")
+        parse(tmp_path / "x.svm")
 
 
 LINES = b"+1 1:0.5 3:1\n-1 2:1\n2.5 1:1\n"

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from textsvm.model.settings import Compute
     from textsvm.model.trained import TrainedModel
     from textsvm.readers.corpus import Corpus
-    from textsvm.readers.libsvm import read_libsvm
     from textsvm.readers.read import read_corpus
     from textsvm.readers.stream import stream_corpus
     from textsvm.reporting.files import report
@@ -69,7 +68,6 @@ _NAMES = {
     "textsvm.model.settings": ("Compute",),
     "textsvm.model.trained": ("TrainedModel",),
     "textsvm.readers.corpus": ("Corpus",),
-    "textsvm.readers.libsvm": ("read_libsvm",),
     "textsvm.readers.read": ("read_corpus",),
     "textsvm.readers.stream": ("stream_corpus",),
     "textsvm.reporting.files": ("report",),
@@ -118,7 +116,6 @@ __all__ = [
     "load",
     "on_workers",
     "read_corpus",
-    "read_libsvm",
     "report",
     "save",
     "stream_corpus",

@@ -6,7 +6,6 @@ commas between them, as scikit-learn writes them; comments begin with #; ``qid:`
 
 from __future__ import annotations
 
-import os
 import re
 from math import isfinite
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from textsvm.arrays import Array, Floats
 from textsvm.errors import InputError
-from textsvm.readers.files import File, FileOnDisk, Problems, read_files
+from textsvm.readers.files import File, FileOnDisk, Problems
 from textsvm.runtime.compiled import scipy
 
 SUFFIXES = (".libsvm", ".svm", ".svmlight")
@@ -36,50 +35,14 @@ def is_libsvm(head: bytes) -> bool:
     return 2 * len(matches) > len(lines) and any(b":" in line for line in matches)
 
 
-def read_libsvm(
-    path: str | os.PathLike[str], zero_based: bool = False
-) -> tuple[scipy.sparse.csr_matrix, Floats | list[tuple[float, ...]]]:
-    """Read vectors in LIBSVM's format; .bz2, .gz and .xz are unpacked.
-
-    Parameters
-    ----------
-    path : path
-    zero_based : bool
-        Whether indices count from 0, as in files of XGBoost, LightGBM and scikit-learn, and not from 1.
-
-    Returns
-    -------
-    vectors : scipy.sparse.csr_matrix, shape (n, d), float64
-        d is the largest index, or the number after it.
-    labels : float64 array, shape (n,); or a list of n tuples of numbers
-        Tuples if a line has several labels.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read or is not in that format; the message names the line and column of the
-        first error.
-
-    Examples
-    --------
-    >>> from textsvm import read_libsvm
-    >>> with open("two.libsvm", "w") as stream:
-    ...     print("1 1:1.5", file=stream)
-    ...     print("-1 2:2", file=stream)
-    >>> vectors, labels = read_libsvm("two.libsvm")
-    >>> vectors.toarray().tolist(), labels.tolist()
-    ([[1.5, 0.0], [0.0, 2.0]], [1.0, -1.0])
-    """
-    inputs = read_files(os.fspath(path))
-    if not inputs.single:
-        raise InputError(f"{path} is a folder or an archive; name a file in LIBSVM's format")
-    return parse_libsvm(inputs.files[0], inputs.problems, zero_based)
-
-
 def parse_libsvm(
     file: File | FileOnDisk, problems: Problems, zero_based: bool = False
 ) -> tuple[scipy.sparse.csr_matrix, Floats | list[tuple[float, ...]]]:
-    """Vectors and labels of a file as `read_libsvm` returns them; `problems` gets ignored parts."""
+    """Vectors of a file, and numbers as labels: tuples of numbers if a line has several.
+
+    With `zero_based`, indices count from 0, as in files of XGBoost and LightGBM. The width is the largest
+    index, or the number after it. `problems` gets ignored parts; an InputError names line and column.
+    """
     from sklearn.datasets import load_svmlight_file
 
     several, query, underscore = _inspect(file)
