@@ -118,8 +118,8 @@ def test_a_class_of_four_documents_is_a_note(verb, tmp_path):
     (tmp_path / "x.csv").write_text("text,label\n" + rows)
     done = run(verb, tmp_path / "x.csv", "--kernel", "spectrum:2", "--json")
     assert done.returncode == 0
-    notes = [line for line in done.stderr.decode().splitlines() if "class 'z'" in line]
-    assert notes == ["note: class 'z' has 4 documents to test: not all of the 5 folds test it"]
+    notes = [line for line in done.stderr.decode().splitlines() if "('z')" in line]
+    assert notes == ["note: not all of the 5 folds test classes of fewer documents ('z')"]
     assert b"least populated" not in done.stderr
 
 

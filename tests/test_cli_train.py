@@ -361,7 +361,10 @@ def test_rare_classes_are_calibrated_too(tmp_path):
     rows = "".join(f"{'ab'[i % 2] * 9} {i},{'ab'[i % 2]}\n" for i in range(20)) + "alone,c\n"
     (tmp_path / "x.csv").write_text("text,label\n" + rows)
     done = run("train", tmp_path / "x.csv", "--calibrate", "sigmoid", "-o", tmp_path / "m")
-    assert b"note: class 'c' has 1 document: it is trained on in every fold and never tested" in done.stderr
+    assert (
+        b"note: classes of a single document ('c') are trained on in every fold and never tested"
+        in done.stderr
+    )
     [row] = lines_of(tmp_path / "m", tmp_path / "x.csv", "--proba")[-1:]
     assert row["probabilities"].keys() == {"a", "b", "c"}
     assert all(0 < p < 1 for p in row["probabilities"].values())

@@ -91,7 +91,7 @@ def test_folds_judge_every_document_that_can_be_tested(tmp_path):
     rows = "".join(json.dumps({"text": t, "label": y}) + "\n" for t, y in zip(texts, labels, strict=True))
     (tmp_path / "c.jsonl").write_text(rows)
     done = run("compare", tmp_path / "c.jsonl", *FAST, "--cv", "2", "--json", "--device", "cpu")
-    assert b"note: class 'lone' has 1 document" in done.stderr
+    assert b"note: classes of a single document ('lone')" in done.stderr
     assert b"least populated" not in done.stderr
     found = json.loads(done.stdout)
     assert found["how"] == "in 2 folds"

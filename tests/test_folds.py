@@ -50,7 +50,7 @@ def rare_texts(n=24):
 def test_a_class_of_few_documents_is_tested_in_some_folds_and_trained_on_in_all():
     codes = [0] * 30 + [1] * 30 + [2] * 3
     folds, message = told(make_folds, 5, target(codes), repeats=3)
-    assert message == "class 'c' has 3 documents to test: not all of the 5 folds test it"
+    assert message == "not all of the 5 folds test classes of fewer documents ('c')"
     assert len(folds) == 15
     for train, test in folds:
         assert (np.bincount(np.take(codes, train)) > 0).all()
@@ -61,15 +61,14 @@ def test_a_class_of_few_documents_is_tested_in_some_folds_and_trained_on_in_all(
 def test_classes_of_one_document_are_never_tested():
     codes = [0] * 10 + [1] * 10 + [2, 3]
     folds, message = told(make_folds, 5, target(codes))
-    assert message == (
-        "classes 'c', 'd' have 1 document each: they are trained on in every fold and never tested"
-    )
+    never = "are trained on in every fold and never tested"
+    assert message == f"classes of a single document ('c', 'd') {never}"
     assert all({20, 21} <= set(train.tolist()) for train, _ in folds)
     assert sorted(np.concatenate([test for _, test in folds])) == list(range(20))
     _, message = told(make_folds, 2, target([0, 0, 1, 1, *range(2, 9)]))
-    assert "classes 'c', 'd', 'e', 'f', 'g' and 2 more have 1 document each" in message
+    assert "('c', 'd', 'e', 'f', 'g' and 2 more)" in message
     _, message = told(make_folds, 2, target([0, 0, 1, 1, 2]))
-    assert message == "class 'c' has 1 document: it is trained on in every fold and never tested"
+    assert message == f"classes of a single document ('c') {never}"
 
 
 def test_folds_become_fewer_only_where_no_class_has_enough():
@@ -129,8 +128,8 @@ def test_a_class_whose_groups_come_to_one_test_part_keeps_one_to_train_on():
 def test_cross_validation_leaves_classes_that_were_never_tested_undefined():
     documents, y = rare_texts()
     found, message = told(cross_validate, SVC(device="cpu"), documents, y)
-    assert "class 'sea' has 3 documents to test" in message
-    assert "classes 'x', 'y' have 1 document each" in message
+    assert "test classes of fewer documents ('sea')" in message
+    assert "classes of a single document ('x', 'y')" in message
     assert found.tested.tolist() == [1] * 27 + [0, 0]
     assert found.predictions[-2:].tolist() == [None, None]
     assert np.isnan(found.decision[-2:]).all()

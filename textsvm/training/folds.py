@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from textsvm.arrays import AnyArray, Bools, Ints
-from textsvm.errors import InputError, RareClassWarning, warn_user
+from textsvm.errors import InputError, RareClassWarning, plural, warn_user
 from textsvm.kernels.base import is_whole
 from textsvm.model.settings import Fold
 from textsvm.runtime.compiled import use_numba
@@ -132,7 +132,7 @@ def make_folds(
     for number, (train, test) in enumerate(folds):
         if numbers is not None and len(both := np.intersect1d(numbers[train], numbers[test])):
             raise InputError(
-                f"fold {number} has documents of {_count(len(both), 'group')} on both sides; give a number "
+                f"fold {number} has documents of {plural(len(both), 'group')} on both sides; give a number "
                 "of folds, or a splitter that keeps groups together"
             )
         _check_fold(number, train, test, target)
@@ -311,7 +311,7 @@ class NumberedFolds:
         sizes, classes = self._sizes(), self.classes
         assert classes is not None
         smallest = int(np.where(tested > 0, len(self.groups) + 1, sizes).argmin())
-        size = "in one group only" if self.grouped else _count(int(sizes[smallest]), "document")
+        size = "in one group only" if self.grouped else plural(int(sizes[smallest]), "document")
         others = f"only class {classes[tested.argmax()]!s}" if tested.any() else "no class"
         return (
             f"class {classes[smallest]!s} has {'documents ' if self.grouped else ''}{size} and there are "
@@ -337,30 +337,24 @@ class NumberedFolds:
         return np.bincount(self.target.values[rows], minlength=len(self.classes))
 
     def _never_tested(self) -> str:
-        names = self._named(sorted(self.rare))
+        """Note about classes that stay in every training part; "" if there are none."""
         if not self.fixed.any():
             return ""
-        if self.unit != "document":
-            count, unit = _count(int(self.fixed.sum()), "document"), self.unit
-            return (
-                f"{count} in the {unit}s of classes that have too few {unit}s ({names}) are trained on in "
-                "every fold and never tested"
-            )
-        if len(self.rare) == 1:
-            return f"class {names} has 1 document: it is trained on in every fold and never tested"
-        return f"classes {names} have 1 document each: they are trained on in every fold and never tested"
+        names = self._named(sorted(self.rare))
+        if self.unit == "document":
+            subject = f"classes of a single document ({names})"
+        else:
+            count = plural(int(self.fixed.sum()), "document")
+            subject = f"{count} in the {self.unit}s of classes that have too few {self.unit}s ({names})"
+        return f"{subject} are trained on in every fold and never tested"
 
     def _seldom_tested(self) -> str:
+        """Note about classes that some folds do not test; "" if there are none."""
         sizes = np.zeros(0, np.int64) if self.classes is None else self._sizes(~self.fixed)
         few = np.flatnonzero((sizes > 0) & (sizes < self.k))
         if len(few) == 0:
             return ""
-        if len(few) == 1:
-            number = _count(int(sizes[few[0]]), "document")
-            return f"class {self._named(few)} has {number} to test: not all of the {self.k} folds test it"
-        return (
-            f"classes {self._named(few)} have fewer documents than folds: not all of the {self.k} test them"
-        )
+        return f"not all of the {self.k} folds test classes of fewer documents ({self._named(few)})"
 
     def _named(self, codes: Iterable[int]) -> str:
         return "" if self.classes is None else quoted_names([self.classes[a] for a in codes])
@@ -408,7 +402,7 @@ def _rows(part: ArrayLike, number: int, n: int) -> Ints:
 
 def _check_fold(number: int, train: Ints, test: Ints, target: Target) -> None:
     if both := len(np.intersect1d(train, test)):
-        raise InputError(f"fold {number} tests on {_count(both, 'document')} that it is trained on")
+        raise InputError(f"fold {number} tests on {plural(both, 'document')} that it is trained on")
     if target.classes is None or target.multilabel:
         return
     sizes = np.bincount(target.values[train], minlength=len(target.classes))
@@ -417,7 +411,3 @@ def _check_fold(number: int, train: Ints, test: Ints, target: Target) -> None:
             f"class {target.classes[missing]!s} is missing from the training part of fold {number}; "
             "give it more documents (or groups), use other folds or leave it out"
         )
-
-
-def _count(n: int, unit: str) -> str:
-    return f"{n} {unit}" if n == 1 else f"{n} {unit}s"
