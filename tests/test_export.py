@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import warnings
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,12 @@ PLAIN = [
 def training(texts: list[str]) -> tuple[list[str], list[Any]]:
     examples = [*texts, *HOSTILE[:60]]
     return examples * 2, ["abc"[i % 3] for i in range(len(examples))] * 2
+
+
+@cache
+def fitted(kernel: Any) -> Any:
+    """A classifier of `PLAIN` with a kernel, for all files of tests."""
+    return textsvm.SVC(kernel).fit(*training(PLAIN))
 
 
 def check(model: Any, texts: list[str]) -> CModel:
@@ -77,7 +83,7 @@ KERNELS = [
 @needs_gcc
 @pytest.mark.parametrize("kernel", [*KERNELS[:2], KERNELS[3], KERNELS[7]], ids=repr)
 def test_strings_with_unknown_parts_are_not_looked_up(kernel):
-    plain = plain_model(textsvm.SVC(kernel).fit(*training(PLAIN)))
+    plain = plain_model(fitted(kernel))
     [tables], [term] = packed_tables(plain), plain.terms
     assert [table.closed for table in tables] == [False] + [True] * (len(tables) - 1)
     files = [write(plain, [[replace(table, closed=closed and table.closed) for table in tables]])
@@ -93,7 +99,7 @@ def test_strings_with_unknown_parts_are_not_looked_up(kernel):
 @needs_gcc
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 def test_kernels(kernel):
-    check(textsvm.SVC(kernel).fit(*training(PLAIN)), HOSTILE + PLAIN)
+    check(fitted(kernel), HOSTILE + PLAIN)
 
 
 @needs_gcc

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from command import run
 from exported import SOURCES, WARNINGS, CModel, close, ignorable_texts, needs_gcc, needs_node
-from test_export import HOSTILE, KERNELS, PLAIN, check, default_model, training
+from test_export import HOSTILE, KERNELS, PLAIN, check, default_model, fitted, training
 
 import textsvm
 from textsvm import EditDistance, GappedKmers, InputError, Product, Spectrum, Sum
@@ -46,7 +46,7 @@ def compare(model: Any, texts: list[str], folder: Path) -> list[dict[str, Any]]:
 @needs_node
 @pytest.mark.parametrize("kernel", KERNELS[3:6], ids=repr)
 def test_javascript(kernel, tmp_path):
-    model = textsvm.SVC(kernel).fit(*training(PLAIN))
+    model = fitted(kernel)
     results = compare(model, HOSTILE[:150] + PLAIN, tmp_path / "model")
     assert [each["predicted"] for each in results] == model.predict(HOSTILE[:150] + PLAIN).tolist()
 
@@ -62,7 +62,7 @@ def test_many_classes_in_node(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", [*KERNELS[:3], *KERNELS[6:]], ids=repr)
 def test_more_javascript(kernel, tmp_path):
-    compare(textsvm.SVC(kernel).fit(*training(PLAIN)), HOSTILE + PLAIN, tmp_path / "model")
+    compare(fitted(kernel), HOSTILE + PLAIN, tmp_path / "model")
 
 
 @needs_node

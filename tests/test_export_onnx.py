@@ -12,7 +12,7 @@ from command import run
 from exported import close, ignorable_texts, panel_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_export import HOSTILE, KERNELS, PLAIN, default_model, training, without_strings
+from test_export import HOSTILE, KERNELS, PLAIN, default_model, fitted, training, without_strings
 from test_export_readers import REJECTED, even_model
 
 import textsvm
@@ -55,7 +55,7 @@ def check(model: Any, texts: list[str]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kernel", [KERNELS[3], KERNELS[8]], ids=repr)
 def test_kernels(kernel):
-    check(textsvm.SVC(kernel).fit(*training(PLAIN)), HOSTILE + PLAIN)
+    check(fitted(kernel), HOSTILE + PLAIN)
 
 
 @pytest.mark.parametrize("kernel", [GappedKmers(6, 1), Sum([Spectrum(2), BoundedGap(4)])], ids=repr)
@@ -66,7 +66,7 @@ def test_tables_without_strings(kernel):
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", [*KERNELS[:3], *KERNELS[4:8], *KERNELS[9:]], ids=repr)
 def test_more_kernels(kernel):
-    check(textsvm.SVC(kernel).fit(*training(PLAIN)), HOSTILE + PLAIN)
+    check(fitted(kernel), HOSTILE + PLAIN)
 
 
 @pytest.mark.parametrize("form", [pytest.param("unicode", marks=pytest.mark.slow), "paper", "none"])

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from exported import SOURCES, WARNINGS, CModel, close, javascript_module, library, needs_gcc, needs_node
-from test_export import PLAIN, default_model, training
+from test_export import PLAIN, default_model, fitted, training
 from test_export_files import NODE
 
 import textsvm
@@ -363,6 +363,6 @@ def test_example_of_the_header(tmp_path):
     ("kernel", "n"), [(Spectrum((3, 4)), 97), (BoundedGap(4), 0), (GappedKmers(4, 1), 0)]
 )
 def test_substrings_of_four_characters(kernel, n, tmp_path):
-    textsvm.export(textsvm.SVC(kernel).fit(*training(PLAIN)), tmp_path / "m.bin")
+    textsvm.export(fitted(kernel), tmp_path / "m.bin")
     script = 'print(new Model(readFileSync(given[0])).explain("x".repeat(100)).substrings);'
     assert in_node(script, tmp_path / "m.bin") == {"all": n, "unknown": n}

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from command import run
 from exported import CModel, close, needs_gcc, needs_node
-from test_export import HOSTILE, KERNELS, PLAIN, default_model, training
+from test_export import HOSTILE, KERNELS, default_model, fitted
 from test_export_files import in_node
 
 import textsvm
@@ -50,7 +50,7 @@ def encoded(machine: Any, texts: list[str]) -> Any:
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 def test_evaluation_of_the_whole_model_is_predict(kernel):
-    machine = textsvm.SVC(kernel).fit(*training(PLAIN))
+    machine = fitted(kernel)
     texts = [text for text in HOSTILE if len(text.split()) > 3]
     plain = plain_model(machine)
     values = small.Sample(plain, encoded(machine, texts)).values(packed_tables(plain))
