@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from command import fails, run
 from scipy.stats import binomtest
-from test_reporting import HOSTILE, Page, assert_only_shown, assert_self_contained, of_classes
+from test_reporting import HOSTILE, Page, assert_self_contained, of_classes
 from test_reporting import made as made_report
 
 from textsvm import SVC, SVR, InputError, Spectrum
 from textsvm.evaluation.comparison import side_by_side
 from textsvm.evaluation.results import evaluate, evaluate_labels
 from textsvm.evaluation.slices import make_slices
-from textsvm.reporting import curves, files, html, sections
+from textsvm.reporting import files, html, sections
 from textsvm.reporting.files import write
 from textsvm.reporting.report import Report, report_of_folds, results_of
 from textsvm.selection.cross_validation import cross_validate, fit_learning_curve, learning_curve
@@ -250,25 +250,6 @@ def test_names_of_every_part_stay_text(tmp_path):
     for name in ("r.html", "r.md", "r.json"):
         write(made, tmp_path / name)
         (tmp_path / name).read_text("utf-8")
-
-
-def test_the_class_below_the_headline_is_escaped():
-    """One of the places that no test watched."""
-    names = np.array(["<script>alert(1)</script>", "<script>alert(2)</script>"])
-    page = html.render(as_report(judged(0.1, names=names)))
-    note = page[page.index("Below each figure") : page.index("</section>")]
-    assert "&lt;script&gt;alert(2)" in note
-    assert_only_shown(page, "<script>alert(2)</script>")
-
-
-def test_the_name_of_a_probability_is_escaped():
-    """The note of the threshold had it as it came."""
-    names = np.array(["<i>a</i>", "<i>b</i>"])
-    results = judged(0.1, names=names)
-    p = 1 / (1 + np.exp(-results.decision))
-    section = curves.threshold_section(replace(results, probability=p))
-    assert "its probability of &lt;i&gt;b&lt;/i&gt; is above" in section
-    assert Page(section).count("i") == 0
 
 
 def test_markdown_and_json_carry_every_part(tmp_path):
