@@ -1,4 +1,4 @@
-"""Figures of the code base: size, dependencies, names, language, duplicated code, files behind a call.
+"""Figures of the code base: size, dependencies, names, language, duplicated code, moves of a call.
 
     python tests/figures.py                 # this checkout
     python tests/figures.py --json          # the same as JSON, with every list in full
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import inspect
 import io
 import json
 import keyword
@@ -19,7 +18,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
 import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -412,55 +410,6 @@ def kernel_members() -> dict[str, int]:
     return counts
 
 
-class Recorder:
-    """Records the file of a compiled function when Python calls it."""
-
-    def __init__(self, function: Any, files: set[str]) -> None:
-        plain = getattr(function, "_function", None) or function.py_func
-        self.function, self.files, self.file = function, files, plain.__code__.co_filename
-
-    def __call__(self, *arguments: Any) -> Any:
-        self.files.add(self.file)
-        return self.function(*arguments)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.function, name)
-
-
-def files_behind(call: Callable[[str], object]) -> list[str]:
-    """Package files in which a function runs during a call, after a warm-up call with other texts.
-
-    `call` takes a string to put in front of its texts. Compiled functions count if they are module globals.
-    """
-    import textsvm
-
-    folder, files = str(Path(textsvm.__file__).parent), set()
-
-    def profile(frame: Any, event: str, argument: Any) -> None:
-        if event == "call" and frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # no module or class body
-            files.add(frame.f_code.co_filename)
-
-    threading.setprofile(profile)  # before the warm-up, which starts the threads of pools
-    sys.setprofile(profile)
-    call("warm ")
-    spaces = [vars(module) for name, module in list(sys.modules.items()) if name.startswith("textsvm")]
-    compiled = [
-        (space, name, value)
-        for space in spaces
-        for name, value in space.items()
-        if type(value).__name__ in ("CPUDispatcher", "Compiled")
-    ]
-    for space, name, value in compiled:
-        space[name] = Recorder(value, files)
-    files.clear()
-    call("cold ")
-    sys.setprofile(None)
-    threading.setprofile(None)  # type: ignore[arg-type]
-    for space, name, value in compiled:
-        space[name] = value
-    return sorted(str(Path(file).relative_to(folder)) for file in files if file.startswith(folder))
-
-
 def moves_of(call: Callable[[], object]) -> tuple[int, int]:
     """Package files that a call enters in this thread, and its moves between them.
 
@@ -549,25 +498,12 @@ def default_moves() -> dict[str, int]:
 
 
 def running() -> dict[str, Any]:
-    """Figures of the running package: SVC, options, kernel members, files behind calls on a CPU."""
-    moves = default_moves()
-    from textsvm import SVC, BoundedGap, EditDistance, GappedKmers, GapWeighted, Spectrum, Sum
-
-    files = {}
-    kernels = [Spectrum(3), EditDistance(), GapWeighted(2), BoundedGap(2), GappedKmers(3, 2)]
-    for kernel in (*kernels, Sum(kernels[:2])):
-        files[f"kernel(a, b), {type(kernel).__name__}"] = files_behind(
-            lambda word, kernel=kernel: kernel([word + "first text"], [word + "second text"])
-        )
-    for name, svc in {"Spectrum(3)": SVC(Spectrum(3), device="cpu"), "auto": SVC(device="cpu")}.items():
-        files[f"SVC.fit, {name}"] = files_behind(lambda word, svc=svc: svc.fit(texts_of(word), LABELS))
-        files[f"SVC.predict, {name}"] = files_behind(lambda word, svc=svc: svc.predict(texts_of(word)))
+    """Figures of the running package: moves of a fit and a prediction, SVC, options, kernel members."""
     return {
-        **moves,
+        **default_moves(),
         **estimator(),
         **command_line(),
         "public members of a kernel": kernel_members(),
-        "files behind a call": files,
     }
 
 
@@ -627,14 +563,11 @@ def main() -> None:
         print(json.dumps(figures, indent=1))
         return
     members = figures.pop("public members of a kernel").values()
-    files = figures.pop("files behind a call")
     for name, value in figures.items():
         print(f"{name}: {value if isinstance(value, int | float) else len(value)}")
         if name in LISTED:
             print("".join(f"    {line}\n" for line in value), end="")
     print(f"public members of a kernel: {min(members)} to {max(members)}")
-    for name, paths in files.items():
-        print(f"files behind {name}: {len(paths)}")
 
 
 if __name__ == "__main__":

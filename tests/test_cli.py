@@ -56,23 +56,6 @@ def test_help_is_quick_and_names_the_commands():
         assert command in result.stdout.decode()
 
 
-@pytest.mark.parametrize(
-    ("command", "text"),
-    [
-        (("train",), "Train a classifier on a labelled corpus"),
-        (("mail", "classify"), "Classify"),
-    ],
-)
-def test_help_without_docstrings(command, text):
-    code = "from textsvm.cli import main; main()"
-    arguments = [sys.executable, "-OO", "-c", code, *command, "--help"]
-    result = subprocess.run(arguments, capture_output=True, text=True, timeout=120)
-    assert result.returncode == 0, result.stderr
-    usual = run(*command, "--help").stdout.decode()
-    assert text in usual
-    assert result.stdout.split() == usual.split()
-
-
 def test_help_shows_the_first_sentence_of_each_command_and_imports_no_command():
     commands = get_command(app_of()).commands
     sentences = {name: " ".join(command.help.split("\n\n")[0].split()) for name, command in commands.items()}

@@ -197,7 +197,7 @@ class Killer:
     """Progress that kills some workers after the first results of a stage, and tells how often it did."""
 
     def __init__(self, workers, stage, count):
-        self.pids = list(workers.everywhere(os.getpid).values())[:count]
+        self.pids = list(workers._client.run(os.getpid).values())[:count]
         self.stage = stage
 
     def __call__(self, stage, done, total):

@@ -15,7 +15,6 @@ from typer.completion import completion_init, install_callback, show_callback
 
 from textsvm.cli import console
 from textsvm.cli.options import Command, Group, option
-from textsvm.runtime.docstrings import docstring
 from textsvm.version import __version__
 
 #: Commands with the first sentence of their help. Each is the function or group of its name in the module of
@@ -85,7 +84,7 @@ def app_of(names: Iterable[str] = COMMANDS, runs: bool = True) -> typer.Typer:
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:
-            app.command(cls=Command, help=docstring(command))(command)
+            app.command(cls=Command)(command)
     return app
 
 

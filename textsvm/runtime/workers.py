@@ -189,11 +189,6 @@ class Workers:
         """Whether to distribute work that takes a core this long."""
         return seconds >= self.worth * parallel.n_threads()
 
-    def everywhere(self, function: Callable[[], Any]) -> dict[str, Any]:
-        """Result of a function in each worker's process, by the worker's address."""
-        results: dict[str, Any] = self._client.run(function)
-        return results
-
     def run(
         self,
         function: Callable[..., Any],

@@ -25,7 +25,6 @@ from textsvm.cli.console import USAGE_ERROR, Console, WrongUsage, json_line, pri
 from textsvm.cli.options import Command, Group, option
 from textsvm.cli.output import Force, Kind, Output, check_report
 from textsvm.errors import InputError, printable
-from textsvm.runtime.docstrings import docstring
 from textsvm.runtime.files import replacing
 
 if TYPE_CHECKING:
@@ -533,4 +532,4 @@ mail = typer.Typer(
     no_args_is_help=True,
 )
 for verb in (classify, learn, unlearn, status, export, import_, retrain, report, serve):
-    mail.command(verb.__name__.strip("_"), cls=Command, help=docstring(verb))(verb)
+    mail.command(verb.__name__.strip("_"), cls=Command)(verb)
