@@ -10,8 +10,6 @@ from math import inf
 import numpy as np
 import pytest
 from command import fails, report
-from problems import stored_rows
-from test_gram import N
 from test_store import EDIT, LABELS, TEXTS, Table, files, small, wanted  # noqa: F401 (a fixture)
 
 from textsvm import (
@@ -27,13 +25,9 @@ from textsvm import (
     cross_validate,
     tune,
 )
-from textsvm.gram import build
-from textsvm.gram import plan as plans
 from textsvm.gram.base import needed_bytes
 from textsvm.gram.plan import Case, FeatureCase, Rates, candidates, plan_features, plan_gram
-from textsvm.gram.stored import StoredRows
 from textsvm.readers import sample
-from textsvm.runtime.device import Device
 
 unlimited_rates = partial(Rates, bus=inf, allocate=inf, read=inf, write=inf)
 H200 = unlimited_rates(compute=2.4e8, bus=5e10, read=1.3e9, write=1.3e9)
@@ -205,67 +199,6 @@ def test_impossible_plans():
     ):
         with pytest.raises(InputError, match=message):
             plan_features(Case(1000, MIB), features, True)
-
-
-def on_a_card():
-    """The decision itself takes no card: its rows are computed on the CPU here."""
-    return replace(wanted(index=range(N)), device=Device("cuda", 0, "a card"))
-
-
-@pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("store", [False, True])
-@pytest.mark.parametrize("bus", [1.0, 1e30])
-def test_what_is_chosen_for_a_card(tmp_path, monkeypatch, store, bus):
-    monkeypatch.setattr(plans, "MIN_BYTES", 1)
-    monkeypatch.setattr(build, "Rates", partial(Rates, bus=bus, allocate=1e30))
-    monkeypatch.setattr(build, "measured_rate", lambda rows: (1e9, 0.0))
-    monkeypatch.setattr(build, "max_rows", lambda n, memory: 6)
-    monkeypatch.setattr(build, "held_rows", lambda *given: given)
-    for name in ("CachedGram", "HeldGram"):
-        monkeypatch.setattr(build, name, lambda *given: given)
-    if store:
-        stored_rows(tmp_path, wanted())
-        monkeypatch.setattr(build, "StoredRows", lambda stored, request: StoredRows(stored, wanted()))
-    rows, _, description = build.build_gram(
-        on_a_card(), needed_bytes(N, 6), store=tmp_path if store else None
-    )
-    assert isinstance(rows, tuple) == (bus > 1)  # held in main memory
-    assert ": predicted " in description
-    assert "from main memory" in description
-    assert ("from disk" in description) == store
-    assert ("(found); rows" in description) == store
-
-
-@pytest.mark.usefixtures("small")
-def test_calls_are_counted_for_a_card(monkeypatch):
-    """Six rows fit and two are computed at a time: 16 bands and 40 panels, or 77 pairs of rows."""
-    monkeypatch.setattr(plans, "MIN_BYTES", 1)
-    monkeypatch.setattr(build, "Rates", partial(Rates, bus=1e30, allocate=1e30))
-    monkeypatch.setattr(build, "measured_rate", lambda rows: (1e30, 1.0))
-    monkeypatch.setattr(build, "max_rows", lambda n, memory: 6)
-    monkeypatch.setattr(build, "held_rows", lambda *given: given)
-    monkeypatch.setattr(build, "HeldGram", lambda *given: given)
-    *_, description = build.build_gram(on_a_card(), needed_bytes(N, 6))
-    assert description.endswith(": predicted 56 s from main memory, 77 s computed again")
-
-
-@pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("store", [False, True])
-def test_main_memory_of_a_card(tmp_path, monkeypatch, store):
-    monkeypatch.setattr(build, "held_rows", lambda *given: given)
-    monkeypatch.setattr(build, "HeldGram", lambda *given: given)
-    if store:
-        stored_rows(tmp_path, wanted())
-        monkeypatch.setattr(build, "StoredRows", lambda stored, request: StoredRows(stored, wanted()))
-    folder, memory, request = tmp_path if store else None, needed_bytes(N, 6), on_a_card()
-    (*made, stored, _), allowed, description = build.build_gram(request, memory, "host", folder)
-    assert made == [request, memory]
-    assert allowed == memory
-    assert description.endswith("rows held in main memory (14.1 KiB), cached within 2.8 KiB, as requested")
-    assert (stored is not None) == store
-    monkeypatch.setattr(build, "allowed_bytes", lambda memory, device: memory or 4 * N * N - 4)
-    with pytest.raises(InputError, match=r"takes 14\.1 KiB and 14\.1 KiB of main memory may be used"):
-        build.build_gram(request, memory, "host", folder)
 
 
 @pytest.mark.parametrize("tier", ["auto", "device", "host", "recompute"])

@@ -41,7 +41,7 @@ from textsvm.errors import InputError
 from textsvm.gram import panels as panel_files
 from textsvm.gram import store as stores
 from textsvm.gram import stored as stored_grams
-from textsvm.gram.base import CachedGram, needed_bytes
+from textsvm.gram.base import needed_bytes
 from textsvm.gram.build import build_gram
 from textsvm.gram.panels import Damaged, Panels, checksums
 from textsvm.gram.plan import BANDS
@@ -526,13 +526,6 @@ def test_checksums_depend_on_values_places_and_rows():
     assert len(sums) == 5
 
 
-def test_a_newer_format(tmp_path):
-    stored_rows(tmp_path, wanted())
-    (tmp_path / "store.json").write_text('{"format": 7, "n": 60, "form": {}, "views": {}}')
-    with pytest.raises(InputError, match=r"has store format 7, and textsvm .* reads 1; use the version that"):
-        stored_rows(tmp_path, wanted())
-
-
 def test_another_version_computes_the_matrices_again(tmp_path):
     with pytest.MonkeyPatch.context() as context:
         context.setattr(stores, "__version__", "0.1.0")
@@ -682,25 +675,11 @@ def test_digests_of_documents_depend_on_all_that_kernels_read():
     assert digest(documents.with_classes(np.arange(2))) == digest(documents)
 
 
-def test_a_store_is_refused_for_texts_that_end_elsewhere(tmp_path):
-    stored_rows(tmp_path, GramRequest(EDIT, SVC().settings.source.encode(["ab", "c"]), {}, CPU))
-    with pytest.raises(InputError, match="is of other texts"):
-        stored_rows(tmp_path, GramRequest(EDIT, SVC().settings.source.encode(["a", "bc"]), {}, CPU))
-
-
 def test_progress_is_told(tmp_path, small):
     told = []
     build_gram(wanted(), "1GiB", store=tmp_path, progress=lambda done, total: told.append(done / total))
     assert told.count(1.0) == 2  # made, then read
     assert len(told) >= 16
-
-
-def test_reading_keeps_within_its_memory(tmp_path, small):
-    rows = stored_rows(tmp_path, wanted())
-    gram = CachedGram(rows, needed_bytes(N, 8))
-    for start in range(0, N, 4):
-        gram.window().refill(np.arange(start, start + 4))
-    assert gram.capacity == 8
 
 
 #: The command line, its panels smaller.
