@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from problems import gaussian
 from scipy.optimize import minimize_scalar
 from scipy.special import expit, log_softmax, softmax
 from sklearn import svm
@@ -69,32 +68,6 @@ def test_a_sigmoid_has_the_largest_likelihood(case, size):
     np.testing.assert_allclose([residuals.sum(), residuals @ values], 0, atol=1e-7 * weight.sum())
 
 
-@pytest.mark.parametrize("k", [2, 3])
-@pytest.mark.parametrize("method", METHODS)
-def test_the_arrays_give_what_the_machinery_gives_for_the_same_values(method, k):
-    class Values(svm.SVC):
-        def decision_function(self, X):
-            return X[:, 0] if X.shape[1] == 1 else X
-
-    matrix, y = classes_of(N, k)
-    weight = np.random.default_rng(0).uniform(0.3, 3, N)
-    model = CalibratedSVC(given(), method=method, cv=SPLITS).fit(matrix, y, sample_weight=weight)
-    # Out of fold, by fits of our own to each fold.
-    values = np.empty((N, 1 if k == 2 else k))
-    for train, test in SPLITS.split(matrix, y):
-        fitted = given().fit(matrix[np.ix_(train, train)], y[train], sample_weight=weight[train])
-        values[test] = fitted.decision_function(matrix[np.ix_(test, train)]).reshape(len(test), -1)
-    judge = CalibratedClassifierCV(
-        Values(), method=method, ensemble=False, cv=[(np.arange(N), np.arange(N))]
-    ).fit(values, y, sample_weight=weight)
-    spread = (
-        np.linspace(-4, 4, 101)[:, None] * np.ones((1, values.shape[1])) * np.arange(1, 1 + values.shape[1])
-    )
-    found = model.model_.rule.probabilities(spread[:, 0] if k == 2 else spread)
-    # The machines of the two agree to the solver's tolerance only.
-    np.testing.assert_allclose(found, judge.predict_proba(spread), atol=1e-4 if method == "sigmoid" else 5e-2)
-
-
 def test_the_gram_is_computed_once_and_the_classifier_is_that_of_a_fit_to_all(monkeypatch):
     documents, y = texts(60, seed=1)
     calls = []
@@ -139,14 +112,6 @@ def test_idf_weights_of_calibration_are_learnt_from_each_training_part(monkeypat
     new, _ = texts(30, seed=2)
     np.testing.assert_allclose(model.decision_function(new), fitted.decision_function(new), atol=1e-5)
     assert model.kernel_.weights_.n == 60
-
-
-def test_training_values_would_have_been_too_good():
-    matrix, y = gaussian(200, noise=2.0)
-    model = CalibratedSVC(given(C=100)).fit(matrix, y)
-    certain = (model.predict_proba(matrix).max(axis=1) > 0.9).mean()
-    judge = cross_val_predict(svm.SVC(kernel="precomputed", C=100), matrix, y, cv=5)
-    assert certain <= np.mean(judge == y)
 
 
 @pytest.mark.slow

@@ -454,18 +454,6 @@ def test_a_budget_too_short_for_a_few_texts_leaves_the_default(monkeypatch):
     assert choose.choose(DNA, *given, 1.1 * needed).trials
 
 
-def test_the_sentence_names_the_lead_over_the_default():
-    first, best = Trial(DNA, 1.0, 0.75, 0.6), Trial(replace(DNA, plain=1.0), 0.5, 0.875, 0.5)
-    assert choose._sentence([first, best], best, 600, 1700) == (
-        "spectrum:1-5,intersection with C = 0.5: the smallest log loss of 2 trials, 87.5 % right in 3-fold "
-        "cross-validation on 600 of 1,700 texts, the default 75.0 %"
-    )
-    assert choose._sentence([best, best], best, 600, 600) == (
-        "spectrum:1-5,intersection with C = 0.5: the smallest log loss of 2 trials, 87.5 % right in 3-fold "
-        "cross-validation on 600 texts"
-    )
-
-
 @pytest.mark.parametrize("name", ["two of one", "each its own"])
 def test_nothing_is_tried_where_no_class_has_two_texts(name, monkeypatch):
     monkeypatch.setattr(choose, "Trials", lambda *_: pytest.fail("there were trials"))
@@ -512,15 +500,6 @@ def test_a_part_of_the_examples_keeps_every_class_and_its_share():
     assert (counts >= 1).all()
     assert counts[5] > 5 * counts[4]
     np.testing.assert_array_equal(choose._subset(target, 5000), np.arange(3334))
-
-
-def test_folds_deal_every_class_out_evenly():
-    target = np.repeat(np.arange(4), [1, 3, 9, 30])
-    fold = choose._folds(target)
-    for c in range(1, 4):
-        counts = np.bincount(fold[target == c], minlength=FOLDS)
-        assert counts.max() - counts.min() <= 1
-    assert set(np.bincount(fold)) <= {14, 15}
 
 
 def test_versions_of_a_text_share_a_fold(monkeypatch):
@@ -630,15 +609,6 @@ def test_a_choice_is_explained(model):
     texts = [*corpus(5, 2, 1)[0], "zz"]
     for value, found in zip(model.decision_function(texts), explain(model, texts), strict=True):
         assert found.symbols.sum() + found.bias == pytest.approx(value, rel=1e-6, abs=1e-9)
-
-
-def test_fitting_again_chooses_again():
-    model = auto().fit(*orders()).fit(*LITTLE["three letters"])
-    fresh = auto().fit(*LITTLE["three letters"])
-    assert model.chosen_ == fresh.chosen_
-    np.testing.assert_array_equal(
-        model.decision_function(["abc", "q"]), fresh.decision_function(["abc", "q"])
-    )
 
 
 def test_words_are_read_only_where_there_are_words(monkeypatch):

@@ -21,19 +21,14 @@ from textsvm import (
     cross_validate,
     doubts,
     load,
-    read_corpus,
     save,
     tune,
 )
 from textsvm.choice import choose
 from textsvm.choice.candidates import Candidate
-from textsvm.cli.console import Console
-from textsvm.cli.splits import hold_out
 from textsvm.errors import RareClassWarning
 from textsvm.evaluation.judge import data_warnings, share_of_training
-from textsvm.sources import copies
-from textsvm.sources.copies import copy_groups, n_copies, n_separated, share_in, text_digests
-from textsvm.sources.texts import TextSource
+from textsvm.sources.copies import copy_groups, n_copies, n_separated, text_digests
 from textsvm.text.documents import encode
 from textsvm.training.folds import make_folds
 from textsvm.training.leakage import LeakageWarning
@@ -181,13 +176,6 @@ def test_a_calibration_learns_nothing_from_copies(method):
     assert model.held_out_accuracy_ < 0.7
 
 
-def test_conformal_sets_of_noise_are_not_sharp():
-    texts, labels = noise(60)
-    model = CalibratedSVC(SVC(Spectrum(2))).fit(texts, labels)
-    new, _ = noise(60, 1, seed=9)
-    assert model.predict_set(new, 0.9).sum(axis=1).mean() > 1.5
-
-
 @pytest.mark.parametrize("classes", [2, 3])
 def test_the_choice_of_the_kernel_has_no_copies_to_look_at(classes):
     texts, labels = noise(90, 4)
@@ -214,21 +202,7 @@ def test_doubts_do_not_take_a_copy_for_evidence():
     assert (result.score > 0.2).mean() > 0.8  # of random labels none is certain
 
 
-def test_a_held_out_part_has_no_copies_of_training_texts(tmp_path):
-    texts, labels = noise()
-    frame = pd.DataFrame({"text": texts, "label": labels})
-    frame.to_csv(tmp_path / "c.csv", index=False)
-    corpus = read_corpus(tmp_path / "c.csv")
-    training, test = hold_out(Console(quiet=True), corpus, 0.25, 0)
-    assert (len(training), len(test)) == (120, 40)
-    assert not set(training.texts) & set(test.texts)
-    alone = hold_out(Console(quiet=True), corpus.subset(range(40)), 0.25, 0)[1]
-    assert set(alone.texts) == set(test.texts)
-
-
-@pytest.mark.parametrize(
-    "options", ["--kernel gap:3", "--kernel fast", "--budget 5", "--calibrate sigmoid", "--holdout 0.3", ""]
-)
+@pytest.mark.parametrize("options", ["--budget 5", "--calibrate sigmoid", "--holdout 0.3", ""])
 def test_noise_is_no_better_than_a_constant(options, tmp_path):
     """The last line of train, whichever way the model is judged."""
     texts, labels = noise(80)
@@ -285,16 +259,6 @@ def test_columns_are_compared_by_the_columns_of_the_kernel(tmp_path):
     other = {"subject": texts, "nr": ["x"] * 20}
     assert share_of_training(load(tmp_path / "m"), other) == 1
     assert share_of_training(load(tmp_path / "m"), {**other, "subject": [text[3:] for text in texts]}) == 0
-
-
-def test_the_digests_of_many_texts_are_a_sample(monkeypatch):
-    monkeypatch.setattr(copies, "MOST_DIGESTS", 100)
-    texts = [f"a text with the number {i} in words" for i in range(1000)]
-    source = TextSource(Spectrum(2), None)
-    sample = np.unique(text_digests(texts))[:100]
-    assert share_in(sample, texts, source) == 1
-    half = [*texts[:500], *(f"another text with the number {i}" for i in range(500))]
-    assert 0.3 < share_in(sample, half, source) < 0.7
 
 
 def test_a_file_without_digests_and_one_with_wrong_ones(tmp_path):

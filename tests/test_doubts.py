@@ -13,7 +13,6 @@ from textsvm import SVC, CalibratedSVC, Corpus, Gaussian, InputError, Spectrum, 
 from textsvm.cli.corpora import corrected
 from textsvm.gram import nearest as near
 from textsvm.gram.base import DenseGram
-from textsvm.reporting.pages import Review, review_page
 from textsvm.runtime.device import array_module, select
 from textsvm.selection.doubts import feature_weights, outliers
 from textsvm.training.train import prepare
@@ -49,16 +48,6 @@ def test_turned_labels_are_found(classes):
     assert first.kinds[0] == "label"
     assert first.label == wrong[first.index]
     assert type(first.label) is str
-
-
-def test_without_a_model_words_stand_beside_characters_where_there_are_words():
-    texts, labels = corpus(30)
-    told = doubts(None, texts, labels, cv=3)
-    named = doubts(SVC("fast"), texts, labels, cv=3)
-    assert np.array_equal(told.score, named.score)
-    assert not np.array_equal(
-        told.score, doubts(SVC(Spectrum((1, 5), "log", idf=True)), texts, labels, cv=3).score
-    )
 
 
 def test_near_copies_of_other_labels_and_texts_that_resemble_nothing():
@@ -125,12 +114,6 @@ def test_equal_values_come_in_the_order_of_the_examples(device):
         expected = np.argsort(-values, axis=1, kind="stable")[:, :k]
         assert np.array_equal(index, expected)
         assert np.array_equal(value, np.take_along_axis(values, expected, 1))
-
-
-def test_the_largest_of_few_columns():
-    assert near.largest(np.array([[0.5, 0.9, 0.9, 0.1]]), 2)[0].tolist() == [[1, 2]]
-    index, value = near.largest(np.ones((2, 3)), 0)
-    assert index.shape == value.shape == (2, 0)
 
 
 def test_weights_of_judges_are_the_likeliest():
@@ -281,28 +264,6 @@ def test_wrong_usage_is_told_before_any_work(table, tmp_path):
     texts = tmp_path / "x.csv"
     texts.write_text("text\na\nb\n")
     assert "has no labels" in fails("doubts", texts, "--text", "text")
-
-
-def test_a_page_of_nothing_and_of_more_than_it_shows(monkeypatch):
-    texts, labels = corpus(30)
-    found = doubts(SVC(Spectrum(3)), texts, labels, cv=3)
-    empty = review_page(Review("None", [], list("ab"), ["x", "y"], lambda i: ""))
-    assert "Nothing to be looked at" in empty
-    assert "<article" not in empty
-    doubt = found._doubt(0, None, 0.0)
-    monkeypatch.setattr("textsvm.reporting.pages.MOST", 2)
-    page = review_page(Review("Many", [doubt] * 5, [str(i) for i in range(30)], labels, texts.__getitem__))
-    assert page.count("<article") == 2
-    assert "3 more are only in the list" in page
-
-
-def test_cleanlab_gets_probabilities_of_each_setting():
-    pytest.importorskip("cleanlab")
-    texts, labels = corpus(60)
-    codes, which = bench.turned(np.unique(labels, return_inverse=True)[1], 0.1, 0)
-    for setting, features in bench.opponents(texts):
-        for score in bench.cleanlab_scores(features, codes, setting).values():
-            assert bench.measures(score, which)[2] > 90
 
 
 @pytest.mark.slow

@@ -7,13 +7,10 @@ import os
 import pickle
 import struct
 from fractions import Fraction
-from pathlib import Path
 
 import joblib
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from loading import load
 from safetensors.numpy import load as read_tensors
 from safetensors.numpy import save as tensor_bytes
@@ -60,15 +57,6 @@ def test_a_loaded_model_decides_the_same(kernel, tmp_path):
     assert again.kernel_.get_params() == model.kernel_.get_params()
     assert again.classes_.tolist() == model.classes_.tolist()
     assert again.model_.info == {"a": [1, "ü"]}
-
-
-@pytest.mark.parametrize("labels", [[0, 1, 0, 1, 1, 1], [1.0, 2.0, 1.0, 2.0, 2.0, 2.0], [True, False] * 3])
-def test_labels_of_other_types(labels, tmp_path):
-    model = SVC(Spectrum(p=2)).fit(TEXTS, labels)
-    textsvm.save(model, tmp_path / "m.textsvm")
-    again = load(tmp_path / "m.textsvm")
-    assert again.predict(TEXTS).tolist() == model.predict(TEXTS).tolist()
-    assert again.classes_.dtype == model.classes_.dtype
 
 
 NEW = [*TEXTS, "", "日本 banana", "Ünseen sýmbols!"]
@@ -165,21 +153,6 @@ def test_a_kernel_function_cannot_be_saved(tmp_path):
     assert not any(tmp_path.iterdir())
 
 
-def test_models_of_earlier_versions_keep_ignorable_code_points(tmp_path):
-    old = Path(__file__).parent / "before_unicode_2.textsvm"
-    texts = ["ca\u200bsh", "lun\u00adch", "now"]
-    expected = [0.4128376173853947, -0.8254132119144134, 0.10066160895181187]  # by the version that wrote it
-    np.testing.assert_allclose(load(old).decision_function(texts), expected, atol=1e-12)
-    textsvm.save(load(old), tmp_path / "again")
-    np.testing.assert_allclose(load(tmp_path / "again").decision_function(texts), expected, atol=1e-12)
-    new = SVC(Spectrum((1, 3))).fit(["win cash n\u200bow", "lun\u00adch at noon"], ["spam", "ham"])
-    textsvm.save(new, tmp_path / "new")
-    assert (
-        describe(tmp_path / "new")["parameters"]["normalise"] == "unicode 2"
-    )  # which earlier versions refuse
-    assert load(tmp_path / "new").decision_function(["ca\u200bsh"]) == new.decision_function(["cash"])
-
-
 @pytest.fixture(scope="module")
 def many():
     """Twelve classes, and so 66 machines, each of the support vectors of two classes."""
@@ -204,6 +177,9 @@ def test_coefficients_of_many_machines_take_little_space(many, tmp_path):
     [
         ("columns", lambda a: a + 1000),
         ("columns", lambda a: a - 1),
+        ("columns", lambda a: np.append(a[:-1], a[-1] + 1000)),
+        ("columns", lambda a: np.append(a[[0, 0]], a[2:])),
+        ("columns", lambda a: np.append(a[[1, 0]], a[2:])),
         ("columns", lambda a: a[:-1]),
         ("columns", lambda a: a.astype(np.float32)),
         ("starts", lambda a: a[::-1]),
@@ -306,37 +282,6 @@ def test_every_flipped_bit_is_noticed(path):
         assert _values(path, ["a banana"]) is None, at
 
 
-@given(st.data())
-def test_any_changed_bytes_are_noticed(model, tmp_path_factory, data):
-    path = tmp_path_factory.mktemp("m") / "m.textsvm"
-    textsvm.save(model, path)
-    content = path.read_bytes()
-    changed = bytearray(content)
-    for _ in range(data.draw(st.integers(1, 4))):
-        changed[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
-    path.write_bytes(changed)
-    assert (_values(path, ["a banana"]) is None) == (changed != content)
-
-
-def test_lost_zeroed_and_doubled_bytes_are_noticed(path):
-    content, rng = path.read_bytes(), np.random.default_rng(1)
-    for _ in range(100):
-        a, b = sorted(rng.integers(0, len(content), 2).tolist())
-        for changed in (content[:a] + content[b + 1 :], content[:b] + content[a:], content + content[a:b]):
-            path.write_bytes(changed)
-            assert changed == content or _values(path, ["a banana"]) is None
-        path.write_bytes(content[:a] + bytes(b - a) + content[b:])
-        assert not any(content[a:b]) or _values(path, ["a banana"]) is None
-
-
-def test_a_digest_that_got_lost_is_noticed(path):
-    content = path.read_bytes()
-    for other in (b"blake2c", b"blake3b", b"BLAKE2b"):
-        path.write_bytes(content.replace(b"blake2b", other))
-        with pytest.raises(InputError, match="does not match its digest"):
-            load(path)
-
-
 def test_a_digest_is_that_of_the_file(path, model):
     digest = load(path).model_.record.digest
     assert len(digest) == 64
@@ -385,6 +330,27 @@ def test_arrays_out_of_bounds(path, arrays):
 
 
 @pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("codes", lambda a: np.append(a[:-1], a.max() + 1), "symbols outside its alphabet"),
+        ("codes", lambda a: np.append(a[:-1], 255), "symbols outside its alphabet"),
+        ("alphabet", lambda a: np.append(a[:-1], 0x110000), "invalid code points, or a code point twice"),
+        ("alphabet", lambda a: np.append(a[:-1], a[0]), "invalid code points, or a code point twice"),
+        ("offsets", lambda a: np.append(a[:-1], a[-1] - 1), "document offsets are out of bounds"),
+        ("offsets", lambda a: np.append(a[:-1], a[-1] + 1), "document offsets are out of bounds"),
+        ("support", lambda a: a[::-1], "its support indices"),
+        ("support", lambda a: a * 0, "its support indices"),
+        ("support", lambda a: a - 1 - a[0], "its support indices"),
+    ],
+)
+def test_damaged_arrays_are_told(path, name, change, message):
+    array = read_tensors(path.read_bytes())[name]
+    _rewrite(path, **{name: np.ascontiguousarray(change(array).astype(array.dtype))})
+    with pytest.raises(InputError, match=message):
+        load(path)
+
+
+@pytest.mark.parametrize(
     ("keys", "value"),
     [
         (("format_version",), 99),
@@ -395,6 +361,7 @@ def test_arrays_out_of_bounds(path, arrays):
         (("kernel",), "text"),
         (("parameters", "C"), "x"),
         (("parameters",), []),
+        (("parameters", "normalise"), "unicode"),
         (("classes",), ["a"]),
         (("classes",), ["a", "b", "c"]),
         (("classes",), ["a", 1]),
@@ -402,6 +369,7 @@ def test_arrays_out_of_bounds(path, arrays):
         (("kernel",), "precomputed"),
         (("n_support",), [1]),
         (("n_support",), [-1, 2]),
+        (("n_support",), [1 << 40, 1 << 40]),
         (("parameters", "multiclass"), "all"),
         (("parameters", "class_weight"), [["a", -1]]),
         (("parameters", "class_weight"), [1]),
@@ -422,32 +390,6 @@ def test_hostile_headers(path, keys, value):
 
     _rewrite(path, change)
     with pytest.raises(InputError, match=r"m\.textsvm"):
-        load(path)
-
-
-def test_codes_beyond_the_alphabet(path):
-    arrays = read_tensors(path.read_bytes())
-    for code in (len(arrays["alphabet"]), 255):
-        codes = arrays["codes"].copy()
-        codes[-1] = code
-        _rewrite(path, codes=codes)
-        with pytest.raises(InputError, match="symbols outside its alphabet"):
-            load(path)
-
-
-def test_an_alphabet_with_a_number_that_is_no_code_point(path):
-    alphabet = read_tensors(path.read_bytes())["alphabet"].copy()
-    alphabet[-1] = 0x110000
-    _rewrite(path, alphabet=alphabet)
-    with pytest.raises(InputError, match="invalid code points, or a code point twice"):
-        load(path)
-
-
-def test_an_alphabet_with_a_symbol_twice(path):
-    alphabet = read_tensors(path.read_bytes())["alphabet"].copy()
-    alphabet[0] = alphabet[1]
-    _rewrite(path, alphabet=alphabet)
-    with pytest.raises(InputError, match="invalid code points, or a code point twice"):
         load(path)
 
 
@@ -472,19 +414,6 @@ def test_numbers_of_columns_that_cannot_be(given_path, n_features):
     _rewrite(given_path, lambda header: header.update(n_features_in=n_features))
     with pytest.raises(InputError, match=r"m\.textsvm"):
         load(given_path)
-
-
-@pytest.mark.parametrize("change", [lambda s: s[::-1], lambda s: s * 0, lambda s: s - 1 - s[0]])
-def test_support_indices_that_do_not_ascend_from_zero(path, change):
-    _rewrite(path, support=np.ascontiguousarray(change(read_tensors(path.read_bytes())["support"])))
-    with pytest.raises(InputError, match="its support indices"):
-        load(path)
-
-
-def test_numbers_of_support_vectors_that_are_not_there(path):
-    _rewrite(path, lambda header: header.update(n_support=[1 << 40, 1 << 40]))
-    with pytest.raises(InputError, match="numbers of support vectors do not fit"):
-        load(path)
 
 
 def test_a_p_that_no_support_vector_has_is_refused(tmp_path):
@@ -544,37 +473,6 @@ def test_coefficients_that_do_not_fit_in_memory(many, tmp_path, monkeypatch):
         load(tmp_path / "m.textsvm")
 
 
-@pytest.mark.parametrize("again", [0, 1])
-def test_packed_coefficients_out_of_order(many, tmp_path, again):
-    path = tmp_path / "m.textsvm"
-    textsvm.save(many[0], path)
-    columns = read_tensors(path.read_bytes())["dual_coef.columns"].copy()
-    columns[:2] = columns[again], columns[0]  # one twice, or two the other way round
-    _rewrite(path, **{"dual_coef.columns": columns})
-    with pytest.raises(InputError, match="coefficients are out of order"):
-        load(path)
-
-
-@pytest.mark.parametrize("last", [False, True])
-def test_columns_of_coefficients_beyond_the_support_vectors(many, last, tmp_path):
-    path = tmp_path / "m.textsvm"
-    textsvm.save(many[0], path)
-    columns = read_tensors(path.read_bytes())["dual_coef.columns"].copy()
-    columns[-1] = len(many[0].support_) if last else -1
-    _rewrite(path, **{"dual_coef.columns": columns})
-    with pytest.raises(InputError, match="coefficients do not fit its support vectors"):
-        load(path)
-
-
-@pytest.mark.parametrize("more", [-1, 1])
-def test_documents_that_end_before_or_after_their_codes(path, more):
-    offsets = read_tensors(path.read_bytes())["offsets"].copy()
-    offsets[-1] += more
-    _rewrite(path, offsets=offsets)
-    with pytest.raises(InputError, match="document offsets are out of bounds"):
-        load(path)
-
-
 def test_weights_of_a_kernel_may_be_an_array(tmp_path):
     model = SVC(GapWeighted(p=3, weights=np.array([0.0, 1.0, 2.0])), C=5).fit(TEXTS, LABELS)
     textsvm.save(model, tmp_path / "m.textsvm")
@@ -608,6 +506,9 @@ KINDS_OF_LABELS = {
     "nanoseconds": np.array(["2024-02-29T01:02:03.123456789", "1999-01-01"], "datetime64[ns]"),
     "five minutes": np.array([3, -4], "datetime64[5m]"),
     "small integers": np.array([3, -4], np.int8),
+    "integers": [0, 1],
+    "numbers": [1.0, 2.0],
+    "bools": [True, False],
 }
 
 
@@ -662,20 +563,6 @@ def test_a_full_disk_leaves_the_old_model(path, model, monkeypatch):
 
     monkeypatch.setattr("pathlib.Path.write_bytes", full)
     with pytest.raises(InputError, match="No space left"):
-        textsvm.save(model, path)
-    monkeypatch.undo()
-    assert path.read_bytes() == before
-    assert [p.name for p in path.parent.iterdir()] == ["m.textsvm"]
-
-
-def test_an_interruption_leaves_the_old_model(path, model, monkeypatch):
-    before = path.read_bytes()
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("pathlib.Path.replace", interrupt)
-    with pytest.raises(KeyboardInterrupt):
         textsvm.save(model, path)
     monkeypatch.undo()
     assert path.read_bytes() == before

@@ -21,14 +21,11 @@ from test_reporting import Page
 
 import textsvm
 from benchmarks import multilabel as bench
-from benchmarks.corpora import REUTERS, LabelsTask, labels_task
-from textsvm import SVC, InputError, MultilabelSVC, Spectrum, Sum, cross_validate, read_corpus, tune
-from textsvm.cli.console import Console
-from textsvm.cli.splits import hold_out
+from benchmarks.corpora import LabelsTask
+from textsvm import SVC, InputError, MultilabelSVC, Spectrum, Sum, cross_validate, tune
 from textsvm.evaluation import metrics as figures
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import judge
-from textsvm.readers import sample
 from textsvm.reporting.files import write
 from textsvm.reporting.report import make_report
 from textsvm.training import problems
@@ -175,15 +172,6 @@ def test_nested_tuning_takes_thresholds_from_inside_of_the_training_part(monkeyp
         found.best_estimator.decision_function(matrix), direct.decision_function(matrix)
     )
     assert found.nested.mean["micro_f1"] > 0.3
-
-
-def test_a_grid_within_a_time_budget():
-    texts, y = documents(60, rare=1)
-    found = tune(
-        MultilabelSVC(device="cpu"), texts, y, {"kernel": [Spectrum(2), Spectrum(3)]}, cv=3, minutes=5
-    )
-    assert found.best_score > 0.8
-    assert found.best_estimator.predict(texts[:1])
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -394,18 +382,6 @@ def test_explanations_add_up_to_the_largest_value():
         assert each.symbols.sum() + each.bias == pytest.approx(value.max(), abs=1e-5)
 
 
-def test_characters_beside_words(tmp_path):
-    texts, y = documents()
-    found = tune(MultilabelSVC(device="cpu", cv=3), texts, y, {"kernel": KERNELS[1:], "C": [1, 10]}, cv=3)
-    assert found.best_score > 0.8
-    model = MultilabelSVC(KERNELS[-1], device="cpu", cv=3).fit(texts, y)
-    textsvm.save(model, tmp_path / "m.textsvm")
-    again, values = load(tmp_path / "m.textsvm"), model.decision_function(texts[:5])
-    np.testing.assert_array_equal(again.decision_function(texts[:5]), values)
-    for each, value in zip(explain(again, texts[:5]), values, strict=True):
-        assert each.symbols.sum() + each.bias == pytest.approx(value.max(), abs=1e-5)
-
-
 def test_labels_that_the_model_does_not_know_are_told():
     texts, y = documents()
     model = MultilabelSVC(Spectrum(2), device="cpu").fit(texts, y)
@@ -444,21 +420,6 @@ def tables(tmp_path_factory):
     return folder
 
 
-def test_readers_find_the_labels_of_a_cell(tables):
-    y = documents(60)[1]
-    assert read_corpus(tables / "a.jsonl").labels == y
-    assert read_corpus(tables / "a.csv", label_separator=";").labels == y
-    assert read_corpus(tables / "b.csv", label_separator="|").labels == y
-    assert isinstance(read_corpus(tables / "a.csv").labels[0], str)
-
-
-def test_held_out_documents_are_drawn_without_regard_to_labels(tables):
-    corpus = read_corpus(tables / "a.jsonl")
-    training, held = hold_out(Console(quiet=True), corpus, 0.3, 0)
-    assert len(held) == 18
-    assert sorted([*training.ids, *held.ids]) == sorted(corpus.ids)
-
-
 def test_commands(tables, tmp_path):
     model, texts = tmp_path / "m.textsvm", documents(60)[0]
     kernel = ["--kernel", "spectrum:1-3"]
@@ -486,12 +447,6 @@ def test_commands(tables, tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
     assert [tuple(line["truth"]) for line in lines] == documents(60)[1]
     assert all(set(line["predicted"]) <= set(WORDS) for line in lines)
-    found = report(
-        "tune", tables / "a.jsonl", "--multilabel", "--kernel", "spectrum", "--p", "1,2", "-C", "1,10",
-        "--metric", "macro_f1", "-o", tmp_path / "t.textsvm",
-    )  # fmt: skip
-    assert found["metric"] == "macro_f1"
-    assert load(tmp_path / "t.textsvm").label_form_ == "tuples"
 
 
 @pytest.mark.parametrize("suffix", ["html", "md", "json"])
@@ -549,17 +504,6 @@ def test_documents_without_a_label_are_counted_in_a_note(name, tmp_path):
     assert load(tmp_path / "m").predict(["banana 0", "kitten 1", "monday 2"]) == [(), ("a",), ("a", "b")]
 
 
-def test_stories_without_a_topic_are_left_out_and_told(tmp_path):
-    done = run(
-        "train", sample("newswire"), "--part", "train", "--multilabel", "--kernel", "spectrum:3",
-        "-o", tmp_path / "m",
-    )  # fmt: skip
-    said = done.stderr.decode()
-    assert done.returncode == 0, said
-    assert "stories without a topic are left out" in said
-    assert "earn" in load(tmp_path / "m").classes_
-
-
 @pytest.mark.slow
 def test_the_benchmark_chooses_on_the_training_part():
     texts, y = documents(60)
@@ -574,18 +518,6 @@ def test_the_benchmark_chooses_on_the_training_part():
     assert rows[0]["micro-F1 in folds"] == rows[1]["micro-F1 in folds"]
     assert rows[0]["micro-F1"] != rows[1]["micro-F1"]
     assert float(bench.baseline(tasks[0])["micro-F1"]) > 50
-
-
-def test_the_90_categories_of_modapte(data):
-    task = labels_task(read_corpus(data / REUTERS))
-    assert len(task.classes) == 90
-    assert (len(task.train), len(task.test)) == (7770, 3019)
-    largest = task.classes[np.argsort(-task.y_train.sum(axis=0), kind="stable")[:10]]
-    assert set(largest.tolist()) == set(bench.LARGEST)
-    few = task.every(20)
-    assert few.y_train.any(axis=0).all()
-    assert few.y_train.any(axis=1).all()
-    assert len(few.train) == len(few.y_train) > 300
 
 
 def test_without_a_kernel_the_fixed_default_is_used(tables, tmp_path):

@@ -1,7 +1,6 @@
 """The estimator: scikit-learn's conventions, its inputs and its errors."""
 
 import pickle
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -9,9 +8,6 @@ import pandas as pd
 import pytest
 from sklearn import svm
 from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
 
 import textsvm
 from textsvm import SVC, Compute, EditDistance, GapWeighted, InputError, Spectrum
@@ -78,33 +74,6 @@ def test_fitted_attributes(task):
     assert model.dual_coef_.sum() == pytest.approx(0, abs=1e-9)
     assert set(model.predict(texts)) == {"day", "fruit"}
     assert set(model.seconds_) == {"encode", "gram", "solve"}
-
-
-@pytest.mark.parametrize("kernel", KERNELS, ids=str)
-def test_survives_pickling_and_cloning(task, kernel):
-    texts, y = task
-    model = SVC(kernel, C=3.0).fit(texts[:40], y[:40])
-    expected = model.decision_function(texts[40:])
-    again = pickle.loads(pickle.dumps(model))
-    np.testing.assert_array_equal(again.decision_function(texts[40:]), expected)
-    fresh = clone(model)
-    assert fresh.get_params().keys() == model.get_params().keys()
-    assert not hasattr(fresh, "classes_")
-
-
-@pytest.mark.slow
-def test_grid_search_over_kernel_parameters(task):
-    texts, y = task
-    search = GridSearchCV(SVC(Spectrum()), {"kernel__p": [1, 2, 3], "C": [1, 10]}, cv=3, n_jobs=2)
-    search.fit(np.array(texts, dtype=object), y)
-    assert search.best_score_ > 0.9
-    assert search.best_estimator_.kernel_.p == search.best_params_["kernel__p"]
-
-
-def test_pipeline_and_cross_validation(task):
-    texts, y = task
-    upper = FunctionTransformer(lambda X: [t.upper() for t in X])
-    assert cross_val_score(make_pipeline(upper, SVC(Spectrum(p=2))), texts, y, cv=3).mean() > 0.9
 
 
 @pytest.mark.parametrize("form", [list, tuple, np.array, lambda X: np.array(X, dtype=object), pd.Series])
@@ -491,16 +460,6 @@ def test_progress_names_the_stages_and_may_stop(task):
 
     with pytest.raises(KeyboardInterrupt):
         SVC(Spectrum(p=2)).fit(*task, progress=stop)
-
-
-def test_importing_is_light():
-    import subprocess
-
-    code = "import sys, textsvm; print({'numba', 'sklearn', 'cupy', 'scipy', 'numpy'} & {*sys.modules})"
-    assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-        == "set()\n"
-    )
 
 
 def test_the_machines_are_prepared_for_prediction_once(task, monkeypatch):

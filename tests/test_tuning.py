@@ -2,7 +2,6 @@
 
 import json
 import warnings
-from contextlib import suppress
 
 import numpy as np
 import pandas as pd
@@ -18,12 +17,12 @@ from textsvm.kernels import EditDistance, GapWeighted, Spectrum
 from textsvm.model.settings import Compute
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.selection.grid import grid_points
-from textsvm.selection.search import GridSearch, TrialFile
+from textsvm.selection.search import GridSearch
 from textsvm.selection.tuning import tune
 from textsvm.sources import texts as texts_source
 from textsvm.training.folds import make_folds
 from textsvm.training.problems import as_target
-from textsvm.training.train import prepare, read_training_data
+from textsvm.training.train import read_training_data
 from textsvm.version import __version__
 
 CS = [0.01, 0.3, 3, 30]
@@ -268,34 +267,6 @@ def test_idf_weights_are_learnt_from_each_training_part():
     )
 
 
-@pytest.mark.parametrize("idf", [False, True])
-def test_the_best_of_kernels_that_learn_is_fitted_to_all_documents(monkeypatch, idf):
-    documents, y = texts(40, seed=1)
-    columns = []
-    rows = Spectrum.rows
-    monkeypatch.setattr(Spectrum, "rows", lambda *a: columns.append(len(a[1])) or rows(*a))
-    result = tune(SVC(Spectrum(2, idf=idf), device="cpu"), documents, y, {"C": [1, 10]}, cv=3)
-    # With idf: for near-duplicates, of three parts, and of all documents for the best.
-    assert columns == ([40] * 5 if idf else [40])
-    if idf:
-        assert result.best_estimator.kernel_.weights_.n == 40
-
-
-def test_a_grid_cannot_mix_texts_and_matrices():
-    documents, y = texts(40)
-    with pytest.raises(InputError, match="texts and kernel matrices"):
-        tune(SVC(device="cpu"), documents, y, {"kernel": ["precomputed", "spectrum"]})
-
-
-def test_as_dict_is_json():
-    documents, y = texts(40, seed=1)
-    result = tune(SVC(device="cpu"), documents, y, {"kernel": KERNELS[:2], "C": [1, 2]}, cv=3, nested=2)
-    read = json.loads(json.dumps(result.as_dict(), allow_nan=False))
-    assert read["table"][0]["params"]["kernel"]["name"] == "spectrum"
-    assert read["best_score"] == result.best_score
-    assert len(read["nested"]["params"]) == 2
-
-
 def test_progress_names_the_stages_and_counts_grams():
     documents, y = texts(40, seed=1)
     seen = []
@@ -331,6 +302,7 @@ BAD_GRIDS = [
     ({"nested": 2, "cv": StratifiedKFold(15)}, {"C": [1]}, "inside an outer fold of nested tuning, Strat"),
     ({"nested": 2, "cv": [(range(30), range(30, 40))]}, {"C": [1]}, "nested tuning splits training parts"),
     ({"minutes": 0}, {"C": [1]}, "minutes=0 must be a number above 0"),
+    ({}, {"kernel": ["precomputed", "spectrum"]}, "texts and kernel matrices"),
 ]
 
 
@@ -359,30 +331,6 @@ def test_a_grid_over_kernels_needs_texts():
     matrix, y = classes_of(N, 2)
     with pytest.raises(InputError, match="needs texts"):
         tune(given(), matrix, y, {"kernel": [Spectrum(p=2)]})
-
-
-@pytest.mark.slow
-def test_r8_chooses_a_longer_spectrum(data):
-    import lzma
-
-    path = data / "r8" / "r8-train-all-terms.txt.xz"
-    lines = lzma.decompress(path.read_bytes()).decode().splitlines()
-    y, documents = zip(*(line.split("\t", 1) for line in lines[:1000]), strict=True)
-    keep = [i for i, label in enumerate(y) if y.count(label) >= 20]
-    y, documents = np.array([y[i] for i in keep]), [documents[i] for i in keep]
-    splits = StratifiedKFold(3, shuffle=True, random_state=0)
-    grid = {"kernel__p": [1, 4], "C": [1, 10]}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        result = tune(SVC("spectrum", multiclass="ovo", device="cpu"), documents, y, grid, cv=splits)
-    assert result.best_params_["kernel__p"] == 4
-    assert result.best_score > 0.9
-    for row in result.table:
-        gram = prepare(
-            SVC(Spectrum(p=row["params"]["kernel__p"]), device="cpu").settings, documents
-        ).gram.matrix
-        judged = GridSearchCV(svm.SVC(kernel="precomputed"), {"C": [row["params"]["C"]]}, cv=splits)
-        assert row["mean"] == pytest.approx(judged.fit(gram.astype(float), y).best_score_, abs=2e-3)
 
 
 def grid_of_kernels():
@@ -443,27 +391,6 @@ def test_results_of_another_version_are_computed_again(tmp_path):
             row["folds"] for row in rows
         ]
         assert path.read_text().startswith(written.splitlines()[0])
-
-
-@pytest.mark.parametrize("step", [37, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_flipped_bit_of_a_table_is_noticed_or_tried_again(tmp_path, monkeypatch, step):
-    X, y = map(list, texts(24))
-    path, files = tmp_path / "table", []
-    init = TrialFile.__init__
-    monkeypatch.setattr(TrialFile, "__init__", lambda file, *args: files.append(file) or init(file, *args))
-    tune(SVC(Spectrum(2), device="cpu"), X, y, {"C": [0.1, 10]}, cv=2, resume=path)
-    content, rows = path.read_bytes(), files[0]._read()
-    assert len(rows) == 2
-    lost = False
-    for bit in range(0, 8 * len(content), step):
-        flipped = bytearray(content)
-        flipped[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(flipped)
-        with suppress(InputError), warnings.catch_warnings(action="ignore"):
-            found = files[0]._read()
-            assert found.items() <= rows.items(), bit
-            lost |= len(found) < len(rows)
-    assert lost
 
 
 def test_a_search_goes_on_with_another_memory(tmp_path):

@@ -410,6 +410,8 @@ def _given(header: Json) -> tuple[str, Json, Any]:
         raise InputError(f"its estimator {name!r} is not known to this version")
     values = header["parameters"]
     parameters = {parameter: values[parameter] for parameter in _PARAMETERS[name]}
+    if values["normalise"] in _FORMS:
+        raise InputError("its normal form is that of an earlier version; train it again")
     forms = {name: form for form, name in _FORMS.items()}
     parameters["normalise"] = forms.get(values["normalise"], values["normalise"])
     if _SCORING in values:
