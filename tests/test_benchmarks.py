@@ -13,28 +13,11 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from benchmarks import essays, vectors
 from benchmarks.__main__ import main
-from benchmarks.corpora import R8, SCORE_RANGES, Prompt, essay_prompts, parted_task
+from benchmarks.corpora import R8, SCORE_RANGES, essay_prompts, parted_task
 from textsvm.estimators.svm import SVC
 from textsvm.runtime.device import select
 
 pytestmark = pytest.mark.slow
-
-
-def test_stretching_gives_the_known_the_moments_of_the_training_part():
-    rng = np.random.default_rng(0)
-    known, train = rng.normal(0.4, 0.05, 300), rng.normal(0.6, 0.2, 500)
-    moved = essays.stretched(known, known, train)
-    assert moved.mean() == pytest.approx(train.mean())
-    assert moved.std() == pytest.approx(train.std())
-    np.testing.assert_array_equal(np.argsort(moved), np.argsort(known))
-    assert np.isfinite(essays.stretched(known, np.full(5, 0.4), train)).all()
-
-
-def test_grades_are_whole_and_within_the_range():
-    prompt = Prompt(8, [], np.array([]), 10, 60, [])
-    np.testing.assert_array_equal(
-        essays.grades(np.array([-3, 0, 0.5, 0.511, 1, 9]), prompt), [10, 10, 35, 36, 60, 60]
-    )
 
 
 def test_kappa_is_that_of_all_grades_that_can_be_given():
@@ -46,31 +29,6 @@ def test_kappa_is_that_of_all_grades_that_can_be_given():
     chance = np.outer(np.bincount(truth, minlength=4), np.bincount(said, minlength=4)) / 4
     expected = 1 - (weight * seen).sum() / (weight * chance).sum()
     assert essays.kappa(truth, said, 0, 3) == pytest.approx(expected)
-
-
-def test_settings_are_chosen_by_dev_and_not_by_test():
-    found = [
-        {"fold": fold, "setting": setting, "dev": dev, "test": 1 - dev}
-        for fold in (0, 1)
-        for setting, dev in (("a", 0.7 - 0.4 * fold), ("b", 0.5))
-    ]
-    assert [row["setting"] for row in essays.choose(found)] == ["a", "b"]
-
-
-def test_the_kappa_of_a_fold_uses_its_own_essays():
-    scores = np.array([0, 3, 0, 3, 1, 2, 0, 3])
-    fold = (np.array([0, 1]), np.array([2, 3, 4]), np.array([5, 6, 7]))
-    prompt = Prompt(3, [""] * 8, scores, 0, 3, [fold])
-    target = scores / 3
-    perfect = np.concatenate([target[fold[1]], target[fold[2]]])
-    found = essays.kappas(prompt, 0, perfect, target)
-    assert found["dev as they come"] == found["test as they come"] == 1
-    perfect[:3] = 1 - perfect[:3]
-    assert (
-        essays.kappas(prompt, 0, perfect, target)["dev"]
-        < 0
-        < essays.kappas(prompt, 0, perfect, target)["test"]
-    )
 
 
 def test_the_essays_and_their_folds(data):
@@ -113,12 +71,6 @@ def test_vectors_on_few_examples_agree_with_libsvm(data, tmp_path, monkeypatch):
     text = (tmp_path / "vectors.md").read_text()
     assert "as measured for the issue" in text
     assert "| 0.245 |" not in text  # of the whole set, and this is a part
-
-
-def test_an_objective_that_falls_short_is_said():
-    assert vectors.agreement(100.0, 100.0005, "here")["equal to here"] == "yes"
-    assert vectors.agreement(99.9, 100.0, "here")["equal to here"] == "NO"
-    assert "nearer the optimum" in vectors.agreement(100.1, 100.0, "here")["equal to here"]
 
 
 @pytest.mark.parametrize("classes", [2, 4])

@@ -14,7 +14,7 @@ from textsvm import EditDistance, GapWeighted, Spectrum
 from textsvm.errors import InputError
 from textsvm.gram import cards
 from textsvm.gram.base import DenseGram
-from textsvm.gram.cards import ShardedGram, bounds_of, divide, enable_peers, sharded_gram, spread
+from textsvm.gram.cards import ShardedGram, bounds_of, divide, sharded_gram, spread
 from textsvm.kernels.base import Kernel
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
@@ -233,61 +233,3 @@ def test_who_is_told_of_progress_may_stop_it(played):
     with pytest.raises(KeyboardInterrupt):
         sharded_gram(kernel, texts(300), several(2), "1GiB", stop)
     assert sharded_gram(kernel, texts(300), several(2), "1GiB") is not None
-
-
-CARDS = [Device("cuda", index, f"cuda:{index}") for index in (0, 2, 3)]
-
-
-class RuntimeFailure(Exception):
-    """As CuPy's, with the number of the error."""
-
-    status = 704  # cudaErrorPeerAccessAlreadyEnabled
-
-
-@pytest.fixture
-def runtime(monkeypatch):
-    """Where every pair may be enabled once."""
-    made = SimpleNamespace(CUDARuntimeError=RuntimeFailure, enabled=[], current=None, apart=set())
-
-    def card(index):
-        made.current = index
-        return nullcontext()
-
-    def enable(other):
-        if (made.current, other) in made.enabled:
-            raise RuntimeFailure("peer access is already enabled")
-        made.enabled.append((made.current, other))
-
-    made.deviceEnablePeerAccess = enable
-    made.deviceCanAccessPeer = lambda one, other: (one, other) not in made.apart
-    unused = SimpleNamespace(CUDADriverError=OSError), SimpleNamespace(OutOfMemoryError=MemoryError)
-    cuda = SimpleNamespace(runtime=made, Device=card, driver=unused[0], memory=unused[1])
-    monkeypatch.setattr(devices, "cupy", lambda: SimpleNamespace(cuda=cuda))
-    devices.unconnected.cache_clear()
-    yield made
-    devices.unconnected.cache_clear()
-
-
-def test_all_pairs_are_enabled_once_however_often_asked(runtime):
-    enable_peers(CARDS[:2])
-    enable_peers([*CARDS, CARDS[0]])
-    pairs = [(one.index, other.index) for one in CARDS for other in CARDS if one != other]
-    assert sorted(runtime.enabled) == pairs
-
-
-def test_one_card_is_its_own_peer(runtime):
-    enable_peers([CARDS[0], CARDS[0]])
-    assert not runtime.enabled
-
-
-def test_cards_that_cannot_are_named(runtime):
-    runtime.apart.add((2, 3))
-    with pytest.raises(InputError, match="GPU 2 does not reach the memory of GPU 3"):
-        enable_peers(CARDS)
-
-
-def test_another_failure_is_not_taken_for_this_one(runtime, monkeypatch):
-    monkeypatch.setattr(RuntimeFailure, "status", 700)
-    enable_peers(CARDS[:2])
-    with pytest.raises(InputError, match="already enabled"):
-        enable_peers(CARDS)

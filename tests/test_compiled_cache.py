@@ -119,17 +119,6 @@ def test_compiling_is_told_once_and_only_of_several_functions(folder, monkeypatc
     assert told == [1]
 
 
-def test_python_logs_the_compilation(monkeypatch, caplog):
-    monkeypatch.setattr(compiled.Compiled, "compilations", 0)
-    monkeypatch.setattr(compiled, "on_compile", compiled.log_compiling)
-    with caplog.at_level("INFO", "textsvm"):
-        for _ in range(3):
-            compiled._count_compilation()
-    assert [record.message for record in caplog.records] == [
-        "compiling for this processor: some seconds to a minute, once"
-    ]
-
-
 def test_a_call_that_is_interrupted_before_compilation_can_be_repeated():
     # Ctrl-C while the names of other functions are replaced by their dispatchers.
     calls = []

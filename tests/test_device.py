@@ -160,12 +160,6 @@ def test_access_that_is_on_already_is_no_trouble(monkeypatch):
     assert device.select("cuda:all").cards == (0, 1)
 
 
-def test_all_of_one_card_is_that_card(monkeypatch):
-    pretend_cards(monkeypatch, 1)
-    assert device.select("cuda:all") == device.select("cuda:0") == device.join_cards([0])
-    assert device.select("cuda:all").cards == ()
-
-
 @pytest.mark.parametrize(
     ("wish", "expected"),
     [
@@ -219,16 +213,6 @@ def test_the_list_of_devices_has_the_cpu_and_the_reason_for_no_gpu(monkeypatch):
 def test_importing_neither_imports_cupy_nor_reads_a_kernel():
     code = "import sys, textsvm.runtime.device, textsvm.kernels.edit.kernel; sys.exit('cupy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
-
-
-def test_the_text_that_is_compiled_has_the_common_part_in_front():
-    text = device.source_text("probe.cu")
-    assert text.startswith((device.kernels_folder() / "common.cuh").read_text(encoding="utf-8"))
-    assert "collatz_steps" in text
-
-
-def test_defines_become_options():
-    assert device.compile_options((("A", 1), ("B", "float"))) == ("-std=c++17", "-DA=1", "-DB=float")
 
 
 @pytest.mark.gpu

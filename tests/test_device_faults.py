@@ -11,7 +11,6 @@ from sklearn.model_selection import StratifiedKFold
 
 from textsvm import SVC, CalibratedSVC, MultilabelSVC, Spectrum, cross_validate, doubts, tune
 from textsvm.cli import console
-from textsvm.cli.matrices import require_memory
 from textsvm.errors import GpuMemoryError, InputError
 from textsvm.runtime import device as devices
 from textsvm.selection.search import GridSearch
@@ -171,16 +170,6 @@ def test_a_child_forked_from_a_process_that_used_a_gpu_is_told_to_be_spawned():
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert not devices._forked
-
-
-def test_a_matrix_too_large_for_a_card_may_be_made_on_the_cpu(monkeypatch):
-    monkeypatch.setattr("textsvm.cli.matrices.free_memory", lambda device: 1 << 20)
-    for device, remedy in (
-        (CARD, "; run with --device cpu, or use fewer"),
-        (devices.select("cpu"), "; use fewer"),
-    ):
-        with pytest.raises(InputError, match=remedy):
-            require_memory(1 << 30, device)
 
 
 # A card with too little memory

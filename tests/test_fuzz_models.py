@@ -4,7 +4,6 @@ import importlib
 import importlib.util
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -235,33 +234,3 @@ def test_the_harness_sees_what_cases_do(tmp_path, monkeypatch, capsys):
         assert f"bad_ones {line}" in said
     assert "bad_ones 3: hangs: more than 2 s" in said
     assert "bad_ones 4: findings: more than 67,108,864 bytes" in said
-
-
-def test_a_case_is_slow_if_it_is_so_again(monkeypatch):
-    clock = SimpleNamespace(wall=100.0, processor=5.0)
-    times = SimpleNamespace(monotonic=lambda: clock.wall, process_time=lambda: clock.processor)
-    monkeypatch.setattr(fuzz, "time", times)
-    monkeypatch.setattr(fuzz, "MOST_SECONDS", 0.05)
-    tried, sent = [], []
-    slow = {1: (1,), 2: (1, 2)}
-
-    def run(seed):
-        tried.append(seed)
-        works = 0.06 if tried.count(seed) in slow.get(seed, ()) else 0.0
-        clock.processor += works
-        clock.wall += works + (0.06 if seed == 3 else 0.0)  # seed 3 waits for another program
-
-    class Pipe:
-        send = sent.append
-
-    counts = fuzz._batch(run, range(4), Pipe, [0.0] * 2, 0)
-    assert tried == [0, 1, 1, 2, 2, 3, 3]
-    assert [(found.kind, found.seed) for found in sent] == [("hangs", 2)]
-    assert counts.cases == 4
-
-
-def test_a_broken_promise_fails_the_benchmark(monkeypatch, tmp_path):
-    monkeypatch.setattr(fuzz, "attack", lambda *given: fuzz.Counts(cases=4, findings=1, hangs=1))
-    with pytest.raises(SystemExit, match="2 cases broke a promise"):
-        main(["models", "-o", str(tmp_path / "found")])
-    assert "| 4 | 1 | 0 | 1 |" in (tmp_path / "found.md").read_text()

@@ -64,24 +64,3 @@ def test_report_of_the_benchmark(data, tmp_path):
     assert "| few |" in report
     assert "| tuned |" in report
     assert "Accuracy by set, 300" not in report
-
-
-def test_samples_and_rows_are_drawn_without_overlap():
-    labels = np.array(list("aab" * 30))
-    rows = bench.rows_of(labels, "8c", 0, "x")
-    assert sorted(labels[rows].tolist()) == ["a"] * 8 + ["b"] * 8
-    assert len(set(rows.tolist())) == 16
-    assert len(bench.rows_of(labels, "300", 0, "x")) == 0
-    assert len(bench.rows_of(labels, "all", 0, "x")) == 90
-    assert not np.array_equal(rows, bench.rows_of(labels, "8c", 1, "x"))
-
-
-def test_cell_compares_the_same_sets_and_seeds():
-    points = {
-        ("a", "8c", "strings"): [50.0, 60.0],
-        ("b", "8c", "strings"): [70.0, 80.0],
-        ("c", "8c", "strings"): [0.0],
-        ("a", "8c", "other"): [52.0],
-        ("b", "8c", "other"): [69.0],
-    }
-    assert bench.cell(points, "other", "8c", ["a", "b", "c"]) == "60.5; +0.50 ± 1.50; -1.0; 1 of 2"

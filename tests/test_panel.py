@@ -1,13 +1,8 @@
 """The baselines, and the benchmark of many small sets against them."""
 
-import importlib
 import json
 import lzma
-import os
 import re
-import subprocess
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -124,32 +119,3 @@ def test_what_a_panel_cannot_be_made_of(sets, tmp_path):
     assert "cannot be read" in fails(*given, "--sets", "bad", **checkout)
     assert not (tmp_path / "r.json").exists()
     assert b"--skip-baselines" in run("panel", "--help", **checkout).stdout
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs sched_setaffinity")
-def test_a_failed_set_stops_the_others(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "reports")
-    panel = importlib.import_module("panel")
-    for k in range(8):
-        (tmp_path / f"s{k}-train.tsv.xz").write_bytes(b"x" * (k + 1))
-    measured = []
-
-    def run_set(command, **options):
-        name, cores = command[command.index("--sets") + 1], sorted(os.sched_getaffinity(0))
-        measured.append((name, cores))
-        assert "preexec_fn" not in options
-        if name == "s7":
-            raise subprocess.CalledProcessError(1, command)
-        time.sleep(0.05)
-        (tmp_path / "r").mkdir(exist_ok=True)
-        Path(command[command.index("-o") + 1] + ".json").write_text('{"rows": []}')
-
-    own = sorted(os.sched_getaffinity(0))
-    monkeypatch.setattr(panel.subprocess, "run", run_set)
-    arguments = ["panel.py", "--panel", str(tmp_path), "-o", str(tmp_path / "r"), "--cores", str(len(own))]
-    monkeypatch.setattr(panel.sys, "argv", arguments)
-    with pytest.raises(subprocess.CalledProcessError):
-        panel.main()
-    assert measured[:2] == [("s0", own), ("s7", own)]
-    assert len(measured) <= 3
-    assert sorted(os.sched_getaffinity(0)) == own

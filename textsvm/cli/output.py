@@ -66,7 +66,6 @@ class Kind:
 #: Of formats that have no sign of the program that wrote a file: a file is replaced only with --force.
 _NEVER = rb"(?!)"
 MODEL = Kind("a textsvm model", rb'.{8}\{.*"textsvm":', ".textsvm")
-NPZ = Kind("a matrix of textsvm", rb"PK\x03\x04.{26}format\.npy", ".npz")
 PREDICTIONS = Kind("predictions", rb'\{"id": [^\n]*"(decision|predicted|top|reason|value)": ')
 DOUBTS = Kind("doubtful labels", rb'\{"id": [^\n]*"suggested": ')
 SEARCH = Kind("a table of textsvm tune", rb'\{"textsvm tune": ', to_stdout=False)
