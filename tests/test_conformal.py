@@ -8,8 +8,6 @@ from command import fails, run
 from loading import load
 from test_doubts import corpus
 
-from benchmarks import none_of_these as bench
-from benchmarks.__main__ import main
 from textsvm import SVC, CalibratedSVC, InputError, Spectrum, save
 from textsvm.evaluation.judge import judge
 from textsvm.model.conformal import Conformity, largest
@@ -149,16 +147,6 @@ def test_wrong_usage_of_promises_is_told(fitted, tmp_path):
     plain = tmp_path / "plain"
     save(SVC(Spectrum(2)).fit(["ab", "cd"], ["x", "y"]), plain)
     assert "--calibrate" in fails("predict", plain, "--none", "0.05", "-", stdin=b"ab")
-
-
-def test_the_benchmark_leaves_classes_out(tmp_path):
-    cut = bench.draw("dialects", None, 0)
-    assert 0 < cut.known.mean() < 1
-    assert not set(cut.y_train) & set(cut.y_test[~cut.known])
-    main(["none_of_these", "--quick", "--seeds", "1", "--device", "cpu", "-o", str(tmp_path / "n")])
-    [row] = json.loads((tmp_path / "n.json").read_text())["rows"]
-    assert row["AUROC, textsvm"] > 50
-    assert 1 <= row["classes in a set"] <= row["classes learnt"]
 
 
 def _saved(model, folder):

@@ -1,8 +1,6 @@
 """Estimators hold a trained model: changes of an estimator after `fit` do not reach the model."""
 
-import copy
 import inspect
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,8 +9,6 @@ from sklearn.base import clone
 import textsvm
 from textsvm import SVC, SVR, CalibratedSVC, MultilabelSVC, OneClassSVM, Spectrum, as_estimator
 from textsvm.errors import InputError
-from textsvm.estimators import base
-from textsvm.sources import matrix as matrix_source
 from textsvm.training.train import train
 
 TEXTS = ["win cash now", "cheap cash prize", "win a prize", "lunch at noon", "see you at noon", "the agenda"]
@@ -42,17 +38,6 @@ def test_settings_of_a_calibrated_model_are_those_of_its_training():
     settings = model.record.settings
     assert (settings.kernel.p, settings.class_weight, model.rule.reject) == (2, {"spam": 2.0}, [0.4, 0.6])
     np.testing.assert_array_equal(model.predict(TEXTS), before)
-
-
-def test_a_kernel_matrix_is_checked_once(monkeypatch):
-    matrix = Spectrum(2)(TEXTS)
-    svc = SVC("precomputed", device="cpu").fit(matrix, LABELS)
-    checks = []
-    check = matrix_source.check_block
-    monkeypatch.setattr(matrix_source, "check_block", lambda *given: checks.append(1) or check(*given))
-    monkeypatch.setattr(base, "check_block", matrix_source.check_block)
-    svc.predict(matrix)
-    assert len(checks) == 1
 
 
 def test_an_estimator_of_a_model_has_parameters_of_its_own():
@@ -89,13 +74,6 @@ def test_models_without_classes_have_no_similarity_to_classes():
             model.score_samples(TEXTS)
     novelty = OneClassSVM(Spectrum(2), device="cpu").fit(TEXTS)
     np.testing.assert_array_equal(novelty.model_.score_samples(TEXTS), novelty.score_samples(TEXTS))
-
-
-def test_records_compare_by_identity():
-    record = SVC(Spectrum(2), device="cpu").fit(TEXTS, LABELS).model_.record
-    assert record != copy.copy(record)
-    assert record != replace(record)
-    assert len({record, record}) == 1
 
 
 PARAMETRISED = [kind for name in textsvm.__all__ if hasattr(kind := getattr(textsvm, name), "set_params")]

@@ -174,7 +174,7 @@ class Life(RuleBasedStateMachine):
 
 TestLife = Life.TestCase
 TestLife.settings = settings(
-    max_examples=100, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 
 
@@ -213,19 +213,6 @@ def test_one_at_a_time_is_from_scratch(memory):
     judge(machine, lessons)
     judge(taught(lessons, OnlineMachine(2.0, TOL)), lessons)
     assert memory or len(machine._K) == 2
-
-
-def test_the_default_tolerance_gives_four_digits():
-    lessons = mails(200)
-    machine = OnlineMachine(10.0)
-    for name, (bag, positive) in lessons.items():
-        machine.add(name, *vector(bag), positive)
-        machine.settle()
-    for name in range(0, 200, 3):
-        machine.remove(name)
-        machine.settle()
-        del lessons[name]
-    assert machine.objective == pytest.approx(from_scratch(lessons, 10.0), rel=1e-4)
 
 
 def test_an_example_that_agrees_changes_nothing():
@@ -289,20 +276,6 @@ def test_it_gives_up_and_goes_on(monkeypatch):
     assert not machine.settle(0.0)
     monkeypatch.undo()
     judge(machine, lessons)
-
-
-def test_columns_without_examples_are_swept(monkeypatch):
-    monkeypatch.setattr(online_rows, "FEW", 0)
-    lessons, machine = mails(80), OnlineMachine(2.0, TOL)
-    taught(lessons, machine)
-    most = machine._X.columns.n
-    for name in range(75):
-        machine.remove(name)
-        del lessons[name]
-    assert machine._X.columns.n < most / 2
-    judge(machine, lessons)
-    lessons = mails(80)
-    judge(taught(lessons, machine), lessons)
 
 
 def test_memory_does_not_grow_with_what_has_gone(monkeypatch):

@@ -6,9 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from loading import load
-from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_matrix
-from scipy.special import log_softmax, softmax
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -280,30 +278,6 @@ def test_probabilities_agree_with_predictions(make):
     assert 0.6 < right < 0.99
     with pytest.raises(InputError, match="two classes"):
         OnlineSVC().partial_fit(["a text"], [1], classes=[0, 1]).predict_proba(["a text"])
-
-
-@pytest.mark.parametrize("make", [corpus, three_classes])
-def test_probabilities_have_the_likeliest_scale(make):
-    """Against SciPy, with Platt's targets: (n + 1) / (n + classes) for a class of n texts, instead of 1."""
-    texts, y = make()
-    model = OnlineSVC().fit(texts, y)
-    values, codes = model.left_out()
-    k, counts = len(model.classes_), np.bincount(codes)
-
-    def by_class(decision):
-        return decision if k > 2 else np.stack([np.zeros_like(decision), decision], axis=1)
-
-    targets = np.array(
-        [[(counts[a] + 1 if a == b else 1) / (counts[a] + k) for b in range(k)] for a in codes]
-    )
-    scale = minimize_scalar(
-        lambda t: -(targets * log_softmax(t * by_class(values), axis=1)).sum(),
-        bounds=(0, 100),
-        method="bounded",
-        options={"xatol": 1e-9},
-    ).x
-    expected = softmax(scale * by_class(model.decision_function(texts)), axis=1)
-    np.testing.assert_allclose(model.predict_proba(texts), expected, atol=1e-5)
 
 
 def test_probabilities_follow_what_was_learnt_since():

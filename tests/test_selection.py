@@ -1,7 +1,5 @@
 """Folds, and cross-validation on one Gram against scikit-learn with LIBSVM, fold by fold."""
 
-import json
-
 import numpy as np
 import pytest
 from problems import gaussian
@@ -162,15 +160,6 @@ def test_documents_that_are_never_tested():
     assert list(result.predictions[20:]) == [None] * (N - 20)
     assert set(result.predictions[:20]) <= set(y)
     assert np.isnan(result.sd["accuracy"])
-
-
-def test_as_dict_is_json():
-    matrix, y = classes_of(N, 3)
-    result = cross_validate(given(), matrix, y, cv=[(np.arange(30, N), np.arange(20))])
-    read = json.loads(json.dumps(result.as_dict(), allow_nan=False))
-    assert read["mean"]["accuracy"] == result.mean["accuracy"]
-    assert read["decision"][50] == [None] * 3
-    assert read["folds"][0]["test"] == list(range(20))
 
 
 def test_chosen_metrics():
@@ -351,13 +340,3 @@ def test_folds_of_one_training_part_share_a_gram(monkeypatch):
     del calls[:]
     cross_validate(SVC(Spectrum(p=2), device="cpu"), documents, y, cv=folds)
     assert calls == [40]
-
-
-def test_the_model_stays_as_it_is():
-    matrix, y = classes_of(N, 2)
-    documents, labels = texts(40)
-    for model, X, target_ in ((given(), matrix, y), (SVC(IDF, device="cpu"), documents, labels)):
-        before = dict(vars(model))
-        cross_validate(model, X, target_, cv=2)
-        assert vars(model) == before
-        assert not hasattr(model.kernel, "weights_")

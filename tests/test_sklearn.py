@@ -23,14 +23,10 @@ import pytest
 from scipy.sparse import csr_matrix
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.calibration import CalibratedClassifierCV
-from sklearn.ensemble import StackingClassifier
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_validate
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_checks, get_tags
 from sklearn.utils.validation import validate_data
 
@@ -335,32 +331,12 @@ def test_sample_weights_are_routed(task):
     np.testing.assert_array_equal(routed["estimator"][0].dual_coef_, expected.dual_coef_)
 
 
-@pytest.mark.parametrize("ensemble", [True, False])
-def test_calibrated_classifier_cv(task, ensemble):
-    texts, y = task
-    model = CalibratedClassifierCV(SVC(Spectrum(p=2)), cv=3, ensemble=ensemble).fit(texts[:60], y[:60])
-    probabilities = model.predict_proba(texts[60:])
-    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
-    assert model.score(texts[60:], y[60:]) > 0.9
-
-
 def test_one_vs_rest_classifier_is_our_one_vs_rest(task):
     texts, y = task
     theirs = OneVsRestClassifier(SVC(Spectrum(p=2), tol=1e-6)).fit(texts, y)
     ours = SVC(Spectrum(p=2), tol=1e-6, multiclass="ovr").fit(texts, y)
     np.testing.assert_allclose(theirs.decision_function(texts), ours.decision_function(texts), atol=1e-4)
     assert theirs.predict(texts).tolist() == ours.predict(texts).tolist()
-
-
-def test_stacking_and_pipeline(task):
-    texts, y = task
-    upper = FunctionTransformer(lambda X: [text.upper() for text in X])
-    weighted = make_pipeline(upper, SVC(Spectrum(p=2))).fit(texts, y, svc__sample_weight=np.ones(90))
-    assert weighted.score(texts, y) > 0.9
-    stack = StackingClassifier(
-        [("words", SVC(Spectrum(p=3))), ("gaps", weighted)], LogisticRegression(), cv=3
-    ).fit(texts[:60], y[:60])
-    assert stack.score(texts[60:], y[60:]) > 0.9
 
 
 @pytest.mark.parametrize("multiclass", STRATEGIES)

@@ -3,7 +3,6 @@
 import pickle
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError
 from threading import Event, Thread
 
@@ -19,7 +18,6 @@ from textsvm import (
     SVR,
     CalibratedSVC,
     EditDistance,
-    InputError,
     MultilabelSVC,
     OneClassSVM,
     OnlineSVC,
@@ -102,22 +100,6 @@ def test_a_model_is_pickled_before_and_after_predictions(path):
         assert again.record.digest == model.record.digest
 
 
-def test_threads_share_a_model_that_is_prepared_once(path, monkeypatch):
-    prepared, predictor = [], TextSource.predictor
-
-    def counted(*arguments):
-        prepared.append(arguments)
-        return predictor(*arguments)
-
-    monkeypatch.setattr(TextSource, "predictor", counted)
-    model = textsvm.load(path).on("cpu")
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: model.decision_function(TEXTS), range(64)))
-    assert len(prepared) == 1
-    for values in found:
-        np.testing.assert_array_equal(values, found[0])
-
-
 def test_a_large_model_being_prepared_does_not_hold_up_another(path, monkeypatch):
     """The lock was one for all models: a prediction of a single text waited for the larger model."""
     rng = np.random.default_rng(0)
@@ -194,15 +176,6 @@ def test_documents_without_a_label(form, tmp_path):
         else:
             rows = found.toarray() if form == "sparse" else found
             assert rows.tolist() == [[0, 0], [1, 0]]
-
-
-@pytest.mark.parametrize(
-    "y", [[()] * 6, [set() for _ in range(6)], np.zeros((6, 2), int), csr_matrix((6, 2), dtype=int)]
-)
-@pytest.mark.parametrize("thresholds", ["cv", "zero"])
-def test_data_in_which_no_document_has_a_label_are_refused(y, thresholds):
-    with pytest.raises(InputError, match=r"no document has (a|the) label"):
-        MultilabelSVC(Spectrum(3), thresholds=thresholds, device="cpu").fit(TEXTS, y)
 
 
 def test_the_classifier_of_a_calibrated_model_has_no_calibration(tmp_path):

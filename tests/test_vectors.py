@@ -19,10 +19,8 @@ from safetensors.numpy import save as tensor_bytes
 from scipy.sparse import coo_array, csr_array, csr_matrix, issparse
 from sklearn import svm
 from sklearn.base import clone
-from sklearn.datasets import load_iris, make_classification
+from sklearn.datasets import make_classification
 from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import textsvm
@@ -482,27 +480,6 @@ def test_vectors_have_nothing_to_explain():
     for model in (SVC(Gaussian()).fit(X, y), CalibratedSVC(SVC(Gaussian()), cv=2).fit(X, y)):
         with pytest.raises(InputError, match="nothing to explain"):
             explain(model, X)
-
-
-def test_names_stand_for_kernels_and_pipelines_work():
-    X, y = load_iris(return_X_y=True, as_frame=True)
-    for name in ("linear", "polynomial", "gaussian", "sigmoid"):
-        assert SVC(name).fit(X, y).kernel_.name == name
-    model = make_pipeline(StandardScaler().set_output(transform="pandas"), SVC("gaussian")).fit(X, y)
-    assert model.score(X, y) > 0.95
-    assert model[-1].feature_names_in_.tolist() == X.columns.tolist()
-    for name, instead in (("rbf", "gaussian"), ("poly", "polynomial")):
-        with pytest.raises(InputError, match=f"is called '{instead}' here"):
-            SVC(name).fit(X, y)
-
-
-def test_a_machine_may_change_from_numbers_to_texts_and_back():
-    X, y = load_iris(return_X_y=True, as_frame=True)
-    model = SVC(Gaussian()).fit(X, y)
-    model.set_params(kernel=Spectrum(1)).fit(["a", "b"] * 75, y)
-    assert not hasattr(model, "n_features_in_")
-    assert not hasattr(model, "feature_names_in_")
-    assert model.set_params(kernel=Linear()).fit(X.to_numpy(), y).n_features_in_ == 4
 
 
 def _frame(**columns):
