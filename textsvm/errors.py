@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 #: Maximum number of characters of a message.
@@ -80,6 +80,11 @@ def plural(count: int, noun: str) -> str:
     if count == 1:
         return f"1 {noun}"
     return f"{count:,} {noun}{'es' if noun.endswith('s') else 's'}"
+
+
+def first_few(values: Sequence[object], most: int = 5) -> str:
+    """The first values, separated by commas; ", ..." stands for the others."""
+    return ", ".join(map(str, values[:most])) + (", ..." if len(values) > most else "")
 
 
 def check_labels(labels: Iterable[object], place: str = "") -> None:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from textsvm.cli.console import Console, json_line
 from textsvm.cli.output import Output
-from textsvm.errors import printable
+from textsvm.errors import first_few, printable
 from textsvm.evaluation.explanation import Explanation, Substring
 from textsvm.model.top_features import Feature, TopFeatures
 from textsvm.reporting.formatting import runs, visible
@@ -106,7 +106,7 @@ def write_top(output: Output, sides: Sequence[TopFeatures], json: bool) -> None:
 
 
 def _merged(feature: Feature | Substring) -> str:
-    return ", ".join(map(visible, feature.merged[:6])) + (", ..." if len(feature.merged) > 6 else "")
+    return first_few(list(map(visible, feature.merged)), 6)
 
 
 def show_summary(console: Console, explained: Sequence[Explanation], substrings: int) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from textsvm.arrays import Bools, Floats, Json
-from textsvm.errors import InputError
+from textsvm.errors import InputError, first_few
 from textsvm.evaluation.metrics import scores
 from textsvm.evaluation.results import Results
 from textsvm.runtime.compiled import scipy
@@ -183,8 +183,7 @@ def side_by_side(models: dict[str, Results], texts: Sequence[str] | None, ids: S
 
 
 def _kind(results: Results) -> str:
-    labels = ", ".join(map(str, results.labels[:5])) + ", ..." * (len(results.labels) > 5)
-    return f"{results.task} ({labels})" if labels else results.task
+    return f"{results.task} ({first_few(results.labels)})" if results.labels else results.task
 
 
 def _errors(results: Results) -> Floats:

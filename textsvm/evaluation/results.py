@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from textsvm.arrays import AnyArray, Bools, Floats, Ints, Json
-from textsvm.errors import InputError
+from textsvm.errors import InputError, first_few
 from textsvm.evaluation.metrics import (
     average_precisions,
     break_even,
@@ -341,9 +341,11 @@ def _label_indicator(
         others.update(str(label) for label in labels if label not in places)
     if not others:
         return indicator, []
-    names = _first_few(sorted(others))
+    names = first_few(sorted(others))
     if not indicator.any():
-        raise InputError(f"the model knows the labels {_first_few(classes)}, and the documents have {names}")
+        raise InputError(
+            f"the model knows the labels {first_few(classes.tolist())}, and the documents have {names}"
+        )
     return indicator, [
         f"{len(others)} of the documents' labels are not known to the model ({names}) and are left out of "
         "all figures"
@@ -357,14 +359,16 @@ def _judged_labels(truth: Sequence[object], classes: AnyArray) -> tuple[Ints, An
     index = np.flatnonzero(codes >= 0)
     names = sorted({str(truth[i]) for i in np.flatnonzero(codes < 0).tolist()})
     spellings, others = ({str(label).strip().casefold() for label in labels} for labels in (classes, names))
-    sample = _first_few(names) + ", some different only in case or spaces" * bool(spellings & others)
+    sample = first_few(names) + (", some different only in case or spaces" if spellings & others else "")
     if not len(index):
-        raise InputError(f"the model knows the labels {_first_few(classes)}, and the documents have {sample}")
+        raise InputError(
+            f"the model knows the labels {first_few(classes.tolist())}, and the documents have {sample}"
+        )
     warnings = []
     if omitted := len(truth) - len(index):
         warnings.append(
             f"{omitted:,} of {len(truth):,} documents have labels that the model does not know ({sample}; it "
-            f"knows {_first_few(classes)}) and are left out of all figures"
+            f"knows {first_few(classes.tolist())}) and are left out of all figures"
         )
     return index, classes[codes[index]], warnings
 
@@ -373,7 +377,3 @@ def _places(classes: AnyArray) -> dict[object, int]:
     """Index of each class by its label and by its text: files spell numbers."""
     labels = classes.tolist()
     return {str(label): a for a, label in enumerate(labels)} | {label: a for a, label in enumerate(labels)}
-
-
-def _first_few(labels: Sequence[object] | AnyArray) -> str:
-    return ", ".join(map(str, labels[:5])) + (", ..." if len(labels) > 5 else "")

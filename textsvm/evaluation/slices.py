@@ -84,9 +84,13 @@ def _slice(part: Results, value: str, overall: float, resamples: int) -> Slice:
         exact_bounds = exact_intervals(part)
         intervals |= {name: exact_bounds[name] for name in names if name in exact_bounds}
     low, high = intervals[names[0]]
-    below, above = high < overall, low > overall
-    worse = above if names[0] in ERRORS else below
-    return Slice(value, part.n, metrics, intervals, "worse" if worse else "better" if below or above else "")
+    below, above = ("better", "worse") if names[0] in ERRORS else ("worse", "better")
+    apart = ""
+    if high < overall:
+        apart = below
+    elif low > overall:
+        apart = above
+    return Slice(value, part.n, metrics, intervals, apart)
 
 
 def _undefined(part: Results) -> list[str]:

@@ -150,8 +150,10 @@ def _labels_of(
         for label in dict.fromkeys(answer.labels):
             votes[label] += {ACCEPTED: 1, REJECTED: -1}.get(answer.verdict, 0)
     n, most = len(by_name), max(votes.values(), default=0)
-    if not votes:  # the text has no label; if all its answers were omitted, it is left out
-        return [("", [] if several and n else None)] if n or not answers else []
+    if not votes and answers and not n:  # all its answers were omitted
+        return []
+    if not votes:
+        return [("", [] if several and n else None)]
     least = n // 2 + 1 if several else max(most, 1)
     best = [label for label, count in votes.items() if count >= least]
     if several and best:

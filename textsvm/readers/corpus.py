@@ -15,7 +15,7 @@ from unicodedata import normalize
 import numpy as np
 
 from textsvm.arrays import Array, Json
-from textsvm.errors import InputError, check_labels, plural
+from textsvm.errors import InputError, check_labels, first_few, plural
 from textsvm.readers.charsets import INVISIBLE
 from textsvm.runtime.compiled import scipy
 from textsvm.text.stored import StoredTexts
@@ -442,8 +442,7 @@ def reading_line(reading: Json) -> str:
         if name not in ("source", "format", "documents", "classes", "columns"):
             facts.append(fact if name == "encoding" else f"{name.replace('_', ' ')} {fact}")
     if classes and "label" not in reading:
-        more = ", ..." if len(classes) > 5 else ""
-        facts.append(f"{plural(len(classes), 'class')} ({', '.join(classes[:5])}{more})")
+        facts.append(f"{plural(len(classes), 'class')} ({first_few(classes)})")
     return f"read {reading['source']}: {count}{unit}; {', '.join(facts)}".removesuffix("; ")
 
 
@@ -633,10 +632,9 @@ class InvalidRows:
             raise self._refusal(self._without_text, total, "no text", self._reason)
 
     def _refusal(self, lines: list[int], total: int, lack: str, reason: str) -> InputError:
-        numbers = ", ".join(map(str, lines[:5])) + (", ..." if len(lines) > 5 else "")
         have, units = ("has", self._unit) if len(lines) == 1 else ("have", f"{self._unit}s")
         return InputError(
-            f"{len(lines):,} of the {total:,} rows of {self._file} {have} {lack} ({units} {numbers}): "
+            f"{len(lines):,} of the {total:,} rows of {self._file} {have} {lack} ({units} {first_few(lines)}): "
             f"{reason}; correct them, or leave them out with --skip-invalid"
         )
 

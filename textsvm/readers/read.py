@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Unpack
 
-from textsvm.errors import InputError, MissingColumn
+from textsvm.errors import InputError, MissingColumn, first_few
 from textsvm.readers.charsets import decode, is_binary, is_blank
 from textsvm.readers.corpus import (
     SEQUENCES,
@@ -310,8 +310,7 @@ def _tables(files: Sequence[File], inputs: InputFiles, options: ReadOptions) -> 
         if name in inputs.named or _has_table_name(name):
             raise InputError(f"{name} is no table and cannot be read together with tables")
     if others:
-        names = ", ".join(others[:5]) + (", ..." if len(others) > 5 else "")
-        inputs.problems.append((names, "left out, because the other files are tables"))
+        inputs.problems.append((first_few(others), "left out, because the other files are tables"))
     return [file for file in files if is_table[file.name]]
 
 

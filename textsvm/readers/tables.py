@@ -94,12 +94,16 @@ _WORKBOOK = ("Workbook".encode("utf-16-le"), "Book".encode("utf-16-le"))
 
 def file_format(file: File, options: ReadOptions) -> str | None:
     """The format of a table by its content or name; None if the file is no table."""
-    head, zipped = file.head, file.head.startswith(ZIP)
-    parts = _SPREADSHEET if zipped else _WORKBOOK if head.startswith(OFFICE) else ()
-    if any(part in file.data for part in parts):
-        return "excel"
-    if head.startswith((b"PAR1", *ARROW)) or is_binary(head):
-        return "parquet" if head.startswith(b"PAR1") else "arrow" if head.startswith(ARROW) else None
+    head = file.head
+    for magic, parts in ((ZIP, _SPREADSHEET), (OFFICE, _WORKBOOK)):
+        if head.startswith(magic) and any(part in file.data for part in parts):
+            return "excel"
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    if head.startswith(ARROW):
+        return "arrow"
+    if is_binary(head):
+        return None
     text = decode(head)[0]
     return table_format(file.name, text, options) or header_format(text, options)
 

@@ -289,7 +289,7 @@ def card(
 
 def key_of(key: Iterable[tuple[str, str]], first: int = MOST_CURVES) -> str:
     items = "".join(
-        f'<li class="{style}{" off" * (i >= first)}" data-curve="{i}">{safe(name)}</li>'
+        f'<li class="{style if i < first else f"{style} off"}" data-curve="{i}">{safe(name)}</li>'
         for i, (name, style) in enumerate(key)
     )
     return f'<ul class="key">{items}</ul>' if items else ""

@@ -165,9 +165,9 @@ def as_markdown(report: Report) -> str:
     parts.append(_table(["", "", "95 % interval"], metric_rows(results)))
     parts += [length_alone(results.length_alone)] if results.length_alone else []
     if results.task != "regression":
-        several = results.task == "multilabel"
-        columns = ["precision", "recall", "f1", "average_precision", *["break_even"] * several]
-        more = ["threshold"] * several
+        columns, more = ["precision", "recall", "f1", "average_precision"], list[str]()
+        if results.task == "multilabel":
+            columns, more = [*columns, "break_even"], ["threshold"]
         head = ["", *(HEADS.get(name, name) for name in (*columns, *more)), "documents", "predicted"]
         classes = []
         for figures in results.per_class:

@@ -174,7 +174,11 @@ def _confusion(results: Results) -> str:
                 f"<b>{count:,}</b><small>{100 * count / total:.1f} %</small></td>"
             )
         rows.append(f"<tr><th>{safe(label)}</th>{cells}</tr>")
-    size = " two" if two else " many" if len(results.labels) > 5 else ""
+    size = ""
+    if two:
+        size = " two"
+    elif len(results.labels) > 5:
+        size = " many"
     shares = "Colour: share of the row." if size == " many" else "Below: share of the row, in per cent."
     return section(
         "Confusion matrix",

@@ -426,15 +426,20 @@ def _mistake(mistake: Mistake, regression: bool) -> str:
         text = safe(cut(mistake.text, SHOWN_SYMBOLS))
         return f'{head}<div class="document" dir="auto">{text}</div></article>'
     beginning = explanation.text[:SHOWN_SYMBOLS]
-    coloured = "".join(
-        f'<span class="{"f" if step > 0 else "a"}{abs(step)}">{safe(piece)}</span>' if step else safe(piece)
-        for piece, step in runs(beginning, explanation.symbols[:SHOWN_SYMBOLS])
-    )
+    symbols = explanation.symbols[:SHOWN_SYMBOLS]
+    coloured = "".join(_coloured(piece, step) for piece, step in runs(beginning, symbols))
     more = len(explanation.text) - len(beginning)
     rest = f'<p class="note">… {more:,} more symbols</p>' if more else ""
     body = f'<div class="document" dir="auto">{coloured}</div>{rest}'
     parts = f'<p class="note">{safe(explanation.shares)}</p>' if explanation.parts else ""
     return f"{head}{body}{parts}{_evidence(explanation)}</article>"
+
+
+def _coloured(text: str, step: int) -> str:
+    """A piece of a text in the colour of a step."""
+    if step == 0:
+        return safe(text)
+    return f'<span class="{"f" if step > 0 else "a"}{abs(step)}">{safe(text)}</span>'
 
 
 def _evidence(explanation: Explanation) -> str:
