@@ -47,15 +47,11 @@ def test_flipped_bits_are_noticed_or_without_effect(tmp_path, times):
 
 #: SQL, and how many of the 17 lessons `export` then writes.
 LESSONS = {
-    "update lessons set alpha = 1e30": 17,
     "update lessons set alpha = 'x' where id = 3": 17,
-    "update lessons set alpha = -1": 17,
     "update lessons set alpha = alpha + 1e-9 where id = 2": 17,
-    "update lessons set score = 7": 17,
     "update lessons set kind = 'ham' where id = 5": 16,
     "update lessons set kind = case kind when 'ham' then 'spam' else 'ham' end": 0,
     "update lessons set subject = x'ff' where id = 5": 16,
-    "update lessons set learnt = 'x'": 0,
     "update lessons set seals = x''": 0,
     "update lessons set seals = 'x' where id = 4": 16,
     "update lessons set id = 100 - id; update bodies set id = 100 - id": 17,
@@ -67,9 +63,7 @@ LESSONS = {
 }
 META = {
     "update meta set value = '[NaN, 0]' where name = 'calibration'",
-    "update meta set value = '\"x\"' where name = 'generation'",
     "update meta set value = '1000' where name = 'generation'",
-    "update meta set value = '1' where name = 'rows'",
     "update meta set value = '{' where name = 'features'",
     "update meta set name = 'y' where name = 'calibration'",
     "delete from meta",
@@ -79,14 +73,15 @@ META = {
 def noticed(folder, of_features=False):
     """Whatever reads the lessons fails with a sentence that says how to repair them (status: of the rows)."""
     (folder / "weights").unlink(missing_ok=True)
-    works = (
+    works = [
         decisions,
         mail_damage.learnt,
         mail_damage.checked,
         lambda folder: filter_report(Filter(folder)),
         lambda folder: Filter(folder).retrain(),
-        *(() if of_features else (status,)),
-    )
+    ]
+    if not of_features:
+        works.append(status)
     for work in works:
         with pytest.raises(InputError, match=r"is damaged.*`textsvm mail export FILE`"):
             work(folder)
@@ -104,10 +99,7 @@ def repaired(folder, intact):
     return new
 
 
-@pytest.mark.parametrize(
-    "sql",
-    ["update lessons set alpha = 1e30", "update lessons set alpha = 'x' where id = 3", "delete from meta"],
-)
+@pytest.mark.parametrize("sql", ["update lessons set alpha = 1e30", "delete from meta"])
 def test_commands_fail_with_a_sentence_and_export_and_import_repair(store, sql):
     expected = decisions(store)
     change(store, f"{sql}; update lessons set kind = 'ham' where id = 5")
