@@ -10,9 +10,8 @@ from mail_damage import PROBES, decisions, restore, same, status
 from mails import mail, teach
 from test_mail_cli import call
 
-from textsvm.apps.mail.filter import Filter
+from textsvm.apps.mail.filter import Filter, lesson_line, parse_lessons
 from textsvm.apps.mail.lessons import FILE, Lessons
-from textsvm.apps.mail.mailboxes import lesson_line, parse_lessons
 from textsvm.apps.mail.report import filter_report
 from textsvm.errors import InputError
 

@@ -28,10 +28,17 @@ from textsvm.apps.mail.features import (
     sum_vectors,
     word_contributions,
 )
-from textsvm.apps.mail.filter import RECENT, Filter
-from textsvm.apps.mail.lessons import FILE, FORMAT, Lesson, Lessons, packed, unpacked
-from textsvm.apps.mail.mailboxes import lesson_line, parse_lessons, raw_messages
+from textsvm.apps.mail.filter import RECENT, Filter, lesson_line, parse_lessons
+from textsvm.apps.mail.lessons import (
+    FILE,
+    FORMAT,
+    Lesson,
+    Lessons,
+    packed,
+    unpacked,
+)
 from textsvm.apps.mail.message import read_message
+from textsvm.apps.mail.raw_message import raw_messages
 from textsvm.apps.mail.report import filter_report
 from textsvm.errors import InputError
 from textsvm.solvers.online import OnlineMachine

@@ -14,9 +14,8 @@ from malformed_mails import CLEAN, FORMS, FROM, HEAD, emlx, variants
 from textsvm.apps.mail import spamd
 from textsvm.apps.mail.decision import Decision
 from textsvm.apps.mail.filter import Filter
-from textsvm.apps.mail.mailboxes import raw_messages
 from textsvm.apps.mail.message import read_message
-from textsvm.apps.mail.raw_message import RawMessage, marked
+from textsvm.apps.mail.raw_message import RawMessage, marked, raw_messages
 from textsvm.errors import InputError
 from textsvm.readers import sample
 from textsvm.readers.files import read_files

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from textsvm.apps.mail import client
-from textsvm.apps.mail.raw_message import RawMessage, marked_pieces
+from textsvm.apps.mail.raw_message import RawMessage, marked_pieces, raw_messages, size_of
 from textsvm.cli import options
 from textsvm.cli.console import USAGE_ERROR, Console, WrongUsage, json_line, print_error, usage_message
 from textsvm.cli.options import Command, Group, option
@@ -86,7 +86,6 @@ def open_filter(store: Path | None, *, create: bool = False, texts: bool = True)
 
 def read_messages(files: list[str] | None) -> Iterator[tuple[str, bytes]]:
     """Names and bytes of the messages in files; standard input by default."""
-    from textsvm.apps.mail.mailboxes import raw_messages
     from textsvm.readers.mail import has_header
 
     for file in files or ["-"]:
@@ -121,8 +120,6 @@ def learn(
 
     When the command ends the messages are on disk, and the next decision uses them.
     """
-    from textsvm.apps.mail.mailboxes import size_of
-
     console = Console(quiet)
     size = sum(size_of(file) for file in files or [] if file != "-")
     n = done = empty = 0
@@ -253,8 +250,8 @@ def export(
 
     Of a damaged store the intact messages are written.
     """
+    from textsvm.apps.mail.filter import lesson_line
     from textsvm.apps.mail.lessons import CATEGORIES_FILE, Lessons
-    from textsvm.apps.mail.mailboxes import lesson_line
 
     output = Output("FILE", file, LESSONS, force).checked({})
     stores = [Lessons(store, damaged=True)]
@@ -291,7 +288,7 @@ def import_(
     without_texts: WithoutTexts = False,
 ) -> None:
     """Learn messages that `export` wrote; known messages are skipped."""
-    from textsvm.apps.mail.mailboxes import parse_lessons
+    from textsvm.apps.mail.filter import parse_lessons
 
     stream = sys.stdin.buffer if str(file) == "-" else file.open("rb")
     with stream, open_filter(store, create=True, texts=not without_texts) as opened:

@@ -5,18 +5,34 @@ scikit-learn. Learning needs the machine with all lessons, which is loaded for t
 machine has no free bias, so that decision values stay comparable over time. A lesson, the changed alphas and
 the calibration are written in a single transaction, which is on disk when the method returns. The generation
 of the store shows lessons of other processes; they are loaded before the next lesson.
+
+JSON Lines serve to move lessons to another computer, to back them up and to inspect them. A line is a lesson,
+an object with
+
+    digest   hexadecimal
+    kind     "spam", "ham" or a category; a message may be in a line of either sort
+    learnt   seconds since 1970
+    subject, sender
+    message  the raw message, a character for each of its bytes (ISO 8859-1)
+    keys, values  of a lesson without its message: the features, and runs of equal values with their lengths
 """
 
 from __future__ import annotations
 
+import json
+import math
 import os
+import re
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+import numpy as np
+
 from textsvm.apps.mail.categories import Categories, check_name
+from textsvm.apps.mail.client import is_category
 from textsvm.apps.mail.decision import (
     FEATURES,
     Decision,
@@ -30,19 +46,21 @@ from textsvm.apps.mail.decision import (
     read_model,
 )
 from textsvm.apps.mail.features import WeightVector, features, word_contributions
-from textsvm.apps.mail.lessons import KINDS, MAX_KEPT, Lesson, LessonRow, Lessons
+from textsvm.apps.mail.lessons import KINDS, MAX_KEPT, Lesson, LessonRow, Lessons, value_runs
 from textsvm.apps.mail.message import read_message
 from textsvm.apps.mail.raw_message import RawMessage
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     from textsvm.apps.mail.features import Keys, Values
+    from textsvm.arrays import Json
     from textsvm.solvers.online import OnlineMachine
 
 #: Time limit of re-optimisation per lesson, in seconds; the remainder continues with the next lesson.
 SETTLING = 1.0
 #: Number of recent lessons in `Status`.
 RECENT = 100
+_DIGEST = re.compile(r"[0-9a-f]{16,128}")
 
 
 class PriorDecisions(NamedTuple):
@@ -392,3 +410,55 @@ def _recompute_features(lesson: Lesson) -> Lesson:
         return lesson
     keys, values = features(read_message(lesson.message).text)
     return lesson._replace(keys=keys, values=values, message=None)
+
+
+# Lessons as JSON Lines
+
+
+def lesson_line(lesson: Lesson) -> str:
+    """A lesson as a line of JSON."""
+    values = lesson._asdict()
+    row = {name: values[name] for name in ("digest", "kind", "learnt", "subject", "sender")}
+    if lesson.message is not None:
+        row["message"] = lesson.message.decode("latin-1")
+    else:
+        row["keys"] = lesson.keys.tolist()
+        runs, lengths = value_runs(lesson.values)
+        row["values"] = list(zip(runs.tolist(), lengths.tolist(), strict=True))
+    return json.dumps(row) + "\n"
+
+
+def parse_lessons(lines: Iterable[str | bytes], name: str) -> Iterator[Lesson]:
+    """The lessons of lines; InputError names the file and the line of an invalid lesson."""
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            try:
+                yield _lesson(json.loads(line))
+            except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+                reason = f"is no lesson of `textsvm mail export` ({error}); earlier lines were imported"
+                raise InputError(f"{name}, line {number} {reason}") from error
+
+
+def _lesson(row: Json) -> Lesson:
+    digest, kind = row["digest"], row["kind"]
+    learnt = float(row["learnt"])
+    if not (kind in KINDS or is_category(kind)) or not _DIGEST.fullmatch(digest) or not math.isfinite(learnt):
+        raise ValueError("digest, kind or time is invalid")
+    names = str(row.get("subject", "")), str(row.get("sender", ""))
+    if "message" in row:
+        message = row["message"].encode("latin-1")
+        return Lesson(digest, kind, *features(read_message(message).text), *names, message, learnt)
+    if min(row["keys"], default=0) < 0:  # NumPy before 2 converts them to large numbers
+        raise ValueError("a feature is negative")
+    keys = np.array(row["keys"], np.uint64).reshape(-1)
+    lengths = [int(length) for _, length in row["values"]]
+    if min(lengths, default=0) < 0 or sum(lengths) != len(keys):
+        raise ValueError("values of other features")
+    values = np.repeat(np.array([value for value, _ in row["values"]], np.float32), lengths)
+    if (
+        (keys[1:] <= keys[:-1]).any()
+        or values.shape != keys.shape
+        or not (np.isfinite(values) & (values > 0)).all()
+    ):
+        raise ValueError("features do not ascend, or their values are not positive")
+    return Lesson(digest, kind, keys, values, *names, None, learnt)

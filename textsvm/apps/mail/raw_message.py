@@ -11,8 +11,11 @@ bounded (Postfix stops at 100 KB).
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textsvm.errors import InputError
@@ -264,3 +267,52 @@ def _block(message: RawMessage, place: int, lines: list[str]) -> bytes:
     if headless or fields_end == len(data):
         block += end
     return block
+
+
+# Messages in files
+
+
+def raw_messages(path: str | os.PathLike[str]) -> Iterator[tuple[str, bytes]]:
+    """The messages at a path, each with its name.
+
+    The path is a message, an mbox, a Maildir (`new` and `cur` are read), or a folder of messages and mboxes.
+    """
+    from textsvm.readers.mail import split_messages  # not above: it takes NumPy
+
+    try:
+        for file in _mail_files(Path(path)):
+            with file.open("rb") as stream:
+                if not os.fstat(stream.fileno()).st_size:  # empty, or a pipe
+                    yield str(file), stream.read()
+                    continue
+                with mmap(stream.fileno(), 0, access=ACCESS_READ) as data:
+                    if is_outlook(str(file), data):
+                        raise InputError(f"{file} {OUTLOOK}")
+                    yield from split_messages(str(file), data)
+    except OSError as error:
+        raise InputError(f"cannot read {error.filename or path}: {error.strerror}") from error
+
+
+def size_of(path: str | os.PathLike[str]) -> int:
+    """Bytes of the files at a path, 0 if unknown."""
+    try:
+        return sum(file.stat().st_size for file in _mail_files(Path(path)))
+    except OSError:
+        return 0
+
+
+def _mail_files(path: Path) -> Iterator[Path]:
+    if not path.is_dir():
+        yield path
+    elif (path / "cur").is_dir():
+        for folder in (path / "new", path / "cur"):
+            if folder.is_dir():
+                yield from _visible_files(folder)
+    else:
+        for parent, folders, _ in os.walk(path):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            yield from _visible_files(Path(parent))
+
+
+def _visible_files(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
