@@ -1,8 +1,8 @@
-"""The command line as a user meets it: a process of its own, its exit code, stdout and stderr.
+"""The command line: its exit code, stdout and stderr.
 
-Most of a short command's time goes into imports, and into loading what is compiled. `run` has that done once,
-by a server (this file, run as a program) that forks a process for every command; `run_fresh` starts Python
-anew.
+`run` calls it in the process of the test. `run_apart` is for what a process of its own changes: streams that
+are files, a limit of time. A server (this file, run as a program) has imported the package once and forks a
+process for every command. `run_fresh` starts Python anew.
 """
 
 import gc
@@ -17,28 +17,53 @@ from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
 
+from typer.main import get_command
+
+from textsvm import cli
+from textsvm.cli import console
+
 ROOT = Path(__file__).resolve().parent.parent
 REVIEWS = str(ROOT / "corpora" / "samples" / "reviews.csv")
 READING = (REVIEWS, "--text", "text", "--label", "label")
-#: Commands that the server has run before the first fork, in a folder of its own; missing files are errors.
+#: Commands that the server has run before the first fork, in a folder of its own.
 WARM = (
     ("--help",),
-    ("mail", "classify", "--store", "none"),
     ("train", *READING, "-o", "m"),
-    ("train", *READING, "--kernel", "spectrum:1-3", "-o", "m"),
-    ("train", *READING, "--kernel", "gap:3", "--calibrate", "sigmoid", "-o", "m"),
     ("predict", "m", *READING[:3]),
     ("evaluate", "m", *READING, "--report", "m.html"),
-    ("cv", *READING, "--kernel", "spectrum:2"),
-    ("tune", *READING, "-C", "1,10", "--heatmap", "m.svg"),
-    ("compare", *READING, "--kernel", "spectrum:2"),
-    *((name, "missing", "missing") for name in ("explain", "update", "doubts", "export")),
-    *((name, "missing") for name in ("corpus", "map", "model")),
 )
 
 
-def run(*arguments, stdin=b"", cwd=None, timeout=120, stdout=None, stderr=None, program="textsvm"):
-    """Run textsvm (or `benchmarks`); `stdin` is bytes, `stdout` and `stderr` are optional files."""
+def run(*arguments, stdin=b"", cwd=None, **apart):
+    """Run textsvm in this process; with further options of `run_apart` in another."""
+    if apart:
+        return run_apart(*arguments, stdin=stdin, cwd=cwd, **apart)
+    argv, before = ["textsvm", *map(str, arguments)], os.getcwd()
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", line_buffering=True) for _ in range(2))
+    standard = sys.argv, sys.stdin, sys.stdout, sys.stderr
+    sys.argv, sys.stdin, sys.stdout, sys.stderr = argv, io.TextIOWrapper(io.BytesIO(stdin), "utf-8"), out, err
+    os.chdir(cwd or before)
+    try:
+        code = console.main(_command(argv[1] if len(argv) > 1 else ""))
+    except SystemExit as exit:
+        code = exit.code or 0
+    finally:
+        os.chdir(before)
+        sys.argv, sys.stdin, sys.stdout, sys.stderr = standard
+    for stream in (out, err):
+        stream.flush()
+    return subprocess.CompletedProcess(argv, code, out.buffer.getvalue(), err.buffer.getvalue())
+
+
+@cache
+def _command(name):
+    """Parser of a command, whose building is half the time of a short one, or of all commands."""
+    known = name in cli.COMMANDS
+    return get_command(cli.app_of([name] if known else cli.COMMANDS, known or name == "--"))
+
+
+def run_apart(*arguments, stdin=b"", cwd=None, timeout=120, stdout=None, stderr=None, program="textsvm"):
+    """Run textsvm (or `benchmarks`) in a process of its own; `stdout` and `stderr` are optional files."""
     if not hasattr(os, "fork"):
         return run_fresh(*arguments, stdin=stdin, cwd=cwd, timeout=timeout, program=program)
     with tempfile.TemporaryDirectory() as folder:
@@ -120,9 +145,6 @@ def _warm():
 
     A command that fails is reported, and does not end the server.
     """
-    from textsvm.cli import console
-
-    _keep_parsers()
     before, leave, failures = os.getcwd(), console.leave, []
     console.leave = sys.exit
     with (
@@ -137,7 +159,7 @@ def _warm():
                 code = _textsvm(["textsvm", *arguments])
             except Exception as error:
                 code = repr(error)
-            if code and arguments[0] != "mail" and "missing" not in arguments:
+            if code:
                 failures.append(f"tests/command.py: textsvm {' '.join(arguments)}: {code}")
         os.chdir(before)
     console.leave = leave
@@ -146,28 +168,8 @@ def _warm():
     gc.freeze()
 
 
-def _keep_parsers():
-    """Keep the parser of each command that has run: building it is half the time of a short command."""
-    from typer import main as typer
-
-    from textsvm import cli
-
-    build, applications = cli.app_of, {}
-
-    def app_of(names, runs=True):
-        key = (*names, runs)
-        if key not in applications:
-            applications[key] = build(names, runs)
-        return applications[key]
-
-    cli.app_of = app_of
-    typer.get_command = cache(typer.get_command)
-
-
 def _textsvm(argv):
     """Run the command line in this process; its exit code."""
-    from textsvm import cli
-
     sys.argv = argv
     try:
         if argv[0] == "benchmarks":

@@ -15,7 +15,7 @@ from test_columns import both_ways, corpus, gram_of, judge
 
 from textsvm import SVC, BoundedGap, GapWeighted, Spectrum, Sum, read_corpus, save
 from textsvm.cli.console import WrongUsage
-from textsvm.cli.kernels import options_of
+from textsvm.cli.machines import options_of
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS, spelling
 from textsvm.kernels.gap import subsequences
@@ -304,10 +304,10 @@ def test_it_is_spelled_on_a_line():
 
 def test_it_is_a_grid_of_options():
     options = options_of(KERNELS)
-    found = options(kernel=["bounded-gap"], p="3,4", decay="0.2", span="p+2,7").grid()
-    grid = [BoundedGap(p, 0.2, span) for span in (None, 7) for p in (3, 4)]
+    found = options(kernel=["bounded-gap"], p="3,4", decay="0.2,0.3").grid()
+    grid = [BoundedGap(p, decay) for decay in (0.2, 0.3) for p in (3, 4)]
     assert [kernel.get_params() for kernel in found] == [kernel.get_params() for kernel in grid]
-    for wrong, message in (({"p": "3-4"}, "p 3-4 is no whole number"), ({"p": "4", "span": "3"}, "span=3")):
+    for wrong, message in (({"p": "3-4"}, "p 3-4 is no whole number"), ({"p": "4", "decay": "3"}, "decay=3")):
         with pytest.raises(WrongUsage, match=message):
             options(kernel=["bounded-gap"], **wrong).grid()
 

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 import textsvm
 from textsvm.cli import COMMANDS, app_of
 from textsvm.kernels import KERNELS
+from textsvm.kernels.options import SPELLED_ONLY
 from textsvm.readers import sample
 
 #: So that a checkout is found from any folder.
@@ -71,7 +72,7 @@ def test_help_shows_the_first_sentence_of_each_command_and_imports_no_command():
 
 
 def test_no_option_is_called_like_its_metavar():
-    """Typer 0.27 calls --tier with the metavar TIER --TIER, unless the declaration names it."""
+    """Typer 0.27 calls --name with the metavar NAME --NAME, unless the declaration names it."""
     for command in app_of().registered_commands:
         for name, parameter in inspect.signature(command.callback).parameters.items():
             declared = getattr(parameter.annotation, "__metadata__", (None,))[0]
@@ -306,11 +307,11 @@ def test_both_splits_of_reuters():
 
 def test_a_parameter_of_kernels_is_an_option_of_tune_alone():
     commands = get_command(app_of()).commands
-    others = {"alphabet", "encoder", "bits"}  # --encoder is an option of several commands
-    parameters = {option.name for name in KERNELS for option in KERNELS.options(name)} - others
+    parameters = {option.name for name in KERNELS for option in KERNELS.options(name)} - SPELLED_ONLY
     for name, command in commands.items():
         options = {parameter.name for parameter in command.params}
         assert parameters & options == (parameters if name == "tune" else set())
+    assert not SPELLED_ONLY - {"encoder"} & {parameter.name for parameter in commands["tune"].params}
 
 
 @pytest.mark.parametrize("kernel", ["edit:gamma=0.02", "gap:2-3,decay=0.4"])

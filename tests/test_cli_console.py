@@ -53,7 +53,7 @@ def test_numbers_of_a_table_are_never_clipped(label, width, monkeypatch):
     assert max(map(cell_len, shown.get().splitlines())) <= width
 
 
-@pytest.mark.parametrize("command", ["train", "cv", "tune", "compare"])
+@pytest.mark.parametrize("command", ["train", "cv", "tune"])
 def test_the_help_shows_the_options_that_people_use(command):
     """And all of them on request; completion knows all."""
     short, long = (run(command, option).stdout.decode() for option in ("--help", "--help-all"))
@@ -65,4 +65,4 @@ def test_the_help_shows_the_options_that_people_use(command):
         assert rare in long
     if command == "train":
         assert len(re.findall(r"(?m)^\W+ --?[a-zA-Z]", short)) <= 20
-        assert "--duality-gap" in long
+        assert "--tol" in long

@@ -16,7 +16,7 @@ import re
 import shlex
 import tarfile
 import zipfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -158,20 +158,43 @@ def folder(tmp_path_factory):
 class Mistake:
     """A command, what it must say, and its exit code; `rows` is the output that is right beside a failure."""
 
-    title: str
     command: str
     says: str
+    files: dict | bytes = b""  #: Beside those of `FILES`, by name; the content of the only one of the command
     code: int = 1  #: 0: a note on stderr beside the right output
-    files: dict = field(default_factory=dict)
     stdin: bytes = b""
     rows: int = 0
     prints: str = ""  #: Pattern of stdout
+
+    @property
+    def words(self):
+        """The command; a training or cross-validation has a kernel, unless it is named."""
+        words = shlex.split(self.command)
+        if words[0] == "train" and "-o" not in words:
+            words += ["-o", "new.textsvm", *["--kernel", "spectrum:1-3"] * ("--kernel" not in words)]
+        if words[0] == "cv" and not {"--kernel", "--folds"} & {*words}:
+            words += ["--kernel", "spectrum:1-3", "--folds", "3"]
+        return words
+
+    @property
+    def contents(self):
+        """Contents of files by their names."""
+        if isinstance(self.files, dict):
+            return self.files
+        shared = {*FILES, *(f"{model}.textsvm" for model in [*MODELS, "new"])}
+        own = [word for word in self.words if re.search(r"\.\w+$", word) and word not in shared]
+        return {own[0]: self.files} if self.files else {}
+
+
+def Note(command, says, files=b"", rows=1, **more):
+    """A command that works and says something."""
+    return Mistake(command, says, files, 0, rows=rows, **more)
 
 
 def left_out(title, name, content, other="n.md", text=b"A note\n", model="said"):
     """A table in the folder t beside another file, which is left out."""
     files = {name: content, f"t/{other}": text}
-    return Mistake(title, f"predict {model}.textsvm t", f"{re.escape(other)}: left out", 0, files, rows=40)
+    return Note(f"predict {model}.textsvm t", f"{re.escape(other)}: left out", files, rows=40)
 
 
 def repeated(times=4, changed=str):
@@ -202,24 +225,18 @@ ESTIMATES = {
 SEEDED = {
     "cv": "cv reviews.csv",
     "tune": "tune reviews.csv",
-    "compare": "compare reviews.csv",
-    "doubts": "doubts reviews.csv",
     "train": "train reviews.csv --holdout 0.2 -o new.textsvm",
     "label": "label reviews.csv -o l.jsonl",
 }
 #: Files of a user that a command must not replace without --force.
-PRECIOUS = {
-    "mine.jsonl": b'{"id": 1, "label": "good", "text": "a fine day"}\n',
-}
+PRECIOUS = {"mine.jsonl": b'{"id": 1, "label": "good", "text": "a fine day"}\n'}
 
 
 def as_reviews(title, name, content, says="", options="", **files):
     """A file in another format that has the texts and labels of reviews.csv."""
     mean = sum(len(text) for _, text in ROWS) / len(ROWS)
     prints = rf'"n": 40,.*"labels": {{"good": 20, "bad": 20}}.*"mean": {mean:g}[,}}]'
-    return Mistake(
-        title, f"corpus {name} --json {options}", says, 0, {name: content, **files}, rows=1, prints=prints
-    )
+    return Note(f"corpus {name} --json {options}", says, {name: content, **files}, prints=prints)
 
 
 def jsonl(rows):
@@ -263,8 +280,6 @@ def annotated(*answers, **about):
     ]).encode()  # fmt: skip
 
 
-TRAIN = "--kernel spectrum:1-3 -o new.textsvm"
-CV = "--kernel spectrum:1-3 --folds 3"
 FAST = "--kernel fast"
 
 
@@ -329,91 +344,132 @@ ODD_LABELS = {
 
 UNEVEN = tree("n", "Goethe/Faust", "Goethe/Werther", "Schiller/Faust")
 
+#: Commands that fail, and a pattern of their sentence.
+FAILS = r"""
+train none.csv  =>  none\.csv is not there
+predict none.textsvm reviews.csv  =>  none\.textsvm is not there
+predict reviews.csv m.textsvm  =>  reviews\.csv.*not a (textsvm )?model
+evaluate reviews.csv reviews.csv  =>  reviews\.csv.*not a (textsvm )?model
+train m.textsvm  =>  m\.textsvm.*(model|binary)
+train empty.csv  =>  empty\.csv is empty
+train blank.csv  =>  blank\.csv is empty
+predict m.textsvm empty.csv  =>  empty\.csv is empty
+predict m.textsvm -  =>  standard input is empty
+explain m.textsvm --text 'hello you'  =>  'hello you' is read as
+train -  =>  standard input
+explain vectors.textsvm --top 3  =>  vectors has no texts
+train reviews.csv --text text --no-header  =>  no column 'text'
+train reviews.csv --annotators bo  =>  names no annotators
+train reviews.csv --encoding cp125  =>  no charset 'cp125'; usual ones are
+train reviews.csv --sheet 2  =>  has no sheets; leave out --sheet
+train reviews.csv --text body  =>  no column 'body'.*label, text
+train reviews.csv --label stars  =>  no column 'stars'.*label, text
+train reviews.csv --id nr  =>  no column 'nr'
+train reviews.csv --text Text  =>  no column 'Text'.*text
+train reviews.csv --text 7  =>  no column '7'
+train said.csv  =>  said\.csv.*(--text|--label).*utterance
+train said.csv --text utterance  =>  --label.*mood|no labels.*--label
+predict m.textsvm said.csv  =>  said\.csv.*text.*utterance
+predict said.textsvm reviews.csv  =>  reviews\.csv.*'utterance'.*label, text
+evaluate said.textsvm reviews.csv  =>  reviews\.csv.*'(utterance|mood)'
+explain said.textsvm reviews.csv  =>  reviews\.csv.*'utterance'
+predict said.textsvm reviews.jsonl  =>  reviews\.jsonl.*'utterance'
+train reviews.txt --text text  =>  reviews\.txt.*column
+train said.csv --text utterance  =>  its columns are: id, utterance, mood
+train reviews.csv --numbers text  =>  'text'.*number
+train reviews.csv --regress text  =>  line 2: the target.*not a finite number
+train reviews.csv --regress label  =>  'good'.*not a finite number
+train reviews.csv --text text --label text  =>  text
+train stars.csv --label stars  =>  --regress
+cv stars.csv --label stars --kernel spectrum:2  =>  --regress
+train reviews.csv --text label --label text  =>  labels.*once
+train said.csv --text utterance --label id  =>  labels.*once|--regress
+train reviews.csv --positive god  =>  no label 'god'.*good
+train reviews.csv --positive good --negative worse  =>  no label 'worse'
+train reviews.csv --positive good --negative good  =>  both 'good'
+evaluate stars.textsvm reviews.csv  =>  '?stars'?
+evaluate m.textsvm stars.csv --label stars  =>  (label|class)
+cv said.csv --text utterance --text body --join  =>  no column 'body'
+export m.textsvm -o out.bin --title x  =>  a title is for pages
+train reviews.csv --part test  =>  no part 'test'
+evaluate m.textsvm reviews.csv --part test  =>  no part 'test'
+predict vectors.textsvm reviews.csv  =>  vectors
+predict m.textsvm two.libsvm  =>  (text|vector)
+predict dna.textsvm reviews.csv  =>  (letter|sequence|DNA)
+predict few.textsvm reviews.csv --proba  =>  few.textsvm gives no probabilities.*--calibrate
+predict m.textsvm reviews.csv --coverage 0.9  =>  --calibrate
+predict stars.textsvm stars.csv --proba  =>  not a classifier
+cv reviews.csv --kernel fast --folds 41  =>  --folds 41.*only 40 documents
+train reviews.csv --format xml  =>  xml
+train reviews.csv --format libsvm  =>  reviews\.csv.*line 1
+train reviews.csv --format fasta  =>  reviews\.csv
+train two.libsvm  =>  (vector|text)
+train reviews.csv --kernel gaussian -o new.textsvm  =>  (vector|text|number)
+map reviews.csv --kernel spectrum:2,odds -o m.svg  =>  odds
+predict wide.textsvm two.npy  =>  columns|features|numbers
+"""
+#: Commands that are wrong usage.
+WRONG_USAGE = r"""
+train said.csv --label mood --regress utterance  =>  --label and --regress
+train reviews.csv -o none/m.textsvm --kernel spectrum:2  =>  none
+trian reviews.csv  =>  (No such command|unknown).*trian
+train reviews.csv --kernle x  =>  --kernle
+tune stars.csv --regress stars --kernel auto  =>  --kernel auto is only for classifiers of texts
+tune two.libsvm --kernel auto  =>  only for classifiers of t
+cv reviews.csv --folds 1 --kernel spectrum:2  =>  folds
+predict m.textsvm reviews.csv -o reviews.csv  =>  reviews\.csv
+predict m.textsvm reviews.csv -o said.csv  =>  said\.csv.*force
+predict sure.textsvm reviews.csv --coverage 95  =>  --coverage
+predict sure.textsvm reviews.csv --unsure 0.8,0.2  =>  --unsure
+train reviews.csv --kernel spectrun:3 -o new.textsvm  =>  spectrun.*spectrum
+train two.libsvm --kernel rbf -o new.textsvm  =>  rbf is called gaussian
+train reviews.csv --one-class -o new.textsvm  =>  --one-class needs.*-o is
+train reviews.csv --kernel spectrum:0 -o new.textsvm  =>  p
+train reviews.csv --kernel spectrum:three -o new.textsvm  =>  three
+train reviews.csv -C -1  =>  C
+train reviews.csv -C high  =>  high
+train reviews.csv --kernel edit:gamma=0 -o new.textsvm  =>  gamma
+train reviews.csv --kernel gap:decay=1.5 -o new.textsvm  =>  decay
+train reviews.csv --encoder no  =>  no is not there
+train reviews.csv --encoder a+b  =>  encoder a\+b is not there
+cv reviews.csv --encoder reviews.txt  =>  is a file; name its f
+train reviews.csv --kernel encoder -o new.textsvm  =>  must be a folder
+train reviews.csv --device cuda:7  =>  cuda:7|GPU
+train reviews.csv --memory lots  =>  lots
+train stars.csv --regress stars --multiclass ordered  =>  --multiclass.*--regress
+train stars.csv --regress stars --calibrate sigmoid  =>  calibrat
+train stars.csv --regress stars --multilabel  =>  multilabel
+evaluate m.textsvm reviews.csv --report none/r.html  =>  none
+compare reviews.csv --kernel nothing  =>  nothing
+map reviews.csv  =>  -o FILE.*\.html or \.svg
+map reviews.csv -o m.png  =>  m\.png.*\.html or \.svg
+map reviews.csv -o -  =>  \.html or \.svg
+map reviews.csv --kernel auto -o m.svg  =>  auto
+tune reviews.csv -C 1,x  =>  x
+train reviews.csv -o reviews.csv --kernel spectrum:2  =>  reviews\.csv
+"""
 MISTAKES = [
     # Paths
-    Mistake("missing corpus", f"train none.csv {TRAIN}", "none\\.csv is not there"),
-    Mistake("missing model", "predict none.textsvm reviews.csv", "none\\.textsvm is not there"),
-    Mistake(
-        "model and corpus swapped", "predict reviews.csv m.textsvm", "reviews\\.csv.*not a (textsvm )?model"
-    ),
-    Mistake(
-        "corpus instead of a model",
-        "evaluate reviews.csv reviews.csv",
-        "reviews\\.csv.*not a (textsvm )?model",
-    ),
-    Mistake("model as a corpus", f"train m.textsvm {TRAIN}", "m\\.textsvm.*(model|binary)"),
-    Mistake("empty file", f"train empty.csv {TRAIN}", "empty\\.csv is empty"),
-    Mistake("blank file", f"train blank.csv {TRAIN}", "blank\\.csv is empty"),
-    Mistake("predict an empty file", "predict m.textsvm empty.csv", "empty\\.csv is empty"),
-    Mistake("nothing on stdin", "predict m.textsvm -", "standard input is empty"),
-    Mistake("text given as column", "explain m.textsvm --text 'hello you'", "'hello you' is read as"),
-    Mistake("corpus from stdin", f"train - {TRAIN}", "standard input"),
-    Mistake(
-        "many lines as one document",
+    Note(
         "predict m.textsvm -",
         "warning: -: it is read as one document of 150 lines; --format lines",
-        code=0,
         stdin=b"a good day\n" * 150,
-        rows=1,
     ),
+    Mistake("train reviews.csv -o place --kernel spectrum:2", "place", {"place/x": b""}, code=2),
+    Mistake("train place", "place", {"place/.keep": b""}),
+    Mistake("train none.tar.gz", "none\\.tar\\.gz", TAR.getvalue()),
+    Mistake("train t.csv.gz", "t\\.csv\\.gz", gzip.compress(table(ROWS, ("label", "text")))[:-30]),
+    Mistake("train t.zip", "t\\.zip", XLSX[:60]),
+    Mistake("train p.png", "p\\.png.*binary", b"\x89PNG\r\n\x1a\n" + bytes(500)),
+    Mistake("train p.pdf", "p\\.pdf.*(PDF|binary)", b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n" + bytes(500)),
+    Mistake("predict m.textsvm p.pdf", "p\\.pdf.*(PDF|binary)", b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj\n"),
     Mistake(
-        "label and number", "train said.csv --label mood --regress utterance", "--label and --regress", code=2
-    ),
-    Mistake(
-        "output in a missing folder",
-        "train reviews.csv -o none/m.textsvm --kernel spectrum:2",
-        "none",
-        code=2,
-    ),
-    Mistake(
-        "output is a folder",
-        "train reviews.csv -o place --kernel spectrum:2",
-        "place",
-        code=2,
-        files={"place/x": b""},
-    ),
-    Mistake("empty folder", f"train place {TRAIN}", "place", files={"place/.keep": b""}),
-    Mistake(
-        "empty archive",
-        f"train none.tar.gz {TRAIN}",
-        "none\\.tar\\.gz",
-        files={"none.tar.gz": TAR.getvalue()},
-    ),
-    Mistake(
-        "a damaged gzip",
-        f"train t.csv.gz {TRAIN}",
-        "t\\.csv\\.gz",
-        files={"t.csv.gz": gzip.compress(table(ROWS, ("label", "text")))[:-30]},
-    ),
-    Mistake("a damaged zip", f"train t.zip {TRAIN}", "t\\.zip", files={"t.zip": XLSX[:60]}),
-    Mistake(
-        "a picture",
-        f"train p.png {TRAIN}",
-        "p\\.png.*binary",
-        files={"p.png": b"\x89PNG\r\n\x1a\n" + bytes(500)},
-    ),
-    Mistake(
-        "a PDF",
-        f"train p.pdf {TRAIN}",
-        "p\\.pdf.*(PDF|binary)",
-        files={"p.pdf": b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n" + bytes(500)},
-    ),
-    Mistake(
-        "predict a PDF",
-        "predict m.textsvm p.pdf",
-        "p\\.pdf.*(PDF|binary)",
-        files={"p.pdf": b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj\n"},
-    ),
-    Mistake(
-        "a truncated model",
         "predict cut.textsvm reviews.csv",
         "cut\\.textsvm.*(damaged|not a)",
-        files={"cut.textsvm": b"\x10\x00\x00\x00\x00\x00\x00\x00{"},
+        b"\x10\x00\x00\x00\x00\x00\x00\x00{",
     ),
-    Mistake("an unknown command", "trian reviews.csv", "(No such command|unknown).*trian", 2),
-    Mistake("an unknown option", f"train reviews.csv --kernle x {TRAIN}", "--kernle", 2),
     *(
-        Mistake(f"a misspelt option of {command}", f"{command} {rest}", f"see textsvm {command} --help", code)
+        Mistake(f"{command} {rest}", f"see textsvm {command} --help", code=code)
         for command, rest, code in [
             ("cv", "reviews.csv --fold 3", 2),
             ("train", "reviews.csv --kernle x", 2),
@@ -425,19 +481,17 @@ MISTAKES = [
     ),
     # Numbers
     *(
-        Mistake(f"{command} with seed {seed}", f"{SEEDED[command]} --seed {seed}", "--seed", 2)
+        Mistake(f"{SEEDED[command]} --seed {seed}", "--seed", code=2)
         for command, seed in [
             *((command, "-1") for command in SEEDED),
             *((command, "99999999999") for command in SEEDED),
             ("cv", "4294967296"),
             ("tune", "1.5"),
-            ("compare", "x"),
-            ("doubts", "1e3"),
             ("train", "0x10"),
         ]
     ),
     *(
-        Mistake(f"a decimal comma in {options}", f"{command} {options}", "decimals have a point", 2)
+        Mistake(f"{command} {options}", "decimals have a point", code=2)
         for command, options in [
             ("train reviews.csv -o new.textsvm", "-C 0,5"),
             ("train reviews.csv -o new.textsvm", "-C 1,5"),
@@ -447,8 +501,7 @@ MISTAKES = [
             ("tune stars.csv --regress stars", "--epsilon 0,1"),
             ("cv stars.csv --regress stars", "--epsilon 0,1"),
             ("train reviews.csv -o new.textsvm", "--holdout 0,2"),
-            ("cv reviews.csv", "--tol 0,001"),
-            ("tune reviews.csv", "--minutes 0,5"),
+            ("train reviews.csv", "--tol 0,001"),
             ("doubts reviews.csv", "--at-least 0,5"),
             ("tune reviews.csv --kernel gap", "--decay 0,5"),
             ("cv reviews.csv", "--kernel gap:decay=0,5"),
@@ -458,9 +511,7 @@ MISTAKES = [
     ),
     # Models of different kinds
     *(
-        Mistake(
-            f"{model} beside {other}", f"evaluate {model}.textsvm {corpus} --beside {other}.textsvm", words
-        )
+        Mistake(f"evaluate {model}.textsvm {corpus} --beside {other}.textsvm", words)
         for model, other, corpus, words in [
             ("m", "stars", "reviews.csv", "stars.textsvm predicts numbers, and m.textsvm labels"),
             ("stars", "m", "stars.csv", "m.textsvm predicts labels, and stars.textsvm numbers"),
@@ -475,19 +526,9 @@ MISTAKES = [
             ("stars", "topics", "stars.csv", "topics.textsvm predicts several labels, and stars.textsvm num"),
         ]
     ),
-    Mistake("features of a model of vectors", "explain vectors.textsvm --top 3", "vectors has no texts"),
-    Mistake(
-        "the default of classifiers for numbers",
-        "tune stars.csv --regress stars --kernel auto",
-        "--kernel auto is only for classifiers of texts",
-        2,
-    ),
-    Mistake(
-        "the default of texts for vectors", "tune two.libsvm --kernel auto", "only for classifiers of t", 2
-    ),
     # Files of the user
     *(
-        Mistake(f"{command} onto {name}", f"{command} {name}", f"{name} is there and is not", 2, PRECIOUS)
+        Mistake(f"{command} {name}", f"{name} is there and is not", PRECIOUS, code=2)
         for command, name in [
             ("predict m.textsvm reviews.csv -o", "mine.jsonl"),
             ("cv reviews.csv --predictions", "mine.jsonl"),
@@ -496,13 +537,10 @@ MISTAKES = [
     ),
     # Estimates
     *(
-        Mistake(
-            f"{name} of texts {how}",
+        Note(
             ESTIMATES[name],
             "note: 180 copies .* but for case, .*in long texts, digits\\) kept in one part with the original",
-            0,
             {"t.csv": repeated(4, CHANGES[how])},
-            rows=1,
         )
         for name, how in [
             *(("cv", how) for how in CHANGES),
@@ -511,32 +549,20 @@ MISTAKES = [
             ("train --holdout", "with another number"),
         ]
     ),
-    Mistake(
-        "copies in the test part of a corpus",
+    Note(
         "compare t.csv --kernel spectrum:2 --json",
         "warning: 60 test documents have a copy in the training part",
-        0,
-        {
-            "t.csv": table(
-                [(*row, part) for part in ("train", "test") for row in texts(60)], ("label", "text", "part")
-            )
-        },
-        rows=1,
+        table([(*row, part) for part in ("train", "test") for row in texts(60)], ("label", "text", "part")),
     ),
-    Mistake(
-        "two texts, each many times",
+    Note(
         "cv t.csv --kernel spectrum:2 --json",
         "warning: the folds do not keep copies together: 20 of 20 documents .*in long texts, digits",
-        0,
-        {"t.csv": table([("x", "a text"), ("y", "something else")] * 10, ("label", "text"))},
-        rows=1,
+        table([("x", "a text"), ("y", "something else")] * 10, ("label", "text")),
     ),
     *(
-        Mistake(
-            f"training documents, {options}",
+        Note(
             f"{command} reviews.csv {options}",
             "warning: 100.0% of these documents were in the training .*in long texts, digits",
-            0,
             rows=rows,
         )
         for command, options, rows in [
@@ -548,15 +574,10 @@ MISTAKES = [
     ),
     # Folders in folders
     *(
-        Mistake(
-            f"{command} on an uneven tree",
-            f"{command} n {rest}",
-            r"--level 1 \(Goethe, Schiller\) or --level 2",
-            files=UNEVEN,
-        )
+        Mistake(f"{command} n {rest}", r"--level 1 \(Goethe, Schiller\) or --level 2", UNEVEN)
         for command, rest in [
-            ("train", TRAIN),
-            ("cv", CV),
+            ("train", ""),
+            ("cv", ""),
             ("tune", "--kernel spectrum:1-3"),
             ("compare", ""),
             ("evaluate m.textsvm", ""),
@@ -565,158 +586,81 @@ MISTAKES = [
         ]
     ),
     Mistake(
-        "author, year, chapter",
-        f"train n {TRAIN}",
-        r"--level 1 \(a, b\) or --level 2 \(1801, 1802\)",
-        files=tree("n", "a/1801", "a/1802", "b/1801"),
+        "train n", r"--level 1 \(a, b\) or --level 2 \(1801, 1802\)", tree("n", "a/1801", "a/1802", "b/1801")
     ),
+    Mistake("train n", r"--level 1 \(a, b\) or --level 2 \(x\)", tree("n", "a", "a/x", "b")),
     Mistake(
-        "files beside folders of a class",
-        f"train n {TRAIN}",
-        r"--level 1 \(a, b\) or --level 2 \(x\)",
-        files=tree("n", "a", "a/x", "b"),
-    ),
-    Mistake(
-        "a deep tree in an archive",
-        f"train n.zip {TRAIN}",
+        "train n.zip",
         r"--level 2 \(a, b\) or --level 3 \(x, y\)",
-        files={
-            "n.zip": zipped(
-                **{f"n__{path}__{i}_DOT_txt": path for path in ("a__x", "a__y", "b__x") for i in range(4)}
-            )
-        },
+        zipped(**{f"n__{path}__{i}_DOT_txt": path for path in ("a__x", "a__y", "b__x") for i in range(4)}),
     ),
+    Mistake("train n/a n/b", r"--level 1 \(a, b\) or --level 2 \(x, y\)", tree("n", "a/x", "a/y", "b/x")),
+    Mistake("train n", "--level 1 .* --level 2 .* or --level 3", tree("n", "a/x/1", "a/x/2", "b/y/1")),
     Mistake(
-        "two folders of folders",
-        f"train n/a n/b {TRAIN}",
-        r"--level 1 \(a, b\) or --level 2 \(x, y\)",
-        files=tree("n", "a/x", "a/y", "b/x"),
-    ),
-    Mistake(
-        "three levels",
-        f"train n {TRAIN}",
-        "--level 1 .* --level 2 .* or --level 3",
-        files=tree("n", "a/x/1", "a/x/2", "b/y/1"),
-    ),
-    Mistake(
-        "folds as folders",
-        f"train n {TRAIN}",
+        "train n",
         r"--level 1 \(fold1, fold2\) or --level 2 \(neg, pos\)",
-        files=tree("n", "fold1/pos", "fold1/neg", "fold2/pos", "fold2/neg"),
+        tree("n", "fold1/pos", "fold1/neg", "fold2/pos", "fold2/neg"),
     ),
     Mistake(
-        "mail in folders of folders",
-        f"train n {TRAIN}",
+        "train n",
         r"--level 1 \(home, work\) or --level 2 \(2019, 2020\)",
-        files={
+        {
             f"n/{path}/{i}": b"From: a@b.c\nTo: d@e.f\nSubject: %d\n\ntext\n" % i
             for path in ("work/2019", "work/2020", "home/2019")
             for i in range(3)
         },
     ),
-    Mistake(
-        "the level of the authors",
-        "cv n --level 1 " + CV,
+    Note(
+        "cv n --level 1",
         r"read n: 18 texts, one per file; level 1, UTF-8, 2 classes \(Goethe, Schiller\)",
-        0,
         UNEVEN,
         rows=22,
     ),
-    Mistake(
-        "the level of the books",
-        f"train n --level 2 {TRAIN}",
-        r"level 2, UTF-8, 2 classes \(Faust, Werther\)",
-        0,
-        UNEVEN,
-        rows=1,
-    ),
-    Mistake(
-        "one folder around the classes",
-        f"train n {TRAIN}",
-        r"level 2, UTF-8, 2 classes \(a, b\)",
-        0,
-        tree("n", "corpus/a", "corpus/b"),
-        rows=1,
-    ),
-    Mistake(
-        "parts are no level",
-        f"train n {TRAIN}",
-        r"2 classes \(neg, pos\)",
-        0,
-        tree("n", "train/pos", "train/neg", "test/pos"),
-        rows=1,
-    ),
-    Mistake(
-        "a tree to predict",
-        "predict m.textsvm n",
-        "read n: 18 texts, one per file; UTF-8 device",
-        0,
-        UNEVEN,
-        rows=18,
-    ),
-    Mistake("a level too deep", f"train n --level 3 {TRAIN}", "--level 3: .* levels 1 to 2", files=UNEVEN),
-    Mistake("level 0", f"train n --level 0 {TRAIN}", "--level", 2, UNEVEN),
-    Mistake(
-        "classes of a cross-validation",
-        "cv n " + CV,
-        "note: 12 documents of 2 classes: a 6, b 6",
-        0,
-        tree("n", "a", "b"),
-        rows=22,
-    ),
-    Mistake(
-        "books as groups",
+    Note("train n --level 2", r"level 2, UTF-8, 2 classes \(Faust, Werther\)", UNEVEN),
+    Note("train n", r"level 2, UTF-8, 2 classes \(a, b\)", tree("n", "corpus/a", "corpus/b")),
+    Note("train n", r"2 classes \(neg, pos\)", tree("n", "train/pos", "train/neg", "test/pos")),
+    Note("predict m.textsvm n", "read n: 18 texts, one per file; UTF-8 device", UNEVEN, rows=18),
+    Mistake("train n --level 3", "--level 3: .* levels 1 to 2", UNEVEN),
+    Mistake("train n --level 0", "--level", UNEVEN, code=2),
+    Note("cv n", "note: 12 documents of 2 classes: a 6, b 6", tree("n", "a", "b"), rows=22),
+    Note(
         "cv n --level 1 --groups folder --kernel spectrum:1-3 --folds 2",
         "level 1",
-        0,
         tree("n", "a/x", "a/y", "b/z", "b/w"),
         rows=21,
     ),
     Mistake(
-        "groups of folders without folders",
-        "cv n --groups folder " + CV,
-        r"--groups folder: a/0\.txt is not in a folder below",
-        files=tree("n", "a", "b"),
+        "cv n --groups folder", r"--groups folder: a/0\.txt is not in a folder below", tree("n", "a", "b")
     ),
-    Mistake(
-        "groups of a column in a folder",
-        "cv n --groups author " + CV,
-        "no column 'author'",
-        files=tree("n", "a", "b"),
-    ),
+    Mistake("cv n --groups author", "no column 'author'", tree("n", "a", "b")),
     *(
         Mistake(
-            f"{option} twice",
             f"{command} t.csv {option} text {option} label {rest}",
             f"{option} stands twice",
-            2,
-            {"t.csv": FILES["reviews.csv"]},
+            FILES["reviews.csv"],
+            code=2,
         )
         for option, command, rest in [
-            ("--label", "train", TRAIN),
+            ("--label", "train", ""),
             ("--id", "predict m.textsvm", ""),
-            ("--label", "cv", CV),
+            ("--label", "cv", ""),
             ("--format", "corpus", ""),
-            ("--numbers", "evaluate m.textsvm", ""),
+            ("--sheet", "evaluate m.textsvm", ""),
         ]
     ),
+    Mistake("update m.textsvm n", r"--level 1 \(Goethe, Schiller\)", UNEVEN),
     Mistake(
-        "update with an uneven tree", "update m.textsvm n", r"--level 1 \(Goethe, Schiller\)", files=UNEVEN
-    ),
-    Mistake(
-        "learn a table on stdin",
         "mail learn --as spam --store s",
         "- is no message: it has no header",
-        3,
+        code=3,
         stdin=FILES["reviews.csv"],
     ),
     # Headers
     *(
         Mistake(
-            f"{title} without a header",
             f"predict m.textsvm three.csv --text {column}",
             r"first line a header.*--header or --no-header",
-            files={"three.csv": content},
+            content,
         )
         for title, column, content in [
             ("a column of texts", 1, b"a fine day\nan awful day\na warm friend\n"),
@@ -726,144 +670,87 @@ MISTAKES = [
             ("a single text", 1, b"a fine day\n"),
         ]
     ),
-    Mistake(
-        "a table without header, said",
+    Note(
         "predict m.textsvm t.csv --text 1 --no-header",
         "read t.csv: 3 rows; text 1, .*header no",
-        0,
-        {"t.csv": b"fine day\nawful day\nwarm\n"},
+        b"fine day\nawful day\nwarm\n",
         rows=3,
     ),
-    Mistake(
-        "a header, said",
+    Note(
         "predict m.textsvm t.csv --text 1 --header",
         "read t.csv: 2 rows; text note, .*header yes",
-        0,
-        {"t.csv": b"note\nawful day\nwarm\n"},
+        b"note\nawful day\nwarm\n",
         rows=2,
     ),
-    Mistake(
-        "a header that another model knows",
-        "predict said.textsvm t.csv --text 1",
-        "header yes",
-        0,
-        {"t.csv": b"note,utterance\nawful day,x\nwarm,y\n"},
-        rows=2,
+    Note(
+        "predict said.textsvm t.csv --text 1", "header yes", b"note,utterance\nawful day,x\nwarm,y\n", rows=2
     ),
-    Mistake(
-        "ids show that there is no header",
+    Note(
         "predict m.textsvm t.csv --text 2",
         "3 rows; text 2, .*header no",
-        0,
-        {"t.csv": b"1,fine day\n2,awful day\n3,warm\n"},
+        b"1,fine day\n2,awful day\n3,warm\n",
         rows=3,
     ),
+    Mistake("predict m.textsvm t.csv --text 2", "first line a header", b"nr,remark\n2,awful day\n3,warm\n"),
     Mistake(
-        "numbers below a name show a header",
-        "predict m.textsvm t.csv --text 2",
-        "first line a header",
-        files={"t.csv": b"nr,remark\n2,awful day\n3,warm\n"},
-    ),
-    Mistake(
-        "the header of a data frame without names",
-        f"train t.csv --text 1 --label 2 {TRAIN}",
+        "train t.csv --text 1 --label 2",
         "first line a header.*'0', '1'",
-        files={"t.csv": table([(b, i % 2) for i, (_, b) in enumerate(ROWS)], ("0", "1"))},
+        table([(b, i % 2) for i, (_, b) in enumerate(ROWS)], ("0", "1")),
     ),
     Mistake(
-        "no header on stdin",
-        "predict m.textsvm --format csv --text 1",
-        "first line a header",
-        stdin=b"a fine day\nan awful day\n",
+        "predict m.textsvm --format csv --text 1", "first line a header", stdin=b"a fine day\nan awful day\n"
     ),
-    Mistake(
-        "no header, and a name", f"train reviews.csv --text text --no-header {TRAIN}", "no column 'text'"
-    ),
-    Mistake(
-        "a header in training, said",
-        f"train t.csv --text 2 --label 1 --header {TRAIN}",
+    Note(
+        "train t.csv --text 2 --label 1 --header",
         r"text remark, label mood \(2\), .*header yes",
-        0,
-        {"t.csv": table(ROWS, ("mood", "remark"))},
-        rows=1,
+        table(ROWS, ("mood", "remark")),
     ),
-    Mistake(
-        "evaluate without a header",
+    Note(
         "evaluate m.textsvm t.csv --text 2 --label 1 --no-header",
         r"text 2, label 1 \(2\), .*header no",
-        0,
-        {"t.csv": table(ROWS)},
+        table(ROWS),
         rows=20,
     ),
     # Plain text
-    Mistake(
-        "two lines on stdin",
+    Note(
         "predict m.textsvm",
         "warning: -: it is read as one document of 2 lines; --format lines",
-        0,
         stdin=b"a good day\nan awful day\n",
-        rows=1,
     ),
-    Mistake(
-        "two lines on stdin, quietly",
+    Note(
         "predict m.textsvm -q",
         "warning: -: it is read as one document of 2 lines",
-        0,
         stdin=b"a good day\nan awful day\n",
-        rows=1,
     ),
-    Mistake(
-        "a file of 40 lines",
+    Note(
         "predict m.textsvm t.txt",
         "one document of 40 lines.*read t.txt: 1 text, one per file",
-        0,
-        {"t.txt": b"a fine day\n" * 40},
-        rows=1,
+        b"a fine day\n" * 40,
     ),
-    Mistake(
-        "a file of lines, said",
+    Note(
         "predict m.textsvm t.txt --format lines",
         "^read t.txt: 40 texts, one per line; UTF-8",
-        0,
-        {"t.txt": b"a fine day\n" * 40},
+        b"a fine day\n" * 40,
         rows=40,
     ),
-    Mistake(
-        "a whole file, said",
+    Note(
         "predict m.textsvm t.txt --format file",
         "^read t.txt: 1 text, one per file; UTF-8",
-        0,
-        {"t.txt": b"a fine day\n" * 40},
-        rows=1,
+        b"a fine day\n" * 40,
     ),
-    Mistake(
-        "label a file of lines",
-        "label t.txt -o l.jsonl --labels a,b",
-        "t.txt is one text; --format lines",
-        files={"t.txt": b"a fine day\n" * 40},
-    ),
-    Mistake(
-        "lines with their tabs",
+    Mistake("label t.txt -o l.jsonl --labels a,b", "t.txt is one text; --format lines", b"a fine day\n" * 40),
+    Note(
         "predict m.textsvm t.txt --format plain",
         "^read t.txt: 2 texts, one per line; UTF-8",
-        0,
-        {"t.txt": b"bad\ta fine day\ngood\tx\n"},
+        b"bad\ta fine day\ngood\tx\n",
         rows=2,
     ),
-    Mistake(
-        "lines with labels to predict",
-        "predict m.textsvm t.txt",
-        "text after the label",
-        0,
-        {"t.txt": b"bad\ta fine day\ngood\tx\n"},
-        rows=2,
-    ),
+    Note("predict m.textsvm t.txt", "text after the label", b"bad\ta fine day\ngood\tx\n", rows=2),
     *(
         Mistake(
-            f"a letter that begins with {start[:5]}",
             "predict m.textsvm l.txt",
             r"l\.txt begins like a mail.*--format mail or --format file",
-            files={"l.txt": f"{start}\nLieber Freund,\nes war ein guter Tag.\n".encode()},
+            f"{start}\nLieber Freund,\nes war ein guter Tag.\n".encode(),
         )
         for start in [
             "Date: 12. Mai 1801",
@@ -873,35 +760,23 @@ MISTAKES = [
             "Sender: the old man\nDate: Tuesday",
         ]
     ),
+    Note("predict m.textsvm l.txt --format file", "one per file", b"Date: 12. Mai 1801\nLieber Freund\n"),
     Mistake(
-        "a letter, said to be a text",
-        "predict m.textsvm l.txt --format file",
-        "one per file",
-        0,
-        {"l.txt": b"Date: 12. Mai 1801\nLieber Freund\n"},
-        rows=1,
-    ),
-    Mistake(
-        "a folder of letters",
-        f"train n {TRAIN}",
+        "train n",
         "begins like a mail",
-        files={f"n/{a}/{i}.txt": b"Date: 1801\n\n" + b.encode() for i, (a, b) in enumerate(ROWS)},
-    ),
-    Mistake(
-        "letters, said to be texts",
-        f"train n --format file {TRAIN}",
-        r"40 texts, one per file; UTF-8, 2 classes",
-        0,
         {f"n/{a}/{i}.txt": b"Date: 1801\n\n" + b.encode() for i, (a, b) in enumerate(ROWS)},
-        rows=1,
+    ),
+    Note(
+        "train n --format file",
+        r"40 texts, one per file; UTF-8, 2 classes",
+        {f"n/{a}/{i}.txt": b"Date: 1801\n\n" + b.encode() for i, (a, b) in enumerate(ROWS)},
     ),
     *(
         Mistake(
-            f"learn {name} as mail",
             f"mail learn --as spam {name} --store s",
             rf"{re.escape(name)} is (no message|an archive)",
-            3,
             {name: content},
+            code=3,
         )
         for name, content in [
             ("x.csv", FILES["reviews.csv"]),
@@ -915,31 +790,22 @@ MISTAKES = [
         ]
     ),
     # Spreadsheets and documents
+    Mistake("train t.xlsx", "t\\.xlsx.*(spreadsheet|Excel)", XLSX),
+    Mistake("train t.docx", "t\\.docx.*Word", DOCX),
+    Mistake("predict m.textsvm t.docx", "t\\.docx.*Word", DOCX),
+    Mistake("train t.zip", "t\\.zip.*Word", DOCX),
+    Mistake("train t.odt", "t\\.odt.*LibreOffice", ODT),
+    Mistake("train t.doc", "t\\.doc.*binary", OLE),
     Mistake(
-        "a damaged Excel file",
-        f"train t.xlsx {TRAIN}",
-        "t\\.xlsx.*(spreadsheet|Excel)",
-        files={"t.xlsx": XLSX},
-    ),
-    Mistake("a Word file", f"train t.docx {TRAIN}", "t\\.docx.*Word", files={"t.docx": DOCX}),
-    Mistake("predict a Word file", "predict m.textsvm t.docx", "t\\.docx.*Word", files={"t.docx": DOCX}),
-    Mistake("a Word file with another name", f"train t.zip {TRAIN}", "t\\.zip.*Word", files={"t.zip": DOCX}),
-    Mistake("a LibreOffice text", f"train t.odt {TRAIN}", "t\\.odt.*LibreOffice", files={"t.odt": ODT}),
-    Mistake("a Word file of old", f"train t.doc {TRAIN}", "t\\.doc.*binary", files={"t.doc": OLE}),
-    Mistake(
-        "a folder of Word files",
-        f"train t {TRAIN}",
+        "train t",
         "no document.*1\\.docx left out: it is a Word document",
-        files={"t/a/1.docx": DOCX, "t/b/2.docx": DOCX},
+        {"t/a/1.docx": DOCX, "t/b/2.docx": DOCX},
     ),
     *(
-        Mistake(
-            f"{title} in a folder of texts",
-            f"train t {TRAIN}",
+        Note(
+            "train t",
             f"note: good/{re.escape(name)}: left out: it is {says}",
-            0,
             {f"t/good/{name}": content} | FOLDER,
-            rows=1,
         )
         for title, name, content, says in [
             ("a Word file", "x.docx", DOCX, "a Word document"),
@@ -951,23 +817,17 @@ MISTAKES = [
             ("a file that is being edited", "#1.txt#", b"old", "the backup of an editor"),
         ]
     ),
-    Mistake(
-        "files of systems in a folder of texts",
+    Note(
         "corpus t --json",
         "read t: 4 texts",
-        0,
         {f"t/{name}": b"[x]\n" for name in ("desktop.ini", "good/Thumbs.db", "bad/.DS_Store", "__MACOSX/._a")}
         | FOLDER,
-        rows=1,
         prints='"labels": {"bad": 2, "good": 2}.*"problems": \\[\\]',
     ),
-    Mistake(
-        "a picture beside lines",
+    Note(
         "corpus t --json",
         "p\\.png: left out: it is binary",
-        0,
         {"t/a.txt": FILES["reviews.txt"], "t/p.png": MODEL["t/p.png"]},
-        rows=1,
         prints='"format": "lines".*"n": 40',
     ),
     # Formats of other programs
@@ -984,16 +844,11 @@ MISTAKES = [
         ]
     ),
     *(
-        Mistake(
-            f"quotes after a backslash, {title}",
+        Note(
             "corpus t.csv --json",
             r'quotes in quoted fields are written \\"',
-            0,
-            {
-                "t.csv": b"text,label\n"
-                + b"".join(rb'"%b",%b' % (cell, b"ab"[i % 2 : i % 2 + 1]) + b"\n" for i in range(6))
-            },
-            rows=1,
+            b"text,label\n"
+            + b"".join(rb'"%b",%b' % (cell, b"ab"[i % 2 : i % 2 + 1]) + b"\n" for i in range(6)),
             prints=f'"n": 6,.*"labels": {{"a": 3, "b": 3}}.*"max": {length},',
         )
         for title, cell, length in [
@@ -1004,13 +859,10 @@ MISTAKES = [
             ("of JSON", rb"{\"a\": \"b, c\"}", 13),
         ]
     ),
-    Mistake(
-        "paths that end with a backslash",
+    Note(
         "corpus t.csv --json",
         "read t\\.csv: 6 rows",
-        0,
-        {"t.csv": b"text,label\n" + b'"C:\\dir\\",a\n"D:\\a, b\\",b\n' * 3},
-        rows=1,
+        b"text,label\n" + b'"C:\\dir\\",a\n"D:\\a, b\\",b\n' * 3,
         prints='"labels": {"a": 3, "b": 3}.*"max": 8,.*"problems": \\[\\]',
     ),
     *(
@@ -1061,36 +913,20 @@ MISTAKES = [
         "t.json",
         json.dumps({"n": 1, "rows": [{"text": b, "label": a} for a, b in ROWS]}).encode(),
     ),
-    Mistake(
-        "JSON that is no table",
-        f"train t.json {TRAIN}",
-        "must hold an array of objects",
-        files={"t.json": b"7"},
-    ),
+    Mistake("train t.json", "must hold an array of objects", b"7"),
     as_reviews("a file of Arrow", "t.arrow", arrow(ipc.new_file)),
     as_reviews("a stream of Arrow", "t", arrow(ipc.new_stream)),
     as_reviews("Feather", "t.feather", arrow(ipc.new_file)),
-    Mistake(
-        "a damaged file of Arrow",
-        f"train t.arrow {TRAIN}",
-        "t\\.arrow cannot be read",
-        files={"t.arrow": arrow(ipc.new_file)[:-50]},
-    ),
+    Mistake("train t.arrow", "t\\.arrow cannot be read", arrow(ipc.new_file)[:-50]),
     as_reviews("names of classes", "t.parquet", class_labels([0, 1] * 20, GOOD_BAD)),
-    Mistake(
-        "names of lists of classes",
+    Note(
         "corpus t.parquet --json",
         "read t\\.parquet",
-        0,
-        {"t.parquet": class_labels([[0, 1], [1]] * 20, {"feature": GOOD_BAD, "_type": "Sequence"})},
-        rows=1,
+        class_labels([[0, 1], [1]] * 20, {"feature": GOOD_BAD, "_type": "Sequence"}),
         prints='"labels": {"bad": 40, "good": 20}',
     ),
     Mistake(
-        "a class without a name",
-        f"train t.parquet {TRAIN}",
-        "'label' is 2, and its 2 classes count from 0",
-        files={"t.parquet": class_labels([0, 2] * 20, GOOD_BAD)},
+        "train t.parquet", "'label' is 2, and its 2 classes count from 0", class_labels([0, 2] * 20, GOOD_BAD)
     ),
     as_reviews("Zstandard", "t.csv.zst", pyarrow.compress(FILES["reviews.csv"], codec="zstd", asbytes=True)),
     as_reviews(
@@ -1099,17 +935,11 @@ MISTAKES = [
         pyarrow.compress(FILES["reviews.jsonl"], codec="zstd", asbytes=True),
     ),
     as_reviews("LZMA of old", "t.csv.lzma", lzma.compress(FILES["reviews.csv"], lzma.FORMAT_ALONE)),
+    Mistake("train t.lz4", "is a LZ4 archive, which is not read", b"\x04\x22\x4d\x18xxxx"),
     Mistake(
-        "LZ4",
-        f"train t.lz4 {TRAIN}",
-        "is a LZ4 archive, which is not read",
-        files={"t.lz4": b"\x04\x22\x4d\x18xxxx"},
-    ),
-    Mistake(
-        "damaged Zstandard",
-        f"train t.csv.zst {TRAIN}",
+        "train t.csv.zst",
         "damaged or cut off",
-        files={"t.csv.zst": pyarrow.compress(FILES["reviews.csv"], codec="zstd", asbytes=True)[:-20]},
+        pyarrow.compress(FILES["reviews.csv"], codec="zstd", asbytes=True)[:-20],
     ),
     *(
         as_reviews(
@@ -1146,15 +976,12 @@ MISTAKES = [
         + "".join(f"'{b}',{a}\n" for a, b in ROWS).encode(),
     ),
     Mistake(
-        "sparse ARFF",
-        f"train t.arff {TRAIN}",
+        "train t.arff",
         "line 5 is no row of ARFF with all attributes",
-        files={"t.arff": b"@relation r\n@attribute text string\n@attribute class {a,b}\n@data\n{0 x, 1 b}\n"},
+        b"@relation r\n@attribute text string\n@attribute class {a,b}\n@data\n{0 x, 1 b}\n",
     ),
     *(
-        Mistake(
-            f"tags of tokens, {name}", f"train {name} {TRAIN}", "a tag for each token", files={name: content}
-        )
+        Mistake(f"train {name}", "a tag for each token", {name: content})
         for name, content in [
             ("t.conll", b"EU NNP B-ORG\nsays VBZ O\nso RB O\n\nBo NNP B-PER\nsays VBZ O\n\n"),
             ("t.tsv", b"EU\tB-ORG\nsays\tO\n\nBo\tB-PER\nsays\tO\n\n"),
@@ -1192,15 +1019,12 @@ MISTAKES = [
         ]
     ),
     Mistake(
-        "a chat without classes",
-        f"train t.jsonl {TRAIN}",
+        "train t.jsonl",
         "labels.*once",
-        files={
-            "t.jsonl": jsonl(
-                {"messages": [{"role": "user", "content": b}, {"role": "assistant", "content": f"well, {b}"}]}
-                for _, b in ROWS
-            )
-        },
+        jsonl(
+            {"messages": [{"role": "user", "content": b}, {"role": "assistant", "content": f"well, {b}"}]}
+            for _, b in ROWS
+        ),
     ),
     as_reviews(
         "rejected answers",
@@ -1223,32 +1047,22 @@ MISTAKES = [
         "t.json",
         annotated("", predictions=[{"result": [{"value": {"choices": ["bad"]}}]}]),
     ),
-    Mistake(
-        "a tie",
+    Note(
         "corpus t.json --json",
         "left out without a majority: 20",
-        0,
-        {"t.json": annotated("", "bad")},
-        rows=1,
+        annotated("", "bad"),
         prints='"labels": {"bad": 20}',
     ),
-    Mistake(
-        "all annotators",
+    Note(
         "corpus t.json --json --annotators all",
         "alpha",
-        0,
-        {"t.json": annotated("", "bad")},
-        rows=1,
+        annotated("", "bad"),
         prints='"labels": {"bad": 60, "good": 20}',
     ),
     Mistake(
-        "an unknown annotator",
-        f"train t.json --annotators bo {TRAIN}",
+        "train t.json --annotators bo",
         "--annotators bo is not one of all, majority, 0, 1",
-        files={"t.json": annotated("", "bad")},
-    ),
-    Mistake(
-        "annotators of a table without", f"train reviews.csv --annotators bo {TRAIN}", "names no annotators"
+        annotated("", "bad"),
     ),
     as_reviews(
         "a column of annotators",
@@ -1259,13 +1073,10 @@ MISTAKES = [
         "several annotators: 40; not unanimous: 20; left out without a majority: 0",
     ),
     *(
-        Mistake(
-            f"lists of labels, {cells[0]}",
+        Note(
             "cv t.csv --multilabel --kernel spectrum:2 --folds 2 --json",
             "are read as lists of labels",
-            0,
-            {"t.csv": table([(b, cells[i % 2]) for i, (_, b) in enumerate(ROWS)], ("text", "labels"))},
-            rows=1,
+            table([(b, cells[i % 2]) for i, (_, b) in enumerate(ROWS)], ("text", "labels")),
             prints='"a".*"b".*"c"',
         )
         for cells in [
@@ -1277,74 +1088,35 @@ MISTAKES = [
         ]
     ),
     Mistake(
-        "lists of labels as single labels",
-        f"train t.csv {TRAIN}",
+        "train t.csv",
         "may have several labels; learn all of them with --multilabel",
-        files={
-            "t.csv": table(
-                [(b, ("['a', 'b']", "['c']")[i % 2]) for i, (_, b) in enumerate(ROWS)], ("text", "labels")
-            )
-        },
+        table([(b, ("['a', 'b']", "['c']")[i % 2]) for i, (_, b) in enumerate(ROWS)], ("text", "labels")),
     ),
-    Mistake(
-        "a column for each label",
+    Note(
         "corpus t.csv --label good,bad --json",
         "label good \\+ bad",
-        0,
-        {
-            "t.csv": table(
-                [(b, int(a == "good"), int(i < 30)) for i, (a, b) in enumerate(ROWS)], ("text", "good", "bad")
-            )
-        },
-        rows=1,
+        table([(b, int(a == "good"), int(i < 30)) for i, (a, b) in enumerate(ROWS)], ("text", "good", "bad")),
         prints='"labels": {"bad": 30, "good": 20}',
     ),
     Mistake(
-        "a column for each label that has another number",
-        f"train t.csv --label good,bad --multilabel {TRAIN}",
+        "train t.csv --label good,bad --multilabel",
         "line 2: 'bad' is '-1'; several columns of labels hold 0 and 1",
-        files={"t.csv": table([(b, 1, -1) for _, b in ROWS], ("text", "good", "bad"))},
+        table([(b, 1, -1) for _, b in ROWS], ("text", "good", "bad")),
     ),
-    Mistake(
-        "a column for each label with a zero that has a sign",
+    Note(
         "corpus t.jsonl --label good,bad --json",
         "",
-        0,
-        {"t.jsonl": jsonl([{"text": b, "good": 1, "bad": -0.0} for _, b in ROWS])},
-        rows=1,
+        jsonl([{"text": b, "good": 1, "bad": -0.0} for _, b in ROWS]),
         prints='"labels": {"good": 40}',
     ),
-    Mistake(
-        "indices from 0",
-        "train t.svm -o new.textsvm",
-        "first index 0|indices count from 0",
-        0,
-        {"t.svm": ZERO},
-        rows=1,
-    ),
-    Mistake(
-        "indices from 0 for a model of indices from 1",
-        "predict vectors.textsvm t.svm",
-        "the index is 0, and indices count from 1",
-        files={"t.svm": ZERO},
-    ),
-    Mistake(
-        "an unknown charset",
-        f"train reviews.csv --encoding cp125 {TRAIN}",
-        "no charset 'cp125'; usual ones are",
-    ),
-    Mistake(
-        "the wrong charset",
-        f"train t.csv --encoding utf-8 {TRAIN}",
-        "t\\.csv is not in the charset utf-8",
-        files={"t.csv": CYRILLIC},
-    ),
+    Note("train t.svm -o new.textsvm", "first index 0|indices count from 0", ZERO),
+    Mistake("predict vectors.textsvm t.svm", "the index is 0, and indices count from 1", ZERO),
+    Mistake("train t.csv --encoding utf-8", "t\\.csv is not in the charset utf-8", CYRILLIC),
     *(
         Mistake(
-            f"{charset} for {mark}",
-            f"train t.csv --encoding {charset} {TRAIN}",
+            f"train t.csv --encoding {charset}",
             f"t\\.csv begins with the byte order mark of {mark.upper()}.*leave out --encoding",
-            files={"t.csv": f"\ufeff{labelled('a', 'b').decode()}".encode(mark)},
+            f"\ufeff{labelled('a', 'b').decode()}".encode(mark),
         )
         for charset, mark in [
             ("latin1", "utf-8"),
@@ -1354,48 +1126,23 @@ MISTAKES = [
         ]
     ),
     *(
-        Mistake(
-            f"the charset {charset} of a file with its mark",
+        Note(
             f"corpus t.csv --json --encoding {charset}",
             "40 rows",
-            0,
-            files={"t.csv": f"\ufeff{labelled('a', 'b').decode()}".encode(mark)},
-            rows=1,
+            f"\ufeff{labelled('a', 'b').decode()}".encode(mark),
         )
         for charset, mark in [("utf8", "utf-8"), ("utf-16", "utf-16-le"), ("utf-16-be", "utf-16-be")]
     ),
-    Mistake(
-        "a charset that is guessed",
-        "corpus t.csv --json",
-        "read as Windows-1252; --encoding names another",
-        0,
-        {"t.csv": CYRILLIC},
-        rows=1,
+    Note("corpus t.csv --json", "read as Windows-1252; --encoding names another", CYRILLIC),
+    Note(
+        "corpus t.csv --json --encoding cp1251", "cp1251", CYRILLIC, prints=r'"\\u0434\\u0430": 20|"да": 20'
     ),
-    Mistake(
-        "a charset",
-        "corpus t.csv --json --encoding cp1251",
-        "cp1251",
-        0,
-        {"t.csv": CYRILLIC},
-        rows=1,
-        prints=r'"\\u0434\\u0430": 20|"да": 20',
-    ),
-    Mistake(
-        "the charset of mail",
-        f"train {SAMPLES}/mail.tar.gz --encoding cp1251 {TRAIN}",
-        "names its charsets; leave out --encoding",
-    ),
-    Mistake(
-        "the sheet of a table", f"train reviews.csv --sheet 2 {TRAIN}", "has no sheets; leave out --sheet"
-    ),
+    Mistake(f"train {SAMPLES}/mail.tar.gz --encoding cp1251", "names its charsets; leave out --encoding"),
     # Tables beside other files
-    Mistake(
-        "tables beside a model and a picture",
+    Note(
         "predict m.textsvm t",
         "m2\\.textsvm, p\\.png: left out, because the other files are tables",
-        code=0,
-        files={"t/a.csv": FILES["reviews.csv"], "t/b.jsonl": FILES["reviews.jsonl"], **MODEL},
+        {"t/a.csv": FILES["reviews.csv"], "t/b.jsonl": FILES["reviews.jsonl"], **MODEL},
         rows=80,
     ),
     left_out("a table beside a page", "t/a.csv", FILES["said.csv"], "i.html", b"<p>Some text</p>\n"),
@@ -1403,264 +1150,118 @@ MISTAKES = [
     left_out("a table of another name beside a note", "t/a.txt", FILES["said.csv"]),
     # Columns that were not named in training: the model records their usual names
     left_out("a table with the columns of training", "t/a.txt", FILES["reviews.csv"], model="m"),
-    Mistake("a table of another name", "predict m.textsvm t.txt", "device", 0, {"t.txt": TABS}, rows=40),
+    Note("predict m.textsvm t.txt", "device", TABS, rows=40),
+    Note("predict m.textsvm", "device", stdin=FILES["reviews.csv"], rows=40),
+    Note("evaluate m.textsvm t.txt --json", "device", TABS),
+    Note("predict m.textsvm t.txt", "device", b"First, text, and label\nit was a lovely day\n"),
     Mistake(
-        "a table of another name on stdin",
-        "predict m.textsvm",
-        "device",
-        0,
-        stdin=FILES["reviews.csv"],
-        rows=40,
-    ),
-    Mistake(
-        "evaluate on a table of another name",
-        "evaluate m.textsvm t.txt --json",
-        "device",
-        0,
-        {"t.txt": TABS},
-        rows=1,
-    ),
-    Mistake(
-        "a text that begins with the name of a column",
-        "predict m.textsvm t.txt",
-        "device",
-        code=0,
-        files={"t.txt": b"First, text, and label\nit was a lovely day\n"},
-        rows=1,
-    ),
-    Mistake(
-        "a table with other usual names",
         "predict m.textsvm t.csv",
         "no column 'text'.* trained on.* its 2 columns are: class, review$",
-        files={"t.csv": table(ROWS, ("class", "review"))},
+        table(ROWS, ("class", "review")),
+    ),
+    Note(
+        "train t", "left out, because the other files are tables", {"t/a.csv": FILES["reviews.csv"], **MODEL}
     ),
     Mistake(
-        "training on a table beside a model",
-        f"train t {TRAIN}",
-        "left out, because the other files are tables",
-        code=0,
-        files={"t/a.csv": FILES["reviews.csv"], **MODEL},
-        rows=1,
-    ),
-    Mistake(
-        "training on a table beside a page",
-        f"train t {TRAIN}",
+        "train t",
         "t holds tables \\(a\\.csv\\) and texts \\(i\\.html\\).*--format",
-        files={"t/a.csv": FILES["reviews.csv"], "t/i.html": b"<p>Some text</p>\n"},
+        {"t/a.csv": FILES["reviews.csv"], "t/i.html": b"<p>Some text</p>\n"},
     ),
     Mistake(
-        "a table in a folder of a class",
-        f"train t {TRAIN}",
+        "train t",
         "t holds tables \\(bad/a\\.csv\\) and texts",
-        files={"t/bad/a.csv": FILES["reviews.csv"]}
+        {"t/bad/a.csv": FILES["reviews.csv"]}
         | {f"t/{a}/{i}.txt": b.encode() for i, (a, b) in enumerate(ROWS)},
     ),
     Mistake(
-        "tables and texts for a model of lines",
         "predict lines.textsvm t",
         "t holds tables \\(a\\.csv\\) and texts \\(b\\.txt\\)",
-        files={"t/a.csv": FILES["reviews.csv"], "t/b.txt": b"Some text\n"},
+        {"t/a.csv": FILES["reviews.csv"], "t/b.txt": b"Some text\n"},
     ),
-    Mistake(
-        "a table among mail",
+    Note(
         "predict said.textsvm t",
         "left out, because the other files are tables",
-        code=0,
-        files={"t/a.csv": FILES["said.csv"]}
+        {"t/a.csv": FILES["said.csv"]}
         | {f"t/{i}": b"From: a@b.c\nTo: d@e.f\nSubject: x\nDate: today\n\nText\n" for i in range(2)},
         rows=40,
     ),
+    Mistake("train reviews.csv t.txt --text text --label label", "t\\.txt is no table", b"Some text\n"),
+    Mistake("train t", "b\\.xlsx.*spreadsheet", {"t/a.csv": FILES["reviews.csv"], "t/b.xlsx": XLSX}),
+    Mistake("train t", "b\\.csv is no table", {"t/a.csv": FILES["reviews.csv"], "t/b.csv": bytes(500)}),
     Mistake(
-        "a table and a text as a corpus",
-        f"train reviews.csv t.txt --text text --label label {TRAIN}",
-        "t\\.txt is no table",
-        files={"t.txt": b"Some text\n"},
-    ),
-    Mistake(
-        "a workbook in a folder",
-        f"train t {TRAIN}",
-        "b\\.xlsx.*spreadsheet",
-        files={"t/a.csv": FILES["reviews.csv"], "t/b.xlsx": XLSX},
-    ),
-    Mistake(
-        "a binary file named as a table beside a table",
-        f"train t {TRAIN}",
-        "b\\.csv is no table",
-        files={"t/a.csv": FILES["reviews.csv"], "t/b.csv": bytes(500)},
-    ),
-    Mistake(
-        "an archive in an archive",
-        f"train t.zip {TRAIN}",
+        "train t.zip",
         "in\\.zip in t\\.zip is an archive in an archive",
-        files={"t.zip": zipped(in_DOT_zip=zipped(a_DOT_csv=FILES["reviews.csv"]))},
+        zipped(in_DOT_zip=zipped(a_DOT_csv=FILES["reviews.csv"])),
     ),
     *(
         Mistake(
-            f"{command} with a broken quote over several lines",
-            arguments,
-            r"t\.csv, line 11: a quote.*runs up to line 21 .*correct the quotes",
-            files={"t.csv": MERGED},
+            arguments, r"t\.csv, line 11: a quote.*runs up to line 21 .*correct the quotes", {"t.csv": MERGED}
         )
         for command, arguments in [
-            ("train", f"train t.csv {TRAIN}"),
+            ("train", "train t.csv"),
             ("evaluate", "evaluate m.textsvm t.csv"),
         ]
     ),
     Mistake(
-        "decimal commas",
-        f"train t.csv --regress stars {TRAIN}",
+        "train t.csv --regress stars",
         "'1,5', which is not a finite number; write a decimal point",
-        files={"t.csv": table([("1,5", t) for _, t in ROWS], ("stars", "text"))},
+        table([("1,5", t) for _, t in ROWS], ("stars", "text")),
     ),
     Mistake(
-        "commas in a file named TSV",
-        f"train t.tsv --text text --label label {TRAIN}",
+        "train t.tsv --text text --label label",
         "no column 'text'.*separator seems to be ',': read it with --format csv",
-        files={"t.tsv": FILES["reviews.csv"]},
+        FILES["reviews.csv"],
     ),
     # Columns
-    Mistake("no such text column", f"train reviews.csv --text body {TRAIN}", "no column 'body'.*label, text"),
+    Mistake("evaluate said.textsvm t.csv", "t\\.csv.*'mood'", table([(t,) for _, t in ROWS], ("utterance",))),
+    Mistake("predict said.textsvm - --format csv", "'utterance'", stdin=FILES["reviews.csv"]),
     Mistake(
-        "no such label column", f"train reviews.csv --label stars {TRAIN}", "no column 'stars'.*label, text"
-    ),
-    Mistake("no such id column", f"train reviews.csv --id nr {TRAIN}", "no column 'nr'"),
-    Mistake("a column in the wrong case", f"train reviews.csv --text Text {TRAIN}", "no column 'Text'.*text"),
-    Mistake("a column number too high", f"train reviews.csv --text 7 {TRAIN}", "no column '7'"),
-    Mistake("columns of other names", f"train said.csv {TRAIN}", "said\\.csv.*(--text|--label).*utterance"),
-    Mistake(
-        "text named, label not",
-        f"train said.csv --text utterance {TRAIN}",
-        "--label.*mood|no labels.*--label",
-    ),
-    Mistake("predict columns of other names", "predict m.textsvm said.csv", "said\\.csv.*text.*utterance"),
-    Mistake(
-        "predict without the model's column",
-        "predict said.textsvm reviews.csv",
-        "reviews\\.csv.*'utterance'.*label, text",
-    ),
-    Mistake(
-        "evaluate without the model's column",
-        "evaluate said.textsvm reviews.csv",
-        "reviews\\.csv.*'(utterance|mood)'",
-    ),
-    Mistake(
-        "evaluate without the label column",
-        "evaluate said.textsvm t.csv",
-        "t\\.csv.*'mood'",
-        files={"t.csv": table([(t,) for _, t in ROWS], ("utterance",))},
-    ),
-    Mistake(
-        "explain without the model's column", "explain said.textsvm reviews.csv", "reviews\\.csv.*'utterance'"
-    ),
-    Mistake(
-        "stdin table without the model's column",
-        "predict said.textsvm - --format csv",
-        "'utterance'",
-        stdin=FILES["reviews.csv"],
-    ),
-    Mistake(
-        "JSON Lines without the model's key",
-        "predict said.textsvm reviews.jsonl",
-        "reviews\\.jsonl.*'utterance'",
-    ),
-    Mistake(
-        "one unknown column",
         "predict lines.textsvm t.csv",
         "first line a header.*remark",
-        files={"t.csv": table([(t,) for _, t in ROWS], ("remark",))},
+        table([(t,) for _, t in ROWS], ("remark",)),
     ),
     Mistake(
-        "one unknown column of TSV",
         "predict lines.textsvm t.tsv",
         "first line a header.*remark",
-        files={"t.tsv": table([(t,) for _, t in ROWS], ("remark",))},
+        table([(t,) for _, t in ROWS], ("remark",)),
     ),
     Mistake(
-        "one unknown column instead of the column of training",
         "predict m.textsvm t.csv",
         "no column 'text'.*trained on.*first line is not a header; its 1 columns are: remark",
-        files={"t.csv": table([(t,) for _, t in ROWS], ("remark",))},
+        table([(t,) for _, t in ROWS], ("remark",)),
+    ),
+    Mistake("train t.csv", "t\\.csv.*(header|--text)", table(ROWS, ("mood", "remark"))),
+    Mistake(
+        "train t.csv --text text --label label", "t\\.csv", b"label;text, long\n" + table(ROWS, delimiter=";")
     ),
     Mistake(
-        "unknown header in training",
-        f"train t.csv {TRAIN}",
-        "t\\.csv.*(header|--text)",
-        files={"t.csv": table(ROWS, ("mood", "remark"))},
-    ),
-    Mistake(
-        "semicolons with a comma in the header",
-        f"train t.csv --text text --label label {TRAIN}",
-        "t\\.csv",
-        files={"t.csv": b"label;text, long\n" + table(ROWS, delimiter=";")},
-    ),
-    Mistake(
-        "column options on a folder",
-        f"train place --text text {TRAIN}",
+        "train place --text text",
         "place.*(folder|column)",
-        files={"place/good/1.txt": b"fine", "place/bad/1.txt": b"poor"},
+        {"place/good/1.txt": b"fine", "place/bad/1.txt": b"poor"},
     ),
     Mistake(
-        "label option on a folder",
-        f"train place --label text {TRAIN}",
+        "train place --label text",
         "place.*(folder|column)",
-        files={"place/good/1.txt": b"fine", "place/bad/1.txt": b"poor"},
+        {"place/good/1.txt": b"fine", "place/bad/1.txt": b"poor"},
     ),
-    Mistake("column options on lines", f"train reviews.txt --text text {TRAIN}", "reviews\\.txt.*column"),
+    Mistake("mail learn --as Newsletter --store s", "lower-case.*'Newsletter'", code=3),
+    Mistake("mail learn --as 'two words' --store s", "lower-case.*'two words'", code=3),
+    Mistake("mail learn --as a:b --store s", "lower-case.*'a:b'", code=3),
+    Mistake("mail learn --as unsure --store s", "is not unsure", code=3),
+    Mistake(f"mail learn --as {'x' * 41} --store s", "up to 40", code=3),
+    Mistake("mail unlearn --category bills --store s", "no mail store", code=3),
+    Mistake("mail unlearn --category bills --store s one.eml", "goes with no FILES", code=3),
+    Mistake("train msg -o m", r"a\.msg.*Outlook.*\.eml.*msgconvert", OUTLOOK),
+    Mistake("mail learn --as ham --store s msg/a.msg", r"a\.msg.*Outlook", OUTLOOK, code=3),
+    Mistake(f"train {SAMPLES}/mail.tar.gz --label text", "mail.*column"),
     Mistake(
-        "a category with a capital",
-        "mail learn --as Newsletter --store s",
-        "lower-case.*'Newsletter'",
-        code=3,
-    ),
-    Mistake(
-        "a category with a blank", "mail learn --as 'two words' --store s", "lower-case.*'two words'", code=3
-    ),
-    Mistake("a category with a colon", "mail learn --as a:b --store s", "lower-case.*'a:b'", code=3),
-    Mistake("a category named unsure", "mail learn --as unsure --store s", "is not unsure", code=3),
-    Mistake("a category of 41 letters", f"mail learn --as {'x' * 41} --store s", "up to 40", code=3),
-    Mistake(
-        "a category that is not there", "mail unlearn --category bills --store s", "no mail store", code=3
-    ),
-    Mistake(
-        "a category and files",
-        "mail unlearn --category bills --store s one.eml",
-        "goes with no FILES",
-        code=3,
-    ),
-    Mistake("a message of Outlook", "train msg -o m", r"a\.msg.*Outlook.*\.eml.*msgconvert", files=OUTLOOK),
-    Mistake(
-        "learning a message of Outlook",
-        "mail learn --as ham --store s msg/a.msg",
-        r"a\.msg.*Outlook",
-        code=3,
-        files=OUTLOOK,
-    ),
-    Mistake("column options on mail", f"train {SAMPLES}/mail.tar.gz --label text {TRAIN}", "mail.*column"),
-    Mistake(
-        "no label column", f"train said.csv --text utterance {TRAIN}", "its columns are: id, utterance, mood"
-    ),
-    Mistake(
-        "other columns in the second table",
         "predict said.textsvm t.csv said.csv --output-format csv",
         "are those of the first table.*'mood'",
+        table([(1, "fine")], ("nr", "utterance")),
         rows=42,
-        files={"t.csv": table([(1, "fine")], ("nr", "utterance"))},
-    ),
-    Mistake("the text as number column", f"train reviews.csv --numbers text {TRAIN}", "'text'.*number"),
-    Mistake(
-        "a text column as numbers to predict",
-        f"train reviews.csv --regress text {TRAIN}",
-        "line 2: the target.*not a finite number",
-    ),
-    Mistake(
-        "labels as numbers to predict",
-        f"train reviews.csv --regress label {TRAIN}",
-        "'good'.*not a finite number",
     ),
     *(
-        Mistake(
-            f"nested {title}", f"train t.jsonl {options} {TRAIN}", says, files={"t.jsonl": json_lines(*rows)}
-        )
+        Mistake(f"train t.jsonl {options}", says, json_lines(*rows))
         for title, options, says, rows in [
             (
                 "text",
@@ -1685,63 +1286,46 @@ MISTAKES = [
             ),
         ]
     ),
-    Mistake(
-        "a path in objects",
-        f"train t.jsonl --text text.body --label meta.class {TRAIN}",
+    Note(
+        "train t.jsonl --text text.body --label meta.class",
         r"text text.body, label meta.class \(2\)",
-        0,
-        {"t.jsonl": json_lines(*({"text": {"body": b}, "meta": {"class": a}} for a, b in ROWS))},
-        rows=1,
+        json_lines(*({"text": {"body": b}, "meta": {"class": a}} for a, b in ROWS)),
     ),
     Mistake(
-        "a nested text to predict",
         "predict m.textsvm t.jsonl",
         "line 1: 'text' is a list or an object",
-        files={"t.jsonl": json_lines({"text": {"body": "a"}}, {"text": {"body": "b"}})},
+        json_lines({"text": {"body": "a"}}, {"text": {"body": "b"}}),
     ),
-    Mistake(
-        "many usual names",
-        f"train t.csv {TRAIN}",
+    Note(
+        "train t.csv",
         r"read t.csv: 40 rows; unread body \+ category, text text, label label \(2\)",
-        0,
-        {
-            "t.csv": table(
-                [("t", b, "x", "y", a) for a, b in ROWS], ("title", "text", "body", "category", "label")
-            )
-        },
-        rows=1,
+        table([("t", b, "x", "y", a) for a, b in ROWS], ("title", "text", "body", "category", "label")),
     ),
     *(
         Mistake(
-            f"columns {header}",
             f"{command} t.csv {rest}",
             "has several columns '(?i:text|label)'",
-            files={"t.csv": table([(b, b, a) for a, b in ROWS], header.split(","))},
+            table([(b, b, a) for a, b in ROWS], header.split(",")),
         )
         for header, command, rest in [
-            ("text,label,text", "train", TRAIN),
-            ("text,Text,label", "train", TRAIN),
-            ("text,label,label", "train", TRAIN),
-            ("text,Label,label", "cv", CV),
+            ("text,label,text", "train", ""),
+            ("text,Text,label", "train", ""),
+            ("text,label,label", "train", ""),
+            ("text,Label,label", "cv", ""),
             ("TEXT,text,label", "evaluate", ""),
             ("text,label,text", "corpus", ""),
         ][:6]
         if command != "evaluate"
     ),
     Mistake(
-        "two text columns to label",
-        "label t.csv --text a --text nothing -o l.jsonl --labels x,y",
-        "no column 'nothing'",
-        files={"t.csv": b"a,b\nc,d\n"},
+        "label t.csv --text a --text nothing -o l.jsonl --labels x,y", "no column 'nothing'", b"a,b\nc,d\n"
     ),
-    Mistake("same column twice", f"train reviews.csv --text text --label text {TRAIN}", "text"),
     # Labels
     *(
         Mistake(
-            f"{label} as a label",
-            f"train t.{suffix} {options} {TRAIN}",
+            f"train t.{suffix} {options}",
             rf"t\.{suffix}, (line|row) 2: the label .*{trouble}",
-            files={f"t.{suffix}": ODD_LABELS[suffix] % label.encode()},
+            {f"t.{suffix}": ODD_LABELS[suffix] % label.encode()},
         )
         for label, trouble, options in (
             ("Infinity", "not a finite number", ""),
@@ -1752,69 +1336,27 @@ MISTAKES = [
         )
         for suffix in ODD_LABELS
     ),
-    Mistake("continuous numbers as labels", f"train stars.csv --label stars {TRAIN}", "--regress"),
+    Mistake("train t.csv", "(once|header|--label)", table([(b, a) for a, b in ROWS])),
     Mistake(
-        "continuous numbers in cross-validation",
-        "cv stars.csv --label stars --kernel spectrum:2",
-        "--regress",
-    ),
-    Mistake("texts as labels", f"train reviews.csv --text label --label text {TRAIN}", "labels.*once"),
-    Mistake(
-        "headerless table with the text first",
-        f"train t.csv {TRAIN}",
-        "(once|header|--label)",
-        files={"t.csv": table([(b, a) for a, b in ROWS])},
-    ),
-    Mistake("ids as labels", f"train said.csv --text utterance --label id {TRAIN}", "labels.*once|--regress"),
-    Mistake(
-        "a single class",
-        f"train t.csv {TRAIN}",
+        "train t.csv",
         "(one|single|1) class|two classes|only",
-        files={"t.csv": table([("good", t) for _, t in ROWS], ("label", "text"))},
+        table([("good", t) for _, t in ROWS], ("label", "text")),
     ),
-    Mistake(
-        "no labels at all",
-        f"train t.csv {TRAIN}",
-        "t\\.csv.*no labels",
-        files={"t.csv": table([("", t) for _, t in ROWS], ("label", "text"))},
-    ),
-    Mistake(
-        "one document",
-        f"train t.csv {TRAIN}",
-        "class|document",
-        files={"t.csv": table(ROWS[:1], ("label", "text"))},
-    ),
-    Mistake(
-        "plain text as a corpus",
-        f"train t.txt {TRAIN}",
-        "t\\.txt.*without labels",
-        files={"t.txt": b"Just some text.\nAnd more of it.\n"},
-    ),
-    Mistake(
-        "labels in two cases",
-        f"train t.csv {TRAIN}",
+    Mistake("train t.csv", "t\\.csv.*no labels", table([("", t) for _, t in ROWS], ("label", "text"))),
+    Mistake("train t.csv", "class|document", table(ROWS[:1], ("label", "text"))),
+    Mistake("train t.txt", "t\\.txt.*without labels", b"Just some text.\nAnd more of it.\n"),
+    Note(
+        "train t.csv",
         "labels 'Good' and 'good' differ only in case or spaces",
-        code=0,
-        files={"t.csv": table([(a.title() if i < 8 else a, b) for i, (a, b) in enumerate(ROWS)], COLUMNS)},
-        rows=1,
+        table([(a.title() if i < 8 else a, b) for i, (a, b) in enumerate(ROWS)], COLUMNS),
     ),
-    Mistake(
-        "a label with a space",
-        f"train t {TRAIN}",
+    Note(
+        "train t",
         "label 'bad ' and 1 more: white space around a label is left out.* of 2 classes",
-        code=0,
-        files={f"t/{a}{' ' * (i < 8)}/{i}.txt": b.encode() for i, (a, b) in enumerate(ROWS)},
-        rows=1,
+        {f"t/{a}{' ' * (i < 8)}/{i}.txt": b.encode() for i, (a, b) in enumerate(ROWS)},
     ),
     *(
-        Mistake(
-            f"labels in two forms: {title}",
-            f"train t.csv {TRAIN}",
-            says,
-            0,
-            {"t.csv": labelled(*names)},
-            rows=1,
-        )
+        Note("train t.csv", says, labelled(*names))
         for title, names, says in [
             (
                 "NFC and NFD",
@@ -1837,86 +1379,64 @@ MISTAKES = [
         ]
     ),
     *(
-        Mistake(
-            f"a class called {name}",
-            f"train t.csv {TRAIN}",
+        Note(
+            "train t.csv",
             rf"40 documents of 2 classes.*|'{name}': a class like others",
-            0,
-            {"t.csv": labelled(name, "other")},
-            rows=1,
+            labelled(name, "other"),
         )
         for name in ["nan", "NA", "None", "null", "NaN"]
     ),
-    Mistake(
-        "an export with two controls needs no label",
+    Note(
         "predict m.textsvm t.json",
         "40 rows",
-        0,
-        {
-            "t.json": json.dumps(
-                [
-                    {
-                        "data": {"text": text},
-                        "annotations": [
-                            {
-                                "completed_by": 1,
-                                "result": [
-                                    {"from_name": name, "value": {"choices": [label]}} for name in ("s", "t")
-                                ],
-                            }
-                        ],
-                    }
-                    for label, text in ROWS
-                ]
-            ).encode()
-        },
+        json.dumps(
+            [
+                {
+                    "data": {"text": text},
+                    "annotations": [
+                        {
+                            "completed_by": 1,
+                            "result": [
+                                {"from_name": name, "value": {"choices": [label]}} for name in ("s", "t")
+                            ],
+                        }
+                    ],
+                }
+                for label, text in ROWS
+            ]
+        ).encode(),
         rows=40,
         prints='"label": "good"',
     ),
     *(
-        Mistake(
-            f"texts called {name}",
+        Note(
             f"{command} t.csv",
             f"{n} texts are {name!r}.*an empty cell is a missing text",
-            0,
-            {"t.csv": table([("good", name)] * n + ROWS, COLUMNS)},
+            table([("good", name)] * n + ROWS, COLUMNS),
             rows=rows,
         )
         for command, name, n, rows in [
-            (f"train {TRAIN}", "nan", 2, 1),
+            ("train", "nan", 2, 1),
             ("corpus --json", "N/A", 3, 1),
             ("predict m.textsvm", "null", 2, 42),
         ]
     ),
     *(
-        Mistake(
-            f"a class of a single text, {title} {options}",
+        Note(
             f"train t.csv {options} -o new.textsvm",
             "class of a single document|copies" if title == "copies" else "a class of a single document",
-            0,
-            {"t.csv": table([*ROWS, *[("rare", "one text alone")] * n], COLUMNS)},
-            rows=1,
+            table([*ROWS, *[("rare", "one text alone")] * n], COLUMNS),
             prints=f"right on 40 of {40 + n} documents held out",
         )
         for title, n in [("once", 1), ("copies", 2)]
         for options in ("--kernel fast", "--kernel spectrum:2", "--kernel spectrum:2 --calibrate sigmoid")
     ),
-    Mistake(
-        "no class of a single text",
-        f"train reviews.csv {TRAIN}",
-        "",
-        0,
-        rows=1,
-        prints="right on documents held out",
-    ),
+    Note("train reviews.csv", "", prints="right on documents held out"),
     *(
-        Mistake(
-            f"numbers as classes: {numbers[0]}",
-            f"train t.csv {TRAIN}",
+        Note(
+            "train t.csv",
             f"numbers with a fraction .*--regress COLUMN predicts numbers{more}",
-            0,
-            {"t.csv": labelled(*numbers)},
-            rows=1,
+            labelled(*numbers),
         )
         for numbers, more in [
             (("1.9", "2", "3.5"), ""),
@@ -1924,13 +1444,10 @@ MISTAKES = [
         ]
     ),
     *(
-        Mistake(
-            f"{title} with {options}",
+        Note(
             f"train t.csv {options} -o new.textsvm",
             f"warning: .*{says}",
-            0,
-            {"t.csv": labelled(*names)},
-            rows=1,
+            labelled(*names),
             prints=rf'"warnings": \[\s*"[^]]*{says}' if "--json" in options else "; next: check the labels",
         )
         for title, names, says in [
@@ -1940,22 +1457,12 @@ MISTAKES = [
         ]
         for options in ("--kernel fast", "--kernel spectrum:2 -q --json")
     ),
-    Mistake(
-        "labels in two forms in cross-validation",
-        "cv t.csv " + CV,
-        "'ham' and 'HAM' differ only in case",
-        0,
-        {"t.csv": labelled("ham", "HAM")},
-        rows=22,
-    ),
+    Note("cv t.csv", "'ham' and 'HAM' differ only in case", labelled("ham", "HAM"), rows=22),
     *(
-        Mistake(
-            f"update with labels in {title}",
+        Note(
             "update m.textsvm t.csv -o new2.textsvm --json",
             says,
-            0,
-            {"t.csv": table([(names[i % 2], f"{text} more") for i, (_, text) in enumerate(ROWS)], COLUMNS)},
-            rows=1,
+            table([(names[i % 2], f"{text} more") for i, (_, text) in enumerate(ROWS)], COLUMNS),
         )
         for title, names, says in [
             ("another case", ("GOOD", "bad"), "'good' and 'GOOD' differ only in case"),
@@ -1963,166 +1470,81 @@ MISTAKES = [
             ("no width", ("good\u200b", "bad"), "read t.csv: 40 rows.*label \\(2\\)"),
         ]
     ),
-    Mistake("positive label misspelt", f"train reviews.csv --positive god {TRAIN}", "no label 'god'.*good"),
     Mistake(
-        "negative label misspelt",
-        f"train reviews.csv --positive good --negative worse {TRAIN}",
-        "no label 'worse'",
-    ),
-    Mistake(
-        "positive and negative equal",
-        f"train reviews.csv --positive good --negative good {TRAIN}",
-        "both 'good'",
-    ),
-    Mistake(
-        "lists as labels",
-        f"train t.jsonl {TRAIN}",
+        "train t.jsonl",
         "--multilabel",
-        files={
-            "t.jsonl": b"".join(
-                (json.dumps({"label": [a, "x"], "text": b}).encode() + b"\n" for a, b in ROWS)
-            )
-        },
+        b"".join((json.dumps({"label": [a, "x"], "text": b}).encode() + b"\n" for a, b in ROWS)),
     ),
     Mistake(
-        "evaluate with unknown labels",
         "evaluate m.textsvm t.csv",
         "(label|class).*(excellent|terrible)",
-        files={
-            "t.csv": table(
-                [({"good": "excellent", "bad": "terrible"}[a], b) for a, b in ROWS], ("label", "text")
-            )
-        },
+        table([({"good": "excellent", "bad": "terrible"}[a], b) for a, b in ROWS], ("label", "text")),
     ),
-    Mistake(
-        "evaluate without labels",
-        "evaluate m.textsvm t.csv",
-        "t\\.csv.*label",
-        files={"t.csv": table([(b,) for _, b in ROWS], ("text",))},
-    ),
-    Mistake("evaluate a regression on labels", "evaluate stars.textsvm reviews.csv", "'?stars'?"),
-    Mistake(
-        "evaluate a classifier with numbers", "evaluate m.textsvm stars.csv --label stars", "(label|class)"
-    ),
-    Mistake("one fold", "cv reviews.csv --folds 1 --kernel spectrum:2", "folds", 2),
+    Mistake("evaluate m.textsvm t.csv", "t\\.csv.*label", table([(b,) for _, b in ROWS], ("text",))),
     # Rows
     Mistake(
-        "rows without a text in training",
-        f"train t.csv {TRAIN}",
-        "2 of the 40 rows of t\\.csv have no text \\(lines 2, 3\\).*--skip-invalid",
-        files={"t.csv": HOLES},
+        "train t.csv", "2 of the 40 rows of t\\.csv have no text \\(lines 2, 3\\).*--skip-invalid", HOLES
     ),
+    Mistake("evaluate m.textsvm t.csv", "2 of the 40 rows.*--skip-invalid", HOLES),
     Mistake(
-        "rows without a text in evaluation",
-        "evaluate m.textsvm t.csv",
-        "2 of the 40 rows.*--skip-invalid",
-        files={"t.csv": HOLES},
-    ),
-    Mistake(
-        "a label with a lone surrogate",
-        f"train t.jsonl {TRAIN}",
+        "train t.jsonl",
         "the label 'go.*' has a lone surrogate, which is no character",
-        files={"t.jsonl": b'{"label": "go\\ud800", "text": "fine"}\n' + FILES["reviews.jsonl"]},
+        b'{"label": "go\\ud800", "text": "fine"}\n' + FILES["reviews.jsonl"],
     ),
     Mistake(
-        "a null text in training",
-        f"train t.jsonl {TRAIN}",
+        "train t.jsonl",
         "1 of the 41 rows of t\\.jsonl has no text \\(line 1\\)",
-        files={"t.jsonl": b'{"label": "good", "text": null}\n' + FILES["reviews.jsonl"]},
+        b'{"label": "good", "text": null}\n' + FILES["reviews.jsonl"],
     ),
     Mistake(
-        "a label without a text in lines",
-        f"train t.txt {TRAIN}",
+        "train t.txt",
         "1 of the 41 rows of t\\.txt has no text \\(line 41\\)",
-        files={"t.txt": FILES["reviews.txt"] + b"good\t\n"},
+        FILES["reviews.txt"] + b"good\t\n",
     ),
     Mistake(
-        "a label without a text in lines to predict",
         "predict lines.textsvm t.txt",
         "line 41: its text is empty",
+        FILES["reviews.txt"] + b"good\t\n",
         rows=41,
-        files={"t.txt": FILES["reviews.txt"] + b"good\t\n"},
     ),
-    Mistake(
-        "a row without a label",
-        f"train t.csv {TRAIN}",
+    Note(
+        "train t.csv",
         "note: t\\.csv, document 2: left out: it has no label",
-        code=0,
-        files={"t.csv": table([("" if i == 0 else a, b) for i, (a, b) in enumerate(ROWS)], COLUMNS)},
-        rows=1,
+        table([("" if i == 0 else a, b) for i, (a, b) in enumerate(ROWS)], COLUMNS),
     ),
-    Mistake(
-        "copies with different labels",
-        f"train t.csv {TRAIN}",
+    Note(
+        "train t.csv",
         "exact copies of others; sets of copies with different labels: 1",
-        code=0,
-        files={"t.csv": table([("bad", ROWS[0][1]), *ROWS], COLUMNS)},
-        rows=1,
+        table([("bad", ROWS[0][1]), *ROWS], COLUMNS),
     ),
-    Mistake(
-        "texts of another language",
+    Note(
         "predict m.textsvm t.txt --format lines",
         "fewer than 5 % of the sequences of four characters.*do not trust",
-        code=0,
-        files={"t.txt": b"Der Zug hatte gestern wieder\nzwei Stunden Verspaetung.\n"},
+        b"Der Zug hatte gestern wieder\nzwei Stunden Verspaetung.\n",
         rows=2,
     ),
+    Mistake("train t.csv", "8 of (the )?40 rows.*lines 2, 7.*--skip-invalid", RAGGED),
+    Mistake("cv t.csv --kernel spectrum:2", "8 of (the )?40 rows.*--skip-invalid", RAGGED),
+    Mistake("predict m.textsvm t.csv", "line 2.*fields", RAGGED, rows=40),
+    Mistake("predict m.textsvm t.csv", "line 3.*empty", b"id,text\n1,fine\n2,\n3,poor\n", rows=3),
     Mistake(
-        "ragged rows in training",
-        f"train t.csv {TRAIN}",
-        "8 of (the )?40 rows.*lines 2, 7.*--skip-invalid",
-        files={"t.csv": RAGGED},
-    ),
-    Mistake(
-        "ragged rows in cross-validation",
-        "cv t.csv --kernel spectrum:2",
-        "8 of (the )?40 rows.*--skip-invalid",
-        files={"t.csv": RAGGED},
-    ),
-    Mistake(
-        "ragged rows in prediction",
-        "predict m.textsvm t.csv",
-        "line 2.*fields",
-        rows=40,
-        files={"t.csv": RAGGED},
-    ),
-    Mistake(
-        "an empty text",
-        "predict m.textsvm t.csv",
-        "line 3.*empty",
-        rows=3,
-        files={"t.csv": b"id,text\n1,fine\n2,\n3,poor\n"},
-    ),
-    Mistake(
-        "a null text",
         "predict m.textsvm t.jsonl",
         "line 2.*text",
+        b'{"text": "fine"}\n{"text": null}\n{"text": "poor"}\n',
         rows=3,
-        files={"t.jsonl": b'{"text": "fine"}\n{"text": null}\n{"text": "poor"}\n'},
     ),
     Mistake(
-        "a row without the key",
-        "predict m.textsvm t.jsonl",
-        "line 2",
-        rows=3,
-        files={"t.jsonl": b'{"text": "fine"}\n{"id": 7}\n{"text": "poor"}\n'},
+        "predict m.textsvm t.jsonl", "line 2", b'{"text": "fine"}\n{"id": 7}\n{"text": "poor"}\n', rows=3
     ),
     Mistake(
-        "a line that is not JSON",
         "predict m.textsvm t.jsonl",
         "line 2.*not.*JSON",
+        b'{"text": "fine"}\n{"text": "cut\n{"text": "poor"}\n',
         rows=3,
-        files={"t.jsonl": b'{"text": "fine"}\n{"text": "cut\n{"text": "poor"}\n'},
     ),
-    Mistake(
-        "an empty line",
-        "predict lines.textsvm t.txt --format lines",
-        "line 2.*empty",
-        rows=3,
-        files={"t.txt": b"fine\n\npoor\n"},
-    ),
+    Mistake("predict lines.textsvm t.txt --format lines", "line 2.*empty", b"fine\n\npoor\n", rows=3),
     *(
-        Mistake(f"predict {title}", f"predict m.textsvm {name}", says, rows=rows, files={name: content})
+        Mistake(f"predict m.textsvm {name}", says, {name: content}, rows=rows)
         for title, name, content, says, rows in [
             ("white space", "t.txt", b" \t \n\n", "no text and got no label", 1),
             ("an invisible text", "t.txt", "\u200b\ufeff \u00a0".encode(), "no text and got no label", 1),
@@ -2136,28 +1558,21 @@ MISTAKES = [
         ]
     ),
     *(
-        Mistake(f"{command.split()[0]} of white space", command, says, files={"t.txt": b" \n \n"})
+        Mistake(command, says, {"t.txt": b" \n \n"})
         for command, says in [
             ("explain m.textsvm t.txt", r"t\.txt has no text: it is empty, or white space alone"),
-            (f"train t.txt {TRAIN}", r"t\.txt"),
+            ("train t.txt", r"t\.txt"),
             ("label t.txt --format lines -o l.jsonl --labels a,b", r"t\.txt"),
         ]
     ),
     Mistake(
-        "labels in another case",
         "evaluate m.textsvm t.csv --json",
         "20 of 40 documents.*different only in case",
+        table([(a.replace("b", "B"), t) for a, t in ROWS], COLUMNS),
         rows=1,
-        files={"t.csv": table([(a.replace("b", "B"), t) for a, t in ROWS], COLUMNS)},
-    ),
-    Mistake(
-        "predictions over the documents", "predict m.textsvm reviews.csv -o reviews.csv", "reviews\\.csv", 2
-    ),
-    Mistake(
-        "predictions over another table", "predict m.textsvm reviews.csv -o said.csv", "said\\.csv.*force", 2
     ),
     *(
-        Mistake(f"an output {name}", command, says, 2)
+        Mistake(command, says, code=2)
         for name, command, says in (
             (
                 "without a suffix",
@@ -2204,307 +1619,142 @@ MISTAKES = [
             ("of the best model", "tune reviews.csv --kernel edit -o t.csv", "name a \\.textsvm file"),
             (
                 "of ONNX as JSON",
-                "export m.textsvm --to onnx -o e.json",
-                "e\\.json ends in \\.json, but the format is onnx; name a \\.onnx file",
+                "export m.textsvm --to onnx -o e.html",
+                "e\\.html ends in \\.html, but the format is onnx; name a \\.onnx file",
             ),
         )
     ),
     *(
-        Mistake(f"columns joined {name}", command, says, 2)
+        Mistake(command, says, code=2)
         for name, command, says in (
             ("of one", "cv said.csv --text utterance --label mood --join", "give two --text"),
             ("of none", "cv said.csv --label mood --join", "give two --text"),
             ("with numbers", "cv said.csv --text id --text utterance --numbers id --join", "no --numbers"),
-            ("to classify", "predict said.textsvm said.csv --text utterance --join", "give two --text"),
         )
     ),
-    Mistake(
-        "joined columns that are not there",
-        "predict said.textsvm said.csv --text utterance --text body --join",
-        "no column 'body'",
-    ),
-    Mistake("examples of a C program", "export m.textsvm --to c -o out --example x", "are for pages"),
-    Mistake("a title of a model file", "export m.textsvm -o out.bin --title x", "are for pages"),
-    Mistake(
-        "two examples for a field",
-        "export m.textsvm -o o.html --example a --example b",
-        "1 fields.*2 examples",
-    ),
-    Mistake(
-        "a table of labels twice",
+    Note(
         "predict m.textsvm t.csv --output-format csv",
         "predicted_label_2",
-        0,
-        {"t.csv": b"label,predicted_label,text\ngood,bad,fine\n"},
+        b"label,predicted_label,text\ngood,bad,fine\n",
         rows=2,
     ),
-    Mistake(
-        "a table without a header",
+    Note(
         "predict m.textsvm t.csv --no-header --text 1 --output-format csv",
         "no header.*label and confidence",
-        0,
-        {"t.csv": b"fine,1\npoor,2\n"},
+        b"fine,1\npoor,2\n",
         rows=2,
     ),
     Mistake(
-        "a row that is too long",
         "predict m.textsvm t.csv --output-format csv",
         "line 2.*3 fields and not 2",
-        1,
-        {"t.csv": b"text,n\nfine,1,2\npoor,2\n"},
+        b"text,n\nfine,1,2\npoor,2\n",
         rows=3,
     ),
-    Mistake("one of two files is missing", "predict m.textsvm reviews.csv none.csv", "none\\.csv", rows=40),
+    Mistake("predict m.textsvm reviews.csv none.csv", "none\\.csv", rows=40),
+    Mistake("predict m.textsvm reviews.csv said.csv", "said\\.csv.*utterance", rows=40),
+    Mistake("train t.csv", "t\\.csv.*binary", b"label,text\ngood,\x00\x00\x00\x00\x00\x00\x00\x00\n" * 9),
     Mistake(
-        "one of two files has other columns",
-        "predict m.textsvm reviews.csv said.csv",
-        "said\\.csv.*utterance",
-        rows=40,
-    ),
-    Mistake(
-        "NUL bytes in a table",
-        f"train t.csv {TRAIN}",
-        "t\\.csv.*binary",
-        files={"t.csv": b"label,text\ngood,\x00\x00\x00\x00\x00\x00\x00\x00\n" * 9},
-    ),
-    Mistake(
-        "a weight that is a word",
-        f"train t.csv --weights w {TRAIN}",
+        "train t.csv --weights w",
         "line 2.*weight.*'heavy'",
-        files={"t.csv": table([(*r, "heavy") for r in ROWS], ("label", "text", "w"))},
+        table([(*r, "heavy") for r in ROWS], ("label", "text", "w")),
     ),
     Mistake(
-        "a negative weight",
-        f"train t.csv --weights w {TRAIN}",
+        "train t.csv --weights w",
         "line 2.*weight.*-1",
-        files={"t.csv": table([(*r, -1) for r in ROWS], ("label", "text", "w"))},
+        table([(*r, -1) for r in ROWS], ("label", "text", "w")),
     ),
     Mistake(
-        "a hole in the numbers to predict",
-        f"train t.csv --regress stars {TRAIN}",
+        "train t.csv --regress stars",
         "NaN|nan",
-        files={
-            "t.csv": table([("nan" if i == 3 else s, t) for i, (s, t) in enumerate(STARS)], ("stars", "text"))
-        },
+        table([("nan" if i == 3 else s, t) for i, (s, t) in enumerate(STARS)], ("stars", "text")),
     ),
     # Parts
-    Mistake("no such part", f"train reviews.csv --part test {TRAIN}", "no part 'test'"),
-    Mistake(
-        "evaluate a part that does not exist", "evaluate m.textsvm reviews.csv --part test", "no part 'test'"
-    ),
     # Models of another task
-    Mistake("texts for a model of vectors", "predict vectors.textsvm reviews.csv", "vectors"),
-    Mistake("vectors for a model of texts", "predict m.textsvm two.libsvm", "(text|vector)"),
-    Mistake("texts for a model of DNA", "predict dna.textsvm reviews.csv", "(letter|sequence|DNA)"),
-    Mistake(
-        "probabilities of a model of few texts",
-        "predict few.textsvm reviews.csv --proba",
-        "few.textsvm gives no probabilities.*--calibrate",
-    ),
-    Mistake(
-        "coverage of an uncalibrated model", "predict m.textsvm reviews.csv --coverage 0.9", "--calibrate"
-    ),
-    Mistake("probabilities of a regression", "predict stars.textsvm stars.csv --proba", "not a classifier"),
-    Mistake("coverage above 1", "predict sure.textsvm reviews.csv --coverage 95", "--coverage", 2),
-    Mistake(
-        "unsure bounds in the wrong order", "predict sure.textsvm reviews.csv --unsure 0.8,0.2", "--unsure", 2
-    ),
     # Parameters
-    Mistake(
-        "unknown kernel", "train reviews.csv --kernel spectrun:3 -o new.textsvm", "spectrun.*spectrum", 2
-    ),
-    Mistake(
-        "a kernel of scikit-learn",
-        "train two.libsvm --kernel rbf -o new.textsvm",
-        "rbf is called gaussian",
-        2,
-    ),
-    Mistake(
-        "an option as a value", "train reviews.csv --one-class -o new.textsvm", "--one-class needs.*-o is", 2
-    ),
-    Mistake(
-        "more folds than documents",
-        "cv reviews.csv --kernel fast --folds 41",
-        "--folds 41.*only 40 documents",
-    ),
-    Mistake("p of zero", "train reviews.csv --kernel spectrum:0 -o new.textsvm", "p", 2),
-    Mistake("p that is a word", "train reviews.csv --kernel spectrum:three -o new.textsvm", "three", 2),
-    Mistake("negative C", f"train reviews.csv -C -1 {TRAIN}", "C", 2),
-    Mistake("C that is huge", f"train reviews.csv -C 1e30 {TRAIN}", "C = 1e\\+30 is far", 0, rows=1),
-    Mistake(
-        "a class of a single document",
-        f"train t.csv {TRAIN}",
+    Note("train reviews.csv -C 1e30", "C = 1e\\+30 is far"),
+    Note(
+        "train t.csv",
         "'goood': a class of a single document",
-        0,
-        files={"t.csv": table([*ROWS, ("goood", "a fine day")], ("label", "text"))},
-        rows=1,
+        table([*ROWS, ("goood", "a fine day")], ("label", "text")),
     ),
-    Mistake("C that is a word", f"train reviews.csv -C high {TRAIN}", "high", 2),
-    Mistake("gamma of zero", "train reviews.csv --kernel edit:gamma=0 -o new.textsvm", "gamma", 2),
-    Mistake("decay above 1", "train reviews.csv --kernel gap:decay=1.5 -o new.textsvm", "decay", 2),
-    Mistake("an encoder that is not there", f"train reviews.csv --encoder no {TRAIN}", "no is not there", 2),
-    Mistake("an encoder a+b", f"train reviews.csv --encoder a+b {TRAIN}", "encoder a\\+b is not there", 2),
-    Mistake("an encoder b=c", f"compare reviews.csv --encoder b=c {FAST}", "encoder b=c is not there", 2),
+    Mistake(f"compare reviews.csv --encoder b=c {FAST}", "encoder b=c is not there", code=2),
     Mistake(
-        "two encoders",
         "train reviews.csv --kernel spectrum:3+encoder:e --encoder e -o new.textsvm",
         "--encoder e does not go with --kernel spectrum:3\\+encoder:e, which names an encoder",
-        2,
+        code=2,
     ),
     Mistake(
-        "two encoders to compare",
         f"compare reviews.csv --kernel encoder:e --encoder f {FAST}",
         "--encoder f does not go with --kernel encoder:e, which names an encoder",
-        2,
+        code=2,
     ),
-    Mistake("a file as an encoder", f"cv reviews.csv --encoder reviews.txt {CV}", "is a file; name its f", 2),
-    Mistake("a folder that is no encoder", f"compare reviews.csv --encoder . {FAST}", "is no encoder", 2),
+    Mistake(f"compare reviews.csv --encoder . {FAST}", "is no encoder", code=2),
     Mistake(
-        "an encoder without a name",
-        "train reviews.csv --kernel encoder -o new.textsvm",
-        "must be a folder",
-        2,
-    ),
-    Mistake(
-        "a damaged encoder",
-        f"doubts reviews.csv --encoder e {FAST}",
+        f"cv reviews.csv --encoder e {FAST}",
         "the encoder e is damaged",
-        2,
-        files={"e/model.safetensors": b"none", "e/tokenizer.json": b"{}"},
+        {"e/model.safetensors": b"none", "e/tokenizer.json": b"{}"},
+        code=2,
     ),
     Mistake(
-        "an encoder of vectors",
         "train two.libsvm --encoder e -o new.textsvm",
         "an encoder reads texts, and the kernel compares vectors",
-        files={
+        {
             "e/model.safetensors": save({"embeddings": np.ones((200, 4), np.float32)}),
             "e/tokenizer.json": tokenizer(vocabulary()).encode(),
         },
     ),
-    Mistake("a GPU that is not there", f"train reviews.csv --device cuda:7 {TRAIN}", "cuda:7|GPU", code=2),
-    Mistake("memory without a number", f"train reviews.csv --memory lots {TRAIN}", "lots", 2),
-    Mistake("unknown format", f"train reviews.csv --format xml {TRAIN}", "xml"),
-    Mistake("the wrong format", f"train reviews.csv --format libsvm {TRAIN}", "reviews\\.csv.*line 1"),
-    Mistake("CSV read as FASTA", f"train reviews.csv --format fasta {TRAIN}", "reviews\\.csv"),
+    Mistake("train two.libsvm --labels t.txt", "t\\.txt.*labels", b"a\nb\n"),
     Mistake(
-        "labels of another length",
-        f"train two.libsvm --labels t.txt {TRAIN}",
-        "t\\.txt.*labels",
-        files={"t.txt": b"a\nb\n"},
-    ),
-    Mistake("a kernel of texts on vectors", f"train two.libsvm {TRAIN}", "(vector|text)"),
-    Mistake(
-        "a kernel of vectors on texts",
-        "train reviews.csv --kernel gaussian -o new.textsvm",
-        "(vector|text|number)",
-    ),
-    Mistake(
-        "ordered labels without numbers",
-        f"train reviews.csv --ordered {TRAIN}",
+        "train reviews.csv --multiclass ordered",
         "ordered classes are numbers, and 'bad' is none: .*ordered:low<medium<high",
     ),
     Mistake(
-        "an order without a label",
-        f"train reviews.csv --multiclass ordered:bad<fair {TRAIN}",
+        "train reviews.csv --multiclass ordered:bad<fair",
         "each class once, the lowest first, and names 'good' 0 times",
     ),
     Mistake(
-        "an order without names",
-        f"train reviews.csv --multiclass ordered: {TRAIN}",
+        "train reviews.csv --multiclass ordered:",
         '"ordered:" names no class; give "ordered:low<high", or "ordered" for numbers',
-        2,
+        code=2,
     ),
+    Mistake("map reviews.csv -o m.html", "--force", b"notes", code=2),
+    Mistake("map t.csv -o m.html", "two or more", b"text,label\nhi,a\n"),
     Mistake(
-        "ordered and a strategy",
-        f"train reviews.csv --ordered --multiclass ovo {TRAIN}",
-        "--ordered and --multi",
-        2,
-    ),
-    Mistake(
-        "an ordered regression",
-        f"train stars.csv --regress stars --ordered {TRAIN}",
-        "--ordered.*--regress",
-        2,
-    ),
-    Mistake(
-        "calibrate a regression",
-        f"train stars.csv --regress stars --calibrate sigmoid {TRAIN}",
-        "calibrat",
-        2,
-    ),
-    Mistake(
-        "multilabel with a regression",
-        f"train stars.csv --regress stars --multilabel {TRAIN}",
-        "multilabel",
-        2,
-    ),
-    Mistake(
-        "report in a missing folder", "evaluate m.textsvm reviews.csv --report none/r.html", "none", code=2
-    ),
-    Mistake("compare a single word", "compare reviews.csv --kernel nothing", "nothing", 2),
-    Mistake("map without an output", "map reviews.csv", r"-o FILE.*\.html or \.svg", 2),
-    Mistake("map as a picture that is not drawn", "map reviews.csv -o m.png", r"m\.png.*\.html or \.svg", 2),
-    Mistake("map to stdout", "map reviews.csv -o -", r"\.html or \.svg", 2),
-    Mistake("map over an unrelated file", "map reviews.csv -o m.html", "--force", 2, {"m.html": b"notes"}),
-    Mistake(
-        "map of a single text", "map t.csv -o m.html", "two or more", files={"t.csv": b"text,label\nhi,a\n"}
-    ),
-    Mistake(
-        "map by a kernel that needs classes", "map reviews.csv --kernel spectrum:2,odds -o m.svg", "odds"
-    ),
-    Mistake("map by the kernel auto", "map reviews.csv --kernel auto -o m.svg", "auto", 2),
-    Mistake("tune a value that is no number", "tune reviews.csv -C 1,x", "x", 2),
-    Mistake(
-        "two columns of one name",
-        f"train t.csv --text text --label label {TRAIN}",
+        "train t.csv --text text --label label",
         r"several columns 'text'",
-        files={"t.csv": table([(i, *r) for i, r in enumerate(ROWS)], ("text", "label", "text"))},
+        table([(i, *r) for i, r in enumerate(ROWS)], ("text", "label", "text")),
     ),
     Mistake(
-        "numbers of columns with a header",
-        f"train t.csv --text 2 --label 1 {TRAIN}",
-        r"first line a header.*'mood'",
-        files={"t.csv": table(ROWS, ("mood", "remark"))},
+        "train t.csv --text 2 --label 1", r"first line a header.*'mood'", table(ROWS, ("mood", "remark"))
     ),
+    Mistake("train t.csv --text text --label label", r"no column 'text'.*by number", table(ROWS)),
     Mistake(
-        "a header is named and there is none",
-        f"train t.csv --text text --label label {TRAIN}",
-        r"no column 'text'.*by number",
-        files={"t.csv": table(ROWS)},
-    ),
-    Mistake("vectors of another width", "predict wide.textsvm two.npy", r"columns|features|numbers"),
-    Mistake(
-        "output is another kind of file",
         "train reviews.csv -o wide.textsvm.txt --kernel spectrum:2",
         r"wide\.textsvm\.txt ends in \.txt, but the output is a textsvm model; name a \.textsvm file",
-        2,
+        code=2,
     ),
     Mistake(
-        "output is the corpus", "train reviews.csv -o reviews.csv --kernel spectrum:2", r"reviews\.csv", 2
-    ),
-    Mistake(
-        "one class of the model is missing",
         "train t.csv --positive good --kernel spectrum:2 -o new.textsvm",
         r"good",
-        files={"t.csv": table([("bad", t) for _, t in ROWS], ("label", "text"))},
+        table([("bad", t) for _, t in ROWS], ("label", "text")),
     ),
-    Mistake(
-        "a model from the future",
-        "predict f.textsvm reviews.csv",
-        r"f\.textsvm",
-        files={"f.textsvm": b"\x02\0\0\0\0\0\0\0{}"},
-    ),
+    Mistake("predict f.textsvm reviews.csv", r"f\.textsvm", b"\x02\0\0\0\0\0\0\0{}"),
 ]
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda each: each.title)
+for code, block in ((1, FAILS), (2, WRONG_USAGE)):
+    lines_of_block = (line.split("  =>  ") for line in block.split("\n") if line)
+    MISTAKES += [Mistake(command, says, code=code) for command, says in lines_of_block]
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.command)
 def test_mistake(folder, tmp_path, mistake):
     for name in (*FILES, *(f"{model}.textsvm" for model in MODELS)):
         (tmp_path / name).symlink_to(folder / name)
-    for name, content in mistake.files.items():
+    for name, content in mistake.contents.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)
-    result = run(*shlex.split(mistake.command), cwd=tmp_path, stdin=mistake.stdin)
+    result = run(*mistake.words, cwd=tmp_path, stdin=mistake.stdin)
     message = result.stderr.decode()
     assert result.returncode == mistake.code, (result.returncode, message)
     assert "Traceback" not in message
@@ -2517,7 +1767,7 @@ def test_mistake(folder, tmp_path, mistake):
 
 def test_skip_invalid_leaves_out_rows_without_a_text(folder, tmp_path):
     (tmp_path / "t.csv").write_bytes(HOLES)
-    result = run(*shlex.split(f"train t.csv --skip-invalid {TRAIN}"), cwd=tmp_path)
+    result = run(*Mistake("train t.csv --skip-invalid", "").words, cwd=tmp_path)
     assert result.returncode == 0
     assert b"t.csv, line 3: left out: its 'text' is empty" in result.stderr
     assert b"38 documents" in result.stderr
@@ -2604,7 +1854,7 @@ def test_short_help_is_the_help(command):
     assert run("-V").stdout == run("--version").stdout
 
 
-@pytest.mark.parametrize("command", ["train", "predict", "evaluate", "cv", "label"])
+@pytest.mark.parametrize("command", ["train", "predict", "cv", "label"])
 def test_the_short_help_has_the_columns_of_texts_and_ids(command):
     shown = run(command, "--help").stdout.decode()
     assert " --text " in shown
@@ -2639,23 +1889,13 @@ def test_predictions_go_into_a_file(form, name, folder, tmp_path):
         ("train reviews.csv --memory 5x", "--memory must be a positive number of bytes"),
         ("train reviews.csv --multiclass x", "--multiclass 'x' is not one of"),
         ("train reviews.csv --store s", '--kernel "auto" has no kernel matrix'),
-        (
-            "train reviews.csv --kernel edit --solver features",
-            'solver="auto" (--solver auto) or another',
-        ),
+        ("train reviews.csv --kernel edit --solver features", 'solver="auto" (--solver auto) or another'),
         ("tune reviews.csv --kernel gap --decay 3", "--decay 3.0 of the gap kernel must be"),
         ("tune reviews.csv --kernel gap:3,decay=4", "--kernel gap:3,decay=4: decay=4.0 of the gap kernel"),
         ("predict m.textsvm reviews.csv --top x", "--top must be a valid integer, got x (see"),
-        (
-            "doubts reviews.csv --at-least x",
-            "--at-least must be a valid number, got x; decimals",
-        ),
+        ("doubts reviews.csv --at-least x", "--at-least must be a valid number, got x; decimals"),
         ("cv reviews.csv --folds 1", "--folds must be at least 2, got 1 (see"),
-        (
-            "cv reviews.csv --seed 4294967296",
-            "--seed must be less than or equal to 4294967295, got",
-        ),
-        ("train reviews.csv --budget nan", "--budget must be at least 0, got nan (see"),
+        ("cv reviews.csv --seed 4294967296", "--seed must be less than or equal to 4294967295, got"),
         # Names of the user are no options.
         ("predict max_iter.textsvm reviews.csv", "max_iter.textsvm is not there"),
         ("train tol=1/at_least", "tol=1/at_least is not there"),
@@ -2712,7 +1952,7 @@ def test_a_wrong_value_of_any_option_is_told_in_terms_of_the_command_line(comman
         (
             "train lines.csv --kernel edit -o new",
             "hold 2 of 600 rows of the kernel matrix: 19 times its values",
-        ),
+        )
     ],
 )
 def test_a_small_budget_of_memory_is_told_to_be_slow(command, slow, tmp_path):

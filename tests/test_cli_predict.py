@@ -17,10 +17,8 @@ from loading import load
 import textsvm
 from textsvm import SVC, CalibratedSVC, Spectrum
 from textsvm.cli.console import Console
-from textsvm.cli.model_files import Abilities, Training
-from textsvm.cli.output import Output
-from textsvm.cli.predictions import Printer, with_unsure
-from textsvm.cli.task_options import AdaptOptions, CalibratedOptions, OutputForm
+from textsvm.cli.output import PREDICTIONS, STDOUT, Output
+from textsvm.cli.predictions import Printer, Values, with_unsure
 from textsvm.errors import InputError
 from textsvm.readers import sample
 from textsvm.readers import stream as reader_stream
@@ -288,14 +286,11 @@ def test_rows_without_a_text_take_no_more_memory(model, monkeypatch):
             if batch in (100, 1999):
                 counts.append(tracemalloc.get_traced_memory()[0])
 
-    form = OutputForm(AdaptOptions())
-    printer = Printer(
-        Console(), trained, Abilities.of(trained), Training.of(trained), CalibratedOptions(), form
-    )
+    printer = Printer(Console(), trained, Values(), "jsonl")
     with open(os.devnull, "w", encoding="utf-8") as null:
         monkeypatch.setattr(sys, "stdout", null)
         tracemalloc.start()
-        printer.print(batches(), Output("-o", form.output, form.kind))
+        printer.print(batches(), Output("-o", STDOUT, PREDICTIONS))
         tracemalloc.stop()
     assert counts[1] - counts[0] < 20_000  # bytes; the reasons of 38,000 rows take 3,000,000
     message = io.StringIO()
@@ -327,4 +322,4 @@ def test_unsure_is_refused_if_a_class_has_this_name():
     labels = ["unsure"] * 3 + ["ham"] * 3
     model = CalibratedSVC(SVC(Spectrum(2), device="cpu"), cv=2).fit(texts, labels).model_
     with pytest.raises(InputError, match="a class is named 'unsure'"):
-        with_unsure(model, [0.8], Training.of(model))
+        with_unsure(model, [0.8])

@@ -143,7 +143,6 @@ def test_the_command_gives_sets_and_no_label_to_what_is_unlike(fitted, tmp_path)
 def test_wrong_usage_of_promises_is_told(fitted, tmp_path):
     path = _saved(fitted, tmp_path)
     assert "--coverage 2" in fails("predict", path, "--coverage", "2", "-", code=2)
-    assert "--per-class needs --coverage" in fails("predict", path, "--per-class", "-", code=2)
     plain = tmp_path / "plain"
     save(SVC(Spectrum(2)).fit(["ab", "cd"], ["x", "y"]), plain)
     assert "--calibrate" in fails("predict", plain, "--none", "0.05", "-", stdin=b"ab")

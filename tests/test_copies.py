@@ -202,7 +202,7 @@ def test_doubts_do_not_take_a_copy_for_evidence():
     assert (result.score > 0.2).mean() > 0.8  # of random labels none is certain
 
 
-@pytest.mark.parametrize("options", ["--budget 5", "--calibrate sigmoid", "--holdout 0.3", ""])
+@pytest.mark.parametrize("options", ["--calibrate sigmoid", "--holdout 0.3", ""])
 def test_noise_is_no_better_than_a_constant(options, tmp_path):
     """The last line of train, whichever way the model is judged."""
     texts, labels = noise(80)

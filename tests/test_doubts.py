@@ -10,9 +10,9 @@ from test_reporting import HOSTILE, Page
 from benchmarks import doubts as bench
 from benchmarks.__main__ import main
 from textsvm import SVC, CalibratedSVC, Corpus, Gaussian, InputError, Spectrum, doubts
-from textsvm.cli.corpora import corrected
 from textsvm.gram import nearest as near
 from textsvm.gram.base import DenseGram
+from textsvm.readers.corrections import corrected
 from textsvm.runtime.device import array_module, select
 from textsvm.selection.doubts import feature_weights, outliers
 from textsvm.training.train import prepare

@@ -21,7 +21,7 @@ import pytest
 from command import fails, run
 
 from textsvm import SVC, InputError, Spectrum, read_corpus, save
-from textsvm.cli import explanations
+from textsvm.cli import explain as explanations
 from textsvm.errors import InputError as Error
 from textsvm.errors import json_escaped, one_line, printable
 from textsvm.readers import files as reader_files

@@ -15,7 +15,7 @@ from test_columns import both_ways, gram_of, judge
 
 from textsvm import SVC, Spectrum, Sum, save
 from textsvm.cli.console import WrongUsage
-from textsvm.cli.kernels import options_of
+from textsvm.cli.machines import options_of
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS, GappedKmers, spelling
 from textsvm.kernels.contract import RowsPredictor

@@ -9,7 +9,6 @@ from math import inf
 
 import numpy as np
 import pytest
-from command import fails, report
 from test_store import EDIT, LABELS, TEXTS, Table, files, small, wanted  # noqa: F401 (a fixture)
 
 from textsvm import (
@@ -27,7 +26,6 @@ from textsvm import (
 )
 from textsvm.gram.base import needed_bytes
 from textsvm.gram.plan import Case, FeatureCase, Rates, candidates, plan_features, plan_gram
-from textsvm.readers import sample
 
 unlimited_rates = partial(Rates, bus=inf, allocate=inf, read=inf, write=inf)
 H200 = unlimited_rates(compute=2.4e8, bus=5e10, read=1.3e9, write=1.3e9)
@@ -324,16 +322,6 @@ def test_kernels_that_learn_from_parts_leave_the_disk(tmp_path):
     assert [row["mean"] for row in tuned.table] == [
         row["mean"] for row in tune(SVC(kernel, device="cpu"), TEXTS, LABELS, grid, cv=3).table
     ]
-
-
-@pytest.mark.slow
-def test_command_line(tmp_path):
-    command = ["train", sample("newswire"), "--positive", "earn", "--kernel", "edit", "--max-length", "40"]
-    command += ["--device", "cpu", "-o", tmp_path / "model"]
-    trained = report(*command, "--tier", "recompute")
-    assert trained["kernel_matrix"].endswith(", as requested")
-    assert "needs a folder" in fails(*command, "--force", "--tier", "disk", code=2)
-    assert "must be one of auto, device" in fails(*command, "--force", "--tier", "ram", code=2)
 
 
 BUDGET = """

@@ -10,7 +10,7 @@ from contracts import KernelContract
 from loading import load
 
 from textsvm import SVC, cross_validate, save, tune
-from textsvm.cli.kernels import options_of
+from textsvm.cli.machines import options_of
 from textsvm.errors import InputError
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import judge

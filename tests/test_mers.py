@@ -14,7 +14,7 @@ from test_gapped import dna
 
 from textsvm import SVC, save
 from textsvm.cli.console import WrongUsage
-from textsvm.cli.kernels import options_of
+from textsvm.cli.machines import options_of
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS, GappedKmers, Gkm, Mismatch, spelling
 from textsvm.kernels.mers import cpu as mer_distances
@@ -260,9 +260,9 @@ def test_it_is_spelled_on_a_line():
 
 def test_it_is_a_grid_of_options():
     options = options_of(KERNELS)
-    found = options(kernel=["gkm"], l="9,10", k="6", canonical=True, filter="full").grid()
+    found = options(kernel=["gkm"], k="6,7", canonical=True).grid()
     assert [kernel.get_params() for kernel in found] == [
-        Gkm(length, 6, filter="full", canonical=True).get_params() for length in (9, 10)
+        Gkm(k=k, canonical=True).get_params() for k in (6, 7)
     ]
     wrong = (({"m": "x"}, "m x is no whole number"), ({"k": "3", "m": "3"}, "m=3"))
     for given_, message in wrong:

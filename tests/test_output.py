@@ -57,14 +57,12 @@ def everything(folder):
 COMMANDS = {
     "train": ["train", "c.csv", "-o"],
     "tune": ["tune", "c.csv", "--p", "3", "--folds", "2", "-o"],
-    "heatmap": ["tune", "c.csv", "--p", "3", "--folds", "2", "--heatmap"],
     "cv": ["cv", "c.csv", "--folds", "2", "--predictions"],
     "evaluate": ["evaluate", "m.textsvm", "c.csv", "--report"],
     "compare": ["compare", "c.csv", "--kernel", "spectrum:2", "--report"],
     "doubts": ["doubts", "c.csv", "--folds", "2", "-o"],
 }
 ENDINGS = {
-    "heatmap": ".svg",
     "evaluate": ".html",
     "compare": ".html",
     "cv": ".jsonl",
@@ -107,11 +105,7 @@ def test_the_other_inputs_are_never_replaced(here):
     os.link(here / "m.textsvm", here / "m.html")
     message = fails("evaluate", "m.textsvm", "docs", "--report", "m.html", "--force", code=2, cwd=here)
     assert "would replace the model" in message
-    os.symlink("x", here / "x.svg")
-    both = ["-o", "x", "--heatmap", "x.svg"]
-    assert "would replace the model" in fails("tune", "c.csv", *both, code=2, cwd=here)
-    for name in ("m.html", "x.svg"):
-        (here / name).unlink()
+    (here / "m.html").unlink()
     assert everything(here) == before
 
 
@@ -181,8 +175,6 @@ def test_a_link_stays_and_its_target_is_written(there, here):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_file_of_another_kind_needs_force(name, here):
-    if name == "heatmap":
-        pytest.importorskip("matplotlib")
     output = here / f"mine{ENDINGS.get(name, '' if name in ('train', 'tune') else '.txt')}"
     output.write_text("my own notes, years of work\n")
     message = fails(*COMMANDS[name], output, code=2, cwd=here)
@@ -194,11 +186,9 @@ def test_a_file_of_another_kind_needs_force(name, here):
         assert b"notes" not in output.read_bytes()
 
 
-@pytest.mark.parametrize("output", ["r.md", "r.json", "p.png", "p.pdf"])
+@pytest.mark.parametrize("output", ["r.md", "r.json"])
 def test_output_of_its_own_kind_is_replaced(output, here):
-    if output.startswith("p"):
-        pytest.importorskip("matplotlib")
-    name = {"r": "evaluate", "p": "heatmap"}[output[0]]
+    name = "evaluate"
     (here / output).write_bytes(b"")  # as mktemp leaves it
     for _ in range(2):
         done = run(*COMMANDS[name], output, cwd=here)
@@ -217,7 +207,6 @@ def test_a_model_to_standard_output(here):
     (here / "out").write_bytes(shown.stdout)
     assert load(here / "out").predict(["banana 3"]) == ["1"]
     assert b"held out of training" in shown.stderr
-    assert b"support vectors" in run("train", "c.csv", "-o", "-", "--verbose", cwd=here).stderr
     assert run("train", "c.csv", "-o", "-", "-q", cwd=here).stderr == b""
     tuned = run("tune", "c.csv", "--p", "3", "--folds", "2", "-o", "-", cwd=here)
     (here / "out").write_bytes(tuned.stdout)
@@ -234,8 +223,6 @@ def test_predictions_to_standard_output(here):
 
 def test_a_report_or_a_picture_needs_a_name(here):
     assert "standard output" in fails(*COMMANDS["evaluate"], "-", code=2, cwd=here)
-    pytest.importorskip("matplotlib")
-    assert "standard output" in fails(*COMMANDS["heatmap"], "-", code=2, cwd=here)
 
 
 @posix

@@ -20,7 +20,7 @@ from textsvm import (
     Sum,
     UserKernel,
 )
-from textsvm.cli.kernels import options_of
+from textsvm.cli.machines import options_of
 from textsvm.kernels import KERNELS
 from textsvm.kernels.spelling import names, parse, spell
 from textsvm.text.tokens import NAMES

@@ -32,8 +32,8 @@ COMMANDS = {
     "serve": "Answer texts with predictions over HTTP: POST /predict, GET /models, /healthz and /metrics.",
     "explain": "Explain a model (--top), or predictions: the coloured text, and the most similar "
     "training documents.",
-    "export": "Write a model for programs without Python: C, JavaScript and WebAssembly, an HTML page, ONNX, "
-    "or JSON.",
+    "export": "Write a model for programs without Python: C, JavaScript and WebAssembly, an HTML page, or "
+    "ONNX.",
     "tune": "Find the best kernel parameters and C; each kernel matrix serves all folds and values of C.",
     "cv": "Cross-validate: train on all folds but one and evaluate on this fold, in turn.",
     "doubts": "List texts with probably wrong labels, near-copies with different labels, and outliers.",

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage
-from textsvm.cli.kernels import DEFAULTS, spelled_out
+from textsvm.cli.machines import DEFAULTS, spelled_out
 from textsvm.cli.options import option_field
-from textsvm.cli.output import Force, check_figures, check_report, writing
+from textsvm.cli.output import Force, check_report, writing
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,14 +33,10 @@ class CandidateOptions:
         "Also compare each kernel with an encoder added, of model2vec, sentence-transformers or ONNX.",
         metavar="FOLDER|OWNER/NAME",
     )
-    holdout: float | None = option_field(
-        f"Share of test documents (default: the test part, or {options.HOLDOUT:g})."
-    )
+    holdout: float | None = option_field("Share of test documents (default: the test part, or 0.25).")
     cv: int | None = option_field("Number of folds, instead of one test part.", min=2)
-    seed: int = options.seed_field("Random seed.")
     device: options.Device = "auto"
     report: Path | None = option_field("Write a web page with a chart: .html.")
-    figures: Path | None = option_field("Write the chart into this folder as an SVG file.", metavar="DIR")
     force: Force = False
 
     def check(self, corpus: list[Path]) -> None:
@@ -49,12 +45,14 @@ class CandidateOptions:
             raise WrongUsage("--holdout and --cv do not go together")
         if self.holdout is not None and not 0 < self.holdout < 1:
             raise WrongUsage(f"--holdout must be between 0 and 1, got {self.holdout:g}")
-        check_figures(self.figures)
         if self.report is not None:
             check_report("--report", self.report, self.force, {"the corpus": corpus}, (".html",))
 
 
-@options.with_groups
+@partial(
+    options.with_groups,
+    without={"annotators", "headers", "labels", "negative", "numbers", "vectors", "join", "id"},
+)
 def compare(
     corpus: options.CorpusPath,
     reading: options.ReadingOptions,
@@ -70,16 +68,16 @@ def compare(
     names, device = list(dict.fromkeys(judging.kernel or [])), judging.device
     kernels = _kernels(names)
 
-    from textsvm.cli import corpora, estimators, model_files, results, splits
+    from textsvm.cli import corpora, settings
     from textsvm.evaluation import baselines
     from textsvm.model.settings import ClassifierSettings
     from textsvm.reporting.pages import comparison_page
     from textsvm.runtime.device import select
 
-    encoder = None if judging.encoder is None else estimators.encoder_of(judging.encoder, kernels.values())
+    encoder = None if judging.encoder is None else settings.encoder_of(judging.encoder, kernels.values())
     candidates = baselines.candidates(device, names, encoder)
     for make in candidates.values():
-        estimators.checked(make)
+        settings.checked(make)
     on_columns = (kernel for kernel in kernels.values() if kernel and kernel.reads_tables)
     documents = corpora.read(console, corpus, reading, kernel=next(on_columns, None))
     examples = documents.examples
@@ -90,14 +88,12 @@ def compare(
         kernels = _kernels(names)
         candidates = baselines.candidates(device, names)
     for name, kernel in kernels.items():
-        if suitable := model_files.kernel_for(kernel, documents):
+        if suitable := settings.kernel_for(kernel, documents):
             candidates[name] = partial(ClassifierSettings, suitable, device=device)
     labels = [str(label) for label in corpora.targets(documents)]
     corpora.check_classes(documents, reading.label)
     with console.progress(), console.warnings():
-        parts, how = splits.comparison_parts(
-            console, documents, labels, cv=judging.cv, holdout=judging.holdout, seed=judging.seed
-        )
+        parts, how = corpora.comparison_parts(console, documents, labels, judging.cv, judging.holdout)
         compared = baselines.compare(examples, labels, parts, candidates, console.stage)
     used = select(device)
     console.say_device(used)
@@ -106,7 +102,6 @@ def compare(
     if judging.report is not None:
         with writing(judging.report) as stream:
             stream.write(comparison_page(title, lead, compared))
-    results.write_charts(console, judging.figures, lambda: comparison_page(title, lead, compared))
     if printing.json:
         lines = [entry.as_dict() for entry in compared]
         facts = {"corpus": documents.source, "reading": documents.reading, "how": how}

@@ -21,7 +21,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
+try:
+    from typer import TyperException as USAGE_ERROR
+except ImportError:  # Typer before 0.29, which is built on Click
+    from click import ClickException as USAGE_ERROR  # type: ignore[assignment]
+
 from textsvm.errors import InputError, RareClassWarning, json_escaped, one_line, printable
+from textsvm.reporting.tables import json_line as json_line
 
 if TYPE_CHECKING:
     from rich.console import JustifyMethod
@@ -42,7 +48,6 @@ STAGES = {
     "predict": "predicting",
     "explain": "explaining",
     "compare": "comparing",
-    "learn": "learning",
     "tune": "tuning",
 }
 
@@ -56,17 +61,15 @@ _NO_MEMORY = ("failed to map segment", "can't start new thread", "Cannot allocat
 _FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 #: Counter of JSON lines written to stdout.
 _printed = count()
-#: ClickException, from whichever Click this Typer uses.
 #: End of messages about numbers with a decimal comma.
 DECIMALS = "decimals have a point, as in 0.5"
-USAGE_ERROR: type[typer.BadParameter] = typer.BadParameter.__mro__[2]
 
 
 class WrongUsage(InputError):
     """Invalid command-line arguments (exit code 2)."""
 
 
-def usage_message(error: typer.BadParameter) -> str:
+def usage_message(error: USAGE_ERROR) -> str:
     """Message of a USAGE_ERROR and the help to see; empty if the help was shown for lack of a command."""
     message = error.format_message().replace("Value error, ", "", 1)  # a prefix from pydantic
     if wrong := re.match(r"Invalid value for (.*): Input should be ([^,]*)", message):
@@ -74,7 +77,8 @@ def usage_message(error: typer.BadParameter) -> str:
         name, rule = wrong[1].replace("'", ""), wrong[2].replace("greater than or equal to", "at least")
         message = f"{name} must be {rule}, got {value}"
     message = re.sub(r"(valid number.*)", rf"\1; {DECIMALS}", message)
-    return message and f"{message} (see {error.ctx.command_path if error.ctx else 'textsvm'} --help)"
+    context = getattr(error, "ctx", None)  # of errors about arguments
+    return message and f"{message} (see {context.command_path if context else 'textsvm'} --help)"
 
 
 @contextmanager
@@ -292,11 +296,6 @@ def _fitting(rows: Sequence[Sequence[str]], header: Sequence[str], width: int) -
             fitted[i] = min(full[i], least[i] + spare)
             spare -= fitted[i] - least[i]
         yield fitted
-
-
-def json_line(value: Json | str) -> str:
-    """JSON value as a line of a UTF-8 file."""
-    return json_escaped(json.dumps(value, ensure_ascii=False)) + "\n"
 
 
 def main(app: typer.Typer) -> int:

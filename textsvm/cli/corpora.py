@@ -1,45 +1,55 @@
-"""Read, check and describe the corpora of commands; a corpus holds texts, vectors, or columns of both."""
+"""Corpora of commands: read, check and split; a corpus holds texts, vectors, or columns of both."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
-from typing import Any, TypeAlias
-from unicodedata import normalize
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from textsvm.arrays import AnyArray, Array, Json
+from textsvm.arrays import Bools, Ints, Json
 from textsvm.cli.console import Console
-from textsvm.cli.options import LEWIS, Duplicates, LearningOptions, ReadingOptions, TableOptions
-from textsvm.errors import InputError, printable
+from textsvm.cli.options import Duplicates, FoldOptions, LearningOptions, ReadingOptions, TableOptions
+from textsvm.errors import InputError, plural, printable
+from textsvm.evaluation.estimate import copies_of
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.resolve import unchecked_kernel
 from textsvm.kernels.user import KernelFunction
-from textsvm.readers.charsets import INVISIBLE, is_blank
-from textsvm.readers.corpus import VECTORS, Corpus, is_number
+from textsvm.model.settings import ClassifierSettings
+from textsvm.model.trained import TrainedModel
+from textsvm.readers.charsets import is_blank
+from textsvm.readers.corpus import VECTORS, Corpus
+from textsvm.readers.corrections import CHANGE, KEEP, UNSURE, corrected
 from textsvm.readers.read import read_corpus, read_documents
+from textsvm.readers.statistics import as_numbers, doubtful_labels, label_counts, names_of_missing
 from textsvm.readers.stream import ONE_DOCUMENT, is_large, stream_corpus
 from textsvm.readers.vectors import read_labels, read_vectors
-from textsvm.runtime.compiled import scipy
-from textsvm.text.documents import encode
-from textsvm.text.encoding import Reading
-from textsvm.text.normal_form import normal_form
+from textsvm.runtime.device import select
+from textsvm.sources.copies import BUT_FOR, n_copies, n_separated, text_digests
+from textsvm.training import leakage
+from textsvm.training.folds import make_folds, n_together, quoted_names, shuffle_split
+from textsvm.training.problems import as_target
+from textsvm.training.train import prepare
+
+if TYPE_CHECKING:
+    from textsvm.evaluation.baselines import Part
 
 #: Kernel of an estimator: an object, a Python function, or the name of a way to choose it.
 KernelOrName: TypeAlias = Kernel | KernelFunction | str | None
-#: Labels that may mean that there is no label.
-_NAMES_OF_MISSING = ("nan", "na", "n/a", "null", "none", "<na>")
+#: Name of the format of Reuters-21578 with Lewis' split instead of ModApte.
+LEWIS = "reuters-lewis"
+#: Default share of test documents in `compare`.
+HOLDOUT = 0.25
 #: Codes of bases that may be one of several.
 _AMBIGUOUS = re.compile("[^acgtu]", re.IGNORECASE)
 #: A document is much longer than the others if it has more symbols than this, and than this many medians.
 GIANT, GIANT_RATIO = 1_000_000, 1_000
-#: Decisions on the page of `textsvm doubts`: the label is right; it is wrong; leave out the document.
-KEEP, CHANGE, UNSURE = "keep", "change", "unsure"
 
 
 def read(
@@ -67,7 +77,7 @@ def read(
             "headers": reading.headers, "level": reading.level,
             "label_separator": learning.separator, "annotators": reading.annotators,
             "recorded": recorded or {},
-            "require_text": learning.require_text and reading.vectors is None,
+            "require_text": learning.learns and reading.vectors is None,
             "progress": console.progress_of("read"),
         }  # fmt: skip
         format = reading.format
@@ -119,102 +129,6 @@ def read_unlabelled(
         console.warn(f"{len(corpus) - len(filled):,} of {len(corpus):,} documents are empty and left out")
         corpus = corpus.subset(filled)
     return _with_files(corpus, table.vectors)
-
-
-def corrected(corpus: Corpus, path: Path) -> tuple[Corpus, Counter[str]]:
-    """Apply the decisions of a JSON Lines file to a corpus with a label for each document.
-
-    Each line has the keys "id", "decision" ("keep", "change" or "unsure"), "label" to change a label, and
-    optionally "was", the label of the document, which is then checked. Returns the corpus with the new labels
-    and without unsure documents, and the number of documents of each decision. An InputError names the line.
-    """
-    if corpus.labels is None:
-        raise InputError(f"--corrections changes labels, and {corpus.source} has none")
-    try:
-        lines = path.read_text("utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise InputError(f"--corrections {path} cannot be read: {reason}") from error
-    places = {identifier: i for i, identifier in enumerate(corpus.ids)}
-    labels: list[Any] = list(corpus.labels)
-    classes, decisions = set(labels), dict[int, tuple[int, str]]()
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        where = f"line {number} of {path}"
-        identifier, decision, was, label = _parse_decision(line, where)
-        if identifier not in places:
-            raise InputError(
-                f"{where}: {corpus.source} has no document {identifier!r}; give the files and options that "
-                "textsvm doubts was given"
-            )
-        i = places[identifier]
-        if i in decisions:
-            raise InputError(f"{where}: line {decisions[i][0]} is for {identifier!r} too; remove a line")
-        if was is not None and was != labels[i]:
-            raise InputError(
-                f"{where}: the decision is for {identifier!r} with the label {was!r}, which is "
-                f"{labels[i]!r} in {corpus.source}; give the file that textsvm doubts was given"
-            )
-        if decision == CHANGE:
-            if label not in classes:
-                raise InputError(
-                    f"{where}: {corpus.source} has no label {label!r}; its labels are "
-                    f"{', '.join(sorted(map(str, classes)))}"
-                )
-            labels[i] = label
-        decisions[i] = number, decision
-    unsure = {i for i, (_, decision) in decisions.items() if decision == UNSURE}
-    outcomes = defaultdict[str, list[str | None]](list)
-    for i, key in enumerate(_correction_keys(corpus)):
-        outcomes[key].append(None if i in unsure else str(labels[i]))
-    changed = {key: copies for key, copies in outcomes.items() if set(copies) != {key.partition(" ")[2]}}
-    counts = Counter(decision for _, decision in decisions.values())
-    rest = (i for i in range(len(corpus)) if i not in unsure)
-    return replace(corpus, labels=labels, corrections=changed).subset(rest), counts
-
-
-def _correction_keys(corpus: Corpus) -> list[str]:
-    """Digest of each document, a space, and its label."""
-    names = map(str, corpus.labels or ())
-    return [f"{key[:8].hex()} {name}" for key, name in zip(corpus.digests(), names, strict=True)]
-
-
-def corrected_again(console: Console, corpus: Corpus, corrections: Mapping[str, list[str | None]]) -> Corpus:
-    """Apply recorded corrections to the documents with the same text and label, and report their number."""
-    if corpus.labels is None:
-        raise InputError(f"the model records corrections of labels, and {corpus.source} has no labels")
-    labels, rest, counts = list[Any](corpus.labels), list[int](), Counter[str]()
-    outcomes = {key: iter(copies) for key, copies in corrections.items()}
-    for i, key in enumerate(_correction_keys(corpus)):
-        label = next(outcomes.get(key, iter(())), str(labels[i]))
-        rest += [] if label is None else [i]
-        if label != str(labels[i]):
-            counts[UNSURE if label is None else CHANGE] += 1
-            labels[i] = label
-    missing = sum(label != key.partition(" ")[2] for key, copies in outcomes.items() for label in copies)
-    console.say(
-        f"note: {corpus.source}: corrections of the training: labels changed {counts[CHANGE]:,}, documents "
-        f"left out {counts[UNSURE]:,}" + f", not in the corpus {missing:,}" * (missing > 0)
-    )
-    return replace(corpus, labels=labels).subset(rest)
-
-
-def _parse_decision(line: str, where: str) -> tuple[str, str, str | None, str]:
-    """Id, decision, previous and new label of a line; InputError if it is no decision."""
-    try:
-        entry = json.loads(line)
-        if entry["decision"] not in (KEEP, CHANGE, UNSURE):
-            raise InputError(
-                f"{where}: the decision must be {KEEP}, {CHANGE} or {UNSURE}, got {entry['decision']!r}"
-            )
-        was = None if entry.get("was") is None else str(entry["was"])
-        return str(entry["id"]), entry["decision"], was, str(entry.get("label"))
-    except (json.JSONDecodeError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(
-            f'{where} is no decision; a line is {{"id": ID, "decision": "{KEEP}", "{CHANGE}" or "{UNSURE}", '
-            '"label": LABEL}'
-        ) from error
 
 
 def _with_label_tuples(console: Console, corpus: Corpus) -> Corpus:
@@ -270,12 +184,6 @@ def of_one_class(corpus: Corpus, label: str) -> Corpus:
 def truth(corpus: Corpus) -> list[Any]:
     """Targets that `targets` has checked."""
     return list(corpus.targets if corpus.targets is not None else corpus.labels or [])
-
-
-def label_counts(corpus: Corpus) -> Counter[str]:
-    """Number of documents of each label; documents without labels are not counted."""
-    labels = corpus.labels or []
-    return Counter(label for names in labels for label in (names if isinstance(names, tuple) else (names,)))
 
 
 def columns(table: TableOptions, kernel: KernelOrName = None) -> dict[str, Any]:
@@ -350,6 +258,25 @@ def check_letters(console: Console, kernel: KernelOrName, corpus: Corpus) -> Non
             )
 
 
+def kind_of(corpus: Corpus) -> str:
+    """Kind of the documents of a corpus: columns, vectors or texts."""
+    if isinstance(corpus.examples, dict):
+        return "columns"
+    return "texts" if corpus.vectors is None else "vectors"
+
+
+def require_kind(reads: str, subject: str, corpus: Corpus) -> None:
+    """Raise InputError if a corpus holds another kind of document than `subject` compares."""
+    kind = kind_of(corpus)
+    if kind != reads:
+        remedy = {
+            "vectors": "use linear, polynomial, gaussian or sigmoid",
+            "texts": "name another kernel, or give vectors",
+            "columns": "name the columns in the kernel, as in subject=spectrum:1-5+hour,size=gaussian",
+        }[kind]
+        raise InputError(f"{corpus.source} holds {kind}, and {subject} compares {reads}; {remedy}")
+
+
 def summary(corpus: Corpus, counts: Counter[str]) -> str:
     """Number of documents, and their classes or range of numbers."""
     if corpus.targets is not None:
@@ -357,14 +284,14 @@ def summary(corpus: Corpus, counts: Counter[str]) -> str:
         return f"{len(corpus):,} documents with numbers from {low:g} to {high:g}"
     shown = ", ".join(f"{name} {count:,}" for name, count in counts.most_common(10))
     more = f" and {len(counts) - 10} more" if len(counts) > 10 else ""
-    return f"{len(corpus):,} documents of {len(counts)} class{'es' * (len(counts) > 1)}: {shown}{more}"
+    return f"{len(corpus):,} documents of {plural(len(counts), 'class')}: {shown}{more}"
 
 
 def check_classes(corpus: Corpus, column: str | None) -> None:
     """Raise InputError if the labels look like numbers, ids or texts: most of them occur once."""
     counts = label_counts(corpus)
     single = [label for label, count in counts.items() if count == 1]
-    numbers = _numbers(counts) is not None
+    numbers = as_numbers(counts) is not None
     if len(counts) > 2 and (
         2 * len(single) > len(corpus) or (numbers and len(single) > max(10, len(counts) / 2))
     ):
@@ -415,14 +342,6 @@ def _say_lengths(console: Console, corpus: Corpus) -> None:
         )
 
 
-def names_of_missing(corpus: Corpus) -> Counter[str]:
-    """How many texts are each name of a missing value."""
-    columns = [corpus.texts] if corpus.columns is None else list(corpus.columns.values())
-    texts = (text for column in columns if not isinstance(column, np.ndarray) for text in column)
-    short = (text.strip() for text in texts if len(text) < 16)
-    return Counter(text for text in short if text.casefold() in _NAMES_OF_MISSING)
-
-
 def say_missing_texts(console: Console, names: Counter[str]) -> None:
     """Report several texts that are names of a missing value."""
     if (n := names.total()) > 1:
@@ -449,29 +368,6 @@ def warn_of_labels(console: Console, labels: Iterable[str]) -> None:
         console.warn(sentence)
 
 
-def doubtful_labels(labels: Iterable[str]) -> list[str]:
-    """Sentences on labels that may be one class, or that may mean that there is no label."""
-    spellings: dict[str | float, str] = {}
-    sentences = []
-    for label in labels:
-        key = " ".join(INVISIBLE.sub("", normalize("NFKC", label)).split()).casefold()
-        other = spellings.setdefault(float(key) if is_number(key) else key, label)
-        if other != label:
-            how = "are the same number" if is_number(key) else "differ only in case or spaces"
-            advice = "learnt as two classes; correct the labels if they are the same class"
-            sentences.append(f"the labels {other!r} and {label!r} {how} and are {advice}")
-            break
-    if missing := [repr(name) for name in labels if name.casefold() in _NAMES_OF_MISSING]:
-        sentences.append(f"{', '.join(missing)}: a class like others; a missing label is an empty cell")
-    return sentences
-
-
-def _numbers(labels: Iterable[str]) -> list[float] | None:
-    """The labels as numbers, with a decimal point or comma; None if one is no number."""
-    labels = [label.replace(",", ".") for label in labels]
-    return list(map(float, labels)) if all(map(is_number, labels)) else None
-
-
 def say_lone_classes(console: Console, counts: Mapping[str, int]) -> None:
     """Warn of classes of a single document, and of numbers with a fraction."""
     lone = [label for label, count in counts.items() if count == 1]
@@ -480,7 +376,7 @@ def say_lone_classes(console: Console, counts: Mapping[str, int]) -> None:
             f"note: {len(lone):,} of the {len(counts):,} classes have a single document, from which nothing "
             "can be learnt; check the label column (--label), or predict numbers with --regress"
         )
-    elif len(counts) > 2 and not all(number.is_integer() for number in _numbers(counts) or ()):
+    elif len(counts) > 2 and not all(number.is_integer() for number in as_numbers(counts) or ()):
         comma = ", whose decimals have a point" * any("," in label for label in counts)
         console.say(
             "note: the classes are numbers with a fraction and are learnt as names without order; --regress "
@@ -497,77 +393,153 @@ def say_lone_classes(console: Console, counts: Mapping[str, int]) -> None:
 # Statistics
 
 
-def describe(corpus: Corpus) -> Json:
-    """Statistics as JSON values; lengths and alphabet of the normalised texts."""
+# Parts and folds
+
+
+def fold_arguments(console: Console, folds: FoldOptions, corpus: Corpus) -> Json:
+    """Keyword arguments of `cross_validate` and `tune`; InputError for more folds than documents."""
+    if folds.folds > len(corpus):
+        raise InputError(f"--folds {folds.folds}: {corpus.source} has only {len(corpus):,} documents")
+    if folds.folds > 50:
+        console.say(f"note: {folds.folds} folds train as many machines; 5 or 10 folds are usual")
     return {
-        "source": corpus.source,
-        "format": corpus.format,
-        "reading": corpus.reading,
-        "n": len(corpus),
-        "parts": dict(Counter(part or "none" for part in corpus.part)),
-        "labels": dict(label_counts(corpus).most_common()),
-        "numbers": _quantiles(corpus.targets) if corpus.targets is not None else None,
-        "unlabelled": sum(1 for values in corpus.labels or [] if values == ()),
-        **_of_texts(corpus.texts),
-        "letters": _letters(corpus.texts) if corpus.of_sequences else None,
-        "columns": corpus.columns
-        and {
-            name: {"numbers": _quantiles(values)} if isinstance(values, np.ndarray) else _of_texts(values)
-            for name, values in corpus.columns.items()
-        },
-        "vectors": None if corpus.vectors is None else _of_vectors(corpus.vectors),
-        "duplicates": [list(group) for group in corpus.duplicates()],
-        "problems": [{"id": identifier, "problem": problem} for identifier, problem in corpus.problems],
+        "cv": folds.folds,
+        "repeats": folds.repeats,
+        "groups": corpus.groups,
+        "group_duplicates": leakage.ALIKE if folds.group_duplicates else None,
+        "random_state": folds.seed,
+        "sample_weight": corpus.weights,
     }
 
 
-def _of_texts(texts: Sequence[str]) -> Json:
-    """Lengths and alphabet; None without texts."""
-    if not len(texts):
-        return {"lengths": None, "empty": None, "alphabet": None}
-    encoded = encode(texts, None, Reading(normal_form("unicode", True, False)))
-    lengths = encoded.lengths
-    quantiles = {name: round(value) for name, value in _quantiles(lengths).items()}
-    return {
-        "lengths": quantiles | {"mean": float(lengths.mean())},
-        "empty": int((lengths == 0).sum()),
-        "alphabet": len(encoded.alphabet),
-    }
+def comparison_parts(
+    console: Console, corpus: Corpus, labels: list[str], cv: int | None, holdout: float | None
+) -> tuple[list[Part], str]:
+    """Training and test parts of a comparison, and a description of them."""
+    if cv is not None:
+        target = replace(
+            as_target(ClassifierSettings(), labels, len(labels)), digests=text_digests(corpus.examples)
+        )
+        folds = make_folds(cv, target, random_state=0)
+        say_copies(console, n_together(target.copies, folds))
+        return [(train.tolist(), test.tolist()) for train, test in folds], f"in {len(folds)} folds"
+    if holdout is None and {"train", "test"} <= set(corpus.part):
+        train, test = (
+            [i for i, part in enumerate(corpus.part) if part == name] for name in ("train", "test")
+        )
+        if n := n_separated(copies_of(corpus), [(np.array(train), np.array(test))]):
+            console.warn(f"{n:,} test documents have a copy in the training part, which flatters the result")
+        return [(train, test)], f"of the test part, {len(train):,} to learn from"
+    training, test_part = hold_out(console, corpus, HOLDOUT if holdout is None else holdout, 0)
+    assert test_part is not None
+    place = {identifier: i for i, identifier in enumerate(corpus.ids)}
+    train, test = ([place[identifier] for identifier in part.ids] for part in (training, test_part))
+    return [(train, test)], f"held out, {len(train):,} to learn from"
 
 
-def _letters(texts: Sequence[str]) -> Json:
-    """Shares of letters (case ignored), of lower case, and of G and C in DNA or RNA."""
-    encoded = encode(texts)
-    counts = np.bincount(encoded.codes, minlength=len(encoded.alphabet)) / max(1, len(encoded.codes))
-    shares: Counter[str] = Counter()
-    lower = 0.0
-    for letter, share in zip(map(chr, encoded.alphabet), counts.tolist(), strict=True):
-        shares[letter.lower()] += share
-        lower += share * letter.islower()
-    bases = sum(shares[letter] for letter in "acgtu")
-    gc = (shares["g"] + shares["c"]) / bases if bases and set(shares) <= set("acgtun") else None
-    return {
-        "shares": {name: share for name, share in sorted(shares.items()) if share},
-        "lower": lower,
-        "gc": gc,
-    }
+def hold_out(
+    console: Console, corpus: Corpus, share: float | None, seed: int
+) -> tuple[Corpus, Corpus | None]:
+    """Split a corpus into a training and a test part, stratified if each document has a single label.
+
+    Copies of a text follow it, unless there are too few different texts.
+    """
+    if share is None:
+        return corpus, None
+    copies = copies_of(corpus)
+    groups = np.arange(len(corpus)) if copies is None else copies
+    try:
+        held = _held_out(console, corpus, groups, share, seed)
+    except InputError:
+        if copies is None:
+            raise
+        copies, held = None, _held_out(console, corpus, np.arange(len(corpus)), share, seed)
+    say_copies(console, n_copies(copies))
+    return corpus.subset(np.flatnonzero(~held)), corpus.subset(np.flatnonzero(held))
 
 
-def _of_vectors(vectors: Array) -> Json:
-    n, d = vectors.shape
-    sparse = scipy.sparse.issparse(vectors)
-    stored = vectors.data if sparse else vectors
-    return {
-        "d": d,
-        "sparse": sparse,
-        "non_zeros": int(np.count_nonzero(stored)),
-        "share": float(np.count_nonzero(stored) / (n * d)),
-        "least": float(stored.min(initial=0)),
-        "most": float(stored.max(initial=0)),
-        "type": str(vectors.dtype),
-    }
+def say_copies(console: Console, n: int) -> None:
+    """Report copies that were kept on the same side of every split."""
+    if n:
+        copies = f"{n:,} copies (texts equal to another" if n > 1 else "1 copy (a text equal to another"
+        console.say(f"note: {copies} {BUT_FOR}) kept in one part with the original")
 
 
-def _quantiles(values: AnyArray | list[float]) -> dict[str, float]:
-    quantiles = np.percentile(values, [0, 25, 50, 75, 100]).tolist()
-    return dict(zip(("min", "q1", "median", "q3", "max"), quantiles, strict=True))
+def _held_out(console: Console, corpus: Corpus, groups: Ints, share: float, seed: int) -> Bools:
+    """Whether each document is in the test part, as the first document of its group is drawn."""
+    first = np.sort(np.unique(groups, return_index=True)[1])
+    corpus = corpus.subset(first)
+    several = any(isinstance(label_or_labels, tuple) for label_or_labels in corpus.labels or ())
+    lone: set[int] = set()
+    if corpus.labels is not None and not several:
+        labels = targets(corpus)
+        counts = Counter(labels)
+        lone = {i for i, label in enumerate(labels) if counts[label] == 1}
+    if lone:
+        names = quoted_names(sorted(str(labels[i]) for i in lone))
+        classes = f"class {names} has 1 document: it is"
+        if len(lone) > 1:
+            classes = f"classes {names} have 1 document each: they are"
+        console.say(f"note: {classes} trained on and never held out")
+    candidates = [i for i in range(len(corpus)) if i not in lone]
+    stratify: list[Any] | None = (
+        None if several or corpus.labels is None else [corpus.labels[i] for i in candidates]
+    )
+    _require_enough(share, len(candidates), len(set(stratify or [0])))
+    test = shuffle_split(len(candidates), share, seed, stratify or None)[1]
+    return np.isin(groups, groups[first[[candidates[i] for i in test]]])
+
+
+def _require_enough(share: float, n: int, classes: int) -> None:
+    """Raise InputError if a part would lack a class."""
+    if not n:
+        raise InputError(f"--holdout {share:g} cannot be drawn: every class has a single document")
+    size_of_test = ceil(share * n)
+    for action, size in {"holds out": size_of_test, "leaves for training": n - size_of_test}.items():
+        if size < classes:
+            documents = f"a document of each of the {classes} classes" if classes > 1 else "a document"
+            raise InputError(
+                f"--holdout {share:g} cannot be drawn: of {n:,} documents it {action} {size:,}, and both "
+                f"parts need {documents}; use a {'larger' if action == 'holds out' else 'smaller'} share"
+            )
+
+
+def near_duplicates(console: Console, corpus: Corpus) -> list[list[str]]:
+    """Groups of ids of near-duplicates, exact copies included."""
+    if not len(corpus.texts):
+        raise InputError(f"--near-duplicates needs texts, and {corpus.source} holds none")
+    settings = ClassifierSettings("fast")
+    with console.progress(), settings.at_work(select(settings.device)):
+        gram = prepare(settings, corpus.texts, console.stage).gram
+        groups = leakage.near_duplicates(gram, progress=console.progress_of("duplicates"))
+    members: dict[int, list[str]] = {}
+    for number in np.flatnonzero(np.bincount(groups)[groups] > 1).tolist():
+        members.setdefault(int(groups[number]), []).append(corpus.ids[number])
+    return list(members.values())
+
+
+def held_out_near_duplicates(
+    console: Console, model: TrainedModel, training: Corpus, test: Corpus
+) -> list[Json]:
+    """Ids of held-out documents that are near-duplicates of training documents; warns of them."""
+    with console.work():
+        assert model.kernel is not None
+        leak = leakage.held_out_leak(
+            model, training.examples, test.examples, progress=console.progress_of("duplicates")
+        )
+        remedy = "`textsvm cv` with group_duplicates keeps them together"
+        if message := leakage.leakage_message([leak], model.kernel.alike, remedy):
+            warnings.warn(message, leakage.LeakageWarning, stacklevel=2)
+    return [
+        {"test": test.ids[row], "train": training.ids[column], "value": value}
+        for row, column, value in leak.as_dict()["pairs"]
+    ]
+
+
+def leaks_by_id(leaks: list[Json], corpus: Corpus) -> list[Json]:
+    """Near-duplicates across folds, with numbers of folds from 1 and ids of documents."""
+    return [
+        {"fold": number, "test": corpus.ids[test], "train": corpus.ids[train], "value": value}
+        for number, leak in enumerate(leaks, 1)
+        for test, train, value in leak["pairs"]
+    ]

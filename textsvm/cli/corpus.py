@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from textsvm.cli import options
@@ -13,7 +14,11 @@ if TYPE_CHECKING:
     from textsvm.arrays import Json
 
 
-@options.with_groups
+#: Fields of the groups that are no options of `corpus`.
+_WITHOUT = {"headers", "labels", "negative", "positive", "numbers", "vectors", "join", "part", "id"}
+
+
+@partial(options.with_groups, without=_WITHOUT)
 def corpus(
     corpus: options.CorpusPath,
     reading: options.ReadingOptions,
@@ -26,14 +31,13 @@ def corpus(
 ) -> None:
     """Show statistics of a corpus: parts, labels or numbers, lengths, duplicates, alphabet, problems."""
     from textsvm.cli import corpora
+    from textsvm.readers.statistics import describe
 
     console = Console(quiet)
-    documents = corpora.read(console, corpus, reading, options.NoLearningOptions(regress))
-    summary = corpora.describe(documents)
+    documents = corpora.read(console, corpus, reading, options.NoLearning(regress))
+    summary = describe(documents)
     if near_duplicates:
-        from textsvm.cli import splits
-
-        summary["near_duplicates"] = splits.near_duplicates(console, documents)
+        summary["near_duplicates"] = corpora.near_duplicates(console, documents)
     console.print_json(summary) if json else _show(console, summary)
 
 

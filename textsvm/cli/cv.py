@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ SHOWN = {
 class CvOptions:
     """Additional outputs."""
 
+    cluster: machines.ClusterOptions
     file: ReportFile
     predictions: Path | None = option_field(
         "Write the out-of-fold prediction of each document: .jsonl (also stdout, -), .json, .csv, .tsv, "
@@ -48,7 +50,11 @@ class CvOptions:
         return output.checked({"the corpus": corpus})
 
 
-@options.with_groups
+#: Fields of groups that are no options of `cv`.
+_WITHOUT = {"tol", "store", "solver", "duplicates", "figures", "mistakes"}
+
+
+@partial(options.with_groups, without=_WITHOUT)
 def cv(
     corpus: options.CorpusPath,
     reading: options.ReadingOptions,
@@ -66,30 +72,31 @@ def cv(
     textsvm cv mails.tar.gz --kernel gap:4 -C 10 --folds 10
     """
     started = time.perf_counter()
-    model_options.cluster.check()
+    extra.cluster.check()
     extra.file.check({"the corpus": corpus, "the predictions": extra.predictions})
     output = extra.output(corpus)
     console = Console(printing.quiet, output is not None and output.is_stdout)
 
-    from textsvm.cli import corpora, estimators, model_files, results, splits
+    from textsvm.cli import corpora, results, settings
+    from textsvm.readers import statistics
     from textsvm.runtime.device import select
     from textsvm.selection.cross_validation import cross_validate, learning_curve
 
-    tested = estimators.single(model_options, learning)
+    tested = settings.single(model_options, learning)
     documents = corpora.read(console, corpus, reading, learning, groups=folds.groups, kernel=tested.kernel)
-    tested = model_files.settle(console, tested, model_options.kernel.named, documents)
+    tested = settings.settle(console, tested, model_options.kernel.named, documents)
     truth = corpora.targets(documents, learning.multilabel)
-    console.say(f"note: {corpora.summary(documents, corpora.label_counts(documents))}")
+    console.say(f"note: {corpora.summary(documents, statistics.label_counts(documents))}")
     corpora.check_classes(documents, reading.label)
     read, curve = time.perf_counter() - started, None
-    with model_options.cluster.at_work(console, tested.compute_options.store):
+    with extra.cluster.at_work(console):
         result = cross_validate(
             tested,
             documents.examples,
             truth,
             positive=reading.positive,
             progress=console.stage,
-            **splits.fold_arguments(console, folds, documents),
+            **corpora.fold_arguments(console, folds, documents),
         )
         if extra.learning_curve:
             curve = learning_curve(
@@ -103,7 +110,7 @@ def cv(
         console.say(f"note: fold {number}: {choice}")
     console.say_device(select(tested.device))
     console.say(f"kernel matrix: {result.gram}")
-    splits.say_copies(console, result.copies)
+    corpora.say_copies(console, result.copies)
     seconds = {"read": read, **result.seconds, "total": time.perf_counter() - started}
     length_alone = results.length_alone_on_folds(documents, result)
     if extra.file.requested:

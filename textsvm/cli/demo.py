@@ -36,7 +36,7 @@ def demo(
     from rich.text import Text
 
     from textsvm.cli import corpora
-    from textsvm.cli.explanations import coloured, legend
+    from textsvm.cli.explain import coloured, legend
     from textsvm.evaluation import explanation
     from textsvm.model.settings import ClassifierSettings
     from textsvm.readers import sample

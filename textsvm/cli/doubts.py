@@ -38,7 +38,6 @@ class ListingOptions:
         default=0.5,
     )
     folds: int = option_field("Number of folds.", min=2, default=10)
-    seed: int = options.seed_field("Random seed.")
     force: Force = False
 
     def checked(self, corpus: list[Path]) -> Output:
@@ -51,9 +50,14 @@ class ListingOptions:
         return output
 
 
-@partial(
-    options.with_groups, without={"epsilon", "scoring", "tol", "duality_gap", "max_iter", "tier", "budget"}
-)
+#: Fields of groups that are no options of `doubts`.
+_WITHOUT = {
+    "annotators", "headers", "labels", "negative", "numbers", "vectors", "normalise", "drop_punctuation", "C",
+    "epsilon", "multiclass", "class_weight", "scoring", "tol", "memory", "store", "solver", "encoder",
+}  # fmt: skip
+
+
+@partial(options.with_groups, without=_WITHOUT)
 def doubts(
     corpus: options.CorpusPath,
     reading: options.ReadingOptions,
@@ -67,24 +71,23 @@ def doubts(
 
     Each label is compared with out-of-fold predictions and with the labels of the most similar texts.
     """
-    from textsvm.cli import corpora, estimators, model_files, splits
+    from textsvm.cli import corpora, settings
     from textsvm.reporting.pages import Review, review_page
     from textsvm.runtime.device import select
     from textsvm.selection.doubts import doubts as find_doubts
 
     output = listing.checked(corpus)
-    model_options.cluster.check()
     console = Console(quiet)
     learning = options.LearningOptions()
-    tested = estimators.single(model_options, learning)
+    tested = settings.single(model_options, learning)
     documents = corpora.read(console, corpus, reading, learning, kernel=tested.kernel)
-    tested = model_files.settle(console, tested, model_options.kernel.named, documents)
+    tested = settings.settle(console, tested, model_options.kernel.named, documents)
     labels = corpora.targets(documents)
     corpora.check_classes(documents, reading.label)
-    with model_options.cluster.at_work(console, tested.compute_options.store):
+    with console.work():
         result = find_doubts(
             tested, documents.examples, labels,
-            cv=listing.folds, random_state=listing.seed, progress=console.stage,
+            cv=listing.folds, random_state=0, progress=console.stage,
         )  # fmt: skip
     ranked = result.ranked(documents.ids, listing.at_least)
     if listing.report is not None:
@@ -94,7 +97,7 @@ def doubts(
         console.say(f"report: {listing.report}")
     write_rows(output, _COLUMNS, (_row(doubt, documents) for doubt in ranked))
     console.say_device(select(tested.device))
-    splits.say_copies(console, result.copies)
+    corpora.say_copies(console, result.copies)
     doubtful = sum("label" in doubt.kinds for doubt in ranked)
     console.say(
         f"note: {doubtful:,} of {len(documents):,} labels are doubtful; {len(ranked):,} texts are listed"

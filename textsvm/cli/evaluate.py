@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import typer
 
 from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage, print_error
-from textsvm.cli.kernels import several
+from textsvm.cli.machines import several
 from textsvm.cli.options import option_field
 from textsvm.cli.output import ReportFile
 from textsvm.errors import InputError
@@ -55,7 +56,7 @@ class JudgingOptions:
         return bounds[0], bounds[1]
 
 
-@options.with_groups
+@partial(options.with_groups, without={"headers", "negative", "id", "numbers", "join"})
 def evaluate(
     model: options.ModelPath,
     corpus: options.CorpusPath,
@@ -76,14 +77,15 @@ def evaluate(
 
     from textsvm.cli import corpora, model_files, results
     from textsvm.evaluation import comparison, slices
+    from textsvm.model.rules import LabelRule
     from textsvm.reporting.report import make_report
 
     fitted = model_files.load_model(console, model, judging.device)
     training = model_files.Training.of(fitted)
-    multilabel = model_files.Abilities.of(fitted).multilabel
+    multilabel = isinstance(fitted.rule, LabelRule)
     if reading.positive is None:
-        reading = replace(reading, positive=training.positive, negative=reading.negative or training.negative)
-    reading = replace(reading, headers=reading.headers or training.headers)
+        reading = replace(reading, positive=training.positive, negative=training.negative)
+    reading = replace(reading, headers=training.headers)
     regress, separator = judging.regress or training.regress, training.label_separator
     learning = options.LearningOptions(regress, multilabel=multilabel, label_separator=separator)
     documents = corpora.read(
@@ -94,17 +96,25 @@ def evaluate(
         corpora.targets(documents)
     read = time.perf_counter() - started
     if reading.positive is not None:
-        training = replace(training, positive=reading.positive, negative=reading.negative)
+        training = replace(training, positive=reading.positive)
     with console.progress():
-        judged = results.judge(fitted, documents, training.positive, console.stage, {"read": read}, span)
+        judge = partial(model_files.judge, positive=training.positive, progress=console.stage, grades=span)
+        judged = judge(fitted, documents, seconds={"read": read})
         beside = None
         if judging.beside:
             texts = documents.texts if file.mistakes and len(documents.texts) else None
             judged = judged.with_intervals()
             compared = {model: judged}
             for path in judging.beside:
-                other = model_files.load_rival(console, path, judging.device, model, fitted)
-                compared[path] = results.judge(other, documents, training.positive, console.stage, None, span)
+                other = model_files.load_model(console, path, judging.device)
+                own_kind, kind = model_files.predicts(fitted), model_files.predicts(other)
+                if kind != own_kind:
+                    raise InputError(
+                        f"--beside {path} predicts {kind}, and {model} {own_kind}; compare equal kinds"
+                    )
+                compared[path] = model_files.judge(
+                    other, documents, training.positive, console.stage, None, span
+                )
             short = len({path.name for path in compared}) == len(compared)
             results_by_name = {path.name if short else str(path): value for path, value in compared.items()}
             beside = comparison.side_by_side(results_by_name, texts, documents.ids)

@@ -2,16 +2,45 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.text import Text
 
 from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.options import option_field
 from textsvm.cli.output import Force, Kind, Output
+from textsvm.errors import first_few, printable
+from textsvm.reporting.formatting import runs, visible
+from textsvm.reporting.tables import json_line
+
+if TYPE_CHECKING:
+    from textsvm.evaluation.explanation import Explanation, Substring
+    from textsvm.model.top_features import Feature, TopFeatures
 
 FEATURES = Kind("a table of features", rb"class\tkind\tfeature\tweight\tmerged\n", ".tsv")
 FEATURE_LINES = Kind("features as JSON Lines", rb'\{"label": [^\n]*"features": ', ".jsonl")
+
+#: Background colours of the steps for and against a class, for terminals with 256 colours.
+FOR, AGAINST = ("on #fbe5d6", "on #f6c7a5", "on #f0a26b", "on #e67e36"), (
+    "on #d6e8f4", "on #a9cfe8", "on #74b1d9", "on #3f92c9",
+)  # fmt: skip
+#: Most symbols shown of a similar document.
+SHOWN = 200
+#: Most documents that are explained one by one in the terminal.
+MAX_SHOWN = 5
+#: Cells that a spreadsheet would read as a formula, with or without apostrophes before them.
+_FORMULA = re.compile(r"'*\s*[=+@\-＝＋＠－].")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+#: Substrings that are listed of a document.
+LISTED = 12
 
 
 @dataclass(frozen=True)
@@ -21,7 +50,6 @@ class ExplainOptions:
     top: int | None = option_field(
         "List the N features with the largest weights for each class.", min=1, metavar="N"
     )
-    substrings: int = option_field("Number of substrings to list.", min=0, default=12)
     similar: int = option_field("Number of similar training documents to list.", min=0, default=5)
     output: Path | None = option_field(
         "File of the features of --top: tab-separated, or JSON Lines with --json.",
@@ -41,7 +69,7 @@ class ExplainOptions:
         return Output("-o", self.output, kind, self.force).checked({"the model": model})
 
 
-@options.with_groups
+@partial(options.with_groups, without={"join", "numbers"})
 def explain(
     model: options.ModelPath,
     table: options.TableOptions,
@@ -62,7 +90,7 @@ def explain(
     output = form.checked(printing.json, model, files)
     console = Console(printing.quiet, output is not None and output.is_stdout)
 
-    from textsvm.cli import corpora, explanations, model_files
+    from textsvm.cli import corpora, model_files
     from textsvm.evaluation.explanation import explain as explain_texts
 
     fitted = model_files.load_model(console, model, "cpu")
@@ -70,13 +98,13 @@ def explain(
     if form.top is not None:
         sides = fitted.top_features(form.top)
         if output is not None:
-            explanations.write_top(output, sides, printing.json)
+            _write_top(output, sides, printing.json)
             return
         for side in sides:
             if printing.json:
                 console.print_json(side.as_dict())
             else:
-                explanations.show_top(console, side)
+                _show_top(console, side)
         return
     documents = corpora.read_unlabelled(
         console, files or ["-"], table, fitted.kernel, headers=training.headers, recorded=training.columns
@@ -88,7 +116,7 @@ def explain(
     with console.progress():
         explained = explain_texts(
             fitted, texts, positive=training.positive,
-            substrings=form.substrings, similar=form.similar, progress=console.progress_of("explain"),
+            substrings=LISTED, similar=form.similar, progress=console.progress_of("explain"),
         )  # fmt: skip
     if form.similar and fitted.support.weights is not None:
         console.say("note: the model was saved without texts, so no training documents are listed")
@@ -96,9 +124,139 @@ def explain(
         for identifier, explanation in zip(documents.ids, explained, strict=True):
             console.print_json({"id": identifier, **explanation.as_dict()})
         return
-    if len(explained) > explanations.MAX_SHOWN:
-        explanations.show_summary(console, explained, form.substrings)
-    for identifier, explanation in zip(documents.ids[: explanations.MAX_SHOWN], explained, strict=False):
-        explanations.show(console, identifier, explanation)
-    if (more := len(explained) - explanations.MAX_SHOWN) > 0:
+    if len(explained) > MAX_SHOWN:
+        _show_summary(console, explained)
+    for identifier, explanation in zip(documents.ids[:MAX_SHOWN], explained, strict=False):
+        _show(console, identifier, explanation)
+    if (more := len(explained) - MAX_SHOWN) > 0:
         console.say(f"note: {more:,} more documents are not shown; --json prints all")
+
+
+def _show(console: Console, identifier: str, explanation: Explanation) -> None:
+    """Print an explanation."""
+    number = explanation.towards is None
+    prediction = explanation.prediction
+    if number:
+        prediction = f"{prediction:.4g}"
+    elif isinstance(prediction, tuple):
+        prediction = ", ".join(map(str, prediction))
+    head = Text(printable(f"{identifier}: {prediction}"), style="bold")
+    if not number:
+        head.append(
+            printable(f"  (value {explanation.value:+.4f}, positive for {explanation.towards})"),
+            style="not bold dim",
+        )
+    console.stdout.print(head, soft_wrap=True)
+    console.stdout.print(coloured(explanation), soft_wrap=True)
+    console.stdout.print(legend(explanation), soft_wrap=True)
+    if explanation.merged:
+        rows = [
+            (visible(piece.text), f"{piece.count}", f"{piece.contribution:+.4f}", _merged(piece))
+            for piece in explanation.merged
+        ]
+        console.table("substrings", rows, ("", "times", "contribution", "merged"))
+    if explanation.parts:
+        console.line(printable(explanation.shares))
+    lists = [(f"training documents by {part.name}", part.similar) for part in explanation.parts]
+    for title, texts in lists or [("training documents", explanation.similar)]:
+        similar = [(text.name, f"{text.kernel:.3f}", f"{text.contribution:+.4f}") for text in texts]
+        if similar:
+            console.table(title, similar, ("document", "similarity", "contribution"))
+        for text in texts:
+            shown = f"{printable(text.text[:SHOWN])}{' …' * (len(text.text) > SHOWN)}"
+            console.line(f"{printable(text.name)}: {shown}")
+    console.line("")
+
+
+#: Meaning of the weights in a list of features.
+_LEGEND = {
+    "substrings": "weight: of the heaviest of the merged substrings, for this class against the others",
+    "words": "weight: for this class against the others",
+    "counted substrings": "weight: of the heaviest of the merged substrings; >=2: of the second occurrence",
+    "counted words": "weight: for this class against the others; >=2: of the second occurrence",
+    "tokens": "weight: divided by the number of tokens of a text; ## continues a word",
+    "numbers": "weight: for this class against the others",
+    "patterns": "weight: sum of the contributions to the support vectors; . stands for any symbol",
+    "training documents": "weight: dual coefficient; the kernel has no list of features to weigh",
+}
+
+
+def _show_top(console: Console, side: TopFeatures) -> None:
+    """Print the features of a class with the largest weights."""
+    if not side.features:
+        console.line(f"{printable(str(side.label))}: no {side.kind}\n")
+        return
+    rows = [
+        (visible(feature.text[:SHOWN]), f"{feature.weight:.4f}", _merged(feature))
+        for feature in side.features
+    ]
+    console.table(f"{printable(str(side.label))}: {side.kind}", rows, ("", "weight", "merged"))
+    console.line(f"{_LEGEND[side.kind]}\n")
+
+
+def _write_top(output: Output, sides: Sequence[TopFeatures], json: bool) -> None:
+    """Write the features of all classes, as a tab-separated table or as JSON Lines."""
+    if json:
+        output.write_lines(json_line(side.as_dict()) for side in sides)
+        return
+    rows = (
+        (side.label, side.kind, feature.text, f"{feature.weight:.9g}", " | ".join(feature.merged))
+        for side in sides
+        for feature in side.features
+    )
+    lines = ("\t".join(map(_cell, row)) + "\n" for row in rows)
+    output.write_lines(chain(["class\tkind\tfeature\tweight\tmerged\n"], lines))
+
+
+def _merged(feature: Feature | Substring) -> str:
+    return first_few(list(map(visible, feature.merged)), 6)
+
+
+def _show_summary(console: Console, explained: Sequence[Explanation]) -> None:
+    """Print the number of documents of each prediction, and the substrings that contribute most in all."""
+    if explained[0].towards is not None:
+        counts = Counter(str(explanation.prediction) for explanation in explained)
+        rows = [(printable(label), f"{count:,}") for label, count in counts.most_common()]
+        console.table(f"{len(explained):,} documents", rows, ("prediction", "documents"))
+    totals: dict[object, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    documents: Counter[tuple[object, str]] = Counter()
+    for explanation in explained:
+        for substring in explanation.merged:
+            totals[explanation.towards][substring.text] += substring.contribution
+            documents[explanation.towards, substring.text] += 1
+    for label, sums in totals.items():
+        order = sorted(sums, key=lambda text: -abs(sums[text]))[:LISTED]
+        largest = [(visible(text), f"{documents[label, text]:,}", f"{sums[text]:+.4f}") for text in order]
+        name = "higher numbers" if label is None else printable(str(label))
+        console.table(f"substrings for {name} in all documents", largest, ("", "documents", "contribution"))
+
+
+def coloured(explanation: Explanation) -> Text:
+    """Text with the contribution of each symbol as its background colour."""
+    text = Text()
+    for piece, step in runs(explanation.text, explanation.symbols):
+        style = "" if not step else f"black {FOR[step - 1] if step > 0 else AGAINST[-step - 1]}"
+        text.append(printable(piece), style=style)
+    return text
+
+
+def legend(explanation: Explanation) -> Text:
+    """Legend of the colours."""
+    towards, away = "a higher number", "a lower one"
+    if explanation.towards is not None:
+        other = "other classes" if explanation.against is None else explanation.against
+        towards, away = (printable(str(side)) for side in (explanation.towards, other))
+    how = explanation.attribution.description
+    return Text.assemble(
+        ("   ", FOR[3]), f" for {towards}  ", ("   ", AGAINST[3]), f" for {away}; {how}", style="dim"
+    )
+
+
+def _cell(value: object) -> str:
+    """Cell of a tab-separated table: tabs and newlines become spaces, and formulas get an apostrophe.
+
+    A formula that already starts with apostrophes gets one more, so that removing the first apostrophe of
+    such a cell restores the text.
+    """
+    text = printable(str(value)).replace("\t", " ").replace("\n", " ")
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text

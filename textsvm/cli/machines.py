@@ -1,4 +1,8 @@
-"""Options of texts, machines and workers; `textsvm.cli.estimators` builds estimators from them.
+"""Options of kernels, texts, machines and workers; `textsvm.cli.settings` makes settings of them.
+
+A kernel is spelled out with its options (``--kernel spectrum:2-7,log,idf+gap:4``, see
+`textsvm.kernels.spelling`). `tune` has an option for some parameters too, with a comma-separated list of
+values (``--kernel gap --p 3,4,5``): its grid.
 
 The signatures of the estimators define the defaults. The help texts repeat them, and a test compares the two.
 """
@@ -6,25 +10,178 @@ The signatures of the estimators define the defaults. The help texts repeat them
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from enum import Enum
 from functools import partial
-from typing import Any
+from itertools import product
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from textsvm.cli import options
-from textsvm.cli.console import Console, WrongUsage, wrong_usage
-from textsvm.cli.kernels import KernelOptions, several
+from textsvm.cli.console import DECIMALS, Console, WrongUsage, wrong_usage
 from textsvm.cli.options import KERNEL_PANEL, option_field
+from textsvm.kernels import KERNELS, Kernels, spelling
+from textsvm.kernels.options import SPELLED_ONLY
 
+if TYPE_CHECKING:
+    from textsvm.kernels import Kernel
+    from textsvm.kernels.options import Option
+
+T = TypeVar("T")
+#: Names with which a classifier sets or chooses its kernel, as in `textsvm.SVC`.
+DEFAULTS = ("auto", "fast")
 _text = partial(option_field, panel="Text")
 _machine = partial(option_field, panel="Machine")
-#: Options that are parameters of `textsvm.Compute`.
-COMPUTE = ("memory", "store", "tier")
 Normalise = Enum("Normalise", {"unicode": "unicode", "paper": "paper", "none": "none"})
 ClassWeight = Enum("ClassWeight", {"balanced": "balanced"})
 Scoring = Enum("Scoring", {"accuracy": "accuracy", "f1_macro": "f1_macro"})
+Solver = Enum("Solver", {"auto": "auto", "gram": "gram", "features": "features"})
+
+
+@dataclass(frozen=True)
+class KernelOptions:
+    """The kernel. `options_of` adds the parameters of the kernels as fields of a subclass."""
+
+    kernel: list[str] | None = option_field(
+        "Kernel with its options, as in gap:4 or spectrum:2-7,log,idf; several are summed (+) or multiplied "
+        "(*), as in spectrum:2-7,log,idf+words:1-2,log,idf. auto: a sum that suits most texts; fast: a part "
+        "of it, spectrum:1-5,log,idf in tune (default: auto in train, cv and doubts of a classifier, else "
+        "spectrum). Repeatable in tune.",
+        metavar="|".join([*DEFAULTS, *spelling.names()]),
+        panel=KERNEL_PANEL,
+    )
+
+    @property
+    def named(self) -> bool:
+        """Whether the user names a kernel or a parameter of kernels."""
+        return any(value not in ([DEFAULTS[0]], [DEFAULTS[1]]) for _, value in self._requested())
+
+    def default(self) -> str | None:
+        """`auto` or `fast` if the user names it, `auto` without any kernel, else None."""
+        names = self.kernel or ["auto"]
+        return names[0] if len(names) == 1 and names[0] in DEFAULTS else None
+
+    @property
+    def tries_default(self) -> bool:
+        """Whether `tune` tries the default of classifiers: it is named, or no kernel is."""
+        return not self._requested() or DEFAULTS[0] in (self.kernel or [])
+
+    def _requested(self) -> list[tuple[str, Any]]:
+        """Options with a value."""
+        return [(name, value) for name, value in vars(self).items() if value not in (None, False, [])]
+
+    def grid(self, tuning: bool = False, default: str = "spectrum") -> list[Kernel]:
+        """All kernels that the options describe; `default` is the kernel if none is named.
+
+        With `tuning`, parameters without an option take all values that a search tries.
+        """
+        from textsvm.kernels.spectrum.kernel import fixed_default
+
+        kernels = []
+        for text in [name for name in self.kernel or [] if not tuning or name != DEFAULTS[0]] or [default]:
+            kernels += [text] if spelling.is_spelled_out(text) else several("--kernel", text, str)
+        spelled = [text for text in kernels if spelling.is_spelled_out(text)]
+        names = [name for name in kernels if name not in spelled and name != "fast"]
+        if "auto" in names:
+            raise WrongUsage("--kernel auto is only for classifiers, and not for this command; name a kernel")
+        for name in names:
+            if name not in KERNELS.simple():
+                other = f"called {spelling.IN_SKLEARN[name]} here" if name in spelling.IN_SKLEARN else ""
+                raise WrongUsage(f"--kernel {name} is {other or 'not one of ' + ', '.join(spelling.names())}")
+        self._refuse_others(names, spelled)
+        return [
+            *(kernel for name in names for kernel in self._of(name, tuning)),
+            *map(spelled_out, spelled),
+            *(fixed_default() for name in kernels if name == "fast"),
+        ]
+
+    def _refuse_others(self, names: list[str], spelled: list[str]) -> None:
+        """Raise WrongUsage for parameters of other kernels."""
+        parameters = {option.name for name in names for option in KERNELS.options(name)}
+        for field_name, _ in self._requested():
+            name = field_name.replace("_", "-")
+            if field_name != "kernel" and spelled:
+                raise WrongUsage(f"--{name} does not go with --kernel {spelled[0]}, which has its options")
+            if field_name != "kernel" and field_name not in parameters:
+                raise WrongUsage(f"--{name} is not an option of the {' or '.join(names or ['fast'])} kernel")
+
+    def single(self, default: str = "spectrum") -> Kernel:
+        """Single kernel that the options describe; `default` is the kernel if none is named."""
+        kernels = self.grid(default=default)
+        if len(kernels) > 1:
+            raise WrongUsage(f"--kernel names {len(kernels)} kernels; `textsvm tune` tries them all")
+        return kernels[0]
+
+    def _of(self, name: str, tuning: bool) -> Iterator[Kernel]:
+        """A kernel with all combinations of its values; the first parameter varies fastest."""
+        options = reversed(KERNELS.options(name))
+        for values in product(*[self._parameters(option, tuning) for option in options]):
+            point = KERNELS[name](**{key: value for pairs in values for key, value in pairs.items()})
+            with wrong_usage():
+                point.check()
+            yield point
+
+    def _parameters(self, of: Option, tuning: bool) -> list[dict[str, Any]]:
+        """Kernel parameters that each value of an option sets."""
+        value = vars(self).get(of.name)
+        if not of.metavar:
+            return [of.parameters(bool(value))]
+
+        def convert(piece: str) -> Any:
+            with wrong_usage(f"--{of.name} {piece} "):
+                return of.convert(piece)
+
+        texts = value or (tuning and of.tuned) or of.default
+        return [of.parameters(converted) for converted in several(f"--{of.name}", texts, convert)]
+
+
+def options_of(kernels: Kernels) -> type[KernelOptions]:
+    """Dataclass with the parameters of kernels as options; kernels may share options."""
+    owners: dict[str, dict[str, Option]] = {}
+    for name in kernels:
+        for option in (option for option in kernels.options(name) if option.name not in SPELLED_ONLY):
+            owners.setdefault(option.name, {})[name] = option
+    fields: list[tuple[str, Any, Any]] = []
+    for name, of_kernels in owners.items():
+        first = next(iter(of_kernels.values()))
+        help = f"{', '.join(of_kernels)}: {first.help}{_defaults(of_kernels)}."
+        if first.metavar:
+            fields.append((name, str | None, option_field(help, metavar=first.metavar, panel=KERNEL_PANEL)))
+        else:
+            fields.append((name, bool, option_field(help, panel=KERNEL_PANEL, default=False)))
+    return make_dataclass("KernelGrid", fields, bases=(KernelOptions,), frozen=True)
+
+
+def _defaults(of_kernels: dict[str, Option]) -> str:
+    """Values that a search tries by default, of the first kernel and of kernels that differ, in brackets."""
+    first, *others = ((name, option.tuned or option.default) for name, option in of_kernels.items())
+    if not first[1]:
+        return ""
+    differing = (f"{name} {values}" for name, values in others if values != first[1])
+    return f" (default: {', '.join([first[1], *differing])})"
+
+
+def spelled_out(text: str) -> Kernel:
+    """Parse a spelled-out kernel; raises WrongUsage."""
+    hint = f"{DECIMALS}: " if re.search(r"=\d*,\d", text) else ""
+    with wrong_usage(f"--kernel {text}: {hint}"):
+        return spelling.parse(text)
+
+
+def several(name: str, text: str, convert: Callable[[str], T]) -> list[T]:
+    """Values of a comma-separated list, without repetitions; "0,5" is probably meant to be 0.5."""
+    if convert is not int and re.fullmatch(r"-?0?,\d+", text.strip()):
+        raise WrongUsage(f"{name} {text} is a list of 0 and another number; {DECIMALS}")
+    try:
+        return list(dict.fromkeys(convert(piece.strip()) for piece in text.split(",")))
+    except WrongUsage:
+        raise
+    except ValueError:
+        raise WrongUsage(
+            f"{name} {text} is neither a number nor a list such as 1,10,100; {DECIMALS}"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -52,29 +209,22 @@ class MachineOptions:
         "Regression: errors up to epsilon are not penalised (default: 0.1).", metavar="NUMBER"
     )
     multiclass: str | None = _machine(
-        "More than two classes: one machine per class, per pair, one joint machine, or machines of ordered "
-        "classes, such as 'ordered:low<medium<high' (default: ovr).",
+        "More than two classes: one machine per class, per pair, one joint machine, or machines of grades: "
+        "ordered by their numbers, or as in 'ordered:low<medium<high' (default: ovr).",
         metavar="ovr|ovo|crammer-singer|ordered",
-    )
-    ordered: bool = _machine(
-        "The labels are grades, ordered by their numbers: a wrong label is a near one (multiclass ordered).",
-        default=False,
     )
     class_weight: ClassWeight | None = _machine("balanced: rare classes count as much as common ones.")
     scoring: Scoring | None = _machine(
         "f1_macro: move the biases to raise macro-F1 in cross-validation (default: accuracy)."
     )
     tol: float | None = _machine("Stopping tolerance of the solver (default: 0.001).")
-    duality_gap: float | None = _machine("Also stop at this relative duality gap, such as 0.01.")
-    max_iter: int | None = _machine("Most solver iterations; -1: limit of the solver (default: -1).")
     memory: str | None = _machine(
         "Memory for the kernel matrix or features, such as 2GiB (default: half of the free memory)."
     )
     store: options.StoreFolder = None
-    tier: str | None = _machine(
-        "Place of the kernel matrix: device, host (main memory), disk (with --store) or recompute; auto: "
-        "lowest predicted time (default: auto).",
-        metavar="PLACE",
+    solver: Solver | None = _machine(
+        "Train on the kernel matrix (gram) or, for kernels with sparse features such as spectrum, on "
+        "these (features): same optimum. auto: lower predicted time (default: auto)."
     )
     device: options.Device = "auto"
 
@@ -87,22 +237,32 @@ class MachineOptions:
             values["epsilon"] = several("--epsilon", self.epsilon, float)
         if self.multiclass is not None:
             values["multiclass"] = several("--multiclass", self.multiclass, str)
-        if self.ordered:
-            if self.multiclass is not None:
-                raise WrongUsage("--ordered and --multiclass do not go together")
-            values["multiclass"] = ["ordered"]
         return values
 
     def fixed(self) -> dict[str, Any]:
         """Other options with a value as parameters of an estimator."""
-        varied = ("C", "epsilon", "multiclass", "ordered")
+        varied = ("C", "epsilon", "multiclass")
         return requested(**{name: value for name, value in vars(self).items() if name not in varied})
 
     def refuse(self, *names: str, of: str) -> None:
         """Raise WrongUsage for options that an estimator does not have."""
         for name in names:
-            if vars(self)[name] not in (None, False):
+            if vars(self)[name] is not None:
                 raise WrongUsage(f"--{name.replace('_', '-')} is not an option of {of}")
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """All options of an estimator."""
+
+    kernel: KernelOptions
+    text: TextOptions
+    machine: MachineOptions
+    encoder: str | None = option_field(
+        "Compare texts by meaning, too, with an encoder of model2vec, sentence-transformers or ONNX.",
+        metavar="FOLDER|OWNER/NAME",
+        panel=KERNEL_PANEL,
+    )
 
 
 @dataclass(frozen=True)
@@ -137,27 +297,6 @@ class ClusterOptions:
             console.say(f"workers: {workers.description}")
             with console.work(store):
                 yield
-
-
-@dataclass(frozen=True)
-class ModelOptions:
-    """All options of an estimator."""
-
-    kernel: KernelOptions
-    text: TextOptions
-    machine: MachineOptions
-    cluster: ClusterOptions
-    encoder: str | None = option_field(
-        "Compare texts by meaning, too, with an encoder of model2vec, sentence-transformers or ONNX.",
-        metavar="FOLDER|OWNER/NAME",
-        panel=KERNEL_PANEL,
-    )
-    budget: float | None = option_field(
-        "--kernel auto: predicted time of trials by cross-validation (default: none).",
-        metavar="SECONDS",
-        min=0,
-        panel=KERNEL_PANEL,
-    )
 
 
 def requested(**options: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from textsvm.cli import kernels, machines, options
+from textsvm.cli import machines, options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.options import option_field
 from textsvm.cli.output import PICTURES, REPORTS, STDOUT, Force, Output
@@ -17,8 +17,7 @@ from textsvm.kernels.spelling import spell
 class MapOptions:
     """Kernel and output of a map."""
 
-    kernel: kernels.KernelOptions
-    text: machines.TextOptions
+    kernel: machines.KernelOptions
     output: Path | None = option_field(
         "Output file: a page, .html, or all charts in a picture, .svg.", "--output", "-o"
     )
@@ -36,7 +35,20 @@ class MapOptions:
         return Output("-o", self.output, kind, self.force).checked({"the corpus": corpus})
 
 
-@partial(options.with_groups, without={"weights", "corrections", "numbers", "vectors", "labels"})
+@partial(
+    options.with_groups,
+    without={
+        "annotators",
+        "headers",
+        "labels",
+        "negative",
+        "positive",
+        "numbers",
+        "vectors",
+        "join",
+        "part",
+    },
+)
 def map(
     corpus: options.CorpusPath,
     reading: options.ReadingOptions,
@@ -49,7 +61,7 @@ def map(
 
     Texts without labels are drawn too. Of more than 2,000 documents a sample is drawn.
     """
-    from textsvm.cli import corpora, estimators, model_files
+    from textsvm.cli import corpora, settings
     from textsvm.evaluation import class_map
     from textsvm.model.settings import ClassifierSettings, Compute
     from textsvm.reporting import charts, html, maps
@@ -58,22 +70,20 @@ def map(
 
     output = drawing.checked(corpus)
     console = Console(printing.quiet)
-    settings = estimators.checked(
-        lambda: ClassifierSettings(
-            drawing.kernel.single("fast"), device=drawing.device, **drawing.text.as_dict()
-        )
+    compared = settings.checked(
+        lambda: ClassifierSettings(drawing.kernel.single("fast"), device=drawing.device)
     )
-    documents = corpora.read(console, corpus, reading, options.NoLearningOptions(), kernel=settings.kernel)
-    settings = model_files.settle(console, settings, drawing.kernel.named, documents)
+    documents = corpora.read(console, corpus, reading, options.NoLearning(), kernel=compared.kernel)
+    compared = settings.settle(console, compared, drawing.kernel.named, documents)
     drawn = class_map.sample(documents.labels, len(documents))
     if len(drawn) < len(documents):
         console.say(f"note: {len(drawn):,} of {len(documents):,} documents are drawn")
     shown = documents.subset(drawn)
-    whole = replace(settings, compute=Compute(memory=1 << 62))  # the sample is small
+    whole = replace(compared, compute=Compute(memory=1 << 62))  # the sample is small
     with console.progress():
         values = prepare(whole, shown.examples, console.stage).gram.window().values
     mapped = class_map.class_map(values, shown.labels)
-    kernel, device = settings.new_kernel(), select(settings.device)
+    kernel, device = compared.new_kernel(), select(compared.device)
     lead = f"{len(drawn):,} of {len(documents):,} documents, compared by the kernel {spell(kernel)}"
     picture = html.page(f"Map of {corpora.names_of(corpus)}", lead, maps.map_sections(mapped, shown.ids))
     output.write_lines([picture if output.kind is REPORTS[".html"] else charts.stacked(picture)])

@@ -16,7 +16,6 @@ def model(
     model: options.ModelPath,
     check: Annotated[bool, option("Only check the digest; exit code 1 if it is wrong.", "--check")] = False,
     json: options.Json = False,
-    quiet: options.Quiet = False,
 ) -> None:
     """Show the contents of a model file: kernel, classes, support vectors, sizes, digest, training options.
 
@@ -25,7 +24,7 @@ def model(
     from textsvm.model.file import describe
     from textsvm.runtime.plain_json import to_json
 
-    console, contents = Console(quiet), describe(model)
+    console, contents = Console(), describe(model)
     if json:
         console.print_json(to_json(contents))
     elif check:

@@ -1,8 +1,4 @@
-"""Models of commands: their files, the facts of their training, and the kernel that fits a corpus.
-
-If no kernel is named, vectors get a Gaussian kernel, and columns the sum of the fast kernel on each text
-column and a Gaussian kernel on the numbers.
-"""
+"""Models of commands: their files, and the facts of their training."""
 
 from __future__ import annotations
 
@@ -12,59 +8,32 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from textsvm.arrays import Json
-from textsvm.cli import corpora
-from textsvm.cli.console import Console, WrongUsage
-from textsvm.cli.corpora import KernelOrName
-from textsvm.cli.kernels import KernelOptions
+from textsvm.cli.console import Console
+from textsvm.cli.corpora import require_kind
 from textsvm.cli.options import LearningOptions, ReadingOptions
 from textsvm.cli.output import Output
 from textsvm.errors import InputError
-from textsvm.kernels import Gaussian, Kernel, spelling
-from textsvm.kernels.resolve import sum_on_columns, unchecked_kernel
+from textsvm.evaluation.estimate import truth_of
+from textsvm.evaluation.judge import judge as judge_examples
+from textsvm.evaluation.length_baseline import LengthBaseline
+from textsvm.evaluation.results import Results
+from textsvm.kernels import spelling
 from textsvm.linalg.vectors import Vectors
 from textsvm.model.file import load, save
-from textsvm.model.rules import CalibratedRule, LabelRule, NumberRule, has_probabilities
+from textsvm.model.rules import CalibratedRule, LabelRule, NumberRule
 from textsvm.model.settings import CalibrationSettings, ClassifierSettings, Settings
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import FIRST_INDEX, VECTORS, Corpus
+from textsvm.readers.statistics import label_counts
 from textsvm.runtime.compiled import scipy
-from textsvm.training.grams import check
+from textsvm.runtime.parallel import StageProgress
 
 #: Settings of a training, also with calibration.
 AnySettings: TypeAlias = Settings | CalibrationSettings
 ONLINE, ONE_CLASS = "OnlineSVC", "OneClassSVM"
 #: Facts that depend on the computer, which model files do not hold.
 _OF_THE_RUN = ("seconds", "kernel_matrix")
-
-
-@dataclass(frozen=True)
-class Abilities:
-    """Outputs of a model."""
-
-    classes: bool  #: It is a classifier
-    decisions: bool  #: It has decision values, which a regression has not
-    probabilities: bool
-    sets: bool  #: Prediction sets, of a calibrated model
-    multilabel: bool
-
-    @property
-    def predicts(self) -> str:
-        """Kind of the predictions."""
-        return "several labels" if self.multilabel else "labels" if self.decisions else "numbers"
-
-    @classmethod
-    def of(cls, model: TrainedModel) -> Abilities:
-        rule = model.rule
-        return cls(
-            classes=rule.classes is not None,
-            decisions=not isinstance(rule, NumberRule),
-            probabilities=has_probabilities(rule),
-            sets=isinstance(rule, CalibratedRule),
-            multilabel=isinstance(rule, LabelRule),
-        )
 
 
 @dataclass(frozen=True)
@@ -94,21 +63,19 @@ class Training:
         return cls(**strings, headers=reading.get("headers") is True, columns=columns)
 
 
+def predicts(model: TrainedModel) -> str:
+    """Kind of the predictions of a model."""
+    if isinstance(model.rule, LabelRule):
+        return "several labels"
+    return "numbers" if isinstance(model.rule, NumberRule) else "labels"
+
+
 def load_model(console: Console, path: Path, device: str, online: bool = False) -> TrainedModel:
     """Load a model for use on a device; InputError for an OnlineSVC unless the command takes them."""
     model = load(path)
     if not online and model.estimator_name == ONLINE:
         raise InputError(f"{path} is an OnlineSVC model, which only predict, update and model read")
     return model.on(device)
-
-
-def load_rival(console: Console, path: Path, device: str, model: Path, fitted: TrainedModel) -> TrainedModel:
-    """Load a model to compare with another; InputError if it predicts other values."""
-    rival = load_model(console, path, device)
-    own, other = Abilities.of(fitted).predicts, Abilities.of(rival).predicts
-    if own != other:
-        raise InputError(f"--beside {path} predicts {other}, and {model} {own}; compare equal kinds")
-    return rival
 
 
 def classifier_of(settings: AnySettings) -> Settings:
@@ -219,7 +186,7 @@ def _per_class(model: TrainedModel, training: Corpus) -> list[Json]:
     """Number of documents and support vectors of each class; empty for regression."""
     if training.targets is not None:
         return []
-    counts = corpora.label_counts(training)
+    counts = label_counts(training)
     names = list(counts) if model.classes is None else model.classes
     return [
         {"class": str(name), "documents": counts[str(name)], "support_vectors": int(support)}
@@ -238,9 +205,6 @@ def without_run(value: Any) -> Any:
     return [without_run(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-# Kernels and documents
-
-
 def examples_for(model: TrainedModel, corpus: Corpus) -> tuple[TrainedModel, Any]:
     """Documents of a corpus as a model takes them, and the model.
 
@@ -248,7 +212,7 @@ def examples_for(model: TrainedModel, corpus: Corpus) -> tuple[TrainedModel, Any
     """
     examples, kernel = corpus.examples, model.kernel
     if kernel is not None:
-        _require(kernel.examples, "the model", corpus)
+        require_kind(kernel.examples, "the model", corpus)
     if corpus.vectors is None:
         return model, examples
     if isinstance(examples, dict):
@@ -276,81 +240,22 @@ def _widened(vectors: Any, width: int) -> Any:
     return vectors
 
 
-def settle(console: Console, settings: Settings, is_named: bool, corpus: Corpus) -> Settings:
-    """Settings with the kernel that fits the documents of a corpus; it is reported if none was named."""
-    kernel = kernel_for(settings.kernel if is_named else None, corpus, settings.encoder)
-    if not 1e-6 <= (C := settings.as_dict().get("C", 1.0)) <= 1e6:
-        console.say(f"note: C = {C:g} is far from usual values, 0.01 to 1000")
-    if kernel is None:
-        return settings
-    settings = replace(settings, kernel=kernel)
-    check(settings)
-    if not is_named:
-        console.say(f"note: the default kernel for {_kind_of(corpus)} is used: {spelling.spell(kernel)}")
-    return settings
+def judge(
+    model: TrainedModel,
+    corpus: Corpus,
+    positive: str | None,
+    progress: StageProgress,
+    seconds: dict[str, float] | None = None,
+    grades: tuple[int, int] | None = None,
+    baseline: LengthBaseline | None = None,
+) -> Results:
+    """Predict a labelled corpus and compute metrics, with `positive` as the positive class.
 
-
-def settle_grid(
-    options: KernelOptions, settings: Settings, grid: dict[str, list[Any]], corpus: Corpus
-) -> tuple[Settings, list[dict[str, list[Any]]]]:
-    """`settle` for `tune`: settings, and the grid, with the default of classifiers.
-
-    For vectors without a named kernel the grid has several values of gamma.
+    `baseline`: predictions from lengths, for regression (default: the baseline in the model file).
     """
-    if _kind_of(corpus) == "vectors" and not options.named:
-        grid["kernel"] = options.grid(tuning=True, default="gaussian")
-    grid["kernel"] = [kernel_for(kernel, corpus, settings.encoder) or kernel for kernel in grid["kernel"]]
-    is_tried = isinstance(settings, ClassifierSettings) and _kind_of(corpus) == "texts"
-    if options.kernel and options.tries_default and not is_tried:
-        raise WrongUsage("--kernel auto is only for classifiers of texts; name another kernel")
-    default: list[dict[str, list[Any]]] = [{"kernel": ["auto"], "C": [1.0]}] * (
-        is_tried and options.tries_default
-    )
-    return replace(settings, kernel=grid["kernel"][0]), [grid, *default]
-
-
-def kernel_for(kernel: KernelOrName, corpus: Corpus, encoder: Any = None) -> Kernel | None:
-    """Kernel to set for the documents of a corpus; None to keep `kernel`."""
-    kind = _kind_of(corpus)
-    if kind == "columns":
-        if isinstance(kernel, Kernel) and _reads(kernel) == "columns":
-            return kernel
-        return _sum_on_columns(kernel, corpus.examples, encoder)
-    if kernel is not None:
-        _require(_reads(kernel), "the kernel", corpus)
-    return Gaussian() if kind == "vectors" and kernel is None else None
-
-
-def _sum_on_columns(kernel: KernelOrName, examples: dict[str, Any], encoder: Any) -> Kernel:
-    """Sum of a text kernel on each text column and a vector kernel on all numbers and on the vectors.
-
-    `kernel` replaces the default for its kind of column.
-    """
-    numbers = [name for name, value in examples.items() if isinstance(value, np.ndarray) and name != VECTORS]
-    texts = [name for name in examples if name not in numbers and name != VECTORS]
-    of = {_reads(kernel): kernel} if isinstance(kernel, Kernel) else {}
-    return sum_on_columns(texts, [numbers, [VECTORS] * (VECTORS in examples)], of, encoder)
-
-
-def _reads(kernel: KernelOrName) -> str:
-    """Kind of document that a kernel compares; "" for None."""
-    return "" if kernel is None else unchecked_kernel(kernel).examples
-
-
-def _kind_of(corpus: Corpus) -> str:
-    """Kind of the documents of a corpus: columns, vectors or texts."""
-    if isinstance(corpus.examples, dict):
-        return "columns"
-    return "texts" if corpus.vectors is None else "vectors"
-
-
-def _require(reads: str, subject: str, corpus: Corpus) -> None:
-    """Raise InputError if a corpus holds another kind of document than `subject` compares."""
-    kind = _kind_of(corpus)
-    if kind != reads:
-        remedy = {
-            "vectors": "use linear, polynomial, gaussian or sigmoid",
-            "texts": "name another kernel, or give vectors",
-            "columns": "name the columns in the kernel, as in subject=spectrum:1-5+hour,size=gaussian",
-        }[kind]
-        raise InputError(f"{corpus.source} holds {kind}, and {subject} compares {reads}; {remedy}")
+    (model, examples), truth = examples_for(model, corpus), truth_of(corpus)
+    results = judge_examples(model, examples, truth, positive, grades, progress, seconds)
+    baseline = baseline or LengthBaseline.of(model.info)
+    if baseline is None or results.task != "regression":
+        return results
+    return replace(results, length_alone=baseline.judge(corpus.examples, truth, grades))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from functools import partial, wraps
 from pathlib import Path
-from typing import Annotated, Any, TypeGuard, get_type_hints
+from typing import Annotated, Any, ClassVar, TypeGuard, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -45,23 +45,18 @@ _folds = partial(option_field, panel="Folds")
 
 Duplicates = Enum("Duplicates", {"keep": "keep", "drop": "drop"})
 
-#: Commands with more options show the options below only with --help-all; kernels have an option for each
-#: parameter in `tune`, of which `--help` shows none.
-MANY = 22
+#: Commands with more options show the options below only with --help-all; kernels have an option for some
+#: parameters in `tune`, of which `--help` shows none.
+MANY = 30
 #: Columns of a terminal from which a table of options fits.
 NARROW = 60
 KERNEL_PANEL = "Kernel"
 RARE = {
     "negative", "part", "join", "numbers", "vectors", "labels", "headers", "level", "weights",
     "label_separator", "duplicates", "normalise", "drop_punctuation", "max_length", "epsilon", "multiclass",
-    "tol", "duality_gap", "max_iter", "memory", "store", "tier", "workers", "budget",
-    "one_class", "nu", "solver", "seed", "without_texts", "repeats", "group_duplicates",
-    "corrections", "scoring", "sheet", "annotators", "header", "encoding", "skip_invalid", "ordered",
+    "tol", "memory", "store", "workers", "one_class", "nu", "solver", "seed", "without_texts", "repeats",
+    "group_duplicates", "corrections", "scoring", "sheet", "annotators", "header", "encoding", "skip_invalid",
 }  # fmt: skip
-#: Default share of test documents in `compare`.
-HOLDOUT = 0.25
-#: Name of the format of Reuters-21578 with Lewis' split instead of ModApte.
-LEWIS = "reuters-lewis"
 CorpusPath = Annotated[
     list[Path], typer.Argument(help="Files, archives or folders, read as one corpus.", show_default=False)
 ]
@@ -189,7 +184,7 @@ class ReadingOptions(TableOptions):
 class LearningOptions:
     """Targets and weights of the training documents."""
 
-    require_text = True  # not an option: rows without a text are an error
+    learns: ClassVar[bool] = True  #: False: rows without a text are empty texts and no error
 
     regress: Regress = None
     weights: str | None = _labels("Tables: column of document weights.", metavar="COLUMN")
@@ -228,10 +223,10 @@ class LearningOptions:
                 raise WrongUsage(f"--multilabel and {name} do not go together")
 
 
-class NoLearningOptions(LearningOptions):
-    """Options of a command that does not learn, and keeps empty texts."""
+class NoLearning(LearningOptions):
+    """Targets of documents that are only shown."""
 
-    require_text = False
+    learns = False
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,6 @@ The suffix of a table decides its format; on standard output it is JSON Lines.
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import os
 import re
 import shutil
@@ -20,9 +17,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
-from textsvm.cli.console import WrongUsage, count_line, json_line, wrong_usage
+from textsvm.cli.console import WrongUsage, count_line, wrong_usage
 from textsvm.cli.options import option, option_field
 from textsvm.errors import InputError
+from textsvm.reporting.tables import DIALECTS, WRITERS, write_table
 from textsvm.runtime.files import TABLE_SUFFIXES, replacing, target_of
 
 if TYPE_CHECKING:
@@ -36,18 +34,10 @@ _HEAD = 65_536
 TABLES = {**TABLE_SUFFIXES, ".xlsx": "xlsx"}
 #: Suffixes of other types; texts of all formats, but no model, may also end in .txt.
 _OTHERS = (".html", ".htm", ".md", ".npy", ".npz", ".png", ".svg", ".pdf", ".onnx", ".textsvm")
-#: Libraries that write a format, which are no dependencies.
-_WRITERS = {"xlsx": "openpyxl", "parquet": "pyarrow"}
-#: Delimiter and quotes.
-DIALECTS = {"csv": (",", csv.QUOTE_MINIMAL), "tsv": ("\t", csv.QUOTE_NONE)}
 #: Header of a file that may be replaced.
 _HEADER = (
     rb'[^\n]*labels?"?[,;\t|]"?(predicted_)?confidence|id[,\t](truth|neighbour|label[,\t]suggested)[,\t]'
 )
-#: Characters that no cell of Excel may have.
-_NOT_IN_EXCEL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
-#: Most symbols of a cell of Excel.
-_MOST_SYMBOLS = 32_767
 
 Force = Annotated[bool, option("Replace an existing file of another kind.", "--force")]
 
@@ -75,9 +65,7 @@ REPORTS = {
     ".json": Kind("a textsvm report", rb'\{\s*"title": ', to_stdout=False),
 }
 PICTURES = {
-    ".png": Kind("a PNG picture", rb"\x89PNG", to_stdout=False),
     ".svg": Kind("an SVG picture", rb"(<\?xml[^>]*>\s*)?<(!DOCTYPE )?svg", to_stdout=False),
-    ".pdf": Kind("a PDF", rb"%PDF", to_stdout=False),
 }
 
 
@@ -191,17 +179,6 @@ def _require_writable(folder: Path, name: str) -> None:
         raise InputError(f"cannot write into {name}, {folder}: {error.strerror}") from error
 
 
-def check_figures(folder: Path | None) -> None:
-    """Raise WrongUsage if charts cannot be written into a folder; SVG files in it are replaced."""
-    if folder is None:
-        return
-    if folder.exists() and not folder.is_dir():
-        raise WrongUsage(f"--figures {folder} is a file; name a folder")
-    if not folder.absolute().parent.is_dir():
-        raise WrongUsage(f"the folder of the figures, {folder.parent}, does not exist; create it first")
-    _require_writable(folder if folder.exists() else folder.absolute().parent, "the folder of the figures")
-
-
 @dataclass(frozen=True)
 class ReportFile:
     """The report."""
@@ -222,7 +199,14 @@ class ReportFile:
 
     def check(self, inputs: dict[str, Any]) -> None:
         """Raise WrongUsage if the report or the figures cannot be written."""
-        check_figures(self.figures)
+        folder = self.figures
+        if folder is not None and folder.exists() and not folder.is_dir():
+            raise WrongUsage(f"--figures {folder} is a file; name a folder")
+        if folder is not None and not folder.absolute().parent.is_dir():
+            raise WrongUsage(f"the folder of the figures, {folder.parent}, does not exist; create it first")
+        if folder is not None:
+            existing = folder if folder.exists() else folder.absolute().parent
+            _require_writable(existing, "the folder of the figures")
         if self.report is not None:
             check_report("--report", self.report, self.force, inputs)
 
@@ -263,8 +247,8 @@ def table_kind(option: str, path: Path, kind: Kind, requested: str | None = None
         suffixes = ", ".join(TABLES)
         raise WrongUsage(f"{option} {path}: the suffix decides the format, and must be one of {suffixes}")
     format = of_suffix or requested or "jsonl"
-    if format in _WRITERS:  # nothing at the beginning tells who wrote it
-        if find_spec(library := _WRITERS[format]) is None:
+    if format in WRITERS:  # nothing at the beginning tells who wrote it
+        if find_spec(library := WRITERS[format]) is None:
             raise InputError(f"{option} {path} needs {library} (pip install {library}); or name a .csv file")
         return replace(kind, beginning=_NEVER, format=format)
     beginning = _HEADER if format in DIALECTS else rb"(\[\s*)?" + kind.beginning
@@ -274,80 +258,6 @@ def table_kind(option: str, path: Path, kind: Kind, requested: str | None = None
 def write_rows(output: Output, columns: Sequence[str], rows: Iterable[Json]) -> None:
     """Write rows in the format of the output."""
     with output.printing():
-        print_rows(output.kind.format, columns, rows, output.is_stdout)
-
-
-def print_rows(format: str, columns: Sequence[str], rows: Iterable[Json], counted: bool = False) -> None:
-    """Write rows in a format to stdout; JSON Lines, CSV and TSV line by line, which may be counted."""
-    sys.stdout.flush()
-    if format in _WRITERS:
-        (_write_workbook if format == "xlsx" else _write_parquet)(columns, list(rows))
-        return
-    for line in _lines(format, columns, rows):
-        sys.stdout.buffer.write(line.encode("utf-8", "backslashreplace"))
-        if counted:
-            count_line()
-
-
-def _lines(format: str, columns: Sequence[str], rows: Iterable[Json]) -> Iterator[str]:
-    if format == "jsonl":
-        yield from map(json_line, rows)
-    elif format == "json":
-        yield "[\n" + ",\n".join(json_line(row).rstrip("\n") for row in rows) + "\n]\n"
-    else:
-        yield line_of(columns, *DIALECTS[format]) + "\n"
-        for row in rows:
-            yield line_of([row.get(name) for name in columns], *DIALECTS[format]) + "\n"
-
-
-def line_of(cells: Sequence[object], delimiter: str, quoting: int) -> str:
-    """A line without its end. In TSV, without quotes, a TAB or a line break within a cell becomes a space."""
-    texts = [_cell(cell) for cell in cells]
-    if quoting == csv.QUOTE_NONE:
-        return delimiter.join(" ".join(text.replace("\t", "\n").splitlines()) for text in texts)
-    line, settings = io.StringIO(), {"quoting": quoting, "lineterminator": ""}
-    csv.writer(line, delimiter=delimiter, **settings).writerow(texts)  # type: ignore[arg-type]
-    return line.getvalue()
-
-
-def _cell(value: object) -> str:
-    """Text of a cell; the labels of a list are separated by semicolons."""
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        return ";".join(value)
-    if isinstance(value, list | dict):
-        return json.dumps(value, ensure_ascii=False)
-    return "" if value is None else str(value)
-
-
-def _write_parquet(columns: Sequence[str], rows: list[Json]) -> None:
-    from pyarrow import ArrowException, parquet, table  # type: ignore[import-not-found, unused-ignore]
-
-    try:
-        arrow = table({name: [row.get(name) for row in rows] for name in columns})
-    except (ArrowException, TypeError, OverflowError) as error:
-        raise InputError(f"Parquet has no column with values of several types: {error}") from error
-    parquet.write_table(arrow, sys.stdout.buffer)
-
-
-def _write_workbook(columns: Sequence[str], rows: list[Json]) -> None:
-    from openpyxl import Workbook
-
-    book = Workbook()
-    for number, row in enumerate([dict(zip(columns, columns, strict=True)), *rows], 1):
-        for column, name in enumerate(columns, 1):
-            fill(book.active, number, column, row.get(name))
-    book.save(sys.stdout.buffer)
-
-
-def fill(sheet: Any, row: int, column: int, value: object) -> None:
-    """Set a cell of a sheet of Excel; texts are never formulas."""
-    number = value is None or isinstance(value, bool | int | float)
-    text = "" if number else _NOT_IN_EXCEL.sub("\ufffd", _cell(value))
-    if row > 1 << 20 or column > 1 << 14 or len(text) > _MOST_SYMBOLS:
-        raise InputError(
-            f"row {row} does not fit into Excel: 1,048,576 rows, 16,384 columns and {_MOST_SYMBOLS:,} symbols"
-            " in a cell are the most; name a .csv file"
-        )
-    cell = sheet.cell(row, column, value if number else text)
-    if not number:
-        cell.data_type = "s"
+        sys.stdout.flush()
+        counted = count_line if output.is_stdout else None
+        write_table(sys.stdout.buffer, output.kind.format, columns, rows, counted)

@@ -2,19 +2,81 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from pathlib import Path
+
 import typer
 
 from textsvm.cli import options
-from textsvm.cli.console import Console
-from textsvm.cli.task_options import CalibratedOptions, OutputForm
+from textsvm.cli.console import Console, WrongUsage
+from textsvm.cli.machines import several
+from textsvm.cli.options import option_field
+from textsvm.cli.output import PREDICTIONS, STDOUT, Force, Output, table_kind
+
+OutputFormat = Enum("OutputFormat", {"jsonl": "jsonl", "csv": "csv", "tsv": "tsv"})
+_sets = partial(option_field, panel="Prediction sets (calibrated models)")
 
 
-@options.with_groups
+@dataclass(frozen=True)
+class PredictOptions:
+    """Values and form of the output; those of calibrated models hold for documents like those of training."""
+
+    proba: bool = option_field("Add the probability of each class.", default=False)
+    unsure: str | None = option_field(
+        "Label documents unsure if the probability of the positive class is in this range; with one "
+        "number, if the largest probability is lower. Needs a calibrated model.",
+        metavar="LOW,HIGH",
+    )
+    coverage: float | None = _sets(
+        'Add the "set" of classes that contains the true class with this probability, such as 0.95.',
+        metavar="SHARE",
+    )
+    none: float | None = _sets(
+        "Give documents unlike every class no label (null), and at most this share of the others, such "
+        "as 0.05.",
+        metavar="SHARE",
+    )
+    top: int | None = option_field(
+        "Print the K best labels, with decision values and the probabilities of a calibrated model.",
+        metavar="K",
+        min=1,
+    )
+    all_classes: bool = option_field(
+        "Tables: a column for the decision value of each class, and with --proba for its probability.",
+        default=False,
+    )
+    drift: bool = option_field(
+        "Compare the documents with those of training: share of new symbols and sequences of symbols, "
+        "and margins. Differences are warnings on stderr.",
+        default=False,
+    )
+    output: Path = option_field(
+        "Output file; the suffix decides the format: .jsonl and .json, or .csv, .tsv, .xlsx and .parquet, "
+        "which have the columns of an input table and the predictions. - is stdout.",
+        "--output", "-o", default=STDOUT,
+    )  # fmt: skip
+    output_format: OutputFormat | None = option_field(
+        "Format of stdout, or of a file with another suffix (default: jsonl)."
+    )
+    force: Force = False
+
+    def checked(self, model: Path, files: list[str]) -> Output:
+        """Output file; raises WrongUsage."""
+        kind = table_kind("-o", self.output, PREDICTIONS, self.output_format and self.output_format.value)
+        if self.all_classes and kind.format in ("jsonl", "json"):
+            raise WrongUsage(f"--all-classes is for tables; {kind.format} has the values of all classes")
+        inputs: list[Path] = [Path(file) for file in files if file != "-"]
+        output = Output("-o", self.output, kind, self.force)
+        return output.checked({"the model": model, "the documents": inputs})
+
+
+@partial(options.with_groups, without={"join", "numbers"})
 def predict(
     model: options.ModelPath,
     table: options.TableOptions,
-    calibrated: CalibratedOptions,
-    form: OutputForm,
+    form: PredictOptions,
     files: options.DocumentPaths = None,
     device: options.Device = "auto",
     quiet: options.Quiet = False,
@@ -33,21 +95,20 @@ def predict(
     model predicts the likeliest class instead. Multilabel models give all "labels" above their thresholds.
     """
     console = Console(quiet)
-    limits = calibrated.limits
+    limits = None if form.unsure is None else several("--unsure", form.unsure, float)
     files = files or ["-"]
-    output_file = form.checked(model, files)
-    console.counts = output_file.is_stdout
+    output = form.checked(model, files)
+    console.counts = output.is_stdout
 
     from textsvm.cli import model_files, predictions
 
     fitted = model_files.load_model(console, model, device, online=True)
-    training, abilities = model_files.Training.of(fitted), model_files.Abilities.of(fitted)
-    calibrated.check(fitted, abilities, model)
-    form.check(abilities, model)
+    values = predictions.Values(form.proba, form.coverage, form.none, form.top, form.all_classes, form.drift)
+    values.check(fitted, model, limits)
     if limits is not None:
-        fitted = predictions.with_unsure(fitted, limits, training)
-    printer = predictions.Printer(console, fitted, abilities, training, calibrated, form)
-    printer.print(printer.incoming(files, table), output_file)
+        fitted = predictions.with_unsure(fitted, limits)
+    printer = predictions.Printer(console, fitted, values, output.kind.format)
+    printer.print(printer.incoming(files, table), output)
     printer.report()
     if used := printer.model.last_device:  # at least one document was read
         console.say_device(used)

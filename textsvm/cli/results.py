@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from textsvm.arrays import Json
-from textsvm.cli import corpora, model_files
+from textsvm.cli import corpora
 from textsvm.cli.console import Console
 from textsvm.cli.output import ReportFile
-from textsvm.cli.splits import leaks_by_id
 from textsvm.evaluation.comparison import SideBySide
-from textsvm.evaluation.judge import judge as judge_examples
+from textsvm.evaluation.estimate import truth_of
 from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.evaluation.results import Results, exact_intervals
 from textsvm.evaluation.slices import Slices, make_slices
@@ -23,7 +21,6 @@ from textsvm.kernels.base import Kernel
 from textsvm.kernels.spelling import spell
 from textsvm.model.labels import label_sets
 from textsvm.model.settings import Settings
-from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus
 from textsvm.reporting import html, sections
 from textsvm.reporting.charts import write_figures
@@ -31,7 +28,6 @@ from textsvm.reporting.files import write
 from textsvm.reporting.formatting import format_metric, length_alone, metric_rows
 from textsvm.reporting.report import Report, report_of_folds, results_of
 from textsvm.runtime.device import select
-from textsvm.runtime.parallel import StageProgress
 from textsvm.runtime.plain_json import to_json
 from textsvm.selection.cross_validation import CrossValidation, LearningCurve
 from textsvm.selection.scoring import mean_and_sd
@@ -41,40 +37,14 @@ from textsvm.version import __version__
 MOST_COLUMNS = 12
 
 
-def judge(
-    model: TrainedModel,
-    corpus: Corpus,
-    positive: str | None,
-    progress: StageProgress,
-    seconds: dict[str, float] | None = None,
-    grades: tuple[int, int] | None = None,
-    baseline: LengthBaseline | None = None,
-) -> Results:
-    """Predict a labelled corpus and compute metrics, with `positive` as the positive class.
-
-    `baseline`: predictions from lengths, for regression (default: the baseline in the model file).
-    """
-    (model, examples), truth = model_files.examples_for(model, corpus), corpora.truth(corpus)
-    results = judge_examples(model, examples, truth, positive, grades, progress, seconds)
-    baseline = baseline or LengthBaseline.of(model.info)
-    if baseline is None or results.task != "regression":
-        return results
-    return replace(results, length_alone=baseline.judge(corpus.examples, truth, grades))
-
-
 def write_report(console: Console, file: ReportFile, report: Report) -> None:
     """Write a report and its figures, and print their paths."""
     if file.report is not None:
         write(report, file.report)
         console.say(f"report: {file.report}")
-    write_charts(console, file.figures, lambda: html.charts(report))
-
-
-def write_charts(console: Console, folder: Path | None, page: Callable[[], str]) -> None:
-    """Write the charts of a page into a folder, unless it is None, and print its path."""
-    if folder is not None:
-        paths = write_figures(folder, page())
-        console.say(f"figures: {len(paths)} in {folder}")
+    if file.figures is not None:
+        paths = write_figures(file.figures, html.charts(report))
+        console.say(f"figures: {len(paths)} in {file.figures}")
 
 
 def show_comparisons(console: Console, slices: Slices | None, beside: SideBySide | None) -> None:
@@ -150,7 +120,7 @@ def report_on_folds(
         ("device", select(settings.device).description),
         ("written by", f"textsvm {__version__}"),
     ]  # fmt: skip
-    results = results_of(result, corpora.truth(corpus), positive)
+    results = results_of(result, truth_of(corpus), positive)
     texts = corpus.texts if with_texts else None
     report = report_of_folds(results, texts, corpus.ids, title, facts, mistakes)
     if corpus.groups is None:
@@ -176,7 +146,7 @@ def summary_of_folds(result: CrossValidation, corpus: Corpus, settings: Settings
         "mean": values["mean"],
         "sd": values["sd"],
         "pooled": values["pooled"],
-        "near_duplicates": leaks_by_id(values["leaks"], corpus),
+        "near_duplicates": corpora.leaks_by_id(values["leaks"], corpus),
         "copies": result.copies,
         "kernel_matrix": result.gram,
     }

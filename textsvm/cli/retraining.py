@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
 
-from textsvm.arrays import AnyArray, Json
+from textsvm.arrays import Json
 from textsvm.cli import corpora, model_files
 from textsvm.cli.console import Console
 from textsvm.cli.model_files import Training
 from textsvm.cli.options import Duplicates, LearningOptions, ReadingOptions
 from textsvm.cli.output import Output
 from textsvm.errors import InputError, warn_user
-from textsvm.evaluation import drift, judge
+from textsvm.evaluation import comparison, drift, judge
+from textsvm.evaluation.comparison import Predictions
+from textsvm.evaluation.estimate import truth_of
 from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.model.file import save
 from textsvm.model.rules import NumberRule
@@ -25,19 +26,23 @@ from textsvm.model.settings import (
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.annotations import MAJORITY
 from textsvm.readers.corpus import Corpus, concatenate_corpora
+from textsvm.readers.corrections import CHANGE, UNSURE, corrected_again
+from textsvm.readers.statistics import label_counts
 from textsvm.selection.cross_validation import cross_validate
 from textsvm.training.online import OnlineLearner
 from textsvm.training.train import train, with_scale
 
-if TYPE_CHECKING:
-    from textsvm.cli.task_options import UpdateOptions
-
-#: Predictions of a model, or several labels a document; None if a document has no prediction.
-Predictions: TypeAlias = "AnyArray | list[Any]"
-#: Keys of the report on the prediction of a document.
-COLUMNS = ("id", "label", "before", "after")
 #: Options of the reader that may differ between old and new documents.
 _COLUMNS = ("text", "label", "header", "level")
+
+
+@dataclass(frozen=True)
+class UpdateFiles:
+    """Files of the old and of the new documents."""
+
+    new: list[Path]
+    old: list[Path] | None  #: None: as recorded
+    columns: Json  #: Options of the reader that are named for the new documents
 
 
 @dataclass(frozen=True)
@@ -93,13 +98,11 @@ def _object(info: Json, name: str) -> Json:
 
 
 def update(
-    console: Console, file: Output, fitted: TrainedModel, model: Path, new: list[Path], options: UpdateOptions
+    console: Console, file: Output, fitted: TrainedModel, model: Path, files: UpdateFiles, folds: int
 ) -> Json:
     """Train a model on its old and on new documents, save it, and report the changes."""
+    new, columns = files.new, files.columns
     recorded = _recorded(fitted)
-    columns: Json = {"text": options.text or None, "label": options.label, "header": options.header}
-    columns["level"] = options.level
-    columns = {name: column for name, column in columns.items() if column is not None}
     if fitted.estimator_name == model_files.ONE_CLASS and recorded.training.positive is None:
         raise InputError(
             f"{model} was saved in Python and does not record the label of its class; train it again with "
@@ -108,14 +111,14 @@ def update(
     with_columns = recorded.with_columns(columns, isinstance(fitted.rule, NumberRule))
     fresh = _as_trained(_read(console, new, with_columns, fitted, "new"), fitted, recorded.training)
     if fitted.estimator_name == model_files.ONLINE:
-        corpora.warn_of_labels(console, [*map(str, fitted.rule.classes), *corpora.label_counts(fresh)])
+        corpora.warn_of_labels(console, [*map(str, fitted.rule.classes), *label_counts(fresh)])
         return _update_online(file, fitted, fresh)
     if not recorded.facts.get("corpora"):  # saved in Python: the names are for the old corpus, too
         recorded = with_columns
-    old = _old_corpora(recorded.facts, options.corpus, model)
+    old = _old_corpora(recorded.facts, files.old, model)
     entries = [*old, model_files.corpus_facts(fresh, new, new=True, **columns)]
     recorded = replace(recorded, facts={**recorded.facts, "corpora": entries})
-    return _train_again(console, file, fitted, fresh, old, options.folds, recorded)
+    return _train_again(console, file, fitted, fresh, old, folds, recorded)
 
 
 def _old_corpora(recorded: Json, corpus: list[Path] | None, model: Path) -> list[Json]:
@@ -185,15 +188,15 @@ def _train_again(
     training, learning = recorded.training, recorded.learning
     parts = _read_old(console, fitted, old, recorded)
     _report_copies(console, fresh, parts)
-    n_old, old_labels = sum(map(len, parts)), {name for part in parts for name in corpora.label_counts(part)}
+    n_old, old_labels = sum(map(len, parts)), {name for part in parts for name in label_counts(part)}
     source = f"{parts[0].source} and {fresh.source}"
     combined = trained = concatenate_corpora([*parts, fresh], source, fresh.format)
-    corpora.warn_of_labels(console, [*old_labels, *corpora.label_counts(fresh)])
+    corpora.warn_of_labels(console, [*old_labels, *label_counts(fresh)])
     one_class, own = fitted.estimator_name == model_files.ONE_CLASS, [True] * len(combined)
     if one_class:
-        own = [label == training.positive for label in corpora.truth(combined)]
+        own = [label == training.positive for label in truth_of(combined)]
         trained = combined.subset([i for i, is_own in enumerate(own) if is_own])
-    truth, of_numbers = corpora.truth(trained), trained.targets is not None
+    truth, of_numbers = truth_of(trained), trained.targets is not None
     single = not one_class and not of_numbers and not learning.multilabel
     settings, decision = model_files.settings_again(fitted, with_choice=single), None
     machine = model_files.classifier_of(settings)
@@ -240,7 +243,7 @@ def _train_again(
             [row if row is None else tuple(classes[row.astype(bool)]) for row in predicted]
             for predicted, classes in ((before, fitted.rule.classes), (after, again.rule.classes))
         )
-    return changes(
+    return comparison.changes(
         fresh, old_labels, before, after, machine.epsilon if isinstance(machine, RegressionSettings) else 0.0
     )
 
@@ -264,7 +267,11 @@ def _read_old(console: Console, fitted: TrainedModel, old: list[Json], recorded:
             read_as = replace(read_as, learning=replace(learning, duplicates=Duplicates.keep))
         part = _read(console, paths, read_as, fitted, "old")
         if correct:
-            part = corpora.corrected_again(console, part, corrections)
+            part, counts, missing = corrected_again(part, corrections)
+            console.say(
+                f"note: {part.source}: corrections of the training: labels changed {counts[CHANGE]:,}, "
+                f"documents left out {counts[UNSURE]:,}" + f", not in the corpus {missing:,}" * (missing > 0)
+            )
             part = part.without_duplicates() if learning.duplicates is Duplicates.drop else part
         part = _as_trained(part, fitted, training) if added else part
         if entry.get("digest") not in (None, model_files.corpus_digest(part)):
@@ -320,41 +327,4 @@ def _update_online(target: Output, fitted: TrainedModel, fresh: Corpus) -> Json:
         after = learner.plain_rule.predictions(learner.left_out()[0][-len(texts) :])
     with target.place() as path:
         save(learner.model(), path, info)
-    return changes(fresh, set(classes), before, after)
-
-
-def changes(
-    fresh: Corpus, old: set[str], before: Predictions, after: Predictions,
-    epsilon: float = 0.0,
-) -> Json:  # fmt: skip
-    """The report: labels added, accuracies or mean errors, and changed predictions on the new documents.
-
-    A predicted number has changed if it has moved by more than `epsilon`.
-    """
-    of_numbers = fresh.targets is not None
-    truth: list[Any] = list(fresh.targets or fresh.labels or [])
-    columns = [
-        [value if value is None else float(value) if of_numbers else _name(value) for value in column]
-        for column in (truth, before, after)
-    ]
-    rows = [dict(zip(COLUMNS, row, strict=True)) for row in zip(fresh.ids, *columns, strict=True)]
-    judged = [row for row in rows if row["after"] is not None]
-
-    def quality(rows: list[Json], name: str) -> float | None:
-        values = [abs(row["label"] - row[name]) if of_numbers else row["label"] == row[name] for row in rows]
-        return sum(values) / len(values) if values else None
-
-    measure = "mean_error" if of_numbers else "accuracy"
-    moved = (row for row in judged if not of_numbers or abs(row["after"] - row["before"]) > epsilon)
-    return {
-        "new_documents": len(rows),
-        "labels_added": sorted(corpora.label_counts(fresh).keys() - old),
-        f"{measure}_before": quality(rows, "before"),
-        f"{measure}_after": quality(judged, "after"),
-        "changed": [row for row in moved if row["before"] != row["after"]],
-    }
-
-
-def _name(prediction: object) -> str:
-    """A label, or several labels, as in a table."""
-    return ";".join(sorted(map(str, prediction))) if isinstance(prediction, tuple) else str(prediction)
+    return comparison.changes(fresh, set(classes), before, after)

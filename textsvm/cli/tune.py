@@ -1,4 +1,4 @@
-"""textsvm tune: a grid of kernels and penalties by cross-validation -> table, heat map, best model."""
+"""textsvm tune: a grid of kernels and penalties by cross-validation -> table and best model."""
 
 from __future__ import annotations
 
@@ -13,19 +13,33 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
 from textsvm.cli import machines, options
-from textsvm.cli.console import Console, WrongUsage
-from textsvm.cli.kernels import KernelOptions, options_of
+from textsvm.cli.console import Console, WrongUsage, seconds_row
+from textsvm.cli.cv import SHOWN
+from textsvm.cli.machines import KernelOptions, options_of
 from textsvm.cli.options import option_field
-from textsvm.cli.output import MODEL, PICTURES, SEARCH, STDOUT, Force, Kind, Output
-from textsvm.errors import InputError
+from textsvm.cli.output import MODEL, SEARCH, STDOUT, Force, Output
+from textsvm.errors import plural, printable
 from textsvm.kernels import KERNELS
+from textsvm.reporting.formatting import format_metric
 
 if TYPE_CHECKING:
+    from textsvm.arrays import Json
+    from textsvm.readers.corpus import Corpus
+    from textsvm.selection.tuning import Tuning
+
     KernelGrid = KernelOptions
 else:
     KernelGrid = options_of(KERNELS)
 _search = partial(option_field, panel="Search")
+#: Largest number of settings in the printed table.
+_MOST = 20
+#: RGB colours of the heat map.
+_WORST, _BEST = (247, 251, 255), (66, 146, 198)
 
 
 @dataclass(frozen=True)
@@ -39,6 +53,7 @@ class GridOptions(machines.ModelOptions):
 class SearchOptions:
     """Metric, limits and files of the search."""
 
+    cluster: machines.ClusterOptions
     output: Path | None = option_field(
         "Write the best model, trained on all documents; - is stdout.", "--output", "-o"
     )
@@ -56,23 +71,18 @@ class SearchOptions:
         "OUTPUT.tuning, removed at the end).",
         metavar="FILE",
     )
-    picture: Path | None = _search("Draw the grid as .png, .svg or .pdf; needs Matplotlib.", "--heatmap")
     force: Force = False
 
-    def outputs(self, corpus: list[Path]) -> tuple[Output | None, Output | None]:
-        """Model and picture, checked; raises WrongUsage."""
+    def checked(self, corpus: list[Path]) -> Output | None:
+        """File of the model; raises WrongUsage."""
         if self.minutes is not None and not self.minutes > 0:
             raise WrongUsage(f"--minutes must be positive, got {self.minutes:g}")
-        model = picture = None
-        if self.output is not None:
-            model = Output("-o", self.output, MODEL, self.force).checked({"the corpus": corpus})
-        if self.picture is not None:
-            picture = Output("--heatmap", self.picture, _kind_of(self.picture), self.force)
-            picture.checked({"the corpus": corpus, "the model": self.output})
         if self.resume is not None:
-            others = {"the corpus": corpus, "the model": self.output, "the picture": self.picture}
+            others = {"the corpus": corpus, "the model": self.output}
             Output("--resume", self.resume, SEARCH).checked(others)
-        return model, picture
+        if self.output is None:
+            return None
+        return Output("-o", self.output, MODEL, self.force).checked({"the corpus": corpus})
 
     @contextmanager
     def record(self, console: Console) -> Iterator[Path]:
@@ -83,7 +93,7 @@ class SearchOptions:
         except BaseException:
             settings = path.read_text("utf-8") if path.exists() else ""
             if n := settings.count('\n{"setting"'):
-                console.say(f"note: {n} setting{'s' * (n > 1)} tried so far; continue with --resume {path}")
+                console.say(f"note: {plural(n, 'setting')} tried so far; continue with --resume {path}")
             elif not named:
                 path.unlink(missing_ok=True)
             raise
@@ -102,7 +112,11 @@ class SearchOptions:
         return path
 
 
-@partial(options.with_groups, without={"budget"})
+#: Fields of groups that are no options of `tune`.
+_WITHOUT = {"annotators", "id", "corrections", "duplicates", "repeats", "scoring", "tol", "solver"}
+
+
+@partial(options.with_groups, without=_WITHOUT)
 def tune(
     corpus: options.CorpusPath,
     reading: options.ReadingOptions,
@@ -121,23 +135,23 @@ def tune(
     textsvm tune CORPUS --kernel spectrum:1-5,log,idf --kernel spectrum:1-5,log,idf+gap:3
     """
     started = time.perf_counter()
-    model_options.cluster.check()
-    output, picture = search.outputs(corpus)
+    search.cluster.check()
+    output = search.checked(corpus)
     console = Console(printing.quiet, output is not None and output.is_stdout)
 
-    from textsvm.cli import corpora, estimators, model_files, search_results, splits
+    from textsvm.cli import corpora, model_files, settings
     from textsvm.selection.tuning import tune as run_search
 
-    grid, tuned = estimators.grid(model_options, learning)
+    grid, tuned = settings.grid(model_options, learning)
     documents = corpora.read(
         console, corpus, reading, learning, groups=folds.groups, kernel=grid["kernel"][0]
     )
-    tuned, grids = model_files.settle_grid(model_options.kernel, tuned, grid, documents)
+    tuned, grids = settings.settle_grid(model_options.kernel, tuned, grid, documents)
     truth = corpora.targets(documents, learning.multilabel)
     corpora.check_classes(documents, reading.label)
     size = sum(prod(map(len, grid.values())) for grid in grids)
-    settings = "one setting" if size == 1 else f"{size} settings"
-    console.say(f"note: {settings} on {folds.folds * folds.repeats} folds of {len(documents):,} documents")
+    tried = "one setting" if size == 1 else f"{size} settings"
+    console.say(f"note: {tried} on {folds.folds} folds of {len(documents):,} documents")
     read = time.perf_counter() - started
 
     def progress(stage: str, done: float, total: float) -> None:
@@ -146,24 +160,22 @@ def tune(
 
     # The file of settings stays until the model is written, so that a full disk costs no search.
     with search.record(console) as table:
-        with model_options.cluster.at_work(console, tuned.compute_options.store):
+        with search.cluster.at_work(console, tuned.compute_options.store):
             result = run_search(
                 tuned, documents.examples, truth, grids, metric=search.metric, minutes=search.minutes,
                 nested=search.nested, resume=table, positive=reading.positive, progress=progress,
-                **splits.fold_arguments(console, folds, documents),
+                **corpora.fold_arguments(console, folds, documents),
             )  # fmt: skip
         console.say_device(result.best_model.device_in_use)
-        splits.say_copies(console, result.copies)
-        if picture is not None:
-            search_results.draw_heatmap(picture.path, result)
+        corpora.say_copies(console, result.copies)
         seconds = {"read": read, **result.seconds, "total": time.perf_counter() - started}
         values = result.as_dict()
         report = {
             **{name: value for name, value in values.items() if name != "leaks"},
             "n": len(documents),
             "device": result.best_model.device_in_use.description,
-            "near_duplicates": splits.leaks_by_id(values["leaks"], documents),
-            "best_kernel_spelled": search_results.spelled(result.best_params_),
+            "near_duplicates": corpora.leaks_by_id(values["leaks"], documents),
+            "best_kernel_spelled": _spelled(result.best_params_),
             "model": search.output and str(search.output),
             "seconds": seconds,
         }
@@ -174,16 +186,107 @@ def tune(
     if printing.json:
         console.print_json({**report, "reading": documents.reading})
     else:
-        search_results.show_search(console, result, documents, report)
+        _show(console, result, documents, report)
 
 
-def _kind_of(path: Path) -> Kind:
-    """Kind of picture of a file name; raises an error, before any work, if it cannot be drawn."""
-    kind = PICTURES[".png"] if path == STDOUT else PICTURES.get(path.suffix.lower())
-    if kind is None:
-        raise WrongUsage(f"--heatmap {path}: the name must end in {', '.join(PICTURES)}")
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise InputError("--heatmap needs Matplotlib: pip install matplotlib") from error
-    return kind
+def _show(console: Console, result: Tuning, corpus: Corpus, report: Json) -> None:
+    """Print the settings by their mean, the grid and the best setting."""
+    from textsvm.selection.search import LESS_IS_BETTER
+
+    name = result.metric
+    title, sign = SHOWN.get(name, name), -1 if name in LESS_IS_BETTER else 1
+    ranked = sorted(result.table, key=lambda row: -_merit(row["mean"], sign))
+    best = next(row for row in ranked if row["params"] is result.best_params_)
+    ranked = [best, *(row for row in ranked if row is not best)]
+    others = [other for other in SHOWN if other in ranked[0]["metrics"] and other != name][:3]
+    rows = [
+        (
+            ("* " if row is best else "  ") + _setting(row["params"]),
+            format_metric(name, row["mean"]),
+            format_metric(name, row["sd"]),
+            *(format_metric(other, row["metrics"][other]) for other in others),
+            f"{row['seconds']:.2f}",
+        )
+        for row in ranked[:_MOST]
+    ]
+    more = f", the best {_MOST}" if len(ranked) > _MOST else ""
+    folds = f"{len(result.folds)} folds of {len(corpus):,} documents"
+    console.table(
+        f"{plural(len(ranked), 'setting')} by mean {title} over {folds}{more}",
+        rows,
+        ("setting", title, "SD", *(SHOWN[other] for other in others), "seconds"),
+    )
+    _show_heatmap(console, result, sign)
+    summary = [
+        ("best", _setting(result.best_params_)),
+        (f"{title}, mean of folds", _mean_and_sd(name, best["mean"], best["sd"])),
+    ]
+    if result.nested is not None:
+        nested = _mean_and_sd(name, result.nested.mean[name], result.nested.sd[name])
+        summary.append((f"{title}, nested", nested))
+    summary.append(seconds_row(report["seconds"]))
+    summary.append(("model", report["model"] or "not written; -o FILE writes it"))
+    console.table("the best setting", summary)
+    if result.best_params_["kernel"] == "auto" and len(ranked) > 1:
+        console.say("note: no setting was better than the default (auto) by more than a standard error")
+        return
+    values_of_c = sorted({row["params"]["C"] for row in result.table if row["params"]["kernel"] != "auto"})
+    best_c = result.best_params_["C"]
+    if len(values_of_c) > 2 and best_c in (values_of_c[0], values_of_c[-1]):
+        side = "smallest" if best_c == values_of_c[0] else "largest"
+        console.say(f"note: the best C, {best_c:g}, is the {side} value tried; values beyond may be better")
+
+
+def _mean_and_sd(metric: str, mean: float, sd: float) -> str:
+    return f"{format_metric(metric, mean)} (SD {format_metric(metric, sd)})"
+
+
+def _penalty(params: Json) -> str:
+    """C, epsilon and multiclass strategy of a setting, in words."""
+    numbers = [f"{name} {params[name]:g}" for name in ("C", "epsilon") if name in params]
+    return ", ".join([*numbers, *([params["multiclass"]] if "multiclass" in params else [])])
+
+
+def _spelled(params: Json) -> str:
+    """Kernel of a setting."""
+    from textsvm.kernels.spelling import spell
+
+    return "auto" if params["kernel"] == "auto" else spell(params["kernel"])
+
+
+def _setting(params: Json) -> str:
+    return f"{_spelled(params)}, {_penalty(params)}"
+
+
+def _merit(mean: float | None, sign: int) -> float:
+    """Mean of a metric with a sign, so that more is better."""
+    if mean is None or mean != mean:
+        return float("-inf")
+    return sign * mean
+
+
+def _show_heatmap(console: Console, result: Tuning, sign: int) -> None:
+    """Print the grid of kernels (rows) and penalties (columns) in colours, if it has several of both."""
+    cells = {(_spelled(row["params"]), _penalty(row["params"])): row["mean"] for row in result.table}
+    rows, columns = (list(dict.fromkeys(names)) for names in zip(*cells, strict=True))
+    if len(rows) < 2 or len(columns) < 2:
+        return
+    table = Table(box=box.SIMPLE)
+    table.add_column("")
+    for column in columns:
+        table.add_column(Text(printable(column)), justify="right", overflow="fold")
+    best = (_spelled(result.best_params_), _penalty(result.best_params_))
+    merits = [sign * mean for mean in cells.values() if mean == mean]
+    for row in rows:
+        line = [Text(printable(row))]
+        for column in columns:
+            value, share = cells.get((row, column), float("nan")), 0.0
+            if value == value and max(merits) > min(merits):
+                share = (sign * value - min(merits)) / (max(merits) - min(merits))
+            colour = ",".join(str(round(a + share * (b - a))) for a, b in zip(_WORST, _BEST, strict=True))
+            is_best = (row, column) == best
+            style = f"{'bold ' if is_best else ''}black on rgb({colour})"
+            line.append(Text(f" {format_metric(result.metric, value)}{'*' if is_best else ' '}", style=style))
+        table.add_row(*line)
+    console.stdout.print(Text(f"mean {SHOWN.get(result.metric, result.metric)}", style="bold"))
+    console.stdout.print(table)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,14 +10,32 @@ import typer
 
 from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage
-from textsvm.cli.output import MODEL, Output
-from textsvm.cli.task_options import UpdateOptions
+from textsvm.cli.options import option_field
+from textsvm.cli.output import MODEL, Force, Output
 
 if TYPE_CHECKING:
     from textsvm.arrays import Json
 
 #: Maximum number of changed predictions to print.
 _SHOWN = 20
+
+
+@dataclass(frozen=True)
+class UpdateOptions:
+    """The old corpus, columns of the new documents, and the model file to write."""
+
+    corpus: list[Path] | None = option_field(
+        "Old corpus, repeatable (default: the corpus recorded in the model, if it is unchanged).",
+        metavar="PATH",
+    )
+    text: options.Text = None
+    label: str | None = option_field("Tables: label column of the new documents.")
+    header: options.Header = None
+    level: options.Level = None
+    output: Path | None = option_field("Model file to write (default: MODEL is replaced).", "--output", "-o")
+    force: Force = False
+    folds: int = option_field("Folds of the cross-validation.", min=2, default=5)
+    device: options.Device = "auto"
 
 
 @options.with_groups
@@ -49,7 +67,11 @@ def update(
     fitted = model_files.load_model(console, model, source.device, online=True)
     if corpus and fitted.estimator_name == model_files.ONLINE:
         raise WrongUsage(f"--corpus: {model} is an OnlineSVC, which holds its old texts; leave it out")
-    report = retraining.update(console, target, fitted, model, new, source)
+    columns: Json = {"text": source.text or None, "label": source.label}
+    columns |= {"header": source.header, "level": source.level}
+    columns = {name: column for name, column in columns.items() if column is not None}
+    files = retraining.UpdateFiles(new, corpus, columns)
+    report = retraining.update(console, target, fitted, model, files, source.folds)
     report = {"model": str(target.path), **report}
     console.print_json(report) if printing.json else _show(console, report)
 

@@ -11,18 +11,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from textsvm.arrays import Bools, Floats, Json
+from textsvm.arrays import AnyArray, Bools, Floats, Json
 from textsvm.errors import InputError, first_few
 from textsvm.evaluation.metrics import scores
 from textsvm.evaluation.results import Results
+from textsvm.readers.corpus import Corpus
+from textsvm.readers.statistics import label_counts
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.plain_json import to_json
 
+#: Predictions of a model, or several labels a document; None if a document has no prediction.
+Predictions: TypeAlias = "AnyArray | list[Any]"
+#: Keys of the report on the prediction of a document.
+COLUMNS = ("id", "label", "before", "after")
 #: Bootstrap resamples of the difference of two classifiers.
 RESAMPLES = 10_000
 #: Maximum number of disagreements shown.
@@ -239,3 +245,40 @@ def _disagreement(
         [model.labels_of(i)[1] for model in results],
         right[:, i].tolist(),
     )
+
+
+def changes(
+    fresh: Corpus, old: set[str], before: Predictions, after: Predictions,
+    epsilon: float = 0.0,
+) -> Json:  # fmt: skip
+    """The report: labels added, accuracies or mean errors, and changed predictions on the new documents.
+
+    A predicted number has changed if it has moved by more than `epsilon`.
+    """
+    of_numbers = fresh.targets is not None
+    truth: list[Any] = list(fresh.targets or fresh.labels or [])
+    columns = [
+        [value if value is None else float(value) if of_numbers else _name(value) for value in column]
+        for column in (truth, before, after)
+    ]
+    rows = [dict(zip(COLUMNS, row, strict=True)) for row in zip(fresh.ids, *columns, strict=True)]
+    judged = [row for row in rows if row["after"] is not None]
+
+    def quality(rows: list[Json], name: str) -> float | None:
+        values = [abs(row["label"] - row[name]) if of_numbers else row["label"] == row[name] for row in rows]
+        return sum(values) / len(values) if values else None
+
+    measure = "mean_error" if of_numbers else "accuracy"
+    moved = (row for row in judged if not of_numbers or abs(row["after"] - row["before"]) > epsilon)
+    return {
+        "new_documents": len(rows),
+        "labels_added": sorted(label_counts(fresh).keys() - old),
+        f"{measure}_before": quality(rows, "before"),
+        f"{measure}_after": quality(judged, "after"),
+        "changed": [row for row in moved if row["before"] != row["after"]],
+    }
+
+
+def _name(prediction: object) -> str:
+    """A label, or several labels, as in a table."""
+    return ";".join(sorted(map(str, prediction))) if isinstance(prediction, tuple) else str(prediction)

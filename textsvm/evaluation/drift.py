@@ -311,6 +311,23 @@ class Drift:
             "training": dict(self.expected),
         }
 
+    def summary(self) -> str:
+        """Shares of new symbols and sequences, and margins, in a line."""
+        values = self.as_dict()
+        shown = [
+            f"{100 * values[name]:.1f} % new {noun}"
+            for name, noun in (("symbols", "symbols"), ("features", "sequences of symbols"))
+            if values[name] is not None
+        ]
+        margin, ratio = values["margin"], values["margin_ratio"]
+        if ratio is not None:
+            shown.append(f"median margin {margin:.3g}, {ratio:.2f} of that in training")
+        if not any(value is not None for value in values["training"].values()):
+            shown.append(
+                "the model records no numbers of its training texts to compare with (`textsvm train` does)"
+            )
+        return ", ".join(shown) or "these texts cannot be compared with the training texts"
+
     def findings(self) -> list[str]:
         """Warnings in words; empty if the texts are like the training texts, or have no recorded numbers."""
         values, messages = self.as_dict(), []

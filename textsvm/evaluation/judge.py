@@ -11,7 +11,7 @@ import numpy as np
 from textsvm.arrays import AnyArray, Array, Floats, Json
 from textsvm.errors import InputError
 from textsvm.evaluation.results import Results, evaluate, evaluate_labels
-from textsvm.model.rules import CalibratedRule, LabelRule, NumberRule, ScaledRule
+from textsvm.model.rules import CalibratedRule, LabelRule, NumberRule, ScaledRule, margins
 from textsvm.model.settings import Settings
 from textsvm.model.trained import TrainedModel, as_model
 from textsvm.sources.copies import BUT_FOR, share_in
@@ -210,3 +210,44 @@ def _unseen(documents: Documents | Vectors, support: Documents | Vectors) -> flo
     if not isinstance(support, Documents) or not isinstance(documents, Documents) or support.of_tokens:
         return 0.0
     return float(np.mean(documents.codes >= len(support.alphabet))) if len(documents.codes) else 0.0
+
+
+def confidence(
+    model: TrainedModel, classes: AnyArray, predicted: Array, decision: Floats, probability: Floats | None
+) -> Floats:
+    """Probability of each label; without calibration the margin, for labels that to the nearest threshold."""
+    if isinstance(model.rule, LabelRule):
+        thresholds = 0.0 if model.rule.thresholds is None else model.rule.thresholds
+        nearest: Floats = np.abs(decision - thresholds).min(axis=1)
+        return nearest
+    if probability is None:
+        return margins(decision)
+    own = np.asarray(predicted)[:, None] == classes
+    return np.where(own.any(axis=1), (own * probability).sum(axis=1), probability.max(axis=1))
+
+
+def with_sets(
+    model: TrainedModel,
+    rows: Iterable[Json],
+    decision: Floats,
+    probability: Floats | None,
+    coverage: float | None,
+    none: float | None,
+) -> Iterator[Json]:
+    """Rows of a calibrated model with prediction sets, and without labels of documents unlike every class.
+
+    `coverage` is the probability that a set contains the true class; `none` is the largest share of documents
+    of the classes that get no label.
+    """
+    rule = model.calibrated()
+    names, conformity = [str(label) for label in rule.classes], rule.conformity
+    sets = familiar = None
+    if coverage is not None:
+        assert probability is not None
+        sets = conformity.sets(probability, coverage, False).tolist()
+    if none is not None:
+        familiar = conformity.known(decision, none).tolist()
+    for i, row in enumerate(rows):
+        if sets is not None:
+            row = {**row, "set": [name for name, inside in zip(names, sets[i], strict=True) if inside]}
+        yield row if familiar is None or familiar[i] else {**row, "label": None}

@@ -269,8 +269,7 @@ def _requested(case: Case) -> str:
     place = case.device_name if tier == "device" else "main memory"
     raise InputError(
         f"tier={case.tier!r} is not possible: the whole kernel matrix takes {show_bytes(case.bytes)} and "
-        f"{show_bytes(room)} of {place} may be used; raise memory (--memory), or choose another tier "
-        "(--tier)"
+        f"{show_bytes(room)} of {place} may be used; raise memory (--memory), or choose another tier"
     )
 
 

@@ -31,7 +31,6 @@ class Option:
     text: Callable[[dict[str, Any]], str] | None = None
     #: Whether a value may stand without its name in a spelled-out kernel: ``spectrum:2-7,log``.
     bare: bool = False
-    spelled_only: bool = False  #: Whether only a spelled-out kernel has the option, not the command line
 
     def parameters(self, value: Any) -> dict[str, Any]:
         """The kernel's parameters for a converted value."""
@@ -69,6 +68,10 @@ def choice(name: str, help: str, default: str, choices: tuple[str, ...], bare: b
     return Option(name, help, "|".join(choices), default, convert=convert, bare=bare)
 
 
+#: Parameters that only a spelled-out kernel takes; `textsvm tune` has an option for each other one.
+SPELLED_ONLY = {
+    "alphabet", "coef0", "d", "degree", "encoder", "filter", "keep_case", "l", "odds", "relative", "span",
+}  # fmt: skip
 TOKENS = ("characters", "words", "whitespace", "blosum62")
 #: Options of every kernel of symbols.
 SYMBOLS = (
@@ -210,6 +213,6 @@ def _encoder_text(params: dict[str, Any]) -> str:
 ENCODER = (
     Option(
         "encoder", "folder of an encoder", "NAME", convert=lambda text: text.strip('"'), text=_encoder_text,
-        bare=True, spelled_only=True,
+        bare=True,
     ),
 )  # fmt: skip

@@ -225,7 +225,7 @@ def _check_store(settings: Settings) -> None:
         raise InputError(f"tier must be one of {', '.join(TIERS)}, got {tier!r}")
     if tier != "auto":
         if trouble := _no_stored_matrix(settings) if tier in ("host", "disk") else _no_matrix(settings):
-            raise InputError(f"{trouble}; leave tier out (--tier)")
+            raise InputError(f"{trouble}; leave tier out")
         if tier == "disk" and store is None:
             raise InputError(
                 'tier="disk" needs a folder to keep the kernel matrix in: name one (store, --store)'

@@ -122,7 +122,7 @@ def _reduce(
             positive=training.positive, negative=training.negative, headers=training.headers
         )
         documents = corpora.read(
-            console, texts, reading, options.NoLearningOptions(),
+            console, texts, reading, options.NoLearning(),
             kernel=fitted.kernel, recorded=training.columns,
         )  # fmt: skip
         held_out, truth = model_files.examples_for(fitted, documents)[1], documents.labels or []

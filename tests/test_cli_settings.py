@@ -1,4 +1,4 @@
-"""Estimators from the options of the command line."""
+"""Settings from the options of the command line."""
 
 import dataclasses
 import re
@@ -7,9 +7,8 @@ import pytest
 from encoders import static_folder
 
 import textsvm
-from textsvm.cli import estimators, kernels, machines
+from textsvm.cli import machines, settings
 from textsvm.cli.console import WrongUsage
-from textsvm.cli.machines import ClusterOptions
 from textsvm.cli.options import LearningOptions
 from textsvm.kernels import KERNELS
 from textsvm.kernels.encoder import encoders_of
@@ -19,25 +18,25 @@ from textsvm.kernels.spelling import parse, spell
 def options(**kernel):
     """Of `textsvm train` without any but those of the kernel."""
     return machines.ModelOptions(
-        kernels.KernelOptions(**kernel), machines.TextOptions(), machines.MachineOptions(), ClusterOptions()
+        machines.KernelOptions(**kernel), machines.TextOptions(), machines.MachineOptions()
     )
 
 
-def as_it_is(settings):
+def as_it_is(of):
     """The parameters of an estimator, its kernel by what it says of itself."""
-    found = settings.as_dict()
+    found = of.as_dict()
     kernel = found.pop("kernel")
     return {**found, "kernel": kernel if isinstance(kernel, str) else kernel.as_dict()}
 
 
 def test_the_command_line_makes_the_machine_that_python_makes():
     """C was 10 there and 1 here."""
-    assert as_it_is(estimators.single(options(), LearningOptions())) == as_it_is(textsvm.SVC().settings)
+    assert as_it_is(settings.single(options(), LearningOptions())) == as_it_is(textsvm.SVC().settings)
     assert textsvm.SVC().kernel == "auto"
     for made, default in (
-        (estimators.single(options(), LearningOptions(regress="score")), textsvm.SVR()),
-        (estimators.one_class(options(), None), textsvm.OneClassSVM()),
-        (estimators.single(options(), LearningOptions(multilabel=True)), textsvm.MultilabelSVC()),
+        (settings.single(options(), LearningOptions(regress="score")), textsvm.SVR()),
+        (settings.one_class(options(), None), textsvm.OneClassSVM()),
+        (settings.single(options(), LearningOptions(multilabel=True)), textsvm.MultilabelSVC()),
     ):
         ours, theirs = as_it_is(made), as_it_is(default.settings)
         assert type(made) is type(default.settings)
@@ -47,7 +46,7 @@ def test_the_command_line_makes_the_machine_that_python_makes():
 
 @pytest.mark.parametrize("name", KERNELS.simple())
 def test_a_named_kernel_is_the_one_of_python(name):
-    made = estimators.single(options(kernel=[name]), LearningOptions())
+    made = settings.single(options(kernel=[name]), LearningOptions())
     assert made.new_kernel().as_dict() == KERNELS[name]().as_dict()
     assert as_it_is(made) == as_it_is(textsvm.SVC(made.kernel).settings)
 
@@ -57,7 +56,7 @@ def test_the_folder_of_encoder_is_taken_as_it_is(tmp_path, monkeypatch, name):
     pytest.importorskip("tokenizers")
     monkeypatch.chdir(tmp_path)
     static_folder(tmp_path / name)
-    whole = estimators.encoder_of(name, []).encoder
+    whole = settings.encoder_of(name, []).encoder
     assert whole.name == name
     assert whole == textsvm.Encoder(name)._loaded()
     if '"' not in name:
@@ -68,7 +67,7 @@ def test_the_folder_of_encoder_is_taken_as_it_is(tmp_path, monkeypatch, name):
 def test_a_folder_of_encoder_that_is_not_there(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(WrongUsage, match=f"^--encoder {re.escape(name[:100])}(?!.*is no kernel)"):
-        estimators.encoder_of(name, [])
+        settings.encoder_of(name, [])
 
 
 @pytest.mark.parametrize("of", ["spectrum:3+encoder:e", "title=encoder:e", "gap:3*encoder:e", "encoder:f"])
@@ -79,11 +78,11 @@ def test_two_encoders_are_refused(tmp_path, of):
     of = of.replace(":e", f":{e}").replace(":f", f":{f}")
     both = dataclasses.replace(options(kernel=[of]), encoder=e)
     for make in (
-        lambda: estimators.single(both, LearningOptions()),
-        lambda: estimators.single(both, LearningOptions(regress="score")),
-        lambda: estimators.single(both, LearningOptions(multilabel=True)),
-        lambda: estimators.grid(both, LearningOptions()),
-        lambda: estimators.one_class(both, None),
+        lambda: settings.single(both, LearningOptions()),
+        lambda: settings.single(both, LearningOptions(regress="score")),
+        lambda: settings.single(both, LearningOptions(multilabel=True)),
+        lambda: settings.grid(both, LearningOptions()),
+        lambda: settings.one_class(both, None),
     ):
         with pytest.raises(
             WrongUsage, match=r"does not go with --kernel .*, which names an encoder; leave o"

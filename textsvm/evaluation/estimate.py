@@ -1,0 +1,229 @@
+"""Quality of a new model on documents held out of training, beside that of a constant answer.
+
+A model that chose its kernel by cross-validation has an accuracy already. Other models are judged by a quick
+cross-validation if that takes few seconds, else a classifier by a model of part of the documents.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from textsvm.arrays import AnyArray, Floats, Ints, Json
+from textsvm.errors import InputError, printable
+from textsvm.evaluation import drift
+from textsvm.model.rules import NumberRule, Rule
+from textsvm.model.settings import CalibrationSettings, ClassifierSettings, NoveltySettings, Settings
+from textsvm.model.trained import TrainedModel
+from textsvm.readers.corpus import Corpus
+from textsvm.runtime import device as devices
+from textsvm.sources.copies import copy_groups, n_copies, n_separated, text_digests
+from textsvm.training.fold_grams import Task, grams_of, predicted_seconds, train_and_test
+from textsvm.training.folds import Splitting
+from textsvm.training.problems import fold_predictions
+from textsvm.training.targets import with_classes
+from textsvm.training.train import read_training_data
+
+#: Limits of the automatic cross-validation (documents, predicted seconds), and its folds.
+MOST, SECONDS, FOLDS = 2000, 2.0, 3
+#: Minimum number of documents of a sample whose accuracy is worth a sentence.
+ENOUGH = 100
+
+
+@dataclass(frozen=True)
+class TestPredictions:
+    """Predictions on training documents by machines that were not trained on them."""
+
+    indices: Ints  #: Of the documents
+    decision: Floats
+    predicted: AnyArray
+    where: str  #: How the documents were held out
+    part: bool = False  #: Whether the machines had less than half of the documents
+    total: int = 0  #: Number of documents of which folds test all but those of classes of a single text
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Quality of a model and of a constant answer on the same n documents: accuracy, micro F1 or MAE."""
+
+    value: float
+    constant: float
+    answer: str
+    n: int
+    where: str  #: How the documents were held out
+    part: bool  #: Whether the model that was tested had less than half of the documents
+    metric: str  #: {"accuracy", "micro_f1", "mae"}
+    distinct: float = 1.0  #: Share of the documents that are no copies
+    total: int = 0  #: As in `TestPredictions`
+
+    @property
+    def better(self) -> bool:
+        """Whether the model errs half as often as the constant answer, or less by two standard errors."""
+        if self.metric == "mae":
+            return self.value < self.constant
+        if 1 - self.value <= (1 - self.constant) / 2 and self.constant < 1:
+            return True
+        n = self.n * self.distinct
+        return self.value > self.constant + 2 * sqrt(self.constant * (1 - self.constant) / n)
+
+    def as_dict(self) -> Json:
+        """The quality of the model, to save with it."""
+        return {self.metric: self.value, "n": self.n, "held_out": self.where}
+
+    @property
+    def sentence(self) -> str:
+        """Both figures."""
+        tested = f"{self.n:,} of {self.total:,} " * (self.total > self.n)
+        where = f"on {tested}documents held out of training ({self.where})"
+        if self.metric == "mae":
+            return f"mean error {self.value:.3g} {where}; always {self.answer}: {self.constant:.3g}"
+        name = "right" if self.metric == "accuracy" else "micro F1"
+        shares = (f"{100 * share:.1f} %" for share in (self.value, self.constant))
+        return "{} {name} {where}; always {answer}: {}".format(
+            *shares, name=name, where=where, answer=self.answer
+        )
+
+
+def truth_of(corpus: Corpus) -> list[Any]:
+    """Numbers or labels of the documents, of a corpus that has them."""
+    return list(corpus.targets if corpus.targets is not None else corpus.labels or [])
+
+
+def estimate_quality(
+    settings: Settings | CalibrationSettings, model: TrainedModel, training: Corpus, with_folds: bool
+) -> TestPredictions | None:
+    """Predictions of a quick cross-validation, or on a sample of the documents.
+
+    None if the accuracy is known already or cannot be estimated. A kernel chosen by cross-validation has an
+    accuracy, and without folds only the sample is needed.
+    """
+    if isinstance(settings, CalibrationSettings | NoveltySettings):
+        return None
+    predictions = None
+    if with_folds and model.record.held_out_accuracy is None:
+        predictions = _cross_validated(settings, model, training)
+    if predictions is not None or not isinstance(settings, ClassifierSettings):
+        return predictions
+    truth = truth_of(training)
+    sample = drift.decide_sample(settings, model, lambda rows: training.subset(rows.tolist()).examples, truth)
+    if sample is None:
+        return None
+    trained, indices, decision, predicted = sample
+    where = f"{len(indices):,} documents, of a model trained on {len(trained):,} of {len(training):,}"
+    n, total = len({truth[i] for i in trained.tolist()}), len(set(truth))
+    where += f", with {n:,} of {total:,} classes" * (n < total)
+    return TestPredictions(indices, decision, predicted, where, part=2 * len(trained) < len(training))
+
+
+def verdict_of(model: TrainedModel, training: Corpus, predictions: TestPredictions | None) -> Verdict | None:
+    """From the choice of the kernel or `estimate_quality`; None without both."""
+    truth, record = truth_of(training), model.record
+    accuracy, n_trials = record.held_out_accuracy, record.n_trials  # of a choice or a calibration
+    if accuracy:
+        copies = copies_of(training)
+        where = "cross-validation" + f", best of {n_trials} kernels and values of C" * (n_trials > 1)
+        judged = of_several_texts(truth, copies)
+        verdict = verdict_on({"accuracy": accuracy}, truth, judged, where + _kept_together(n_copies(copies)))
+        return replace(verdict, total=len(truth), distinct=share_distinct(training))
+    if predictions is None or (predictions.part and len(predictions.indices) < ENOUGH):
+        return None
+    judged = [truth[i] for i in predictions.indices.tolist()]
+    metrics = _metrics(judged, predictions.predicted, model.rule)
+    verdict = verdict_on(metrics, truth, judged, predictions.where, predictions.part)
+    return replace(verdict, total=predictions.total, distinct=share_distinct(training))
+
+
+def copies_of(corpus: Corpus) -> Ints | None:
+    """Group of each document, equal for copies; None without copies."""
+    return copy_groups(text_digests(corpus.examples))
+
+
+def share_distinct(corpus: Corpus) -> float:
+    """Share of the documents that are no copies."""
+    return 1 - n_copies(copies_of(corpus)) / len(corpus)
+
+
+def of_several_texts(truth: Sequence[Any], copies: Ints | None) -> list[Any]:
+    """The labels of classes with several different texts: folds test no others."""
+    texts = range(len(truth)) if copies is None else copies.tolist()
+    n_texts = Counter(label for label, _ in set(zip(truth, texts, strict=True)))
+    return [label for label in truth if n_texts[label] > 1]
+
+
+def _kept_together(n: int) -> str:
+    """Part of `Verdict.where` about n copies."""
+    return f", {n:,} {'copies' if n > 1 else 'copy'} kept together with the originals" if n else ""
+
+
+def _metrics(truth: list[Any], predicted: AnyArray, rule: Rule) -> dict[str, float]:
+    if isinstance(rule, NumberRule):
+        return {"mae": float(np.abs(np.asarray(truth) - predicted).mean())}
+    if predicted.ndim == 2:
+        right = np.array([[label in labels for label in rule.classes.tolist()] for labels in truth])
+        return {"micro_f1": float(2 * (right & predicted).sum() / max(1, right.sum() + predicted.sum()))}
+    return {"accuracy": float((np.asarray(truth) == predicted).mean())}
+
+
+def _cross_validated(settings: Settings, model: TrainedModel, training: Corpus) -> TestPredictions | None:
+    """Predictions of a few folds; None if they take long, or the documents are too few for folds."""
+    record, kernel = model.record, model.kernel
+    assert kernel is not None
+    # Quick folds have no offsets for macro-F1.
+    if len(training) > MOST or (isinstance(settings, ClassifierSettings) and settings.scoring != "accuracy"):
+        return None
+    settings = replace(settings, kernel=kernel.__sklearn_clone__())
+    if isinstance(settings, ClassifierSettings) and record.C is not None:
+        settings = replace(settings, C=record.C, loss=record.loss)
+    try:
+        examples, target, weight = read_training_data(
+            settings, training.examples, truth_of(training), training.weights
+        )
+        folds = Splitting(FOLDS, training.groups, 1, 0, None).quietly(target)
+        if n_separated(target.copies, folds):
+            return None
+        with settings.at_work(devices.select(settings.device)):
+            task = Task(target, weight, folds)
+            grams = grams_of(settings, with_classes(settings.source.encode(examples), target), task)
+            try:
+                if predicted_seconds([settings], grams, task) > SECONDS:
+                    return None
+                values = train_and_test([settings], grams, task, {}).values[0]
+            finally:
+                grams.release()
+    except InputError:
+        return None
+    predicted = fold_predictions(settings, values, folds, target)
+    indices = np.concatenate([test for _, test in folds])
+    where = f"{len(folds)}-fold cross-validation" + _kept_together(n_copies(target.copies))
+    decision = np.concatenate(values)
+    return TestPredictions(indices, decision, np.concatenate(predicted), where, total=len(training))
+
+
+def verdict_on(
+    metrics: dict[str, float], truth: Sequence[Any], judged: Sequence[Any], where: str, part: bool = False
+) -> Verdict:
+    """Verdict with the answer that is best for the targets of training, whatever the document."""
+    metric = next(name for name in ("mae", "micro_f1", "accuracy") if name in metrics)
+    n = len(judged)
+    if metric == "mae":
+        median = float(np.median(truth))
+        constant = float(np.abs(np.asarray(judged) - median).mean())
+        return Verdict(metrics[metric], constant, f"the median {median:g}", n, where, part, metric)
+    sets, judged_sets = (
+        [labels if isinstance(labels, tuple) else (labels,) for labels in part] for part in (truth, judged)
+    )
+    ranked = Counter(label for labels in sets for label in labels).most_common()
+    total, best = sum(count for _, count in ranked), 1
+    if metric == "micro_f1":  # several labels may be better than the commonest
+        sums = np.cumsum([count for _, count in ranked])
+        best = 1 + int((sums / (len(sets) * np.arange(1, len(ranked) + 1) + total)).argmax())
+    always = {label for label, _ in ranked[:best]}
+    hits = sum(len(always.intersection(labels)) for labels in judged_sets)
+    constant = 2 * hits / (n * best + sum(map(len, judged_sets)))
+    answer = ", ".join(repr(printable(str(label))) for label, _ in ranked[:best])
+    return Verdict(metrics[metric], constant, answer, n, where, part, metric)

@@ -1,0 +1,136 @@
+"""Statistics of a corpus, and labels and texts that may be mistakes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from unicodedata import normalize
+
+import numpy as np
+
+from textsvm.arrays import AnyArray, Array, Json
+from textsvm.readers.charsets import INVISIBLE
+from textsvm.readers.corpus import Corpus, is_number
+from textsvm.runtime.compiled import scipy
+from textsvm.text.documents import encode
+from textsvm.text.encoding import Reading
+from textsvm.text.normal_form import normal_form
+
+#: Labels that may mean that there is no label.
+_NAMES_OF_MISSING = ("nan", "na", "n/a", "null", "none", "<na>")
+
+
+def label_counts(corpus: Corpus) -> Counter[str]:
+    """Number of documents of each label; documents without labels are not counted."""
+    labels = corpus.labels or []
+    return Counter(label for names in labels for label in (names if isinstance(names, tuple) else (names,)))
+
+
+def describe(corpus: Corpus) -> Json:
+    """Statistics as JSON values; lengths and alphabet of the normalised texts."""
+    return {
+        "source": corpus.source,
+        "format": corpus.format,
+        "reading": corpus.reading,
+        "n": len(corpus),
+        "parts": dict(Counter(part or "none" for part in corpus.part)),
+        "labels": dict(label_counts(corpus).most_common()),
+        "numbers": _quantiles(corpus.targets) if corpus.targets is not None else None,
+        "unlabelled": sum(1 for values in corpus.labels or [] if values == ()),
+        **_of_texts(corpus.texts),
+        "letters": _letters(corpus.texts) if corpus.of_sequences else None,
+        "columns": corpus.columns
+        and {
+            name: {"numbers": _quantiles(values)} if isinstance(values, np.ndarray) else _of_texts(values)
+            for name, values in corpus.columns.items()
+        },
+        "vectors": None if corpus.vectors is None else _of_vectors(corpus.vectors),
+        "duplicates": [list(group) for group in corpus.duplicates()],
+        "problems": [{"id": identifier, "problem": problem} for identifier, problem in corpus.problems],
+    }
+
+
+def _of_texts(texts: Sequence[str]) -> Json:
+    """Lengths and alphabet; None without texts."""
+    if not len(texts):
+        return {"lengths": None, "empty": None, "alphabet": None}
+    encoded = encode(texts, None, Reading(normal_form("unicode", True, False)))
+    lengths = encoded.lengths
+    quantiles = {name: round(value) for name, value in _quantiles(lengths).items()}
+    return {
+        "lengths": quantiles | {"mean": float(lengths.mean())},
+        "empty": int((lengths == 0).sum()),
+        "alphabet": len(encoded.alphabet),
+    }
+
+
+def _letters(texts: Sequence[str]) -> Json:
+    """Shares of letters (case ignored), of lower case, and of G and C in DNA or RNA."""
+    encoded = encode(texts)
+    counts = np.bincount(encoded.codes, minlength=len(encoded.alphabet)) / max(1, len(encoded.codes))
+    shares: Counter[str] = Counter()
+    lower = 0.0
+    for letter, share in zip(map(chr, encoded.alphabet), counts.tolist(), strict=True):
+        shares[letter.lower()] += share
+        lower += share * letter.islower()
+    bases = sum(shares[letter] for letter in "acgtu")
+    gc = (shares["g"] + shares["c"]) / bases if bases and set(shares) <= set("acgtun") else None
+    return {
+        "shares": {name: share for name, share in sorted(shares.items()) if share},
+        "lower": lower,
+        "gc": gc,
+    }
+
+
+def _of_vectors(vectors: Array) -> Json:
+    n, d = vectors.shape
+    sparse = scipy.sparse.issparse(vectors)
+    stored = vectors.data if sparse else vectors
+    return {
+        "d": d,
+        "sparse": sparse,
+        "non_zeros": int(np.count_nonzero(stored)),
+        "share": float(np.count_nonzero(stored) / (n * d)),
+        "least": float(stored.min(initial=0)),
+        "most": float(stored.max(initial=0)),
+        "type": str(vectors.dtype),
+    }
+
+
+def _quantiles(values: AnyArray | list[float]) -> dict[str, float]:
+    quantiles = np.percentile(values, [0, 25, 50, 75, 100]).tolist()
+    return dict(zip(("min", "q1", "median", "q3", "max"), quantiles, strict=True))
+
+
+# Labels and texts that may be mistakes
+
+
+def names_of_missing(corpus: Corpus) -> Counter[str]:
+    """How many texts are each name of a missing value."""
+    columns = [corpus.texts] if corpus.columns is None else list(corpus.columns.values())
+    texts = (text for column in columns if not isinstance(column, np.ndarray) for text in column)
+    short = (text.strip() for text in texts if len(text) < 16)
+    return Counter(text for text in short if text.casefold() in _NAMES_OF_MISSING)
+
+
+def doubtful_labels(labels: Iterable[str]) -> list[str]:
+    """Sentences on labels that may be one class, or that may mean that there is no label."""
+    spellings: dict[str | float, str] = {}
+    sentences = []
+    for label in labels:
+        key = " ".join(INVISIBLE.sub("", normalize("NFKC", label)).split()).casefold()
+        other = spellings.setdefault(float(key) if is_number(key) else key, label)
+        if other != label:
+            how = "are the same number" if is_number(key) else "differ only in case or spaces"
+            advice = "learnt as two classes; correct the labels if they are the same class"
+            sentences.append(f"the labels {other!r} and {label!r} {how} and are {advice}")
+            break
+    if missing := [repr(name) for name in labels if name.casefold() in _NAMES_OF_MISSING]:
+        sentences.append(f"{', '.join(missing)}: a class like others; a missing label is an empty cell")
+    return sentences
+
+
+def as_numbers(labels: Iterable[str]) -> list[float] | None:
+    """The labels as numbers, with a decimal point or comma; None if one is no number."""
+    labels = [label.replace(",", ".") for label in labels]
+    return list(map(float, labels)) if all(map(is_number, labels)) else None

@@ -1,0 +1,166 @@
+"""Predictions beside the rows of an input table, whose other cells, form and encoding stay."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, BinaryIO
+
+from textsvm.arrays import Json
+from textsvm.errors import InputError
+from textsvm.readers.charsets import byte_order_mark, decode
+from textsvm.readers.tables import SourceRow, TableForm
+from textsvm.reporting.tables import DIALECTS, fill, line_of, write_table
+
+
+@dataclass
+class LabelledRows:
+    """Rows of the input with columns for the predictions; the first row decides the columns and the form."""
+
+    stream: BinaryIO
+    say: Callable[[str], object]  #: Called with notes
+    written: Callable[[], object]  #: Called before each line of CSV and TSV
+    format: str
+    added: Sequence[str]  #: Names of the values of the predictions
+    labels: Sequence[str]  #: All labels that may occur
+    #: Columns of later rows that the table has no place for, by their name.
+    lost: dict[str, str] = field(default_factory=dict)
+    _inputs: Sequence[str] = ()  #: Columns of the input; none before the first row
+    _names: Sequence[str] = ()  #: Added columns
+    _form: TableForm | None = None  #: Form of the input, if it is CSV or TSV and the output keeps it
+    _charset: str = "utf-8"
+    _end: str = "\n"
+    _pending: str = ""  #: Line end that the last line lacks
+    _collected: list[tuple[Json, Mapping[str, Any]]] = field(default_factory=list)
+
+    def write(self, row: Json, cells: Mapping[str, Any] | None) -> None:
+        """Write or collect the values of a document with its `cells` in the input, None if it is no row."""
+        row, cells = dict(_flat(row)), {"id": row["id"]} if cells is None else cells
+        if reason := row.get("reason"):
+            self.say(f"note: {row['id']}: {reason}")
+        if not self._inputs:
+            self._begin(cells)
+        for name in cells.keys() - set(self._inputs):
+            self.lost.setdefault(name, f"{name!r} ({row['id']})")
+        values = [row.get(name) for name in self.added]
+        if self.format not in DIALECTS:
+            self._collected.append((dict(zip(self._names, values, strict=True)), cells))
+        elif self._form and isinstance(cells, SourceRow) and cells.form.dialect == self._form.dialect:
+            self._print(self._extended(cells.raw, cells.fields, values))
+        else:
+            self._print(self._line([*map(cells.get, self._inputs), *values]) + self._end)
+
+    def close(self) -> None:
+        """Write the collected rows, or a table without rows."""
+        if not self._inputs:
+            self._begin({"id": None})
+        forms = [cells.form for _, cells in self._collected if isinstance(cells, SourceRow)]
+        same = len(forms) == len(self._collected) and all(form is forms[0] for form in forms)
+        if self.format == "xlsx" and forms and same and b"xl/workbook.xml" in forms[0].file.data:
+            self._extend_workbook(forms[0])
+        elif self.format not in DIALECTS:
+            columns = [*self._inputs, *self._names]
+            write_table(self.stream, self.format, columns, ({**c, **v} for v, c in self._collected))
+
+    def _begin(self, cells: Mapping[str, Any]) -> None:
+        """Decide the columns and the form, and write the header."""
+        form, names = cells.form if isinstance(cells, SourceRow) else None, list[str]()
+        self._inputs = list(form.names if form else cells)
+        taken = {name.strip().casefold() for name in self._inputs}
+        for name in self.added:
+            free = (f"predicted_{name}" + f"_{n}" * (n > 1) for n in count(1))
+            names.append(name if name not in taken else next(new for new in free if new not in taken))
+        self._names = names
+        if names != list(self.added):
+            self.say(f"note: some names are in the table; the new columns are {', '.join(names)}")
+        if form and form.format == self.format:
+            self._keep_form(form)
+        if form and not form.headed:
+            self.say(f"note: the table has no header; {' and '.join(names)} are its last columns")
+        elif self._form:
+            self._print(self._extended(self._form.header, self._form.names, names))
+        elif self.format in DIALECTS:
+            self._print(self._line([*self._inputs, *names]) + self._end)
+
+    def _keep_form(self, form: TableForm) -> None:
+        """Keep the form of a table in the output; InputError if its encoding cannot write a label."""
+        head = form.file.head  # without the last line, which may end within a letter
+        mark, self._charset = byte_order_mark(head)
+        if not mark and decode(head[: head.rfind(b"\n") + 1] or head)[1]:
+            self._charset = "cp1252"
+        self._charset = form.file.charset or self._charset
+        lacking = (x for x in self.labels if x.encode(self._charset, "ignore").decode(self._charset) != x)
+        if (label := next(lacking, None)) is not None:
+            raise InputError(
+                f"the label {label!r} cannot be written in {self._charset}, the encoding of "
+                f"{form.file.name}; name a .jsonl or .xlsx file, or convert the table to UTF-8"
+            )
+        self._form, self._end = form, _end_of(form.header) or "\n"
+        self.stream.write(mark)
+
+    def _extended(self, raw: str, cells: Sequence[str], values: Sequence[object]) -> str:
+        """The text of a row and `values`, quoted if all its cells are; a row with too many is unchanged."""
+        if len(cells) > len(self._inputs):
+            return raw
+        end, text = _end_of(raw), raw.removesuffix(_end_of(raw))
+        quoted = self.format == "csv" and text.lstrip("\r\n") == self._line(cells, csv.QUOTE_ALL)
+        padding = [""] * (len(self._inputs) - len(cells))
+        added = self._line(values, csv.QUOTE_ALL if quoted else None)
+        return self._delimiter.join([text, *padding, added]) + end
+
+    @property
+    def _delimiter(self) -> str:
+        return self._form.delimiter if self._form else DIALECTS[self.format][0]
+
+    def _line(self, cells: Sequence[object], quoting: int | None = None) -> str:
+        return line_of(cells, self._delimiter, DIALECTS[self.format][1] if quoting is None else quoting)
+
+    def _print(self, text: str) -> None:
+        """Print text in the encoding of the table, or in UTF-8 if the encoding lacks a character."""
+        text, self._pending = self._pending + text, "" if _end_of(text) else self._end
+        try:
+            data = text.encode(self._charset, "textsvm-windows-1252")
+        except UnicodeEncodeError:
+            data = text.encode("utf-8", "backslashreplace")
+        self.written()
+        self.stream.write(data)
+
+    def _extend_workbook(self, form: TableForm) -> None:
+        """Add the columns to the sheet of a workbook."""
+        from openpyxl import load_workbook
+
+        book = load_workbook(io.BytesIO(form.file.data), rich_text=True)
+        sheet, column = book[form.sheet], form.first[1] + len(form.names)
+        lines = [(cells.line, row) for row, cells in self._collected if isinstance(cells, SourceRow)]
+        for line, values in [(form.header_line, {name: name for name in self._names}), *lines]:
+            for place, value in enumerate(values.values() if line else (), column + 1):
+                fill(sheet, form.first[0] + line, place, value)
+                if line == form.header_line:
+                    old, new = (sheet.cell(form.first[0] + line, k) for k in (column, place))
+                    new._style = copy(old._style)
+        if any(cell.data_type == "f" for row in sheet.iter_rows() for cell in row):
+            self.say("note: its formulas have no values until a spreadsheet program opens the file")
+        if b"xl/charts/" in form.file.data or b"xl/media/" in form.file.data:
+            self.say(f"note: charts and pictures of {form.file.name} are not in the output")
+        book.save(self.stream)
+
+
+def _end_of(raw: str) -> str:
+    """The line end of a text, empty if it has none."""
+    return raw[len(raw.rstrip("\r\n")) :]
+
+
+def _flat(row: Json) -> Iterator[tuple[str, object]]:
+    """Columns of the printed values of a document."""
+    for name, value in row.items():
+        if name == "top":
+            for number, label in enumerate(value, 1):
+                yield from ((f"{key}_{number}", item) for key, item in label.items())
+        elif isinstance(value, dict):
+            yield from ((f"{name}_{key}", item) for key, item in value.items())
+        else:
+            yield name, value
