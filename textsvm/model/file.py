@@ -62,7 +62,7 @@ from textsvm.runtime.compiled import scipy
 from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import run
 from textsvm.runtime.plain_json import to_json
-from textsvm.sources.base import Source, Support
+from textsvm.sources.base import Source, Support, csr_of
 from textsvm.sources.copies import MOST_DIGESTS
 from textsvm.version import __version__
 
@@ -521,17 +521,7 @@ def read_coef(arrays: Arrays, shape: tuple[int, int]) -> Array:
         return coef
     data = finite(arrays, "dual_coef.data")
     columns, starts = arrays["dual_coef.columns"], arrays["dual_coef.starts"]
-    if data.ndim != 1 or columns.dtype != np.int32 or columns.shape != data.shape:
-        raise InputError("its coefficients have no column each")
-    if starts.dtype != np.int64 or starts.shape != (shape[0] + 1,):
-        raise InputError("its coefficients do not fit its machines")
-    if starts[0] != 0 or starts[-1] != len(data) or (starts[1:] < starts[:-1]).any():
-        raise InputError("its coefficients are out of bounds")
-    if len(columns) and (columns.min() < 0 or columns.max() >= shape[1]):
-        raise InputError("its coefficients do not fit its support vectors")
-    packed = scipy.sparse.csr_array((data, columns, starts), shape=shape)
-    if not packed.has_canonical_format:
-        raise InputError("its coefficients are out of order")
+    packed = csr_of(data, columns, starts, shape, "coefficients")
     if keep_sparse(shape, len(data)):
         return packed
     require_room("coefficients", 8 * shape[0] * shape[1], data.nbytes + columns.nbytes + starts.nbytes)

@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.arrays import Array, Arrays, Floats, Ints
+from textsvm.arrays import AnyArray, Array, Arrays, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Predictor, Weights, strip_prefix
 from textsvm.kernels.resolve import as_kernel
 from textsvm.kernels.spelling import spell
 from textsvm.linalg.factored import as_dense
+from textsvm.runtime.compiled import scipy
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import StageProgress
 from textsvm.text.documents import View
@@ -226,3 +227,26 @@ class Expansion:
     def constant(self) -> bool:
         """Whether the machines are their biases alone, without support vectors or weights."""
         return not len(self.support.indices) and self.support.weights is None
+
+
+def csr_of(data: AnyArray, columns: AnyArray, starts: AnyArray, shape: tuple[int, int], name: str) -> Any:
+    """Sparse matrix from saved arrays; InputError, which names the rows `name`, if they are damaged."""
+    if data.ndim != 1 or columns.shape != data.shape or columns.dtype not in (np.int32, np.int64):
+        raise InputError(f"its {name} have no column for each value")
+    if starts.shape != (shape[0] + 1,):
+        raise InputError(f"its {name} are not as many as they should be")
+    check_offsets(starts, len(data), f"{name}'")
+    if len(columns) and (columns.min() < 0 or columns.max() >= shape[1]):
+        raise InputError(f"the columns of its {name} are out of bounds")
+    values = scipy.sparse.csr_array((data, columns, starts), shape=shape)
+    if not values.has_canonical_format:
+        raise InputError(f"the columns of its {name} are out of order")
+    return values
+
+
+def check_offsets(offsets: AnyArray, size: int, of: str) -> None:
+    """Raise InputError unless saved offsets ascend from 0 to `size`."""
+    if offsets.ndim != 1 or offsets.dtype != np.int64 or len(offsets) < 1:
+        raise InputError(f"its {of} offsets are not a row of 64-bit integers")
+    if offsets[0] != 0 or offsets[-1] != size or (offsets[1:] < offsets[:-1]).any():
+        raise InputError(f"its {of} offsets are out of bounds")

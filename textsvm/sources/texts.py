@@ -19,7 +19,7 @@ from textsvm.kernels.inputs import TextForm, as_texts, encode_texts
 from textsvm.kernels.spelling import spell
 from textsvm.kernels.user import KernelFunction
 from textsvm.runtime.parallel import Progress, StageProgress, of_stage
-from textsvm.sources.base import KernelSource, Source, Support
+from textsvm.sources.base import KernelSource, Source, Support, check_offsets
 from textsvm.text.documents import Documents, MultiView, View
 from textsvm.text.normal_form import NORMALISATIONS
 from textsvm.text.tokens import SINGLE
@@ -40,7 +40,7 @@ def documents_from(arrays: Arrays, prefix: str, tokens: bool) -> Documents:
     codes, offsets = arrays[prefix + "codes"], arrays[prefix + "offsets"]
     if codes.ndim != 1 or codes.dtype not in (np.uint8, np.uint16, np.uint32):
         raise InputError("its symbol codes are not a row of small unsigned integers")
-    _check_offsets(offsets, len(codes), "document")
+    check_offsets(offsets, len(codes), "document")
     if tokens:
         alphabet: AnyArray = _token_alphabet(arrays[prefix + "tokens"], arrays[prefix + "token_starts"])
     else:
@@ -63,20 +63,13 @@ def _character_alphabet(alphabet: AnyArray) -> NDArray[np.uint32]:
 def _token_alphabet(text: AnyArray, starts: AnyArray) -> NDArray[np.object_]:
     if text.ndim != 1 or text.dtype != np.uint8:
         raise InputError("its tokens are not a row of bytes")
-    _check_offsets(starts, len(text), "token")
+    check_offsets(starts, len(text), "token")
     data, bounds = text.tobytes(), starts.tolist()
     # A UnicodeDecodeError is a ValueError, which a damaged file may raise.
     tokens = [data[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(bounds)]
     if len(set(tokens)) != len(tokens):
         raise InputError("its alphabet has a token twice")
     return np.array([None, *tokens], object)[1:]
-
-
-def _check_offsets(offsets: AnyArray, size: int, of: str) -> None:
-    if offsets.ndim != 1 or offsets.dtype != np.int64 or len(offsets) < 1:
-        raise InputError(f"its {of} offsets are not a row of 64-bit integers")
-    if offsets[0] != 0 or offsets[-1] != size or (offsets[1:] < offsets[:-1]).any():
-        raise InputError(f"its {of} offsets are out of bounds")
 
 
 class TextSource(KernelSource):

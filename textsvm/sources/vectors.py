@@ -19,7 +19,7 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, StageProgress
-from textsvm.sources.base import KernelSource, Support
+from textsvm.sources.base import KernelSource, Support, csr_of
 from textsvm.sources.texts import TextSource
 from textsvm.text.documents import View
 from textsvm.text.stored import StoredTexts
@@ -218,19 +218,7 @@ def unpack(arrays: Arrays, shape: tuple[int, int]) -> Vectors:
         if data.shape != shape:
             raise InputError("its vectors are not as many, or as long, as they should be")
         return Vectors(data)
-    indices, indptr = arrays["indices"], arrays["indptr"]
-    if indices.dtype != np.int64 or data.ndim != 1 or indices.shape != data.shape:
-        raise InputError("its vectors have no column for each value")
-    if indptr.dtype != np.int64 or indptr.shape != (shape[0] + 1,):
-        raise InputError("its vectors are not as many as they should be")
-    if indptr[0] != 0 or indptr[-1] != len(data) or (indptr[1:] < indptr[:-1]).any():
-        raise InputError("the starts of its vectors are out of bounds")
-    if len(indices) and (indices.min() < 0 or indices.max() >= shape[1]):
-        raise InputError("the columns of its vectors are out of bounds")
-    values = scipy.sparse.csr_array((data, indices, indptr), shape=shape)
-    if not values.has_canonical_format:
-        raise InputError("the columns of its vectors are out of order")
-    return Vectors(values)
+    return Vectors(csr_of(data, arrays["indices"], arrays["indptr"], shape, "vectors"))
 
 
 class ColumnSource(TextSource):
