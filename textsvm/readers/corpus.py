@@ -634,8 +634,8 @@ class InvalidRows:
     def _refusal(self, lines: list[int], total: int, lack: str, reason: str) -> InputError:
         have, units = ("has", self._unit) if len(lines) == 1 else ("have", f"{self._unit}s")
         return InputError(
-            f"{len(lines):,} of the {total:,} rows of {self._file} {have} {lack} ({units} {first_few(lines)}): "
-            f"{reason}; correct them, or leave them out with --skip-invalid"
+            f"{len(lines):,} of the {total:,} rows of {self._file} {have} {lack} ({units} "
+            f"{first_few(lines)}): {reason}; correct them, or leave them out with --skip-invalid"
         )
 
 
