@@ -1,5 +1,7 @@
 """Rows of a symmetric matrix in files: a panel of full rows per file, with a checksum for every row.
 
+This is the file format alone: it knows no kernel and no texts, and a damaged file ends in `Damaged`.
+
     panel k:  rows [k m, (k + 1) m) of the matrix, n float32 each; then a checksum and the diagonal value of
               each row (12 bytes), then the CRC-32 of these trailers
 

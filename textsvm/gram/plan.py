@@ -1,6 +1,7 @@
 """Decide whether to train from features or a kernel matrix, and where to keep the matrix.
 
-`plan_features` and `plan_gram` are pure functions of numbers that return a `Plan`;
+This is the single planner: nobody else decides, and the reason is printed in one sentence. `plan_features`
+and `plan_gram` are pure functions of numbers that return a `Plan`;
 `textsvm.training.grams` and `textsvm.gram.build` execute it. The tiers of a kernel matrix:
 
     device      the whole matrix, in the memory of the device that runs the solver

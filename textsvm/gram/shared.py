@@ -1,5 +1,8 @@
 """Grams of many kernels on the same documents, with shared work done once.
 
+It exists for searches: one pass gives the gap-weighted kernels of all lengths, one matrix of distances gives
+all values of gamma, and a sum costs its new terms only.
+
 `grams` serves a grid of kernels that learn nothing from documents. As many kernels share a pass
 (`Cost.sharing`) as there is memory for their matrices, at least two. The Gram of a term of several sums is
 computed once and added to each incomplete sum: as many sums are open at a time as fit beside a term. If there

@@ -1,5 +1,8 @@
 """A folder of Grams on disk, for a set of texts in a single form and any number of kernels.
 
+It is a module of its own because it decides what a matrix on disk is a matrix of: a search over C, folds or
+settings, and a run after a kill, must find the panels of exactly these texts and this kernel, or none.
+
     DIR/store.json          format, number of texts, their form, and a digest of each kernel's view of them
     DIR/KERNEL-DIGEST/      a Gram: gram.json (the kernel with its parameters, rows per panel), and panels
                             (`textsvm.gram.panels`)

@@ -271,83 +271,82 @@ def incoming_documents(
     say : callable
         Called with the `Corpus.reading_line` of each path, after a stream of rows has begun or at its end.
     """
-    incoming = _IncomingDocuments(list(paths), ReadOptions(format, labelled=False, **options))
+    names, settings = list(paths), ReadOptions(format, labelled=False, **options)
     ahead = _ReadAhead()
-    Thread(target=ahead.run, args=(incoming.items(),), daemon=True).start()
+    Thread(target=ahead.run, args=(_items(names, settings),), daemon=True).start()
     for item in ahead.batches():
         if isinstance(item, str):
             say(item)
         elif isinstance(item, Corpus):
             yield item
-        elif incoming.several:
+        elif len(names) > 1:
             failed(item)
         else:
             raise item
 
 
-class _IncomingDocuments:
-    """The documents of several paths."""
+def _items(paths: list[str], options: ReadOptions) -> Iterator[_Item]:
+    """Documents, problems in between as tuples, vectors as a corpus, and errors."""
+    for path in paths:
+        try:
+            yield from _items_of(path, replace(options, decisions={}), len(paths) > 1)
+        except (InputError, OSError) as error:
+            yield error if isinstance(error, InputError) else InputError(f"{path}: {error.strerror}")
 
-    def __init__(self, paths: list[str], options: ReadOptions) -> None:
-        self._paths, self._options = paths, options
-        self.several = len(paths) > 1
 
-    def items(self) -> Iterator[_Item]:
-        """Documents, problems in between as tuples, vectors as a corpus, and errors."""
-        for path in self._paths:
-            try:
-                yield from self._items_of(path)
-            except (InputError, OSError) as error:
-                yield error if isinstance(error, InputError) else InputError(f"{path}: {error.strerror}")
-
-    def _items_of(self, path: str) -> Iterator[_Item]:
-        self._options = replace(self._options, decisions={})
-        inputs = self._open(path)
-        format = detect_format(inputs, self._options)
-        if format not in STREAMED and any(isinstance(file, FileOnDisk) for file in inputs.files):
-            inputs = read_files(path)
-        if format in VECTOR_FORMATS:
-            corpus = replace(read_vector_files(inputs, format, self._options), labels=None)
-            yield self._options.reading_line(path, format, len(corpus))
-            yield replace(corpus, ids=[f"{path}:{name}" for name in corpus.ids]) if self.several else corpus
+def _items_of(path: str, options: ReadOptions, several: bool) -> Iterator[_Item]:
+    inputs = _open(path, options)
+    format = detect_format(inputs, options)
+    if format not in STREAMED and any(isinstance(file, FileOnDisk) for file in inputs.files):
+        inputs = read_files(path)
+    prefix = f"{path}:" if several else ""
+    if format in VECTOR_FORMATS:
+        corpus = replace(read_vector_files(inputs, format, options), labels=None)
+        yield options.reading_line(path, format, len(corpus))
+        yield replace(corpus, ids=[f"{prefix}{name}" for name in corpus.ids])
+        return
+    documents = (
+        document._replace(id=_id(path, document, inputs, prefix))
+        for document in iterate_documents(inputs, format, options)
+    )
+    if format in SEQUENCES:  # their letters are checked, so the corpus keeps the format
+        sequences = list(documents)
+        if sequences:
+            corpus = build_corpus(sequences, inputs.source, format, inputs.problems, labelled=False)
+            yield options.reading_line(path, format, len(corpus))
+            yield corpus
             return
-        number, endless = 0, any(isinstance(file, StreamFile) for file in inputs.files)
-        documents = iterate_documents(inputs, format, self._options)
-        if format in SEQUENCES:  # their letters are checked, so the corpus keeps the format
-            sequences = [record._replace(id=self._id(path, record, inputs)) for record in documents]
-            if sequences:
-                corpus = build_corpus(sequences, inputs.source, format, inputs.problems, labelled=False)
-                yield self._options.reading_line(path, format, len(corpus))
-                yield corpus
-                return
-        for document in documents:
-            yield from _drained(inputs.problems)
-            name = printable_id(self._id(path, document, inputs))
-            lines = document.text.strip().count("\n") + 1
-            if format == "file" != self._options.format and not self.several and lines > 1:
-                yield f"warning: {name}: it is read as one document of {lines:,} lines; {ONE_DOCUMENT}"
-            yield document._replace(id=name)
-            number += 1
-            if number == 1 and endless:
-                yield self._options.reading_line(inputs.source, format)
-        if not number:
-            raise no_document_error(inputs.source, format, inputs.problems)
+    number, endless = 0, any(isinstance(file, StreamFile) for file in inputs.files)
+    for number, document in enumerate(documents, 1):
         yield from _drained(inputs.problems)
-        if not endless:
-            yield self._options.reading_line(inputs.source, format, number)
+        name = printable_id(document.id)
+        lines = document.text.strip().count("\n") + 1
+        if format == "file" != options.format and not several and lines > 1:
+            yield f"warning: {name}: it is read as one document of {lines:,} lines; {ONE_DOCUMENT}"
+        yield document._replace(id=name)
+        if number == 1 and endless:
+            yield options.reading_line(inputs.source, format)
+    if not number:
+        raise no_document_error(inputs.source, format, inputs.problems)
+    yield from _drained(inputs.problems)
+    if not endless:
+        yield options.reading_line(inputs.source, format, number)
 
-    def _open(self, path: str) -> InputFiles:
-        if path == "-":
-            return open_stream(standard_input(), "standard input", self._options)
-        with suppress(OSError):
-            if stat.S_ISFIFO(Path(path).stat().st_mode):
-                return open_stream(open(path, "rb"), path, self._options)
-        return (files_on_disk(Path(path)) if is_large(path) else None) or read_files(path)
 
-    def _id(self, path: str, document: Document, inputs: InputFiles) -> str:
-        if inputs.single and document.id == inputs.files[0].name:
-            return path
-        return f"{path}:{document.id}" if self.several else document.id
+def _open(path: str, options: ReadOptions) -> InputFiles:
+    if path == "-":
+        return open_stream(standard_input(), "standard input", options)
+    with suppress(OSError):
+        if stat.S_ISFIFO(Path(path).stat().st_mode):
+            return open_stream(open(path, "rb"), path, options)
+    return (files_on_disk(Path(path)) if is_large(path) else None) or read_files(path)
+
+
+def _id(path: str, document: Document, inputs: InputFiles, prefix: str) -> str:
+    """The path of a file that is a single document, else the id after a prefix."""
+    if inputs.single and document.id == inputs.files[0].name:
+        return path
+    return f"{prefix}{document.id}"
 
 
 def _drained(problems: Problems) -> Iterator[tuple[str, str]]:
