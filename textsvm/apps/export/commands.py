@@ -125,7 +125,8 @@ def _reduce(
             console, texts, reading, options.NoLearning(),
             kernel=fitted.kernel, recorded=training.columns,
         )  # fmt: skip
-        held_out, truth = model_files.examples_for(fitted, documents)[1], documents.labels or []
+        held_out = model_files.examples_for(fitted, documents)[1]
+        truth = documents.labels or []
     with console.progress():
         reduction = files.reduced(fitted, plain, to, size, held_out, console.progress_of("count"))
     if reduction is None:

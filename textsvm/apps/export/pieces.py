@@ -45,8 +45,10 @@ class WordPiece:
 @lru_cache(maxsize=3)
 def word_piece(tokenizer: bytes) -> WordPiece:
     """The tables of a tokenizer, given as JSON; InputError if it is not BERT's."""
-    state, names = json.loads(tokenizer), ("model", "normalizer", "pre_tokenizer")
-    model, types = state["model"], [(state[name] or {"type": f"no {name}"}).get("type") for name in names]
+    state = json.loads(tokenizer)
+    model = state["model"]
+    names = ("model", "normalizer", "pre_tokenizer")
+    types = [(state[name] or {"type": f"no {name}"}).get("type") for name in names]
     added = [token["content"] for token in state["added_tokens"] if not token["special"]]
     problem = f"the added token {added[0]!r}" if added else ""
     if types != ["WordPiece", "BertNormalizer", "BertPreTokenizer"]:

@@ -379,7 +379,8 @@ def _brief(plain: PlainModel, room: int) -> PlainModel:
 
 def _room(plain: PlainModel, most: int) -> int:
     """Bytes for strings; InputError if there are none."""
-    (weights, tags), n, keys = CHOICES[0], plain.n_machines, np.zeros(0, np.uint64)
+    (weights, tags), n = CHOICES[0], plain.n_machines
+    keys = np.zeros(0, np.uint64)
     starts, row = bucket_starts(keys, PER_BUCKET), np.zeros((1, n), weights)
     none = [
         [

@@ -12,7 +12,7 @@ import secrets
 import traceback
 from collections.abc import Callable
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING
 
 from textsvm.apps.label.session import Conflict, Session
 from textsvm.apps.serve import error_body
@@ -22,6 +22,8 @@ from textsvm.errors import InputError, one_line
 from textsvm.reporting.html import json_element, page
 from textsvm.runtime.plain_json import to_json
 
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
 try:
     from starlette.concurrency import run_in_threadpool
     from starlette.requests import Request
@@ -57,7 +59,7 @@ class LabellingPage:
         self.session, self.token = session, secrets.token_urlsafe(24)
         self._page = label_page().encode()
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         status, body = self._refusal(request) or await self._answer(request)
         kind = "text/html; charset=utf-8" if body is self._page else "application/json"
@@ -65,7 +67,8 @@ class LabellingPage:
 
     def _refusal(self, request: Request) -> tuple[int, bytes] | None:
         """Answer to a request that does not come from the page."""
-        host, token = request.headers.get("host", ""), request["path"].partition("/")[2].partition("/")[0]
+        host = request.headers.get("host", "")
+        token = request["path"].partition("/")[2].partition("/")[0]
         local = host.rpartition(":")[0] if host[-1:].isdigit() and ":" in host else host
         if local not in HOSTS or not secrets.compare_digest(token.encode(), self.token.encode()):
             return 403, error_body("open the address that `textsvm label` has printed")

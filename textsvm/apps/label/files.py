@@ -356,7 +356,8 @@ def _event(answer: JournalEntry) -> Json:
 def majority(labels: Iterable[Labels]) -> Labels:
     """The label of most people, in one of its orders; None if there are several, or none."""
     answers = [label for label in labels if label is not None]
-    named, votes = {unordered(label): label for label in answers}, Counter(map(unordered, answers))
+    named = {unordered(label): label for label in answers}
+    votes = Counter(map(unordered, answers))
     most = [label for key, label in named.items() if votes[key] == max(votes.values())]
     return most[0] if len(most) == 1 else None
 

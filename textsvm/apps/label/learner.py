@@ -414,7 +414,8 @@ class Learner:
         copies: Sequence[Ints], relevant: int | None,
     ) -> list[tuple[int, float]]:  # fmt: skip
         """Accuracy on the random sample of machines trained on the first labels, each text left out."""
-        n, curve, sampled = len(index), self._training.curve, self._sampled(index)
+        n, curve = len(index), self._training.curve
+        sampled = self._sampled(index)
         if not sampled.any():
             return []
         if curve and n / GROWN < curve[-1][0] <= n:

@@ -92,7 +92,8 @@ class Machine:
         cls, grams: NDArray[np.float32], target: Floats, multilabel: bool = False, relevant: int | None = None
     ) -> Machine:
         """Train on kernel matrices of strings, and of an encoder with the best weight, (1 or 2, n, n)."""
-        weights, step = WEIGHTS if len(grams) > 1 else WEIGHTS[:1], -(-len(target) // WEIGHED)
+        weights = WEIGHTS if len(grams) > 1 else WEIGHTS[:1]
+        step = -(-len(target) // WEIGHED)
         few, labels = grams[:, ::step, ::step], target[::step]
         losses = [cls.train(mixed(few, weight), labels, multilabel, relevant).loss for weight in weights]
         weight = weights[int(np.argmin(losses))]
@@ -275,7 +276,8 @@ class Scorer:
     """Decision values of texts by a machine of the texts `index`."""
 
     def __init__(self, pool: Pool, index: Indices, machine: Machine) -> None:
-        self._pool, self._bias, self._encoder = pool, machine.bias, pool.encoder if machine.weight else None
+        self._pool, self._bias = pool, machine.bias
+        self._encoder = pool.encoder if machine.weight else None
         self._strings = ColumnWeights.of(pool.rows_of(index), (1 - machine.weight) * machine.coef)
         if self._encoder is not None:
             self._meaning = machine.weight * (pool.vectors_of(index).T @ machine.coef)
@@ -318,7 +320,8 @@ class MeaningVectors:
     """Centred and scaled vectors of an encoder, 0 of a text without tokens; `first`: of some texts."""
 
     def __init__(self, encoder: Any, texts: Sequence[str]) -> None:
-        self._encode, self._mean, self._length = as_encoder(encoder).encoder, np.zeros(1, np.float32), 1.0
+        self._encode = as_encoder(encoder).encoder
+        self._mean, self._length = np.zeros(1, np.float32), 1.0
         vectors = self(texts)
         self._mean = vectors.mean(axis=0)
         length = float(np.sqrt(np.square(vectors - self._mean).sum(axis=1).mean()))

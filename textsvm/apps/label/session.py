@@ -530,7 +530,8 @@ class Session:
         """Texts with all words, from the text `start` on; `next` is where the next search begins, or None."""
         with self._lock:
             by, _ = self._person(by)
-        parts, end, entries = words.casefold().split(), time.monotonic() + SECONDS, list[Json]()
+        parts, entries = words.casefold().split(), list[Json]()
+        end = time.monotonic() + SECONDS
         for index in range(max(0, start), len(self.corpus) if parts else 0):
             if len(entries) == LISTED or time.monotonic() > end:
                 return {"entries": entries, "next": index}
@@ -603,7 +604,8 @@ class Session:
 
     def agreement(self) -> Json:
         """Number of answers of each person, agreement of first labels of drawn texts, open disagreements."""
-        n_open, counts = len(self._differing().keys() - self.journal.own[""].keys()), +self._counts
+        n_open = len(self._differing().keys() - self.journal.own[""].keys())
+        counts = +self._counts
         if self._figures[0] != len(counts):
             pairs = [[*unit.values()] for unit in self._units.values()]
             self._figures = len(counts), {

@@ -23,6 +23,8 @@ from textsvm.apps.serve import CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, error_bod
 from textsvm.errors import InputError
 
 if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
     from textsvm.arrays import Json
 
 #: Upper bounds of the histogram of latencies, in seconds.
@@ -143,7 +145,7 @@ class Service:
         self._tasks = [loop.create_task(work) for work in (self._watch(), self._maintain())]
         return self
 
-    async def __aexit__(self, *failed: Any) -> None:
+    async def __aexit__(self, *failed: object) -> None:
         link, self._link = self._link, None
         for task in self._tasks:
             task.cancel()
@@ -207,7 +209,8 @@ class Service:
 
     async def _renew(self) -> None:
         earlier = {} if self._reloading else self._failures  # attempts repeat; their sentences do not
-        names, self._reloading = set(self.models) if self._reloading else set(self._missing), False
+        names = set(self.models if self._reloading else self._missing)
+        self._reloading = False
         try:
             failures = await self._load(names)
         except (OSError, MemoryError) as error:
@@ -221,8 +224,9 @@ class Service:
         if loaded := [name for name in self.models if name in names - failures.keys() - self._missing]:
             self._say(f"loaded again: {', '.join(loaded)}")
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        clock, predicts, kind = time.perf_counter(), scope["path"] == "/predict", _JSON
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        clock, kind = time.perf_counter(), _JSON
+        predicts = scope["path"] == "/predict"
         if not predicts:
             status, body, kind = await self._page(scope["method"], scope["path"])
         elif (answer := await self._predict(scope, receive)) is None:
@@ -240,7 +244,7 @@ class Service:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    async def _predict(self, scope: Any, receive: Any) -> tuple[int, bytes] | None:
+    async def _predict(self, scope: Scope, receive: Receive) -> tuple[int, bytes] | None:
         """Status and body of the answer; None if the client has gone."""
         if scope["method"] != "POST":
             return 405, error_body('send texts by POST, as in {"text": "win cash now"}')
@@ -248,7 +252,8 @@ class Service:
         length = headers.get(b"content-length", b"")
         if headers.get(b"content-encoding", b"").strip().lower() not in (b"", b"identity"):
             return 415, error_body("the body has a Content-Encoding; send it as it is")
-        size, body, held, more = int(length) if length.isdigit() else 0, bytearray(), 0, True
+        size = int(length) if length.isdigit() else 0
+        body, held, more = bytearray(), 0, True
         try:
             while more and size <= self.limits.max_body:
                 message = await receive()

@@ -32,11 +32,14 @@ from heapq import heappop, heappush
 from http import HTTPStatus
 from itertools import count
 from time import perf_counter
-from typing import Any
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 from textsvm.apps.serve import error_body
 from textsvm.errors import InputError
 
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
 try:
     import httptools
     import starlette  # noqa: F401 (the application needs it)
@@ -114,7 +117,7 @@ class _Turns:
         self._time, _, connection = heappop(self._long)
         return connection
 
-    def _serve(self, loop: Any) -> None:
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         seconds = 0.0
         try:
             while (self._short or self._long) and seconds < _TURN:
@@ -367,7 +370,7 @@ class _Connection(HttpToolsProtocol):
             self.transport.close()
 
 
-async def _run_app(app: Any, scope: Any, receive: Any, send: Any) -> None:
+async def _run_app(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
     """Run the application in a task that is canceled if the connection is lost; print unexpected errors."""
     connection, cycle = scope.pop("extensions")["textsvm"]
     if connection.transport.is_closing():
@@ -386,10 +389,10 @@ async def _run_app(app: Any, scope: Any, receive: Any, send: Any) -> None:
 class _GracefulServer(uvicorn.Server if uvicorn else object):  # type: ignore[misc]
     """Server that runs in a context of the application; SIGTERM and SIGINT end it without an error."""
 
-    context: AbstractAsyncContextManager[Any]
+    context: AbstractAsyncContextManager[object]
     on_hangup: Callable[[], None]
 
-    async def serve(self, sockets: Any = None) -> None:
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         # Entering the context may take long: SIGHUP must not end it, SIGTERM and SIGINT must.
         with _handling(lambda *_: self.on_hangup(), "SIGHUP"):
             async with self.context:
@@ -405,7 +408,7 @@ class _GracefulServer(uvicorn.Server if uvicorn else object):  # type: ignore[mi
 
 
 @contextmanager
-def _handling(handler: Callable[[int, Any], None], *names: str) -> Iterator[None]:
+def _handling(handler: Callable[[int, FrameType | None], None], *names: str) -> Iterator[None]:
     """Handle signals in a block; Windows has no SIGHUP."""
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
     before = {number: signal.signal(number, handler) for number in numbers}
@@ -439,9 +442,9 @@ def is_loopback(listening: socket.socket) -> bool:
 
 
 def run(
-    app: Any,
+    app: ASGIApp,
     listening: socket.socket,
-    context: AbstractAsyncContextManager[Any],
+    context: AbstractAsyncContextManager[object],
     on_hangup: Callable[[], None] = lambda: None,
     limits: ClientLimits = ClientLimits(),
 ) -> None:

@@ -131,28 +131,32 @@ class ServedModel:
                 break
         self.drift = Drift(self.model, info.get("drift"))
 
-    def _examples_of(self, texts: list[str]) -> list[Any]:
+    def _examples_of(self, texts: list[str]) -> list[Example]:
         """Examples with a text in each column of texts, and 0 elsewhere."""
-        rows = [{name: text if kind else 0 for name, kind in self.columns.items()} for text in texts]
-        return rows if self.columns else texts
+        if not self.columns:
+            return [*texts]
+        return [{name: text if kind else 0 for name, kind in self.columns.items()} for text in texts]
 
-    def read(self, texts: Any) -> list[Example]:
+    def read(self, texts: object) -> list[Example]:
         """Texts of a request, or rows with the columns of the model; raises Refusal."""
-        kinds: Any = self.columns.items()
-        for row in texts if isinstance(texts, list) and self.columns else ():
-            if isinstance(row, dict) and (missing := [name for name in self.columns if name not in row]):
-                raise Refusal(400, f"the column {missing[0]} is missing")
-            if isinstance(row, dict) and (unknown := sorted(row.keys() - self.columns.keys())):
-                raise Refusal(400, f"there is no column {unknown[0]!r}; there are {', '.join(self.columns)}")
-        if not isinstance(texts, list) or not all(
-            isinstance(text, dict if self.columns else str)
-            and all(isinstance(text[name], str) == kind for name, kind in kinds)
-            for text in texts
-        ):
-            names = f"an object with the columns {', '.join(self.columns)}", "such objects"
-            singular, plural = names if self.columns else ("a string", "strings")
-            raise Refusal(400, f'"text" must be {singular}, and "texts" a list of {plural}')
-        return texts
+        if isinstance(texts, list) and all(map(self._is_example, texts)):
+            return texts
+        singular, plural = "a string", "strings"
+        if self.columns:
+            singular = f"an object with the columns {', '.join(self.columns)}"
+            plural = "such objects"
+        raise Refusal(400, f'"text" must be {singular}, and "texts" a list of {plural}')
+
+    def _is_example(self, text: object) -> bool:
+        """Whether a value has the type of an example; raises Refusal for wrong columns."""
+        if not self.columns or not isinstance(text, dict):
+            return isinstance(text, str) and not self.columns
+        for name in self.columns:
+            if name not in text:
+                raise Refusal(400, f"the column {name} is missing")
+        for name in sorted(text.keys() - self.columns.keys()):
+            raise Refusal(400, f"there is no column {name!r}; there are {', '.join(self.columns)}")
+        return all(isinstance(text[name], str) == kind for name, kind in self.columns.items())
 
     def predict(self, texts: list[Example]) -> Predictions:
         """Classes, predictions, decision values and probabilities."""
@@ -268,7 +272,8 @@ class Lane:
         turns = [(job, TURN) for job in waiting if job.model is model]
         rest = [(job, MOST_TEXTS) for job in jobs if job.model is model]
         new = [(job, TURN) for job, _ in turns if not job.taken]
-        for group, share in ((turns, 1.0), (rest, 1.0)) if self._in_turn else ((new, 0.5), (rest, 1.0)):
+        first = (turns, 1.0) if self._in_turn else (new, 0.5)
+        for group, share in (first, (rest, 1.0)):
             for job, most in group:
                 begin = len(texts)
                 for i in range(job.taken, min(job.taken + most, len(job.texts))):
