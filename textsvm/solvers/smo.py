@@ -135,7 +135,6 @@ class Run:
         self.dual, self.progress = dual, progress
         self.m = len(dual)
         self.tol = self.stopping.tol  # preceded by larger tolerances
-        self.shrinking = self.stopping.shrinking and self.m > 2
         self.index = np.ascontiguousarray(dual.index, np.int64)
         self.direct = self.m == self.gram.n and bool((self.index == np.arange(self.gram.n)).all())
         self.coef = coef.copy()
@@ -196,7 +195,7 @@ class Run:
                 status = f"stopped at {bound:,} iterations"
             elif self.stalled():
                 status = "stalled: the objective no longer decreases"
-            elif self.shrinking:
+            elif self.m > 2:
                 if not reopened and self.violation <= 10 * self.tol:
                     reopened = True
                     self.reopen()

@@ -87,7 +87,6 @@ class Stopping:
     #: Relative duality gap to accept (the rule of GTSVM; Cotter, Srebro and Keshet 2011). Solvers of pairs
     #: check it whenever the violation has fallen to a tenth.
     duality_gap: float | None = None
-    shrinking: bool = True  #: Whether the CPU solver of pairs sets settled variables aside
 
     def __post_init__(self) -> None:
         if not self.tol > 0:
