@@ -38,7 +38,7 @@ OTHERS = {
     r"kernels_cu/|wheels/": ["test_kernels_cu"],
     r"README\.md|docs/|examples/": ["test_readme", "test_pages", "test_site"],
     r"fuzz/": ["test_fuzz_*"],
-    r"\.ci/|\.github/|pyproject\.toml": ["test_release", "test_conftest"],
+    r"\.ci/|\.github/|pyproject\.toml|textsvm/estimators/": ["test_release", "test_conftest"],
 }
 
 

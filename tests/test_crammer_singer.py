@@ -246,7 +246,7 @@ class CrammerSingerContract:
         np.testing.assert_allclose(other.coef[renamed] @ matrix, tight.coef @ matrix, atol=1e-4)
 
     def test_a_path_along_C_ends_where_cold_starts_end(self):
-        matrix, y = classes(600, 6)
+        matrix, y = classes(300, 6)
         start, warm = None, 0
         path = [0.1, 1.0, 10.0, 100.0, 5.0, 0.5]
         for C in path:

@@ -159,6 +159,7 @@ def checker():
     return [mypy, "--strict", "--follow-imports=silent", "--cache-dir", os.devnull, "."]
 
 
+@pytest.mark.slow
 def test_users_programs_pass_strict_type_checkers(tmp_path):
     """In a folder of its own, where the settings of this project are not found, as in a user's."""
     settings = {"typeCheckingMode": "strict", "extraPaths": [str(ROOT)]}
