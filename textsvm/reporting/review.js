@@ -4,21 +4,21 @@
   const [label, suggested, kind, words] = ["label", "suggested", "kind", "words"].map((name) => document.getElementById("filter-" + name));
   const shown = document.getElementById("filter-shown");
   const articles = [...document.querySelectorAll("article[data-kinds]")];
-  const read = new Map(articles.map((each) => [each, each.textContent.toLowerCase()]));
+  const read = new Map(articles.map((article) => [article, article.textContent.toLowerCase()]));
   const update = () => {
     const sought = words.value.trim().toLowerCase();
     let count = 0;
-    for (const each of articles) {
-      const fits = (!label.value || each.dataset.label === label.value) &&
-        (!suggested.value || each.dataset.suggested === suggested.value) &&
-        (!kind.value || each.dataset.kinds.split(" ").includes(kind.value)) &&
-        (!sought || read.get(each).includes(sought));
-      each.hidden = !fits;
+    for (const article of articles) {
+      const fits = (!label.value || article.dataset.label === label.value) &&
+        (!suggested.value || article.dataset.suggested === suggested.value) &&
+        (!kind.value || article.dataset.kinds.split(" ").includes(kind.value)) &&
+        (!sought || read.get(article).includes(sought));
+      article.hidden = !fits;
       count += fits;
     }
     shown.textContent = count.toLocaleString("en") + " of " + articles.length.toLocaleString("en") + " shown";
   };
-  for (const each of [label, suggested, kind, words]) each.addEventListener("input", update);
+  for (const control of [label, suggested, kind, words]) control.addEventListener("input", update);
   controls.hidden = false;
   update();
 
@@ -27,7 +27,7 @@
   const decided = document.getElementById("decided"), save = document.getElementById("save-decisions");
   const decisions = new Map();
   let current = -1, unsaved = false;
-  const fields = articles.map((each) => each.querySelector(".decide"));
+  const fields = articles.map((article) => article.querySelector(".decide"));
   const choices = fields.map((field) => field.querySelector("select"));
   const show = (i) => {
     for (const button of fields[i].querySelectorAll("button")) {

@@ -4,14 +4,14 @@
   const element = (name, content = "", kind = "") => Object.assign(document.createElement(name), { textContent: content, className: kind });
   // An element with parts; a button has an action.
   const built = (name, parts, action) => {
-    const made = element(name);
-    made.append(...parts);
-    if (action) Object.assign(made, { type: "button", onclick: action });
-    return made;
+    const node = element(name);
+    node.append(...parts);
+    if (action) Object.assign(node, { type: "button", onclick: action });
+    return node;
   };
   // Strings in the language of the browser, from label.json; English is the key.
-  const words = JSON.parse(at("strings").textContent), known = Object.keys(Object.values(words)[0]);
-  const language = navigator.languages.map((each) => each.slice(0, 2)).find((each) => each === "en" || known.includes(each)) || "en";
+  const words = JSON.parse(at("strings").textContent), languages = Object.keys(Object.values(words)[0]);
+  const language = navigator.languages.map((code) => code.slice(0, 2)).find((code) => code === "en" || languages.includes(code)) || "en";
   const t = (key, ...values) => ((words[key] || {})[language] || key).replace(/\{(\d)\}/g, (_, i) => values[i]);
   document.documentElement.lang = language;
   for (const node of document.querySelectorAll("#desk *, dialog, dialog *")) {
@@ -152,14 +152,14 @@
     action();
   })]);
   const tag = ({ label }) => element("b", listed(label), colour(state.labels.indexOf(Array.isArray(label) ? label[0] : label)));
-  const entry = (each, reason = "") => line(() => act_and_show("show", { index: each.index, reason, whole: false }), each.answered ? tag(each) : "", element("span", (each.copy ? t("copy:") + " " : "") + each.text));
+  const entry = (item, reason = "") => line(() => act_and_show("show", { index: item.index, reason, whole: false }), item.answered ? tag(item) : "", element("span", (item.copy ? t("copy:") + " " : "") + item.text));
   const tile = (name, value, more = "") => built("div", [element("dt", name), built("dd", [value, more && element("small", more)])]);
   const show_state = () => {
     const progress = state.progress, tiles = [tile(t("labelled"), number(progress.n_labelled), t("of {0}", number(state.n)))];
     document.title = document.querySelector("h1").textContent = t("Label {0}", state.title);
     at("problem").textContent = state.problem ? t("The machine cannot learn at the moment: {0}. Your answers are kept; go on labelling.", state.problem) : "";
     at("undo").disabled = !state.undo;
-    at("history").replaceChildren(...state.history.map((each) => entry(each)));
+    at("history").replaceChildren(...state.history.map((item) => entry(item)));
     at("older").hidden = state.history.length < 30;
     show_progress(progress, tiles);
     if (state.people) show_people(state.people, tiles);
@@ -187,9 +187,9 @@
   // Learning curve: accuracy by number of labels.
   const curve = (points) => {
     const drawn = (name, values, content = "") => {
-      const made = Object.assign(document.createElementNS("http://www.w3.org/2000/svg", name), { textContent: content });
-      for (const [key, value] of Object.entries(values)) made.setAttribute(key, value);
-      return made;
+      const node = Object.assign(document.createElementNS("http://www.w3.org/2000/svg", name), { textContent: content });
+      for (const [key, value] of Object.entries(values)) node.setAttribute(key, value);
+      return node;
     };
     const last = points[points.length - 1], low = Math.floor(Math.min(...points.map(([, y]) => y)) * 10) / 10;
     const x = (n) => 38 + (222 * n) / last[0], y = (share) => 92 - (80 * (share - low)) / (1 - low || 1);
@@ -230,7 +230,7 @@
     whole: () => text && act_and_show("show", { index: text.index, reason: text.reason, whole: true }),
     older: async () => {
       const { history } = (await act("history", { skip: at("history").children.length })) || {};
-      if (history) at("history").append(...history.map((each) => entry(each)));
+      if (history) at("history").append(...history.map((item) => entry(item)));
       at("older").hidden = history && history.length < 30;
     },
     further: () => search(searched.next),
@@ -249,10 +249,10 @@
       else download(`labels${suffix}`, "text/plain", file.content);
     },
     review: async () => {
-      const found = await act("review", {});
-      if (!found || found.status !== 200) return;
-      at("disagreements").replaceChildren(...found.disagreements.map((each) => entry({ ...each, text: [voices(each), each.text].filter(Boolean).join(" · ") }, "decision")));
-      at("review_note").textContent = found.disagreements.length ? "" : t("There is nothing to review.");
+      const reviewed = await act("review", {});
+      if (!reviewed || reviewed.status !== 200) return;
+      at("disagreements").replaceChildren(...reviewed.disagreements.map((item) => entry({ ...item, text: [voices(item), item.text].filter(Boolean).join(" · ") }, "decision")));
+      at("review_note").textContent = reviewed.disagreements.length ? "" : t("There is nothing to review.");
       open("reviewing", "close_review");
     },
     add: () => { const label = at("name").value.trim(); at("naming").close(); if (label) act_and_show("add_label", { label }, () => t("New label: {0}.", label)); },
@@ -260,7 +260,7 @@
   const removal = (label, i) => {
     const letter = Object.assign(element("input", "", "letter"), { maxLength: 1, value: letters.get(label) || "", ariaLabel: t("Key for {0}", label) });
     letter.onchange = () => {
-      const key = letter.value.toLowerCase(), taken = key in keys || /[1-9]/.test(key) || [...letters].some(([other, each]) => each === key && other !== label);
+      const key = letter.value.toLowerCase(), taken = key in keys || /[1-9]/.test(key) || [...letters].some(([other, used]) => used === key && other !== label);
       if (taken || !key.trim()) letter.value = "";
       if (letter.value) letters.set(label, key); else letters.delete(label);
       remember({ letters: [...letters] });
@@ -277,7 +277,7 @@
     const answer = await act("search", { words, start });
     if (!answer || answer.status !== 200) return void (at("matches").textContent = answer ? message_of(answer) : "");
     searched = { words, next: answer.next };
-    const lines = answer.entries.map((each) => entry(each));
+    const lines = answer.entries.map((item) => entry(item));
     if (start) at("results").append(...lines); else at("results").replaceChildren(...lines);
     const place = answer.next === null ? t("all texts") : t("{0} of {1} texts", number(answer.next), number(state.n));
     at("matches").textContent = t("{0} found in {1}.", number(at("results").children.length), place);
@@ -293,7 +293,7 @@
   const keys = { 0: "unsure", "?": "unsure", s: "skip", u: "undo", n: "new", "/": "find", c: "separate", r: "review", e: "export", w: "who" };
   document.addEventListener("keydown", (event) => {
     if (document.querySelector("dialog[open]") || event.ctrlKey || event.altKey || event.metaKey || event.repeat || !state) return;
-    const label = /^[1-9]$/.test(event.key) ? state.labels[event.key - 1] : state.labels.find((each) => letters.get(each) === event.key.toLowerCase()), action = keys[event.key.toLowerCase()];
+    const label = /^[1-9]$/.test(event.key) ? state.labels[event.key - 1] : state.labels.find((name) => letters.get(name) === event.key.toLowerCase()), action = keys[event.key.toLowerCase()];
     if (label !== undefined) choose(label);
     else if (event.key === "Enter" && state.multilabel && (event.target.closest("#labels") || !event.target.matches("button"))) actions.save();
     else if (action) actions[action]();
