@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 STRATEGIES = ("mixture", "margin", "random")
 LABELS = Kind("labels of textsvm label", rb'\{"id": [^\n]*"chosen": ', ".jsonl", to_stdout=False)
 #: Files of --export, by their beginning.
-EXPORT = Kind("labelled texts", rb'id,label,part,text\n|\{"(id|text)": |\[\s*\{\s*"(data|id)": ')
+EXPORT = Kind("labelled texts", rb'id,label,part,text\n|\{"id": |\[\s*\{\s*"data": ')
 
 
 @dataclass(frozen=True)
