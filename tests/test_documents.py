@@ -6,7 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from textsvm.errors import InputError
-from textsvm.text.documents import encode, normalise
+from textsvm.text import encoding
+from textsvm.text.documents import encode, normalise, without_case
+from textsvm.text.normal_form import normal_form
 
 ANY_TEXT = st.text(st.characters(), max_size=40)  # lone surrogates included
 
@@ -92,3 +94,25 @@ def test_width_of_codes():
 def test_a_million_symbols():
     documents = encode(["ab" * 500_000, "a"])
     assert documents.lengths.tolist() == [1_000_000, 1]
+
+
+@pytest.mark.parametrize("form", ["unicode", "paper"])
+@pytest.mark.parametrize("punctuation", [True, False])
+def test_ascii_texts_without_case_follow_from_those_with_case(form, punctuation):
+    rng = np.random.default_rng(0)
+    texts = ["".join(map(chr, rng.integers(0, 128, size))) for size in rng.integers(0, 60, 200)]
+    training = ["Straße ÉÀ Zz", "sunday"]
+    cased, plain = (encoding.Reading(normal_form(form, punctuation, case), 30) for case in (True, False))
+    for known in (None, training):
+        first, folded = (
+            None if known is None else encode(known, None, own).alphabet for own in (cased, plain)
+        )
+        ours = without_case(encode(texts, first, cased), folded)
+        theirs = encode(texts, folded, plain)
+        for mine, own in (
+            (ours.codes, theirs.codes),
+            (ours.offsets, theirs.offsets),
+            (ours.alphabet, theirs.alphabet),
+        ):
+            np.testing.assert_array_equal(mine, own)
+            assert mine.dtype == own.dtype

@@ -12,11 +12,11 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from textsvm.errors import InputError
 from textsvm.kernels import GappedKmers
 from textsvm.kernels.options import WEIGHTS
-from textsvm.kernels.shared import counting
 from textsvm.kernels.shared.counting import count, plan
 from textsvm.kernels.spectrum import features as spectrum_features
 from textsvm.kernels.spectrum.kernel import Spectrum, host_grams
 from textsvm.linalg.products import DENSE_SHARE
+from textsvm.runtime import parallel
 from textsvm.runtime.device import select
 from textsvm.text.documents import encode, encode_as
 
@@ -196,7 +196,7 @@ def test_one_text_is_predicted_without_threads_and_without_the_support_vectors(m
         counted.append(len(one))
         return count(one, *lengths)
 
-    monkeypatch.setattr(counting, "run", None)
+    monkeypatch.setattr(parallel, "_pool", None)
     monkeypatch.setattr(spectrum_features, "count", count_one)
     assert predictor.values(documents.take([7])).shape == (1, 1)
     assert counted == [1]

@@ -20,7 +20,7 @@ from textsvm.linalg.vectors import NUMBERS, Vectors, is_sparse
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy, use_numba
 from textsvm.runtime.parallel import Progress, part
-from textsvm.text.documents import Documents, MultiView, View, encode, encode_as
+from textsvm.text.documents import Documents, MultiView, View, encode, encode_as, without_case
 from textsvm.text.encoding import Reading
 from textsvm.text.normal_form import normal_form
 from textsvm.text.stored import StoredTexts
@@ -337,12 +337,17 @@ def encode_texts(
     """Normalise and encode texts in views without columns; the alphabets of `base` are extended."""
     if base is None:  # symbols and entries of the default kernel on short texts
         use_numba(480 * sum(map(len, texts)))
-    cases, n = list(dict.fromkeys(view.keep_case for view in views)), len(texts)
+    # With case first: ASCII texts without case follow from these.
+    cases = sorted({view.keep_case for view in views}, reverse=True)
+    n = len(texts)
     steps = len(cases) + any(view.encoder is not None for view in views)
-    characters = {}
+    characters: dict[bool, Documents] = {}
     for number, case in enumerate(cases):
         plain = View(keep_case=case)
         alphabet = None if base is None or plain not in views else base.of(plain).alphabet
+        if characters and form.normalise != "none" and all(map(str.isascii, texts)):
+            characters[case] = without_case(characters[True], alphabet)
+            continue
         reading = Reading(normal_form(form.normalise, form.punctuation, case), form.max_length)
         step = part(progress, number * n, n, steps * n)
         characters[case] = encode(texts, alphabet, reading, step)

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from textsvm.arrays import AnyArray, Floats, Ints
-from textsvm.linalg.sparse import run_pieces
-from textsvm.runtime.parallel import one_blas_thread
+from textsvm.runtime.parallel import one_blas_thread, run
 
 #: Multiplications of a piece of a product on the host.
 PIECE = 1 << 22
@@ -40,7 +39,7 @@ def matmul(a: AnyArray, b: AnyArray) -> AnyArray:
             np.matmul(a, b[:, piece], out=product[:, piece])
 
     with one_blas_thread():
-        run_pieces(multiply, range(0, size, step))
+        run(multiply, range(0, size, step))
     return product
 
 

@@ -6,11 +6,10 @@ Positions are int64. Features are int32 if there are fewer than 2^31, else int64
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -56,16 +55,10 @@ def run_on_ranges(offsets: Ints, function: Callable[[int, int], object]) -> None
     `offsets`, shape (n + 1,), are of the symbols or entries of each document. Results must not depend on the
     ranges.
     """
-    serial = offsets[-1] - offsets[0] <= SERIAL_SIZE
-    run_pieces(lambda d: function(*d), [(0, len(offsets) - 1)] if serial else _ranges(offsets))
-
-
-def run_pieces(function: Callable[[Any], object], pieces: Sequence[Any]) -> None:
-    """`parallel.run`, without starting threads for a single piece."""
-    if len(pieces) == 1:
-        function(pieces[0])
+    if offsets[-1] - offsets[0] <= SERIAL_SIZE:
+        function(0, len(offsets) - 1)
     else:
-        run(function, pieces)
+        run(lambda d: function(*d), _ranges(offsets))
 
 
 def _ranges(offsets: Ints) -> list[tuple[int, int]]:
@@ -230,7 +223,7 @@ class Sparse:
             _transposed_dot(0, dense.shape[1], *arrays)
         else:  # divided by columns, so that sums do not depend on the number of threads
             cuts = np.unique(np.arange(n_threads() + 1) * dense.shape[1] // n_threads())
-            run_pieces(lambda d: _transposed_dot(d[0], d[1], *arrays), list(pairwise(cuts.tolist())))
+            run(lambda d: _transposed_dot(d[0], d[1], *arrays), list(pairwise(cuts.tolist())))
         return out
 
 
@@ -254,7 +247,7 @@ def count_features_of(indptr: AnyArray, features: AnyArray, rows: Ints, size: in
         at = int(np.searchsorted(ends, first, side="right")) - 1
         _count(indptr, features, rows, ends, at, first, last, counts[k])
 
-    run_pieces(count_piece, range(threads))
+    run(count_piece, range(threads))
     return np.asarray(counts.sum(axis=0, dtype=np.int64))
 
 

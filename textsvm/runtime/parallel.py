@@ -169,7 +169,9 @@ def run(
     progress: Progress | None = None,
     watch: Callable[[], None] | None = None,
 ) -> None:
-    """Call ``function(piece)`` for every piece on all cores; inside another `run`, on the calling thread.
+    """Call ``function(piece)`` for every piece on all cores.
+
+    A single piece without progress, and pieces inside another `run`, are computed on the calling thread.
 
     The function releases the GIL most of the time and writes its result into an array of the caller. Pieces
     are small enough that an interruption takes effect within about a second. Concurrent calls
@@ -186,7 +188,8 @@ def run(
         Called from the calling thread after each piece, `watch` also every 0.1 s; may raise to stop the work.
         Not called inside another `run`.
     """
-    if _worker.busy:  # inside another `run`, which uses all cores
+    alone = len(pieces) == 1 and progress is None and watch is None
+    if alone or _worker.busy:  # inside another `run`, which uses all cores
         for piece in pieces:
             function(piece)
         return

@@ -52,10 +52,9 @@ import numpy as np
 from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
-from textsvm.linalg.sparse import run_pieces
 from textsvm.runtime import parallel
 from textsvm.runtime.compiled import njit
-from textsvm.runtime.parallel import Progress
+from textsvm.runtime.parallel import Progress, run
 from textsvm.solvers import solution
 from textsvm.solvers.dual import MulticlassDual
 
@@ -231,7 +230,7 @@ def _spread(function: Callable[[int, int], object], n: int, work: int) -> None:
     threads = parallel.n_threads() if work > _THREADED else 1
     width = n if threads == 1 else -(-n // (4 * threads) // 64) * 64
     pieces = [(start, min(start + width, n)) for start in range(0, n, width)]
-    run_pieces(lambda piece: function(*piece), pieces)
+    run(lambda piece: function(*piece), pieces)
 
 
 def _sparse(change: Array) -> tuple[Ints, Ints, Array]:

@@ -235,6 +235,20 @@ def encode(
     return Documents(*encoding.encode_characters(texts, reading, first, progress))
 
 
+def without_case(cased: Documents, first: NDArray[np.uint32] | None) -> Documents:
+    """`encode` of ASCII texts in lower case, over an extension of `first`, from their documents with case."""
+    present = np.flatnonzero(np.bincount(cased.codes, minlength=len(cased.alphabet)))
+    points = cased.alphabet[present]
+    points = np.where((points >= ord("A")) & (points <= ord("Z")), points + 32, points)
+    alphabet = encoding.extended(np.empty(0, np.uint32) if first is None else first, [points])
+    of_point = np.zeros(128, encoding.code_type(len(alphabet)))
+    known = np.flatnonzero(alphabet < 128)
+    of_point[alphabet[known]] = known
+    code_of = np.zeros(len(cased.alphabet), of_point.dtype)
+    code_of[present] = of_point[points]
+    return Documents(code_of[cased.codes], cased.offsets, alphabet)
+
+
 def encode_as(texts: Sequence[str] | Documents, tokens: Tokens, base: Documents | None = None) -> Documents:
     """Encode normalised texts, or `Documents` of their characters, as tokens.
 

@@ -86,7 +86,7 @@ def encode_characters(
             return
         _place(chunk.codes, chunk.lengths, offsets[chunk.numbers], code_of[chunk.symbols], codes)
 
-    _all(place, range(len(parts)))
+    run(place, range(len(parts)))
     return codes, offsets, alphabet
 
 
@@ -124,14 +124,6 @@ def decode(points: NDArray[np.unsignedinteger]) -> str:
     return points.astype("<u4").tobytes().decode("utf-32-le", "surrogatepass")
 
 
-def _all(function: Any, pieces: Sequence[Any], progress: Progress | None = None) -> None:
-    """`run`, without starting threads for a single piece."""
-    if len(pieces) == 1 and progress is None:
-        function(pieces[0])
-    else:
-        run(function, pieces, progress=progress)
-
-
 def _parts(texts: Iterable[str], reading: Reading, progress: Progress | None) -> Iterator[TextChunk]:
     """Encode texts on all cores, a few chunks per core at a time."""
     chunks, first = _chunks(texts), 0
@@ -153,7 +145,7 @@ def _read_all(
         encoded[k] = _read(batch[k], int(numbers[k]), reading)
         batch[k] = []
 
-    _all(read, range(len(batch)), progress)
+    run(read, range(len(batch)), progress=progress)
     return chain.from_iterable(encoded)
 
 
@@ -396,7 +388,7 @@ def find_words(codes: Array, offsets: Ints, kinds: NDArray[np.uint8]) -> list[To
         numbers, firsts = distinct(codes, starts, stops)
         pieces[k] = TokenSpans(starts[firsts], stops[firsts], numbers, lengths)
 
-    _all(find, range(len(pieces)))
+    run(find, range(len(pieces)))
     return pieces
 
 
@@ -408,7 +400,7 @@ def translate(numbers: Sequence[NDArray[np.uint32]], code_of: Sequence[Array], d
     def write(k: int) -> None:
         codes[ends[k] - len(numbers[k]) : ends[k]] = code_of[k][numbers[k]]
 
-    _all(write, range(len(numbers)))
+    run(write, range(len(numbers)))
     return codes
 
 

@@ -28,13 +28,15 @@ from numpy.typing import NDArray
 
 from textsvm.arrays import AnyArray, Array, Ints, Ints32, Words
 from textsvm.errors import InputError
-from textsvm.linalg.sparse import SERIAL_SIZE, Counts, copy_rows, index_type, run_on_ranges, run_pieces
+from textsvm.linalg.sparse import SERIAL_SIZE, Counts, copy_rows, run_on_ranges
 from textsvm.runtime.compiled import njit, popcount, use_numpy
 from textsvm.runtime.device import array_module, device_of
 from textsvm.runtime.memory import copied, empty, joined
 from textsvm.runtime.parallel import n_threads, run
 from textsvm.text.documents import Documents
 
+#: Passes of NumPy over the symbols for each length.
+PASSES = 4
 #: Largest total number of symbols.
 MAX_SYMBOLS = (1 << 31) - 1
 #: Smallest number of p-mers per piece of work.
@@ -94,11 +96,14 @@ class Vocabulary:
     #: dict of int -> uint64 array: Sorted distinct keys of each length of `plan`; the id of a window is the
     #: rank of its key. All are NumPy arrays or all are CuPy arrays; results have the same array type.
     keys: dict[int, Array]
+    by_numpy: bool = False  #: Whether NumPy counts the documents, which are small, and finds their p-mers
 
     @classmethod
     def empty(cls, documents: Documents, p1: int, p2: int) -> Vocabulary:
         """Vocabulary of documents before counting, without keys."""
-        return cls(p1, longest_of(documents.lengths, p1, p2), len(documents.alphabet), {})
+        longest = longest_of(documents.lengths, p1, p2)
+        by_numpy = use_numpy(PASSES * len(documents.codes) * longest)
+        return cls(p1, longest, len(documents.alphabet), {}, by_numpy)
 
     def size(self, length: int) -> int:
         """Number of distinct p-mers of a length."""
@@ -136,10 +141,10 @@ class Vocabulary:
         if not len(own):
             return xp.full(len(other_keys), -1, np.int64)
         width = np.uint64(max(other.size(b), 1))
-        if xp is np and not use_numpy(len(other_keys)):
+        if xp is np and not other.by_numpy:
             ranks, size_b = np.empty(len(other_keys), np.int64), np.uint64(self.size(b))
             step = max(PIECE, len(other_keys) // (4 * n_threads()) + 1)
-            run_pieces(
+            run(
                 lambda first: _find_keys(
                     own, size_b, other_keys[first : first + step], width, left, right, ranks[first:]
                 ),
@@ -224,36 +229,25 @@ def pmer_names(vocabulary: Vocabulary, pmers: Ints, alphabet: AnyArray) -> NDArr
 def count(documents: Documents, p1: int, p2: int) -> tuple[Vocabulary, Counts]:
     """Count the p-mers of every length p1..p2; InputError if the documents have 2^31 symbols or more."""
     vocabulary = Vocabulary.empty(documents, p1, p2)
-    by_numpy = _by_numpy(documents, vocabulary)
     parts, base = [], 0
-    for q, ids, size in windows(documents, vocabulary, by_numpy):
-        parts.append(count_ids(documents.offsets, q, ids, size, base, by_numpy))
+    for q, ids, size in windows(documents, vocabulary):
+        parts.append(count_ids(documents.offsets, q, ids, size, base, vocabulary.by_numpy))
         base += size
-    return vocabulary, _merge(documents.offsets, parts, by_numpy)
+    return vocabulary, _merge(documents.offsets, parts, vocabulary.by_numpy)
 
 
 def count_each(documents: Documents, vocabulary: Vocabulary) -> Iterator[tuple[int, int, Counts]]:
     """Yield (length, number of p-mers, counts with features from 0) and fill an empty vocabulary."""
-    by_numpy = _by_numpy(documents, vocabulary)
-    for q, ids, size in windows(documents, vocabulary, by_numpy):
-        yield q, size, count_ids(documents.offsets, q, ids, size, 0, by_numpy)
+    for q, ids, size in windows(documents, vocabulary):
+        yield q, size, count_ids(documents.offsets, q, ids, size, 0, vocabulary.by_numpy)
 
 
-def _by_numpy(documents: Documents, vocabulary: Vocabulary) -> bool:
-    """Whether NumPy counts: numbering the windows of a length, counting and joining counts are passes."""
-    return use_numpy(3 * len(documents.codes) * max(vocabulary.p2, 1))
-
-
-def windows(
-    documents: Documents, vocabulary: Vocabulary, by_numpy: bool | None = None
-) -> Iterator[tuple[int, Ints32, int]]:
+def windows(documents: Documents, vocabulary: Vocabulary) -> Iterator[tuple[int, Ints32, int]]:
     """Yield (length, id of the window at every position, number of ids) and fill an empty vocabulary.
 
     Ids are arbitrary at positions where a document has no complete window.
     """
     check_symbols(len(documents.codes))
-    if by_numpy is None:
-        by_numpy = _by_numpy(documents, vocabulary)
     offsets, p1, p2 = documents.offsets, vocabulary.p1, vocabulary.p2
     steps = list(plan(p1, p2))
     ids = {1: copied(documents.codes, np.int32)}
@@ -262,7 +256,7 @@ def windows(
     last = last_uses(steps)
     for step, (q, a, b) in enumerate(steps):
         sizes = vocabulary.size(a), vocabulary.size(b)
-        vocabulary.keys[q], ids[q] = _pair(offsets, q, ids[a], ids[b], b, sizes, by_numpy)
+        vocabulary.keys[q], ids[q] = _pair(offsets, q, ids[a], ids[b], b, sizes, vocabulary.by_numpy)
         if q >= p1:
             yield q, ids[q], vocabulary.size(q)
         ids = {length: array for length, array in ids.items() if last.get(length, -1) > step}
@@ -329,7 +323,7 @@ def _mark_keys(
     cuts = np.searchsorted(offsets, np.linspace(0, offsets[-1], len(tables) + 1))
     cuts[-1] = len(offsets) - 1
     pieces = range(len(tables))
-    run_pieces(lambda k: _mark(offsets, cuts[k], cuts[k + 1], *windows_of_table, tables[k]), pieces)
+    run(lambda k: _mark(offsets, cuts[k], cuts[k + 1], *windows_of_table, tables[k]), pieces)
     for other in tables[1:]:
         tables[0] |= other
     return np.asarray(tables[0])
@@ -340,10 +334,10 @@ def _list_marked(seen: Words) -> tuple[Ints32, Words]:
     before = np.zeros(len(seen) + 1, np.int32)
     parts = 4 * n_threads() if len(seen) > SERIAL_SIZE else 1
     pieces = list(pairwise(len(seen) * k // parts for k in range(parts + 1)))
-    run_pieces(lambda d: _count_bits(d[0], d[1], seen, before), pieces)
+    run(lambda d: _count_bits(d[0], d[1], seen, before), pieces)
     np.cumsum(before, out=before)
     keys = np.empty(before[-1], np.uint64)
-    run_pieces(lambda d: _list_keys(d[0], d[1], seen, before, keys), pieces)
+    run(lambda d: _list_keys(d[0], d[1], seen, before, keys), pieces)
     return before, keys
 
 
@@ -387,9 +381,10 @@ def _sort(words: Words) -> Words:
 
 def count_ids(offsets: Ints, q: int, ids: Ints32, size: int, base: int = 0, by_numpy: bool = False) -> Counts:
     """Count the windows of length q, given an id below `size` at every position; features are `base` + id."""
+    dtype = np.int32 if base + size <= MAX_SYMBOLS else np.int64
     if by_numpy:
-        return _count_few(offsets, q, ids, size, base)
-    indptr, dtype = np.zeros(len(offsets), np.int64), index_type(base + size)
+        return _count_few(offsets, q, ids, base, dtype)
+    indptr = np.zeros(len(offsets), np.int64)
     longest = int(np.diff(offsets).max(initial=1))
     pieces: dict[int, tuple[AnyArray, AnyArray]] = {}
 
@@ -408,7 +403,7 @@ def count_ids(offsets: Ints, q: int, ids: Ints32, size: int, base: int = 0, by_n
     return Counts(indptr, *(joined([part[k] for part in parts]) for k in (0, 1)))
 
 
-def _count_few(offsets: Ints, q: int, ids: Ints32, size: int, base: int) -> Counts:
+def _count_few(offsets: Ints, q: int, ids: Ints32, base: int, dtype: type[np.signedinteger]) -> Counts:
     """`count_ids` by NumPy: an entry is at the first position of its id in its document."""
     starts = _window_starts(offsets, q)
     # Sorting (id, position) in one word is several times faster than numbering the words that are equal.
@@ -418,7 +413,7 @@ def _count_few(offsets: Ints, q: int, ids: Ints32, size: int, base: int) -> Coun
     begins = np.flatnonzero(np.diff((words >> 32) * len(offsets) + owner, prepend=-1))
     entries = np.sort(at[begins] << 32 | np.diff(begins, append=len(words)))
     firsts = entries >> 32
-    features = (base + ids[firsts].astype(np.int64)).astype(index_type(base + size))
+    features = (base + ids[firsts].astype(np.int64)).astype(dtype)
     return Counts(np.searchsorted(firsts, offsets), features, entries.astype(np.int32))
 
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from textsvm.arrays import Array, Ints, Ints32, Words
 from textsvm.kernels.shared.counting import rank
-from textsvm.linalg.sparse import run_pieces
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import array_module, device_of
 from textsvm.runtime.memory import empty
+from textsvm.runtime.parallel import run
 
 #: Keys per piece of work.
 PIECE = 1 << 18
@@ -64,9 +64,9 @@ def ranked(keys: Ints, bound: int, most: int) -> tuple[Words, Ints32, Ints32 | N
         return (*rank(keys.view(np.uint64), bound), None)
     seen, ranks = np.zeros(bound, bool), empty(len(keys), np.int32)
     slices = [slice(first, first + PIECE) for first in range(0, len(keys), PIECE)]
-    run_pieces(lambda piece: _mark(keys[piece], seen), slices)
+    run(lambda piece: _mark(keys[piece], seen), slices)
     table = np.where(seen, np.cumsum(seen, dtype=np.int32) - np.int32(1), np.int32(-1))
-    run_pieces(lambda piece: np.take(table, keys[piece], out=ranks[piece], mode="clip"), slices)
+    run(lambda piece: np.take(table, keys[piece], out=ranks[piece], mode="clip"), slices)
     return np.flatnonzero(seen).astype(np.uint64), ranks, table
 
 

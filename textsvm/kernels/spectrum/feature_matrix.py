@@ -23,10 +23,10 @@ from textsvm.arrays import Bools, Floats, Floats32, Ints, SignedInts, Words
 from textsvm.errors import InputError
 from textsvm.kernels.shared.counting import PIECE, Vocabulary, count_each, plan, windows_of
 from textsvm.kernels.spectrum.features import PmerKernel, PmerWeights, is_weighted
-from textsvm.linalg.sparse import count_features, index_type, run_on_ranges, run_pieces, unary_starts
+from textsvm.linalg.sparse import count_features, index_type, run_on_ranges, unary_starts
 from textsvm.runtime.compiled import njit, popcount, scipy
 from textsvm.runtime.device import Device, free_memory
-from textsvm.runtime.parallel import Progress
+from textsvm.runtime.parallel import Progress, run
 from textsvm.text.documents import Documents
 
 #: Bytes per entry: column and value.
@@ -194,7 +194,7 @@ def transform(
         begin = indptr[first]
         whole.indices[begin : begin + len(data)], whole.data[begin : begin + len(data)] = indices, data
 
-    run_pieces(move, sorted(parts))
+    run(move, sorted(parts))
     return whole
 
 

@@ -44,7 +44,7 @@ from textsvm.linalg import sparse
 from textsvm.linalg.rows import FeatureRows, SharedFeatures
 from textsvm.runtime.compiled import njit, use_numpy
 from textsvm.runtime.memory import shrink
-from textsvm.runtime.parallel import n_threads
+from textsvm.runtime.parallel import n_threads, run
 from textsvm.text.documents import Documents
 
 #: Documents with the average class shares that are added to the documents of every p-mer.
@@ -197,7 +197,7 @@ def log_odds(counts: sparse.Counts, rows: Ints, classes: Ints, df: Ints) -> Floa
             terms = [_term(*divmod(pair, times), float(shares[c])) for pair in pairs.tolist()]
             odds[:-1] += np.array(terms)[number]
     else:
-        sparse.run_pieces(add, range(0, len(df), size))
+        run(add, range(0, len(df), size))
     odds[:-1][df == 0] = odds[-1] = unknown_square(shares[(shares > 0) & (shares < 1)])
     return np.sqrt(odds)
 
