@@ -51,19 +51,20 @@ def test_a_named_kernel_is_the_one_of_python(name):
     assert as_it_is(made) == as_it_is(textsvm.SVC(made.kernel).settings)
 
 
-@pytest.mark.parametrize("name", ["a+b", "b=c", "en c,x+y", "e:f*g", '"quoted"', "i"])
+@pytest.mark.parametrize("name", ["a+b", "b=c", "en c,x+y", "e:f*g", "h,bits=8", '"quoted"', "i"])
 def test_the_folder_of_encoder_is_taken_as_it_is(tmp_path, monkeypatch, name):
     pytest.importorskip("tokenizers")
     monkeypatch.chdir(tmp_path)
     static_folder(tmp_path / name)
-    whole = settings.encoder_of(name, []).encoder
+    whole, rounded = settings.encoder_of(name, []).encoder, settings.encoder_of(f"{name}, bits=8", [])
     assert whole.name == name
     assert whole == textsvm.Encoder(name)._loaded()
+    assert rounded.encoder == whole.rounded() != whole
     if '"' not in name:
         assert parse(spell(textsvm.Encoder(name))).encoder == name
 
 
-@pytest.mark.parametrize("name", ["a+b", "b=c", "", "~no-user/e", "x" * 300])
+@pytest.mark.parametrize("name", ["a+b", "b=c", "x,bits=eight", "x,bits=7", "", "~no-user/e", "x" * 300])
 def test_a_folder_of_encoder_that_is_not_there(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(WrongUsage, match=f"^--encoder {re.escape(name[:100])}(?!.*is no kernel)"):

@@ -43,7 +43,8 @@ from textsvm.choice.choose import MAX_ENCODER_TEXTS, RIDGE, _left_out_margins, _
 from textsvm.evaluation.drift import Drift, record
 from textsvm.kernels.encoder import as_encoder, token_weights
 from textsvm.kernels.spelling import parse, spell
-from textsvm.text.documents import normalise
+from textsvm.text.documents import encode, normalise
+from textsvm.text.encoders import VectorCache, _load_folder
 
 pytest.importorskip("tokenizers")
 
@@ -271,10 +272,11 @@ def test_without_an_encoder_nothing_changes():
 
 
 @pytest.mark.parametrize("texts", [True, False])
-def test_a_static_encoder_is_in_the_model_file(tmp_path, texts):
+@pytest.mark.parametrize("bits", [None, 8])
+def test_a_static_encoder_is_in_the_model_file(tmp_path, bits, texts):
     place = static_folder(tmp_path / "gone")
     train, labels = topics(40)
-    kernel = 2 * Spectrum(2) + Encoder(str(place))
+    kernel = 2 * Spectrum(2) + Encoder(str(place), bits=bits)
     model = SVC(kernel).fit(train, labels)
     save(model, tmp_path / "m", texts=texts)
     shutil.rmtree(place)
@@ -286,6 +288,15 @@ def test_a_static_encoder_is_in_the_model_file(tmp_path, texts):
     again = load(tmp_path / "again")
     assert (again.decision_function(train) == loaded.decision_function(train)).all()
     assert spell(again.kernel) == "0.667 spectrum:2 + 0.333 encoder:gone"
+
+
+def test_8_bits_halve_the_rows_and_hardly_change_them(folder, encoder):
+    rounded = encoder.rounded()
+    rows = rounded.arrays()["embeddings"]
+    assert rows.dtype == np.int8
+    error = np.abs(rounded.embeddings - encoder.embeddings).max(axis=1)
+    assert (error <= np.abs(encoder.embeddings).max(axis=1) / 127).all()
+    assert rounded != encoder
 
 
 def test_values_are_means_of_weights_of_tokens(tmp_path, folder, encoder):
@@ -304,8 +315,9 @@ def test_values_are_means_of_weights_of_tokens(tmp_path, folder, encoder):
 
 
 def test_notation(folder):
-    kernel = parse(f"spectrum:1-3,log+encoder:{folder}")
+    kernel = parse(f"spectrum:1-3,log+encoder:{folder},bits=8")
     assert kernel.kernels[1].encoder == folder
+    assert kernel.kernels[1].bits == 8
     quoted = parse('encoder:"a+b,c"')
     assert quoted.encoder == "a+b,c"
     assert spell(quoted) == 'encoder:"a+b,c"'
@@ -326,8 +338,8 @@ def test_a_weight_of_0_3_beside_named_kernels(folder):
 
 def test_a_kernel_of_an_encoder_as_the_parameter(folder):
     texts, labels = FOOD + ROAD, ["food"] * 10 + ["road"] * 10
-    model = SVC(encoder=Encoder(folder)).fit(texts, labels)
-    assert model.kernel_.leaves[-1].encoder == as_encoder(folder).encoder
+    model = SVC(encoder=Encoder(folder, bits=8)).fit(texts, labels)
+    assert model.kernel_.leaves[-1].encoder.arrays()["embeddings"].dtype == np.int8
     with pytest.raises(
         InputError, match="must be a folder, owner/name of the Hugging Face hub, or a function"
     ):
@@ -530,6 +542,12 @@ def test_the_digest_names_the_encoder(folder, tmp_path):
     assert as_encoder(Encoder(folder, digest=digest)).encoder.digest == digest
     with pytest.raises(InputError, match="put the encoder of the training in its place"):
         as_encoder(Encoder(str(other), digest=digest))
+
+
+def test_bits_need_a_static_encoder(sentences):
+    for encoder in (lengths, str(sentences)):
+        with pytest.raises(InputError, match="bits=8 needs a static encoder"):
+            Encoder(encoder, bits=8)(["bread"])
 
 
 def test_a_change_in_a_subfolder_is_noticed(tmp_path):
@@ -859,14 +877,16 @@ def test_a_folder_of_something_else(tmp_path):
         as_encoder(str(tmp_path))
 
 
-def test_vectors_are_computed_once(sentences):
+def test_vectors_are_computed_once(sentences, cache):
     texts, labels = topics(40)
     for _ in range(2):
         model = SVC("spectrum:2", encoder=str(sentences)).fit(texts, labels)
         assert Sentences.calls == len(set(texts))
+        _load_folder.cache_clear()  # as in another process
     cross_validate(SVC(encoder=str(sentences)), texts, labels, cv=3)
     doubts(SVC(encoder=str(sentences)), texts, labels, cv=3)
     assert Sentences.calls == len(set(texts))
+    assert len(list(cache.glob("*.vectors"))) == 1
     calls = []
 
     def count(texts):
@@ -878,16 +898,82 @@ def test_vectors_are_computed_once(sentences):
     assert model is not None
 
 
-def test_the_vectors_that_are_kept_are_bounded(sentences, monkeypatch):
+def test_an_interrupted_encoding_continues(sentences, monkeypatch):
+    monkeypatch.setattr("textsvm.text.encoders.AT_A_TIME", 10)
+    texts, done = [f"text {i}" for i in range(100)], []
+
+    def interrupt(n, total):
+        done.append((n, total))
+        if n >= 50:
+            raise KeyboardInterrupt
+
+    encoder = as_encoder(str(sentences)).encoder
+    with pytest.raises(KeyboardInterrupt):
+        encoder.encode(encode(texts), interrupt)
+    assert done[-1] == (50, 100)
+    _load_folder.cache_clear()
+    as_encoder(str(sentences)).encoder(texts)
+    assert Sentences.calls == 100
+
+
+@pytest.mark.parametrize(
+    "damage", ["cut off", "changed", "other version", "empty", "part of the head", "unwritable"]
+)
+def test_a_damaged_cache_is_noticed(sentences, cache, damage):
+    texts = [f"a bad text {i}" for i in range(20)]
+    expected = as_encoder(str(sentences)).encoder(texts)
+    [path] = cache.glob("*.vectors")
+    data = bytearray(path.read_bytes())
+    if damage == "cut off":
+        del data[-7:]
+    elif damage == "changed":
+        data[len(data) // 2] ^= 1
+    elif damage == "other version":
+        data[:8] = b"textsvm0"
+    elif damage == "empty":
+        data.clear()
+    elif damage == "part of the head":
+        del data[11:]
+    path.write_bytes(data)
+    if damage == "unwritable":
+        path.unlink()
+        path.mkdir()
+    for computed in (1 if damage in ("cut off", "changed") else 20, 0 if damage != "unwritable" else 20):
+        Sentences.calls = 0
+        _load_folder.cache_clear()
+        assert (as_encoder(str(sentences)).encoder(texts) == expected).all()
+        assert Sentences.calls == computed
+
+
+def test_the_cache_is_bounded(sentences, cache, monkeypatch):
     monkeypatch.setattr("textsvm.text.encoders.MOST_BYTES", 5000)
     encoder = as_encoder(str(sentences)).encoder
     for i in range(20):
         encoder([f"text {i} {j}" for j in range(30)])
+    [path] = cache.glob("*.vectors")
+    assert 2500 < path.stat().st_size < 5000 + 3 * 30 * 44
     Sentences.calls = 0
-    encoder([f"text 19 {j}" for j in range(30)])
+    _load_folder.cache_clear()
+    as_encoder(str(sentences)).encoder([f"text 19 {j}" for j in range(30)])
     assert not Sentences.calls
-    encoder([f"text 0 {j}" for j in range(30)])
-    assert Sentences.calls == 30
+
+
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_the_cache_in_memory_is_bounded(cache, monkeypatch, on_disk):
+    monkeypatch.setattr("textsvm.text.encoders.MOST_BYTES", 12 * 100)
+    kept = VectorCache(cache / "kept" if on_disk else None)
+    for i in range(30):
+        kept.add([f"{i} {j}" for j in range(10)], np.zeros((10, 3), np.float32))
+        assert len(kept.known([f"{k} {j}" for k in range(i + 1) for j in range(10)])) <= 100
+        latest = [f"{k} {j}" for k in range(max(i - 3, 0), i + 1) for j in range(10)]
+        assert len(kept.known(latest)) == len(latest)
+
+
+def test_two_processes_share_a_cache(sentences, cache):
+    first, second = (VectorCache(cache / "both") for _ in range(2))
+    first.add(["a"], np.ones((1, 3), np.float32))
+    second.add(["b"], np.zeros((1, 3), np.float32))
+    assert VectorCache(cache / "both").known(["a", "b", "c"]).keys() == {"a", "b"}
 
 
 def test_threads_do_not_enter_a_function_together(sentences):

@@ -7,10 +7,12 @@ numbers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from itertools import product
+from os.path import exists, expanduser
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,7 +22,7 @@ from textsvm.cli.corpora import KernelOrName, kind_of, require_kind
 from textsvm.cli.machines import KernelOptions, ModelOptions, requested, several
 from textsvm.cli.options import LearningOptions
 from textsvm.kernels import Gaussian, Kernel
-from textsvm.kernels.encoder import as_encoder, encoders_of
+from textsvm.kernels.encoder import Encoder, as_encoder, encoders_of
 from textsvm.kernels.resolve import sum_on_columns, unchecked_kernel
 from textsvm.kernels.spelling import spell
 from textsvm.model.settings import (
@@ -96,15 +98,16 @@ def _all_settings(options: ModelOptions, grid: Grid, learning: LearningOptions) 
 
 
 def encoder_of(text: str, kernels: Iterable[Kernel | str | None]) -> Kernel:
-    """The kernel of --encoder, to be added to these kernels."""
+    """The kernel of --encoder, a folder or NAME,bits=8, to be added to these kernels."""
     for kernel in kernels:
         if isinstance(kernel, Kernel) and encoders_of(kernel):
             raise WrongUsage(
                 f"--encoder {text} does not go with --kernel {spell(kernel)}, which names an encoder; leave "
                 "one of them out"
             )
+    bits = None if exists(expanduser(text)) else re.fullmatch(r"(.+?)\s*,\s*bits=([0-9]+)", text)
     with wrong_usage(f"--encoder {text}: "):
-        return as_encoder(text)
+        return as_encoder(Encoder(bits[1], int(bits[2])) if bits else text)
 
 
 def _encoder(options: ModelOptions, kernels: Iterable[Kernel | str]) -> dict[str, Any]:

@@ -147,6 +147,8 @@ class Encoder(On):
     encoder : str or callable
         Folder of an encoder of model2vec, sentence-transformers or ONNX, ``owner/name`` of the Hugging Face
         hub, or a function of a list of n texts that returns an array of shape (n, d).
+    bits : {8} or None
+        8 rounds the vectors of the tokens of a static encoder to 8 bits: a quarter of the size of float32.
     digest : str, optional
         Digest that the encoder must have.
 
@@ -164,8 +166,9 @@ class Encoder(On):
     features = Ability(EncoderFeatures)
     attribution = Ability(EncoderAttributor)
 
-    def __init__(self, encoder: Any = "", digest: str | None = None) -> None:
+    def __init__(self, encoder: Any = "", bits: int | None = None, digest: str | None = None) -> None:
         self.encoder = encoder
+        self.bits = bits
         self.digest = digest
         self.kernel = Linear()
 
@@ -175,7 +178,7 @@ class Encoder(On):
 
     def resolved(self) -> Any:
         kernel = self.__sklearn_clone__()
-        kernel.encoder, kernel.digest = kernel._loaded(), None
+        kernel.encoder, kernel.bits, kernel.digest = kernel._loaded(), None, None
         return kernel
 
     def as_dict(self) -> Json:
@@ -195,6 +198,10 @@ class Encoder(On):
     def _loaded(self) -> TextEncoder:
         self.check()
         encoder = load_encoder(self.encoder)
+        if self.bits is not None:
+            if not isinstance(encoder, StaticEncoder):
+                raise InputError(f"bits={self.bits} needs a static encoder, and {encoder.name} is none")
+            encoder = encoder.rounded()
         if self.digest not in (None, encoder.digest):
             raise InputError(
                 f"the encoder {encoder.name} has the digest {encoder.digest}, and that of the training had "
@@ -213,6 +220,8 @@ class Encoder(On):
                 f"encoder={self.encoder!r} of the encoder kernel must be a folder, owner/name of the Hugging "
                 "Face hub, or a function of a list of texts"
             )
+        if self.bits not in (None, 8):
+            raise InputError(f"bits={self.bits!r} of the encoder kernel must be 8 or None")
 
 
 def as_encoder(encoder: Any) -> Encoder:
@@ -248,7 +257,7 @@ def attach_encoders(kernel: Kernel, arrays: Arrays) -> None:
     """Give the encoders that a model file holds to its kernel, which was built from the header."""
     for leaf in encoders_of(kernel):
         if stored := strip_prefix(f"{_STORED}{leaf.digest}.", arrays):
-            leaf.encoder = StaticEncoder(stored, str(leaf.encoder))  # digest: see `resolved`
+            leaf.encoder, leaf.bits = StaticEncoder(stored, str(leaf.encoder)), None  # digest: see `resolved`
         else:
             leaf.check()
             leaf.encoder = load_encoder(leaf.encoder, download=False)  # a model file opens no connection

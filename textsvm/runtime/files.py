@@ -44,6 +44,12 @@ _KINDS = {
 }
 
 
+def cache_folder() -> Path:
+    """Folder of caches of the user; RuntimeError if there is no home."""
+    folder = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(folder) if os.path.isabs(folder) else Path.home() / ".cache") / "textsvm"
+
+
 def target_of(path: str | os.PathLike[str]) -> Path:
     """Resolve links of an output path to the file that will be replaced, existing or not."""
     try:

@@ -6,7 +6,7 @@ tokenizers alone. Special tokens are not added and unknown tokens not counted, a
 never cut, and a text without tokens has the vector 0.
 
 Encoders of sentence-transformers and ONNX models are used if the library is installed. Their vectors are
-computed once for each text and kept in memory.
+computed once for each text and kept on disk.
 
 Encoders read the normal form of a text with its case kept.
 """
@@ -19,6 +19,7 @@ import re
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from hashlib import blake2b
@@ -36,6 +37,7 @@ from safetensors import numpy as arrays_file
 from textsvm.arrays import AnyArray, Arrays, Floats32, Ints
 from textsvm.errors import InputError
 from textsvm.runtime.compiled import njit, use_numpy
+from textsvm.runtime.files import cache_folder, try_lock
 from textsvm.runtime.parallel import Lock, Progress, n_threads, run
 from textsvm.text.documents import Documents, batches, encode, split_words
 from textsvm.text.encoding import offsets_of
@@ -44,10 +46,12 @@ from textsvm.text.tokens import ALONE, BETWEEN, WITHIN, shorten
 #: Parts of BERT's tokenizer, in tokenizer.json.
 _BERT = ["BertNormalizer", "BertPreTokenizer", "WordPiece"]
 _BATCH = 1 << 20  #: Symbols of texts that are tokenised together
-#: Texts that an encoder of a library computes at a time.
+#: Texts that an encoder of a library computes at a time; the cache grows by so many.
 AT_A_TIME = 64
 WINDOW = 512  #: Number of tokens that an encoder reads if it does not say so
-MOST_BYTES = 256 << 20  #: Bytes of the vectors that an encoder keeps
+MOST_BYTES = 256 << 20  #: Maximum cache size per encoder, in bytes
+_MAGIC = b"textsvm1"  #: Beginning of a file of the cache, with its version
+_HEAD = 16  #: Length of its header: this beginning and the dimension
 #: Beginnings of the names of files and folders on which vectors do not depend.
 _IGNORED = (".", "README", "__pycache__")
 _SURROGATES = (0xD800, 0xDFFF)  #: Code points of lone surrogates, which no library of encoders accepts
@@ -107,17 +111,20 @@ class StaticEncoder(TextEncoder):
     Parameters
     ----------
     arrays : dict
-        "embeddings", (V, d), a row for each token; "tokenizer", the bytes of tokenizer.json.
+        "embeddings", (V, d), a row for each token; of int8 with "scale", (V,). "tokenizer", the bytes of
+        tokenizer.json.
     name : str
         For messages and notation.
     """
 
     def __init__(self, arrays: Arrays, name: str) -> None:
         self._arrays, self.name, self.reference = arrays, name, name
-        rows = arrays["embeddings"]
+        rows, scale = arrays["embeddings"], arrays.get("scale")
         if rows.ndim != 2 or not rows.size or rows.dtype.kind not in "fi":
             raise InputError(f"the encoder {name} has no matrix with a vector for each token")
         self.embeddings: Floats32 = rows.astype(np.float32)
+        if scale is not None:
+            self.embeddings *= scale.astype(np.float32).reshape(-1, 1)
         if not np.isfinite(self.embeddings).all():
             raise InputError(f"the encoder {name} has vectors that are not finite; take another copy of it")
         self.tokenizer = arrays["tokenizer"].tobytes()
@@ -165,6 +172,12 @@ class StaticEncoder(TextEncoder):
 
     def arrays(self) -> Arrays:
         return self._arrays
+
+    def rounded(self) -> StaticEncoder:
+        """The encoder with vectors of 8-bit numbers and a scale for each token."""
+        scale = np.abs(self.embeddings).max(axis=1) / 127
+        rows = np.rint(self.embeddings / np.maximum(scale, 1e-30)[:, None]).astype(np.int8)
+        return StaticEncoder({**self._arrays, "embeddings": rows, "scale": scale}, self.name)
 
     @cached_property
     def vocabulary(self) -> dict[str, int]:
@@ -256,21 +269,93 @@ def library_of(name: str) -> Any:
         raise InputError(f"this encoder needs the library {name}: pip install {package}") from error
 
 
+class VectorCache:
+    """Vectors by text, in memory, and in a file if there is a path.
+
+    The file has records of a digest of the text, a digest of the record and the vector. Damaged records are
+    ignored, and the older half is dropped beyond `MOST_BYTES`. A file that cannot be written is left alone.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._vectors: dict[bytes, Floats32] = {}
+        with suppress(OSError):
+            data = b"" if path is None else path.read_bytes()
+            if data[: len(_MAGIC)] == _MAGIC and len(data) >= _HEAD:
+                rows = np.frombuffer(data, *_records(data))
+                keys = [row.tobytes() for row in rows["key"]]
+                pairs = zip(keys, rows["check"].tolist(), rows["vector"], strict=True)
+                self._vectors = {key: v for key, check, v in pairs if check == _check(key, v)}
+
+    def known(self, texts: Sequence[str]) -> dict[str, Floats32]:
+        """The vectors of those texts that are in the cache."""
+        keys = {text: _key(text) for text in texts}
+        return {text: self._vectors[key] for text, key in keys.items() if key in self._vectors}
+
+    def add(self, texts: Sequence[str], vectors: Floats32) -> None:
+        """Keep vectors; a later process finds them even if this process is killed."""
+        keys = list(map(_key, texts))
+        self._vectors.update(zip(keys, vectors, strict=True))
+        if len(self._vectors) * vectors[0].nbytes > MOST_BYTES:
+            self._vectors = dict(list(self._vectors.items())[len(self._vectors) // 2 :])
+        if self._path is None:
+            return
+        head = _MAGIC + vectors.shape[1].to_bytes(8, "little")
+        rows = np.zeros(len(keys), _records(head)[0])
+        rows["key"], rows["vector"] = np.array(keys, "V16"), vectors
+        rows["check"] = [_check(key, vector) for key, vector in zip(keys, vectors, strict=True)]
+        with suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.touch(0o600)
+            with self._path.open("r+b") as stream:
+                if try_lock(stream.fileno()):
+                    _append(stream, head, rows)
+
+
+def _append(stream: Any, head: bytes, rows: AnyArray) -> None:
+    """Append after the last whole record; a file whose header (version, dimension) differs is truncated."""
+    same, size = stream.read(len(head)) == head, rows.dtype.itemsize
+    n = (stream.seek(0, os.SEEK_END) - len(head)) // size if same else 0
+    if n * size > MOST_BYTES:
+        stream.seek(len(head) + n // 2 * size)
+        rows, n = np.append(np.frombuffer(stream.read((n - n // 2) * size), rows.dtype), rows), 0
+    stream.seek(0)
+    stream.write(head)
+    stream.truncate(stream.seek(len(head) + n * size))
+    stream.write(rows.tobytes())
+
+
+def _records(data: bytes) -> tuple[Any, int, int]:
+    """Type of the records of a file, their number, and their place."""
+    d = int.from_bytes(data[len(_MAGIC) : _HEAD], "little")
+    dtype = np.dtype([("key", "V16"), ("check", "<u8"), ("vector", "<f4", (min(d, 1 << 20),))])
+    return dtype, max(0, len(data) - _HEAD) // dtype.itemsize, _HEAD
+
+
 def _key(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _check(key: bytes, vector: Floats32) -> int:
+    return int.from_bytes(blake2b(key + vector.tobytes(), digest_size=8).digest(), "little")
 
 
 class BatchEncoder(TextEncoder):
     """An encoder that computes the vectors of some texts at a time, from the shortest text to the longest.
 
-    Vectors are kept, up to `MOST_BYTES`, and computed once.
+    Vectors are computed once: with a digest they are kept on disk, otherwise in memory.
     """
 
-    _NOT_PICKLED: ClassVar = ("_vectors", "_lock", "_model", "_parts")
+    _NOT_PICKLED: ClassVar = ("_cache", "_lock", "_model", "_parts")
 
     def __init__(self, name: str, digest: str = "", reference: str = "") -> None:
         self.name, self.digest, self.reference, self._lock = name, digest, reference, Lock()
-        self._vectors: dict[bytes, Floats32] = {}  #: By digest of the text
+
+    @cached_property
+    def _cache(self) -> VectorCache:
+        with suppress(RuntimeError):  # there is no home
+            return VectorCache(cache_folder() / f"{self.digest}.vectors" if self.digest else None)
+        return VectorCache(None)
 
     @abstractmethod
     def compute(self, texts: list[str]) -> tuple[Any, int]:
@@ -280,20 +365,17 @@ class BatchEncoder(TextEncoder):
         characters = without_surrogates(characters)
         texts = [characters.text(i) for i in range(len(characters))] or [""]
         with self._lock:  # the objects of the libraries are not made for several threads
-            keys, cut = {text: _key(text) for text in texts}, 0
-            by_text = {text: self._vectors[key] for text, key in keys.items() if key in self._vectors}
+            by_text, cut = self._cache.known(texts), 0
             missing = sorted(set(texts) - by_text.keys(), key=lambda text: (len(text), text))
             total = len(by_text) + len(missing)
             for first in range(0, len(missing), AT_A_TIME):
                 batch = missing[first : first + AT_A_TIME]
                 vectors, n = self._computed(batch)
                 by_text.update(zip(batch, vectors, strict=True))
-                self._vectors.update((keys[text], by_text[text]) for text in batch)
+                self._cache.add(batch, vectors)
                 cut += n
                 if progress is not None:
                     progress(len(by_text), total)
-            if len(self._vectors) * next(iter(by_text.values())).nbytes > MOST_BYTES:  # the older half goes
-                self._vectors = dict(list(self._vectors.items())[len(self._vectors) // 2 :])
         if cut:
             warnings.warn(
                 f"the encoder {self.name} reads only the beginning of {cut:,} long texts", stacklevel=2
@@ -318,7 +400,7 @@ class BatchEncoder(TextEncoder):
         return {name: value for name, value in vars(self).items() if name not in self._NOT_PICKLED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _lock=Lock(), _vectors={})
+        vars(self).update(state, _lock=Lock())
 
 
 class FunctionEncoder(BatchEncoder):
