@@ -215,5 +215,5 @@ ENCODER = (
         "encoder", "folder of an encoder", "NAME", convert=lambda text: text.strip('"'), text=_encoder_text,
         bare=True,
     ),
-    Option("bits", "8: vectors of tokens of 8 bits", "8", convert=whole, spelled_only=True),
+    Option("bits", "8: vectors of tokens of 8 bits", "8", convert=whole),
 )  # fmt: skip
