@@ -199,11 +199,6 @@ def test_a_hostile_mbox_takes_linear_time():
     )
 
 
-@given(st.text(alphabet="<>!-/abscript &;#\"' \n", max_size=200))
-def test_any_html_is_survived(source):
-    assert isinstance(html_text(source), str)
-
-
 MIME_PIECES = (
     rb"""
 Content-Type: multipart/mixed; boundary=B~|Content-Type: text/plain; charset=utf-7~|~|--B~|--B--~|

@@ -6,8 +6,6 @@ import tarfile
 from collections import Counter
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from textsvm.errors import InputError
 from textsvm.readers import sample
@@ -100,22 +98,6 @@ def test_damage_is_named_and_survived():
     assert parse(HEAD) == ([], [("x.sgm", "left out: it holds no <REUTERS> document")])
 
 
-PIECES = [
-    *("<REUTERS", '<REUTERS NEWID="1">', "</REUTERS>", "<TEXT>", "</TEXT>", "<TITLE>", "</TITLE>", "<BODY>"),
-    *("</BODY>", "<TOPICS>", "</TOPICS>", "<D>", "</D>", "&#3;", "&#999999999;", "&lt", "&;", ">", "<", '"'),
-    *("\n", "<DATELINE"),
-]
-SGML = st.lists(st.sampled_from(PIECES) | st.text(st.characters(max_codepoint=255), max_size=5), max_size=30)
-
-
-@given(SGML)
-def test_any_sgml_is_survived(pieces):
-    sgml = "".join(pieces)
-    documents, _ = parse(HEAD + sgml)
-    assert len(documents) == len(re.findall(r"<REUTERS\b", sgml))
-    assert all(isinstance(found.text, str) and isinstance(found.label, tuple) for found in documents)
-
-
 def test_files_that_are_none_are_named():
     problems = []
     files = [
@@ -126,11 +108,6 @@ def test_files_that_are_none_are_named():
     ]
     assert list(read_reuters(files, problems, ReadOptions(), None)) == []
     assert [name for name, _ in problems] == ["d/notes.txt", "d/x.sgm"]
-
-
-def test_hostile_sgml_takes_linear_time():
-    documents, _ = parse(HEAD + "<REUTERS>" + "<TITLE>" * 300_000 + "<D>" * 300_000)
-    assert len(documents) == 1
 
 
 def test_sample_newswire():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
-import random
 import tarfile
 
 import pytest
@@ -220,15 +219,6 @@ def test_a_record_of_one_letter_is_named(fasta):
 def test_what_is_wrong_is_said_with_file_and_record(fasta, content, name, message):
     with pytest.raises(InputError, match=message):
         fasta(content, name, format="fastq" if name.endswith("q") else "fasta")
-
-
-def test_cut_off_archives_are_one_sentence(tmp_path):
-    rng = random.Random(0)
-    content = "".join(f">r{i}\n{''.join(rng.choices('ACGT', k=90))}\n" for i in range(3000))
-    (tmp_path / "x.fa.gz").write_bytes(gzip.compress(content.encode())[:-3000])
-    for read in (read_corpus, lambda path: stream_corpus(path).stored()):
-        with pytest.raises(InputError, match=r"x.fa.gz is damaged or cut off"):
-            read(tmp_path / "x.fa.gz")
 
 
 def test_numbers_and_groups_that_are_not_there(fasta):
