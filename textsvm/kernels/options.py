@@ -70,7 +70,8 @@ def choice(name: str, help: str, default: str, choices: tuple[str, ...], bare: b
 
 #: Parameters that only a spelled-out kernel takes; `textsvm tune` has an option for each other one.
 SPELLED_ONLY = {
-    "alphabet", "coef0", "d", "degree", "encoder", "filter", "keep_case", "l", "odds", "relative", "span",
+    "alphabet", "bits", "coef0", "d", "degree", "encoder", "filter", "keep_case", "l", "odds", "relative",
+    "span",
 }  # fmt: skip
 TOKENS = ("characters", "words", "whitespace", "blosum62")
 #: Options of every kernel of symbols.
