@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 #: NumPy or CuPy array, also a sparse matrix of SciPy or CuPy; the device decides.
 Array: TypeAlias = Any
@@ -33,3 +33,9 @@ def runs_of(numbers: AnyArray) -> list[tuple[int, int]]:
     """First and end of each run of equal numbers."""
     cuts = np.flatnonzero(np.diff(numbers)) + 1
     return list(pairwise([0, *cuts.tolist(), len(numbers)])) if len(numbers) else []
+
+
+def first_true(mask: ArrayLike) -> int | None:
+    """Index of the first true value; None if all are false."""
+    places = np.flatnonzero(mask)
+    return int(places[0]) if len(places) else None

@@ -23,7 +23,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from numbers import Real
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -324,7 +324,7 @@ class SymbolKernel(Kernel):
         return value if name == "tokens" else super()._copied(name, value)
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Whether a parameter is a float or an int of at most 64 bits, but no bool."""
     return isinstance(value, float | np.floating) or is_whole(value)
 

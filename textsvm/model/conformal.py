@@ -120,7 +120,7 @@ def largest(decision: Floats) -> Floats:
 
 def require_share(name: str, value: object) -> None:
     """Raise InputError unless a value is above 0 and below 1."""
-    if not is_number(value) or not 0 < float(value) < 1:  # type: ignore[arg-type]
+    if not is_number(value) or not 0 < float(value) < 1:
         raise InputError(f"{name}={value!r} must be a number above 0 and below 1")
 
 

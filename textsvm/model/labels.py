@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.arrays import AnyArray, Bools
+from textsvm.arrays import AnyArray, Bools, first_true
 from textsvm.errors import InputError, check_labels
 from textsvm.kernels.inputs import is_missing
 from textsvm.runtime.compiled import scipy
@@ -30,9 +30,9 @@ def as_indicator(y: Any, n: int) -> tuple[AnyArray, Bools, str]:
     if not len(classes):
         raise InputError("no document has a label; give some of them one or more")
     column = "" if form == "tuples" else "; leave that column of the indicator matrix out"
-    for a in np.flatnonzero(~indicator.any(axis=0))[:1]:
+    if (a := first_true(~indicator.any(axis=0))) is not None:
         raise InputError(f"no document has the label {classes[a]!s}{column}")
-    for a in np.flatnonzero(indicator.all(axis=0))[:1]:
+    if (a := first_true(indicator.all(axis=0))) is not None:
         raise InputError(
             f"every document has the label {classes[a]!s}, so there is nothing to tell it from{column}"
         )

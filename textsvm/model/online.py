@@ -178,7 +178,7 @@ def new_machines(n_classes: int, settings: OnlineSettings) -> list[OnlineMachine
 class OnlineExpansion(Expansion):
     """Machines on sets of p-mers, with the texts that they keep."""
 
-    texts: OnlineTexts = None  # type: ignore[assignment]
+    texts: OnlineTexts
 
     def prepare(self, reader: Reader, device: Device) -> OnlinePredictor:
         return OnlinePredictor(self.texts.machines)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from textsvm.arrays import AnyArray, Bools, Floats, Ints, Json, Words
+from textsvm.arrays import AnyArray, Bools, Floats, Ints, Json, Words, first_true
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.contract import Predictor
@@ -202,7 +202,7 @@ class TrainedModel:
                 return predictor.values(encoded, of_stage(progress, "predict")) + intercept
 
         values = devices.run_on(self.device, values_on)
-        for i in np.flatnonzero(~np.isfinite(values).all(axis=1))[:1]:
+        if (i := first_true(~np.isfinite(values).all(axis=1))) is not None:
             raise InputError(
                 f"document {i + 1:,} of those given has no finite decision value: its numbers, or those of "
                 "the model, are too large for this kernel; scale them, or train it again"

@@ -34,7 +34,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors import numpy as arrays_file
 
-from textsvm.arrays import AnyArray, Arrays, Floats32, Ints
+from textsvm.arrays import AnyArray, Arrays, Floats32, Ints, first_true
 from textsvm.errors import InputError
 from textsvm.runtime.compiled import njit, use_numpy
 from textsvm.runtime.files import cache_folder, try_lock
@@ -483,7 +483,7 @@ def checked_vectors(name: str, texts: Sequence[str], returned: Any) -> Floats32:
             f"the encoder {name} returned {type(returned).__name__}{shape} for {len(texts):,} texts; it must "
             f"return an array of numbers of shape ({len(texts)}, d)"
         )
-    for i in np.flatnonzero(~np.isfinite(vectors).all(axis=1))[:1]:
+    if (i := first_true(~np.isfinite(vectors).all(axis=1))) is not None:
         raise InputError(
             f"the encoder {name} returned a number that is not finite for the text {shorten(texts[i])}; it "
             "must return finite numbers for every text"

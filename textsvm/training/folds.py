@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from textsvm.arrays import AnyArray, Bools, Ints
+from textsvm.arrays import AnyArray, Bools, Ints, first_true
 from textsvm.errors import InputError, RareClassWarning, plural, warn_user
 from textsvm.kernels.base import is_whole
 from textsvm.model.settings import Fold
@@ -406,7 +406,7 @@ def _check_fold(number: int, train: Ints, test: Ints, target: Target) -> None:
     if target.classes is None or target.multilabel:
         return
     sizes = np.bincount(target.values[train], minlength=len(target.classes))
-    for missing in np.flatnonzero(sizes == 0)[:1]:
+    if (missing := first_true(sizes == 0)) is not None:
         raise InputError(
             f"class {target.classes[missing]!s} is missing from the training part of fold {number}; "
             "give it more documents (or groups), use other folds or leave it out"

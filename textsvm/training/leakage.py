@@ -53,7 +53,7 @@ class Leak:
 
 def check_bound(bound: object) -> None:
     """Raise InputError unless 0 < bound <= 1."""
-    if not is_number(bound) or not 0 < bound <= 1:  # type: ignore[operator]
+    if not is_number(bound) or not 0 < bound <= 1:
         raise InputError(f"the bound of near-duplicates must be above 0 and at most 1, got {bound!r}")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.arrays import AnyArray, Floats, Ints
+from textsvm.arrays import AnyArray, Floats, Ints, first_true
 from textsvm.errors import InputError
 from textsvm.model.labels import as_indicator
 from textsvm.model.rules import ClassRule, LabelRule, NoveltyRule, NumberRule, Rule, added_bias
@@ -71,7 +71,7 @@ def classification(
     codes = target.values[index]
     weight = np.ones(len(index)) if sample_weight is None else sample_weight[index]
     totals: Floats = np.bincount(codes, weight, len(target.classes)).astype(np.float64)
-    for a in np.flatnonzero(totals == 0)[:1]:
+    if (a := first_true(totals == 0)) is not None:
         weightless = (codes == a).any()
         why = "sample_weight is zero for all of its documents" if weightless else "it has no document"
         raise InputError(f"there is nothing to learn the class {target.classes[a]!s} from: {why}")

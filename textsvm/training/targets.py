@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from textsvm.arrays import AnyArray, Floats, Ints, Words
+from textsvm.arrays import AnyArray, Bools, Floats, Ints, Words, first_true
 from textsvm.errors import InputError, check_labels
 from textsvm.kernels.base import is_number as is_number
 from textsvm.kernels.base import is_whole
@@ -53,7 +53,8 @@ def as_classes(y: Any, n: int) -> tuple[AnyArray, Ints]:
     """Sorted classes of the labels of n documents, and the code of each document's class."""
     labels = _column_of(y, n, "label")
     if labels.dtype.kind == "f":
-        for i in np.flatnonzero(~np.isfinite(labels) | (labels != np.round(labels)))[:1]:
+        i = first_true(~np.isfinite(labels) | (labels != np.round(labels)))
+        if i is not None:
             raise InputError(
                 f"the label of document {i} is {labels[i]:g}, a continuous number; a classifier "
                 "needs classes, SVR takes numbers"
@@ -76,7 +77,7 @@ def as_known(y: Any, n: int, classes: AnyArray) -> Ints:
     """Codes of the labels of n documents among known classes, which are sorted."""
     numbers = {name: number for number, name in enumerate(classes.tolist())}
     labels = _column_of(y, n, "label").tolist()
-    for i in [i for i, label in enumerate(labels) if label not in numbers][:1]:
+    if (i := first_true([label not in numbers for label in labels])) is not None:
         raise InputError(
             f"the label of document {i} is {labels[i]!s}, and the classes are {', '.join(map(str, numbers))}"
         )
@@ -105,7 +106,7 @@ def as_numbers(y: Any, n: int) -> Floats:
         numbers = values.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"the targets are not numbers ({' '.join(str(error).split())})") from error
-    for i in np.flatnonzero(~np.isfinite(numbers))[:1]:
+    if (i := first_true(~np.isfinite(numbers))) is not None:
         raise InputError(f"the target of document {i} is {numbers[i]}, not a finite number")
     if n == 1:
         raise InputError("there is one sample only; regression needs two different targets")
@@ -129,7 +130,7 @@ def as_weights(sample_weight: ArrayLike | None, n: int) -> Floats | None:
             f"there are {n} documents and sample_weight has the shape {weight.shape}; "
             "give one weight a document"
         )
-    for i in np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))[:1]:
+    if (i := first_true(~(np.isfinite(weight) & (weight >= 0)))) is not None:
         raise InputError(
             f"the sample_weight of document {i} is {weight[i]:g}; weights are finite numbers of at least 0"
         )
@@ -193,17 +194,17 @@ def _column_of(y: Any, n: int, what: str) -> AnyArray:
         raise InputError(f"expected one {what} a document, got an array of shape {values.shape}{several}")
     if len(values) != n:
         raise InputError(f"there are {n} documents and {len(values)} {what}s; give one {what} a document")
-    for i in _missing(values)[:1]:
+    if (i := first_true(_missing(values))) is not None:
         raise InputError(f"the {what} of document {i} is missing; remove the document or give it one")
     return values
 
 
-def _missing(values: AnyArray) -> Ints:
-    """Indices of missing values."""
+def _missing(values: AnyArray) -> Bools:
+    """Whether each value is missing."""
     if values.dtype.kind == "O":
-        return np.flatnonzero([is_missing(value) for value in values.tolist()])
+        return np.array([is_missing(value) for value in values.tolist()], bool)
     missing = {"f": np.isnan, "c": np.isnan, "M": np.isnat}.get(values.dtype.kind)
-    return np.flatnonzero(missing(values)) if missing else np.empty(0, np.int64)
+    return missing(values) if missing else np.zeros(len(values), bool)
 
 
 def with_positive(target: Target, positive: Any) -> Target:
@@ -219,8 +220,10 @@ def with_positive(target: Target, positive: Any) -> Target:
 
 def labels_of(target: Target) -> AnyArray:
     """Targets as given: labels or numbers, shape (n,); the indicator matrix for several labels."""
-    plain = target.classes is None or target.multilabel
-    return target.values if plain else target.classes[target.values]  # type: ignore[index]
+    if target.classes is None or target.multilabel:
+        return target.values
+    labels: AnyArray = target.classes[target.values]
+    return labels
 
 
 def with_classes(examples: Any, target: Target | None) -> Any:

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from textsvm.arrays import Floats
+from textsvm.arrays import Floats, first_true
 from textsvm.choice import candidates
 from textsvm.choice.candidates import Candidate
 from textsvm.choice.choose import Choice, near_copies, weigh_encoder
@@ -608,7 +608,7 @@ def assemble(
     support, coef = machines.index[used], machines.coef[:, used]
     coef = coef if scipy_sparse(coef) else np.ascontiguousarray(coef)
     source = settings.source.of_kernel(kernel)
-    for a in np.flatnonzero(np.isnan(machines.bias))[:1]:
+    if (a := first_true(np.isnan(machines.bias))) is not None:
         assert target.classes is not None
         raise InputError(
             f"there is nothing to learn the label {target.classes[a]!s} from: sample_weight is zero for "

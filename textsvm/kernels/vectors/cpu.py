@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints
+from textsvm.arrays import AnyArray, Array, Floats, Floats32, Ints, first_true
 from textsvm.errors import InputError
 from textsvm.kernels.contract import HostRows
 from textsvm.linalg.sparse import Sparse
@@ -202,7 +202,7 @@ class HostVectorRows(HostRows):
         with np.errstate(over="ignore", invalid="ignore"):  # infinite squares are reported below
             self._columns = VectorProducts(devices.to_host(documents.values), self._function.shifts)
         self._squares = self._columns.rows.squares
-        for row in np.flatnonzero(~np.isfinite(self._squares))[:1]:
+        if (row := first_true(~np.isfinite(self._squares))) is not None:
             raise InputError(
                 f"the numbers of vector {row} are too large to be multiplied; scale the columns, as "
                 "StandardScaler does"
