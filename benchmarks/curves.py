@@ -127,10 +127,10 @@ class Parts:
         self.default = auto(texts[: self.n], n_classes=int(target.max()) + 1)
         cased = Spectrum((1, 5), "log", idf=True, keep_case=True)
         words = Spectrum((1, 2), "log", idf=True, tokens="words", keep_case=True)
-        last = self.default.kernel().leaves[0] if self.default.dna else words
+        last = self.default.kernel().structure.leaves[0] if self.default.dna else words
         self.kernels = [cased, Spectrum((1, 5), "intersection"), last]
         documents = TextSource(Sum(self.kernels), TextForm()).encode(texts)
-        self.counted = [k.features.count(k.read(documents)) for k in self.kernels]
+        self.counted = [k.features.count(k.structure.read(documents)) for k in self.kernels]
         self.plain = self._unit(1, self.kernels[1])
         self.folded = self._unit(1, replace(cased, keep_case=False))
         self.learnt: dict[str, tuple[Floats, ...]] = {}

@@ -101,10 +101,10 @@ def part_of(folder: Path, name: str, size: str, seed: int) -> Part:
 
 def gram(kernel: Kernel, texts: list[str], codes: Ints, tests: list[str]) -> tuple[Floats, Floats]:
     """Matrices of the training texts, and of the tests with them."""
-    device = select("cpu")
-    train = kernel.read(encode_inputs(texts, kernel.views).with_classes(codes))
+    structure, device = kernel.structure, select("cpu")
+    train = structure.read(encode_inputs(texts, structure.views).with_classes(codes))
     rows = kernel.fit(train, device).rows(train, device)
-    test = kernel.read(encode_inputs(tests, kernel.views, train))
+    test = structure.read(encode_inputs(tests, structure.views, train))
     return np.asarray(rows.gram(), float), np.asarray(rows.cross(test), float)
 
 

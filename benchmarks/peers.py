@@ -125,7 +125,7 @@ def kernel_row(
     repeats: int,
 ) -> dict[str, Any]:
     """A kernel matrix; raises AssertionError if the two disagree."""
-    usable = [text for text in texts if len(text) >= kernel.min_length]
+    usable = [text for text in texts if len(text) >= kernel.structure.min_length]
     mine = _host(gram(kernel, usable, card))
     theirs = peer(usable)
     np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-6)

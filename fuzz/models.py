@@ -142,10 +142,10 @@ def _decide(model: Any) -> None:
     """Predict examples of the model's input type."""
     trained = as_model(model)
     kernel = trained.kernel
-    kind = None if kernel is None else kernel.examples
-    leaves = () if kernel is None else kernel.leaves
+    kind = None if kernel is None else kernel.structure.examples
+    leaves = () if kernel is None else kernel.structure.leaves
     given: Any = NEW
-    if any(leaf.letters or leaf.view.tokens == "blosum62" for leaf in leaves):
+    if any(leaf.structure.letters or leaf.structure.view.tokens == "blosum62" for leaf in leaves):
         given = ["acgtacgtaca", "", LONG_DNA[1]]
     if kind == "columns":
         given = {"text": NEW, "n": [float(i) for i in range(len(NEW))]}

@@ -299,7 +299,7 @@ def test_it_is_spelled_on_a_line():
     for other in (kernel, BoundedGap(), BoundedGap(3, tokens="words"), BoundedGap(3, 0.5, 3, keep_case=True)):
         assert spelling.parse(spelling.spell(other)).get_params() == other.get_params()
     assert clone(kernel).get_params() == kernel.get_params()
-    assert kernel.min_length == 5
+    assert kernel.structure.min_length == 5
 
 
 def test_it_is_a_grid_of_options():

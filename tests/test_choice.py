@@ -133,10 +133,10 @@ def test_texts_of_white_space_alone_are_refused_in_a_sentence(texts, kernel):
 def test_words_are_beside_characters_in_texts_with_words():
     texts, y = orders()
     model = auto().fit(texts[:36], y[:36])
-    assert {leaf.tokens for leaf in model.kernel_.leaves} == {"characters", "words"}
+    assert {leaf.tokens for leaf in model.kernel_.structure.leaves} == {"characters", "words"}
     assert model.score(texts[36:], y[36:]) > 0.9
     names = auto().fit([text.replace(" ", "") for text in texts], y)
-    assert {leaf.tokens for leaf in names.kernel_.leaves} == {"characters"}
+    assert {leaf.tokens for leaf in names.kernel_.structure.leaves} == {"characters"}
 
 
 def test_words_are_separated_by_white_space():
@@ -615,5 +615,5 @@ def test_words_are_read_only_where_there_are_words(monkeypatch):
     texts, y = ["".join(text.split()) for text in corpus(30)[0]], corpus(30)[1]
     monkeypatch.setattr("textsvm.text.encoding.find_words", lambda *_: pytest.fail("words were read"))
     for kernel in ("auto", "fast"):
-        views = auto(kernel=kernel).fit(texts, y).kernel_.views
+        views = auto(kernel=kernel).fit(texts, y).kernel_.structure.views
         assert {view.tokens for view in views} == {"characters"}

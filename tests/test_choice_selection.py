@@ -89,7 +89,7 @@ def test_a_calibrated_classifier_chooses_once_on_all_texts(questions, tmp_path):
     texts, labels = questions
     plain, model = SVC().fit(texts, labels), CalibratedSVC(SVC()).fit(texts, labels)
     assert (model.chosen_, model.C_) == (plain.chosen_, plain.C_)
-    assert model.kernel_.key == plain.kernel_.key
+    assert model.kernel_.structure.key == plain.kernel_.structure.key
     np.testing.assert_allclose(
         model.decision_function(texts), plain.decision_function(texts), atol=2 * plain.settings.solver_tol
     )

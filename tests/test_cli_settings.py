@@ -26,7 +26,7 @@ def as_it_is(of):
     """The parameters of an estimator, its kernel by what it says of itself."""
     found = of.as_dict()
     kernel = found.pop("kernel")
-    return {**found, "kernel": kernel if isinstance(kernel, str) else kernel.as_dict()}
+    return {**found, "kernel": kernel if isinstance(kernel, str) else kernel.structure.as_dict()}
 
 
 def test_the_command_line_makes_the_machine_that_python_makes():
@@ -40,14 +40,14 @@ def test_the_command_line_makes_the_machine_that_python_makes():
     ):
         ours, theirs = as_it_is(made), as_it_is(default.settings)
         assert type(made) is type(default.settings)
-        assert made.new_kernel().as_dict() == default.settings.new_kernel().as_dict()
+        assert made.new_kernel().structure.as_dict() == default.settings.new_kernel().structure.as_dict()
         assert {**ours, "kernel": None} == {**theirs, "kernel": None}
 
 
 @pytest.mark.parametrize("name", KERNELS.simple())
 def test_a_named_kernel_is_the_one_of_python(name):
     made = settings.single(options(kernel=[name]), LearningOptions())
-    assert made.new_kernel().as_dict() == KERNELS[name]().as_dict()
+    assert made.new_kernel().structure.as_dict() == KERNELS[name]().structure.as_dict()
     assert as_it_is(made) == as_it_is(textsvm.SVC(made.kernel).settings)
 
 

@@ -75,7 +75,7 @@ def test_without_a_kernel_a_classifier_chooses_one(tmp_path):
     assert (trained["kernel_spelled"], trained["C"]) == (spell(ours.kernel_), ours.C_)
     assert trained["chosen"].endswith("the default for texts with words")
     fitted = load(tmp_path / "m")
-    assert fitted.kernel.key == ours.kernel_.key
+    assert fitted.kernel.structure.key == ours.kernel_.structure.key
     assert fitted.loss == ours.loss_ == "squared_hinge"
     given = {**fitted.get_params(deep=False), "kernel": "auto", "C": 1.0, "loss": None}
     assert given == SVC().get_params(deep=False)
@@ -389,7 +389,7 @@ def test_words_on_the_command_line(tmp_path):
     trained = report("train", sample("questions"), *words, "-o", model)
     assert (trained["kernel"]["tokens"], trained["kernel"]["keep_case"]) == ("words", True)
     fitted = load(model)
-    assert fitted.kernel_.view == View("words", True)
+    assert fitted.kernel_.structure.view == View("words", True)
     text = "When was the first violin seen?"
     [row] = lines_of(model, "-", stdin=json.dumps({"text": text}).encode())
     assert row["label"] == fitted.predict([text])[0]

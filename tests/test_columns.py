@@ -119,7 +119,7 @@ def both_ways(texts, y, C=1.0, tol=1e-3, weight=None, class_weight=None, kernel=
     problem = problem_of(model.settings, target, np.arange(len(texts)), as_weights(weight, len(texts)))
     kernel = clone(kernel)
     rows = kernel.features.rows(documents, CPU)
-    gram = kernel.rows(kernel.read(documents), CPU).gram().astype(np.float64)
+    gram = kernel.rows(kernel.structure.read(documents), CPU).gram().astype(np.float64)
     found = solve_by_descent(problem, rows, Stopping(tol))
     [[exact]] = solve(DenseGram(gram.astype(np.float32), "given"), [[problem]], Stopping(tol / 100))
     return problem, found, exact, gram

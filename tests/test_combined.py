@@ -170,9 +170,9 @@ def test_it_is_saved_loaded_and_decides_the_same(tmp_path):
     save(model, tmp_path / "model")
     again = load(tmp_path / "model")
     np.testing.assert_array_equal(again.decision_function(NEW), model.decision_function(NEW))
-    assert again.kernel_.key == model.kernel_.key
+    assert again.kernel_.structure.key == model.kernel_.structure.key
     save(again, tmp_path / "again")
-    assert load(tmp_path / "again").kernel_.key == again.kernel_.key
+    assert load(tmp_path / "again").kernel_.structure.key == again.kernel_.structure.key
 
 
 @pytest.mark.parametrize("kernel", [Sum(PARTS, [1, 1, 2]), Sum([PARTS[0], PARTS[2]])])
@@ -217,7 +217,7 @@ def test_nested_parameters():
     model.set_params(**{"kernel__0": EditDistance(3), "kernel__0__gamma": 4})
     assert model.kernel.kernels[0].gamma == 4
     copy = clone(kernel)
-    assert copy.key == kernel.key
+    assert copy.structure.key == kernel.structure.key
     assert copy.kernels[0] is not kernel.kernels[0]
     given = [Spectrum(3), Spectrum(4)]
     changed = Sum(given).set_params(**{"kernels": [Spectrum(5), Spectrum(6)], "1__p": 7})
@@ -331,7 +331,7 @@ def test_a_sum_that_learns_is_calibrated_and_saved(tmp_path, weights):
 @pytest.mark.filterwarnings("ignore:.*near-duplicate")
 def test_parts_learn_from_training_documents_alone():
     kernel = Sum([Spectrum(2), Spectrum((1, 3), "log", idf=True)])
-    assert kernel.learns
+    assert kernel.structure.learns
     found = cross_validate(SVC(kernel, device="cpu"), DOCUMENTS, LABELS, cv=3)
     for (train, test), table in zip(found.folds, found.table, strict=True):
         model = SVC(kernel, device="cpu").fit(np.array(DOCUMENTS)[train], np.array(LABELS)[train])

@@ -84,9 +84,9 @@ def test_parts_read_their_own_view_of_the_texts():
     np.testing.assert_allclose(gram_of(SUM), expected, atol=1e-6)
     np.testing.assert_allclose(gram_of(PRODUCT), parts[2] * parts[3], atol=1e-6)
     both = Sum([SUM, PRODUCT])
-    assert both.views == (View(), View("words"), View(keep_case=True))
+    assert both.structure.views == (View(), View("words"), View(keep_case=True))
     np.testing.assert_allclose(gram_of(both), (expected + parts[2] * parts[3]) / 2, atol=1e-6)
-    documents = in_views(TEXTS, both.views)
+    documents = in_views(TEXTS, both.structure.views)
     _, shared = next(grams([both], documents, CPU))
     np.testing.assert_allclose(shared.rows(np.arange(len(documents))), gram_of(both), atol=1e-6)
 
@@ -98,13 +98,13 @@ def test_the_length_of_a_document_is_that_of_its_longest_view():
 
 def test_others_are_read_in_the_same_views():
     kernel = Sum([SUM, PRODUCT])
-    documents = in_views(TEXTS, kernel.views)
-    others = in_views(NEW, kernel.views, documents)
+    documents = in_views(TEXTS, kernel.structure.views)
+    others = in_views(NEW, kernel.structure.views, documents)
     rows = kernel.fit(documents).rows(documents, CPU)
 
     def cross(part):
-        read = part.read(documents)
-        return part.fit(read).rows(read, CPU).cross(part.read(others)).astype(float)
+        read = part.structure.read(documents)
+        return part.fit(read).rows(read, CPU).cross(part.structure.read(others)).astype(float)
 
     total = cross(CHARACTERS) / 2 + cross(WORDS) / 4 + cross(CASED) / 4
     expected = (total + cross(CASED) * cross(PRODUCT.kernels[1])) / 2
@@ -129,7 +129,7 @@ def test_contributions_of_views_add_up(kernel):
     model = SVC(kernel, C=10, device="cpu").fit(TEXTS, LABELS)
     for text, found in zip(NEW, explain(model, NEW), strict=True):
         assert found.exact
-        assert found.text == normalise(text, keep_case=any(view.keep_case for view in kernel.views))
+        assert found.text == normalise(text, keep_case=any(view.keep_case for view in kernel.structure.views))
         assert len(found.symbols) == len(found.text)
         assert found.value == pytest.approx(model.decision_function([text])[0], abs=1e-6)
         if text:
@@ -155,8 +155,8 @@ def test_a_model_of_views_is_saved_and_explained(kernel, tmp_path):
     model = SVC(kernel, C=10, device="cpu").fit(TEXTS, LABELS)
     save(model, tmp_path / "m.textsvm")
     again = load(tmp_path / "m.textsvm")
-    assert again.kernel_.key == model.kernel_.key
-    assert tuple(again.support_documents_.documents) == kernel.views
+    assert again.kernel_.structure.key == model.kernel_.structure.key
+    assert tuple(again.support_documents_.documents) == kernel.structure.views
     np.testing.assert_array_equal(again.decision_function(NEW), model.decision_function(NEW))
     text = "Click NOW, straße"
     [found] = explain(again, [text])
@@ -239,7 +239,7 @@ def test_functions_of_tokens_that_look_alike_are_two_views():
             return "Split"
 
     kernels = [Sum([Spectrum(1, tokens=Split(letter)), Spectrum(3)]) for letter in "an"]
-    documents = in_views(TEXTS, [view for kernel in kernels for view in kernel.views])
+    documents = in_views(TEXTS, [view for kernel in kernels for view in kernel.structure.views])
     for number, gram in grams(kernels, documents, CPU):
         expected = gram_of(kernels[number])
         np.testing.assert_allclose(gram.rows(np.arange(len(TEXTS))), expected, atol=1e-6)
@@ -263,11 +263,11 @@ def test_the_best_of_a_grid_keeps_its_own_views_alone(kernel, tmp_path):
     ).best_estimator
     kept = model.support_documents_
     assert spell(model.kernel_) == spell(kernel)
-    if len(kernel.views) == 1:
+    if len(kernel.structure.views) == 1:
         assert isinstance(kept, Documents)
         assert kept.of_tokens
     else:
-        assert tuple(kept.documents) == kernel.views
+        assert tuple(kept.documents) == kernel.structure.views
     save(model, tmp_path / "m")
     np.testing.assert_array_equal(load(tmp_path / "m").decision_function(NEW), model.decision_function(NEW))
 

@@ -339,7 +339,7 @@ def test_a_weight_of_0_3_beside_named_kernels(folder):
 def test_a_kernel_of_an_encoder_as_the_parameter(folder):
     texts, labels = FOOD + ROAD, ["food"] * 10 + ["road"] * 10
     model = SVC(encoder=Encoder(folder, bits=8)).fit(texts, labels)
-    assert model.kernel_.leaves[-1].encoder.arrays()["embeddings"].dtype == np.int8
+    assert model.kernel_.structure.leaves[-1].encoder.arrays()["embeddings"].dtype == np.int8
     with pytest.raises(
         InputError, match="must be a folder, owner/name of the Hugging Face hub, or a function"
     ):
@@ -350,7 +350,7 @@ def test_on_a_table_each_text_column_is_encoded(tmp_path, folder):
     texts, labels = topics(20)
     table = {"title": texts, "body": texts[::-1], "n": np.arange(20)}
     model = SVC(encoder=folder).fit(table, labels)
-    assert sum("encoder" in spell(leaf) for leaf in model.kernel_.leaves) == 2
+    assert sum("encoder" in spell(leaf) for leaf in model.kernel_.structure.leaves) == 2
     save(model, tmp_path / "m")
     assert (load(tmp_path / "m").decision_function(table) == model.decision_function(table)).all()
     single = SVC(On("title", Encoder(folder))).fit(table, labels)
@@ -663,9 +663,9 @@ def test_vectors_of_many_texts_are_computed_while_labelling(folder, monkeypatch)
 
 
 def test_the_json_of_a_kernel_names_the_encoder(folder):
-    form = (Spectrum(2) + as_encoder(folder)).as_dict()
+    form = (Spectrum(2) + as_encoder(folder)).structure.as_dict()
     assert json.loads(json.dumps(form))["kernels"][1]["encoder"] == "tiny"
-    assert Sum([Spectrum(2), as_encoder(folder)]).comparable
+    assert Sum([Spectrum(2), as_encoder(folder)]).structure.comparable
 
 
 def test_the_same_bits_with_any_number_of_threads(folder):

@@ -193,7 +193,7 @@ def test_weights_that_pick_one_length_are_that_length(device):
     for weights in [(0, 0, 2.0), (0, 0, 1e-9, 0), (0, 0, 5, 0, 0, 0)]:
         kernel = GapWeighted(len(weights), 0.7, weights)
         np.testing.assert_allclose(gram(kernel, texts, device), alone, rtol=1e-6)
-        assert kernel.min_length == 3
+        assert kernel.structure.min_length == 3
 
 
 @pytest.mark.slow

@@ -305,7 +305,7 @@ def test_it_is_spelled_on_a_line():
     for other in (kernel, GappedKmers(5, 2, weight="count", tokens="words"), GappedKmers()):
         assert spelling.parse(spelling.spell(other)).get_params() == other.get_params()
     assert clone(kernel).get_params() == kernel.get_params()
-    assert kernel.min_length == 9
+    assert kernel.structure.min_length == 9
 
 
 def test_it_is_a_grid_of_options():

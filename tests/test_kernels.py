@@ -30,7 +30,7 @@ SIMPLE = [
     *(KERNELS[name](**params) for name in KERNELS.simple() for params in OWN.get(name, [{}])),
     EXACT[0],
 ]
-SIMPLE = [kernel for kernel in SIMPLE if kernel.reads_texts]
+SIMPLE = [kernel for kernel in SIMPLE if kernel.structure.reads_texts]
 WORDS, CASED = Spectrum((1, 2), tokens="words"), Spectrum(2, keep_case=True)
 SUMS = [
     Sum([Spectrum(2), WORDS, CASED, BoundedGap(2), EditDistance()]),

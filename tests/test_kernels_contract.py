@@ -49,7 +49,7 @@ class SharedSymbols(Kernel):
 
     name = "symbols"
     cost = Ability(SymbolsCost)
-    min_length = 1
+    _min_length = 1
 
     def __init__(self, power=1):
         self.power = power

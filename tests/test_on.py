@@ -109,9 +109,9 @@ def test_values_are_the_sum_of_what_each_part_says():
 def test_a_sum_on_a_column_is_a_sum_on_it_of_each_part():
     inner = Sum([Spectrum(2), Product([Spectrum(1, tokens="words"), EditDistance()])], [3, 1])
     spread = as_kernel(Sum([On("body", inner), On("hour", Sum([Gaussian(), Linear()]))]))
-    columns = [leaf.view.column for leaf in spread.leaves]
+    columns = [leaf.structure.view.column for leaf in spread.structure.leaves]
     assert columns == ["body"] * 3 + [("hour",)] * 2
-    assert [leaf.as_dict()["name"] for leaf in spread.leaves] == ["on"] * 5
+    assert [leaf.structure.as_dict()["name"] for leaf in spread.structure.leaves] == ["on"] * 5
     np.testing.assert_array_equal(gram_of(On("body", inner)), gram_of(as_kernel(On("body", inner))))
     expected = prepare(svc(inner).settings, TABLE["body"]).gram.rows(np.arange(N))
     np.testing.assert_array_equal(gram_of(On("body", inner)), expected)
@@ -307,9 +307,9 @@ def test_a_table_is_shown_line_by_line_and_numbers_have_their_share():
         found.symbols[end - len(line) - 1 : end - 1].sum() for line, end in zip(lines, ends, strict=True)
     ]
     kept = model.model_.support
-    for number, (weight, term) in enumerate(model.kernel_.terms):
+    for number, (weight, term) in enumerate(model.kernel_.structure.terms):
         documents = model.settings.source.encode(rows([0]), kept.documents)
-        of_term = term.rows(term.read(kept.documents), CPU).cross(term.read(documents))
+        of_term = term.rows(term.structure.read(kept.documents), CPU).cross(term.structure.read(documents))
         expected = weight * float(of_term[0] @ model.dual_coef_[0])
         assert shares[number] == pytest.approx(expected, abs=1e-5)
     named = [each.text.partition(": ")[0] for each in explain(model, rows([0]), substrings=500)[0].substrings]
@@ -412,8 +412,8 @@ def test_copies_are_looked_for_in_texts():
     assert held_out_leak(model, rows(range(12), copied), rows(range(12, N), copied)).share == 1
     model = svc(On("hour", Linear())).fit(rows(range(12), copied), LABELS[:12])
     assert held_out_leak(model, rows(range(12), copied), rows(range(12, N), copied)).share == 0
-    alike = Spectrum().alike
-    assert kernel.alike == product.alike == alike < Linear().alike
+    alike = Spectrum().structure.alike
+    assert kernel.structure.alike == product.structure.alike == alike < Linear().structure.alike
     with pytest.raises(InputError, match="near-duplicates are looked for in texts"):
         cross_validate(svc(On("hour", Linear())), same_numbers, LABELS, group_duplicates=0.9)
 
@@ -664,12 +664,12 @@ def test_other_models_on_a_table(model, y):
             continue
         predicted = model.fit(frame, y).predict(frame)
         assert len(predicted) == 24
-        assert model.kernel_.reads_tables
+        assert model.kernel_.structure.reads_tables
 
 
 def test_a_table_of_one_column_is_a_list_of_texts():
     for frame in frames(("title",))[:3]:
-        assert not SVC().fit(frame, CLASSES).kernel_.reads_tables
+        assert not SVC().fit(frame, CLASSES).kernel_.structure.reads_tables
 
 
 def test_tables_that_have_no_default_kernel():

@@ -108,6 +108,6 @@ def test_the_navigation_has_every_page_of_docs():
 
 def test_kernels_of_vectors_are_in_their_table():
     page = (DOCS / "vectors.md").read_text(encoding="utf-8")
-    names = {name for name, kernel in KERNELS.items() if kernel().reads_vectors}
+    names = {name for name, kernel in KERNELS.items() if kernel().structure.reads_vectors}
     table = page[page.index("| kernel |") : page.index('`gamma="scale"`, the default')]
     assert names == set(re.findall(r"\| `([a-z]+)[:`]", table))

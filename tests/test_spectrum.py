@@ -356,7 +356,7 @@ def test_parameters_are_plain_and_min_length_is_the_shortest():
     kernel = Spectrum((3, 5), "presence")
     own = {"p": (3, 5), "weight": "presence", "idf": False, "normalised": True}
     assert kernel.get_params() == own | {"tokens": "characters", "keep_case": False, "odds": False}
-    assert kernel.min_length == 3
+    assert kernel.structure.min_length == 3
     assert clone(kernel).get_params() == kernel.get_params()
 
 

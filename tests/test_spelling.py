@@ -54,8 +54,8 @@ tables = st.lists(on_columns, min_size=2, max_size=3)
 
 @given(leaves | products | sums | on_columns | tables.map(Sum) | tables.map(Product))
 def test_what_is_written_is_read(kernel):
-    assert parse(spell(kernel)).as_dict() == kernel.as_dict()
-    assert parse(spell(clone(kernel))).key == kernel.key
+    assert parse(spell(kernel)).structure.as_dict() == kernel.structure.as_dict()
+    assert parse(spell(clone(kernel))).structure.key == kernel.structure.key
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_what_is_written_is_read(kernel):
     ],
 )
 def test_lines_are_read(text, kernel):
-    assert parse(text).as_dict() == kernel.as_dict()
+    assert parse(text).structure.as_dict() == kernel.structure.as_dict()
 
 
 @pytest.mark.parametrize(
@@ -155,10 +155,10 @@ def test_words_are_a_spectrum_of_words():
         "gap:2,tokens=words,keep_case": GapWeighted(2, tokens="words", keep_case=True),
         "spectrum:2,keep_case+words:2": Sum([Spectrum(2, keep_case=True), Spectrum(2, tokens="words")]),
     }.items():
-        assert parse(text).as_dict() == kernel.as_dict()
+        assert parse(text).structure.as_dict() == kernel.structure.as_dict()
         assert spell(kernel) == text
     assert parse("words").p == 1
-    assert parse("words:log").as_dict() == parse("spectrum:log,tokens=words,1").as_dict()
+    assert parse("words:log").structure.as_dict() == parse("spectrum:log,tokens=words,1").structure.as_dict()
     assert parse("edit:keep-case").keep_case
     with pytest.raises(InputError, match="tokens is given twice in words:tokens=words"):
         parse("words:tokens=words")

@@ -46,7 +46,7 @@ from textsvm.gram.build import build_gram
 from textsvm.gram.panels import Damaged, Panels, checksums
 from textsvm.gram.plan import BANDS
 from textsvm.gram.store import GramRequest, Store, digest
-from textsvm.kernels.base import Ability, Kernel
+from textsvm.kernels.base import Ability, Kernel, Structure
 from textsvm.kernels.contract import Cost
 from textsvm.model.settings import Settings
 from textsvm.readers import sample
@@ -76,6 +76,11 @@ class Numbered:
         return self.index
 
 
+class TableStructure(Structure):
+    def read(self, documents):
+        return documents
+
+
 class NoCost(Cost):
     def seconds(self, rows, columns):
         return 0.0
@@ -91,9 +96,7 @@ class Table(Kernel):
         self.values = 0
 
     cost = Ability(NoCost)
-
-    def read(self, documents):
-        return documents
+    structure = Ability(lambda kernel: TableStructure(kernel, View()))
 
     def rows(self, documents, device):
         kernel = self
@@ -170,15 +173,19 @@ def test_a_matrix_is_symmetric_though_its_kernel_rounds(tmp_path, small):
     np.testing.assert_array_equal(matrix.diagonal(), MATRIX.diagonal())
 
 
+class StoppingStructure(TableStructure):
+    def as_dict(self):
+        return Table(self.kernel.which).structure.as_dict()
+
+
 class Stopping(Table):
     """A kernel that is interrupted after some panels."""
+
+    structure = Ability(lambda kernel: StoppingStructure(kernel, View()))
 
     def __init__(self, which=0, after=3):
         super().__init__(which)
         self.after = after
-
-    def as_dict(self):
-        return Table(self.which).as_dict()
 
     def rows(self, documents, device):
         kernel, made = self, super().rows(documents, device)
@@ -261,7 +268,7 @@ def test_damaged_panels_of_a_matrix_that_is_computed_with_another(tmp_path, monk
         source = Settings(GapWeighted(p=2, decay=decay)).source
         documents = source.encode(source.validate(texts), None, None)
         kernel = source.kernel_for(documents)
-        kernel.fit(kernel.read(documents), select("cpu"))
+        kernel.fit(kernel.structure.read(documents), select("cpu"))
         requests.append(GramRequest(kernel, documents, {"normalise": "unicode"}, select("cpu")))
     found = []
     for number_damaged in (0, 2, 3):

@@ -278,7 +278,7 @@ class TestModels:
 
     def test_a_function_of_tokens(self, tmp_path):
         kernel = Spectrum(1, tokens=lambda text: text.split("n"))
-        assert clone(kernel).view == kernel.view
+        assert clone(kernel).structure.view == kernel.structure.view
         model = SVC(kernel, device="cpu").fit(TEXTS, LABELS)
         assert model.support_documents_.symbols(0) == TEXTS[model.support_[0]].lower().split("n")
         assert model.predict(NEW).shape == (4,)

@@ -242,7 +242,7 @@ def test_the_tuned_kernel_is_a_parameter():
     np.testing.assert_allclose(
         result.best_estimator.decision_function(documents), fitted.decision_function(documents), atol=1e-3
     )
-    assert fitted.kernel_.key == result.best_model.kernel.key
+    assert fitted.kernel_.structure.key == result.best_model.kernel.structure.key
     of_kernel = tune(SVC(device="cpu"), documents, y, {"kernel__p": [2, 3]}, cv=3)
     again = SVC(device="cpu").set_params(**of_kernel.best_params_)
     assert again.kernel.p == of_kernel.best_model.kernel.p

@@ -140,7 +140,7 @@ def test_cross_validation_is_that_of_one_machine(connected, model):
     there = cross_validate(model, TEXTS, y)
     np.testing.assert_array_equal(there.decision, here.decision)
     assert there.table == here.table
-    learns = model.settings.new_kernel().learns
+    learns = model.settings.new_kernel().structure.learns
     assert connected.run.pieces("_part" if learns else "_solve_chain") == [5]
 
 

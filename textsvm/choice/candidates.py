@@ -64,8 +64,8 @@ class Candidate:
         strings = self._strings()
         if self.encoder is None or self.encoder_weight == 0:
             return strings
-        weights = [(1 - self.encoder_weight) * weight for weight, _ in strings.terms]
-        terms = [*(term for _, term in strings.terms), self.encoder.resolved()]
+        weights = [(1 - self.encoder_weight) * weight for weight, _ in strings.structure.terms]
+        terms = [*(term for _, term in strings.structure.terms), self.encoder.structure.resolved()]
         return Sum(terms, [*weights, self.encoder_weight])
 
     def _strings(self) -> Kernel:

@@ -154,8 +154,8 @@ def weigh_encoder(
         weight_text = f"{default.encoder_weight:g}"
         return default, f"encoder with weight {weight_text} (too few different texts to choose it)"
     sample, device, grams = documents.take(rows), devices.select("cpu"), list[Floats]()
-    for kernel in (replace(default, encoder=None, odds=False).kernel(), default.encoder.resolved()):
-        read = kernel.read(sample)
+    for kernel in (replace(default, encoder=None, odds=False).kernel(), default.encoder.structure.resolved()):
+        read = kernel.structure.read(sample)
         grams.append(kernel.fit(read).rows(read, device).gram().astype(np.float64))
     chosen, margins = encoder_weight(grams[0], grams[1], characters.classes[rows])
     errors = ", ".join(
@@ -237,7 +237,7 @@ def near_copies(documents: Documents | MultiView, seconds: float) -> Ints | None
     if len(documents) > MOST_COMPARED:
         return None
     kernel = Candidate(plain=1.0).kernel()
-    read = kernel.read(documents)
+    read = kernel.structure.read(documents)
     if kernel.cost.seconds(read, read) > PREDICTED_PER_MEASURED * max(seconds, MIN_SECONDS):
         return None
     kernel.fit(read)
@@ -321,14 +321,14 @@ class Trials:
 
     def count(self, kernel: Kernel) -> None:
         """Count the features of a kernel that are not counted yet."""
-        for leaf in kernel.leaves:
+        for leaf in kernel.structure.leaves:
             if leaf.features.key not in self._counted:
-                documents = leaf.read(self.documents)
+                documents = leaf.structure.read(self.documents)
                 self._counted[leaf.features.key] = leaf.features.count(documents)
 
     def rows(self, kernel: Kernel, train: Ints) -> FeatureRows:
         """Rows of all examples, with the weights that a kernel learns from the examples `train`."""
-        terms = kernel.terms
+        terms = kernel.structure.terms
         parts = [fitted_rows(copy(term), self._counted, train) for _, term in terms]
         return side_by_side(parts, [weight for weight, _ in terms])
 

@@ -78,7 +78,7 @@ def compare(
     candidates = baselines.candidates(device, names, encoder)
     for make in candidates.values():
         settings.checked(make)
-    on_columns = (kernel for kernel in kernels.values() if kernel and kernel.reads_tables)
+    on_columns = (kernel for kernel in kernels.values() if kernel and kernel.structure.reads_tables)
     documents = corpora.read(console, corpus, reading, kernel=next(on_columns, None))
     examples = documents.examples
     if encoder is not None and examples is not documents.texts:

@@ -19,7 +19,7 @@ from textsvm.cli.options import Duplicates, FoldOptions, LearningOptions, Readin
 from textsvm.errors import InputError, plural, printable
 from textsvm.evaluation.estimate import copies_of
 from textsvm.kernels.base import Kernel
-from textsvm.kernels.resolve import unchecked_kernel
+from textsvm.kernels.resolve import structure_of
 from textsvm.kernels.user import KernelFunction
 from textsvm.model.settings import ClassifierSettings
 from textsvm.model.trained import TrainedModel
@@ -190,7 +190,7 @@ def columns(table: TableOptions, kernel: KernelOrName = None) -> dict[str, Any]:
     """Arguments of the readers: the columns of the options, else the kernel's; other options of tables."""
     names = ("id", "skip_invalid", "header", "sheet", "encoding")
     others = {name: vars(table)[name] for name in names}
-    on_columns = kernel is not None and unchecked_kernel(kernel).reads_tables
+    on_columns = kernel is not None and structure_of(kernel).reads_tables
     if isinstance(kernel, Kernel) and table.text is None and table.numbers is None and on_columns:
         return _columns_of(kernel, table.vectors is not None) | others
     text: list[str] | str | None = table.texts
@@ -201,7 +201,7 @@ def columns(table: TableOptions, kernel: KernelOrName = None) -> dict[str, Any]:
 
 def _columns_of(kernel: Kernel, with_vectors: bool) -> dict[str, Any]:
     """Columns that a kernel is on, without the vectors of --vectors and the unnamed text column."""
-    names = [view.column for view in kernel.resolved().views]
+    names = [view.column for view in kernel.structure.resolved().structure.views]
     texts = list(dict.fromkeys(name for name in names if isinstance(name, str)))
     numbers = list(dict.fromkeys(part for name in names if isinstance(name, tuple) for part in name))
     if with_vectors:
@@ -239,8 +239,8 @@ def check_letters(console: Console, kernel: KernelOrName, corpus: Corpus) -> Non
     """Raise InputError if a FASTA or FASTQ record has a letter that no base has; count ambiguous bases."""
     if not corpus.of_sequences:
         return
-    leaves = kernel.leaves if isinstance(kernel, Kernel) else ()
-    for letters in {leaf.letters for leaf in leaves} - {""}:
+    leaves = kernel.structure.leaves if isinstance(kernel, Kernel) else ()
+    for letters in {leaf.structure.letters for leaf in leaves} - {""}:
         foreign = re.compile(f"[^{letters}]", re.IGNORECASE)
         unclear = 0
         for identifier, text in zip(corpus.ids, corpus.texts, strict=True):
@@ -528,7 +528,7 @@ def held_out_near_duplicates(
             model, training.examples, test.examples, progress=console.progress_of("duplicates")
         )
         remedy = "`textsvm cv` with group_duplicates keeps them together"
-        if message := leakage.leakage_message([leak], model.kernel.alike, remedy):
+        if message := leakage.leakage_message([leak], model.kernel.structure.alike, remedy):
             warnings.warn(message, leakage.LeakageWarning, stacklevel=2)
     return [
         {"test": test.ids[row], "train": training.ids[column], "value": value}

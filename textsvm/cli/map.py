@@ -90,7 +90,7 @@ def map(
     console.say_device(device)
     if printing.json:
         facts = {"output": str(output.path), "rows": len(drawn), "map": mapped.as_dict()}
-        described = {"kernel": kernel.as_dict(), "kernel_spelled": spell(kernel)}
+        described = {"kernel": kernel.structure.as_dict(), "kernel_spelled": spell(kernel)}
         console.print_json({**facts, **described, "device": device.description})
         return
     rows = [("documents", f"{len(drawn):,}"), ("kernel", spell(kernel)), ("device", device.description)]

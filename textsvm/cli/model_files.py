@@ -164,7 +164,7 @@ def training_facts(model: TrainedModel, training: Corpus) -> Json:
     return {
         "estimator": model.estimator_name,
         "device": record.device.description,
-        "kernel": kernel.as_dict(),
+        "kernel": kernel.structure.as_dict(),
         "kernel_spelled": spelling.spell(kernel),
         "chosen": record.chosen or None,
         "C": C,
@@ -212,14 +212,16 @@ def examples_for(model: TrainedModel, corpus: Corpus) -> tuple[TrainedModel, Any
     """
     examples, kernel = corpus.examples, model.kernel
     if kernel is not None:
-        require_kind(kernel.examples, "the model", corpus)
+        require_kind(kernel.structure.examples, "the model", corpus)
     if corpus.vectors is None:
         return model, examples
     if isinstance(examples, dict):
         if kernel is None or not scipy.sparse.issparse(examples[VECTORS]):
             return model, examples
         documents = model.support.documents
-        widths = [documents.of(view).n_features for view in kernel.views if view.column == (VECTORS,)]
+        widths = [
+            documents.of(view).n_features for view in kernel.structure.views if view.column == (VECTORS,)
+        ]
         return model, {**examples, VECTORS: _widened(examples[VECTORS], max(widths, default=0))}
     support = model.support
     if not isinstance(support.documents, Vectors) or not scipy.sparse.issparse(examples):

@@ -23,7 +23,7 @@ from textsvm.cli.machines import KernelOptions, ModelOptions, requested, several
 from textsvm.cli.options import LearningOptions
 from textsvm.kernels import Gaussian, Kernel
 from textsvm.kernels.encoder import Encoder, as_encoder, encoders_of
-from textsvm.kernels.resolve import sum_on_columns, unchecked_kernel
+from textsvm.kernels.resolve import structure_of, sum_on_columns
 from textsvm.kernels.spelling import spell
 from textsvm.model.settings import (
     ClassifierSettings,
@@ -165,7 +165,7 @@ def settle_grid(
 
 def kernel_for(kernel: KernelOrName, corpus: Corpus, encoder: Any = None) -> Kernel | None:
     """Kernel to set for the documents of a corpus; None to keep `kernel`."""
-    kind, reads = kind_of(corpus), "" if kernel is None else unchecked_kernel(kernel).examples
+    kind, reads = kind_of(corpus), "" if kernel is None else structure_of(kernel).examples
     if kind == "columns":
         if isinstance(kernel, Kernel) and reads == "columns":
             return kernel

@@ -116,7 +116,7 @@ def _next_step(settings: AnySettings, verdict: Verdict) -> str:
             return "this may be chance, so add documents, or check the columns and labels (`textsvm corpus`)"
         return "this is no better, so check the columns and labels (`textsvm corpus`), or add documents"
     if verdict.metric != "mae" and verdict.value >= GOOD:
-        if isinstance(kernel, Kernel) and kernel.examples == "vectors":
+        if isinstance(kernel, Kernel) and kernel.structure.examples == "vectors":
             return "`textsvm predict MODEL FILE` classifies new documents"
         return "`textsvm explain MODEL --top 30` shows what the model looks at"
     if kernel == "fast" and not isinstance(settings, MultilabelSettings):  # several labels have no choice

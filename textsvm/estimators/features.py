@@ -237,7 +237,7 @@ class SpectrumFeatures(TransformerMixin, NamedParameters, BaseEstimator):
             least = self.min_df if is_whole(self.min_df) else self.min_df * len(texts)
             step = of_stage(progress, "features")
             self.columns_, matrix = _twin(device).learn_columns(kernel, documents, least, rows, step)
-        self.alphabet_, self.device_ = kernel.read(documents).alphabet, device
+        self.alphabet_, self.device_ = kernel.structure.read(documents).alphabet, device
         return matrix
 
     @contextmanager

@@ -111,7 +111,7 @@ class SupportSymbols:
         support, kernel = model.support.documents, model.kernel
         if kernel is None or not isinstance(support, Documents | MultiView) or not len(support):
             return
-        views = [view for view in kernel.views if isinstance(support.of(view), Documents)]
+        views = [view for view in kernel.structure.views if isinstance(support.of(view), Documents)]
         self.view = next((view for view in views if not support.of(view).of_tokens), next(iter(views), None))
         if self.view is None:
             return

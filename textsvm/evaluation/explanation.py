@@ -181,7 +181,7 @@ def _readable(model: Any, consequence: str) -> TrainedModel:
     trained = as_model(model)
     if trained.kernel is None or trained.support.documents is None:
         raise InputError(f"a model of a precomputed kernel matrix has no texts, {consequence}")
-    if trained.kernel.reads_vectors:
+    if trained.kernel.structure.reads_vectors:
         raise InputError(f"a model of vectors has no texts, {consequence}")
     return trained
 
@@ -223,7 +223,7 @@ class _OfSupport:
         document, parts = self.documents.take([d]), []
         for name, terms in _parts_of(self.kernel, self.rows).items():
             weight = sum(weight for weight, _, _ in terms)
-            rows = (w * own.cross(term.read(document))[0].astype(float) for w, term, own in terms)
+            rows = (w * own.cross(term.structure.read(document))[0].astype(float) for w, term, own in terms)
             values = sum(rows)
             similar = self._listed(d, values / weight, weight, -values, most)
             parts.append(KernelShare(name, float(self.coef[d] @ values), similar))
@@ -266,7 +266,7 @@ class _OfWeights:
     def parts(self, d: int, most: int) -> list[KernelShare]:
         document, parts = self.documents.take([d]), []
         for name, terms in _parts_of(self.kernel, self.predictor).items():
-            values = sum(part.values(term.read(document))[0] for _, term, part in terms)
+            values = sum(part.values(term.structure.read(document))[0] for _, term, part in terms)
             parts.append(KernelShare(name, float(values @ self.machine_weights[d]), []))
         return parts
 
@@ -276,9 +276,9 @@ class _OfWeights:
 
 def _parts_of(kernel: Any, rows: Any) -> dict[str, list[tuple[float, Any, Any]]]:
     """Weight, kernel and rows, or predictor, of the terms of each part of a sum; empty without two parts."""
-    terms, parts = kernel.terms, dict[str, list[tuple[float, Any, Any]]]()
+    terms, parts = kernel.structure.terms, dict[str, list[tuple[float, Any, Any]]]()
     for (weight, term), own in zip(terms, rows.parts if len(terms) > 1 else (), strict=False):
-        encoders = [view.encoder.name for view in term.views if view.encoder is not None]
+        encoders = [view.encoder.name for view in term.structure.views if view.encoder is not None]
         name = f"meaning ({encoders[0]})" if encoders else "spelling"
         parts.setdefault(name, []).append((weight, term, own))
     return parts if len(parts) > 1 else {}

@@ -196,7 +196,7 @@ def data_warnings(model: TrainedModel, texts: Any) -> list[str]:
     if kernel is None or not isinstance(support, Documents | MultiView):
         return warnings
     documents = model.encode(texts)
-    unseen = max([_unseen(documents.of(view), support.of(view)) for view in kernel.views])
+    unseen = max([_unseen(documents.of(view), support.of(view)) for view in kernel.structure.views])
     if unseen > UNSEEN:
         warnings.append(
             f"{100 * unseen:.0f} % of the symbols of these documents do not occur in the model's support "

@@ -65,7 +65,7 @@ def build_gram(
     device, kernel = request.device, request.kernel
     on_gpu, rows, stored = device.kind == "cuda", None, None
     if store is None and not (tier == "host" and on_gpu):
-        rows = kernel.rows(kernel.read(request.examples), device)
+        rows = kernel.rows(kernel.structure.read(request.examples), device)
     allowed = allowed_bytes(memory, device)
     case = Case(request.n, allowed, device.kind, tier=tier, store=store is not None)
     if on_gpu:
@@ -130,7 +130,7 @@ def _measured_rates(case: Case, request: GramRequest, rows: Any) -> Rates:
     if case.stored == 1:
         return Rates()
     kernel = request.kernel
-    rows = kernel.rows(kernel.read(request.examples), request.device) if rows is None else rows
+    rows = kernel.rows(kernel.structure.read(request.examples), request.device) if rows is None else rows
     return Rates(*measured_rate(rows))
 
 

@@ -151,11 +151,11 @@ def sharded_gram(
     cards = len(device.cards)
     if current() is not None or not _shards(len(examples), cards):
         return None
-    read = kernel.read(examples)
+    read = kernel.structure.read(examples)
     tiles = kernel.cost.tileable(read, device.kind)
     if not (tiles or kernel.cost.in_shards):
         return None
-    documents = kernel.leaves[0].read(read)
+    documents = kernel.structure.leaves[0].structure.read(read)
     room = _room(kernel, len(documents), device, memory)
     division = divide(documents.lengths, cards, room) if tiles else None
     if room < 0 or (tiles and division is None):
@@ -219,7 +219,7 @@ def _room(kernel: Kernel, n: int, device: Device, memory: int | str | None) -> i
     """Bytes for a tile on a card beside its shard; a sum of kernels has several tiles at a time."""
     bounds = bounds_of(n, len(device.cards))
     allowed = min(allowed_bytes(memory, device), devices.free_memory(device))
-    return int(allowed - 4 * n * np.diff(bounds).max()) // (AT_A_TIME * (1 + kernel.depth))
+    return int(allowed - 4 * n * np.diff(bounds).max()) // (AT_A_TIME * (1 + kernel.structure.depth))
 
 
 @dataclass(frozen=True)

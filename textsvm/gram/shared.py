@@ -71,7 +71,9 @@ class _MatricesInMemory:
         return plan_gram(Case(len(self.documents), self.allowed)).reason + suffix
 
     def sum_description(self, kernel: Kernel) -> str:
-        return self.description(f", summed from {len(kernel.terms)} parts" if kernel.depth else "")
+        return self.description(
+            f", summed from {len(kernel.structure.terms)} parts" if kernel.structure.depth else ""
+        )
 
     def matrix(self, kernel: Kernel, documents: Documents, progress: Progress | None) -> Array:
         """The whole matrix of a fitted kernel."""
@@ -110,7 +112,7 @@ def _passes(parts: Sequence[_Part], room: int) -> Iterator[_Pass]:
     alike: dict[Hashable, list[_Part]] = {}
     for number, part in enumerate(parts):
         shared = part.kernel.cost.sharing if room >= 2 else None
-        alike.setdefault(number if shared is None else (shared, part.kernel.view), []).append(part)
+        alike.setdefault(number if shared is None else (shared, part.kernel.structure.view), []).append(part)
     for of_kind in alike.values():
         sharing = of_kind[0].kernel.cost.sharing
         if sharing is None or len(of_kind) == 1:
@@ -151,7 +153,7 @@ class _GridGrams(_MatricesInMemory):
     def _batches(self) -> list[list[int]]:
         """Numbers of kernels that are computed together: as many sums as have room beside their parts."""
         sums = [number for number in range(len(self.kernels)) if not self._is_whole(number)]
-        depth = max([self.kernels[number].depth for number in sums], default=0)
+        depth = max([self.kernels[number].structure.depth for number in sums], default=0)
         size = max(1, self.room - 1 - depth)
         batches = [sums[first : first + size] for first in range(0, len(sums), size)] or [[]]
         batches[0] = [number for number in range(len(self.kernels)) if number not in sums] + batches[0]
@@ -160,19 +162,20 @@ class _GridGrams(_MatricesInMemory):
     def _is_whole(self, number: int) -> bool:
         """Whether a kernel is computed as a whole instead of as a sum of Grams."""
         kernel = self.kernels[number]
-        return self.room <= kernel.depth or any(term is kernel for _, term in kernel.terms)
+        structure = kernel.structure
+        return self.room <= structure.depth or any(term is kernel for _, term in structure.terms)
 
     def _passes_of(self, batch: Sequence[int]) -> Iterator[_Pass]:
         whole = [number for number in batch if self._is_whole(number)]
         parts = [_Part(self.kernels[number], number, []) for number in whole]
-        by_key: dict[Hashable, _Part] = {part.kernel.key: part for part in parts}
+        by_key: dict[Hashable, _Part] = {part.kernel.structure.key: part for part in parts}
         for number in batch[len(whole) :]:
-            self.missing[number] = len(self.kernels[number].terms)
-            for weight, term in self.kernels[number].terms:
-                if term.key not in by_key:
-                    by_key[term.key] = _Part(term, None, [])
-                    parts.append(by_key[term.key])
-                by_key[term.key].sums.append((number, weight))
+            self.missing[number] = len(self.kernels[number].structure.terms)
+            for weight, term in self.kernels[number].structure.terms:
+                if term.structure.key not in by_key:
+                    by_key[term.structure.key] = _Part(term, None, [])
+                    parts.append(by_key[term.structure.key])
+                by_key[term.structure.key].sums.append((number, weight))
         return _passes(parts, self.room - (len(batch) - len(whole)))
 
     def _cost(self, step: _Pass) -> float:
@@ -181,7 +184,7 @@ class _GridGrams(_MatricesInMemory):
         return float(np.ceil(1e6 * max(costs)))
 
     def _computed(self, step: _Pass, progress: Progress | None) -> Iterator[tuple[_Part, Gram]]:
-        read = step.parts[0].kernel.read(self.documents)
+        read = step.parts[0].kernel.structure.read(self.documents)
         kernels = [part.kernel.fit(read) for part in step.parts]
         if step.sharing is not None:
             description = self.description(f", {step.sharing.description(kernels)}")
@@ -223,53 +226,53 @@ class TermGrams(_MatricesInMemory):
         self, kernels: Sequence[Kernel], documents: Documents, device: Device, memory: int | str | None
     ) -> None:
         super().__init__(documents, device, memory)
-        at_work = 1 + bool(device.cards) + max([1, *(kernel.depth for kernel in kernels)])
+        at_work = 1 + bool(device.cards) + max([1, *(kernel.structure.depth for kernel in kernels)])
         self.room = self.allowed // self.size - at_work
         #: Number of kernels still to come that have a term.
-        self.wanted = Counter(term.key for kernel in kernels for _, term in kernel.terms)
+        self.wanted = Counter(term.structure.key for kernel in kernels for _, term in kernel.structure.terms)
         self._cache: dict[tuple[Hashable, bytes], tuple[Kernel, Array]] = {}
 
     def serves(self, kernel: Kernel) -> bool:
         """Whether there is room, and the kernel is a sum or the term of another kernel."""
-        return self.room >= 0 and (kernel.depth > 0 or self.wanted[kernel.key] > 1)
+        return self.room >= 0 and (kernel.structure.depth > 0 or self.wanted[kernel.structure.key] > 1)
 
     def gram(self, kernel: Kernel, train: Ints | None, progress: Progress | None) -> Gram:
         """Fit a kernel to some of the documents, or to all, and compute its Gram of all."""
         learnt_from = self.documents if train is None else self.documents.take(train)
         total = None
-        for number, (weight, term) in enumerate(kernel.terms):
-            step = part_of(progress, number, 1, len(kernel.terms))
+        for number, (weight, term) in enumerate(kernel.structure.terms):
+            step = part_of(progress, number, 1, len(kernel.structure.terms))
             values, cached = self._values(term, learnt_from, b"" if train is None else train.tobytes(), step)
             total = _added(total, values, weight, reuse=not cached)
             del values
         # Terms of weight 0 have no Gram but are saved with the others.
-        fitted = {id(leaf) for _, term in kernel.terms for leaf in term.leaves}
-        for leaf in kernel.leaves:
+        fitted = {id(leaf) for _, term in kernel.structure.terms for leaf in term.structure.leaves}
+        for leaf in kernel.structure.leaves:
             if id(leaf) not in fitted:
-                leaf.fit(leaf.read(learnt_from))
+                leaf.fit(leaf.structure.read(learnt_from))
         whole = DenseGram(total, self.sum_description(kernel))
         del total
         return spread(whole, self.device)
 
     def done(self, kernel: Kernel) -> None:
         """No Gram of this kernel will be requested any more."""
-        for _, term in kernel.terms:
-            self.wanted[term.key] -= 1
+        for _, term in kernel.structure.terms:
+            self.wanted[term.structure.key] -= 1
         self._cache = {at: rows for at, rows in self._cache.items() if self.wanted[at[0]] > 0}
 
     def _values(
         self, term: Kernel, learnt_from: Documents, name: bytes, progress: Progress | None
     ) -> tuple[Array, bool]:
         """The matrix of a term, and whether it is cached."""
-        at = term.key, name if term.learns else b""
+        at = term.structure.key, name if term.structure.learns else b""
         if at in self._cache:
             fitted_term, values = self._cache[at]
-            for leaf, fitted in zip(term.leaves, fitted_term.leaves, strict=True):
+            for leaf, fitted in zip(term.structure.leaves, fitted_term.structure.leaves, strict=True):
                 leaf.__dict__.update(vars(fitted))
             return values, True
-        term.fit(term.read(learnt_from))
-        values = self.matrix(term, term.read(self.documents), progress)
-        again = self.wanted[term.key] > 1 or not term.learns
+        term.fit(term.structure.read(learnt_from))
+        values = self.matrix(term, term.structure.read(self.documents), progress)
+        again = self.wanted[term.structure.key] > 1 or not term.structure.learns
         keep = again and len(self._cache) < self.room
         if keep:
             self._cache[at] = term, values

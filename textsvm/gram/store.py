@@ -76,14 +76,14 @@ class GramRequest:
 
     def texts(self) -> Json:
         """Identity of the examples, common to all Grams of a store, as JSON values."""
-        views = {repr(view): digest(self.examples.of(view)) for view in self.kernel.views}
+        views = {repr(view): digest(self.examples.of(view)) for view in self.kernel.structure.views}
         return {"n": self.n, "form": to_json(dict(self.form)), "views": views}
 
     def gram(self) -> Json:
         """Identity of the kernel, as JSON values."""
         state = self.kernel.state()
         return {
-            "kernel": json.loads(json.dumps(to_json(self.kernel.as_dict()))),
+            "kernel": json.loads(json.dumps(to_json(self.kernel.structure.as_dict()))),
             "learnt": digest(state) if state else "",
         }
 

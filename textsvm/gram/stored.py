@@ -205,7 +205,7 @@ class PanelRows:
         if band is None or band[0] != start:
             band = self._bands[stream] = None  # frees its memory before the next allocation
             kernel, examples = self._request.kernel, self._request.examples
-            documents = kernel.read(examples.take(np.arange(start, self.n)))
+            documents = kernel.structure.read(examples.take(np.arange(start, self.n)))
             prepare = self.prepare or (lambda _, columns: kernel.rows(columns, self.device))
             rows = prepare(start, documents)
             self._diagonal[start:] = devices.to_host(rows.diag())
@@ -398,7 +398,7 @@ def _complete(store: Store, several: list[tuple[StoredGram, GramRequest]], progr
     """Compute missing panels of equal size, of each Gram in turn; nothing if no pass has all kernels."""
     request = several[0][1]
     shared = _SharedPass([request for _, request in several])
-    if not shared.possible(request.kernel.read(request.examples.take(np.arange(1)))):
+    if not shared.possible(request.kernel.structure.read(request.examples.take(np.arange(1)))):
         return
     with store.writing([stored for stored, _ in several]):
         missing = [stored.panels.missing() for stored, _ in several]  # another process may have computed some

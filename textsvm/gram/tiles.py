@@ -114,7 +114,7 @@ def _tiling(recipe: TileRecipe, documents: Documents) -> Tiling | None:
     if not workers.pays(seconds):
         return None
     # In the view that all parts of the kernel share.
-    documents = recipe.kernels[0].leaves[0].read(documents)
+    documents = recipe.kernels[0].structure.leaves[0].structure.read(documents)
     lengths = documents.lengths
     order = np.argsort(lengths, kind="stable")
     size = 4 * len(recipe.kernels) * len(order) ** 2 / 2

@@ -57,38 +57,46 @@ class Ability(Generic[AbilityT]):
         return self.make(kernel)
 
 
-class Kernel(Parameters, ABC):
-    """Base class of kernels; a kernel is defined by its constructor parameters.
+@dataclass(frozen=True)
+class Structure:
+    """The input that a kernel reads, its parts and its saved form."""
 
-    A subclass has a `name` (in model files and on the command line), stores its constructor parameters under
-    their names, and implements `rows`; the rest has defaults. kernels/contract.py describes `cost`,
-    `features` and `attribution`.
-    """
-
-    name: ClassVar[str]
-    cost: Ability[contract.Cost] = Ability(contract.Cost)
-    features: Ability[Any] = Ability(lambda kernel: None)
-    attribution: Ability[Attributor] = Ability(Attributor)
-    #: Column of a table that the kernel reads, see `On`.
-    _column: str | None = None
-    #: Number of symbols of the shortest documents that have features, or the parameter with this number.
-    _shortest: ClassVar[int | str] = 0
-    #: Whether windows of the reverse complement count, of kernels of DNA.
-    canonical: bool = False
-    #: Makes ``np.float64(2) * kernel`` call `__rmul__` of the kernel.
-    __array_ufunc__ = None
+    kernel: Any
+    view: View  #: The input of the kernel; a composite kernel has the views of its leaves
 
     @property
-    def structure(self) -> Self:
-        """The kernel itself."""
-        return self
-
-    # The input of the kernel
+    def learns(self) -> bool:
+        """Whether kernel values depend on the documents that the kernel was fitted to."""
+        return bool(self.kernel._learns)
 
     @property
-    def view(self) -> View:
-        """The input of the kernel; a sum or product has the views of its leaves."""
-        return View(column=self._column)
+    def min_length(self) -> int:
+        """Documents with fewer symbols have no features."""
+        return int(self.kernel._min_length)
+
+    @property
+    def comparable(self) -> bool:
+        """Whether equal parameters mean equal kernels: not so for Python functions."""
+        return bool(self.kernel._comparable)
+
+    def resolved(self) -> Any:
+        """A fresh kernel of the same parameters, in which `On` is applied to leaves only."""
+        return self.kernel.__sklearn_clone__()
+
+    @property
+    def leaves(self) -> tuple[Any, ...]:
+        """Kernels that are neither sums nor products, depth first."""
+        return (self.kernel,)
+
+    @property
+    def terms(self) -> Sequence[tuple[float, Any]]:
+        """The kernel as a weighted sum of kernels that are not sums; terms of weight 0 are left out."""
+        return ((1.0, self.kernel),)
+
+    @property
+    def depth(self) -> int:
+        """Levels of nested sums and products."""
+        return 0
 
     @property
     def views(self) -> tuple[View, ...]:
@@ -125,51 +133,7 @@ class Kernel(Parameters, ABC):
     @property
     def letters(self) -> str:
         """The letters that the kernel accepts, "" for all: kernels of both strands read DNA and RNA only."""
-        return "acgtunrykmswbdhv" if self.canonical else ""
-
-    @property
-    def min_length(self) -> int:
-        """Documents with fewer symbols have no features."""
-        return int(getattr(self, self._shortest) if isinstance(self._shortest, str) else self._shortest)
-
-    # Its parts
-
-    @property
-    def leaves(self) -> tuple[Kernel, ...]:
-        """Kernels that are neither sums nor products, depth first."""
-        return (self,)
-
-    @property
-    def terms(self) -> Sequence[tuple[float, Any]]:
-        """The kernel as a weighted sum of kernels that are not sums; terms of weight 0 are left out."""
-        return ((1.0, self),)
-
-    @property
-    def depth(self) -> int:
-        """Levels of nested sums and products."""
-        return 0
-
-    def resolved(self) -> Any:
-        """A fresh kernel of the same parameters, in which `On` is applied to leaves only."""
-        return self.__sklearn_clone__()
-
-    # What its values depend on
-
-    @property
-    def learns(self) -> bool:
-        """Whether kernel values depend on the documents that the kernel was fitted to."""
-        return False
-
-    @property
-    def comparable(self) -> bool:
-        """Whether equal parameters mean equal kernels: not so for Python functions."""
-        return True
-
-    @property
-    def key(self) -> Hashable:
-        """Equal for two kernels that have the same values once they are fitted to the same documents."""
-        # Different functions of tokens may have the same repr.
-        return (f"{type(self)} {self.as_dict()}", self.views) if self.comparable else id(self)
+        return "acgtunrykmswbdhv" if self.kernel.canonical else ""
 
     @property
     def alike(self) -> float:
@@ -179,24 +143,72 @@ class Kernel(Parameters, ABC):
     @property
     def near_duplicate_kernel(self) -> Any:
         """The kernel of the parts that read texts, for the search for near-duplicates; None without any."""
-        return self
-
-    # Its saved form
+        return self.kernel
 
     def as_dict(self) -> Json:
         """Name and parameters as JSON values and arrays: the form of model files and of ``--json``."""
-        own = {"name": self.name, **self.get_params(deep=False)}
+        own = {"name": self.kernel.name, **self.kernel.get_params(deep=False)}
         column = self.view.column
         return own if column is None else {"name": "on", "column": column, "kernel": own}
 
-    def saved_state(self) -> Arrays:
-        """`state`, under the names of a model file."""
-        prefix = "" if self.view.column is None else contract.OWN
-        return {prefix + name: array for name, array in self.state().items()}
+    @property
+    def key(self) -> Hashable:
+        """Equal for two kernels that have the same values once they are fitted to the same documents."""
+        # Different functions of tokens may have the same repr.
+        return (f"{type(self.kernel)} {self.as_dict()}", self.views) if self.comparable else id(self.kernel)
 
-    def restore_saved(self, state: Arrays) -> None:
-        """Restore the kernel from the arrays of `saved_state`."""
-        self.restore(state if self.view.column is None else contract.strip_prefix(contract.OWN, state))
+    def state(self) -> Arrays:
+        """The arrays that the kernel learnt, under the names of a model file."""
+        prefix = "" if self.view.column is None else contract.OWN
+        return {prefix + name: array for name, array in self.kernel.state().items()}
+
+    def restore(self, state: Arrays) -> None:
+        """Restore a kernel from the arrays of `state`."""
+        self.kernel.restore(state if self.view.column is None else contract.strip_prefix(contract.OWN, state))
+
+
+class Kernel(Parameters, ABC):
+    """Base class of kernels; a kernel is defined by its constructor parameters.
+
+    A subclass has a `name` (in model files and on the command line), stores its constructor parameters under
+    their names, and implements `rows`; the rest has defaults. kernels/contract.py describes `structure`,
+    `cost`, `features` and `attribution`.
+    """
+
+    name: ClassVar[str]
+    cost: Ability[contract.Cost] = Ability(contract.Cost)
+    features: Ability[Any] = Ability(lambda kernel: None)
+    attribution: Ability[Attributor] = Ability(Attributor)
+    #: Column of a table that the kernel reads, see `On`.
+    _column: str | None = None
+    #: Number of symbols of the shortest documents that have features, or the parameter with this number.
+    _shortest: ClassVar[int | str] = 0
+    #: Whether windows of the reverse complement count, of kernels of DNA.
+    canonical: bool = False
+    #: Makes ``np.float64(2) * kernel`` call `__rmul__` of the kernel.
+    __array_ufunc__ = None
+
+    # For subclasses; others read them from `structure`.
+
+    @property
+    def _learns(self) -> bool:
+        """Whether kernel values depend on the documents that the kernel was fitted to."""
+        return False
+
+    @property
+    def _min_length(self) -> int:
+        """Documents with fewer symbols have no features."""
+        return int(getattr(self, self._shortest) if isinstance(self._shortest, str) else self._shortest)
+
+    @property
+    def _comparable(self) -> bool:
+        """Whether equal parameters mean equal kernels."""
+        return True
+
+    @property
+    def structure(self) -> Structure:
+        # Not kept: the cycle would keep the learnt weights until the garbage collector runs.
+        return Structure(self, View(column=self._column))
 
     def check(self) -> None:
         """Raise InputError if a parameter is out of range."""
@@ -252,16 +264,16 @@ class Kernel(Parameters, ABC):
         InputError
             If a parameter of the kernel is out of range, or the input is of the wrong type.
         """
-        kernel = self.resolved()
+        kernel = self.structure.resolved()
         kernel.check()
-        device = devices.select()
+        structure, device = kernel.structure, devices.select()
         with devices.use(device):
-            examples = encode_inputs(texts if others is None else others, kernel.views)
-            columns = kernel.read(examples)
+            examples = encode_inputs(texts if others is None else others, structure.views)
+            columns = structure.read(examples)
             rows = kernel.fit(columns, device).rows(columns, device)
             if others is None:
                 return np.asarray(devices.to_host(rows.gram()))
-            compared = kernel.read(encode_inputs(texts, kernel.views, examples))
+            compared = structure.read(encode_inputs(texts, structure.views, examples))
             return np.asarray(devices.to_host(rows.cross(compared)))
 
     def __add__(self, other: Any) -> Sum:
@@ -310,8 +322,8 @@ class SymbolKernel(Kernel):
     keep_case: bool = field(default=False, kw_only=True)
 
     @property
-    def view(self) -> View:
-        return View(self.tokens, bool(self.keep_case), self._column)
+    def structure(self) -> Structure:
+        return Structure(self, View(self.tokens, bool(self.keep_case), self._column))
 
     def check(self) -> None:
         check_flag(self, "keep_case")
@@ -375,6 +387,45 @@ def check_weights(weights: Any, n: int, owner: str, reason: str) -> None:
         raise InputError(f"the weights of {owner} must be finite, not negative and not all 0")
 
 
+class CompositeStructure(Structure):
+    """Structure of a sum or product; `kernels` are the parts."""
+
+    def resolved(self) -> Any:
+        return self.with_parts(lambda part: part.structure.resolved())
+
+    def with_parts(self, change: Callable[[Any], Any]) -> Any:
+        """A fresh kernel with changed parts."""
+        kernel = self.kernel.__sklearn_clone__()
+        if _is_list(kernel.kernels):
+            kernel.kernels = type(kernel.kernels)(
+                change(part) if isinstance(part, Kernel) else part for part in kernel.kernels
+            )
+        return kernel
+
+    @property
+    def leaves(self) -> tuple[Any, ...]:
+        return tuple(leaf for part in self.kernel.kernels for leaf in part.structure.leaves)
+
+    @property
+    def depth(self) -> int:
+        return 1 + max(part.structure.depth for part in self.kernel.kernels)
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        return tuple(dict.fromkeys(view for part in self.kernel._parts for view in part.structure.views))
+
+    @property
+    def alike(self) -> float:
+        return max(part.structure.alike for part in self.kernel.kernels)
+
+    def read(self, documents: Documents | MultiView) -> Any:
+        return documents
+
+    def as_dict(self) -> Json:
+        kernels = [part.structure.as_dict() for part in self.kernel.kernels]
+        return {"name": self.kernel.name, **self.kernel.get_params(deep=False), "kernels": kernels}
+
+
 class CompositeCost(contract.Cost):
     """Cost of a sum or product."""
 
@@ -383,8 +434,9 @@ class CompositeCost(contract.Cost):
 
     def tileable(self, documents: Any, kind: str = "cpu") -> bool:
         # With several views there is no common order of length.
-        return len(self.kernel.views) == 1 and all(
-            leaf.cost.tileable(leaf.read(documents), kind) for leaf in self.kernel.leaves
+        structure = self.kernel.structure
+        return len(structure.views) == 1 and all(
+            leaf.cost.tileable(leaf.structure.read(documents), kind) for leaf in structure.leaves
         )
 
     @property
@@ -397,40 +449,11 @@ class Composite(Kernel):
 
     kernels: Sequence[Kernel]
     cost = Ability(CompositeCost)
-
-    def resolved(self) -> Any:
-        return self.with_parts(lambda part: part.resolved())
-
-    def with_parts(self, change: Callable[[Any], Any]) -> Any:
-        """A fresh kernel with changed parts."""
-        kernel = self.__sklearn_clone__()
-        parts: Any = kernel.kernels
-        if _is_list(parts):
-            kernel.kernels = type(parts)(change(part) if isinstance(part, Kernel) else part for part in parts)
-        return kernel
+    _structure: ClassVar[type[CompositeStructure]] = CompositeStructure
 
     @property
-    def leaves(self) -> tuple[Kernel, ...]:
-        return tuple(leaf for part in self._parts for leaf in part.leaves)
-
-    @property
-    def depth(self) -> int:
-        return 1 + max(part.depth for part in self.kernels)
-
-    @property
-    def views(self) -> tuple[View, ...]:
-        return tuple(dict.fromkeys(view for part in self._parts for view in part.views))
-
-    @property
-    def alike(self) -> float:
-        return max(part.alike for part in self.kernels)
-
-    def read(self, documents: Documents | MultiView) -> Any:
-        return documents
-
-    def as_dict(self) -> Json:
-        kernels = [part.as_dict() for part in self.kernels]
-        return {"name": self.name, **self.get_params(deep=False), "kernels": kernels}
+    def structure(self) -> CompositeStructure:
+        return self._structure(self, View())
 
     @property
     def _parts(self) -> list[Kernel]:
@@ -438,21 +461,21 @@ class Composite(Kernel):
         return [part for part in self.kernels if isinstance(part, Kernel)] if _is_list(self.kernels) else []
 
     @property
-    def learns(self) -> bool:
-        return any(part.learns for part in self._parts)
+    def _learns(self) -> bool:
+        return any(part.structure.learns for part in self._parts)
 
     @property
-    def min_length(self) -> int:
-        return min(part.min_length for part in self._parts)
+    def _min_length(self) -> int:
+        return min(part.structure.min_length for part in self._parts)
 
     @property
-    def comparable(self) -> bool:
-        return all(part.comparable for part in self._parts)
+    def _comparable(self) -> bool:
+        return all(part.structure.comparable for part in self._parts)
 
     def fit(self, documents: Documents, device: Device | None = None) -> Self:
         self.check()
         for part in self.kernels:
-            part.fit(part.read(documents), device)
+            part.fit(part.structure.read(documents), device)
         return self
 
     def check(self) -> None:
@@ -467,13 +490,13 @@ class Composite(Kernel):
                     "objects such as Spectrum(4)"
                 )
             part.check()
-            first, kind = self.kernels[0].examples, part.examples
+            first, kind = self.kernels[0].structure.examples, part.structure.examples
             if kind != first:
                 raise InputError(
                     f"part 0 of a {self.name} of kernels reads {first}, and part {number} {kind}; name the "
                     "column of a table for each, as On(column, kernel)"
                 )
-        depth, leaves = self.depth, len(self.leaves)
+        depth, leaves = self.structure.depth, len(self.structure.leaves)
         if depth > MOST_DEPTH or leaves > MOST_PARTS:
             raise InputError(
                 f"a {self.name} of {leaves:,} kernels, nested {depth} deep, is too large; at "
@@ -484,12 +507,12 @@ class Composite(Kernel):
         return {
             f"{number}.{name}": array
             for number, part in enumerate(self.kernels)
-            for name, array in part.saved_state().items()
+            for name, array in part.structure.state().items()
         }
 
     def restore(self, state: Arrays) -> None:
         for number, part in enumerate(self.kernels):
-            part.restore_saved(contract.strip_prefix(f"{number}.", state))
+            part.structure.restore(contract.strip_prefix(f"{number}.", state))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name; with `deep` also the parts ("0") and their parameters ("0__p")."""
@@ -516,28 +539,49 @@ def _is_list(kernels: Any) -> bool:
     return isinstance(kernels, list | tuple)
 
 
+class SumStructure(CompositeStructure):
+    """Structure of a sum."""
+
+    @property
+    def terms(self) -> tuple[tuple[float, Any], ...]:
+        return tuple(
+            (share * weight, kernel)
+            for share, part in zip(self.kernel._shares.tolist(), self.kernel.kernels, strict=True)
+            for weight, kernel in part.structure.terms
+            if share > 0
+        )
+
+    @property
+    def near_duplicate_kernel(self) -> Any:
+        terms = [(weight, kernel, kernel.structure.near_duplicate_kernel) for weight, kernel in self.terms]
+        if all(other is kernel for _, kernel, other in terms):
+            return self.kernel
+        parts = [(weight, other) for weight, _, other in terms if other is not None]
+        return Sum([kernel for _, kernel in parts], [weight for weight, _ in parts]) if parts else None
+
+
 class SumFeatures(contract.Features):
     """Features of a sum: the features of its terms side by side."""
 
     @property
     def countable(self) -> bool:
-        return all(term.features.countable for _, term in self.kernel.terms)
+        return all(term.features.countable for _, term in self.kernel.structure.terms)
 
     @property
     def host_only(self) -> bool:  # type: ignore[override]
-        return any(term.features.host_only for _, term in self.kernel.terms)
+        return any(term.features.host_only for _, term in self.kernel.structure.terms)
 
     @property
     def has_weights(self) -> bool:  # type: ignore[override]
-        return all(term.features.has_weights for _, term in self.kernel.terms)
+        return all(term.features.has_weights for _, term in self.kernel.structure.terms)
 
     def weights(self, support: Documents, coef: Floats) -> SumWeights:
-        terms = self.kernel.terms
-        parts = [term.features.weights(term.read(support), weight * coef) for weight, term in terms]
+        terms = self.kernel.structure.terms
+        parts = [term.features.weights(term.structure.read(support), weight * coef) for weight, term in terms]
         return SumWeights(self.kernel, parts)
 
     def restore_weights(self, state: Arrays, alphabets: Documents | MultiView) -> SumWeights:
-        terms = enumerate(self.kernel.terms)
+        terms = enumerate(self.kernel.structure.terms)
         parts = [
             term.features.restore_weights(contract.strip_prefix(f"{k}.", state), alphabets)
             for k, (_, term) in terms
@@ -550,7 +594,7 @@ class SumAttributor(Attributor):
 
     @property
     def method(self) -> Attribution:  # type: ignore[override]
-        methods = list(dict.fromkeys(term.attribution.method for _, term in self.kernel.terms))
+        methods = list(dict.fromkeys(term.attribution.method for _, term in self.kernel.structure.terms))
         if len(methods) == 1:
             return methods[0]
         return Attribution(
@@ -565,7 +609,7 @@ class SumAttributor(Attributor):
         return sum_contributions(rows, documents, coef, progress)
 
     def seconds(self, lengths: Ints, support_lengths: Ints) -> Floats:
-        terms = self.kernel.terms
+        terms = self.kernel.structure.terms
         return np.sum([term.attribution.seconds(lengths, support_lengths) for _, term in terms], axis=0)
 
 
@@ -593,31 +637,15 @@ class Sum(Composite):
 
     name: ClassVar[str] = "sum"
     attribution = Ability(SumAttributor)
+    _structure = SumStructure
 
     def __init__(self, kernels: Sequence[Kernel] = (), weights: Sequence[float] | None = None) -> None:
         self.kernels = kernels
         self.weights = weights
 
     @property
-    def terms(self) -> tuple[tuple[float, Any], ...]:
-        return tuple(
-            (share * weight, kernel)
-            for share, part in zip(self._shares.tolist(), self.kernels, strict=True)
-            for weight, kernel in part.terms
-            if share > 0
-        )
-
-    @property
-    def near_duplicate_kernel(self) -> Any:
-        terms = [(weight, kernel, kernel.near_duplicate_kernel) for weight, kernel in self.terms]
-        if all(other is kernel for _, kernel, other in terms):
-            return self
-        parts = [(weight, other) for weight, _, other in terms if other is not None]
-        return Sum([kernel for _, kernel in parts], [weight for weight, _ in parts]) if parts else None
-
-    @property
     def features(self) -> SumFeatures | None:
-        terms = self.terms
+        terms = self.structure.terms
         return SumFeatures(self) if all(term.features is not None for _, term in terms) else None
 
     @property
@@ -635,8 +663,23 @@ class Sum(Composite):
         return SumRows(self, documents, device)
 
     def predictor(self, support: Documents, coef: Floats, device: Device) -> contract.Predictor:
-        parts = [term.predictor(term.read(support), weight * coef, device) for weight, term in self.terms]
-        return SumPredictor(self, parts, device, [weight for weight, _ in self.terms])
+        parts = [
+            term.predictor(term.structure.read(support), weight * coef, device)
+            for weight, term in self.structure.terms
+        ]
+        return SumPredictor(self, parts, device, [weight for weight, _ in self.structure.terms])
+
+
+class ProductStructure(CompositeStructure):
+    """Structure of a product."""
+
+    @property
+    def near_duplicate_kernel(self) -> Any:
+        pairs = [(kernel, kernel.structure.near_duplicate_kernel) for kernel in self.kernel.kernels]
+        if all(other is kernel for kernel, other in pairs):
+            return self.kernel
+        parts = [other for _, other in pairs if other is not None]
+        return Product(parts) if parts else None
 
 
 class Product(Composite):
@@ -658,17 +701,10 @@ class Product(Composite):
     """
 
     name: ClassVar[str] = "product"
+    _structure = ProductStructure
 
     def __init__(self, kernels: Sequence[Kernel] = ()) -> None:
         self.kernels = kernels
-
-    @property
-    def near_duplicate_kernel(self) -> Any:
-        pairs = [(kernel, kernel.near_duplicate_kernel) for kernel in self.kernels]
-        if all(other is kernel for kernel, other in pairs):
-            return self
-        parts = [other for _, other in pairs if other is not None]
-        return Product(parts) if parts else None
 
     def rows(self, documents: Documents, device: Device) -> ProductRows:
         return ProductRows(self, documents, device)
@@ -686,7 +722,7 @@ def _as_factor(value: Any) -> float | None:
 def _operands(kernel: Kernel) -> tuple[list[float], list[Kernel]]:
     """Weights and kernels of a sum as the user gave them; any other kernel is a sum of itself.
 
-    `Kernel.terms` scales the weights to sum to 1 and flattens nested sums.
+    `Structure.terms` scales the weights to sum to 1 and flattens nested sums.
     """
     if not isinstance(kernel, Sum):
         return [1.0], [kernel]

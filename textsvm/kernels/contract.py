@@ -1,8 +1,9 @@
 """Interfaces of kernels: rows of values, prediction, and optional abilities.
 
-A kernel (`textsvm.kernels.base.Kernel`) has parameters, `check`, `fit`, `rows`, `predictor`, and members
-about the input it reads, its parts and its saved form. Everything else is in objects of their own:
+A kernel (`textsvm.kernels.base.Kernel`) has parameters, `check`, `fit`, `rows`, `predictor`, `state` and
+`restore`. Everything else is in an object of its own that the kernel has as an attribute:
 
+- `structure` (`Structure`): the input it reads, its parts, its saved form.
 - `cost` (`Cost`): predicted time and memory, and how its Gram can be divided and shared.
 - `features` (`Features`, or None): an explicit feature map.
 - `attribution` (`textsvm.kernels.attribution.Attributor`): contributions of symbols to a value.
@@ -294,8 +295,8 @@ class Cost:
     def seconds(self, rows: Documents | MultiView, columns: Documents | MultiView) -> float:
         """Predicted seconds of a core for all values of some documents with others."""
         total = 0.0
-        for leaf in self.kernel.leaves:
-            row_lengths, column_lengths = (leaf.read(own).lengths for own in (rows, columns))
+        for leaf in self.kernel.structure.leaves:
+            row_lengths, column_lengths = (leaf.structure.read(own).lengths for own in (rows, columns))
             total += float(leaf.cost.of_rows(row_lengths, column_lengths).sum())
         return total
 
@@ -376,7 +377,7 @@ class Features:
 
     def rows(self, documents: Documents | MultiView, device: Device) -> FeatureRows:
         """Fit the kernel to documents and return their feature matrix."""
-        every_document, terms = np.arange(len(documents)), [term for _, term in self.kernel.terms]
+        every_document, terms = np.arange(len(documents)), [term for _, term in self.kernel.structure.terms]
         keys, parts = [term.features.key for term in terms], {}
         for key in dict.fromkeys(keys):
             counted = terms[keys.index(key)].features.count_terms(documents, device)
@@ -392,19 +393,19 @@ class Features:
     def count_terms(self, documents: Documents | MultiView, device: Device) -> dict[Hashable, Any]:
         """Counted documents of all terms, by `key`."""
         counted: dict[Hashable, Any] = {}
-        for _, term in self.kernel.terms:
+        for _, term in self.kernel.structure.terms:
             if term.features.key not in counted:
-                counted[term.features.key] = term.features.count(term.read(documents), device)
+                counted[term.features.key] = term.features.count(term.structure.read(documents), device)
         return counted
 
     def counted_rows(self, counted: dict[Hashable, Any], train: Ints, device: Device) -> FeatureRows:
         """Fit the kernel to some documents of `count_terms` and return the feature matrix of all."""
-        terms = [term for _, term in self.kernel.terms]
+        terms = [term for _, term in self.kernel.structure.terms]
         return self._side_by_side([fitted_rows(term, counted, train) for term in terms], device)
 
     def _side_by_side(self, parts: list[FeatureRows], device: Device) -> FeatureRows:
         """The feature matrix of the kernel, given those of its terms."""
-        weights = [weight for weight, _ in self.kernel.terms]
+        weights = [weight for weight, _ in self.kernel.structure.terms]
         if device.kind == "cuda":
             from textsvm.linalg import rows_cuda
 

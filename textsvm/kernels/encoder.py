@@ -21,15 +21,10 @@ import numpy as np
 from textsvm.arrays import Arrays, Floats, Json
 from textsvm.errors import InputError
 from textsvm.kernels.attribution import OCCLUSION, Attribution, Attributor, Contributions, occlusion
-from textsvm.kernels.base import Ability, Kernel
-from textsvm.kernels.combined.on import NumberWeights, On, OnFeatures, Standard, StandardisedRows
+from textsvm.kernels.base import Ability, Kernel, Structure
+from textsvm.kernels.combined.on import NumberWeights, On, OnFeatures, OnStructure, Standard, StandardisedRows
 from textsvm.kernels.combined.table import EncodedTexts
-from textsvm.kernels.contract import (
-    FeatureTable,
-    FeatureTerm,
-    FeatureWeights,
-    strip_prefix,
-)
+from textsvm.kernels.contract import FeatureTable, FeatureTerm, FeatureWeights, strip_prefix
 from textsvm.kernels.vectors.kernels import Linear, LinearWeights
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
@@ -43,6 +38,22 @@ TOKENS = Attribution("tokens", "exact: the contributions of the tokens of the en
 TOKEN_PREFIX = "token:"  #: Of tokens in lists of features
 
 
+class EncoderStructure(OnStructure):
+    """Structure of a kernel of an encoder."""
+
+    def resolved(self) -> Any:
+        kernel = self.kernel.__sklearn_clone__()
+        kernel.encoder, kernel.bits, kernel.digest = kernel._loaded(), None, None
+        return kernel
+
+    def as_dict(self) -> Json:
+        form = Structure.as_dict(self)
+        leaf, encoder = form if self.view.column is None else form["kernel"], self.kernel.encoder
+        if isinstance(encoder, TextEncoder):
+            leaf |= {"encoder": encoder.reference, "digest": encoder.digest}
+        return form
+
+
 class EncoderFeatures(OnFeatures):
     """The numbers of the vectors as features."""
 
@@ -50,7 +61,7 @@ class EncoderFeatures(OnFeatures):
 
     @property
     def key(self) -> Hashable:
-        return self.kernel.view
+        return self.kernel.structure.view
 
     def weights(self, support: Any, coef: Floats) -> Any:
         return EncoderWeights(**vars(super().weights(support, coef)), kernel=self.kernel)
@@ -94,7 +105,7 @@ class EncoderPredictor(StandardisedRows):
         place, codes = np.zeros((1, 1), int), np.arange(len(tokens.names))[:, None]
         rows = np.ones(len(codes), np.int64)
         table = FeatureTable(place, 1, np.ones(1), 1, codes, None, rows, tokens.weights)
-        return [FeatureTerm(kernel, kernel.view, tokens.names, "count", False, [table], mean=True)]
+        return [FeatureTerm(kernel, kernel.structure.view, tokens.names, "count", False, [table], mean=True)]
 
     def contributions(self, others: Any, mixes: Floats) -> Contributions:
         if not isinstance(self._kernel.encoder, StaticEncoder):
@@ -135,7 +146,7 @@ class EncoderAttributor(Attributor):
     ) -> Contributions:
         if not isinstance(self.kernel.encoder, StaticEncoder):
             return super().contributions(rows, documents, coef, values, progress)
-        texts = self.kernel.read(documents)
+        texts = self.kernel.structure.read(documents)
         return _token_contributions(self.kernel.standard_, texts, coef @ rows.documents.values)
 
 
@@ -173,23 +184,11 @@ class Encoder(On):
         self.kernel = Linear()
 
     @property
-    def view(self) -> View:
-        return View(keep_case=True, column=self._column, encoder=self.encoder)
-
-    def resolved(self) -> Any:
-        kernel = self.__sklearn_clone__()
-        kernel.encoder, kernel.bits, kernel.digest = kernel._loaded(), None, None
-        return kernel
-
-    def as_dict(self) -> Json:
-        form = Kernel.as_dict(self)
-        leaf = form if self.view.column is None else form["kernel"]
-        if isinstance(self.encoder, TextEncoder):
-            leaf |= {"encoder": self.encoder.reference, "digest": self.encoder.digest}
-        return form
+    def structure(self) -> EncoderStructure:
+        return EncoderStructure(self, View(keep_case=True, column=self._column, encoder=self.encoder))
 
     @property
-    def comparable(self) -> bool:
+    def _comparable(self) -> bool:
         return isinstance(self.encoder, str) or bool(self._loaded().digest)
 
     def _copied(self, name: str, value: Any) -> Any:
@@ -226,7 +225,7 @@ class Encoder(On):
 
 def as_encoder(encoder: Any) -> Encoder:
     """A fresh kernel of a loaded encoder; `encoder` is such a kernel or its parameter."""
-    kernel: Encoder = (encoder if isinstance(encoder, Encoder) else Encoder(encoder)).resolved()
+    kernel: Encoder = (encoder if isinstance(encoder, Encoder) else Encoder(encoder)).structure.resolved()
     return kernel
 
 

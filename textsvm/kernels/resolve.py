@@ -7,13 +7,14 @@ from typing import Any
 
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
-from textsvm.kernels.base import Kernel, Sum
+from textsvm.kernels.base import Kernel, Structure, Sum
 from textsvm.kernels.combined.on import On
 from textsvm.kernels.encoder import Encoder, as_encoder, encoders_of
 from textsvm.kernels.spectrum.kernel import fixed_default
 from textsvm.kernels.spelling import IN_SKLEARN, is_spelled_out, parse
 from textsvm.kernels.user import UserKernel
 from textsvm.kernels.vectors.kernels import Gaussian
+from textsvm.text.documents import View
 
 #: Weight of the encoder beside a kernel that the user names.
 ENCODER_WEIGHT = 0.3
@@ -31,7 +32,7 @@ def as_kernel(kernel: Any) -> Kernel:
             raise InputError(f"kernel={kernel!r} is not one of {names}, precomputed")
         return KERNELS[kernel]()
     if isinstance(kernel, Kernel):
-        return kernel.resolved()
+        return kernel.structure.resolved()
     if callable(kernel):
         return UserKernel(kernel)
     raise InputError(f"kernel={kernel!r} is neither a kernel object, a name nor a function")
@@ -70,17 +71,18 @@ def with_encoder(kernel: Any, encoder: Any) -> Any:
         if added.encoder not in encoders and as_encoder(added).encoder not in encoders:
             raise InputError("the kernel has an encoder; leave the parameter encoder out")
         return kernel
-    if not kernel.reads_texts:
+    structure = kernel.structure
+    if not structure.reads_texts:
         raise InputError(
-            f"an encoder reads texts, and the kernel compares {kernel.examples}; leave encoder out"
-            + ", or write column=encoder:NAME into the kernel" * kernel.reads_tables
+            f"an encoder reads texts, and the kernel compares {structure.examples}; leave encoder out"
+            + ", or write column=encoder:NAME into the kernel" * structure.reads_tables
         )
     # It is loaded when a training starts: a fitted model holds it, and its folder may be gone.
     return Sum([kernel, added], [1 - ENCODER_WEIGHT, ENCODER_WEIGHT])
 
 
-def unchecked_kernel(kernel: Any) -> Kernel:
-    """The kernel, given as for `as_kernel`, to ask for its input; an unregistered name reads texts."""
+def structure_of(kernel: Any) -> Structure:
+    """Structure of a kernel, given as for `as_kernel`; an unregistered name reads texts."""
     if isinstance(kernel, str) and kernel in KERNELS:
-        return KERNELS[kernel]()
-    return kernel if isinstance(kernel, Kernel) else fixed_default()
+        kernel = KERNELS[kernel]()
+    return kernel.structure if isinstance(kernel, Kernel) else Structure(kernel, View())

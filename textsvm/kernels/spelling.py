@@ -69,7 +69,7 @@ def spell(kernel: Kernel) -> str:
         form = "{}=({})" if parameters["kernel"].name in _SIGNS else "{}={}"
         return form.format(",".join(map(_quote, columns)), spell(parameters["kernel"]))
     if kernel.name not in _SIGNS:
-        column = kernel.view.column
+        column = kernel.structure.view.column
         return _spell_part(kernel) if column is None else f"{_quote(str(column))}={_spell_part(kernel)}"
     weights, parts = kernel.get_params(deep=False).get("weights"), kernel.get_params(deep=False)["kernels"]
     inside = [

@@ -13,12 +13,12 @@ import numpy as np
 
 from textsvm.arrays import Array, Floats, Floats32, Ints
 from textsvm.errors import InputError
-from textsvm.kernels.base import Kernel
+from textsvm.kernels.base import Kernel, Structure
 from textsvm.kernels.contract import BLOCK_BYTES, HostRows, KernelRows, Predictor
 from textsvm.runtime import device as gpu
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
-from textsvm.text.documents import Documents
+from textsvm.text.documents import Documents, View
 from textsvm.text.tokens import shorten
 
 #: Takes two lists of texts, returns their kernel values, shape (len(first), len(second)).
@@ -27,6 +27,14 @@ KernelFunction = Callable[[list[str], list[str]], Any]
 ROWS = 256
 #: Greatest |k(s, t) - k(t, s)|, relative to the largest value of the block.
 ASYMMETRY = 1e-4
+
+
+class UserStructure(Structure):
+    """Structure of a Python function, which is compared by identity."""
+
+    @property
+    def key(self) -> Hashable:
+        return UserKernel, id(self.kernel.function), self.view
 
 
 class UserKernel(Kernel):
@@ -56,12 +64,12 @@ class UserKernel(Kernel):
         self.function = function
 
     @property
-    def comparable(self) -> bool:
-        return False
+    def structure(self) -> UserStructure:
+        return UserStructure(self, View(column=self._column))
 
     @property
-    def key(self) -> Hashable:
-        return UserKernel, id(self.function), self.view
+    def _comparable(self) -> bool:
+        return False
 
     def check(self) -> None:
         if not callable(self.function):

@@ -292,7 +292,7 @@ def _online_form(model: TrainedModel) -> tuple[Json, Arrays]:
     state, arrays = model.predictor.texts.state()
     header = {
         "estimator": _ONLINE,
-        "kernel": model.kernel.as_dict(),
+        "kernel": model.kernel.structure.as_dict(),
         "parameters": {name: model.record.settings.as_dict()[name] for name in _PARAMETERS[_ONLINE]},
         "classes": [label_form(label) for label in model.predictor.texts.classes],
         **state,

@@ -22,7 +22,7 @@ from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel, is_number, is_whole
 from textsvm.kernels.encoder import as_encoder
 from textsvm.kernels.inputs import TextForm
-from textsvm.kernels.resolve import as_kernel, unchecked_kernel, with_encoder
+from textsvm.kernels.resolve import as_kernel, structure_of, with_encoder
 from textsvm.kernels.spelling import is_spelled_out, parse
 from textsvm.kernels.user import KernelFunction
 from textsvm.model.rules import check_reject
@@ -184,12 +184,12 @@ class Settings:
             return MatrixSource()
         if isinstance(kernel, str) and is_spelled_out(kernel):
             kernel = parse(kernel)
-        unchecked = unchecked_kernel(kernel)
-        if unchecked.reads_vectors:
+        structure = structure_of(kernel)
+        if structure.reads_vectors:
             from textsvm.sources.vectors import VectorSource
 
             return VectorSource(kernel)
-        if unchecked.reads_tables:
+        if structure.reads_tables:
             from textsvm.sources.vectors import ColumnSource
 
             return ColumnSource(kernel, self.text_form)

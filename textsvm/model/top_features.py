@@ -74,7 +74,7 @@ def feature_weights(machines: Expansion) -> list[FeatureWeights]:
     if weights is None:
         if kernel is None or not has_feature_list(kernel):
             return []
-        weights = kernel.features.weights(kernel.read(support.documents), machines.dual_coef)
+        weights = kernel.features.weights(kernel.structure.read(support.documents), machines.dual_coef)
     tables: list[FeatureWeights] = weights.named(support.documents)
     return tables
 
@@ -112,7 +112,7 @@ def top_features(
     if machines.support.kernel is None:
         raise InputError("a model of a precomputed kernel matrix has no texts, so it has no features")
     tables = feature_weights(machines)
-    if not tables and machines.support.kernel.examples == "vectors":
+    if not tables and machines.support.kernel.structure.examples == "vectors":
         raise InputError("a model of vectors has no texts, so it has no list of features")
     text = _support_text(machines) if any(table.kind.endswith("substrings") for table in tables) else ""
     result = []
@@ -208,7 +208,7 @@ def _by_attribution(support: Support, label: Any, coef: Floats, n: int) -> TopFe
     """Features by their contributions to the values of support vectors; None if the kernel names none."""
     kernel, documents = support.kernel, support.documents
     assert kernel is not None
-    if kernel.reads_vectors or not len(documents):
+    if kernel.structure.reads_vectors or not len(documents):
         return None
     chosen = np.sort(np.argsort(-np.abs(coef), kind="stable")[:MAX_DOCUMENTS])
     rows, heavy = kernel.rows(documents, devices.select("cpu")), documents.take(chosen)

@@ -136,9 +136,9 @@ def _examples(model: TrainedModel, X: Any) -> Any:
     """Examples as `make_report` takes them: a list of texts, a dict of columns, or vectors."""
     if model.kernel is None:
         raise InputError("a report shows texts, which a kernel matrix lacks; take textsvm.evaluation.judge")
-    if model.kernel.reads_tables:
+    if model.kernel.structure.reads_tables:
         return {name: _plain(column) for name, column in _columns(X)}
-    return as_texts(X) if model.kernel.reads_texts else X
+    return as_texts(X) if model.kernel.structure.reads_texts else X
 
 
 def _columns(table: Any) -> Iterator[tuple[str, Any]]:

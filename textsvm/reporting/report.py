@@ -141,7 +141,7 @@ def _class_map(
             break
         most //= 2
     rows = results.index[drawn].tolist()
-    examples = kernel.read(model.encode(select_examples(texts, rows)))
+    examples = kernel.structure.read(model.encode(select_examples(texts, rows)))
     with model.at_work(model.device_in_use):
         values = to_host(kernel.rows(examples, model.device_in_use).gram())
     return class_map(values, [labels[i] for i in drawn]), rows
@@ -156,7 +156,7 @@ def worst_classes(results: Results) -> list[int]:
 def _features(model: TrainedModel, results: Results) -> list[TopFeatures]:
     """Features with the largest weights of the worst classes, if they take at most `EXPLAINING` seconds."""
     kernel = model.kernel
-    if kernel is None or kernel.reads_vectors:
+    if kernel is None or kernel.structure.reads_vectors:
         return []
     labels = None
     if len(results.labels) > 2:

@@ -188,7 +188,7 @@ def doubts(
     folds = make_folds(cv, target, random_state=random_state)
     if is_default(settings.kernel):
         settings = replace(settings, kernel=plain_kernel(examples))
-    leaves = () if isinstance(settings.kernel, str) else settings.new_kernel().leaves
+    leaves = () if isinstance(settings.kernel, str) else settings.new_kernel().structure.leaves
     if any(getattr(leaf, "odds", False) for leaf in leaves):
         raise InputError("the kernel learns from the labels in doubt; give a kernel without odds")
 
@@ -202,7 +202,7 @@ def doubts(
             near = nearest(gram, max(m for m, _ in VOTES), of_stage(progress, "compare"))
             gram.release()
         decision, _ = mean_values(values, folds, len(examples))
-        return _judged(target, np.nan_to_num(decision), near, prepared.kernel.alike)
+        return _judged(target, np.nan_to_num(decision), near, prepared.kernel.structure.alike)
 
     result = devices.run_on(settings.device, judged_on)
     return replace(result, copies=n_together(target.copies, folds))

@@ -124,7 +124,7 @@ def encode_all(
             kernel = points[k].settings.source.kernel_for(examples)
             original = points[k].params.get("kernel", settings.kernel)
             # A callable object is copied, so the original identifies it.
-            key = kernel.key if kernel.comparable else id(original)
+            key = kernel.structure.key if kernel.structure.comparable else id(original)
             kernels.setdefault(key, kernel)
             members.setdefault(key, []).append(k)
         shared.append(SharedExamples(examples, list(kernels.values()), list(members.values())))
@@ -151,9 +151,9 @@ def all_grams(
         memory = settings.source.memory(compute.memory, len(group.examples), device)
         # Kernels can share a pass only if whole matrices are computed in memory.
         fits = Case(len(group.examples), allowed_bytes(memory, device)).fits
-        learning = [k for k, kernel in enumerate(kernels) if kernel.learns]
+        learning = [k for k, kernel in enumerate(kernels) if kernel.structure.learns]
         if compute.store is not None or compute.tier not in ("auto", "device") or not fits:
-            learning = sorted(range(len(kernels)), key=lambda k: kernels[k].learns)
+            learning = sorted(range(len(kernels)), key=lambda k: kernels[k].structure.learns)
         fixed = [k for k in range(len(kernels)) if k not in learning]
         making, clock = of_stage(progress, "gram"), time.perf_counter()
         for at, gram in grams([kernels[k] for k in fixed], group.examples, device, memory, making):

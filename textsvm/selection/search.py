@@ -317,21 +317,21 @@ def _key(settings: Settings) -> str | None:
     if is_default(settings.kernel):
         return None
     kernel = settings.new_kernel()
-    if not kernel.comparable:
+    if not kernel.structure.comparable:
         return None
     parameters = settings.as_dict()
     compute = settings.compute_options
     # Device, memory and where the kernel matrix is kept do not change results; the encoder is in the kernel.
     del parameters["device"], parameters["compute"], parameters["encoder"]
     parameters["solver"] = compute.solver
-    return json.dumps(to_json({**parameters, "kernel": kernel.as_dict()}), sort_keys=True)
+    return json.dumps(to_json({**parameters, "kernel": kernel.structure.as_dict()}), sort_keys=True)
 
 
 def left(shared: Sequence[SharedExamples], tried: Any, first: bool) -> list[SharedExamples]:
     """Kernels with settings left to try; `first`: also the first kernel, which finds near-duplicates."""
     remaining = []
     for number, group in enumerate(shared):
-        first_kernel = min(range(len(group.kernels)), key=lambda k: group.kernels[k].learns)
+        first_kernel = min(range(len(group.kernels)), key=lambda k: group.kernels[k].structure.learns)
         keep = [
             k
             for k, members in enumerate(group.members)

@@ -257,7 +257,7 @@ class WholeProgress:
         self.progress = progress
         self.grams, self.solving = [], []
         for group in shared:
-            for k in sorted(range(len(group.kernels)), key=lambda k: group.kernels[k].learns):
+            for k in sorted(range(len(group.kernels)), key=lambda k: group.kernels[k].structure.learns):
                 points = [search.points[m].settings for m in group.members[k]]
                 self.grams.append(_gram_seconds(group.kernels[k], group, len(search.all_folds)))
                 self.solving.append(solving_seconds(points, search.target, search.all_folds))
@@ -285,4 +285,4 @@ def _gram_seconds(kernel: Kernel, group: SharedExamples, folds: int) -> float:
         seconds = kernel.cost.seconds(group.examples, group.examples) / 2
     except AttributeError:  # a precomputed kernel matrix
         return 0.0
-    return seconds * (folds if kernel.learns else 1)
+    return seconds * (folds if kernel.structure.learns else 1)

@@ -48,7 +48,7 @@ class Support:
     @cached_property
     def views(self) -> tuple[View, ...]:
         """Views of the documents; empty with a precomputed kernel matrix."""
-        return () if self.kernel is None else self.kernel.views
+        return () if self.kernel is None else self.kernel.structure.views
 
 
 class Reader(ABC):
@@ -179,7 +179,7 @@ class KernelSource(Source):
         self.require_weights()
         assert support.kernel is not None
         empty = support.documents.take(np.empty(0, np.int64))
-        weights = support.kernel.features.weights(support.kernel.read(support.documents), coef)
+        weights = support.kernel.features.weights(support.kernel.structure.read(support.documents), coef)
         return Support(support.indices[:0], support.kernel, empty, support.n_features, weights)
 
     def predictor(self, support: Support, coef: Floats, device: Device) -> Predictor:
@@ -196,7 +196,7 @@ class KernelSource(Source):
         assert support.kernel is not None
         if support.weights is not None:
             return {_WEIGHTS + name: array for name, array in support.weights.state(TOLERANCE).items()}
-        return {_STATE + name: array for name, array in support.kernel.saved_state().items()}
+        return {_STATE + name: array for name, array in support.kernel.structure.state().items()}
 
     def _restore_learnt(self, unfitted: Support, arrays: Arrays) -> Support:
         """Restore the state of a kernel, or weights of features, from `_learnt_state`."""
@@ -205,7 +205,7 @@ class KernelSource(Source):
             self.require_weights()
             restored = kernel.features.restore_weights(weights, unfitted.documents)
             return replace(unfitted, weights=restored)
-        kernel.restore_saved(strip_prefix(_STATE, arrays))
+        kernel.structure.restore(strip_prefix(_STATE, arrays))
         return unfitted
 
 

@@ -52,7 +52,7 @@ def text_digests(examples: Any, source: Source | None = None) -> Words | None:
     `examples` are validated examples of `source`, or the texts or columns of a corpus.
     """
     if isinstance(examples, InputTable):
-        views = source.unfitted.views if isinstance(source, KernelSource) else ()
+        views = source.unfitted.structure.views if isinstance(source, KernelSource) else ()
         names = dict.fromkeys(view.column for view in views if isinstance(view.column, str))
         columns: list[Any] = [examples.texts(name) for name in names]
     else:

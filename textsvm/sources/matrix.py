@@ -9,7 +9,7 @@ import numpy as np
 
 from textsvm.arrays import Array, Arrays, Floats, Ints
 from textsvm.errors import InputError
-from textsvm.kernels.base import Kernel
+from textsvm.kernels.base import Kernel, Structure
 from textsvm.kernels.contract import BLOCK_BYTES, Predictor
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
@@ -107,6 +107,10 @@ class GivenKernel(Kernel):
     """The kernel of a given kernel matrix."""
 
     name: ClassVar[str] = "precomputed"
+
+    @property
+    def structure(self) -> Structure:
+        return Structure(self, View())
 
     def rows(self, documents: Any, device: Device) -> Any:
         return GivenRows(documents.values, device)

@@ -100,12 +100,12 @@ class TextSource(KernelSource):
         return as_texts(X)
 
     def encode(self, examples: Any, alphabets: Any = None, progress: StageProgress | None = None) -> Any:
-        views = self.unfitted.views
+        views = self.unfitted.structure.views
         return self.encode_views(examples, views, alphabets, of_stage(progress, "encode"))
 
     def encode_for(self, sources: Sequence[Source], examples: Any, progress: StageProgress | None) -> Any:
         kernels = [source.unfitted for source in sources if isinstance(source, TextSource)]
-        views = tuple(dict.fromkeys(view for kernel in kernels for view in kernel.views))
+        views = tuple(dict.fromkeys(view for kernel in kernels for view in kernel.structure.views))
         return self.encode_views(examples, views, None, of_stage(progress, "encode"))
 
     def encode_test(self, examples: Any, support: Support) -> Any:
@@ -122,7 +122,8 @@ class TextSource(KernelSource):
 
     def kernel_for(self, examples: Any) -> Kernel:
         kernel = self.new_kernel()
-        for view in kernel.views:
+        structure = kernel.structure
+        for view in structure.views:
             documents = examples.of(view)
             if isinstance(documents, Documents) and documents.of_tokens and not documents.lengths.any():
                 where = f" in column {view.column!r}" if view.column else ""
@@ -130,8 +131,9 @@ class TextSource(KernelSource):
                     f"no document has any token{where} (tokens={view.tokens!r}); take characters, or give "
                     "other documents"
                 )
-        for leaf in kernel.leaves:
-            longest, least = int(leaf.read(examples).lengths.max()), leaf.min_length
+        for leaf in structure.leaves:
+            part = structure if leaf is kernel else leaf.structure
+            longest, least = int(part.read(examples).lengths.max()), part.min_length
             if longest < least:
                 which = "" if leaf is kernel else f" of its part {spell(leaf)}"
                 raise InputError(
@@ -141,7 +143,7 @@ class TextSource(KernelSource):
         return kernel
 
     def support(self, kernel: Kernel, examples: Any, indices: Ints) -> Support:
-        views = kernel.views
+        views = kernel.structure.views
         if len(views) == 1:
             documents = examples.of(views[0])
         else:
@@ -152,11 +154,11 @@ class TextSource(KernelSource):
         kernel = support.kernel
         assert kernel is not None
         function = ""
-        if any(leaf.name not in KERNELS for leaf in kernel.leaves):
+        if any(leaf.name not in KERNELS for leaf in kernel.structure.leaves):
             function = "kernel function"
-        elif any(callable(view.tokens) for view in kernel.views):
+        elif any(callable(view.tokens) for view in kernel.structure.views):
             function = "function of tokens"
-        elif any(view.encoder is not None and not view.encoder.digest for view in kernel.views):
+        elif any(view.encoder is not None and not view.encoder.digest for view in kernel.structure.views):
             function = "function as its encoder"
         if function:
             raise InputError(
@@ -165,13 +167,13 @@ class TextSource(KernelSource):
             )
         _require_bounds(kernel, support.documents)
         arrays: Arrays = {}
-        for prefix, view in _prefixed(kernel.views):
+        for prefix, view in _prefixed(kernel.structure.views):
             arrays |= {prefix + name: array for name, array in self._pack(support.documents.of(view)).items()}
-        return kernel.as_dict(), arrays | self._learnt_state(support)
+        return kernel.structure.as_dict(), arrays | self._learnt_state(support)
 
     def restore(self, n_features: int | None, indices: Ints, arrays: Arrays) -> Support:
         kernel = self.new_kernel()
-        prefixed, n = _prefixed(kernel.views), len(indices)
+        prefixed, n = _prefixed(kernel.structure.views), len(indices)
         views = {view: self._unpack(arrays, prefix, view, n) for prefix, view in prefixed}
         if any(len(documents) != len(indices) for documents in views.values()):
             raise InputError("its support indices do not fit its support vectors")
@@ -201,8 +203,8 @@ class TextSource(KernelSource):
 def _require_bounds(kernel: Kernel, support: Documents | MultiView) -> None:
     """Bound the cost of a saved kernel by that of its support vectors, against hostile files."""
     demand = 0.0
-    for leaf in kernel.leaves:
-        lengths, least = leaf.read(support).lengths, leaf.min_length
+    for leaf in kernel.structure.leaves:
+        lengths, least = leaf.structure.read(support).lengths, leaf.structure.min_length
         longest, demand = int(lengths.max(initial=0)), demand + leaf.cost.demand(lengths)
         if len(support) and longest < least:
             raise InputError(

@@ -191,7 +191,7 @@ class VectorSource(KernelSource):
     def state(self, support: Support) -> tuple[dict[str, Any], Arrays]:
         assert support.kernel is not None
         arrays = {_VECTORS + name: array for name, array in pack(support.documents).items()}
-        return support.kernel.as_dict(), arrays | self._learnt_state(support)
+        return support.kernel.structure.as_dict(), arrays | self._learnt_state(support)
 
     def restore(self, n_features: int | None, indices: Ints, arrays: Arrays) -> Support:
         if n_features is None:
@@ -229,7 +229,7 @@ class ColumnSource(TextSource):
 
     def validate(self, X: Any, n_features: int | None = None) -> InputTable:
         table = InputTable.of(X)
-        for view in self.unfitted.views:
+        for view in self.unfitted.structure.views:
             read_view(table, view)
         return table
 
@@ -258,8 +258,8 @@ class ColumnSource(TextSource):
     def restore(self, n_features: int | None, indices: Ints, arrays: Arrays) -> Support:
         support = super().restore(n_features, indices, arrays)
         kernel: Any = support.kernel
-        for leaf in kernel.leaves:
-            numbers = leaf.read(support.documents)
+        for leaf in kernel.structure.leaves:
+            numbers = leaf.structure.read(support.documents)
             if isinstance(numbers, Numbers) and len(leaf.standard_.mean) != numbers.n_features:
                 raise InputError("mean and scale of its numbers do not fit its support vectors")
         return support

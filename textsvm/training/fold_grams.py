@@ -73,16 +73,16 @@ class FoldGrams:
         plan: Plan | None = None,
     ) -> None:
         self.settings, self.examples, self.kernel, self._whole = settings, examples, kernel, whole
-        if kernel.learns and settings.compute_options.store is not None:
+        if kernel.structure.learns and settings.compute_options.store is not None:
             self.settings = without_store(settings)
         self._terms, self._plan = terms, plan
         #: Whether there is a Gram for each training part, which workers can compute.
-        self.moves = plan is None and kernel.learns
+        self.moves = plan is None and kernel.structure.learns
         self._near_duplicates: FoldGrams | None = None
         if plan is not None:
             self._device = devices.select(settings.device)
             self._counted = kernel.features.count_terms(examples, self._device)
-        elif terms is None and kernel.learns:
+        elif terms is None and kernel.structure.learns:
             self._terms = terms_of(settings, [kernel], examples)
 
     def whole(self, progress: StageProgress | None = None) -> PreparedRows:
@@ -92,8 +92,8 @@ class FoldGrams:
         return self._whole
 
     def near_duplicate_rows(self, progress: StageProgress | None = None) -> PreparedRows | None:
-        """Rows of `Kernel.near_duplicate_kernel`; None if there is no such kernel."""
-        kernel = self.kernel.near_duplicate_kernel
+        """Rows of `Structure.near_duplicate_kernel`; None if there is no such kernel."""
+        kernel = self.kernel.structure.near_duplicate_kernel
         if kernel is None or kernel is self.kernel:
             return None if kernel is None else self.whole(progress)
         self._near_duplicates = FoldGrams(self.settings, self.examples, kernel.__sklearn_clone__())
@@ -105,7 +105,7 @@ class FoldGrams:
         placed = compute.store is not None or compute.tier not in ("auto", "device")
         shared = self._terms is not None and self._terms.serves(kernel) and not placed
         if self._plan is None and not shared:
-            read = kernel.read(self.examples)
+            read = kernel.structure.read(self.examples)
             kernel.fit(read if train is None else read.take(train))
             device = devices.select(self.settings.device)
             return prepare_gram(self.settings, self.examples, kernel, device, progress)
@@ -130,7 +130,7 @@ class FoldGrams:
 
     def sharing(self, folds: Sequence[Fold]) -> list[list[int]]:
         """Numbers of the folds that share a Gram."""
-        if not self.kernel.learns:
+        if not self.kernel.structure.learns:
             return [list(range(len(folds)))]
         alike: dict[bytes, list[int]] = {}
         for number, (train, _) in enumerate(folds):
@@ -139,7 +139,7 @@ class FoldGrams:
 
     def describe(self, description: str, folds: Sequence[Fold]) -> str:
         """Origin of the rows, for people, with the number of Grams if there are several."""
-        if not self.kernel.learns:
+        if not self.kernel.structure.learns:
             return description
         return f"{description}, one for each of the {len(self.sharing(folds))} training parts"
 
@@ -147,7 +147,7 @@ class FoldGrams:
         self, folds: Sequence[Fold], progress: StageProgress | None
     ) -> Iterator[tuple[list[int], PreparedRows, StageProgress | None]]:
         """Numbers of folds, their Gram (released before the next Gram), and the progress of work on it."""
-        if not self.kernel.learns:
+        if not self.kernel.structure.learns:
             yield list(range(len(folds))), self.whole(progress), progress
             return
         self.release()

@@ -89,7 +89,7 @@ def report_leaks(
     """Find near-duplicates across folds and warn about them; none without a Gram of texts."""
     if prepared is None:
         return []
-    bound = prepared.kernel.alike
+    bound = prepared.kernel.structure.alike
     leaks = leakage.find_leaks(prepared.gram, folds, bound, progress)
     if message := leakage.leakage_message(leaks, bound):
         warn_user(message, leakage.LeakageWarning)

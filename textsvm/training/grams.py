@@ -92,14 +92,14 @@ def features_of(
 
     Predicting the size on disk takes a pass over the texts, so it is left out if `memory` certainly suffices.
     """
-    terms = [(term.features, term.read(documents)) for _, term in kernel.terms]
+    terms = [(term.features, term.structure.read(documents)) for _, term in kernel.structure.terms]
     of_terms = [int(features.occurrences(read.lengths).sum()) for features, read in terms]
     occurrences = sum(of_terms)
     shared = sum(number * features.density for number, (features, _) in zip(of_terms, terms, strict=True))
     in_passes = device.kind == "cuda" and all(features.in_passes for features, _ in terms)
     parts = [0]
     if device.kind == "cpu" and MOST_BYTES * occurrences > memory:
-        leaves = [(leaf.features, leaf.read(documents)) for leaf in kernel.leaves]
+        leaves = [(leaf.features, leaf.structure.read(documents)) for leaf in kernel.structure.leaves]
         parts = [features.bytes(read) if features else 0 for features, read in leaves]
     return FeatureCase(
         occurrences=occurrences,
@@ -130,7 +130,7 @@ def why_no_features(kernel: Kernel, device: Device, strategy: str = "") -> str:
 
 def _reads_numbers(kernel: Kernel) -> bool:
     """Whether a part of the kernel compares vectors."""
-    return any(view.tokens == "numbers" for view in kernel.views)
+    return any(view.tokens == "numbers" for view in kernel.structure.views)
 
 
 def n_machines(problem: Problem) -> int:
@@ -162,7 +162,7 @@ def fit_and_prepare(
         prepared = PreparedRows(documents, kernel, FeatureProducts(features, device, plan.reason), {})
         lap(seconds, "features", clock)
         return prepared
-    kernel.fit(kernel.read(documents), device)
+    kernel.fit(kernel.structure.read(documents), device)
     lap(seconds, "encode", clock)
     prepared = prepare_gram(settings, documents, kernel, device, progress)
     seconds.update(prepared.seconds)
@@ -266,8 +266,8 @@ def _no_stored_matrix(settings: Settings) -> str:
         return trouble
     source = settings.source
     assert isinstance(source, KernelSource)
-    kernel = source.unfitted
-    if not kernel.comparable or any(callable(view.tokens) for view in kernel.views):
+    structure = source.unfitted.structure
+    if not structure.comparable or any(callable(view.tokens) for view in structure.views):
         return "a function has no parameters that identify a stored kernel matrix"
     return ""
 
@@ -288,10 +288,10 @@ def store_together(
     memory = memory_limit(settings, len(examples), device)
     alike: dict[Hashable, list[Kernel]] = {}
     for kernel in kernels:
-        if kernel.cost.sharing is not None and not kernel.learns:
-            alike.setdefault((kernel.cost.sharing, kernel.view), []).append(kernel)
+        if kernel.cost.sharing is not None and not kernel.structure.learns:
+            alike.setdefault((kernel.cost.sharing, kernel.structure.view), []).append(kernel)
     with settings.at_work(device):
         for several in alike.values():
-            fitted = [kernel.fit(kernel.read(examples)) for kernel in several]
+            fitted = [kernel.fit(kernel.structure.read(examples)) for kernel in several]
             requests = [gram_request(settings, kernel, examples, device) for kernel in fitted]
             complete_together(store, requests, memory, progress)

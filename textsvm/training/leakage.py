@@ -5,7 +5,7 @@ Two documents are near-duplicates if their normalised kernel value
     K(s, t) / sqrt(K(s, s) K(t, t))
 
 is at least a bound. For a kernel of texts and numbers the parts on texts decide
-(`Kernel.near_duplicate_kernel`), because documents with equal numbers are no copies. Groups are the
+(`Structure.near_duplicate_kernel`), because documents with equal numbers are no copies. Groups are the
 connected components of the graph of all pairs, stored as an edge from each document to the first of its
 component, so memory does not depend on the number of copies.
 """
@@ -108,17 +108,17 @@ def held_out_leak(
     """
     trained = as_model(model)
     assert trained.kernel is not None
-    kernel, reader = trained.kernel.near_duplicate_kernel, trained.reader
+    kernel, reader = trained.kernel.structure.near_duplicate_kernel, trained.reader
     if kernel is None:
         return Leak(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), 0.0)
     assert isinstance(reader, Source)
-    bound = kernel.alike if bound is None else bound
+    bound = kernel.structure.alike if bound is None else bound
     check_bound(bound)
     device, n_features = select(trained.device), trained.support.n_features
     with trained.at_work(device):
         documents = reader.encode(reader.validate(training, n_features), None)
-        others = kernel.read(reader.encode(reader.validate(held, n_features), documents))
-        nearest, best = most_similar(kernel, kernel.read(documents), others, device, progress)
+        others = kernel.structure.read(reader.encode(reader.validate(held, n_features), documents))
+        nearest, best = most_similar(kernel, kernel.structure.read(documents), others, device, progress)
     leaked = np.flatnonzero(best >= _least(bound))
     return Leak(leaked, nearest[leaked], best[leaked], len(leaked) / max(1, len(others)))
 

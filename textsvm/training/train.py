@@ -345,7 +345,7 @@ def encode_for(
     """Texts encoded for a kernel; InputError if all are empty."""
     source = settings.source
     assert isinstance(source, TextSource)
-    documents = source.encode_views(texts, kernel.views, None, of_stage(progress, "encode"))
+    documents = source.encode_views(texts, kernel.structure.views, None, of_stage(progress, "encode"))
     if not documents.lengths.any():
         raise InputError("every document is empty once it is normalised; give documents with some text")
     return with_classes(documents, target)
@@ -376,7 +376,7 @@ def prepare(settings: Settings, X: Any, progress: StageProgress | None = None) -
         clock = time.perf_counter()
         encoded = source.encode(examples, None, progress)
         kernel = source.kernel_for(encoded)
-        kernel.fit(kernel.read(encoded), device)
+        kernel.fit(kernel.structure.read(encoded), device)
         seconds = {"encode": time.perf_counter() - clock}
         prepared = prepare_gram(settings, encoded, kernel, device, progress)
     return replace(prepared, seconds=seconds | prepared.seconds)

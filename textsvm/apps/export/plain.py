@@ -194,18 +194,18 @@ def _obstacle(kernel: Any) -> str:
     """Why this kernel cannot be exported, as the start of an error message, or ""."""
     if kernel is None:
         return "a model of a precomputed kernel matrix, which reads no texts,"
-    if numbers := [view.column for view in kernel.views if view.tokens == "numbers"]:
+    if numbers := [view.column for view in kernel.structure.views if view.tokens == "numbers"]:
         names = ", ".join(name for columns in numbers for name in columns or ())
         return (
             f"a model with the numbers of columns {names}" if names else "a model of vectors instead of texts"
         )
-    if any(callable(view.tokens) for view in kernel.views):
+    if any(callable(view.tokens) for view in kernel.structure.views):
         return "a model with a function of tokens"
-    for _, term in kernel.terms:
+    for _, term in kernel.structure.terms:
         if term.features is None:
             return f"the kernel {spell(term)}, which has no list of features,"
         if term.canonical:
             return f"the kernel {spell(term)} of both strands of DNA"
-        if term.view.tokens == "blosum62":
+        if term.structure.view.tokens == "blosum62":
             return f"the kernel {spell(term)} of proteins"
     return ""

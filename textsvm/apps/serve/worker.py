@@ -92,7 +92,7 @@ class ServedModel:
     def __init__(self, name: str, path: str) -> None:
         self.name, self.model = name, load(path).on("cpu")
         kernel, info, rule = self.model.kernel, self.model.info, self.model.rule
-        views = () if kernel is None else kernel.views
+        views = () if kernel is None else kernel.structure.views
         if kernel is None or all(view.tokens == "numbers" for view in views):
             raise InputError(f"{path} is not a model of texts, which `textsvm serve` needs")
         self.kernel = spell(kernel)

@@ -2,7 +2,7 @@
 
     k((s, x), (t, y)) = w_1 k_text(s, t) + w_2 k_numbers((x - m) / c, (y - m) / c) + ...
 
-A user gives such a kernel as `On(column, kernel)`. For computation (`Kernel.resolved`) a kernel of texts
+A user gives such a kernel as `On(column, kernel)`. For computation (`Structure.resolved`) a kernel of texts
 is bound to the column: it is the kernel itself, with the column in its `View`. A kernel of vectors stays an
 `On`, which standardises numbers, as their units differ: the mean m of a column of single numbers is
 subtracted, and it is divided by its standard deviation c over the training rows (c = 1 for a constant
@@ -21,7 +21,7 @@ from textsvm.arrays import Array, Arrays, Floats, Ints, Json
 from textsvm.errors import InputError
 from textsvm.kernels import contract
 from textsvm.kernels.attribution import Attribution, Attributor, Contributions
-from textsvm.kernels.base import Ability, Composite, Kernel
+from textsvm.kernels.base import Ability, Composite, Kernel, Structure
 from textsvm.kernels.combined.table import Numbers
 from textsvm.linalg.rows import FeatureRows
 from textsvm.linalg.sparse import Sparse
@@ -155,14 +155,41 @@ def _together(numbers: Numbers, totals: Floats) -> Contributions:
     )
 
 
+class OnStructure(Structure):
+    """Structure of a kernel on columns."""
+
+    def resolved(self) -> Any:
+        on = self.kernel.__sklearn_clone__()
+        try:
+            on._check_columns()
+        except InputError:  # raised by `check`
+            return on
+        return _bind(on.kernel, on.column)
+
+    @property
+    def near_duplicate_kernel(self) -> Any:
+        return None
+
+    def as_dict(self) -> Json:
+        on = self.kernel
+        column = on._columns[0] if len(on._columns) == 1 else list(on._columns)
+        return {"name": on.name, "column": column, "kernel": on.kernel.structure.as_dict()}
+
+    def state(self) -> Arrays:
+        return self.kernel.state()
+
+    def restore(self, state: Arrays) -> None:
+        self.kernel.restore(state)
+
+
 def _bind(kernel: Any, column: Any) -> Any:
     """Put the leaves of a kernel on a column: kernels of texts are bound to it, of vectors become `On`."""
     if isinstance(kernel, Composite):
-        return kernel.with_parts(lambda part: _bind(part, column))
+        return kernel.structure.with_parts(lambda part: _bind(part, column))
     names = (column,) if isinstance(column, str) else tuple(column)
-    if kernel.reads_vectors or len(names) > 1:
+    if kernel.structure.reads_vectors or len(names) > 1:
         return On(column, kernel)
-    kernel = kernel.resolved()
+    kernel = kernel.structure.resolved()
     kernel._column = names[0]
     return kernel
 
@@ -208,7 +235,7 @@ class OnFeatures(contract.Features):
     def restore_weights(self, state: Arrays, alphabets: Any) -> NumberWeights:
         on = self.kernel
         on.standard_ = Standard.from_state(contract.strip_prefix(STANDARD, state))
-        numbers = on.read(alphabets)
+        numbers = on.structure.read(alphabets)
         return NumberWeights(
             on.kernel.features.restore_weights(contract.strip_prefix(contract.OWN, state), numbers),
             on.standard_,
@@ -223,7 +250,7 @@ class OnAttributor(Attributor):
     def contributions(
         self, rows: Any, documents: Any, coef: Floats, values: Floats, progress: Progress | None
     ) -> Contributions:
-        return _together(self.kernel.read(documents), (coef * values).sum(axis=1))
+        return _together(self.kernel.structure.read(documents), (coef * values).sum(axis=1))
 
 
 class On(Kernel):
@@ -256,34 +283,12 @@ class On(Kernel):
         self.kernel: Any = kernel
 
     @property
-    def view(self) -> View:
-        return View("numbers", column=tuple(map(str, self._columns)))
-
-    def resolved(self) -> Any:
-        on = self.__sklearn_clone__()
-        try:
-            on._check_columns()
-        except InputError:  # raised by `check`
-            return on
-        return _bind(on.kernel, on.column)
+    def structure(self) -> OnStructure:
+        return OnStructure(self, View("numbers", column=tuple(map(str, self._columns))))
 
     @property
-    def learns(self) -> bool:
+    def _learns(self) -> bool:
         return True
-
-    @property
-    def near_duplicate_kernel(self) -> Any:
-        return None
-
-    def as_dict(self) -> Json:
-        column = self._columns[0] if len(self._columns) == 1 else list(self._columns)
-        return {"name": self.name, "column": column, "kernel": self.kernel.as_dict()}
-
-    def saved_state(self) -> Arrays:
-        return self.state()
-
-    def restore_saved(self, state: Arrays) -> None:
-        self.restore(state)
 
     @property
     def features(self) -> OnFeatures | None:
@@ -297,7 +302,7 @@ class On(Kernel):
     def check(self) -> None:
         self._check_columns()
         self.kernel.check()
-        if self.kernel.reads_texts and len(self._columns) > 1:
+        if self.kernel.structure.reads_texts and len(self._columns) > 1:
             raise InputError(
                 f"a kernel of texts reads a single column, got {', '.join(self._columns)}; take a sum of "
                 "On(column, kernel) for each"
@@ -305,7 +310,7 @@ class On(Kernel):
 
     def _check_columns(self) -> None:
         kernel, names = self.kernel, self._columns
-        if not isinstance(kernel, Kernel) or kernel.reads_tables:
+        if not isinstance(kernel, Kernel) or kernel.structure.reads_tables:
             raise InputError(
                 f"kernel={kernel!r} of On must be a kernel of texts or vectors, such as Spectrum(4) or "
                 "Gaussian()"
@@ -319,12 +324,12 @@ class On(Kernel):
 
     def fit(self, documents: Any, device: Device | None = None) -> On:
         self.check()
-        self.standard_ = Standard.of(self.read(documents))
+        self.standard_ = Standard.of(self.structure.read(documents))
         self.kernel.fit(self._standardised(documents), device)
         return self
 
     def _standardised(self, documents: Any) -> Numbers:
-        return self.standard_.apply(self.read(documents))
+        return self.standard_.apply(self.structure.read(documents))
 
     def rows(self, documents: Any, device: Device) -> Any:
         return StandardisedRows(self.kernel.rows(self._standardised(documents), device), self.standard_)

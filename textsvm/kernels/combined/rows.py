@@ -41,7 +41,9 @@ class CombinedRows(ABC):
     ) -> None:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
         self.terms = terms
-        self.parts: list[contract.KernelRows] = [term.rows(term.read(documents), device) for _, term in terms]
+        self.parts: list[contract.KernelRows] = [
+            term.rows(term.structure.read(documents), device) for _, term in terms
+        ]
 
     @property
     def matrices(self) -> int:
@@ -66,7 +68,7 @@ class CombinedRows(ABC):
         return self._combined(lambda number: self.parts[number].gram(steps[number]))
 
     def cross(self, others: Documents, progress: Progress | None = None) -> Array:
-        steps, read = self._steps(others, progress), [term.read(others) for _, term in self.terms]
+        steps, read = self._steps(others, progress), [term.structure.read(others) for _, term in self.terms]
         return self._combined(lambda number: self.parts[number].cross(read[number], steps[number]))
 
     @abstractmethod
@@ -99,12 +101,12 @@ class SumRows(CombinedRows):
     """Rows of a sum."""
 
     def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
-        super().__init__(kernel, kernel.terms, documents, device)
+        super().__init__(kernel, kernel.structure.terms, documents, device)
 
     def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
         values, steps = np.zeros((len(others), coef.shape[1])), self._steps(others, progress)
         for (weight, term), rows, step in zip(self.terms, self.parts, steps, strict=True):
-            values += weight * rows.decision(term.read(others), coef, step)
+            values += weight * rows.decision(term.structure.read(others), coef, step)
         return values
 
     def _add(self, total: Array, values: Array, number: int) -> None:
@@ -128,7 +130,7 @@ class SumPredictor:
     """Predictor of a sum: the sum of those of its terms, of the same coefficients times `factors`."""
 
     def __init__(self, kernel: Any, parts: Sequence[Any], device: Device, factors: Sequence[float]) -> None:
-        self.terms, self.parts, self.factors = kernel.terms, parts, factors
+        self.terms, self.parts, self.factors = kernel.structure.terms, parts, factors
         # A Python function runs on the host.
         own = any(predictor.device == device for predictor in self.parts)
         self.device = device if own else self.parts[0].device
@@ -138,7 +140,7 @@ class SumPredictor:
         factored: list[tuple[Any, Documents, float]] = []
         n, terms = len(self.parts), zip(self.parts, self.terms, self.factors, strict=True)
         for number, (predictor, (_, kernel), factor) in enumerate(terms):
-            read = kernel.read(documents)
+            read = kernel.structure.read(documents)
             if isinstance(vars(predictor).get("weights"), FactoredWeights):
                 factored.append((predictor, read, factor))
                 continue
@@ -154,14 +156,14 @@ class SumPredictor:
         check_dense([vars(predictor).get("weights") for predictor in self.parts])
         terms: list[contract.FeatureTerm] = []
         for (_, kernel), predictor in zip(self.terms, self.parts, strict=True):
-            terms += predictor.feature_terms(kernel.read(examples))
+            terms += predictor.feature_terms(kernel.structure.read(examples))
         return terms
 
     def contributions(self, documents: Documents | MultiView, mixes: Floats) -> Contributions:
         """Contributions to mixes of machines, as `SpectrumPredictor.contributions` of each term."""
         added = _Added(documents)
         for (_, kernel), predictor in zip(self.terms, self.parts, strict=True):
-            added.add(kernel, predictor.contributions(kernel.read(documents), mixes))
+            added.add(kernel, predictor.contributions(kernel.structure.read(documents), mixes))
         return added.contributions
 
 
@@ -187,7 +189,7 @@ class SumWeights:
         return SumPredictor(self.kernel, parts, device, [1.0] * len(parts))
 
     def named(self, examples: Documents | MultiView) -> list[contract.FeatureWeights]:
-        terms = zip(self.kernel.terms, self.parts, strict=True)
+        terms = zip(self.kernel.structure.terms, self.parts, strict=True)
         return [replace(table, kernel=kernel) for (_, kernel), own in terms for table in own.named(examples)]
 
     def state(self, tolerance: float) -> Arrays:
@@ -201,7 +203,7 @@ def sum_contributions(
     """Contributions to the values of a sum: the sum over its terms."""
     added = _Added(documents)
     for number, ((weight, kernel), columns) in enumerate(zip(rows.terms, rows.parts, strict=True)):
-        read = kernel.read(documents)
+        read = kernel.structure.read(documents)
         values = columns.cross(read).astype(np.float64)
         step = part(progress, number, 1, len(rows.parts))
         own = kernel.attribution.contributions(columns, read, weight * coef, values, step)
@@ -221,7 +223,7 @@ class _Added:
 
     def add(self, kernel: Any, own: Contributions) -> None:
         """Add the contributions of a kernel."""
-        is_leaf, view = kernel.leaves == (kernel,), kernel.view
+        is_leaf, view = kernel.structure.leaves == (kernel,), kernel.structure.view
         for d, share in enumerate(own.symbols):
             self._symbols[d] += self.documents.to_shown(d, view, share) if is_leaf else share
             features = self._features[d]

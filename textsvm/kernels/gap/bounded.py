@@ -120,7 +120,7 @@ class BoundedGapFeatures(Features):
     @property
     def key(self) -> Hashable:
         kernel = self.kernel
-        return kernel.name, kernel.view, kernel.p, kernel._span, kernel.decay
+        return kernel.name, kernel.structure.view, kernel.p, kernel._span, kernel.decay
 
     def occurrences(self, lengths: Ints) -> Ints:
         return self.kernel.patterns.occurrences(lengths)
@@ -186,7 +186,7 @@ class SubsequencePredictor(FeaturePredictor):
         unit = float(kernel.decay) ** int(kernel.p)
         return [
             FeatureTerm(
-                kernel, kernel.view, examples.alphabet, "count", kernel.normalised, [table],
+                kernel, kernel.structure.view, examples.alphabet, "count", kernel.normalised, [table],
                 scale=unit, featureless=alone, featureless_values=alone_values,
             )
         ]  # fmt: skip

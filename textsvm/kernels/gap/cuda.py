@@ -511,7 +511,7 @@ class CudaGap:
         self.kernel, self.documents, self.device, self.n = kernel, documents, device, len(documents)
         with gpu.use(device):
             self._symbols = len(documents.alphabet) + 1
-            self._texts = GapTexts(documents, kernel.min_length, self._symbols)
+            self._texts = GapTexts(documents, kernel.structure.min_length, self._symbols)
             self._self = self._self_values(documents, self._texts, None)
             self._scale = self._position_scale(self._texts, self._self)
             self._place_of = np.full(self.n, -1)
@@ -530,7 +530,7 @@ class CudaGap:
         by_number = np.argsort(indices, kind="stable")  # equally long texts: in the order of the columns
         own = self._self.take(indices)
         with gpu.use(self.device):
-            cp, matrix, min_length = gpu.cupy(), self._zeros(len(indices)), self.kernel.min_length
+            cp, matrix, min_length = gpu.cupy(), self._zeros(len(indices)), self.kernel.structure.min_length
             texts = GapTexts(self.documents.take(indices[by_number]), min_length, self._symbols)
             at = by_number[texts.order]
             texts.index, texts.places = cp.asarray(at.astype(np.int32)), self._place_of[indices[at]]
@@ -595,7 +595,7 @@ class CudaGap:
 
     def _decide(self, others: Documents, coef: Floats, progress: Progress | None) -> Floats:
         cp = gpu.cupy()
-        texts = GapTexts(others, self.kernel.min_length, self._symbols)
+        texts = GapTexts(others, self.kernel.structure.min_length, self._symbols)
         own = self._self_values(others, texts, self._self)
         work = Sweep(self.kernel.recurrence, self._texts, texts, WEIGHTED)
         classes = coef.shape[1]
@@ -614,7 +614,7 @@ class CudaGap:
 
     def _matrix(self, others: Documents, own: SelfValues | None, progress: Progress | None = None) -> Array:
         """k(others, documents); `own` are the k(s, s) of the others, computed if None."""
-        texts = GapTexts(others, self.kernel.min_length, self._symbols)
+        texts = GapTexts(others, self.kernel.structure.min_length, self._symbols)
         if own is None:
             own = self._self_values(others, texts, self._self)
         matrix = self._zeros(len(others))
@@ -637,7 +637,7 @@ class CudaGap:
     def _self_values(self, documents: Documents, texts: GapTexts, columns: SelfValues | None) -> SelfValues:
         if len(documents.alphabet) + 1 != self._symbols:
             # Unknown symbols match themselves here.
-            texts = GapTexts(documents, self.kernel.min_length, len(documents.alphabet) + 1)
+            texts = GapTexts(documents, self.kernel.structure.min_length, len(documents.alphabet) + 1)
         diagonal = gpu.cupy().zeros(len(texts))
         Sweep(self.kernel.recurrence, texts, texts, DIAGONAL).launch({"sums": diagonal})
         texts.forget_layouts()
@@ -658,7 +658,9 @@ def cuda_grams(
     n, (swept, mix) = len(documents), shared_pass([kernel.recurrence for kernel in kernels])
     shared = mix.shape[1] - 1
     with gpu.use(device):
-        texts = GapTexts(documents, min(kernel.min_length for kernel in kernels), len(documents.alphabet) + 1)
+        texts = GapTexts(
+            documents, min(kernel.structure.min_length for kernel in kernels), len(documents.alphabet) + 1
+        )
         diagonals = cp.zeros((shared + 1, len(texts)))
         Sweep(swept, texts, texts, DIAGONAL, shared).launch({"sums": diagonals})
         texts.forget_layouts()

@@ -169,7 +169,7 @@ class GapWeighted(SubsequenceKernel):
     normalised: bool = True
 
     @property
-    def min_length(self) -> int:
+    def _min_length(self) -> int:
         return self.p if self.weights is None else 1 + int(np.flatnonzero(self.weights)[0])
 
     def check(self) -> None:

@@ -165,7 +165,7 @@ class SelfValues(Normalisation):
     def __init__(
         self, kernel: Any, documents: Documents, values: Floats, columns: SelfValues | None = None
     ) -> None:
-        values[documents.lengths < kernel.min_length] = 0
+        values[documents.lengths < kernel.structure.min_length] = 0
         if not np.isfinite(values).all():
             raise InputError(
                 f"document {int(np.isfinite(values).argmin())} is too long for this gap-weighted kernel: "

@@ -190,7 +190,7 @@ class GappedFeatureMap(Features):
     @property
     def key(self) -> Hashable:
         kernel = self.kernel
-        return "gapped", kernel.view, kernel.g, kernel.m, kernel.canonical, kernel.weight
+        return "gapped", kernel.structure.view, kernel.g, kernel.m, kernel.canonical, kernel.weight
 
     def occurrences(self, lengths: Ints) -> Ints:
         windows = np.maximum(lengths - self.kernel.g + 1, 0) * (2 if self.kernel.canonical else 1)

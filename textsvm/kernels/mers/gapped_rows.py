@@ -213,7 +213,7 @@ class GappedPredictor:
         alone, values = featureless_of(self.columns, self.coef, examples)
         return [
             FeatureTerm(
-                kernel, kernel.view, examples.alphabet, kernel.weight, kernel.normalised, tables,
+                kernel, kernel.structure.view, examples.alphabet, kernel.weight, kernel.normalised, tables,
                 featureless=alone, featureless_values=values,
             )
         ]  # fmt: skip

@@ -68,11 +68,11 @@ class PmerKernel(SymbolKernel):
     odds: bool = False
 
     @property
-    def learns(self) -> bool:
+    def _learns(self) -> bool:
         return is_weighted(self)
 
     @property
-    def min_length(self) -> int:
+    def _min_length(self) -> int:
         return self.lengths[0]
 
     @property
@@ -468,7 +468,7 @@ class SpectrumPredictor(FeaturePredictor):
         alone, values = featureless_of(self.columns, self.coef, examples)
         return [
             FeatureTerm(
-                kernel, kernel.view, examples.alphabet, kernel.weight, kernel.normalised, tables,
+                kernel, kernel.structure.view, examples.alphabet, kernel.weight, kernel.normalised, tables,
                 unknown, featureless=alone, featureless_values=values,
             )
         ]  # fmt: skip

@@ -132,7 +132,7 @@ class SpectrumWeights:
         kernel, vectors = self.kernel, self.vectors
         features = np.flatnonzero(vectors.row[:-1] >= 0)
         pmers = np.searchsorted(vectors.starts, features, "right") - 1
-        names = pmer_names(vectors.vocabulary, pmers, kernel.read(examples).alphabet)
+        names = pmer_names(vectors.vocabulary, pmers, kernel.structure.read(examples).alphabet)
         if kernel.weight == "intersection":
             numbers = (features - vectors.starts[pmers] + 1).astype(str).astype(object)
             names = np.where(numbers == "1", names, names + ">=" + numbers)
@@ -223,7 +223,7 @@ class SpectrumFeatureMap(Features):
         kernel = self.kernel
         if kernel.weight == "intersection" and is_weighted(kernel):
             return None
-        return kernel.view, kernel.lengths
+        return kernel.structure.view, kernel.lengths
 
     def occurrences(self, lengths: Ints) -> Ints:
         return windows_of(lengths, *self.kernel.lengths)
@@ -256,7 +256,7 @@ class SpectrumFeatureMap(Features):
 
     def restore_weights(self, state: Arrays, alphabets: Documents | MultiView) -> SpectrumWeights:
         self.kernel.check()
-        return SpectrumWeights.from_state(self.kernel, state, self.kernel.read(alphabets))
+        return SpectrumWeights.from_state(self.kernel, state, self.kernel.structure.read(alphabets))
 
 
 class SpectrumAttributor(Attributor):

@@ -20,7 +20,7 @@ import numpy as np
 
 from textsvm.arrays import Array, Arrays, Floats, Floats32, Ints
 from textsvm.errors import InputError
-from textsvm.kernels.base import Ability, Kernel, check_whole, is_number
+from textsvm.kernels.base import Ability, Kernel, Structure, check_whole, is_number
 from textsvm.kernels.contract import Cost, Features, FeatureWeights, Predictor
 from textsvm.kernels.spectrum.weight_vectors import MOST_TIMES, ROOM
 from textsvm.kernels.vectors.cpu import HostVectorRows
@@ -32,7 +32,6 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
-from textsvm.text.documents import View
 
 #: Seconds that a core takes for a kernel value.
 VALUE_SECONDS = 2e-9
@@ -73,18 +72,22 @@ class VectorCost(Cost):
         return (VALUE_SECONDS + NUMBER_SECONDS * np.asarray(row_lengths, np.float64)) * len(column_lengths)
 
 
+class VectorStructure(Structure):
+    """Structure of a kernel of vectors."""
+
+    @property
+    def alike(self) -> float:
+        return 1 - 1e-5  # with a small gamma all vectors are close
+
+
 class VectorKernel(Kernel):
     """A kernel of the form f(<x, y>, |x|^2, |y|^2)."""
 
     cost = Ability(VectorCost)
 
     @property
-    def view(self) -> View:
-        return NUMBERS
-
-    @property
-    def alike(self) -> float:
-        return 1 - 1e-5  # with a small gamma all vectors are close
+    def structure(self) -> Structure:
+        return VectorStructure(self, NUMBERS)
 
     @property
     @abstractmethod
@@ -111,7 +114,7 @@ class ScaledKernel(VectorKernel):
         return self._gamma if isinstance(self.gamma, str) else float(self.gamma)
 
     @property
-    def learns(self) -> bool:
+    def _learns(self) -> bool:
         return isinstance(self.gamma, str) and self.gamma == "scale"
 
     def check(self) -> None:
