@@ -276,7 +276,7 @@ def text_blocks(file: File | FileOnDisk, problems: Problems) -> Iterator[str]:
 def _whole_lines(stream: IO[bytes], name: str, number: int) -> bytes:
     """The next bytes of a stream up to the end of a line; empty at the end of the stream."""
     data = cast("io.BufferedReader", stream).read1(BLOCK)
-    if data.endswith(b"\n"):
+    if not data or data.endswith(b"\n"):  # a terminal may be read again after its end
         return data
     data += stream.readline(MAX_LINE)
     if len(data) >= MAX_LINE and not data.endswith(b"\n"):
