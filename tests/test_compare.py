@@ -74,7 +74,7 @@ def test_the_page_is_whole_and_shows_them(compared):
 def test_the_table_fits_a_terminal(compared):
     _, page = compared
     before = page.read_text("utf-8")
-    done = run("compare", *DIALECTS, *FAST, "--holdout", "0.3", "--seed", "1", "--report", page)
+    done = run("compare", *DIALECTS, *FAST, "--holdout", "0.4", "--report", page)
     assert page.read_text("utf-8") != before  # its own kind is replaced
     shown = done.stdout.decode()
     assert done.returncode == 0, done.stderr.decode()
