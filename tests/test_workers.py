@@ -141,7 +141,7 @@ def test_cross_validation_is_that_of_one_machine(connected, model):
     np.testing.assert_array_equal(there.decision, here.decision)
     assert there.table == here.table
     learns = model.settings.new_kernel().structure.learns
-    assert connected.run.pieces("_part" if learns else "_solve_chain") == [5]
+    assert connected.run.pieces("_part" if learns else "_solve_path") == [5]
 
 
 def test_tuning_is_that_of_one_machine(connected):
@@ -155,7 +155,7 @@ def test_tuning_is_that_of_one_machine(connected):
     np.testing.assert_array_equal(here.best_estimator.dual_coef_, there.best_estimator.dual_coef_)
     assert len(connected.run.pieces("_tile")) == 2  # a shared pass for each decay, and for all gammas
     folds = 5 + 2 * 5 + 2
-    assert connected.run.pieces("_solve_chain") == [2 * folds] * 4
+    assert connected.run.pieces("_solve_path") == [2 * folds] * 4
     assert connected.run.pieces("_part") == [folds]
 
 
@@ -220,7 +220,7 @@ def test_what_died_with_the_last_worker_that_had_it_is_sent_again(connected):
     there = cross_validate(model, TEXTS, LABELS, cv=10, progress=killer)
     assert killer.pids == []
     np.testing.assert_array_equal(there.decision, alone(cross_validate, model, TEXTS, LABELS, cv=10).decision)
-    assert connected.run.pieces("_solve_chain") == [10]
+    assert connected.run.pieces("_solve_path") == [10]
 
 
 def test_ctrl_c_cancels_what_has_not_begun(connected):

@@ -102,7 +102,9 @@ class Candidate:
 
     def description(self, C: float, kernel: Kernel | None = None) -> str:
         """Kernel (by default a new one) and C in a sentence, given the classifier's parameter C."""
-        of = "DNA" if self.dna else "texts with words" if self.words else "texts without words"
+        of = "texts with words" if self.words else "texts without words"
+        if self.dna:
+            of = "DNA"
         name, loss = spell(kernel or self.kernel()), self.loss.replace("_", " ")
         return f"{name} with C = {self.C * C:.3g} and {loss} loss: the default for {of}"
 

@@ -24,7 +24,7 @@ from textsvm.model.settings import Fold, Settings
 from textsvm.runtime import device as devices
 from textsvm.runtime.parallel import Progress, StageProgress, lap, limit, of_stage
 from textsvm.runtime.workers import Workers, current
-from textsvm.solvers.problems import Machines, decision_values
+from textsvm.solvers.problems import Machines, Problem, decision_values
 from textsvm.solvers.solution import Stopping
 from textsvm.solvers.solve import solve
 from textsvm.training.grams import (
@@ -311,12 +311,14 @@ def solve_folds(
     model; all other problems side by side. The first model's tol, max_iter and duality_gap apply to all.
     """
     chains = [(chain, fold) for chain in paths_along_c(points) for fold in range(len(folds))]
-    workers, problems = current(), _Problems(points, target, folds, weight)
+    paths = [[problem_of(points[k], target, folds[fold][0], weight) for k in chain] for chain, fold in chains]
+    stopping = Stopping(points[0].tol, points[0].max_iter, points[0].duality_gap)
+    workers = current()
     portable = not isinstance(gram, FeatureProducts) and gram.matrix is not None and len(chains) > 1
     if workers is not None and portable and workers.pays(solving_seconds(points, target, folds)):
-        solved = _solve_by_workers(workers, gram, problems, chains, progress)
+        solved = _solve_by_workers(workers, gram, paths, stopping, progress)
     else:
-        solved = problems.solve(gram, chains, progress)
+        solved = solve(gram, paths, stopping, progress)
     machines = {(k, fold): m for (chain, fold), path in zip(chains, solved, strict=True)
                 for k, m in zip(chain, path, strict=True)}  # fmt: skip
     return [[machines[k, fold] for fold in range(len(folds))] for k in range(len(points))]
@@ -328,47 +330,28 @@ def solving_seconds(points: Sequence[Settings], target: Target, folds: Sequence[
     return SOLVING * machines * sum(float(len(train)) ** 2 for train, _ in folds)
 
 
-#: Models that differ in C alone, by their numbers, and the number of a fold.
-Chain = tuple[list[int], int]
-
-
-@dataclass(frozen=True)
-class _Problems:
-    """Models on folds; see `solve_folds`."""
-
-    points: Sequence[Settings]
-    target: Target
-    folds: Sequence[Fold]
-    weight: Floats | None
-
-    def solve(
-        self, gram: Gram | FeatureProducts, chains: Sequence[Chain], progress: Progress | None = None
-    ) -> list[list[Machines]]:
-        """Machines of each chain."""
-        points, first = self.points, self.points[0]
-        paths = [
-            [problem_of(points[k], self.target, self.folds[fold][0], self.weight) for k in chain]
-            for chain, fold in chains
-        ]
-        return solve(gram, paths, Stopping(first.tol, first.max_iter, first.duality_gap), progress)
-
-
 def _solve_by_workers(
-    workers: Workers, gram: Any, problems: _Problems, chains: Sequence[Chain], progress: Progress | None
+    workers: Workers,
+    gram: Any,
+    paths: Sequence[Sequence[Problem]],
+    stopping: Stopping,
+    progress: Progress | None,
 ) -> list[list[Machines]]:
-    """`_Problems.solve` by workers, with a task for each chain."""
-    matrix, device = devices.to_host(gram.matrix), gram.device.kind
-    work = [len(chain) * float(len(problems.folds[fold][0])) ** 2 for chain, fold in chains]
-    solved = dict(workers.run(_solve_chain, (matrix, device, problems), chains, work, progress))
+    """`solve` by workers, with a task for each path."""
+    matrix = devices.to_host(gram.matrix)
+    work = [len(path) * float(len(path[0].index)) ** 2 for path in paths]
+    shared = (matrix, gram.device.kind, stopping)
+    solved = dict(workers.run(_solve_path, shared, paths, work, progress))
     workers.forget(matrix)
-    return [solved[number] for number in range(len(chains))]
+    return [solved[number] for number in range(len(paths))]
 
 
-def _solve_chain(matrix: Floats32, kind: str, problems: _Problems, chain: Chain) -> list[Machines]:
+def _solve_path(matrix: Floats32, kind: str, stopping: Stopping, path: Sequence[Problem]) -> list[Machines]:
     """Task of a worker, on its first device of a kind."""
     device = devices.select(kind)
     with devices.use(device):
-        return problems.solve(DenseGram(devices.array_module(device).asarray(matrix)), [chain])[0]
+        gram = DenseGram(devices.array_module(device).asarray(matrix))
+        return solve(gram, [path], stopping)[0]
 
 
 def paths_along_c(points: Sequence[Settings]) -> list[list[int]]:

@@ -216,7 +216,9 @@ class NumberedFolds:
         self.requested, self.target, self.grouped = k, target, groups is not None
         groups = joined(groups, copies)
         #: What a message counts
-        self.unit = "group" if self.grouped else "document" if copies is None else "text"
+        self.unit = "document" if copies is None else "text"
+        if self.grouped:
+            self.unit = "group"
         #: Classes to stratify by: none for numbers and for several labels per document.
         self.classes = None if target.multilabel else target.classes
         self.groups = np.arange(len(target.values)) if groups is None else groups
