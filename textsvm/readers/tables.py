@@ -310,16 +310,19 @@ class _DocumentRows:
 
     def _of_invalid(self, row: Row | InvalidRow, problem: str, line: int, identifier: str) -> Document | None:
         """A document with the problem if the options keep invalid rows, else None."""
-        broken, cells = isinstance(row, InvalidRow), row.row if isinstance(row, InvalidRow) else row
+        cells = row.row if isinstance(row, InvalidRow) else row
         if not self._options.reports_invalid:
-            blank = not broken and not any((_string(value) or "").strip() for value in (cells or {}).values())
-            self.invalid.add(line, problem, ragged=isinstance(row, InvalidRow) and row.ragged, blank=blank)
+            ragged = isinstance(row, InvalidRow) and row.ragged
+            blank = isinstance(row, Mapping) and not any((_string(x) or "").strip() for x in row.values())
+            self.invalid.add(line, problem, ragged=ragged, blank=blank)
             return None
-        name = None if broken or cells is None else self._first(cells, "id")
+        name = self._first(row, "id") if isinstance(row, Mapping) else None
         return Document(
-            _string(name) or identifier, "", problem=f"{self._table.unit} {line}: {problem}",
+            _string(name) or identifier,
+            "",
+            problem=f"{self._table.unit} {line}: {problem}",
             row=(cells or dict.fromkeys(self._table.names)) if self._options.keep_rows else None,
-        )  # fmt: skip
+        )
 
     def _first(self, row: Row, role: str) -> Any:
         """The cell of the first column of a role; None if there is no column."""
