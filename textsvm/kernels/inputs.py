@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from textsvm.arrays import AnyArray, Bools
-from textsvm.errors import InputError
+from textsvm.errors import InputError, first_few
 from textsvm.kernels.combined.table import EncodedTexts, Numbers, Table
 from textsvm.linalg.vectors import NUMBERS, Vectors, is_sparse
 from textsvm.runtime import device as devices
@@ -199,8 +199,8 @@ class InputTable:
         if not self._n and isinstance(self._table, list | tuple):
             return []
         if name not in self.names:
-            listing = ", ".join(map(str, self.names[:LISTED])) + ", ..." * (len(self.names) > LISTED)
-            raise InputError(f"the table has no column {name!r}; it has {listing or 'none'}")
+            listing = first_few(self.names, LISTED) or "none"
+            raise InputError(f"the table has no column {name!r}; it has {listing}")
         if self.names.count(name) > 1:
             raise InputError(f"the table has {self.names.count(name)} columns {name!r}; rename one")
         if isinstance(self._table, list | tuple):

@@ -173,7 +173,9 @@ class CudaColumns:
     def _split(self, x: CudaSparse) -> Array:
         """Running numbers of narrow (low 32 bits) and wide features; fewer if memory is short."""
         cp = gpu.cupy()
-        share = NARROW_SHARE if x.whole else VECTOR_SHARE if self.kernel else WIDE_SHARE
+        share = VECTOR_SHARE if self.kernel else WIDE_SHARE
+        if x.whole:
+            share = NARROW_SHARE
         kinds = cp.empty(len(x.df), np.int64)
         while True:
             least = np.float32(max(share * self.n, 1))

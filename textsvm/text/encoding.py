@@ -116,7 +116,7 @@ def offsets_of(lengths: Iterable[int]) -> Ints:
 
 def code_type(n_symbols: int) -> type[np.unsignedinteger]:
     """Dtype of codes over an alphabet of this size."""
-    return np.uint8 if n_symbols <= 1 << 8 else np.uint16 if n_symbols <= 1 << 16 else np.uint32
+    return np.min_scalar_type(max(n_symbols, 1) - 1).type
 
 
 def decode(points: NDArray[np.unsignedinteger]) -> str:

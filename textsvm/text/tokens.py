@@ -100,8 +100,13 @@ def call_on(text: str, tokens: Callable[[str], Sequence[str]]) -> list[str]:
 def kinds(characters: Iterable[str], tokens: str) -> NDArray[np.uint8]:
     """Class of each character for "words" or "whitespace": `BETWEEN`, `WITHIN` or `ALONE`."""
     other = ALONE if tokens == "words" else WITHIN
-    classes = [BETWEEN if c.isspace() else WITHIN if _WORD.match(c) else other for c in characters]
-    return np.array(classes, np.uint8)
+
+    def kind(character: str) -> int:
+        if character.isspace():
+            return BETWEEN
+        return WITHIN if _WORD.match(character) else other
+
+    return np.array(list(map(kind, characters)), np.uint8)
 
 
 def locate(text: str, tokens: Sequence[str]) -> Spans:

@@ -135,7 +135,9 @@ class GapVariant:
     @property
     def blocks(self) -> int:
         """Blocks per multiprocessor, by registers."""
-        return 2 if self.double or self.registers > 125 else 3 if self.registers > 50 else 5
+        if self.double or self.registers > 125:
+            return 2
+        return 3 if self.registers > 50 else 5
 
     @property
     def together(self) -> int:
@@ -164,8 +166,9 @@ def columns_of(variant: GapVariant, lengths: Ints) -> int:
 
     At most 50, and without idle columns or lanes for 100 symbols.
     """
-    plain = not (variant.blend or variant.shared)
-    room = 160 if variant.double else 210 - variant.levels if plain else 180
+    room = 180 if variant.blend or variant.shared else 210 - variant.levels
+    if variant.double:
+        room = 160
     most = max(1, (room - 3 * variant.shared) // variant.registers_of_column)
     most = 50 if most >= 50 else -(-100 // -(-100 // min(25, most)))
     # A row takes a lane the time of its columns and, measured, of 3 more.
@@ -276,7 +279,7 @@ class Layout:
         lanes["length"][index] = np.minimum(columns, texts.lengths[target] - within * columns)
         lanes["code"][index] = texts.starts[target] + within * columns
         lanes["delay"][index] = np.minimum(within, index % WARP)
-        lanes["flags"][index] = (within > 0) + 2 * (within == counts[target] - 1)
+        lanes["flags"][index] = (within > 0) | (within == counts[target] - 1) << 1
         self.lanes = cp.asarray(lanes.view(np.uint8))
         self.masks = cp.zeros(1, np.uint32)
         if masks and self.strips:

@@ -81,7 +81,9 @@ def _arguments(recurrence: Recurrence, n_lengths: int, double: bool, longest: in
     dtype = np.float64 if double else np.float32
     weights = used_levels(recurrence).astype(dtype)
     levels = len(weights) - 1
-    low = 0.0 if recurrence.decay == 1 else 2.0**-900 if double else 2.0**-100
+    low = 0.0
+    if recurrence.decay != 1:
+        low = 2.0**-900 if double else 2.0**-100
     return (
         tuple(weights),
         True if weights[1:].any() else None,

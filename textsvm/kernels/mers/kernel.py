@@ -143,7 +143,9 @@ def _ball(l: int, radius: int, b: int) -> int:  # noqa: E741
 
 def _binomial(n: int, r: int) -> int:
     """C(n, r), C(-1, 0) = 1."""
-    return 1 if r == 0 else comb(n, r) if n >= 0 else 0
+    if r == 0:
+        return 1
+    return comb(n, r) if n >= 0 else 0
 
 
 #: Pairs of l-mers a second, of weight 1.

@@ -125,6 +125,9 @@ class CountedPanels:
             self.kept.clear()
         features = gpu.empty(entries, np.int32, needed // 2 + reserve)
         values = gpu.empty(entries, np.float32, reserve)
-        notes = [f"counted in {self.n_panels} panels"] * (self.n_panels > 1)
-        notes += ["kept in main memory"] * any(map(gpu.in_main_memory, (features, values)))
+        notes = []
+        if self.n_panels > 1:
+            notes.append(f"counted in {self.n_panels} panels")
+        if any(map(gpu.in_main_memory, (features, values))):
+            notes.append("kept in main memory")
         return features, values, ", ".join(notes)

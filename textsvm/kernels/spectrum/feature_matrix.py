@@ -363,9 +363,13 @@ def _write_rows(
             m, total = deeper, 0.0
             for entry in other[1 : size + one]:
                 u, c = np.uint64(bases[level]) + (entry >> half), entry & low_half
-                value = tables.weights[u] * (
-                    factors[c] if c < LOGS else c * 1.0 if code == 0 else 1 + np.log(c) if code == 2 else 1.0
-                )
+                if c < LOGS:
+                    factor = factors[c]
+                elif code == 2:
+                    factor = 1 + np.log(c)
+                else:
+                    factor = np.float64(c) if code == 0 else 1.0
+                value = tables.weights[u] * factor
                 digits = min(c, np.uint64(starts[u + one] - starts[u])) if unary else one
                 for digit in range(digits):
                     columns[to], values[to] = (np.uint64(starts[u]) if unary else u) + digit, value
