@@ -55,11 +55,11 @@ LIMITS: dict[str, tuple[float, float]] = {
     "pairs of duplicated places, identical": (13, 25),
     "pairs of duplicated places, same shape": (45, 150),
     # Of the running package, with the default kernel (three kernels) since "Less"; before with Spectrum(3).
-    "files entered by a fit": (53, 40),
+    "files entered by a fit": (54, 40),
     # Work on a device may be repeated on the CPU: the call and the settings for a device are moves.
-    "moves of a fit": (980, 700),
-    "files entered by a prediction": (21, 14),
-    "moves of a prediction": (245, 120),
+    "moves of a fit": (935, 700),
+    "files entered by a prediction": (22, 14),
+    "moves of a prediction": (196, 120),
     "base classes of SVC": (7, 10),
     "base classes of SVC, without scikit-learn's and object": (1, 3),
     "public members of SVC": (36, 40),
