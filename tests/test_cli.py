@@ -43,17 +43,7 @@ def test_help_is_quick_and_names_the_commands():
     after = os.times()  # of the processor: a test beside this one takes none of it
     assert after.children_user + after.children_system < before.children_user + before.children_system + 1.0
     assert result.returncode == 0
-    for command in (
-        "demo",
-        "corpus",
-        "train",
-        "evaluate",
-        "predict",
-        "tune",
-        "cv",
-        "devices",
-        "mail",
-    ):
+    for command in ("demo", "corpus", "train", "evaluate", "predict", "tune", "cv", "devices", "mail"):
         assert command in result.stdout.decode()
 
 
@@ -327,68 +317,6 @@ def test_output_in_a_pipe_is_plain(model):
     result = run("evaluate", model[0], sample("mail"))
     assert b"\x1b[" not in result.stdout + result.stderr
     assert run("evaluate", model[0], sample("mail"), "--quiet", "--json").stderr == b""
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--kernel", "fancy"], "fancy"),
-        (["-C", "nan"], "-C nan must be"),
-        (["-C", "-1"], "-C -1.0 must be"),
-        (["--kernel", "spectrum:p=0"], "p=0"),
-        (["--kernel", "spectrum:p=x"], "p=x"),
-        (["--kernel", "spectrum:p=5-3"], "must not fall"),
-        (["--kernel", "gap:decay=1.5"], "decay"),
-        (["--kernel", "gap:decay=0"], "decay"),
-        (["--kernel", "edit:gamma=-1"], "gamma"),
-        (["--kernel", "edit:decay=0.5"], "'decay=0.5' is no option"),
-        (["--kernel", "gap,edit"], "--kernel names 2 kernels"),
-        (["--kernel", "rbf"], "--kernel rbf is called gaussian here"),
-        (["--holdout", "1.5"], "--holdout"),
-        (["--memory", "lots"], "lots"),
-        (["--negative", "acq"], "--positive"),
-        (["--max-length", "0"], "--max-length 0 must be"),
-        (["-o", "no/such/folder/m"], "no/such/folder"),
-        (["--device", "tpu"], "tpu"),
-        (["--no-such-option"], "--no-such-option"),
-    ],
-    ids=str,
-)
-def test_wrong_usage_is_told_before_the_work(arguments, words, tmp_path):
-    assert words in fails("train", sample("mail"), *arguments, code=2, cwd=tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
-def test_unusable_corpora(tmp_path):
-    (tmp_path / "empty.csv").write_text("")
-    (tmp_path / "one.jsonl").write_text('{"text": "a b c d e", "label": "x"}\n' * 3)
-    (tmp_path / "noise.bin").write_bytes(bytes(range(256)) * 20)
-    (tmp_path / "broken.tar.gz").write_bytes(b"\x1f\x8b\x08\x00broken")
-    (tmp_path / "short.jsonl").write_text('{"text": "a", "label": "x"}\n{"text": "b", "label": "y"}\n')
-    (tmp_path / "folder").mkdir()
-    before = sorted(p.name for p in tmp_path.iterdir())
-    for name, words in {
-        "missing.csv": "missing.csv",
-        "empty.csv": "empty",
-        "one.jsonl": "two classes",
-        "noise.bin": "noise.bin",
-        "broken.tar.gz": "broken.tar.gz",
-        "folder": "folder",
-    }.items():
-        assert words in fails("train", tmp_path / name, "-o", tmp_path / "m.textsvm")
-    short = ["train", tmp_path / "short.jsonl", "--kernel", "spectrum:4", "-o", tmp_path / "m.textsvm"]
-    assert "shorter than p = 4" in fails(*short)
-    assert sorted(p.name for p in tmp_path.iterdir()) == before
-
-
-def test_unknown_label_names_those_there(tmp_path):
-    message = fails("train", sample("newswire"), "--positive", "earnn", "-o", tmp_path / "m")
-    assert "earnn" in message
-    assert "earn" in message.replace("earnn", "")
-
-
-def test_standard_input_is_no_corpus():
-    assert "standard input; write it to a file" in fails("corpus", "-", stdin=b"text,label\na,b\n")
 
 
 def test_no_command_shows_the_help():

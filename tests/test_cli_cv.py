@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from command import fails, report, run
+from command import report, run
 
 from textsvm.readers import sample
 from textsvm.readers.read import read_corpus
@@ -68,46 +68,6 @@ def test_near_duplicates_are_told_or_kept_together(tmp_path):
     grouped = run("cv", path, "--json", "--group-duplicates")
     assert b"near-duplicate" not in grouped.stderr
     assert json.loads(grouped.stdout)["near_duplicates"] == []
-
-
-@pytest.mark.parametrize(
-    ("verb", "arguments", "words"),
-    [
-        ("cv", ["--folds", "1"], "--folds must be at least 2, got 1"),
-        ("cv", ["--repeats", "0"], "--repeats must be at least 1, got 0"),
-        ("cv", ["-C", "1,10"], "textsvm tune"),
-        ("cv", ["--predictions", "no/such/x"], "no/such"),
-        ("tune", ["-C", "1,-10"], "textsvm: -C -10"),
-        ("tune", ["--p", "3,x"], "--p x"),
-        ("tune", ["--kernel", "gap,fancy"], "--kernel fancy"),
-        ("tune", ["--kernel", "gap,edit", "--weight", "log"], "not an option of the gap or edit kernel"),
-        ("tune", ["--weight", "count,heavy"], "--weight heavy"),
-        ("tune", ["--minutes", "0"], "--minutes must be positive, got 0"),
-        ("tune", ["--nested", "1"], "--nested must be at least 2, got 1"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else value,
-)
-def test_wrong_usage(verb, arguments, words, tmp_path):
-    assert words in fails(verb, sample("mail"), *arguments, code=2, cwd=tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("content", "options", "words"),
-    [
-        ("text,label\n" + "aaaaa,x\n" * 6 + "bbbbb,y\n", [], "class y has 1 document and there are 5 folds"),
-        ("text,label,g\n" + "aaaaa,x,1\nbbbbb,y,2\n" * 6, ["--groups", "g"], "in one group only"),
-        ("text,label,g\n" + "aaaaa,x,1\nbbbbb,y,\n" * 6, ["--groups", "g"], "has no g"),
-        ("text,y\n" + "aaaaa,3\n" * 9, ["--regress", "y"], "all 9 targets are 3"),
-        ("text,label,w\n" + "aaaaa,x,0\nbbbbb,y,0\n" * 6, ["--weights", "w"], "zero for all"),
-        ("text,label,w\n" + "aaaaa,x,1\nbbbbb,y,inf\n" * 6, ["--weights", "w"], "the weight is 'inf'"),
-    ],
-    ids=["one member", "few groups", "no group", "constant", "no weight", "infinite weight"],
-)
-@pytest.mark.parametrize("verb", ["cv", "tune"])
-def test_what_cannot_be_validated_is_told_before_the_work(verb, content, options, words, tmp_path):
-    (tmp_path / "x.csv").write_text(content)
-    assert words in fails(verb, tmp_path / "x.csv", "-q", *options)
 
 
 @pytest.mark.parametrize("verb", ["cv", "tune"])

@@ -254,58 +254,6 @@ def test_no_probabilities(tmp_path):
     assert "--calibrate" in fails("predict", tmp_path / "m", "-", "--unsure", "0.1,0.9", stdin=b"text")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ([*ESSAYS, "--multiclass", "ovo"], "--multiclass is not an option of --regress"),
-        ([*ESSAYS, "--positive", "x"], "--positive and --regress do not go together"),
-        ([*ESSAYS, "--calibrate", "sigmoid"], "--calibrate is for classifiers"),
-        ([sample("mail"), "--epsilon", "0.1"], "--epsilon"),
-        ([sample("mail"), "--nu", "0.1"], "--nu needs --one-class"),
-        ([sample("mail"), "--one-class", "ham", "--nu", "2"], "--nu 2.0 must"),
-        ([*ESSAYS, "--epsilon", "-1"], "--epsilon -1.0 must"),
-        ([sample("mail"), "-C", "1,10"], "textsvm tune"),
-        ([sample("mail"), "--kernel", "gap,edit"], "textsvm tune"),
-        ([sample("mail"), "-C", "x"], "-C x is neither"),
-        ([sample("mail"), "--multiclass", "some"], "some"),
-        ([sample("mail"), "--kernel", "auto:3"], "'auto' is no kernel"),
-        ([sample("mail"), "--kernel", "gap", "--kernel", "fast"], "--kernel names 2 kernels"),
-        ([sample("mail"), "--kernel", "auto", "--kernel", "gap"], "name a kernel"),
-        ([*ESSAYS, "--kernel", "auto"], "name a kernel"),
-    ],
-    ids=lambda value: "" if isinstance(value, list) else value,
-)
-def test_wrong_usage(arguments, words, tmp_path):
-    assert words in fails("train", *arguments, "-o", tmp_path / "m", code=2)
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("content", "options", "words"),
-    [
-        ("text,y\naaaaa,1\nbbbbb,1\n", ["--regress", "y"], "all 2 targets are 1"),
-        ("text,y\naaaaa,1\nbbbbb,good\n", ["--regress", "y"], "line 3: the target is 'good'"),
-        ("text,y\naaaaa,1\nbbbbb,2\n", ["--regress", "z"], "no column 'z' for the target; it"),
-        ("text,label,w\naaaaa,x,1\nbbbbb,y,nan\n", ["--weights", "w"], "line 3: the weight is 'nan'"),
-        ("text,label,w\naaaaa,x,1\nbbbbb,y,-2\n", ["--weights", "w"], "the weight is -2, and none"),
-        ("text,label,w\naaaaa,x,0\nbbbbb,y,0\n", ["--weights", "w"], "zero for all"),
-        ("text,label,w\naaaaa,x,1\nbbbbb,y,0\n", ["--weights", "w"], "nothing to learn the class y from"),
-        ("text,label\naaaaa,x\nbbbbb,x\n", [], "needs two classes"),
-        ("text\naaaaa\nbbbbb\n", [], "no labels"),
-    ],
-    ids=lambda value: value if isinstance(value, str) and " " in value and "," not in value else "",
-)
-def test_what_cannot_be_learnt_is_told_before_the_work(content, options, words, tmp_path):
-    path = tmp_path / "x.csv"
-    path.write_text(content)
-    assert words.removesuffix("; it") in fails("train", path, "-q", "-o", tmp_path / "m", *options)
-    assert [p.name for p in tmp_path.iterdir()] == ["x.csv"]
-
-
-def test_numbers_come_from_tables():
-    assert "no column 'score'" in fails("train", sample("mail"), "--regress", "score")
-
-
 def test_quiet_training_prints_nothing(tmp_path):
     done = run("train", sample("mail"), "--kernel", "spectrum", "-o", tmp_path / "m", "-q")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
@@ -614,11 +562,7 @@ def test_joined_columns_are_one_text(tmp_path):
     for name in ("two.csv", "other.csv"):
         printed = run("predict", "two", name, cwd=tmp_path).stdout.splitlines()
         assert [json.loads(line)["decision"] for line in printed] == pytest.approx(values[0])
-    for command in (
-        "cv two.csv --folds 2",
-        "tune two.csv --folds 2 --p 2 -C 1",
-        "doubts two.csv",
-    ):
+    for command in ("cv two.csv --folds 2", "tune two.csv --folds 2 --p 2 -C 1", "doubts two.csv"):
         result = run(*command.split(), *join, cwd=tmp_path)
         assert result.returncode == 0, result.stderr.decode()
         assert b"text title + body" in result.stderr

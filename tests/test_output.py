@@ -62,12 +62,7 @@ COMMANDS = {
     "compare": ["compare", "c.csv", "--kernel", "spectrum:2", "--report"],
     "doubts": ["doubts", "c.csv", "--folds", "2", "-o"],
 }
-ENDINGS = {
-    "evaluate": ".html",
-    "compare": ".html",
-    "cv": ".jsonl",
-    "doubts": ".jsonl",
-}
+ENDINGS = {"evaluate": ".html", "compare": ".html", "cv": ".jsonl", "doubts": ".jsonl"}
 
 
 @pytest.mark.slow
