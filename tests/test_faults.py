@@ -23,7 +23,6 @@ SOME = (
     "train --store",
     "tune",
     "tune --resume",
-    "gram, LIBSVM",
     "evaluate, HTML",
     "update",
     "export",
@@ -136,15 +135,6 @@ def test_closed_streams_are_none_of_our_files(model, tmp_path):
     done = subprocess.run(f"{command} <&- >&- 2>&-", shell=True, cwd=tmp_path)
     assert done.returncode == 0
     assert (tmp_path / "r.html").read_bytes().startswith(b"<!doctype html>")
-
-
-def test_a_stream_that_is_closed_is_opened(monkeypatch):
-    for name in ("stdin", "stdout", "stderr"):
-        monkeypatch.setattr(sys, name, None)
-    console.open_closed()
-    assert sys.stdin.read() == ""
-    print("nobody")
-    print("nobody", file=sys.stderr)
 
 
 @posix

@@ -17,7 +17,6 @@ from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 from textsvm import SVC, InputError, Spectrum, cross_validate, tune
 from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.evaluation.metrics import (
-    average_precisions,
     break_even,
     number_metrics,
     precision_recall_curve,
@@ -33,139 +32,127 @@ SPAM = np.array(["ham", "spam"])
 
 
 def kappa(truth, predicted, low, high):
-    """Quadratic weighted kappa as it is written: observed and expected tables and weights."""
-    k = high - low + 1
-    observed, weight = np.zeros((k, k)), np.zeros((k, k))
-    for t, p in zip(truth, predicted, strict=True):
-        observed[t - low, p - low] += 1
-    for i in range(k):
-        for j in range(k):
-            weight[i, j] = (i - j) ** 2 / (k - 1) ** 2
-    expected = np.outer(observed.sum(1), observed.sum(0)) / observed.sum()
-    return 1 - (weight * observed).sum() / (weight * expected).sum()
-
-
-def test_two_classes_by_hand():
-    truth = ["spam"] * 4 + ["ham"] * 6
-    predicted = ["spam", "spam", "spam", "ham"] + ["spam"] + ["ham"] * 5
-    decision = np.array([4.0, 3, 2, -1, 1, -2, -3, -4, -5, -6])
-    found = scores(truth, predicted, decision, SPAM)
-    assert found["accuracy"] == 0.8
-    assert found["precision"] == found["recall"] == found["f1"] == found["f1[spam]"] == 0.75
-    assert found["f1[ham]"] == pytest.approx(10 / 12)
-    assert found["macro_f1"] == pytest.approx((0.75 + 10 / 12) / 2)
-    assert found["mcc"] == pytest.approx((3 * 5 - 1 * 1) / math.sqrt(4 * 4 * 6 * 6))
-    assert found["roc_auc"] == pytest.approx(1 - 1 / 24)  # one of 24 pairs is the wrong way round
-    assert "qwk" not in found
-
-
-def test_a_class_that_does_not_occur_does_not_count():
-    classes = np.array(["a", "b", "c"])
-    found = scores(["a", "b", "a"], ["a", "b", "b"], np.eye(3), classes)
-    assert found["macro_f1"] == pytest.approx(2 / 3)
-    assert found["f1[c]"] == 0
-    assert "qwk" not in found
-    alone = scores(["spam"], ["spam"], np.ones(1), SPAM)
-    assert math.isnan(alone["roc_auc"])
-    assert alone["macro_f1"] == 1
-
-
-@given(st.lists(st.tuples(st.integers(2, 6), st.integers(2, 6)), min_size=2, max_size=30))
-def test_kappa_of_classes_is_kappa_by_its_definition(pairs):
-    truth, predicted = np.array(pairs).T
-    classes = np.arange(2, 7)
-    found = scores(truth, predicted, None, classes)["qwk"]
+    """Quadratic weighted kappa of the grades from low to high; NaN where all are one grade."""
     if len({*truth, *predicted}) == 1:
-        assert math.isnan(found)
-    else:
-        assert found == pytest.approx(kappa(truth, predicted, 2, 6), abs=1e-12)
-    assert scores(truth.astype(str), predicted.astype(str), None, classes.astype(str))[
-        "qwk"
-    ] == pytest.approx(found, nan_ok=True)
+        return math.nan
+    return sk.cohen_kappa_score(truth, predicted, labels=range(low, high + 1), weights="quadratic")
 
 
-def test_distance_of_grades_is_their_difference():
-    classes = np.array([1, 2, 10])
-    near = scores([1, 2, 10, 10], [2, 2, 10, 10], None, classes)["qwk"]
-    far = scores([1, 2, 10, 10], [1, 2, 10, 2], None, classes)["qwk"]
-    assert near > 0.98
-    assert far < 0.6
-    assert far == pytest.approx(kappa([1, 2, 10, 10], [1, 2, 10, 2], 1, 10))
+def average_precision(truth, values):
+    """Of a class; NaN for one that does not occur."""
+    return average_precision_score(truth, values) if truth.any() else math.nan
 
 
-def test_regression_by_hand():
-    truth, predicted = np.array([1.0, 2, 3, 4]), np.array([1.4, 2, 2.4, 5.2])
-    found = scores(truth, predicted, None, None)
-    assert found["mae"] == pytest.approx(2.2 / 4)
-    assert found["rmse"] == pytest.approx(math.sqrt((0.16 + 0.36 + 1.44) / 4))
-    assert found["r2"] == pytest.approx(1 - 1.96 / 5)
-    assert found["pearson"] == pytest.approx(np.corrcoef(truth, predicted)[0, 1])
-    # 5.2 is clipped to the truth's range, or to 5 in a given one.
-    assert found["qwk"] == pytest.approx(kappa([1, 2, 3, 4], [1, 2, 2, 4], 1, 4))
-    given_range = scores(truth, predicted, None, None, (0, 10))["qwk"]
-    assert given_range == pytest.approx(kappa([1, 2, 3, 4], [1, 2, 2, 5], 0, 10))
-    constant = scores(truth, np.full(4, 2.5), None, None)
-    assert math.isnan(constant["pearson"])
-    assert constant["r2"] == 0
-    assert constant["qwk"] == pytest.approx(0)
-    assert "qwk" not in scores(truth + 0.5, predicted, None, None)
-    assert math.isnan(scores(np.ones(3), np.ones(3), None, None, (0, 1))["qwk"])
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("k", [2, 3, 5])
-@settings(max_examples=30)
+@settings(max_examples=10)
 @given(n=st.integers(1, 60), seed=st.integers(0, 10**6))
 def test_metrics_of_classes_are_scikit_learns(k, n, seed):
     random = np.random.default_rng(seed)
     classes = np.array(list("abcde"))[:k]
     truth = random.choice(classes, n)
     predicted = np.where(random.random(n) < 0.6, truth, random.choice(classes, n))
-    decision = random.normal(size=n if k == 2 else (n, k)).round(1)
+    decision = random.normal(size=n if k == 2 else (n, k)).round(1)  # with ties
     p = random.dirichlet(np.ones(k), n)
+    p[::7] = np.eye(k)[0]  # certain, and often wrong
     results = evaluate(truth, predicted, decision, classes, probability=p)
     values, options = results.metrics, {"zero_division": 0.0}
-    assert values["accuracy"] == sk.accuracy_score(truth, predicted)
-    assert values["macro_f1"] == pytest.approx(sk.f1_score(truth, predicted, average="macro", **options))
+    each = np.stack([-decision, decision], axis=1) if k == 2 else decision
+    precisions = [average_precision(truth == c, each[:, a]) for a, c in enumerate(classes)]
+    occurring = [a for a in range(k) if (truth == classes[a]).any()]
+    expected = {
+        "accuracy": sk.accuracy_score(truth, predicted),
+        "macro_f1": sk.f1_score(truth, predicted, average="macro", **options),
+        "log_loss": sk.log_loss(truth, p, labels=classes),
+        "average_precision": precisions[1] if k == 2 else np.nanmean(precisions),
+    }
     if len({*truth, *predicted}) > 1:
-        assert values["mcc"] == pytest.approx(sk.matthews_corrcoef(truth, predicted), abs=1e-15)
-    assert values["log_loss"] == pytest.approx(sk.log_loss(truth, p, labels=classes), rel=1e-12)
+        expected["mcc"] = sk.matthews_corrcoef(truth, predicted)
+    if len(occurring) > 1:
+        areas = [sk.roc_auc_score(truth == classes[a], each[:, a]) for a in occurring]
+        expected["roc_auc"] = np.mean(areas)
+    if k == 2 and len(occurring) == 2:
+        expected["brier"] = sk.brier_score_loss(truth == "b", p[:, 1])
+    if len(occurring) == 1:
+        expected |= {"roc_auc": math.nan, "average_precision": math.nan}
+    for name, value in expected.items():
+        assert values[name] == pytest.approx(value, rel=1e-12, abs=1e-15, nan_ok=True), name
+    assert "qwk" not in values
     assert results.confusion == sk.confusion_matrix(truth, predicted, labels=classes).tolist()
     rows = zip(*sk.precision_recall_fscore_support(truth, predicted, labels=classes, **options), strict=True)
-    for row, expected in zip(results.per_class, rows, strict=True):
-        assert tuple(row[name] for name in ("precision", "recall", "f1", "support")) == tuple(expected)
-    occurring = [a for a in range(k) if (truth == classes[a]).any()]
-    if k > 2 and len(occurring) > 1:
-        areas = [sk.roc_auc_score(truth == classes[a], decision[:, a]) for a in occurring]
-        assert values["roc_auc"] == pytest.approx(np.mean(areas), abs=1e-15)
-    elif len(occurring) == 2:
-        positive = truth == "b"
-        assert values["roc_auc"] == pytest.approx(sk.roc_auc_score(positive, decision), abs=1e-15)
+    for row, expected_row, area in zip(results.per_class, rows, precisions, strict=True):
+        assert tuple(row[name] for name in ("precision", "recall", "f1", "support")) == tuple(expected_row)
+        assert values[f"f1[{row['label']}]"] == row["f1"]
+        assert k == 2 or row["average_precision"] == pytest.approx(area, nan_ok=True)
+    if k == 2:
+        assert [values[name] for name in ("precision", "recall", "f1")] == [
+            results.per_class[1][name] for name in ("precision", "recall", "f1")
+        ]
+    positive = truth == "b"
+    if k == 2 and len(occurring) == 2:
         assert roc_area(positive, decision) == values["roc_auc"]
-        assert values["brier"] == pytest.approx(sk.brier_score_loss(positive, p[:, 1]))
-        for curve, expected in zip(
+        for curve, theirs in zip(
             roc_curve(positive, decision), sk.roc_curve(positive, decision)[:2], strict=True
         ):
-            np.testing.assert_array_equal(curve, expected)
-        expected = sk.precision_recall_curve(positive, decision)[:2]
-        for curve, theirs in zip(precision_recall_curve(positive, decision), expected, strict=True):
-            np.testing.assert_array_equal(curve, theirs[::-1][: len(curve)])
+            np.testing.assert_array_equal(curve, theirs)
+        theirs = sk.precision_recall_curve(positive, decision)[:2]
+        for curve, of_theirs in zip(precision_recall_curve(positive, decision), theirs, strict=True):
+            np.testing.assert_array_equal(curve, of_theirs[::-1][: len(curve)])
+        # The other class as the positive one, with the signs turned.
+        turned = evaluate(truth, predicted, decision, classes, positive="a", probability=p)
+        assert turned.average_precision == pytest.approx(precisions[0])
+        assert turned.recall == results.per_class[0]["recall"]
+        assert (turned.metrics["brier"], turned.roc_auc) == pytest.approx(
+            (values["brier"], values["roc_auc"])
+        )
+        assert turned.probability.tolist() == p[:, 0].tolist()
+
+
+def test_metrics_of_several_labels_are_scikit_learns():
+    random = np.random.default_rng(4)
+    truth = random.random((90, 4)) < [0.2, 0.4, 0.6, 0]  # nobody has the last one
+    decision = random.normal(size=(90, 4)) + truth
+    classes, predicted = np.array(list("abcd")), decision > 0.5
+    found = evaluate_labels(truth, predicted, decision, classes, np.full(4, 0.5))
+    expected = {
+        "micro_f1": sk.f1_score(truth, predicted, average="micro"),
+        "subset_accuracy": sk.accuracy_score(truth, predicted),
+        "hamming_loss": sk.hamming_loss(truth, predicted),
+        "average_precision": average_precision_score(truth[:, :3], decision[:, :3], average="macro"),
+    }
+    assert {name: found.metrics[name] for name in expected} == pytest.approx(expected)
+    decision[:, 0] = np.nan  # a machine that was left out ranks nothing
+    found = evaluate_labels(truth, decision > 0.5, decision, classes, np.full(4, 0.5))
+    assert found.per_class[0]["average_precision"] == pytest.approx(truth[:, 0].mean())
+
+
+@given(st.lists(st.tuples(st.integers(2, 6), st.integers(2, 6)), min_size=2, max_size=30))
+def test_kappa_of_classes_is_scikit_learns(pairs):
+    truth, predicted = np.array(pairs).T
+    for classes in (np.arange(2, 7), np.arange(2, 7).astype(str), np.array([2, 3, 4, 5, 12])):
+        labels = [values.astype(classes.dtype) for values in (truth, predicted)]
+        if classes[-1] == 12:
+            truth, predicted = labels = [np.where(values == 6, 12, values) for values in (truth, predicted)]
+        found = scores(*labels, None, classes)["qwk"]
+        assert found == pytest.approx(kappa(truth, predicted, 2, 12), abs=1e-12, nan_ok=True)
 
 
 @given(n=st.integers(2, 40), seed=st.integers(0, 10**6))
 def test_metrics_of_numbers_are_scikit_learns(n, seed):
     random = np.random.default_rng(seed)
     truth = random.integers(0, 4, n).astype(float)
-    predicted = truth + random.normal(size=n)
-    values = scores(truth, predicted, None, None, (0, 3))
+    predicted = truth + random.integers(-4, 5, n) / 2  # halves are rounded to even grades
+    values, without = scores(truth, predicted, None, None, (0, 5)), scores(truth, predicted, None, None)
     assert values["mae"] == pytest.approx(sk.mean_absolute_error(truth, predicted))
     assert values["rmse"] == pytest.approx(sk.root_mean_squared_error(truth, predicted))
     if np.ptp(truth):
         assert values["r2"] == pytest.approx(sk.r2_score(truth, predicted))
-    grades = np.clip(np.rint(predicted), 0, 3)
-    if len({*truth, *grades}) > 1:
-        expected = sk.cohen_kappa_score(truth, grades, labels=range(4), weights="quadratic")
-        assert values["qwk"] == pytest.approx(expected, abs=1e-12)
+        expected = np.corrcoef(truth, predicted)[0, 1] if np.ptp(predicted) else math.nan
+        assert values["pearson"] == pytest.approx(expected, nan_ok=True)
+    # Clipped to the range that is given, or to that of the truth.
+    for found, low, high in ((values, 0, 5), (without, int(truth.min()), int(truth.max()))):
+        grades = np.clip(np.rint(predicted), low, high)
+        assert found["qwk"] == pytest.approx(kappa(truth, grades, low, high), abs=1e-12, nan_ok=True)
+    assert "qwk" not in scores(truth + 0.5, predicted, None, None)
 
 
 @given(n=st.integers(12, 80), k=st.integers(2, 6), seed=st.integers(0, 10**6))
@@ -272,18 +259,6 @@ def test_the_positive_class_may_sort_first():
     assert evaluate(truth, predicted, decision, SPAM).recall == 1
 
 
-def test_probabilities_are_judged():
-    p = np.array([[0.9, 0.1], [0.4, 0.6], [0.2, 0.8]])
-    results = evaluate(["ham", "ham", "spam"], ["ham", "spam", "spam"], np.zeros(3), SPAM, probability=p)
-    assert results.metrics["brier"] == pytest.approx((0.01 + 0.36 + 0.04) / 3)
-    assert results.metrics["log_loss"] == pytest.approx(-np.log([0.9, 0.4, 0.8]).mean())
-    turned = evaluate(
-        ["ham", "ham", "spam"], ["ham", "spam", "spam"], np.zeros(3), SPAM, probability=p, positive="ham"
-    )
-    assert turned.probability.tolist() == [0.9, 0.4, 0.2]
-    assert turned.metrics["brier"] == pytest.approx(results.metrics["brier"])
-
-
 def test_labels_that_do_not_fit():
     with pytest.raises(InputError, match="no labelled documents"):
         evaluate([], [], np.zeros(0), SPAM)
@@ -309,65 +284,6 @@ def test_results_are_json(task):
         assert sum(row["support"] for row in again["per_class"]) == 30
 
 
-def test_average_precision_is_scikit_learns_of_the_positive_class():
-    random = np.random.default_rng(3)
-    truth = np.array(["no", "yes"])[(random.random(200) < 0.2).astype(int)]
-    decision = np.round(random.normal(size=200) + (truth == "yes"), 1)  # with ties
-    predicted = np.where(decision > 0, "yes", "no")
-    classes = np.array(["no", "yes"])
-    for positive, sign in (("yes", 1), ("no", -1)):
-        found = evaluate(truth, predicted, decision, classes, positive=positive)
-        expected = average_precision_score(truth == positive, sign * decision)
-        assert found.average_precision == pytest.approx(expected)
-        by_class = {each["label"]: each["average_precision"] for each in found.per_class}
-        assert by_class[positive] == pytest.approx(expected)
-    alone = evaluate(["yes"] * 3, predicted[:3], decision[:3], classes)
-    assert alone.average_precision is None
-
-
-def test_average_precision_of_several_classes_and_labels():
-    random = np.random.default_rng(4)
-    classes = np.array(["a", "b", "c", "d"])
-    truth = classes[random.integers(0, 3, 90)]  # nobody is a d
-    decision = random.normal(size=(90, 4)) + (truth[:, None] == classes)
-    found = evaluate(truth, classes[decision.argmax(1)], decision, classes)
-    each = [average_precision_score(truth == c, decision[:, a]) for a, c in enumerate("abc")]
-    assert found.average_precision == pytest.approx(np.mean(each))
-    assert [row["average_precision"] for row in found.per_class[:3]] == pytest.approx(each)
-    assert math.isnan(found.per_class[3]["average_precision"])
-    labels = truth[:, None] == classes
-    labels[::7, 1] = True
-    found = evaluate_labels(labels, decision > 0.5, decision, classes, np.full(4, 0.5))
-    expected = average_precision_score(labels[:, :3], decision[:, :3], average="macro")
-    assert found.metrics["average_precision"] == pytest.approx(expected)
-    decision[:, 0] = np.nan  # a machine that was left out ranks nothing
-    found = evaluate_labels(labels, decision > 0.5, decision, classes, np.full(4, 0.5))
-    assert found.per_class[0]["average_precision"] == pytest.approx(labels[:, 0].mean())
-
-
-def test_average_precision_of_resamples_is_that_of_the_documents_drawn():
-    random = np.random.default_rng(5)
-    truth = random.random((60, 2)) < [0.3, 0.6]
-    decision = np.round(random.normal(size=(60, 2)) + truth, 1)
-    [weight] = draws(60, 8, seed=1)
-    found = average_precisions(truth, decision, weight)
-    for counts, areas in zip(weight.astype(int), found, strict=True):
-        drawn = np.repeat(np.arange(60), counts)
-        for a, area in enumerate(areas.tolist()):
-            assert area == pytest.approx(average_precision_score(truth[drawn, a], decision[drawn, a]))
-
-
-def test_average_precision_has_an_interval_and_leaves_are_wanted_only():
-    truth = ["a", "b"] * 20
-    decision = np.linspace(-1, 1, 40)
-    found = evaluate(truth, np.where(decision > 0, "b", "a"), decision, np.array(["a", "b"])).with_intervals(
-        50
-    )
-    low, high = found.intervals["average_precision"]
-    assert low <= found.average_precision <= high
-    assert math.isnan(scores(truth, truth, decision, np.array(["a", "b"]), areas=False)["average_precision"])
-
-
 def test_cross_validation_and_tuning_judge_the_positive_class():
     texts = ["abab", "abba", "baba", "bbab", "aabb", "abaa"] * 4
     labels = ["few", "many", "many", "many", "few", "many"] * 4
@@ -383,18 +299,6 @@ def test_cross_validation_and_tuning_judge_the_positive_class():
     assert result.best_score == pytest.approx(found.mean["average_precision"])
     with pytest.raises(InputError, match="leave it out"):
         cross_validate(model, texts, labels, cv=2, positive="rest")
-
-
-def test_a_class_that_is_only_predicted_counts():
-    truth, predicted, classes = [0, 0, 1], [0, 2, 1], np.arange(3)
-    found = scores(truth, predicted, None, classes)["macro_f1"]
-    assert found == pytest.approx(sk.f1_score(truth, predicted, average="macro")) == pytest.approx(5 / 9)
-
-
-def test_predicted_halves_are_rounded_to_even_grades():
-    truth, predicted = np.array([0.0, 1, 2, 3, 4, 2]), np.array([0.5, 1.5, 2.5, 3.5, 3.5, 0.5])
-    expected = kappa(truth.astype(int), [0, 2, 2, 4, 4, 0], 0, 4)
-    assert scores(truth, predicted, None, None)["qwk"] == pytest.approx(expected)
 
 
 def test_at_the_break_even_point_equal_values_share_the_last_places():
@@ -416,29 +320,9 @@ def test_resamples_of_equal_numbers_have_no_correlation():
     assert np.isnan(found["r2"]).all()
 
 
-def test_the_log_loss_of_a_certain_mistake_is_finite():
-    p = np.array([[1.0, 0.0], [0.2, 0.8]])
-    results = evaluate(["spam", "spam"], ["ham", "spam"], np.zeros(2), SPAM, probability=p)
-    assert results.metrics["log_loss"] == pytest.approx(sk.log_loss(["spam", "spam"], p, labels=SPAM))
-
-
 @pytest.mark.parametrize(("last", "are_grades"), [(999, True), (1000, False)])
 def test_a_wide_range_of_numbers_is_not_of_grades(last, are_grades):
     assert ("qwk" in scores([0, last, 5], [0, last, 7], None, None)) == are_grades
-
-
-def test_points_of_a_roc_curve_inside_straight_lines_are_left_out():
-    """As by scikit-learn, which keeps the first point."""
-    truth = np.array([True, True, True, False, False, True, False])
-    for decision, n in ((-np.arange(7.0), 6), (np.array([4.0, 3, 2, 3, 2, 2, 1]), 5)):
-        for ours, theirs in zip(roc_curve(truth, decision), sk.roc_curve(truth, decision)[:2], strict=True):
-            assert len(ours) == n
-            np.testing.assert_allclose(ours, theirs)
-
-
-def test_equal_scores_count_half_in_the_area_under_the_curve():
-    truth, score = np.array([True, False, True, False]), np.array([1.0, 1, 2, 0])
-    assert roc_area(truth, score) == pytest.approx(sk.roc_auc_score(truth, score)) == pytest.approx(7 / 8)
 
 
 def test_intervals_of_many_classes_take_little_memory(monkeypatch):
