@@ -7,16 +7,17 @@ import numpy as np
 import pytest
 from command import fails, run
 from scipy.stats import binomtest
-from test_reporting import HOSTILE, Page, assert_self_contained, of_classes
+from test_reporting import Page, assert_self_contained, corpus, of_classes
 from test_reporting import made as made_report
 
-from textsvm import SVC, SVR, InputError, Spectrum
+from textsvm import SVC, SVR, CalibratedSVC, InputError, OneClassSVM, Spectrum
 from textsvm.evaluation.comparison import side_by_side
+from textsvm.evaluation.judge import judge
 from textsvm.evaluation.results import evaluate, evaluate_labels
 from textsvm.evaluation.slices import make_slices
 from textsvm.reporting import files, html, sections
 from textsvm.reporting.files import write
-from textsvm.reporting.report import Report, report_of_folds, results_of
+from textsvm.reporting.report import Report, make_report, report_of_folds, results_of
 from textsvm.selection.cross_validation import cross_validate, fit_learning_curve, learning_curve
 
 NAMES = np.array(["ham", "spam"])
@@ -238,35 +239,91 @@ def everything(hostile="plain"):
     )
 
 
-@pytest.mark.slow
-def test_names_of_every_part_stay_text(tmp_path):
-    made = everything(HOSTILE)
-    parsed = assert_self_contained(html.render(made))
-    assert parsed.count("script") == 2
-    for tag in ("b", "img", "svg"):
-        assert parsed.count(tag) == html.render(everything()).count(f"<{tag}>") or tag == "svg"
-    outside = files.as_markdown(made)
-    assert "<script>" not in outside.replace("\\<", "")
-    for name in ("r.html", "r.md", "r.json"):
-        write(made, tmp_path / name)
-        (tmp_path / name).read_text("utf-8")
+def of_model(model, texts, truth, held):
+    """The report of a model of the first forty examples."""
+    model.fit(texts[:40], truth[:40])
+    return make_report(model.model_, judge(model, texts[40:], held), texts[40:], ids(len(held)))
 
 
-def test_markdown_and_json_carry_every_part(tmp_path):
-    made = everything()
-    text = files.as_markdown(made)
-    for title in (
-        "## Models side by side",
-        "## By plain",
-        "## Would more texts help?",
-        "where they disagree",
-    ):
-        assert title in text
-    write(made, tmp_path / "r.json")
-    found = json.loads((tmp_path / "r.json").read_text("utf-8"))
-    assert [each["name"] for each in found["beside"]["models"]] == ["oneplain", "otherplain"]
-    assert {each["n"] for each in found["slices"]["slices"]} == {66, 67}
-    assert found["learning_curve"]["would_help"] == "hardly"
+@pytest.fixture(scope="module")
+def reports():
+    texts, labels = corpus(("ham", "spam"))
+    calibrated = CalibratedSVC(SVC(Spectrum(3), device="cpu"), cv=3)
+    inside = OneClassSVM(Spectrum(3), nu=0.2, device="cpu").fit(texts[:40:2])
+    return {
+        "all parts": everything(),
+        "two classes": made_report(),
+        "three classes": made_report(("a", "b", "c")),
+        "probabilities": of_model(calibrated, texts, labels, labels[40:]),
+        "numbers": of_model(SVR(Spectrum(3), device="cpu"), texts, np.arange(60.0), np.arange(20.0)),
+        "labels": as_report(of_labels(1)),
+        "one class": make_report(inside.model_, judge(inside, texts, labels, "ham"), texts, ids(60)),
+    }
+
+
+NAMED = ["all parts", "two classes", "three classes", "probabilities", "numbers", "labels", "one class"]
+#: Titles of sections on the page, each beside the reports that have it.
+SECTIONS = {
+    "Where to draw the line": {"all parts", "two classes", "probabilities", "one class"},
+    "Confusion matrix": {"all parts", "two classes", "three classes", "probabilities", "one class"},
+    "ROC curve": {*NAMED} - {"numbers"},
+    "How clear the decisions are": {"three classes"},
+    "Calibration": {"probabilities"},
+    "probability of spam": {"probabilities"},
+    "Predicted and true": {"numbers"},
+    "Models side by side": {"all parts"},
+    "By plain": {"all parts"},
+    "Would more texts help?": {"all parts"},
+}
+SHARES = {"accuracy", "precision", "recall", "f1", "macro_f1", "micro_f1", "subset_accuracy"}
+
+
+def shown(name, value):
+    return f"{100 * value:.2f} %" if name in SHARES else f"{value:.4g}"
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_report_has_its_sections_and_figures_in_every_form(reports, name, tmp_path):
+    found = reports[name]
+    page = assert_self_contained(html.render(found))
+    forms = {"html": " ".join(page.words), "md": files.as_markdown(found).replace("\\", "")}
+    for title, owners in SECTIONS.items():
+        assert (title in forms["html"]) == (name in owners), title
+        if title in ("Confusion matrix", *list(SECTIONS)[-3:]):
+            assert (title in forms["md"]) == (name in owners), title
+    write(found, tmp_path / "r.json")
+    whole = json.loads((tmp_path / "r.json").read_text("utf-8"))
+    pairs = [(whole, found.results.metrics)]
+    pairs += zip(whole.get("per_class", []), found.results.per_class or [], strict=True)
+    if name == "all parts":
+        pairs += [
+            (row["metrics"], own.metrics)
+            for row, own in zip(whole["slices"]["slices"], found.slices.slices, strict=True)
+        ]
+        shown_of_models = ("accuracy", "f1", "macro_f1")
+        pairs += [
+            ({metric: row[metric] for metric in shown_of_models}, own.metrics)
+            for row, own in zip(whole["beside"]["models"], found.beside.results, strict=True)
+        ]
+        assert [row["name"] for row in whole["beside"]["models"]] == ["oneplain", "otherplain"]
+        assert whole["learning_curve"]["would_help"] == "hardly"
+    compared = 0
+    for told, metrics in pairs:
+        for metric in SHARES & metrics.keys() & told.keys():
+            assert told[metric] == pytest.approx(metrics[metric], nan_ok=True)
+            for form, text in forms.items():
+                assert shown(metric, metrics[metric]) in text, (form, metric)
+                compared += 1
+    assert compared or name == "numbers"
+    for mistake, told in zip(found.mistakes, whole["mistakes"], strict=True):
+        if mistake.explanation is not None:
+            parts = told["explanation"]
+            assert sum(parts["symbols"]) + parts["bias"] == pytest.approx(parts["value"])
+    assert (
+        ("mean absolute error" in forms["html"])
+        == ("mean absolute error" in forms["md"])
+        == (name == "numbers")
+    )
 
 
 @pytest.mark.slow
@@ -357,21 +414,3 @@ def test_cross_validate_with_a_learning_curve_and_a_report(table):
     text = (table / "cv.md").read_text("utf-8")
     for title in ("## Would more texts help?", "## By source", "## The worst mistakes"):
         assert title in text
-
-
-def test_all_evidence_of_a_mistake_stays_text():
-    """Places that no test watched: coloured and plain texts, substrings, names and texts of similar ones."""
-    tag = "<b>x</b>"
-    found = made_report()
-    [first, *_] = found.mistakes
-    similar = [replace(each, id=tag, text=tag) for each in first.explanation.similar]
-    substrings = [replace(each, text=tag) for each in first.explanation.merged]
-    explained = replace(
-        first.explanation, text=tag * 3, symbols=np.linspace(1, 0.5, 24), similar=similar, merged=substrings
-    )
-    plain = replace(first, text=tag, explanation=None)
-    page = sections.mistakes_section(replace(found, mistakes=[replace(first, explanation=explained), plain]))
-    assert similar
-    assert substrings
-    assert "<b>x" not in page
-    assert page.count("&lt;b&gt;x") >= 2 * len(similar) + len(substrings) + 1
