@@ -10,7 +10,7 @@ from test_smo import ArrayRows
 from textsvm.errors import InputError
 from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
 from textsvm.gram.build import gram_of_rows
-from textsvm.gram.plan import Case, parse_bytes, plan_gram, show_bytes
+from textsvm.gram.plan import parse_bytes
 from textsvm.kernels import GappedKmers, GapWeighted, Spectrum, Sum
 from textsvm.kernels.contract import AHEAD
 from textsvm.runtime.device import select
@@ -73,33 +73,32 @@ class TestDense(GramContract):
         return DenseGram(MATRIX)
 
 
-class TestComputedDense(GramContract):
-    def gram(self):
-        return DenseGram(ArrayRows(MATRIX).gram())
-
-
 class TestCachedTwoRows(GramContract):
+    capacity = 2
+
     def gram(self):
-        return CachedGram(ArrayRows(MATRIX), needed_bytes(N, 2))
+        return CachedGram(ArrayRows(MATRIX), needed_bytes(N, self.capacity))
 
 
-class TestCachedSome(GramContract):
-    def gram(self):
-        return CachedGram(ArrayRows(MATRIX), needed_bytes(N, 11))
+class TestCachedSome(TestCachedTwoRows):
+    capacity = 11
 
 
-class TestCachedAll(GramContract):
-    def gram(self):
-        return CachedGram(ArrayRows(MATRIX), 1 << 30)
+class TestCachedAll(TestCachedTwoRows):
+    capacity = N
 
 
 def test_a_dense_gram_is_not_copied():
     assert DenseGram(MATRIX).matrix is MATRIX
 
 
-def test_a_matrix_that_is_not_square():
+def test_what_does_not_fit():
     with pytest.raises(InputError, match="square"):
         DenseGram(MATRIX[:5])
+    with pytest.raises(InputError, match=r"1,\d+ bytes for two rows.* 500 are allowed"):
+        CachedGram(ArrayRows(MATRIX), 500)
+    with pytest.raises(ValueError, match="do not fit"):
+        CachedGram(ArrayRows(MATRIX), needed_bytes(N, 2)).window().refill(np.arange(3))
 
 
 def test_the_row_used_longest_ago_goes_first():
@@ -111,20 +110,6 @@ def test_the_row_used_longest_ago_goes_first():
     window.refill(np.array([10]))
     assert sorted(np.flatnonzero(window.slots >= 0)) == [0, 1, 2, 10]
     assert gram.computed == 5
-
-
-def test_rows_in_use_are_not_evicted_by_their_own_load():
-    gram = CachedGram(ArrayRows(MATRIX), needed_bytes(N, 2))
-    gram.window().refill(np.array([1, 2]))
-    gram.window().refill(np.array([2, 3]))
-    assert gram.computed == 3
-    assert sorted(np.flatnonzero(gram.window().slots >= 0)) == [2, 3]
-
-
-def test_more_rows_than_fit():
-    gram = CachedGram(ArrayRows(MATRIX), needed_bytes(N, 2))
-    with pytest.raises(ValueError, match="do not fit"):
-        gram.window().refill(np.arange(3))
 
 
 def test_a_row_that_cannot_be_computed_leaves_the_cache_right():
@@ -167,52 +152,28 @@ def test_the_budget_is_honoured(memory):
     assert memory / 2 < peak <= memory
 
 
-def test_two_rows_that_do_not_fit():
-    with pytest.raises(InputError, match=r"1,\d+ bytes for two rows.* 500 are allowed"):
-        CachedGram(ArrayRows(MATRIX), 500)
-
-
-def test_plan():
-    assert plan_gram(Case(1000, 4_000_000)).tier == "device"
-    refused = plan_gram(Case(1000, 3_999_999))
-    assert refused.tier == "recompute"
-    assert refused.reason == "rows on demand, cached within 3.8 MiB (the whole matrix would take 3.8 MiB)"
-
-
-@pytest.mark.parametrize(("memory", "kind"), [(None, DenseGram), ("1MiB", DenseGram), ("6k", CachedGram)])
-def test_gram_of_rows(memory, kind):
-    gram = gram_of_rows(ArrayRows(MATRIX), memory)
-    assert isinstance(gram, kind)
-    assert ("on demand" in gram.description) == (kind is CachedGram)
-    np.testing.assert_array_equal(gram.rows(np.array([4])), MATRIX[[4]])
-
-
-@pytest.mark.parametrize(("memory", "where"), [(None, "whole"), ("6k", "rows on demand")])
-def test_a_gram_says_how_its_rows_are_made(memory, where):
+@pytest.mark.parametrize(("memory", "where"), [(None, "whole"), ("1MiB", "whole"), ("6k", "rows on demand")])
+def test_the_gram_of_rows_says_how_they_are_made(memory, where):
     rows = ArrayRows(MATRIX)
-    plain = gram_of_rows(rows, memory).description
-    assert where in plain
+    gram = gram_of_rows(rows, memory)
+    assert where in gram.description
+    assert isinstance(gram, CachedGram if "demand" in where else DenseGram)
+    np.testing.assert_array_equal(gram.rows(np.array([4])), MATRIX[[4]])
     rows.description = "digits: one product"
-    assert gram_of_rows(rows, memory).description == f"{plain}; digits: one product"
+    assert gram_of_rows(rows, memory).description == f"{gram.description}; digits: one product"
 
 
 @pytest.mark.parametrize(
     ("text", "count"),
-    [("8GiB", 8 << 30), ("1.5 mb", 3 << 19), (12345, 12345), ("2T", 2 << 40), ("7 B", 7), (None, None)],
+    [("8GiB", 8 << 30), ("1.5 mb", 3 << 19), (12345, 12345), ("2T", 2 << 40), ("7 B", 7), (None, None)]
+    + [(text, InputError) for text in ("", "much", "-1", 0, "0GB", "1.5.2G", True, 2.5e-9)],
 )
-def test_parse_bytes(text, count):
-    assert parse_bytes(text) == count
-
-
-@pytest.mark.parametrize("text", ["", "much", "-1", 0, "0GB", "1.5.2G", True, 2.5e-9])
-def test_parse_bytes_refuses(text):
+def test_bytes_as_they_are_written(text, count):
+    if count is not InputError:
+        assert parse_bytes(text) == count
+        return
     with pytest.raises(InputError, match="memory must be a positive number"):
         parse_bytes(text)
-
-
-def test_show_bytes():
-    for count, text in ((12, "12 B"), (1024, "1.0 KiB"), (3 << 29, "1.5 GiB"), (5 << 50, "5120.0 TiB")):
-        assert show_bytes(count) == text
 
 
 @pytest.mark.slow
