@@ -23,7 +23,7 @@ This takes l A^l additions per distance, whatever the number of support vectors;
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from functools import cached_property
 from typing import Any
 
@@ -32,6 +32,7 @@ import numpy as np
 from textsvm.arrays import Array, Floats, Ints
 from textsvm.kernels.contract import decision_by_rows
 from textsvm.kernels.mers.windows import Mers, mers_of
+from textsvm.kernels.shared.feature_rows import ComparedRows
 from textsvm.kernels.shared.normalisation import Normalisation
 from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import njit
@@ -47,14 +48,13 @@ TABLE_RATE = 3e8
 BATCH = 1 << 23
 
 
-class MerRows(ABC):
+class MerRows(ComparedRows):
     """Kernel values of a `MerKernel` with fixed documents (`KernelRows`); subclasses count pairs."""
 
     ahead = 16
 
     def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
-        self.kernel, self.documents, self.device = kernel, documents, device
-        self.n = len(documents)
+        super().__init__(kernel, documents, device)
         # Half of the pairs of both strands of two sequences are compared.
         self.weights = kernel.definition.weights * (2 if kernel.canonical else 1)
         self.own, self.columns = self.mers(documents)
@@ -87,7 +87,7 @@ class MerRows(ABC):
         """Score table from the weights (n_machines, number of l-mers) of the columns' l-mers."""
 
     @cached_property
-    def normalisation(self) -> Normalisation:
+    def normalisation(self) -> Normalisation:  # type: ignore[override]
         """k(s, s) of the columns."""
         with devices.use(self.device):
             values = self.self_values(self.own, self.columns)
@@ -99,20 +99,15 @@ class MerRows(ABC):
             return Normalisation(others, np.zeros(len(others)), False)
         return Normalisation(others, self.self_values(rows, columns), True, self.normalisation)
 
-    def diag(self) -> Array:
-        with devices.use(self.device):
-            return devices.array_module(self.device).asarray(self.normalisation.diagonal())
+    def project(self, others: Documents) -> tuple[Mers, Normalisation]:
+        rows, columns = self.mers(others)
+        return rows, self.normalise(others, rows, columns)
 
-    def rows(self, indices: Ints) -> Array:
-        indices = np.asarray(indices, np.int64)
-        own = self.normalisation.take(indices)
-        with devices.use(self.device):
-            xp = devices.array_module(self.device)
-            values = self.products(self.own.take(indices), own.scale)
-            own.finish_rows(values, self.normalisation)
-            if self.kernel.normalised:
-                values[xp.arange(len(indices)), xp.asarray(indices)] = 1
-            return values
+    def compare(self, x: Mers, own: Normalisation, progress: Progress | None = None) -> Array:
+        return self.products(x, own.scale, progress)
+
+    def compare_own(self, indices: Ints, own: Normalisation) -> Array:
+        return self.products(self.own.take(indices), own.scale)
 
     def gram(self, progress: Progress | None = None) -> Array:
         columns = self.normalisation
@@ -120,14 +115,6 @@ class MerRows(ABC):
             matrix = self.half(progress)
             columns.finish_gram(matrix)
             return matrix
-
-    def cross(self, others: Documents, progress: Progress | None = None) -> Array:
-        with devices.use(self.device):
-            rows, columns = self.mers(others)
-            own = self.normalise(others, rows, columns)
-            values = self.products(rows, own.scale, progress)
-            own.finish_rows(values, self.normalisation)
-            return values
 
     def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
         return self.predictor(coef.T).values(others, progress)
@@ -157,9 +144,8 @@ class MerPredictor:
         return values
 
     def _values(self, documents: Documents) -> Floats:
-        rows, columns = self.rows.mers(documents)
         with devices.use(self.device):
-            own = self.rows.normalise(documents, rows, columns)
+            rows, own = self.rows.project(documents)
         values = own.scale[:, None] * self._scores(rows)
         own.finish_values(values, self.coef, self.rows.normalisation)
         return values

@@ -28,15 +28,12 @@ from textsvm.text.documents import Documents
 BATCH = 1 << 26
 
 
-class FeatureKernelRows(ABC):
-    """Kernel values with fixed documents (`KernelRows`), products of their features.
+class ComparedRows(ABC):
+    """Kernel values with fixed documents (`KernelRows`), which are compared in another form.
 
-    Subclasses set `x`, the features of the documents, `normalisation`, and `space`, an object with the
-    `kernel` and the method `products` (see `FeaturePredictor`).
+    Subclasses set `normalisation`, k(s, s) of the documents.
     """
 
-    x: Array
-    space: Any
     normalisation: Normalisation
 
     def __init__(self, kernel: Any, documents: Documents, device: Device) -> None:
@@ -47,12 +44,12 @@ class FeatureKernelRows(ABC):
         """The whole matrix, of which half is computed."""
 
     @abstractmethod
-    def project(self, others: Documents) -> tuple[Array, Normalisation]:
-        """X of other documents over the features of the columns; their k(s, s) counts all features."""
+    def project(self, others: Documents) -> tuple[Any, Normalisation]:
+        """Other documents in the form that `compare` reads, such as X over the features of the columns."""
 
     @abstractmethod
-    def compare(self, x: Array, own: Normalisation, progress: Progress | None = None) -> Array:
-        """Products of rows of features with the columns, times both scales."""
+    def compare(self, x: Any, own: Normalisation, progress: Progress | None = None) -> Array:
+        """Products of documents with the columns, times both scales."""
 
     @abstractmethod
     def compare_own(self, indices: Ints, own: Normalisation) -> Array:
@@ -81,6 +78,17 @@ class FeatureKernelRows(ABC):
             values = self.compare(x, own, progress)
             own.finish_rows(values, self.normalisation)
             return values
+
+
+class FeatureKernelRows(ComparedRows):
+    """Kernel values that are products of features.
+
+    Subclasses set `x`, the features of the documents, and `space`, an object with the `kernel` and the method
+    `products` (see `FeaturePredictor`).
+    """
+
+    x: Array
+    space: Any
 
     def decision(self, others: Documents, coef: Floats, progress: Progress | None = None) -> Floats:
         return FeaturePredictor.of_support(self, coef.T).values(others, progress)
