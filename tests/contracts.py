@@ -18,8 +18,8 @@ TEXTS = {
     "words": ["banana", "bandana", "cat", "car", "cart", "the cat sat on the mat", "kitten", "sitting"],
     "short": ["", "", "a", "b", "a", "ab", "abc", "aaaaaaa", "ba"],
     "repeated": ["a" * 40, "a" * 33, "ab" * 20, "b" * 64, "a" * 65, "c"],
-    "mixed lengths": ["x", "", "the quick brown fox jumps over the lazy dog " * 7, "dog", "lazy dog " * 15],
-    "wide alphabet": ["".join(chr(0x4E00 + (7 * i + k) % 500) for i in range(80)) for k in range(6)],
+    "mixed lengths": ["x", "", "the quick brown fox jumps over the lazy dog " * 4, "dog", "lazy dog " * 8],
+    "wide alphabet": ["".join(chr(0x4E00 + (7 * i + k) % 500) for i in range(60)) for k in range(6)],
     "unicode": ["naïve café", "naive cafe", "Ελλάδα", "日本語テキスト", "🙂🙃🙂", "a\x00b\x00a"],
 }
 
@@ -56,6 +56,9 @@ class KernelContract:
     atol = 1e-6
 
     def expected(self, oracle, rows, columns):
+        if rows is columns:  # each pair once
+            half = [[oracle(s, t) if j >= i else 0.0 for j, t in enumerate(rows)] for i, s in enumerate(rows)]
+            return np.triu(half) + np.triu(half, 1).T
         return np.array([[oracle(s, t) for t in columns] for s in rows]).reshape(len(rows), len(columns))
 
     @pytest.mark.parametrize("name", TEXTS)

@@ -595,6 +595,7 @@ def useless(texts):
     return np.array([np.random.default_rng(list(text.encode())).normal(size=8) for text in texts])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoder", [useless, lambda texts: np.full((len(texts), 3), 0.1, np.float32)])
 def test_labelling_with_a_useless_encoder_is_as_good_as_without(encoder):
     from textsvm.apps.label.learner import Learner

@@ -110,7 +110,7 @@ def test_any_texts_agree_with_the_oracle(data, weight, normalised):
     np.testing.assert_allclose(cross, expected(value, others, texts), rtol=1e-6)
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(data=st.data(), weight=st.sampled_from(WEIGHTS))
 def test_both_strands_agree_with_the_oracle(data, weight):
     g = data.draw(st.integers(1, 7))
