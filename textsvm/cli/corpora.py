@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 KernelOrName: TypeAlias = Kernel | KernelFunction | str | None
 #: Name of the format of Reuters-21578 with Lewis' split instead of ModApte.
 LEWIS = "reuters-lewis"
-#: Default share of test documents in `compare`.
-HOLDOUT = 0.25
 #: Codes of bases that may be one of several.
 _AMBIGUOUS = re.compile("[^acgtu]", re.IGNORECASE)
 #: A document is much longer than the others if it has more symbols than this, and than this many medians.
@@ -377,13 +375,13 @@ def say_lone_classes(console: Console, counts: Mapping[str, int]) -> None:
             "can be learnt; check the label column (--label), or predict numbers with --regress"
         )
     elif len(counts) > 2 and not all(number.is_integer() for number in as_numbers(counts) or ()):
-        comma = ", whose decimals have a point" * any("," in label for label in counts)
+        comma = ", whose decimals have a point" if any("," in label for label in counts) else ""
         console.say(
             "note: the classes are numbers with a fraction and are learnt as names without order; --regress "
             f"COLUMN predicts numbers{comma}"
         )
     elif lone:
-        others = f" and {len(lone) - 1:,} more" * (len(lone) > 1)
+        others = f" and {len(lone) - 1:,} more" if len(lone) > 1 else ""
         console.say(
             f"note: {lone[0]!r}{others}: a class of a single document, from which "
             "almost nothing can be learnt; add documents, or correct the label"
@@ -430,7 +428,7 @@ def comparison_parts(
         if n := n_separated(copies_of(corpus), [(np.array(train), np.array(test))]):
             console.warn(f"{n:,} test documents have a copy in the training part, which flatters the result")
         return [(train, test)], f"of the test part, {len(train):,} to learn from"
-    training, test_part = hold_out(console, corpus, HOLDOUT if holdout is None else holdout, 0)
+    training, test_part = hold_out(console, corpus, 0.25 if holdout is None else holdout, 0)
     assert test_part is not None
     place = {identifier: i for i, identifier in enumerate(corpus.ids)}
     train, test = ([place[identifier] for identifier in part.ids] for part in (training, test_part))

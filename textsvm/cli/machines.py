@@ -17,6 +17,7 @@ from dataclasses import dataclass, make_dataclass
 from enum import Enum
 from functools import partial
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from textsvm.cli import options
@@ -221,7 +222,10 @@ class MachineOptions:
     memory: str | None = _machine(
         "Memory for the kernel matrix or features, such as 2GiB (default: half of the free memory)."
     )
-    store: options.StoreFolder = None
+    store: Path | None = _machine(
+        "Folder of the kernel matrix. Later commands on the same texts reuse it, and an interrupted command "
+        "continues.", "--store", metavar="DIR",
+    )  # fmt: skip
     solver: Solver | None = _machine(
         "Train on the kernel matrix (gram) or, for kernels with sparse features such as spectrum, on "
         "these (features): same optimum. auto: lower predicted time (default: auto)."

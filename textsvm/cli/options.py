@@ -104,14 +104,6 @@ Regress = Annotated[
     ),
 ]
 Device = Annotated[str, option("auto, cpu, cuda or cuda:N; several GPUs: cuda:0,1 or cuda:all.")]
-StoreFolder = Annotated[
-    Path | None,
-    option(
-        "Keep the kernel matrix in this folder. Later commands on the same texts reuse it, and an "
-        "interrupted command continues.",
-        "--store", metavar="DIR", panel="Machine",
-    ),
-]  # fmt: skip
 Json = Annotated[bool, option("Print one JSON object to stdout.", "--json")]
 Quiet = Annotated[bool, option("Print only results, warnings and errors.", "--quiet", "-q")]
 

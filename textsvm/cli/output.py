@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from textsvm.arrays import Json  # imports NumPy, which help does not need
 
 STDOUT = Path("-")
-#: Bytes of an existing file that are matched against its kind.
-_HEAD = 65_536
 
 #: Formats of tables by the suffix of the file.
 TABLES = {**TABLE_SUFFIXES, ".xlsx": "xlsx"}
@@ -108,7 +106,7 @@ class Output:
         if own and (differs or (suffix == ".txt" and self.kind == MODEL)):
             content = f"ends in {suffix}, but the output is {self.kind.name}"
             raise WrongUsage(f"{file} {content}; name a {own} file")
-        kind = "certain to be " * (self.kind.beginning == _NEVER) + self.kind.name
+        kind = f"certain to be {self.kind.name}" if self.kind.beginning == _NEVER else self.kind.name
         if not self.force and not _begins(target, self.kind.beginning):
             raise WrongUsage(
                 f"{file} is there and is not {kind}; name another file, or replace it with --force"
@@ -230,7 +228,7 @@ def _begins(path: Path, beginning: bytes) -> bool:
         return True
     try:
         with open(path, "rb") as stream:
-            return re.match(beginning, stream.read(_HEAD), re.DOTALL) is not None
+            return re.match(beginning, stream.read(1 << 16), re.DOTALL) is not None
     except OSError:
         return False
 

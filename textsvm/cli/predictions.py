@@ -243,7 +243,7 @@ class Printer:
             )
         if self._without_text:
             self.failures += 1
-            first = self._first_reason + ", ..." * (self._without_text > 1)
+            first = self._first_reason + (", ..." if self._without_text > 1 else "")
             print_error(
                 f"{self._without_text:,} of the rows have no text and got no label: {first} (see the "
                 f"{'output' if self._table is None else 'notes'}); leave such rows out with --skip-invalid"

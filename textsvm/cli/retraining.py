@@ -268,9 +268,10 @@ def _read_old(console: Console, fitted: TrainedModel, old: list[Json], recorded:
         part = _read(console, paths, read_as, fitted, "old")
         if correct:
             part, counts, missing = corrected_again(part, corrections)
+            absent = f", not in the corpus {missing:,}" if missing else ""
             console.say(
                 f"note: {part.source}: corrections of the training: labels changed {counts[CHANGE]:,}, "
-                f"documents left out {counts[UNSURE]:,}" + f", not in the corpus {missing:,}" * (missing > 0)
+                f"documents left out {counts[UNSURE]:,}{absent}"
             )
             part = part.without_duplicates() if learning.duplicates is Duplicates.drop else part
         part = _as_trained(part, fitted, training) if added else part

@@ -134,7 +134,8 @@ def train(
         texts = not task.without_texts
         size = model_files.save_model(output, model, training_part, reading, learning, about, texts)
     shown = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
-    console.say(f"model {task.output}: {shown}{', no training text in it' * task.without_texts}")
+    content = ", no training text in it" if task.without_texts else ""
+    console.say(f"model {task.output}: {shown}{content}")
     if printing.json:
         seconds = {"read": read, **model.record.seconds, "total": time.perf_counter() - started}
         saved = {"model": str(task.output), "bytes": size, "texts": texts, "warnings": console.warned}

@@ -112,7 +112,9 @@ def _next_step(settings: AnySettings, verdict: Verdict) -> str:
         if verdict.metric != "mae" and verdict.constant >= 0.9:  # accuracy says little
             return f"`textsvm cv` shows macro F1, for nearly all labels are {verdict.answer}; add others"
         ahead = verdict.value - verdict.constant
-        if ahead < 0 if verdict.metric == "mae" else ahead > 0:
+        if verdict.metric == "mae":
+            ahead = -ahead
+        if ahead > 0:
             return "this may be chance, so add documents, or check the columns and labels (`textsvm corpus`)"
         return "this is no better, so check the columns and labels (`textsvm corpus`), or add documents"
     if verdict.metric != "mae" and verdict.value >= GOOD:

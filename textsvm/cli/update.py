@@ -67,9 +67,8 @@ def update(
     fitted = model_files.load_model(console, model, source.device, online=True)
     if corpus and fitted.estimator_name == model_files.ONLINE:
         raise WrongUsage(f"--corpus: {model} is an OnlineSVC, which holds its old texts; leave it out")
-    columns: Json = {"text": source.text or None, "label": source.label}
-    columns |= {"header": source.header, "level": source.level}
-    columns = {name: column for name, column in columns.items() if column is not None}
+    named = ((name, vars(source)[name]) for name in ("text", "label", "header", "level"))
+    columns = {name: column for name, column in named if column not in (None, [])}
     files = retraining.UpdateFiles(new, corpus, columns)
     report = retraining.update(console, target, fitted, model, files, source.folds)
     report = {"model": str(target.path), **report}
@@ -95,6 +94,6 @@ def _show(console: Console, report: Json) -> None:
         ],
     )
     if changed:
-        title = "changed predictions" + f" (the first {_SHOWN})" * (len(changed) > _SHOWN)
+        first = f" (the first {_SHOWN})" if len(changed) > _SHOWN else ""
         rows = [[x if isinstance(x, str) else f"{x:.4g}" for x in row.values()] for row in changed]
-        console.table(title, rows[:_SHOWN], tuple(changed[0]))
+        console.table(f"changed predictions{first}", rows[:_SHOWN], tuple(changed[0]))

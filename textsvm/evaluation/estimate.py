@@ -78,7 +78,7 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """Both figures."""
-        tested = f"{self.n:,} of {self.total:,} " * (self.total > self.n)
+        tested = f"{self.n:,} of {self.total:,} " if self.total > self.n else ""
         where = f"on {tested}documents held out of training ({self.where})"
         if self.metric == "mae":
             return f"mean error {self.value:.3g} {where}; always {self.answer}: {self.constant:.3g}"
@@ -116,7 +116,8 @@ def estimate_quality(
     trained, indices, decision, predicted = sample
     where = f"{len(indices):,} documents, of a model trained on {len(trained):,} of {len(training):,}"
     n, total = len({truth[i] for i in trained.tolist()}), len(set(truth))
-    where += f", with {n:,} of {total:,} classes" * (n < total)
+    if n < total:
+        where += f", with {n:,} of {total:,} classes"
     return TestPredictions(indices, decision, predicted, where, part=2 * len(trained) < len(training))
 
 
@@ -126,9 +127,11 @@ def verdict_of(model: TrainedModel, training: Corpus, predictions: TestPredictio
     accuracy, n_trials = record.held_out_accuracy, record.n_trials  # of a choice or a calibration
     if accuracy:
         copies = copies_of(training)
-        where = "cross-validation" + f", best of {n_trials} kernels and values of C" * (n_trials > 1)
+        best = f", best of {n_trials} kernels and values of C" if n_trials > 1 else ""
         judged = of_several_texts(truth, copies)
-        verdict = verdict_on({"accuracy": accuracy}, truth, judged, where + _kept_together(n_copies(copies)))
+        verdict = verdict_on(
+            {"accuracy": accuracy}, truth, judged, f"cross-validation{best}{_kept_together(n_copies(copies))}"
+        )
         return replace(verdict, total=len(truth), distinct=share_distinct(training))
     if predictions is None or (predictions.part and len(predictions.indices) < ENOUGH):
         return None
