@@ -12,6 +12,7 @@ from problems import random_sparse
 from scipy.sparse import csr_array, issparse
 
 from textsvm.linalg.vectors import Vectors
+from textsvm.runtime.device import select
 from textsvm.text.documents import encode
 
 TEXTS = {
@@ -46,20 +47,68 @@ def _vectors():
 VECTORS = _vectors()
 
 
+def dna(n, seed=0, length=60, letters="acgt"):
+    """Sequences that share pieces, of mixed lengths, some without any window."""
+    rng = np.random.default_rng(seed)
+    common = "".join(rng.choice(list(letters), 400))
+    starts = rng.integers(0, 400 - length, n)
+    found = [list(common[a : a + rng.integers(0, length)]) for a in starts]
+    return ["".join(rng.choice(list(letters)) if rng.random() < 0.1 else x for x in one) for one in found]
+
+
+def random_texts(lengths, letters="abcd", seed=0, longest=60):
+    """Texts of these lengths, or so many texts of random lengths."""
+    rng = np.random.default_rng(seed)
+    if isinstance(lengths, int):
+        lengths = rng.integers(0, longest, lengths)
+    return ["".join(rng.choice(list(letters), length)) for length in lengths]
+
+
 def to_numpy(array):
     return array.get() if hasattr(array, "get") else np.asarray(array)
 
 
-class KernelContract:
+def matrix(oracle, rows, columns):
+    """Values of an oracle, row by row; those of a Gram for each pair once."""
+    if rows is columns:
+        half = [[oracle(s, t) if j >= i else 0.0 for j, t in enumerate(rows)] for i, s in enumerate(rows)]
+        return np.triu(half) + np.triu(half, 1).T
+    return np.array([[oracle(s, t) for t in columns] for s in rows]).reshape(len(rows), len(columns))
+
+
+def check(kernel, oracle, texts, others=(), rtol=1e-6, atol=0.0):
+    """Gram of texts and values of others on the CPU, against an oracle."""
+    documents = encode(texts)
+    rows = kernel.fit(documents).rows(documents, select("cpu"))
+    np.testing.assert_allclose(rows.gram(), matrix(oracle, texts, texts), rtol=rtol, atol=atol)
+    cross = rows.cross(encode(others, documents.alphabet))
+    np.testing.assert_allclose(cross, matrix(oracle, others, texts), rtol=rtol, atol=atol)
+
+
+class Contract:
     cases: ClassVar[list] = []
+
+    def test_progress_is_called_and_may_stop_the_work(self, device):
+        kernel, _ = self.cases[0]
+        rows = kernel.fit(self.many()).rows(self.many(), device)
+        seen = []
+        rows.gram(lambda done, total: seen.append((done, total)))
+        assert seen
+        assert seen[-1][0] == pytest.approx(seen[-1][1])
+
+        def stop(done, total):
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            rows.gram(stop)
+
+
+class KernelContract(Contract):
     rtol = 1e-5
     atol = 1e-6
 
-    def expected(self, oracle, rows, columns):
-        if rows is columns:  # each pair once
-            half = [[oracle(s, t) if j >= i else 0.0 for j, t in enumerate(rows)] for i, s in enumerate(rows)]
-            return np.triu(half) + np.triu(half, 1).T
-        return np.array([[oracle(s, t) for t in columns] for s in rows]).reshape(len(rows), len(columns))
+    def many(self):
+        return encode(TEXTS["words"] * 20)
 
     @pytest.mark.parametrize("name", TEXTS)
     def test_gram_agrees_with_the_oracle(self, name, device):
@@ -68,7 +117,7 @@ class KernelContract:
             kernel.fit(documents)
             values = to_numpy(kernel.rows(documents, device).gram())
             assert values.dtype == np.float32
-            expected = self.expected(oracle, TEXTS[name], TEXTS[name])
+            expected = matrix(oracle, TEXTS[name], TEXTS[name])
             np.testing.assert_allclose(values, expected, rtol=self.rtol, atol=self.atol, err_msg=str(kernel))
 
     @pytest.mark.parametrize("name", TEXTS)
@@ -93,7 +142,7 @@ class KernelContract:
             kernel.fit(documents)
             others = encode(new, documents.alphabet)
             values = to_numpy(kernel.rows(documents, device).cross(others))
-            expected = self.expected(oracle, new, train)
+            expected = matrix(oracle, new, train)
             np.testing.assert_allclose(values, expected, rtol=self.rtol, atol=self.atol, err_msg=str(kernel))
 
     def test_alphabet_that_grows_past_one_byte_at_prediction(self, device):
@@ -106,15 +155,33 @@ class KernelContract:
             assert documents.codes.dtype == np.uint8
             assert others.codes.dtype == np.uint16
             values = to_numpy(kernel.rows(documents, device).cross(others))
-            expected = self.expected(oracle, new, train)
+            expected = matrix(oracle, new, train)
             np.testing.assert_allclose(values, expected, rtol=self.rtol, atol=self.atol, err_msg=str(kernel))
+
+    def test_decisions_are_sums_of_values_weighted_by_coefficients(self, device):
+        texts = TEXTS["mixed lengths"] + TEXTS["short"] + TEXTS["words"]
+        coef = np.random.default_rng(0).normal(size=(len(texts), 3))
+        for kernel, _ in self.cases:
+            documents = encode(texts)
+            rows = kernel.fit(documents).rows(documents, device)
+            others = encode(["bonana", "", "ab", "a", "Ωβ", *texts[3:6]], documents.alphabet)
+            values = to_numpy(rows.cross(others)).astype(np.float64)
+            bounds = {"rtol": 1e-4, "atol": 1e-5 * np.abs(values).max() * len(texts), "err_msg": str(kernel)}
+            np.testing.assert_allclose(to_numpy(rows.decision(others, coef)), values @ coef, **bounds)
+            predictor = kernel.predictor(documents, coef.T, device)
+            decided = predictor.values(others)
+            np.testing.assert_allclose(decided, values @ coef, **bounds)
+            np.testing.assert_allclose(
+                predictor.values(others.take([2]))[0], decided[2], rtol=1e-5, atol=1e-6
+            )
 
     def test_no_documents_to_predict(self, device):
         for kernel, _ in self.cases:
             documents = encode(["banana", "bandana"])
-            kernel.fit(documents)
-            values = to_numpy(kernel.rows(documents, device).cross(encode([], documents.alphabet)))
-            assert values.shape == (0, 2)
+            rows, none = kernel.fit(documents).rows(documents, device), encode([], documents.alphabet)
+            assert to_numpy(rows.cross(none)).shape == (0, 2)
+            assert rows.decision(none, np.ones((2, 3))).shape == (0, 3)
+            assert kernel.predictor(documents, np.ones((3, 2)), device).values(none).shape == (0, 3)
 
     def test_two_runs_give_the_same_bits(self, device):
         for kernel, _ in self.cases:
@@ -123,36 +190,23 @@ class KernelContract:
             first = to_numpy(kernel.rows(documents, device).gram())
             np.testing.assert_array_equal(first, to_numpy(kernel.rows(documents, device).gram()))
 
-    def test_progress_is_called_and_may_stop_the_work(self, device):
-        kernel, _ = self.cases[0]
-        documents = encode(TEXTS["words"] * 20)
-        kernel.fit(documents)
-        seen = []
-        kernel.rows(documents, device).gram(lambda done, total: seen.append((done, total)))
-        assert seen
-        assert seen[-1][0] == pytest.approx(seen[-1][1])
 
-        def stop(done, total):
-            raise KeyboardInterrupt
-
-        with pytest.raises(KeyboardInterrupt):
-            kernel.rows(documents, device).gram(stop)
-
-
-class VectorContract:
+class VectorContract(Contract):
     """What every twin of a kernel of vectors must satisfy: a subclass gives `device` and `cases`.
 
     `cases` are pairs of a kernel and what makes its oracle, a function of two float64 vectors, of it once it
     is fitted; `atol` is a share of the largest value.
     """
 
-    cases: ClassVar[list] = []
     rtol = 1e-6
     atol = 1e-7
 
+    def many(self):
+        return Vectors(np.tile(VECTORS["dense float64"], (20, 1)))
+
     def close(self, found, kernel, oracle, X, Y):
         X, Y = (np.asarray(Z.toarray() if issparse(Z) else Z, np.float64) for Z in (X, Y))
-        expected = np.array([[oracle(x, y) for y in Y] for x in X]).reshape(len(X), len(Y))
+        expected = matrix(oracle, X, Y)
         found = to_numpy(found)
         assert found.dtype == np.float32
         scale = np.abs(expected).max(initial=1.0)
@@ -207,18 +261,3 @@ class VectorContract:
                 kernel.fit(Vectors(X))
                 first = to_numpy(kernel.rows(Vectors(X), device).gram())
                 np.testing.assert_array_equal(first, to_numpy(kernel.rows(Vectors(X), device).gram()))
-
-    def test_progress_is_called_and_may_stop_the_work(self, device):
-        kernel, _ = self.cases[0]
-        vectors = Vectors(np.tile(VECTORS["dense float64"], (20, 1)))
-        kernel.fit(vectors)
-        seen = []
-        kernel.rows(vectors, device).gram(lambda done, total: seen.append((done, total)))
-        assert seen
-        assert seen[-1][0] == pytest.approx(seen[-1][1])
-
-        def stop(done, total):
-            raise KeyboardInterrupt
-
-        with pytest.raises(KeyboardInterrupt):
-            kernel.rows(vectors, device).gram(stop)

@@ -6,24 +6,18 @@ from math import comb
 import numpy as np
 import oracles
 import pytest
-from contracts import KernelContract
+from contracts import KernelContract, check, matrix, random_texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loading import load
-from sklearn.base import clone
 from test_columns import both_ways, corpus, gram_of, judge
 
-from textsvm import SVC, BoundedGap, GapWeighted, Spectrum, Sum, read_corpus, save
-from textsvm.cli.console import WrongUsage
-from textsvm.cli.machines import options_of
+from textsvm import BoundedGap, GapWeighted, Spectrum, Sum, read_corpus
 from textsvm.errors import InputError
-from textsvm.kernels import KERNELS, spelling
 from textsvm.kernels.gap import subsequences
 from textsvm.kernels.gap.bounded import left_out
 from textsvm.kernels.gap.subsequences import count, ids_of, patterns_of
-from textsvm.kernels.shared import feature_rows
 from textsvm.runtime.device import select
-from textsvm.text.documents import encode, encode_as
+from textsvm.text.documents import encode
 
 CPU = select("cpu")
 
@@ -38,15 +32,6 @@ def oracle(p, decay, span=None, normalised=True):
 def variants():
     sizes = [(1, 0.1, None), (2, 0.5, 3), (3, 0.1, None), (3, 1.0, 3), (4, 0.3, 7), (5, 0.05, 6)]
     return [(BoundedGap(*some), oracle(*some)) for some in sizes]
-
-
-def expected(value, rows, columns):
-    return np.array([[value(s, t) for t in columns] for s in rows]).reshape(len(rows), len(columns))
-
-
-def random_texts(n, letters="abcd", seed=0, longest=60):
-    rng = np.random.default_rng(seed)
-    return ["".join(rng.choice(list(letters), rng.integers(0, longest))) for _ in range(n)]
 
 
 def news(n=60, length=100):
@@ -74,13 +59,9 @@ def test_any_texts_agree_with_the_oracle(data, decay, normalised):
     letters = data.draw(st.sampled_from(["a", "ab", "acgt", "abé\x00🙂", "".join(map(chr, range(97, 160)))]))
     texts = data.draw(st.lists(st.text(st.sampled_from(letters), max_size=20), min_size=1, max_size=6))
     others = data.draw(st.lists(st.text(st.sampled_from(letters + "x"), max_size=20), max_size=3))
-    value, documents = oracle(p, decay, span, normalised), encode(texts)
-    rows = BoundedGap(p, decay, span, normalised).rows(documents, CPU)
-    gram = rows.gram()
-    within = 3e-8 * np.abs(gram).max(initial=0)  # features are on a grid
-    np.testing.assert_allclose(gram, expected(value, texts, texts), rtol=1e-6, atol=within)
-    cross = rows.cross(encode(others, documents.alphabet))
-    np.testing.assert_allclose(cross, expected(value, others, texts), rtol=1e-6, atol=max(within, 3e-8))
+    value = oracle(p, decay, span, normalised)
+    largest = np.abs(matrix(value, texts, texts)).max()  # features are on a grid
+    check(BoundedGap(p, decay, span, normalised), value, texts, others, atol=3e-8 * max(largest, 1))
 
 
 @pytest.mark.parametrize(("p", "decay"), [(1, 0.5), (2, 0.1), (3, 0.5), (4, 1.0), (5, 0.3)])
@@ -151,30 +132,6 @@ def test_little_is_left_out_of_news_with_decay_a_tenth(p):
     assert 0.1 * 0.1**3 < np.median(left) < 0.1**3
     further = [np.median(left_out(BoundedGap(p, 0.1, span), documents)) for span in range(p, p + 4)]
     assert all(b < 0.2 * a for a, b in pairwise(further))
-
-
-@pytest.mark.parametrize("normalised", [True, False])
-def test_rows_cross_decision_and_predictor_agree_with_the_gram(normalised, monkeypatch):
-    documents = encode([*random_texts(230), "", "ac", "ac"])
-    kernel, n = BoundedGap(3, 0.5, normalised=normalised), len(documents)
-    rows = kernel.rows(documents, CPU)
-    gram = rows.gram()
-    np.testing.assert_array_equal(gram, gram.T)
-    np.testing.assert_allclose(np.diag(gram), rows.diag(), rtol=1e-6)
-    for some in (np.array([5]), np.arange(0, n, 7), np.arange(n)):
-        np.testing.assert_allclose(rows.rows(some), gram[some], rtol=1e-6)
-    np.testing.assert_allclose(rows.cross(documents), gram, rtol=1e-6)
-    coef = np.random.default_rng(0).normal(size=(n, 3))
-    new, seen = encode([*random_texts(40, "abcdx", 1), "", "ac", "gt"], documents.alphabet), []
-    np.testing.assert_allclose(rows.decision(documents, coef), gram @ coef, rtol=1e-5, atol=1e-5)
-    whole = kernel.predictor(documents, coef.T, CPU).values(new)
-    np.testing.assert_allclose(whole, rows.cross(new) @ coef, rtol=1e-5, atol=1e-5)
-    monkeypatch.setattr(feature_rows, "BATCH", 2000)
-    batches = rows.decision(new, coef, lambda done, total: seen.append((done, total)))
-    np.testing.assert_allclose(batches, whole, rtol=1e-12, atol=1e-12)
-    assert len(seen) > 3
-    assert seen[-1] == (43, 43)
-    assert rows.decision(encode([], documents.alphabet), coef).shape == (0, 3)
 
 
 @pytest.mark.slow
@@ -248,23 +205,6 @@ def test_machines_need_no_gram():
         judge(*both_ways(texts, y, kernel=kernel))
 
 
-@pytest.mark.parametrize("normalised", [True, False])
-def test_contributions_are_exact(normalised):
-    columns = encode(["banana", "the cat sat", "ab", "abracadabra"])
-    texts = ["bandana", "", "ab", "the Ωmat sat on it", "zzzz"]
-    documents = encode(texts, columns.alphabet)
-    kernel = BoundedGap(3, 0.5, normalised=normalised)
-    rows = kernel.rows(columns, CPU)
-    coef = np.random.default_rng(0).normal(size=(5, 4))
-    values = rows.cross(documents).astype(np.float64)
-    found = kernel.attribution.contributions(rows, documents, coef, values, None)
-    sums = (coef * values).sum(axis=1)
-    for d in (0, 3, 4):
-        assert found.symbols[d].sum() == pytest.approx(sums[d], abs=1e-6)
-        assert len(found.symbols[d]) == len(texts[d])
-    assert not found.symbols[4].any()
-
-
 def test_contributions_lie_where_a_subsequence_is():
     columns = encode(["axbyc"])
     documents = encode(["mmmmazbzcnnnn"], columns.alphabet)
@@ -274,66 +214,6 @@ def test_contributions_lie_where_a_subsequence_is():
         rows, documents, np.ones((1, 1)), rows.cross(documents), None
     ).symbols
     assert np.flatnonzero(found).tolist() == [4, 6, 8]
-
-
-def test_words_may_be_symbols():
-    texts = ["the cat sat on the mat", "the dog sat on a mat", "a cat"]
-    gram = BoundedGap(2, 0.5, tokens="words").rows(encode_as(texts, "words"), CPU).gram()
-    split = [tuple(t.split()) for t in texts]
-    np.testing.assert_allclose(gram, expected(oracle(2, 0.5), split, split), rtol=1e-6)
-
-
-def test_it_is_trained_saved_and_loaded(tmp_path):
-    texts = [t + ("cab" if i % 2 else "bd") for i, t in enumerate(random_texts(60))]
-    model = SVC(BoundedGap(3, 0.3, 6), device="cpu").fit(texts, ["a", "b"] * 30)
-    save(model, tmp_path / "model")
-    again = load(tmp_path / "model")
-    assert again.kernel.get_params() == model.kernel.get_params()
-    np.testing.assert_array_equal(again.decision_function(texts), model.decision_function(texts))
-    assert model.score(texts, ["a", "b"] * 30) > 0.8
-
-
-def test_it_is_spelled_on_a_line():
-    kernel = spelling.parse("bounded-gap:5,decay=0.2,span=8")
-    assert kernel.get_params() == BoundedGap(5, 0.2, 8).get_params()
-    for other in (kernel, BoundedGap(), BoundedGap(3, tokens="words"), BoundedGap(3, 0.5, 3, keep_case=True)):
-        assert spelling.parse(spelling.spell(other)).get_params() == other.get_params()
-    assert clone(kernel).get_params() == kernel.get_params()
-    assert kernel.structure.min_length == 5
-
-
-def test_it_is_a_grid_of_options():
-    options = options_of(KERNELS)
-    found = options(kernel=["bounded-gap"], p="3,4", decay="0.2,0.3").grid()
-    grid = [BoundedGap(p, decay) for decay in (0.2, 0.3) for p in (3, 4)]
-    assert [kernel.get_params() for kernel in found] == [kernel.get_params() for kernel in grid]
-    for wrong, message in (({"p": "3-4"}, "p 3-4 is no whole number"), ({"p": "4", "decay": "3"}, "decay=3")):
-        with pytest.raises(WrongUsage, match=message):
-            options(kernel=["bounded-gap"], **wrong).grid()
-
-
-@pytest.mark.parametrize(
-    ("kernel", "message"),
-    [
-        (BoundedGap(0), "p=0"),
-        (BoundedGap(2.5), "p=2.5"),
-        (BoundedGap((1, 2)), r"p=\(1, 2\)"),
-        (BoundedGap(True), "p=True"),
-        (BoundedGap(3, 0), "decay=0 "),
-        (BoundedGap(3, 1.5), "decay=1.5"),
-        (BoundedGap(3, float("nan")), "decay=nan"),
-        (BoundedGap(3, 0.1, 2), "span=2"),
-        (BoundedGap(3, 0.1, 4.5), "span=4.5"),
-        (BoundedGap(5, 0.1, 66), "more than 10,000 patterns"),
-        (BoundedGap(1001), "p=1001"),
-        (BoundedGap(1000, 0.1, 10**9), "more than 10,000 patterns"),
-        (BoundedGap(normalised="yes"), "normalised='yes'"),
-        (BoundedGap(tokens="letters"), "letters"),
-    ],
-)
-def test_impossible_parameters_are_refused(kernel, message):
-    with pytest.raises(InputError, match=message):
-        kernel.fit(encode(["banana"]))
 
 
 def test_values_beyond_float32_are_refused_unless_normalised():
@@ -346,13 +226,3 @@ def test_values_beyond_float32_are_refused_unless_normalised():
         with pytest.raises(InputError, match="exceeds the range of float32"):
             function()
     assert BoundedGap(20, 0.01, 21).rows(documents, CPU).gram().tolist() == [[1, 0], [0, 1]]
-
-
-def test_no_subsequences_are_no_error():
-    kernel, documents = BoundedGap(9), encode(["ac", "", "ac"])
-    rows = kernel.rows(documents, CPU)
-    np.testing.assert_array_equal(rows.gram(), [[1, 0, 1], [0, 1, 0], [1, 0, 1]])
-    new = encode(["acgtacgtacgt", "ac"], documents.alphabet)
-    np.testing.assert_array_equal(rows.cross(new), [[0, 0, 0], [1, 0, 1]])
-    np.testing.assert_array_equal(rows.decision(new, np.ones((3, 1))), [[0], [2]])
-    np.testing.assert_array_equal(left_out(kernel, documents), 0)

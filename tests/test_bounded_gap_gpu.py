@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from contracts import KernelContract, to_numpy
+from contracts import KernelContract, random_texts, to_numpy
 from scipy.sparse import csr_matrix
-from test_bounded_gap import CPU, news, random_texts, variants
+from test_bounded_gap import CPU, news, variants
 
 from textsvm.kernels import BoundedGap
 from textsvm.kernels.gap import bounded_cuda as subsequences_cuda

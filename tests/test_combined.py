@@ -9,13 +9,11 @@ import pytest
 from contracts import TEXTS, KernelContract, to_numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loading import load
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from textsvm import (
     SVC,
-    CalibratedSVC,
     Compute,
     EditDistance,
     GapWeighted,
@@ -31,7 +29,6 @@ from textsvm import (
 from textsvm.evaluation.explanation import explain
 from textsvm.gram.build import gram_of_rows
 from textsvm.gram.shared import grams
-from textsvm.kernels.edit import kernel as edit
 from textsvm.kernels.spectrum import kernel as spectrum
 from textsvm.kernels.spelling import spell
 from textsvm.runtime.device import select
@@ -161,33 +158,6 @@ def test_any_weights_of_any_texts(weights, texts):
     np.testing.assert_allclose(gram_of(Sum(parts, weights), texts), expected, atol=1e-6)
 
 
-def test_it_is_saved_loaded_and_decides_the_same(tmp_path):
-    kernel = Sum(
-        [*PARTS, Product([Spectrum(2), Sum([GapWeighted(3), Spectrum((2, 4), "log", True)])])], (1, 2, 3, 4)
-    )
-    model = SVC(kernel, C=10, device="cpu").fit(DOCUMENTS, LABELS)
-    assert model.predict(DOCUMENTS).tolist() == LABELS
-    save(model, tmp_path / "model")
-    again = load(tmp_path / "model")
-    np.testing.assert_array_equal(again.decision_function(NEW), model.decision_function(NEW))
-    assert again.kernel_.structure.key == model.kernel_.structure.key
-    save(again, tmp_path / "again")
-    assert load(tmp_path / "again").kernel_.structure.key == again.kernel_.structure.key
-
-
-@pytest.mark.parametrize("kernel", [Sum(PARTS, [1, 1, 2]), Sum([PARTS[0], PARTS[2]])])
-def test_contributions_add_up(kernel):
-    model = SVC(kernel, C=10, device="cpu").fit(DOCUMENTS, LABELS)
-    exact = EditDistance not in map(type, kernel.kernels)
-    for text, found in zip(NEW, explain(model, NEW), strict=True):
-        assert found.exact == exact
-        assert found.value == pytest.approx(model.decision_function([text])[0], abs=1e-6)
-        if exact and text:
-            assert found.symbols.sum() + found.bias == pytest.approx(found.value, abs=1e-6)
-    texts = [each.text for each in found.substrings]
-    assert len(set(texts)) == len(texts) > 0
-
-
 def test_contributions_of_a_text_too_short_for_one_part_add_up():
     texts = ["ab", "ab cd ef", "cd ef gh", "ab", "x"] * 2
     model = SVC(Sum([Spectrum(1), Spectrum(3)]), C=10, device="cpu").fit(texts, [0, 1, 1, 0, 1] * 2)
@@ -253,39 +223,6 @@ def test_settings_of_a_grid_do_not_change_each_other():
     assert len(model.kernel.kernels) == 1
 
 
-@pytest.mark.filterwarnings("ignore:.*near-duplicate")
-def test_tuning_makes_each_gram_once_and_equals_separate_fits(monkeypatch):
-    calls = {"spectrum": 0, "edit": 0}
-
-    def counted(module, name, kind):
-        original = getattr(module, name)
-
-        def call(*args):
-            calls[kind] += 1
-            return original(*args)
-
-        monkeypatch.setattr(module, name, call)
-
-    counted(spectrum, "host_grams", "spectrum")
-    counted(edit.HostEdit, "distances_gram", "edit")
-    counted(edit.HostEdit, "gram", "edit")
-    sums = [
-        Sum([Spectrum(2), EditDistance(0.2)]),
-        Sum([Spectrum(2), EditDistance(0.2)], [1, 5]),
-        Sum([Spectrum((2, 4)), EditDistance(0.2)]),
-        Sum([EditDistance(2), Spectrum(2), Spectrum((2, 3))]),
-        Spectrum(2),
-    ]
-    found = tune(SVC(device="cpu"), DOCUMENTS, LABELS, {"kernel": sums, "C": [0.1, 10]}, cv=3)
-    assert calls == {"spectrum": 1, "edit": 1}
-    for row in found.table:
-        alone = cross_validate(SVC(**row["params"], device="cpu"), DOCUMENTS, LABELS, cv=3)
-        assert row["metrics"]["accuracy"] == pytest.approx(alone.mean["accuracy"])
-    best = found.best_estimator
-    alone = SVC(**found.best_params_, device="cpu").fit(DOCUMENTS, LABELS)
-    np.testing.assert_allclose(best.decision_function(NEW), alone.decision_function(NEW), atol=1e-3)
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*near-duplicate")
 @pytest.mark.parametrize("memory", [None, 9 * 4 * 18**2, 3 * 4 * 18**2, 2 * 4 * 18**2, 4 * 18**2])
@@ -316,16 +253,6 @@ def test_sums_that_learn_share_their_terms(monkeypatch, memory):
     alone = SVC(**found.best_params_, device="cpu").fit(DOCUMENTS, LABELS)
     best = found.best_estimator.decision_function(NEW)
     np.testing.assert_allclose(best, alone.decision_function(NEW), atol=1e-3)
-
-
-@pytest.mark.parametrize("weights", [(1, 2, 3), (0, 1, 0), (1, 0, 0)])
-def test_a_sum_that_learns_is_calibrated_and_saved(tmp_path, weights):
-    kernel = Sum([Spectrum(1, idf=True), Spectrum(2), Spectrum(2, "log", idf=True)], weights)
-    model = CalibratedSVC(SVC(kernel, device="cpu"), cv=3).fit(DOCUMENTS, LABELS)
-    alone = SVC(kernel, device="cpu").fit(DOCUMENTS, LABELS)
-    np.testing.assert_allclose(model.decision_function(NEW), alone.decision_function(NEW), atol=1e-3)
-    save(model, tmp_path / "model")
-    np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(NEW), model.predict_proba(NEW))
 
 
 @pytest.mark.filterwarnings("ignore:.*near-duplicate")

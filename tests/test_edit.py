@@ -4,12 +4,11 @@ import lzma
 
 import numpy as np
 import pytest
-from contracts import TEXTS, KernelContract
+from contracts import TEXTS, KernelContract, random_texts
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from oracles import edit, edit_distance
 
-from textsvm.errors import InputError
 from textsvm.kernels.edit.kernel import LANES, EditDistance
 from textsvm.runtime.device import select
 from textsvm.text.documents import encode
@@ -33,22 +32,12 @@ def rapidfuzz_distances(others, texts):
     return process.cdist(others, texts, scorer=Levenshtein.distance, workers=-1, dtype=np.int32)
 
 
-def random_texts(lengths, alphabet, seed=0):
-    rng = np.random.default_rng(seed)
-    letters = np.array(list(alphabet))
-    return ["".join(rng.choice(letters, length)) for length in lengths]
-
-
 class TestEditContract(KernelContract):
     cases = [  # noqa: RUF012
         (EditDistance(0.05), lambda s, t: edit(s, t, 0.05)),
         (EditDistance(0.005), lambda s, t: edit(s, t, 0.005)),
         (EditDistance(2.0, relative=True), lambda s, t: edit(s, t, 2.0, relative=True)),
     ]
-
-
-def test_kitten_sitting():
-    assert distances(["kitten", "sitting"]).tolist() == [[0, 3], [3, 0]]
 
 
 @given(st.lists(st.text("ab", max_size=40) | st.text("abcdefghij ", max_size=140), max_size=8))
@@ -127,18 +116,7 @@ def test_one_distance_matrix_serves_a_grid_over_gamma(relative):
         np.testing.assert_array_equal(values, rows.gram())
 
 
-@pytest.mark.parametrize("gamma", [True, 0, -1, float("nan"), float("inf"), "much", None])
-def test_a_gamma_that_is_no_positive_number_is_refused(gamma):
-    with pytest.raises(InputError, match="gamma"):
-        EditDistance(gamma).fit(encode(["a"]))
-
-
 def test_equal_to_rapidfuzz_on_real_newswire(data):
     with lzma.open(data / "r8" / "r8-test-all-terms.txt.xz", "rt", encoding="utf-8") as lines:
         texts = [line.split("\t")[1].strip() for line in lines][:300]
     np.testing.assert_array_equal(distances(texts), rapidfuzz_distances(texts, texts))
-
-
-def test_relative_is_true_or_false():
-    with pytest.raises(InputError, match="relative='no'"):
-        EditDistance(relative="no").check()

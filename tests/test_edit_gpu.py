@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from contracts import KernelContract
+from contracts import KernelContract, random_texts
 from oracles import edit
-from test_edit import BORDERS, WIDE, random_texts
+from test_edit import BORDERS, WIDE
 
 from textsvm.kernels.edit.cuda import LONG, MIDDLE, SHORT
 from textsvm.kernels.edit.kernel import EditDistance

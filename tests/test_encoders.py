@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from command import fails
 from encoders import FOOD, ROAD, onnx_folder, static_folder, tokenizer, topics, vocabulary
+from loading import change
 from safetensors.numpy import load_file
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
@@ -40,9 +41,9 @@ from textsvm import (
     tune,
 )
 from textsvm.choice.choose import MAX_ENCODER_TEXTS, RIDGE, _left_out_margins, _weighed
-from textsvm.evaluation.drift import Drift, record
 from textsvm.kernels.encoder import as_encoder, token_weights
 from textsvm.kernels.spelling import parse, spell
+from textsvm.model.file import read_content
 from textsvm.text.documents import encode, normalise
 from textsvm.text.encoders import VectorCache, _load_folder
 
@@ -266,11 +267,6 @@ def test_left_out_margins_are_those_of_regressions_without_the_text(n_classes):
     np.testing.assert_allclose(_left_out_margins(gram, classes), expected, rtol=1e-9)
 
 
-def test_without_an_encoder_nothing_changes():
-    texts, labels = topics(40)
-    assert "encoder" not in spell(SVC().fit(texts, labels).kernel_)
-
-
 @pytest.mark.parametrize("texts", [True, False])
 @pytest.mark.parametrize("bits", [None, 8])
 def test_a_static_encoder_is_in_the_model_file(tmp_path, bits, texts):
@@ -324,6 +320,9 @@ def test_notation(folder):
     assert spell(as_encoder(folder)) == "encoder:tiny"
     with pytest.raises(InputError, match="encoder=''"):
         parse("encoder")
+    form = (Spectrum(2) + as_encoder(folder)).structure.as_dict()
+    assert json.loads(json.dumps(form))["kernels"][1]["encoder"] == "tiny"
+    assert Sum([Spectrum(2), as_encoder(folder)]).structure.comparable
 
 
 def test_a_weight_of_0_3_beside_named_kernels(folder):
@@ -452,6 +451,7 @@ def test_a_function_as_an_encoder(tmp_path):
         (lambda texts: np.zeros(len(texts)), r"of shape \(20,\) for 20 texts; it must return an array"),
         (lambda texts: ["a"] * len(texts), "returned list for 20 texts"),
         (lambda texts: 1 / 0, "failed on 20 texts .ZeroDivisionError"),
+        (Encoder(lengths, bits=8), "bits=8 needs a static encoder"),
         (7, "must be a folder, owner/name of the Hugging Face hub, or a function"),
         ("nowhere", "the encoder nowhere is not there"),
     ],
@@ -471,31 +471,29 @@ def test_another_dimension_when_predicting():
         model.predict(["bread"])
 
 
-def _damage(folder, case):
-    if case == "no arrays":
-        (folder / "model.safetensors").unlink()
-    elif case == "cut off":
-        data = (folder / "model.safetensors").read_bytes()
-        (folder / "model.safetensors").write_bytes(data[: len(data) // 2])
-    elif case == "no tokenizer":
-        (folder / "tokenizer.json").unlink()
-    elif case == "tokenizer is text":
-        (folder / "tokenizer.json").write_text("{")
-    elif case == "too few rows":
-        static_folder(folder, embeddings=np.ones((7, 4), np.float16))
-    elif case == "not finite":
-        static_folder(folder, embeddings=np.full((200, 4), np.inf, np.float16))
-    elif case == "one row":
-        static_folder(folder, embeddings=np.ones(200, np.float16))
+def written(name, data):
+    return lambda folder: (folder / name).write_bytes(data)
 
 
-@pytest.mark.parametrize(
-    "case",
-    ["no arrays", "cut off", "no tokenizer", "tokenizer is text", "too few rows", "not finite", "one row"],
-)
+def embeddings(array):
+    return lambda folder: static_folder(folder, embeddings=array)
+
+
+DAMAGES = {
+    "no arrays": lambda folder: (folder / "model.safetensors").unlink(),
+    "cut off": written("model.safetensors", b"\x40" + 7 * b"\0" + b"{"),
+    "no tokenizer": lambda folder: (folder / "tokenizer.json").unlink(),
+    "tokenizer is text": written("tokenizer.json", b"{"),
+    "too few rows": embeddings(np.ones((7, 4), np.float16)),
+    "not finite": embeddings(np.full((200, 4), np.inf, np.float16)),
+    "one row": embeddings(np.ones(200, np.float16)),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGES)
 def test_damaged_folders(tmp_path, case):
     folder = static_folder(tmp_path / "damaged")
-    _damage(folder, case)
+    DAMAGES[case](folder)
     with pytest.raises(InputError, match="damaged"):
         Encoder(str(folder))(["bread"])
 
@@ -514,13 +512,10 @@ def test_a_precomputed_matrix_and_vectors_have_no_texts(folder):
 
 
 def test_damaged_model_files(tmp_path, folder):
-    from textsvm.model.file import packed, read_content
-
-    model = SVC(Encoder(folder)).fit(*topics(20))
-    save(model, tmp_path / "m")
-    header, arrays, _ = read_content(tmp_path / "m")
+    save(SVC(Encoder(folder)).fit(*topics(20)), tmp_path / "m")
+    arrays = read_content(tmp_path / "m").arrays
     name = next(name for name in arrays if name.endswith("embeddings"))
-    for change in (
+    for changed in (
         {name: arrays[name][:5]},
         {name: arrays[name].astype(np.float32) * np.float32(np.nan)},
         {"vectors": arrays["vectors"][:2]},
@@ -528,12 +523,13 @@ def test_damaged_model_files(tmp_path, folder):
         {name.replace("embeddings", "tokenizer"): np.frombuffer(b"{}", np.uint8)},
         {"kernel.standard.mean": np.zeros(3)},
     ):
-        (tmp_path / "bad").write_bytes(packed(header, {**arrays, **change}))
+        bad = shutil.copy(tmp_path / "m", tmp_path / "bad")
+        change(bad, lambda _, arrays, changed=changed: arrays.update(changed))
         with pytest.raises(InputError, match="bad"):
-            load(tmp_path / "bad").predict(["bread"])
-    (tmp_path / "bad").write_bytes(packed(header, {k: v for k, v in arrays.items() if "encoder." not in k}))
+            load(bad).predict(["bread"])
+    change(tmp_path / "m", lambda _, arrays: [arrays.pop(name) for name in [*arrays] if "encoder." in name])
     with pytest.raises(InputError, match="the encoder tiny is not there"):
-        load(tmp_path / "bad")
+        load(tmp_path / "m")
 
 
 def test_the_digest_names_the_encoder(folder, tmp_path):
@@ -544,12 +540,6 @@ def test_the_digest_names_the_encoder(folder, tmp_path):
         as_encoder(Encoder(str(other), digest=digest))
 
 
-def test_bits_need_a_static_encoder(sentences):
-    for encoder in (lengths, str(sentences)):
-        with pytest.raises(InputError, match="bits=8 needs a static encoder"):
-            Encoder(encoder, bits=8)(["bread"])
-
-
 def test_a_change_in_a_subfolder_is_noticed(tmp_path):
     folder = tmp_path / "e"
     static_folder(folder / "0_StaticEmbedding")
@@ -557,13 +547,6 @@ def test_a_change_in_a_subfolder_is_noticed(tmp_path):
     (folder / "broken").symlink_to(tmp_path / "nowhere")
     assert as_encoder(str(folder)).encoder == before
     static_folder(folder / "0_StaticEmbedding", seed=1)
-    assert as_encoder(str(folder)).encoder != before
-
-
-def test_a_changed_folder_is_read_again(tmp_path):
-    folder = static_folder(tmp_path / "e")
-    before = as_encoder(str(folder)).encoder
-    static_folder(folder, seed=1)
     assert as_encoder(str(folder)).encoder != before
 
 
@@ -640,35 +623,6 @@ def test_labelling_goes_on_with_another_encoder_and_not_without(tmp_path):
     assert place.read_bytes() == before
 
 
-def test_vectors_of_many_texts_are_computed_while_labelling(folder, monkeypatch):
-    from textsvm.apps.label import machine
-    from textsvm.apps.label.learner import Learner
-
-    texts, labels = topics(100)
-    monkeypatch.setattr(machine, "BATCH", 16)
-    monkeypatch.setattr(machine, "SECONDS", 0)
-    learner = Learner(texts, random_share=0, encoder=folder)
-    ready = set(learner._pool.ranked.tolist())
-    assert len(ready) == 16
-    outside = next(i for i in range(100) if i not in ready)
-    for index in [*list(ready)[:8], outside]:
-        learner.answer(index, labels[index])
-    learner.refresh()
-    assert learner.next().index in ready
-    monkeypatch.setattr(machine, "SECONDS", 60)
-    learner.retract(outside)
-    learner.refresh()
-    assert sorted(learner._pool.ranked) == list(range(100))
-    vectors = learner._pool.vectors_of(range(100))
-    np.testing.assert_allclose(vectors, learner._pool.encoder(texts), atol=1e-5)
-
-
-def test_the_json_of_a_kernel_names_the_encoder(folder):
-    form = (Spectrum(2) + as_encoder(folder)).structure.as_dict()
-    assert json.loads(json.dumps(form))["kernels"][1]["encoder"] == "tiny"
-    assert Sum([Spectrum(2), as_encoder(folder)]).structure.comparable
-
-
 def test_the_same_bits_with_any_number_of_threads(folder):
     texts, labels = topics(300, words=12)
     values = [
@@ -700,21 +654,6 @@ def test_regression_with_meaning(folder):
         for e in (None, folder)
     ]
     assert errors[1] < 0.5 * errors[0]
-
-
-def test_drift(folder):
-    texts, labels = topics(120, words=2)
-    model = SVC(encoder=folder).fit(texts, labels)
-    drift = Drift(model.model_, record(model.model_, 120, lambda rows: [texts[i] for i in rows], None))
-    drift.add_texts(["\u2603 \u2604"] * 50)
-    assert drift.findings()
-
-
-def test_none_of_these_by_meaning(folder):
-    texts, labels = FOOD + ROAD, ["food"] * 10 + ["road"] * 10
-    model = CalibratedSVC(SVC("spectrum:2", encoder=folder), cv=5).fit(texts, labels)
-    scores = model.model_.score_samples(["bread soup rice", "car bus lane", "zzz qqq"])
-    assert scores[2] < scores[:2].min()
 
 
 # Encoders of libraries, and the cache of their vectors

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from contracts import random_texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_gap import ORDERS, GapContract, case, random_texts, reference_gram
+from test_gap import ORDERS, GapContract, case, reference_gram
 
 from textsvm.errors import InputError
 from textsvm.kernels.gap import cuda as gap_cuda
@@ -40,7 +41,7 @@ def agree(texts, kernel, device, others=None, rtol=1e-5):
 
 @pytest.mark.parametrize(("p", "decay"), ORDERS)
 def test_decays_and_orders(p, decay, device):
-    texts = [t for t in random_texts(p, [300, 1, 40, 200, 9, 10, 11, 299, 64, 65], "abcdef") if len(t) >= p]
+    texts = [t for t in random_texts([300, 1, 40, 200, 9, 10, 11, 299, 64, 65], "abcdef", p) if len(t) >= p]
     documents = encode(texts)
     values = GapWeighted(p, decay).rows(documents, device).gram().get()
     np.testing.assert_allclose(values, reference_gram(documents, p, decay), rtol=1e-5, atol=1e-12)
@@ -49,7 +50,7 @@ def test_decays_and_orders(p, decay, device):
 @pytest.mark.parametrize("weights", [None, (0.0, 1.0, 1.0, 1.0, 1.0)])
 @pytest.mark.parametrize("decay", [0.2, 0.5, 0.9, 1.0])
 def test_sums_of_two_floats_are_those_of_float64(decay, weights, device, monkeypatch):
-    texts = random_texts(5, [2_000, 5, 40, 200, 9, 10, 11, 299, 64, 65] * 3, "abcdef")
+    texts = random_texts([2_000, 5, 40, 200, 9, 10, 11, 299, 64, 65] * 3, "abcdef", 5)
     documents, kernel = encode(texts), GapWeighted(5, decay, weights=weights)
     coef = np.random.default_rng(0).normal(size=(len(texts), 2))
 
@@ -76,7 +77,7 @@ def test_one_repeated_character(p, decay, device):
 
 @pytest.mark.parametrize(("p", "decay", "longest"), [(5, 0.5, 20_000), (3, 0.99, 6_000), (2, 1.0, 6_000)])
 def test_long_documents(p, decay, longest, device):
-    texts = random_texts(p, [longest, 2_000, 700, 100])
+    texts = random_texts([longest, 2_000, 700, 100], "etaoin shrdlu", p)
     texts[1] = texts[0][1_000:3_000] + texts[1]
     documents = encode(texts)
     values = GapWeighted(p, decay).rows(documents, device).gram().get()
@@ -92,7 +93,7 @@ def test_mixed_lengths_in_many_packs(symbols, weights, device):
     lengths = np.concatenate(
         [np.minimum(rng.geometric(1 / 150, 300), 3000), [0, 0, 1, 2, 3, 24, 25, 26, 800, 801]]
     )
-    agree(random_texts(3, lengths, symbols), GapWeighted(4, 0.6, weights), device)
+    agree(random_texts(lengths, symbols, 3), GapWeighted(4, 0.6, weights), device)
 
 
 @pytest.mark.parametrize("columns", [25, 50])
@@ -100,7 +101,7 @@ def test_mixed_lengths_in_many_packs(symbols, weights, device):
 def test_lengths_at_the_edges_of_lanes_and_strips(decay, columns, device, monkeypatch):
     monkeypatch.setattr(gap_cuda, "columns_of", lambda variant, _: 20 if variant.double else columns)
     lengths = [k * columns + more for k in (1, 4, 31, 32, 33, 64, 65) for more in (-1, 0, 1)]
-    agree(random_texts(1, lengths, "abcdefgh"), GapWeighted(5, decay), device)
+    agree(random_texts(lengths, "abcdefgh", 1), GapWeighted(5, decay), device)
 
 
 def test_documents_alike_and_symbols_never_seen(device):
@@ -133,7 +134,7 @@ def test_any_texts(texts, decay, p):
 
 def test_two_runs_give_the_same_bits(device):
     rng = np.random.default_rng(6)
-    texts = random_texts(4, rng.integers(0, 2000, 200))
+    texts = random_texts(rng.integers(0, 2000, 200), "etaoin shrdlu", 4)
     documents = encode(texts)
     coef = rng.normal(size=(200, 2))
     first, second = (GapWeighted().rows(documents, device) for _ in range(2))
@@ -148,7 +149,7 @@ def test_a_decay_too_small_for_a_gpu(device):
 
 def test_batches_of_documents_to_predict(device, monkeypatch):
     rng = np.random.default_rng(7)
-    documents = encode(random_texts(5, rng.integers(0, 300, 100)))
+    documents = encode(random_texts(rng.integers(0, 300, 100), "etaoin shrdlu", 5))
     rows = GapWeighted(3, 0.5).rows(documents, device)
     coef = rng.normal(size=(100, 2))
     whole = rows.decision(documents, coef)
@@ -161,7 +162,7 @@ def test_short_documents_take_lanes_of_fewer_columns(device):
         length: variant_of(4, False, False, True, 0, length).columns for length in (20, 40, 60, 100, 1000)
     }
     assert of_lengths == {20: 25, 40: 50, 60: 25, 100: 50, 1000: 50}
-    texts = random_texts(8, np.arange(21), "abcd")
+    texts = random_texts(np.arange(21), "abcd", 8)
     for p in (1, 2, 3, 5, 7):
         agree(texts, GapWeighted(p, 0.5), device)
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from contracts import KernelContract, to_numpy
-from test_gapped import CPU, dna, variants
+from contracts import KernelContract, dna, to_numpy
+from test_gapped import CPU, variants
 
 from textsvm.errors import InputError
 from textsvm.kernels import GappedKmers

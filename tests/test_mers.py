@@ -5,23 +5,18 @@ from itertools import product
 import numpy as np
 import oracles
 import pytest
-from contracts import KernelContract
+from contracts import KernelContract, check, dna
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loading import load
 from sklearn.base import clone
-from test_gapped import dna
 
-from textsvm import SVC, save
-from textsvm.cli.console import WrongUsage
-from textsvm.cli.machines import options_of
+from textsvm import SVC
 from textsvm.errors import InputError
-from textsvm.kernels import KERNELS, GappedKmers, Gkm, Mismatch, spelling
-from textsvm.kernels.mers import cpu as mer_distances
+from textsvm.kernels import GappedKmers, Gkm, Mismatch
 from textsvm.kernels.mers import rows as mer_scores
 from textsvm.kernels.mers.kernel import gkm_weights, mismatch_weights
 from textsvm.runtime.device import select
-from textsvm.text.documents import encode, encode_as
+from textsvm.text.documents import encode
 
 CPU = select("cpu")
 
@@ -39,11 +34,6 @@ def judged(kernel):
             return oracles.gkm(s, t, kernel.l, kernel.k, kernel.d, kernel.filter, canonical)
 
     return (lambda s, t: oracles.normalised(value, s, t)) if kernel.normalised else value
-
-
-def expected(kernel, rows, columns):
-    value = judged(kernel)
-    return np.array([[value(s, t) for t in columns] for s in rows]).reshape(len(rows), len(columns))
 
 
 def variants():
@@ -74,13 +64,9 @@ OF_DNA = [
 def test_values_of_dna_agree_with_the_oracle(kernel):
     texts, new = (
         [*dna(6, length=80), "ac", "acgta"],
-        [*dna(3, 1), "", "ac", "xx" if not kernel.canonical else "nn"],
+        [*dna(3, 1), "", "ac", "nn" if kernel.canonical else "xx"],
     )
-    documents = encode(texts)
-    rows = kernel.fit(documents).rows(documents, CPU)
-    np.testing.assert_allclose(rows.gram(), expected(kernel, texts, texts), rtol=1e-6, atol=1e-9)
-    others = encode(new, documents.alphabet)
-    np.testing.assert_allclose(rows.cross(others), expected(kernel, new, texts), rtol=1e-6, atol=1e-9)
+    check(kernel, judged(kernel), texts, new, atol=1e-9)
 
 
 @pytest.mark.slow
@@ -91,11 +77,7 @@ def test_any_texts_agree_with_the_oracle(data):
     letters = "acgt" if kernel.alphabet == 4 and kernel.definition.counts_letters else "acgtn"
     texts = data.draw(st.lists(st.text(st.sampled_from(letters), max_size=20), min_size=1, max_size=6))
     others = data.draw(st.lists(st.text(st.sampled_from(letters), max_size=20), max_size=3))
-    documents = encode(texts)
-    rows = kernel.fit(documents).rows(documents, CPU)
-    np.testing.assert_allclose(rows.gram(), expected(kernel, texts, texts), rtol=1e-6, atol=1e-9)
-    cross = rows.cross(encode(others, documents.alphabet))
-    np.testing.assert_allclose(cross, expected(kernel, others, texts), rtol=1e-6, atol=1e-9)
+    check(kernel, judged(kernel), texts, others, atol=1e-9)
 
 
 def test_values_worked_out_by_hand():
@@ -123,45 +105,6 @@ def test_weights_of_gkm_are_those_of_the_pseudo_inverse(l, k, b, filtered):  # n
     np.testing.assert_allclose(
         gkm_weights(l, k, l, b, filtered), oracles.gkm_filter(l, k, filtered, b), atol=1e-12
     )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kernel", OF_DNA, ids=str)
-def test_rows_cross_decision_and_predictors_agree_with_the_gram(kernel, monkeypatch):
-    documents = encode([*dna(60), "", "ac", "ac"])
-    rows, n = kernel.rows(documents, CPU), len(documents)
-    gram = rows.gram()
-    monkeypatch.setattr(mer_distances, "WORDS", 8)
-    monkeypatch.setattr(mer_distances, "COUNTS", 900)
-    np.testing.assert_array_equal(kernel.rows(documents, CPU).gram(), gram)
-    rows = kernel.rows(documents, CPU)
-    for some in (np.array([5]), np.arange(0, n, 7), np.arange(n)):
-        np.testing.assert_array_equal(rows.rows(some), gram[some])
-    np.testing.assert_array_equal(rows.cross(documents), gram)
-    coef = np.random.default_rng(0).normal(size=(n, 3))
-    letters = "acgtn" if kernel.canonical else "acgtx"
-    new = encode([*dna(40, 1, letters=letters), *dna(40, 2), "", "ac", "gt"], documents.alphabet)
-    decided = rows.cross(new) @ coef
-    for room in (mer_scores.TABLE_BYTES, 0):
-        monkeypatch.setattr(mer_scores, "TABLE_BYTES", room)
-        predictor = kernel.predictor(documents, coef.T, CPU)
-        np.testing.assert_allclose(predictor.values(new), decided, rtol=1e-5, atol=1e-5)
-        assert ("table" in vars(predictor)) == (room > 0)
-        np.testing.assert_allclose(rows.decision(new, coef), decided, rtol=1e-5, atol=1e-5)
-
-
-def test_a_predictor_decides_in_batches_as_at_once(monkeypatch):
-    documents = encode(dna(60))
-    coef = np.random.default_rng(0).normal(size=(2, 60))
-    predictor = Gkm(4, 2, 2).predictor(documents, coef, CPU)
-    new, seen = encode([*dna(40, 1), "", "x" * 9], documents.alphabet), []
-    whole = predictor.values(new)
-    monkeypatch.setattr(mer_scores, "BATCH", 300)
-    batches = predictor.values(new, lambda done, total: seen.append((done, total)))
-    np.testing.assert_allclose(batches, whole, rtol=1e-12, atol=1e-12)
-    assert len(seen) > 3
-    assert seen[-1] == (42, 42)
-    assert predictor.values(encode([], documents.alphabet)).shape == (0, 2)
 
 
 @pytest.mark.parametrize("room", [mer_scores.TABLE_BYTES, 0])
@@ -226,81 +169,13 @@ def test_contributions_are_exact_and_named():
             assert len({name for name, *_ in named}) == len(named)
 
 
-def test_words_may_be_symbols():
-    texts = ["the cat sat on the mat", "the dog sat on a mat", "a cat"]
-    kernel = Gkm(3, 2, 1, "none", tokens="words")
-    documents = encode_as(texts, "words")
-    gram = kernel.fit(documents).rows(documents, CPU).gram()
-    split = [tuple(t.split()) for t in texts]
-    np.testing.assert_allclose(gram, expected(kernel, split, split), rtol=1e-6, atol=1e-9)
-    model = SVC(kernel, device="cpu").fit(texts[:2] * 3, ["a", "b"] * 3)
-    assert model.predict(texts[:2]).tolist() == ["a", "b"]
-    with pytest.raises(InputError, match="the texts have 7 different symbols"):
-        SVC(Mismatch(2, 1, tokens="words"), device="cpu").fit(texts[:2] * 3, ["a", "b"] * 3)
-
-
-def test_it_is_saved_and_loaded(tmp_path):
-    texts, labels, new = dna(60), ["a", "b"] * 30, dna(20, 1)
-    for kernel in (Gkm(4, 2, 2, canonical=True), Mismatch(4, 2)):
-        model = SVC(kernel, device="cpu").fit(texts, labels)
-        save(model, tmp_path / kernel.name)
-        again = load(tmp_path / kernel.name)
-        assert again.kernel.get_params() == kernel.get_params()
-        np.testing.assert_array_equal(again.decision_function(new), model.decision_function(new))
-
-
-def test_it_is_spelled_on_a_line():
-    assert spelling.parse("mismatch:5,m=1").get_params() == Mismatch(5, 1).get_params()
-    kernel = spelling.parse("gkm:11,k=7,d=3,none,canonical")
-    assert kernel.get_params() == Gkm(11, 7, 3, "none", True).get_params()
-    for other in (kernel, Gkm(), Mismatch(), *OF_DNA[:-1], Gkm(2, 2, 0, "none", tokens="words")):
-        if other.normalised:
-            assert spelling.parse(spelling.spell(other)).get_params() == other.get_params()
-
-
-def test_it_is_a_grid_of_options():
-    options = options_of(KERNELS)
-    found = options(kernel=["gkm"], k="6,7", canonical=True).grid()
-    assert [kernel.get_params() for kernel in found] == [
-        Gkm(k=k, canonical=True).get_params() for k in (6, 7)
-    ]
-    wrong = (({"m": "x"}, "m x is no whole number"), ({"k": "3", "m": "3"}, "m=3"))
-    for given_, message in wrong:
-        with pytest.raises(WrongUsage, match=message):
-            options(kernel=["mismatch"], **given_).grid()
-
-
-@pytest.mark.parametrize(
-    ("kernel", "message"),
-    [
-        (Mismatch(0), "k=0"),
-        (Mismatch(2.5), "k=2.5"),
-        (Mismatch(4, 4), "m=4"),
-        (Mismatch(4, -1), "m=-1"),
-        (Mismatch(20, 8), "m=8 mismatches are too many: give 7"),
-        (Mismatch(alphabet=1), "alphabet=1"),
-        (Mismatch(canonical="yes"), "canonical='yes'"),
-        (Mismatch(canonical=True, tokens="words"), "tokens='words'"),
-        (Mismatch(canonical=True, alphabet=20), "alphabet=20 must be 4"),
-        (Gkm(0), "l=0"),
-        (Gkm(65), "l=65"),
-        (Gkm(5, 6), "k=6"),
-        (Gkm(5, 0), "k=0"),
-        (Gkm(5, 3, 6), "d=6"),
-        (Gkm(40, 3, 16), "d=16 mismatches are too many: give 15"),
-        (Gkm(filter="some"), "filter='some'"),
-    ],
-)
-def test_impossible_parameters_are_refused(kernel, message):
-    with pytest.raises(InputError, match=message):
-        kernel.fit(encode(["banana"]))
-
-
 def test_other_letters_are_refused():
     with pytest.raises(InputError, match="no letter of DNA or RNA"):
         Mismatch(3, 1, canonical=True).rows(encode(["acxgt"]), CPU)
     with pytest.raises(InputError, match="have 5 different symbols"):
         Gkm(3, 2, 1).fit(encode(["acgtn"]))
+    with pytest.raises(InputError, match="the texts have 5 different symbols"):
+        SVC(Mismatch(2, 1, tokens="words"), device="cpu").fit(["the cat sat", "a dog"], ["a", "b"])
     Gkm(3, 2, 1).fit(encode(["acgt"], encode(["acgtn"]).alphabet))
 
 
@@ -327,12 +202,7 @@ def test_values_are_those_that_lsgkm_prints(kernel, printed):
 
 
 @pytest.mark.parametrize("kernel", [Gkm(5, 3, 2), Mismatch(4, 1)], ids=str)
-def test_cost_and_divisions(kernel):
-    lengths = np.array([10, 2000, 0])
-    cost = kernel.cost.of_rows(lengths, np.array([300, 40]))
-    assert cost.shape == (3,)
-    assert cost[1] > cost[0] > cost[2] == 0
-    assert kernel.cost.quadratic
+def test_tiles_are_parts_of_the_gram(kernel):
     documents = encode(dna(80))
     assert kernel.cost.tileable(documents)
     rows, some = kernel.rows(documents, CPU), np.arange(20, 50)

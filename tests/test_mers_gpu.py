@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from contracts import KernelContract, to_numpy
-from test_gapped import dna
+from contracts import KernelContract, dna, to_numpy
 from test_mers import CPU, OF_DNA, variants
 
 from textsvm.errors import InputError

@@ -3,7 +3,7 @@
 import numpy as np
 import oracles
 import pytest
-from contracts import KernelContract
+from contracts import KernelContract, check
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -12,11 +12,9 @@ from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from textsvm.errors import InputError
 from textsvm.kernels import GappedKmers
 from textsvm.kernels.options import WEIGHTS
-from textsvm.kernels.shared.counting import count, plan
-from textsvm.kernels.spectrum import features as spectrum_features
+from textsvm.kernels.shared.counting import plan
 from textsvm.kernels.spectrum.kernel import Spectrum, host_grams
 from textsvm.linalg.products import DENSE_SHARE
-from textsvm.runtime import parallel
 from textsvm.runtime.device import select
 from textsvm.text.documents import encode, encode_as
 
@@ -57,25 +55,7 @@ def test_idf_agrees_with_the_oracle_also_on_unseen_documents(p, weight):
     new = ["bonana", "", "cat and mat", "日本", "banana"]
     p1, p2 = p if isinstance(p, tuple) else (p, p)
     value = oracle(p1, p2, weight, oracles.learn_idf(train, p1, p2))
-    documents = encode(train)
-    rows = Spectrum(p, weight, idf=True).fit(documents).rows(documents, CPU)
-    expected = np.array([[value(s, t) for t in train] for s in train])
-    np.testing.assert_allclose(rows.gram(), expected, rtol=1e-6)
-    expected = np.array([[value(s, t) for t in train] for s in new])
-    np.testing.assert_allclose(rows.cross(encode(new, documents.alphabet)), expected, rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("weight", "value"),
-    [("count", 7 / 72**0.5), ("presence", 2 / 12**0.5), ("intersection", 4 / 30**0.5)],
-)
-def test_values_worked_out_by_hand(weight, value):
-    # ba an na an na; ba an nd da an na
-    documents = encode(["banana", "bandana"])
-    if weight == "presence":
-        value = 3 / (3 * 5) ** 0.5
-    gram = Spectrum(2, weight).rows(documents, CPU).gram()
-    assert gram[0, 1] == pytest.approx(value, rel=1e-6)
+    check(Spectrum(p, weight, idf=True), value, train, new)
 
 
 @pytest.mark.slow
@@ -92,12 +72,7 @@ def test_values_worked_out_by_hand(weight, value):
 def test_any_texts_agree_with_the_oracle(texts, others, p, weight, idf):
     p1, p2 = p if isinstance(p, tuple) else (p, p)
     value = oracle(p1, p2, weight, oracles.learn_idf(texts, p1, p2) if idf else None)
-    documents = encode(texts)
-    rows = Spectrum(p, weight, idf).fit(documents).rows(documents, CPU)
-    expected = np.array([[value(s, t) for t in texts] for s in texts])
-    np.testing.assert_allclose(rows.gram(), expected, rtol=1e-6)
-    expected = np.array([[value(s, t) for t in texts] for s in others]).reshape(len(others), len(texts))
-    np.testing.assert_allclose(rows.cross(encode(others, documents.alphabet)), expected, rtol=1e-6)
+    check(Spectrum(p, weight, idf), value, texts, others)
 
 
 JUDGES = {
@@ -129,77 +104,12 @@ def test_agrees_with_the_vectorisers_of_scikit_learn(name, n):
 
 
 @pytest.mark.parametrize("weight", WEIGHTS)
-@pytest.mark.parametrize("idf", [False, True])
-def test_rows_cross_and_decision_agree_with_the_gram(weight, idf):
-    documents = encode(news(300))
-    rows = Spectrum(3, weight, idf).fit(documents).rows(documents, CPU)
-    gram = rows.gram()
-    np.testing.assert_array_equal(gram, gram.T)
-    np.testing.assert_array_equal(np.diag(gram), rows.diag())
-    for some in (np.array([5]), np.arange(0, 300, 7), np.arange(200)):
-        np.testing.assert_allclose(rows.rows(some), gram[some], rtol=1e-6)
-    np.testing.assert_allclose(rows.cross(documents), gram, rtol=1e-6)
-    coef = np.random.default_rng(0).normal(size=(300, 3))
-    new = encode([*news(70, 2), "", "e", "€ur"], documents.alphabet)
-    np.testing.assert_allclose(rows.decision(documents, coef), gram @ coef, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(rows.decision(new, coef), rows.cross(new) @ coef, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("weight", WEIGHTS)
 def test_a_long_range_is_the_sum_of_its_lengths(weight):
     documents = encode(news(150))
     whole = Spectrum((2, 6), weight, normalised=False).rows(documents, CPU)
     parts = [Spectrum(p, weight, normalised=False).rows(documents, CPU).gram() for p in range(2, 7)]
     np.testing.assert_allclose(whole.gram(), sum(part.astype(np.float64) for part in parts), rtol=1e-6)
     np.testing.assert_allclose(whole.rows(np.arange(150)), whole.gram(), rtol=1e-6)
-
-
-def test_decision_values_come_in_batches(monkeypatch):
-    documents, seen = encode(news(60)), []
-    new = encode([*news(40, 1), "", "e"], documents.alphabet)
-    coef = np.random.default_rng(0).normal(size=(60, 2))
-    rows = Spectrum((2, 4), "log").rows(documents, CPU)
-    whole = rows.decision(new, coef)
-    monkeypatch.setattr("textsvm.kernels.shared.feature_rows.BATCH", 3 * int(new.lengths.sum()) // 6)
-    batches = rows.decision(new, coef, lambda done, total: seen.append((done, total)))
-    np.testing.assert_allclose(batches, whole, rtol=1e-12, atol=1e-12)
-    assert len(seen) > 4
-    assert seen[-1] == (len(new), len(new))
-    assert rows.decision(encode([], documents.alphabet), coef).shape == (0, 2)
-
-
-@pytest.mark.parametrize("weight", WEIGHTS)
-@pytest.mark.parametrize("idf", [False, True])
-@pytest.mark.parametrize("normalised", [False, True])
-def test_a_predictor_decides_as_the_kernel_values_do(weight, idf, normalised):
-    documents = encode([*news(80), "", "e"])
-    kernel = Spectrum((2, 4), weight, idf, normalised).fit(documents)
-    coef = np.random.default_rng(0).normal(size=(3, len(documents)))
-    predictor = kernel.predictor(documents, coef, CPU)
-    new = encode([*news(30, 2), "", "e", "€ur"], documents.alphabet)
-    cross = kernel.rows(documents, CPU).cross(new).astype(np.float64)
-    np.testing.assert_allclose(predictor.values(new), cross @ coef.T, rtol=1e-4, atol=1e-4)
-    np.testing.assert_array_equal(
-        predictor.values(new), kernel.rows(documents, CPU).decision(new, np.ascontiguousarray(coef.T))
-    )
-    for i in (0, 30, 31, 32):  # alone as among others
-        np.testing.assert_array_equal(predictor.values(new.take([i]))[0], predictor.values(new)[i])
-
-
-def test_one_text_is_predicted_without_threads_and_without_the_support_vectors(monkeypatch):
-    documents = encode(news(50))
-    kernel = Spectrum((1, 4), "intersection", idf=True).fit(documents)
-    predictor = kernel.predictor(documents, np.ones((1, 50)), CPU)
-    counted = []
-
-    def count_one(one, *lengths):
-        counted.append(len(one))
-        return count(one, *lengths)
-
-    monkeypatch.setattr(parallel, "_pool", None)
-    monkeypatch.setattr(spectrum_features, "count", count_one)
-    assert predictor.values(documents.take([7])).shape == (1, 1)
-    assert counted == [1]
 
 
 @pytest.mark.slow
@@ -237,20 +147,6 @@ def test_states_that_list_the_lengths_no_document_has_are_read(p):
     new = encode(["bananas", "x"], documents.alphabet)
     rows, expected = again.rows(documents, CPU), kernel.rows(documents, CPU)
     np.testing.assert_array_equal(rows.cross(new), expected.cross(new))
-
-
-def test_featureless_documents_equal_themselves_only():
-    documents = encode(["ab", "ab", "abc", "ba", ""])
-    rows = Spectrum(3).rows(documents, CPU)
-    expected = [[1, 1, 0, 0, 0], [1, 1, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 1]]
-    np.testing.assert_array_equal(rows.gram(), expected)
-    np.testing.assert_array_equal(rows.rows(np.array([0, 3])), np.array(expected)[[0, 3]])
-    new = encode(["ab", "zz", "abc"], documents.alphabet)
-    np.testing.assert_array_equal(rows.cross(new), [expected[0], [0] * 5, expected[2]])
-    coef = np.arange(1.0, 6.0)[:, None]
-    np.testing.assert_array_equal(rows.decision(new, coef), [[3.0], [0.0], [3.0]])
-    raw = Spectrum(3, normalised=False).rows(documents, CPU)
-    np.testing.assert_array_equal(raw.gram(), np.diag([0, 0, 1, 0, 0]))
 
 
 @pytest.mark.slow
@@ -339,31 +235,6 @@ def test_a_damaged_state_is_refused(name, damage):
         state[name] = damage(state[name])
     with pytest.raises(InputError, match="damaged"):
         Spectrum(3, idf=True).restore(state)
-
-
-@pytest.mark.parametrize("p", [0, -1, 1.5, "4", True, None, (0, 3), (3, 2), (1, 2, 3), (1,), (1.0, 2.0)])
-def test_impossible_lengths_are_refused(p):
-    with pytest.raises(InputError, match="p="):
-        Spectrum(p).fit(encode(["banana"]))
-
-
-def test_unknown_weight_is_refused():
-    with pytest.raises(InputError, match="weight='tf'"):
-        Spectrum(weight="tf").fit(encode(["banana"]))
-
-
-def test_parameters_are_plain_and_min_length_is_the_shortest():
-    kernel = Spectrum((3, 5), "presence")
-    own = {"p": (3, 5), "weight": "presence", "idf": False, "normalised": True}
-    assert kernel.get_params() == own | {"tokens": "characters", "keep_case": False, "odds": False}
-    assert kernel.structure.min_length == 3
-    assert clone(kernel).get_params() == kernel.get_params()
-
-
-def test_documents_shorter_than_every_substring_are_no_error():
-    documents = encode(["ab", "", "abc"])
-    np.testing.assert_array_equal(Spectrum(9).rows(documents, CPU).gram(), np.eye(3))
-    np.testing.assert_array_equal(Spectrum(9, "intersection").rows(documents, CPU).gram(), np.eye(3))
 
 
 @pytest.mark.parametrize("weight", ["count", "presence", "log"])

@@ -6,9 +6,8 @@ from functools import partial
 
 import numpy as np
 import pytest
-from contracts import to_numpy
+from contracts import random_texts, to_numpy
 from problems import stored_rows
-from test_bounded_gap import random_texts
 from test_store import EDIT, LABELS, TEXTS, files, small  # noqa: F401 (a fixture)
 
 from textsvm import SVC, Compute, GapWeighted, Spectrum

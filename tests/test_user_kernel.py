@@ -4,7 +4,6 @@ import numpy as np
 import oracles
 import pytest
 from contracts import KernelContract
-from sklearn.base import clone
 
 from textsvm.errors import InputError
 from textsvm.kernels.user import ROWS, UserKernel
@@ -106,10 +105,6 @@ def test_what_a_function_can_do_wrong(function, sentence, device):
 def test_a_function_that_is_none():
     with pytest.raises(InputError, match="cannot be called"):
         UserKernel("spectrum").fit(encode(["a"]))
-
-
-def test_it_is_cloned_with_its_function():
-    assert clone(UserKernel(lengths)).get_params() == {"function": lengths}
 
 
 def test_ctrl_c_is_not_an_error_of_the_function(device):
