@@ -13,12 +13,9 @@ from test_store import EDIT, LABELS, TEXTS, Table, files, small, wanted  # noqa:
 
 from textsvm import (
     SVC,
-    SVR,
     Compute,
     EditDistance,
     InputError,
-    MultilabelSVC,
-    OneClassSVM,
     Spectrum,
     Sum,
     cross_validate,
@@ -60,38 +57,34 @@ def test_the_fewest_seconds_are_chosen(given, rates_, best):
     assert f": predicted {seconds[best]:.2g} s " in decision.reason
 
 
-def test_predictions():
-    """By hand: n = 1,000, a quarter fits, 1,080 rows are read, in requests of 0.1 ms."""
-    some = Case(1000, 0, capacity=250)
-    assert some.rows_read == pytest.approx(1080)
-    assert some.seconds("recompute", unlimited_rates(compute=1e6)) == pytest.approx(1.08 + 0.108)
-    assert some.seconds("host", unlimited_rates(compute=1e6, bus=4e6)) == pytest.approx(
-        0.53125 + 1.08 + 0.108
-    )
-    half = replace(some, store=True, stored=0.5)
-    disk = unlimited_rates(1e6, read=4e6, write=1e7)
-    assert half.seconds("disk", disk) == pytest.approx(0.265625 + 1.08 + 0.108)
-    assert half.seconds("disk", replace(disk, write=1e6)) == pytest.approx(2 + 1.08 + 0.108)
-    assert half.seconds("host", replace(disk, bus=8e6)) == pytest.approx(0.265625 + 1 + 0.54 + 0.108)
+#: n = 1,000 rows, a quarter fits, 1,080 rows are read, in requests of 0.1 ms; or 16 rows a request.
+PLAIN, SEVERAL = Case(1000, 0, capacity=250), Case(1000, 0, capacity=250, request=16)
+HALF, CARD = replace(PLAIN, store=True, stored=0.5), replace(SEVERAL, device="cuda")
 
 
-def test_predictions_count_calls():
-    """By hand: n = 1,000, a quarter fits, 16 rows a request: twice as many rows, and 135 calls."""
-    several = Case(1000, 0, capacity=250, request=16)
-    assert several.rows_read == pytest.approx(2160)
-    assert several.seconds("recompute", unlimited_rates(call=0.1)) == pytest.approx(13.5 + 0.0135)
-    assert several.seconds("host", unlimited_rates(call=0.1)) == pytest.approx(
-        3.2 + 0.0135
-    )  # 16 bands, 16 panels
-    few = replace(several, capacity=40)
-    assert few.seconds("host", unlimited_rates()) == pytest.approx(0.0135 * 2.5)
-    assert few.seconds("host", unlimited_rates(call=0.1)) == pytest.approx(11.6 + 0.0135 * 2.5)  # 100 panels
-    card = replace(several, device="cuda")
-    assert card.rows_read == pytest.approx(1620)
-    assert card.seconds("recompute", unlimited_rates(call=0.1)) == pytest.approx(10.125 + 0.00765625)
-    large = replace(card, request=500)  # a call per request of the solver, however many rows a call may take
-    assert large.seconds("recompute", unlimited_rates(call=0.1)) == pytest.approx(0.546875 + 0.00765625)
-    assert card.seconds("host", unlimited_rates(allocate=1e6)) == pytest.approx(4 + 0.00765625)
+@pytest.mark.parametrize(
+    ("given", "rates", "tier", "seconds"),
+    [
+        (PLAIN, {"compute": 1e6}, "recompute", 1.08 + 0.108),
+        (PLAIN, {"compute": 1e6, "bus": 4e6}, "host", 0.53125 + 1.08 + 0.108),
+        (HALF, {"compute": 1e6, "read": 4e6, "write": 1e7}, "disk", 0.265625 + 1.08 + 0.108),
+        (HALF, {"compute": 1e6, "read": 4e6, "write": 1e6}, "disk", 2 + 1.08 + 0.108),
+        (HALF, {"compute": 1e6, "read": 4e6, "write": 1e7, "bus": 8e6}, "host", 0.265625 + 1 + 0.54 + 0.108),
+        # Twice as many rows are read, in 135 calls; making them takes 16 bands of 16 panels.
+        (SEVERAL, {"call": 0.1}, "recompute", 13.5 + 0.0135),
+        (SEVERAL, {"call": 0.1}, "host", 3.2 + 0.0135),
+        (replace(SEVERAL, capacity=40), {}, "host", 0.0135 * 2.5),
+        (replace(SEVERAL, capacity=40), {"call": 0.1}, "host", 11.6 + 0.0135 * 2.5),  # 100 panels
+        (CARD, {"call": 0.1}, "recompute", 10.125 + 0.00765625),
+        # A call per request of the solver, however many rows a call may take.
+        (replace(CARD, request=500), {"call": 0.1}, "recompute", 0.546875 + 0.00765625),
+        (CARD, {"allocate": 1e6}, "host", 4 + 0.00765625),
+    ],
+    ids=range(12),
+)
+def test_predictions_by_hand(given, rates, tier, seconds):
+    assert [case.rows_read for case in (PLAIN, SEVERAL, CARD)] == pytest.approx([1080, 2160, 1620])
+    assert given.seconds(tier, unlimited_rates(**rates)) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(("share", "measured"), [(0.05, 2.3), (0.1, 1.7), (0.25, 1.2), (0.5, 0.75)])
@@ -180,23 +173,20 @@ def test_plans_from_features(given, features, requested, tier, reason):
     assert decision.reason.startswith(reason)
 
 
-def test_impossible_plans():
-    for given, message in (
-        (
-            Case(1000, MIB, tier="device"),
-            "the whole kernel matrix takes 3.8 MiB and 1.0 MiB of main memory may",
-        ),
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        (Case(1000, MIB, tier="device"), "takes 3.8 MiB and 1.0 MiB of main memory may be"),
         (Case(1000, MIB, "cuda", "H200", tier="device"), "3.8 MiB and 1.0 MiB of H200 may be used"),
         (Case(1000, MIB, "cuda", "H200", tier="host"), "3.8 MiB and 0 B of main memory may be used"),
-    ):
-        with pytest.raises(InputError, match=message):
-            plan_gram(given)
-    for features, message in (
         (FEW, "need about 2.3 MiB of memory and 1.0 MiB are"),
         (FeatureCase(obstacle="too odd"), "too odd"),
-    ):
-        with pytest.raises(InputError, match=message):
-            plan_features(Case(1000, MIB), features, True)
+    ],
+    ids=range(5),
+)
+def test_impossible_plans(case, message):
+    with pytest.raises(InputError, match=message):
+        plan_gram(case) if isinstance(case, Case) else plan_features(Case(1000, MIB), case, True)
 
 
 @pytest.mark.parametrize("tier", ["auto", "device", "host", "recompute"])
@@ -277,30 +267,12 @@ def test_impossible_wishes_are_one_sentence(options, said):
     assert "\n" not in str(caught.value)
 
 
-def test_a_tier_means_a_kernel_matrix():
-    assert (
-        "none,"
-        in SVC(Spectrum(2), device="cpu", compute=Compute(solver="features"))
-        .fit(TEXTS, LABELS)
-        .gram_description_
-    )
-    assert (
-        "whole kernel matrix"
-        in SVC(Spectrum(2), device="cpu", compute=Compute(tier="device")).fit(TEXTS, LABELS).gram_description_
-    )
-
-
-def test_every_machine_and_search_heeds_it():
-    options = {"compute": Compute(tier="recompute"), "device": "cpu"}
-    assert "as requested" in SVR(EDIT, **options).fit(TEXTS, np.array(LABELS) + 0.5).gram_description_
-    assert "as requested" in OneClassSVM(EDIT, **options).fit(TEXTS).gram_description_
-    several = [("even", "odd")[label : label + 1] or ("odd",) for label in LABELS]
-    assert "as requested" in MultilabelSVC(EDIT, cv=2, **options).fit(TEXTS, several).gram_description_
+@pytest.mark.parametrize("options", [{"tier": "recompute"}, {"tier": "device"}, {"memory": SMALL}], ids=str)
+def test_searches_heed_it(options):
     grid = {"kernel": [EDIT, EditDistance(gamma=0.2)], "C": [1, 10]}
     without = tune(SVC(EDIT, device="cpu"), TEXTS, LABELS, grid, cv=3)
-    for compute in (Compute(tier="recompute"), Compute(tier="device"), Compute(memory=SMALL)):
-        tuned = tune(SVC(EDIT, device="cpu", compute=compute), TEXTS, LABELS, grid, cv=3)
-        assert [row["mean"] for row in tuned.table] == [row["mean"] for row in without.table]
+    tuned = tune(SVC(EDIT, device="cpu", compute=Compute(**options)), TEXTS, LABELS, grid, cv=3)
+    assert [row["mean"] for row in tuned.table] == [row["mean"] for row in without.table]
 
 
 def test_sums_heed_it_in_a_search(tmp_path):
@@ -312,16 +284,6 @@ def test_sums_heed_it_in_a_search(tmp_path):
         SVC(grid["kernel"][0], device="cpu", compute=Compute(tier="recompute")), TEXTS, LABELS, cv=3
     )
     assert "on demand" in some.gram
-
-
-def test_kernels_that_learn_from_parts_leave_the_disk(tmp_path):
-    kernel = Spectrum((1, 2), "log", idf=True)
-    grid = {"C": [1, 10]}
-    compute = Compute(tier="disk", store=tmp_path / "s")
-    tuned = tune(SVC(kernel, compute=compute, device="cpu"), TEXTS, LABELS, grid, cv=3)
-    assert [row["mean"] for row in tuned.table] == [
-        row["mean"] for row in tune(SVC(kernel, device="cpu"), TEXTS, LABELS, grid, cv=3).table
-    ]
 
 
 BUDGET = """
