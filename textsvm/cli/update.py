@@ -67,8 +67,8 @@ def update(
     fitted = model_files.load_model(console, model, source.device, online=True)
     if corpus and fitted.estimator_name == model_files.ONLINE:
         raise WrongUsage(f"--corpus: {model} is an OnlineSVC, which holds its old texts; leave it out")
-    named = ((name, vars(source)[name]) for name in ("text", "label", "header", "level"))
-    columns = {name: column for name, column in named if column not in (None, [])}
+    values = ((name, vars(source)[name]) for name in ("text", "label", "header", "level"))
+    columns = {name: column for name, column in values if column not in (None, [])}
     files = retraining.UpdateFiles(new, corpus, columns)
     report = retraining.update(console, target, fitted, model, files, source.folds)
     report = {"model": str(target.path), **report}
