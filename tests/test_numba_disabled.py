@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from textsvm import SVC, Gaussian, Linear, OnlineSVC, SpectrumFeatures
 from textsvm.kernels.spelling import parse
@@ -37,6 +38,7 @@ def results():
     return values
 
 
+@pytest.mark.slow
 def test_results_are_those_of_compiled_code():
     program = "import json; from test_numba_disabled import results; print(json.dumps(results()))"
     folder, environment = Path(__file__).parent, {**os.environ, "NUMBA_DISABLE_JIT": "1"}
