@@ -10,7 +10,6 @@ import pytest
 
 from textsvm.cli.console import device_line
 from textsvm.errors import InputError
-from textsvm.gram.base import allowed_bytes
 from textsvm.runtime import device
 from textsvm.runtime import memory as host_memory
 
@@ -57,11 +56,6 @@ def refused(wish="cuda"):
     return message
 
 
-@pytest.mark.parametrize("wish", ["", "gpu", "cuda:", "cuda:x", "cuda:-1", "cpu:0", "cuda:1.5", "cuda:²"])
-def test_a_wish_that_names_no_device_is_refused(wish):
-    assert "is not one of auto, cpu, cuda" in refused(wish)
-
-
 def test_the_cpu_says_its_threads():
     chosen = device.select("cpu")
     assert (chosen.kind, chosen.index) == ("cpu", 0)
@@ -93,26 +87,35 @@ def test_cupy_that_cannot_be_imported(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("given", "wish", "expected"),
     [
-        ({"driver": 0}, "there is no NVIDIA driver"),
-        ({"driver": 12040}, "driver is for CUDA 12.4 and CuPy for CUDA 13.2"),
-        ({"driver": 12040}, "cupy-cuda12x[ctk]"),
-        ({"count": 0}, "sees no GPU"),
-        ({"error": "cudaErrorNoDevice: no CUDA-capable device is detected"}, "cudaErrorNoDevice"),
+        ({"driver": 0}, "cuda", "there is no NVIDIA driver"),
+        ({"driver": 0}, "cuda:all", "device 'cuda:all' cannot be used: there is no NVIDIA driver"),
+        ({"driver": 12040}, "cuda", "driver is for CUDA 12.4 and CuPy for CUDA 13.2"),
+        ({"driver": 12040}, "cuda", "cupy-cuda12x[ctk]"),
+        ({"count": 0}, "cuda", "sees no GPU"),
+        ({"error": "cudaErrorNoDevice: no CUDA-capable device is detected"}, "cuda", "cudaErrorNoDevice"),
+        ({"failure": 'Failure finding "libnvrtc.so.13": No such file'}, "cuda", "compiler library (NVRTC)"),
+        ({"failure": "cudaErrorLaunchFailure: unspecified launch failure"}, "cuda:0", "launch failure"),
+        ({"count": 2}, "cuda:7", "there is no GPU 7, the last one is 1"),
     ],
+    ids=str,
 )
-def test_cause_and_remedy(monkeypatch, given, expected):
-    pretend(monkeypatch, **given)
-    assert expected in refused()
-    chosen = device.select("auto")
-    assert chosen.kind == "cpu"
-    assert expected in chosen.no_gpu
+def test_cause_and_remedy(monkeypatch, given, wish, expected):
+    def fail(index):
+        raise RuntimeError(failure)
 
-
-def test_a_card_that_is_not_there(monkeypatch):
-    pretend(monkeypatch, count=2)
-    assert "there is no GPU 7, the last one is 1" in refused("cuda:7")
+    failure = given.pop("failure", "")
+    pretend(monkeypatch, **given).cuda.Device = fail
+    assert expected in refused(wish)
+    if "count" not in given and wish != "cuda:all":
+        chosen = device.select("auto")
+        assert chosen.kind == "cpu"
+        assert expected in chosen.no_gpu
+    if "driver" in given and wish == "cuda":
+        cpu, missing = device.devices()
+        assert (cpu.device.kind, cpu.trouble) == ("cpu", "")
+        assert expected in missing.trouble
 
 
 def pretend_cards(monkeypatch, count=2, unreached=(), switched_on=None):
@@ -144,70 +147,36 @@ def pretend_cards(monkeypatch, count=2, unreached=(), switched_on=None):
     return on
 
 
-def test_cards_that_work_together(monkeypatch):
-    on = pretend_cards(monkeypatch, 3)
+@pytest.mark.parametrize("switched_on", [[], [(0, 1), (1, 0)]])
+def test_cards_that_work_together(monkeypatch, switched_on):
+    """Whether or not access is on already."""
+    on = pretend_cards(monkeypatch, 3, switched_on=switched_on)
     every, some = device.select("cuda:all"), device.select("cuda:2,0")
     assert (every.kind, every.index, every.cards) == ("cuda", 0, (0, 1, 2))
     assert (some.index, some.cards, some.description) == (2, (2, 0), "cuda:2,0 (each H200, 140 GiB)")
     assert [each.index for each in some.each] == [2, 0]
-    assert sorted(set(on)) == sorted((a, b) for a in range(3) for b in range(3) if a != b)
     device.select("cuda:all")
-    assert len(on) == 6
+    assert sorted(on) == sorted((a, b) for a in range(3) for b in range(3) if a != b)
 
 
-def test_access_that_is_on_already_is_no_trouble(monkeypatch):
-    pretend_cards(monkeypatch, switched_on=[(0, 1), (1, 0)])
-    assert device.select("cuda:all").cards == (0, 1)
+UNKNOWN = [
+    "", "gpu", "cuda:", "cuda:x", "cuda:-1", "cpu:0", "cuda:1.5", "cuda:\u00b2", "cuda:0,", "cuda:,",
+    "cuda:0,x", "cuda:0, 1", "cpu:all",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("wish", "expected"),
-    [
+    [(wish, "is not one of auto, cpu, cuda") for wish in UNKNOWN]
+    + [
         ("cuda:0,0", "names GPU 0 twice"),
         ("cuda:0,7", "there is no GPU 7, the last one is 1"),
-        ("cuda:0,", "is not one of auto, cpu, cuda"),
-        ("cuda:,", "is not one of auto, cpu, cuda"),
-        ("cuda:0,x", "is not one of auto, cpu, cuda"),
-        ("cuda:0, 1", "is not one of auto, cpu, cuda"),
-        ("cpu:all", "is not one of auto, cpu, cuda"),
+        ("cuda:all", "GPU 1 does not reach the memory of GPU 0"),
     ],
 )
-def test_cards_that_cannot_work_together(monkeypatch, wish, expected):
-    pretend_cards(monkeypatch)
-    assert expected in refused(wish)
-
-
-def test_cards_that_do_not_reach_each_other(monkeypatch):
+def test_a_wish_that_cannot_be_granted(monkeypatch, wish, expected):
     pretend_cards(monkeypatch, unreached=[(1, 0)])
-    assert "GPU 1 does not reach the memory of GPU 0" in refused("cuda:all")
-
-
-def test_all_cards_where_there_are_none(monkeypatch):
-    pretend(monkeypatch, driver=0)
-    assert "device 'cuda:all' cannot be used: there is no NVIDIA driver" in refused("cuda:all")
-
-
-@pytest.mark.parametrize(
-    ("failure", "expected"),
-    [
-        (RuntimeError('Failure finding "libnvrtc.so.13": No such file'), "compiler library (NVRTC)"),
-        (RuntimeError("cudaErrorLaunchFailure: unspecified launch failure"), "unspecified launch failure"),
-    ],
-)
-def test_a_card_on_which_nothing_runs(monkeypatch, failure, expected):
-    def fail(index):
-        raise failure
-
-    pretend(monkeypatch).cuda.Device = fail
-    assert expected in device.select("auto").no_gpu
-    assert expected in refused("cuda:0")
-
-
-def test_the_list_of_devices_has_the_cpu_and_the_reason_for_no_gpu(monkeypatch):
-    pretend(monkeypatch, driver=0)
-    cpu, missing = device.devices()
-    assert (cpu.device.kind, cpu.trouble) == ("cpu", "")
-    assert "no NVIDIA driver" in missing.trouble
+    assert expected in refused(wish)
 
 
 def test_importing_neither_imports_cupy_nor_reads_a_kernel():
@@ -269,50 +238,41 @@ def test_a_structure_holds_addresses_of_arrays():
         device.structure(kind, F=OnCard(), n=3, share=0.5, more=1)
 
 
-def group(folder, **files):
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in files.items():
-        (folder / name.replace("__", ".")).write_text(f"{text}\n")
-
-
-def limits(tmp_path, membership):
-    (tmp_path / "cgroup").write_text(membership)
-    return list(host_memory.cgroup_memory(tmp_path / "cgroup", tmp_path / "fs"))
-
-
-def test_memory_limits_of_control_groups_version_2(tmp_path):
-    root = tmp_path / "fs"
-    group(root / "a" / "b", memory__max=1000, memory__current=700, memory__stat="anon 600\ninactive_file 50")
-    group(root / "a", memory__max="max", memory__current=900, memory__stat="inactive_file 0")
-    assert limits(tmp_path, "0::/a/b\n") == [350]
-    group(root / "a", memory__max=800)
-    assert limits(tmp_path, "0::/a/b\n") == [350, 0]
-    group(root, memory__max=5000, memory__current=1000, memory__stat="")
-    assert limits(tmp_path, "0::/a/b\n") == [350, 0, 4000]
-    assert limits(tmp_path, "0::/named/otherwise/outside\n") == [
-        4000
-    ]  # a container sees its group as the root
-
-
-def test_memory_limits_of_control_groups_version_1(tmp_path):
-    files = {"memory__limit_in_bytes": 1000, "memory__usage_in_bytes": 900}
-    group(tmp_path / "fs" / "memory" / "job", **files, memory__stat="cache 5\ntotal_inactive_file 30")
-    membership = "11:cpu,cpuacct:/job\n9:memory:/job\n1:name=systemd:/\n"
-    assert limits(tmp_path, membership) == [130]
-    assert limits(tmp_path, "9:cpu:/job\n") == []
-
-
-def test_control_groups_that_cannot_be_read_limit_nothing(tmp_path):
+@pytest.mark.parametrize(
+    ("groups", "membership", "expected"),
+    [
+        (
+            {"a/b": (1000, 700, "anon 600\ninactive_file 50"), "a": ("max", 900, "inactive_file 0")},
+            "0::/a/b",
+            [350],
+        ),
+        ({"a/b": (1000, 700, "inactive_file 50"), "a": (800, 900, "")}, "0::/a/b", [350, 0]),
+        ({"a": (800, 900, ""), "": (5000, 1000, "")}, "0::/a", [0, 4000]),
+        (
+            {"": (5000, 1000, "")},
+            "0::/named/otherwise/outside",
+            [4000],
+        ),  # a container sees its group as the root
+        ({"": ("plenty", 1, "")}, "0::/", []),
+        ({}, "0::/a\nnonsense\n0::/../../etc", []),
+        # Version 1; what groups below have cached is free.
+        (
+            {"memory/job": (1000, 900, "cache 5\ntotal_inactive_file 30")},
+            "11:cpu,cpuacct:/job\n9:memory:/job\n1:name=systemd:/",
+            [130],
+        ),
+        ({"memory/job": (1000, 900, "inactive_file 0\ntotal_inactive_file 300")}, "4:memory:/job", [400]),
+        ({"memory/job": (1000, 900, "")}, "9:cpu:/job", []),
+    ],
+    ids=range(9),
+)
+def test_memory_limits_of_control_groups(tmp_path, groups, membership, expected):
+    for name, (most, used, stat) in groups.items():
+        folder = tmp_path / "fs" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        names = ("max", "current") if "memory" not in name else ("limit_in_bytes", "usage_in_bytes")
+        for file, value in zip((*names, "stat"), (most, used, stat), strict=True):
+            (folder / f"memory.{file}").write_text(f"{value}\n")
     assert list(host_memory.cgroup_memory(tmp_path / "none", tmp_path)) == []
-    assert limits(tmp_path, "0::/a\nnonsense\n0::/../../etc\n") == []
-    group(tmp_path / "fs", memory__max="plenty", memory__current=1, memory__stat="")
-    assert limits(tmp_path, "0::/\n") == []
-
-
-def test_free_memory_of_the_host_heeds_the_limit_of_its_control_group(monkeypatch):
-    monkeypatch.setattr(host_memory, "_available_memory", lambda: 10_000)
-    monkeypatch.setattr(host_memory, "cgroup_memory", lambda membership, root: iter([7_000, 3_000]))
-    assert device.free_memory(device.select("cpu")) == 3_000
-    assert allowed_bytes(None, device.select("cpu")) == 1_500
-    monkeypatch.setattr(host_memory, "cgroup_memory", lambda membership, root: iter([]))
-    assert device.free_memory(device.select("cpu")) == 10_000
+    (tmp_path / "cgroup").write_text(f"{membership}\n")
+    assert list(host_memory.cgroup_memory(tmp_path / "cgroup", tmp_path / "fs")) == expected

@@ -102,14 +102,6 @@ def test_whatever_is_raised_for_want_of_memory_is_told_as_such(error, monkeypatc
     assert capsys.readouterr().err.startswith("textsvm: out of main memory (")
 
 
-def test_another_error_is_not_taken_for_it():
-    def app(**options):
-        raise RuntimeError("ours")
-
-    with pytest.raises(RuntimeError, match="ours"):
-        console.main(app)
-
-
 def test_a_model_that_memory_is_too_short_for_is_not_called_damaged(here, monkeypatch):
     def fail(*given, **more):
         raise MemoryError("no more")
@@ -157,16 +149,6 @@ def test_what_is_planned_heeds_every_limit(tmp_path, monkeypatch):
     assert host_memory.free() == 50 * mib
     own(tmp_path, monkeypatch, {resource.RLIMIT_DATA: 50 * mib})
     assert host_memory.free() == 0
-
-
-def test_in_version_1_what_groups_below_have_cached_counts_as_free(tmp_path):
-    group = tmp_path / "fs" / "memory" / "pods"
-    group.mkdir(parents=True)
-    for name, text in {"limit_in_bytes": 1000, "usage_in_bytes": 900}.items():
-        (group / f"memory.{name}").write_text(f"{text}\n")
-    (group / "memory.stat").write_text("inactive_file 0\ntotal_inactive_file 300\n")
-    (tmp_path / "cgroup").write_text("4:memory:/pods\n")
-    assert list(host_memory.cgroup_memory(tmp_path / "cgroup", tmp_path / "fs")) == [400]
 
 
 @pytest.mark.parametrize(

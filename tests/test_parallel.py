@@ -3,8 +3,6 @@
 import contextvars
 import gc
 import itertools
-import multiprocessing
-import os
 import threading
 import time
 import weakref
@@ -21,12 +19,18 @@ def two_threads():
         yield
 
 
-def test_every_piece_once_and_progress_over_all_of_them():
-    done, seen = [], []
-    parallel.run(done.append, range(20), range(20), lambda *at: seen.append(at))
-    assert sorted(done) == list(range(20))
-    assert seen[-1] == (190.0, 190.0)
-    assert all(a[0] <= b[0] for a, b in itertools.pairwise(seen))
+@pytest.mark.parametrize("n", [0, 1, 20, 1000])
+def test_every_piece_once_and_progress_over_all_of_them(n):
+    for threads in (2, 8):
+        with parallel.limit(threads):
+            done, seen, watched = [], [], []
+            parallel.run(done.append, range(n))
+            parallel.run(done.append, range(n), range(n), lambda *at: seen.append(at))  # noqa: B023
+            parallel.run(done.append, range(n), watch=lambda: watched.append(len(done)))  # noqa: B023
+            assert sorted(done) == sorted([*range(n)] * 3)
+            assert not n or watched[-1] == 3 * n
+            assert n < 2 or seen[-1] == (n * (n - 1) / 2,) * 2
+            assert all(a[0] <= b[0] for a, b in itertools.pairwise(seen))
 
 
 def test_the_pool_is_kept_alive():
@@ -34,20 +38,6 @@ def test_the_pool_is_kept_alive():
     for _ in range(10):
         parallel.run(lambda _: names.add(threading.current_thread().name), range(8))
     assert len(names) <= 2
-
-
-def test_without_progress_too_each_piece_runs_once():
-    done = []
-    with parallel.limit(8):
-        parallel.run(done.append, range(1000))
-        parallel.run(done.append, [])
-    assert sorted(done) == list(range(1000))
-
-
-def test_watch_is_called_after_the_last_piece():
-    done, seen = [], []
-    parallel.run(done.append, range(5), watch=lambda: seen.append(len(done)))
-    assert seen[-1] == 5
 
 
 def test_all_threads_work_at_once():
@@ -135,58 +125,24 @@ def test_progress_may_stop_the_work():
         parallel.run(lambda _: None, range(100), progress=stop)
 
 
-def _in_child(queue):
-    done = []
-    parallel.run(done.append, range(4))
-    queue.put(sorted(done))
-
-
-@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork on this system")
-def test_a_forked_child_has_a_pool_of_its_own():
-    parallel.run(lambda _: None, range(4))
-    context = multiprocessing.get_context("fork")
-    queue = context.SimpleQueue()
-    child = context.Process(target=_in_child, args=(queue,))
-    child.start()
-    child.join(30)
-    assert child.exitcode == 0
-    assert queue.get() == [0, 1, 2, 3]
-
-
-def test_progress_of_a_part_is_progress_of_the_whole():
+def test_progress_of_a_part_and_of_a_stage():
     seen = []
     within = parallel.part(lambda *at: seen.append(at), 3, 2, 10)
     within(1, 4)
     within(0, 0)
-    assert seen == [(3.5, 10), (5, 10)]
-    assert parallel.part(None, 0, 1, 2) is None
-
-
-def test_progress_of_a_stage():
-    seen = []
     parallel.of_stage(lambda *at: seen.append(at), "gram")(1, 2)
-    assert seen == [("gram", 1, 2)]
-    assert parallel.of_stage(None, "gram") is None
+    assert seen == [(3.5, 10), (5, 10), ("gram", 1, 2)]
+    assert parallel.part(None, 0, 1, 2) is parallel.of_stage(None, "gram") is None
 
 
-def test_arrays_of_the_work_are_free_when_it_is_done(monkeypatch):
-    """Also if a thread of the pool has not come to its end, as on a busy machine."""
-    work, leave = parallel._PieceQueue._work, threading.Event()
-
-    def slow_to_leave(queue):
-        work(queue)
-        leave.wait(10)
-
-    monkeypatch.setattr(parallel._PieceQueue, "_work", slow_to_leave)
-    array = np.zeros(10)
-    alive = weakref.ref(array)
-    try:
+def test_arrays_of_the_work_are_free_when_it_is_done():
+    for _ in range(100):
+        array = np.zeros(10)
+        alive = weakref.ref(array)
         with parallel.limit(3):
             parallel.run(lambda piece, array=array: array[piece], range(3))
         del array
         assert alive() is None
-    finally:
-        leave.set()
 
 
 def test_a_lock_that_nobody_holds_on_to_is_freed():
@@ -195,25 +151,3 @@ def test_a_lock_that_nobody_holds_on_to_is_freed():
     del lock
     gc.collect()
     assert reference() is None
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_lock_held_by_a_thread_is_free_in_a_forked_child():
-    lock, held, done = parallel.Lock(), threading.Event(), threading.Event()
-
-    def hold():
-        with lock:
-            held.set()
-            done.wait()
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    held.wait()
-    child = os.fork()
-    if child == 0:
-        free = lock._lock.acquire(blocking=False)
-        os._exit(0 if free else 1)
-    done.set()
-    thread.join()
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -87,17 +87,27 @@ def test_a_forked_child_predicts_with_the_bits_of_its_parent(model):
 
 
 @forks
-def test_a_lock_that_a_thread_held_is_free_in_a_forked_child(held):
-    lock = Lock()
-    held(lock)
-    assert in_child(lock.__enter__, 5) == 0
+def test_a_forked_child_has_threads_of_its_own():
+    def work():
+        done = []
+        parallel.run(done.append, range(4))
+        assert sorted(done) == [0, 1, 2, 3]
+
+    with parallel.limit(2):
+        work()
+        assert in_child(work, 20) == 0
 
 
 @forks
-@pytest.mark.parametrize("lock", [parallel._blas_limit.lock])
-def test_a_child_forked_while_a_thread_prepares_a_model_predicts(model, held, lock):
+@pytest.mark.parametrize("lock", [Lock(), parallel._blas_limit.lock], ids=["a lock", "that of BLAS"])
+def test_a_lock_that_a_thread_held_is_free_in_a_forked_child(model, held, lock):
+    def work():
+        with lock:
+            pass
+        SVC(EditDistance(), device="cpu").fit(TEXTS, LABELS).predict(NEW)
+
     held(lock)
-    assert in_child(lambda: SVC(EditDistance(), device="cpu").fit(TEXTS, LABELS).predict(NEW), 20) == 0
+    assert in_child(work, 20) == 0
 
 
 @njit(nogil=True)

@@ -6,7 +6,6 @@ import sys
 import threading
 import time
 from functools import partial
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from loading import load
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 from test_kernels import LABELS, NEW, TEXTS
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import textsvm
 from textsvm import (
@@ -178,25 +178,19 @@ def test_a_fit_that_failed_leaves_no_fitted_model(monkeypatch):
         model.predict(TEXTS)
 
 
-def test_blas_has_its_threads_again_when_the_last_block_ends(monkeypatch):
-    class Library:
-        threads = 4
+def test_blas_has_its_threads_again_when_the_last_block_ends():
+    def threads():
+        return {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"}
 
-        def get_num_threads(self):
-            return self.threads
-
-        def set_num_threads(self, threads):
-            self.threads = threads
-
-    library = Library()
-    monkeypatch.setattr(parallel, "_blas", lambda: SimpleNamespace(lib_controllers=[library]))
-    first, second = parallel.one_blas_thread(), parallel.one_blas_thread()
-    first.__enter__()
-    second.__enter__()
-    first.__exit__(None, None, None)
-    assert library.threads == 1  # the second is at work
-    second.__exit__(None, None, None)
-    assert library.threads == 4
+    with threadpool_limits(2, user_api="blas"):
+        before = threads()
+        first, second = parallel.one_blas_thread(), parallel.one_blas_thread()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert threads() == {1}  # the second is at work
+        second.__exit__(None, None, None)
+        assert threads() == before == {2}
 
 
 def test_an_interrupted_thread_leaves_the_pieces_of_others_alone():
