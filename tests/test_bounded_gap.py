@@ -64,8 +64,7 @@ def test_any_texts_agree_with_the_oracle(data, decay, normalised):
     check(BoundedGap(p, decay, span, normalised), value, texts, others, atol=3e-8 * max(largest, 1))
 
 
-@pytest.mark.parametrize(("p", "decay"), [(1, 0.5), (2, 0.1), (3, 0.5), (4, 1.0), (5, 0.3)])
-@pytest.mark.parametrize("normalised", [True, False])
+@pytest.mark.parametrize(("p", "decay", "normalised"), [(1, 0.5, True), (3, 0.5, False), (4, 1.0, True)])
 def test_a_span_of_the_longest_text_is_the_gap_weighted_kernel(p, decay, normalised):
     documents = encode([*random_texts(30, longest=17), "", "a", "a"])
     ours = BoundedGap(p, decay, 16, normalised).rows(documents, CPU).gram()

@@ -78,13 +78,3 @@ def test_rows_of_features_give_the_gram(normalised, device):
         dense = csr_matrix(tuple(parts), shape=(len(x), x.n_features)).toarray().astype(np.float64)
         gram = dense @ dense.T + np.diag(to_numpy(rows.ridge))
     np.testing.assert_allclose(gram, kernel.rows(documents, CPU).gram(), rtol=1e-5, atol=1e-7)
-
-
-def test_no_subsequences_and_no_documents(device):
-    kernel, documents = BoundedGap(9), encode(["ac", "", "ac"])
-    rows = kernel.rows(documents, device)
-    np.testing.assert_array_equal(to_numpy(rows.gram()), [[1, 0, 1], [0, 1, 0], [1, 0, 1]])
-    new = encode(["acgtacgtacgt", "ac"], documents.alphabet)
-    np.testing.assert_array_equal(to_numpy(rows.cross(new)), [[0, 0, 0], [1, 0, 1]])
-    np.testing.assert_array_equal(rows.decision(new, np.ones((3, 1))), [[0], [2]])
-    assert to_numpy(rows.cross(encode([], documents.alphabet))).shape == (0, 3)

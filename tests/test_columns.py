@@ -16,7 +16,6 @@ from textsvm.gram.base import DenseGram
 from textsvm.kernels.options import WEIGHTS
 from textsvm.kernels.spectrum.features import CountedDocuments
 from textsvm.runtime.parallel import limit
-from textsvm.solvers import columns
 from textsvm.solvers.feature_machines import solve_by_descent
 from textsvm.solvers.problems import Classification
 from textsvm.solvers.solution import Stopping
@@ -254,11 +253,3 @@ def test_bits_are_the_same_again_and_for_any_number_of_threads(n_classes):
     for other in found[1:]:
         np.testing.assert_array_equal(other.coef, found[0].coef)
         np.testing.assert_array_equal(other.bias, found[0].bias)
-
-
-def test_columns_are_cut_the_same_for_any_number_of_threads():
-    with limit(1):
-        alone = [columns._pieces(m) for m in range(1, 200)]
-    with limit(7):
-        assert [columns._pieces(m) for m in range(1, 200)] == alone
-    assert all(k <= m for m, k in enumerate(alone, 1))

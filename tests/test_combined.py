@@ -165,14 +165,6 @@ def test_contributions_of_a_text_too_short_for_one_part_add_up():
         assert found.symbols.sum() + found.bias == pytest.approx(found.value, abs=1e-6)
 
 
-def test_a_product_is_explained_by_occlusion():
-    model = SVC(Product([PARTS[0], PARTS[2]]), C=10, device="cpu").fit(DOCUMENTS, LABELS)
-    [found] = explain(model, ["red tree"])
-    assert (found.method, found.exact) == ("occlusion", False)
-    without = model.decision_function(["red tree", "tree", "red "])
-    np.testing.assert_allclose(found.symbols[:4], (without[0] - without[1]) / 4, atol=1e-6)
-
-
 def test_nested_parameters():
     kernel = Sum([Spectrum(2), Product([EditDistance(), GapWeighted(3)])], [1, 2])
     params = SVC(kernel).get_params()
@@ -253,18 +245,6 @@ def test_sums_that_learn_share_their_terms(monkeypatch, memory):
     alone = SVC(**found.best_params_, device="cpu").fit(DOCUMENTS, LABELS)
     best = found.best_estimator.decision_function(NEW)
     np.testing.assert_allclose(best, alone.decision_function(NEW), atol=1e-3)
-
-
-@pytest.mark.filterwarnings("ignore:.*near-duplicate")
-def test_parts_learn_from_training_documents_alone():
-    kernel = Sum([Spectrum(2), Spectrum((1, 3), "log", idf=True)])
-    assert kernel.structure.learns
-    found = cross_validate(SVC(kernel, device="cpu"), DOCUMENTS, LABELS, cv=3)
-    for (train, test), table in zip(found.folds, found.table, strict=True):
-        model = SVC(kernel, device="cpu").fit(np.array(DOCUMENTS)[train], np.array(LABELS)[train])
-        decided = model.decision_function(np.array(DOCUMENTS)[test])
-        np.testing.assert_allclose(found.decision[test], decided, atol=1e-3)
-        assert table["accuracy"] == model.score(np.array(DOCUMENTS)[test], np.array(LABELS)[test])
 
 
 def test_a_function_may_be_a_part_and_is_not_saved(tmp_path):

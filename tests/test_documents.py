@@ -21,6 +21,9 @@ ANY_TEXT = st.text(st.characters(), max_size=40)  # lone surrogates included
         # Case folding takes these apart, and only a second NFKC puts them together again.
         ("\u01f0 \u0390 \u1fb6", {}, "\u01f0 \u0390 \u1fb6"),
         ("Hello, world! (€5)", {"punctuation": False}, "hello world 5"),
+        ("  Straße №5\tİx ", {"keep_case": True}, "Straße No5 İx"),
+        ("U.S. &lt; 5%...\n", {"form": "paper", "keep_case": True}, "U S lt 5 "),
+        ("Hello, World! (€5)", {"punctuation": False, "keep_case": True}, "Hello World 5"),
         ("U.S. &lt; 5%...\n", {"form": "paper"}, "u s lt 5 "),
         ("  As IT is\n", {"form": "none"}, "  As IT is\n"),
         ("", {}, ""),

@@ -75,19 +75,7 @@ def lengths(texts):
 def hostile(n, seed=0):
     """Texts of words, marks, accents, controls, ideographs and lone surrogates."""
     rng = random.Random(seed)
-    symbols = [
-        *"aeiou bcdf  .,'-/[]#",
-        "é",
-        "e\u0301",
-        "ß",
-        "İ",
-        "日",
-        "本",
-        "\u200b",
-        "\u3000",
-        "\ufffd",
-        "\ud800",
-    ]
+    symbols = [*"aeiou bcdf  .,'-/[]#éßİ日本\u200b\u3000\ufffd\ud800", "e\u0301"]
     words = ["the", "bread", "Car", "BUSED", "unable", "word7", "[SEP]", "[UNK]", "don't", "x" * 101]
     return [
         "".join(rng.choices([*symbols, *(f" {w} " for w in words)], k=rng.randrange(25))) for _ in range(n)
@@ -638,22 +626,6 @@ def test_searches_and_pipelines_of_scikit_learn(folder):
     assert clone(grid.best_estimator_).get_params()["encoder"] == folder
     pipeline = make_pipeline(FunctionTransformer(), SVC(encoder=folder)).fit(texts, labels)
     assert pipeline.predict(["bread", "bus"]).tolist() == ["food", "road"]
-
-
-def test_regression_with_meaning(folder):
-    """The number of words of food among three, of words that the training does not have."""
-    rng = random.Random(0)
-    mixed = [[rng.random() < 0.5 for _ in range(3)] for _ in range(60)]
-    texts = [
-        " ".join(rng.choice((FOOD if food else ROAD)[i >= 40 :: 2]) for food in row)
-        for i, row in enumerate(mixed)
-    ]
-    y = [sum(row) for row in mixed]
-    errors = [
-        np.abs(SVR("spectrum:2", C=10, encoder=e).fit(texts[:40], y[:40]).predict(texts[40:]) - y[40:]).mean()
-        for e in (None, folder)
-    ]
-    assert errors[1] < 0.5 * errors[0]
 
 
 # Encoders of libraries, and the cache of their vectors

@@ -19,7 +19,7 @@ from textsvm.text import encoding
 from textsvm.text import encoding as spans
 from textsvm.text.documents import encode, encode_as
 from textsvm.text.encoding import Reading, distinct
-from textsvm.text.normal_form import UNKNOWN, NormalForm, begins, nfkc, normal_form, normalise
+from textsvm.text.normal_form import NormalForm, begins, nfkc, normal_form, normalise
 
 MARKS = "\u0301\u0307\u0323\u0345\u0328\u05b0\u064b\u093c\u094d\u0e38\u0e48\u09be\u3099\uff9e\ufe0f\u200d"
 ODD = [
@@ -196,16 +196,6 @@ def test_threads_that_learn_at_the_same_time_agree():
             patch.setattr(encoding, "GROUP", 1)
             documents = encode(texts, None, Reading(form))
         assert [documents.text(i) for i in range(len(texts))] == plain
-
-
-def test_what_is_learnt_stays_as_it_was():
-    form = NormalForm("unicode", True, False)
-    assert form.table[ord("ﬁ")] == UNKNOWN
-    form.learn([ord("ﬁ")])
-    value, rows = form.table[ord("ﬁ")], form.rows
-    form.learn([ord("ﬁ"), ord("ﬃ")])
-    assert form.table[ord("ﬁ")] == value
-    assert form.rows[: len(rows)].tolist() == rows.tolist()
 
 
 def test_distinct_spans_are_numbered_as_they_come():

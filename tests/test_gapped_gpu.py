@@ -64,16 +64,6 @@ def test_ids_are_those_of_the_cpu(n_letters, mask, device, monkeypatch):
         np.testing.assert_array_equal(to_numpy(found.find(CudaWindows(theirs))), expected.find(theirs))
 
 
-def test_no_windows_and_no_documents(device):
-    for canonical in (False, True):
-        kernel, documents = GappedKmers(9, 3, canonical), encode(["ac", "", "ac"])
-        rows = kernel.rows(documents, device)
-        np.testing.assert_array_equal(to_numpy(rows.gram()), [[1, 0, 1], [0, 1, 0], [1, 0, 1]])
-        new = encode(["acgtacgtacgt", "ac"], documents.alphabet)
-        np.testing.assert_array_equal(to_numpy(rows.cross(new)), [[0, 0, 0], [1, 0, 1]])
-        assert to_numpy(rows.cross(encode([], documents.alphabet))).shape == (0, 3)
-
-
 def test_other_letters_are_refused_on_both_strands(device):
     with pytest.raises(InputError, match="no letter of DNA or RNA"):
         GappedKmers(3, 1, True).rows(encode(["acxgt"]), device)

@@ -49,17 +49,6 @@ def test_both_twins_have_the_same_bits(kernel, shared, device, monkeypatch):
         np.testing.assert_allclose(cuda.decision(new, coef), cpu.decision(new, coef), rtol=1e-5, atol=1e-5)
 
 
-def test_no_mers_and_no_documents(device):
-    for kernel in (Gkm(9, 6, 3, canonical=True), Mismatch(9, 1)):
-        documents = encode(["ac", "", "ac"])
-        rows = kernel.rows(documents, device)
-        np.testing.assert_array_equal(to_numpy(rows.gram()), [[1, 0, 1], [0, 1, 0], [1, 0, 1]])
-        new = encode(["acgtacgtacgt", "ac"], documents.alphabet)
-        np.testing.assert_array_equal(to_numpy(rows.cross(new)), [[0, 0, 0], [1, 0, 1]])
-        np.testing.assert_array_equal(rows.decision(new, np.ones((3, 1))), [[0], [2]])
-        assert to_numpy(rows.cross(encode([], documents.alphabet))).shape == (0, 3)
-
-
 def test_other_letters_are_refused_on_both_strands(device):
     with pytest.raises(InputError, match="no letter of DNA or RNA"):
         Mismatch(3, 1, True).rows(encode(["acxgt"]), device)

@@ -3,7 +3,6 @@
 import math
 import pickle
 from collections import Counter
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -337,18 +336,3 @@ def test_all_bits_of_new_texts(p, idf, least, weight, n_letters, length, monkeyp
         assert matrix.data[begin:end].tolist() == [row[column] for column in at]
     assert n_letters < 700 or least > 1 or any(step[4] > 6 for step in model.columns_.tables.steps)
     assert "tables" not in vars(pickle.loads(pickle.dumps(model.columns_)))
-
-
-@pytest.mark.parametrize("n_letters", [3, 40, 3000])
-def test_columns_of_long_rows_are_sorted(n_letters):
-    """Rows of some dozens of entries are sorted by comparisons, longer ones digit by digit."""
-    rng = np.random.default_rng(n_letters)
-    letters = [chr(0x4E00 + k) for k in range(n_letters)]
-    texts = ["".join(rng.choice(letters, size)) for size in (5, 63, 64, 65, 300, 20_000)]
-    matrix = SpectrumFeatures(p=(1, 3), weight="count", device="cpu").fit_transform(texts)
-    for begin, end in pairwise(matrix.indptr.tolist()):
-        assert (np.diff(matrix.indices[begin:end]) > 0).all()
-    codes = [[ord(letter) for letter in text] for text in texts]
-    for i, row in enumerate(codes):
-        strings = {tuple(row[k : k + q]) for q in (1, 2, 3) for k in range(len(row) - q + 1)}
-        assert matrix.indptr[i + 1] - matrix.indptr[i] == len(strings)

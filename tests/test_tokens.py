@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 import textsvm
-from textsvm import SVC, EditDistance, GapWeighted, InputError, Spectrum, cross_validate, tune
+from textsvm import SVC, EditDistance, GapWeighted, InputError, Spectrum
 from textsvm.evaluation.explanation import explain
 from textsvm.evaluation.judge import data_warnings
 from textsvm.kernels import (
@@ -79,19 +79,6 @@ def test_encoding_of_tokens_is_exact(tokens, texts, more):
     assert len(set(others.alphabet)) == len(others.alphabet)
     backwards = documents.take(np.arange(len(texts))[::-1])
     assert [backwards.shown(i) for i in range(len(texts))] == texts[::-1]
-
-
-@pytest.mark.parametrize(
-    ("text", "options", "expected"),
-    [
-        ("  Straße №5\tİx ", {}, "Straße No5 İx"),
-        ("U.S. &lt; 5%...\n", {"form": "paper"}, "U S lt 5 "),
-        ("  As IT is\n", {"form": "none"}, "  As IT is\n"),
-        ("Hello, World! (€5)", {"punctuation": False}, "Hello World 5"),
-    ],
-)
-def test_normal_forms_that_keep_case(text, options, expected):
-    assert normalise(text, **options, keep_case=True) == expected
 
 
 @pytest.mark.parametrize("words_of", [(1, 1), (1, 2)])
@@ -170,25 +157,7 @@ def test_a_document_of_too_many_symbols_for_a_gpu_is_named():
         list(narrow_runs(documents, np.arange(3), others, most=3))
 
 
-@pytest.mark.slow
-def test_match_masks_do_not_grow_with_the_alphabet():
-    documents, _, _, _ = large("words")
-    assert EditDistance().rows(documents, CPU).distances_gram().max() == 4
-
-
 class TestModels:
-    @pytest.mark.slow
-    @pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning")
-    @pytest.mark.parametrize("kernel", KERNELS_OF_WORDS, ids=str)
-    def test_cross_validation_and_tuning(self, kernel):
-        # Equal texts would be in one fold, and seven texts say little of each other.
-        texts, labels = [f"{text} {i}" for i in range(3) for text in TEXTS[:7]], LABELS[:7] * 3
-        model = SVC(clone(kernel), device="cpu")
-        assert np.mean(cross_validate(model, texts, labels, cv=3).predictions == labels) > 0.9
-        grid = {"kernel__tokens": ["characters", "words", "whitespace"], "kernel__keep_case": [False, True]}
-        found = tune(model, texts, labels, grid, cv=3)
-        assert len(found.table) == 6
-
     @pytest.mark.slow
     @pytest.mark.parametrize(
         ("changed", "message"),

@@ -41,7 +41,7 @@ from textsvm import (
     tune,
 )
 from textsvm.evaluation.explanation import explain
-from textsvm.kernels.vectors.cpu import TILE_COLUMNS, VectorProducts
+from textsvm.kernels.vectors.cpu import TILE_COLUMNS
 from textsvm.linalg.vectors import Vectors
 from textsvm.model.file import read_content
 from textsvm.runtime import device as devices
@@ -118,8 +118,6 @@ def test_vectors_far_from_nothing():
     rows = kernel.rows(Vectors(X), CPU)
     np.testing.assert_allclose(rows.gram(), expected, rtol=1e-6)
     np.testing.assert_allclose(rows.cross(Vectors(X[:5])), expected[:5], rtol=1e-6)
-    whole = VectorProducts(np.round(X), shifted=True)
-    assert whole.rows.exact
 
 
 def test_a_power_that_no_loop_would_end():
@@ -150,27 +148,9 @@ def test_more_than_a_tile(n):
         np.testing.assert_allclose(rows.rows(np.arange(n)[::-3]), X[::-3] @ X.T, rtol=1e-6, atol=1e-5)
 
 
-def test_what_is_dense_and_what_is_listed_of_sparse_columns():
-    rng = np.random.default_rng(0)
-    columns = VectorProducts(
-        csr_array(np.where(rng.random((400, 6)) < [0.9, 0.5, 0.01, 0.02, 0.3, 0.0], 1.0, 0.0))
-    )
-    assert columns.rows.dense.shape == (400, 3)
-    assert columns.rows.exact
-    assert columns.rows.lists.n_features == 2
-    assert VectorProducts(csr_array(np.eye(30))).rows.dense.shape == (30, 0)
-
-
 def test_whole_numbers_that_are_too_large_are_not_multiplied_in_float32():
     X = np.full((3, 2), 4097.0)
-    assert not VectorProducts(X).rows.exact
     np.testing.assert_array_equal(Linear().rows(Vectors(X), CPU).gram(), np.float32(2 * 4097.0**2))
-    few = VectorProducts(np.ones((3, 2)))
-    assert few.rows.exact
-    half = few.divide(np.full((1, 2), 0.5))
-    found = np.empty((1, 3))
-    few.tile(half, slice(0, 3), None, found)
-    np.testing.assert_array_equal(found, 1.0)
 
 
 @pytest.mark.parametrize("form", VECTORS)
