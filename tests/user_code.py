@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,7 @@ from textsvm import (
 def train(path: Path) -> SVC:
     """A classifier of a table."""
     corpus: Corpus = read_corpus(path, text="text", label="label")
-    texts: list[str] = corpus.texts
+    texts: Sequence[str] = corpus.texts
     assert corpus.labels is not None
     kernel: Sum = Spectrum((1, 5), "log", idf=True) + 2 * GapWeighted(p=3)
     model: SVC = SVC(kernel, C=10.0, class_weight="balanced").fit(texts, corpus.labels)
