@@ -78,7 +78,7 @@ def test_the_table_fits_a_terminal(compared):
     assert page.read_text("utf-8") != before  # its own kind is replaced
     shown = done.stdout.decode()
     assert done.returncode == 0, done.stderr.decode()
-    assert shown.startswith("dialects.csv: 60 documents held out, 140 to learn from")
+    assert shown.startswith("dialects.csv: 80 documents held out, 120 to learn from")
     assert re.search(r"TF-IDF characters 1-5 \+ +\d+\.\d\d +\d+\.\d-\d+\.\d +\d+\.\d\d\s", shown)
     assert re.search(r"spectrum:2-3 +\d+\.\d\d +\d+\.\d-\d+\.\d +[+-]\d+\.\d\d +\S+ +\d+\.\d\d\s", shown)
     assert "TF-IDF characters + words, tuned C: C=" in shown
@@ -143,16 +143,6 @@ def test_what_cannot_be_compared(tmp_path):
         compare(
             ["a"] * 4, [0, 1, 0, 1], [([0, 1], [2, 3])], {baselines.CHARACTERS: baselines.characters_baseline}
         )
-
-
-def test_parameters_chosen_in_folds_are_counted():
-    chosen = [
-        f"{kernel}: the smallest log loss of 7 trials, 90 %"
-        for kernel in ("a with C = 1", "b", "a with C = 1")
-    ]
-    assert baselines._chosen_in_folds(chosen) == "a with C = 1 in 2 of 3 folds; b in 1 of 3 folds"
-    assert baselines._chosen_in_folds(chosen[:1]) == chosen[0]
-    assert baselines._chosen_in_folds([]) == ""
 
 
 def test_a_closed_pipe_is_no_error():

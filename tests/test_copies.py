@@ -35,19 +35,9 @@ from textsvm.training.leakage import LeakageWarning
 from textsvm.training.targets import Target
 
 WORDS = [
-    "apple",
-    "river",
-    "stone",
-    "cloud",
-    "tiger",
-    "piano",
-    "candle",
-    "garden",
-    "window",
-    "silver",
-    "market",
+    "apple", "river", "stone", "cloud", "tiger", "piano", "candle", "garden", "window", "silver", "market",
     "engine",
-]
+]  # fmt: skip
 
 
 def noise(n=40, times=4, seed=0):

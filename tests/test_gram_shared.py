@@ -127,7 +127,7 @@ def test_any_grid_of_the_gap_weighted_kernel(texts, p, weights):
 @pytest.fixture
 def calls(monkeypatch):
     """How often each costly computation was begun."""
-    counted = {"sweeps": 0, "distances": 0, "lengths counted": []}
+    counted = {"sweeps": 0, "distances": 0, "lengths": []}
 
     def count(module, name, note):
         original = getattr(module, name)
@@ -140,43 +140,39 @@ def calls(monkeypatch):
 
     count(gap, "products", lambda *args: counted.update(sweeps=counted["sweeps"] + 1))
     count(edit, "fill_distances", lambda *args: counted.update(distances=counted["distances"] + 1))
-    count(counting, "count_ids", lambda offsets, q, *args: counted["lengths counted"].append(q))
+    count(counting, "count_ids", lambda offsets, q, *args: counted["lengths"].append(q))
     return counted
 
 
-def run_all(kernels, memory=None):
-    documents = encode([f"the {word} sat on the mat, {word}" * 2 for word in TEXTS["words"]])
-    return [number for number, _ in grams(kernels, documents, select("cpu"), memory)]
+def gaps(*lengths, decays=(0.5,)):
+    return [GapWeighted(p, decay) for p in lengths for decay in decays]
 
 
-def test_all_lengths_take_one_pass(calls):
-    run_all([GapWeighted(3, 0.5)])
-    alone, calls["sweeps"] = calls["sweeps"], 0
-    assert alone > 0
-    run_all([GapWeighted(p, 0.5) for p in (1, 2, 3)] + [GapWeighted(2, 0.5, (0, 1))])
-    assert calls["sweeps"] == alone
-    calls["sweeps"] = 0
-    run_all([GapWeighted(p, 0.5) for p in (1, 2, 3)] + [GapWeighted(2, 0.5, (1, 1))])
-    assert calls["sweeps"] == 2 * alone  # a blend has its own
-    calls["sweeps"] = 0
-    run_all([GapWeighted(p, decay) for p in (2, 3) for decay in (0.5, 0.8)])
-    assert calls["sweeps"] == 2 * alone
-    # Two matrices fit: p = 2 and 3, then 1 alone.
-    calls["sweeps"] = 0
-    assert run_all([GapWeighted(p, 0.5) for p in (1, 2, 3)], 2 * 4 * 8**2) == [1, 2, 0]
-    assert calls["sweeps"] == 2 * alone
+@pytest.mark.parametrize(
+    ("kernels", "memory", "times"),
+    [
+        ([*gaps(3, 4, 5), GapWeighted(2, 0.5, (0, 1))], None, 1),
+        ([*gaps(3, 4, 5), GapWeighted(2, 0.5, (1, 1))], None, 2),  # a blend has its own
+        (gaps(3, 5, decays=(0.5, 0.8)), None, 2),
+        (gaps(3, 4, 5), 2 * 4 * 8**2, 2),  # two matrices fit: p = 4 and 5, then 3 alone
+        ([EditDistance(gamma) for gamma in (0.01, 0.1, 1)], None, 1),
+        ([Spectrum((1, p)) for p in (5, 3, 8)], None, 1),
+    ],
+)
+def test_what_is_shared_is_computed_once(calls, kernels, memory, times):
+    def run(kernels, memory=None):
+        documents = encode([f"the {word} sat on the mat, {word}" * 2 for word in TEXTS["words"]])
+        calls.update(sweeps=0, distances=0, lengths=[])
+        order = [number for number, _ in grams(kernels, documents, select("cpu"), memory)]
+        return order, dict(calls)
 
-
-def test_all_gamma_take_one_matrix_of_distances(calls):
-    run_all([EditDistance(0.1)])
-    alone, calls["distances"] = calls["distances"], 0
-    run_all([EditDistance(gamma) for gamma in (0.01, 0.1, 1)])
-    assert calls["distances"] == alone > 0
-
-
-def test_every_length_of_a_spectrum_is_taken_once(calls):
-    run_all([Spectrum((1, p)) for p in (5, 3, 8)])
-    assert calls["lengths counted"] == list(range(1, 9))
+    largest = GapWeighted(5, 0.5) if isinstance(kernels[0], GapWeighted) else kernels[-1]
+    _, alone = run([largest])
+    order, shared = run(kernels, memory)
+    assert memory is None or order == [1, 2, 0]
+    assert (shared["sweeps"], shared["distances"]) == (times * alone["sweeps"], times * alone["distances"])
+    assert shared["lengths"] == alone["lengths"]
+    assert any(alone.values())
 
 
 def test_a_gram_is_released_before_the_next(device):

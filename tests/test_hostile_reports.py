@@ -18,24 +18,11 @@ pytestmark = pytest.mark.slow
 FEW = 6
 FOLDER = Path(reporting.__file__).parent
 #: Modules that write HTML, each after those it imports from.
-MODULES = (
-    "charts", "curves", "sections", "html", "pages",
-)  # fmt: skip
+MODULES = ("charts", "curves", "sections", "html", "pages")
 SINK = re.compile(r"(?<!def )\b(_safe|safe|escape)\(")
 FORBIDDEN = {
-    "img",
-    "iframe",
-    "object",
-    "embed",
-    "base",
-    "link",
-    "form",
-    "a",
-    "math",
-    "video",
-    "audio",
-    "template",
-}
+    "img", "iframe", "object", "embed", "base", "link", "form", "a", "math", "video", "audio", "template",
+}  # fmt: skip
 
 
 #: What turns text into markup, code or a request.

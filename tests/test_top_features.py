@@ -142,15 +142,23 @@ def test_a_model_without_texts_has_the_same_weights(tmp_path):
         assert theirs.get(name, 0.0) == pytest.approx(weight, abs=1e-6)
 
 
-def test_neighbouring_substrings_are_merged():
-    pairs = [("nvoic", 1.0), ("invoi", 0.9), ("voice", 0.8), ("oice ", 0.7), ("paid", 0.6), ("oic", 0.5)]
-    whole = merge(pairs, "an invoice is paid")
-    assert [(each.text, each.weight) for each in whole] == [("invoice ", 1.0), ("paid", 0.6)]
-    assert whole[0].merged == ("nvoic", "invoi", "voice", "oice ", "oic")
-    assert [each.text for each in merge(pairs[:2], "no such word")] == ["nvoic", "invoi"]
-    assert merge(pairs, "an invoice is paid", 1) == whole[:1]
-    weak = merge([("voice", 1.0), ("voices", 0.1)], "voices")
-    assert [each.text for each in weak] == ["voice", "voices"]
+PARTS = [("nvoic", 1.0), ("invoi", 0.9), ("voice", 0.8), ("oice ", 0.7), ("paid", 0.6), ("oic", 0.5)]
+WHOLE = ("invoice ", 1.0, ("nvoic", "invoi", "voice", "oice ", "oic"))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "text", "most", "expected"),
+    [
+        (PARTS, "an invoice is paid", 9, [WHOLE, ("paid", 0.6, ())]),
+        (PARTS, "an invoice is paid", 1, [WHOLE]),
+        (PARTS[:2], "no such word", 9, [("nvoic", 1.0, ()), ("invoi", 0.9, ())]),
+        ([("voice", 1.0), ("voices", 0.1)], "voices", 9, [("voice", 1.0, ()), ("voices", 0.1, ())]),
+        # A continuation that is usually elsewhere.
+        ([("xab", 1.0), ("abc", 0.9)], "xabc abc abc abc abc", 9, [("xab", 1.0, ()), ("abc", 0.9, ())]),
+    ],
+)
+def test_neighbouring_substrings_are_merged(pairs, text, most, expected):
+    assert [(each.text, each.weight, each.merged) for each in merge(pairs, text, most)] == expected
 
 
 def test_command_line(tmp_path):
@@ -176,12 +184,6 @@ def test_command_line(tmp_path):
     summary = run("explain", tmp_path / "m.textsvm", many)
     assert summary.stdout.decode().startswith("10 documents")
     assert "5 more documents are not shown" in summary.stderr.decode()
-
-
-def test_a_continuation_that_is_usually_elsewhere_is_not_merged():
-    text = "xabc abc abc abc abc"
-    merged = merge([("xab", 1.0), ("abc", 0.9)], text)
-    assert [(each.text, each.merged) for each in merged] == [("xab", ()), ("abc", ())]
 
 
 def test_the_weight_of_a_class_of_crammer_singer_is_above_the_mean_of_the_others():

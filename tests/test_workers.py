@@ -128,6 +128,7 @@ def test_what_is_quick_or_has_two_views_is_made_here(connected):
         SVC(EditDistance(), multiclass="crammer-singer"),
         SVC(Spectrum((1, 3), "log", idf=True)),
         SVC(Sum([Spectrum(2, idf=True), GapWeighted(2)])),
+        SVC(Sum([Spectrum(2, idf=True), Spectrum(1, tokens=lambda text: text.split("o"))])),
         SVR(Spectrum(3), C=10),
     ],
     ids=str,
@@ -166,14 +167,6 @@ def test_functions_go_along_or_say_why_not(connected):
     lock = threading.Lock()
     with pytest.raises(InputError, match="cannot be sent to the workers"):
         gram_of(GapWeighted(2, tokens=lambda text: text.split("o") if lock else []))
-
-
-def test_functions_of_tokens_are_the_same_for_kernels_and_texts(connected):
-    kernel = Sum([Spectrum(2, idf=True), Spectrum(1, tokens=lambda text: text.split("o"))])
-    model = SVC(kernel, device="cpu")
-    here, there = alone(cross_validate, model, TEXTS, LABELS), cross_validate(model, TEXTS, LABELS)
-    np.testing.assert_array_equal(there.decision, here.decision)
-    assert connected.run.pieces("_part") == [5]
 
 
 def test_what_a_task_raises_is_said_here(connected):
