@@ -11,6 +11,7 @@ import pytest
 from problems import random_sparse
 from scipy.sparse import csr_array, issparse
 
+from textsvm import SVC, cross_validate
 from textsvm.linalg.vectors import Vectors
 from textsvm.runtime.device import select
 from textsvm.text.documents import encode
@@ -83,6 +84,16 @@ def check(kernel, oracle, texts, others=(), rtol=1e-6, atol=0.0):
     np.testing.assert_allclose(rows.gram(), matrix(oracle, texts, texts), rtol=rtol, atol=atol)
     cross = rows.cross(encode(others, documents.alphabet))
     np.testing.assert_allclose(cross, matrix(oracle, others, texts), rtol=rtol, atol=atol)
+
+
+def check_search(search, texts, labels, new):
+    """Results of a search with 3 folds are those of its settings one at a time."""
+    for row in search.table:
+        alone = cross_validate(SVC(**row["params"], device="cpu"), texts, labels, cv=3)
+        assert row["metrics"]["accuracy"] == pytest.approx(alone.mean["accuracy"])
+    alone = SVC(**search.best_params_, device="cpu").fit(texts, labels)
+    best = search.best_estimator.decision_function(new)
+    np.testing.assert_allclose(best, alone.decision_function(new), atol=1e-3)
 
 
 class Contract:

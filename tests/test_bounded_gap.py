@@ -88,7 +88,7 @@ def worst_left_out(p: int, decay: float, span: int, length: int) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("decay", [0.05, 0.1, 0.3, 0.5, 1.0])
+@pytest.mark.parametrize("decay", [0.1, 0.5, 1.0])
 @pytest.mark.parametrize(("p", "span"), [(1, 1), (2, 2), (2, 4), (3, 5), (4, 6), (5, 7)])
 def test_what_is_left_out_is_bounded_as_derived(p, span, decay):
     special = [

@@ -6,7 +6,7 @@ import tracemalloc
 import numpy as np
 import oracles
 import pytest
-from contracts import TEXTS, KernelContract, to_numpy
+from contracts import TEXTS, KernelContract, check_search, to_numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -22,7 +22,6 @@ from textsvm import (
     Spectrum,
     Sum,
     UserKernel,
-    cross_validate,
     save,
     tune,
 )
@@ -239,12 +238,7 @@ def test_sums_that_learn_share_their_terms(monkeypatch, memory):
         # One for each training part, and one that the best is fitted to; what does not learn is made once.
         assert calls.count(spell(learning)) <= 4
         assert calls.count(spell(fixed)) == 1
-    for row in found.table:
-        alone = cross_validate(SVC(**row["params"], device="cpu"), DOCUMENTS, LABELS, cv=3)
-        assert row["metrics"]["accuracy"] == pytest.approx(alone.mean["accuracy"])
-    alone = SVC(**found.best_params_, device="cpu").fit(DOCUMENTS, LABELS)
-    best = found.best_estimator.decision_function(NEW)
-    np.testing.assert_allclose(best, alone.decision_function(NEW), atol=1e-3)
+    check_search(found, DOCUMENTS, LABELS, NEW)
 
 
 def test_a_function_may_be_a_part_and_is_not_saved(tmp_path):

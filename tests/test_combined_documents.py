@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 from command import fails, report, run
+from contracts import check_search
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loading import change, load
@@ -18,7 +19,6 @@ from textsvm import (
     Product,
     Spectrum,
     Sum,
-    cross_validate,
     save,
     tune,
 )
@@ -176,12 +176,7 @@ def test_tuning_over_views_shares_documents_and_grams(monkeypatch):
     assert len(encoded) == 3  # characters with case and without, and words
     assert len(made) == 3  # of one view each, the equal lengths together
     assert sum(map(len, distances)) == 2
-    for row in found.table:
-        alone = cross_validate(SVC(**row["params"], device="cpu"), TEXTS, LABELS, cv=3)
-        assert row["metrics"]["accuracy"] == pytest.approx(alone.mean["accuracy"])
-    alone = SVC(**found.best_params_, device="cpu").fit(TEXTS, LABELS)
-    best = found.best_estimator
-    np.testing.assert_allclose(best.decision_function(NEW), alone.decision_function(NEW), atol=1e-3)
+    check_search(found, TEXTS, LABELS, NEW)
 
 
 def test_functions_of_tokens_that_look_alike_are_two_views():

@@ -62,29 +62,6 @@ def test_unicode_form_is_stable_under_itself(text):
     assert normalise(once) == once
 
 
-@given(st.lists(ANY_TEXT, max_size=8))
-def test_encoding_is_exact(texts):
-    documents = encode(texts)
-    assert [documents.text(i) for i in range(len(texts))] == texts
-    assert documents.lengths.tolist() == [len(text) for text in texts]
-    assert len(np.unique(documents.alphabet)) == len(documents.alphabet) == len(set("".join(texts)))
-
-
-@given(st.lists(ANY_TEXT, max_size=5), st.lists(ANY_TEXT, max_size=5))
-def test_extended_alphabet_keeps_codes(texts, more):
-    documents = encode(texts)
-    others = encode(more, documents.alphabet)
-    assert [others.text(i) for i in range(len(more))] == more
-    np.testing.assert_array_equal(others.alphabet[: len(documents.alphabet)], documents.alphabet)
-
-
-@given(st.lists(ANY_TEXT, min_size=1, max_size=6), st.data())
-def test_take(texts, data):
-    indices = data.draw(st.lists(st.integers(0, len(texts) - 1), max_size=6))
-    taken = encode(texts).take(indices)
-    assert [taken.text(i) for i in range(len(indices))] == [texts[i] for i in indices]
-
-
 def test_width_of_codes():
     assert encode(["".join(map(chr, range(256)))]).codes.dtype == np.uint8
     assert encode(["".join(map(chr, range(257)))]).codes.dtype == np.uint16

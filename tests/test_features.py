@@ -16,7 +16,7 @@ from textsvm.errors import InputError
 from textsvm.kernels.options import WEIGHTS
 from textsvm.kernels.shared import counting
 from textsvm.kernels.shared import counting as vocabulary
-from textsvm.kernels.shared.counting import count, plan
+from textsvm.kernels.shared.counting import count
 from textsvm.kernels.spectrum.features import CountedDocuments
 from textsvm.kernels.spectrum.kernel import Spectrum
 from textsvm.linalg import sparse
@@ -45,17 +45,6 @@ def test_every_pmer_is_counted_and_found_again(texts, p, more):
         assert sorted(counts.counts[here]) == sorted(row.values())
         assert len(set(counts.features[here])) == len(row)
     np.testing.assert_array_equal(found.find(found), np.arange(found.first[-1]))
-
-
-def test_the_plan_reaches_every_length_asked_for():
-    for p1 in range(1, 80):
-        for p2 in range(p1, p1 + 4):
-            known = {1}
-            for q, a, b in plan(p1, p2):
-                assert {a, b} <= known
-                assert max(a, b) < q <= a + b
-                known.add(q)
-            assert set(range(p1, p2 + 1)) <= known
 
 
 @pytest.mark.slow

@@ -2,18 +2,21 @@
 
 import numpy as np
 import pytest
-from command import fails, report, run
+from command import fails
 from hypothesis import given
 from hypothesis import strategies as st
-from loading import load
 from sklearn.base import clone
 
 from textsvm import (
+    BoundedGap,
     EditDistance,
+    GappedKmers,
     GapWeighted,
     Gaussian,
+    Gkm,
     InputError,
     Linear,
+    Mismatch,
     On,
     Product,
     Spectrum,
@@ -68,6 +71,10 @@ def test_what_is_written_is_read(kernel):
         ("gap", GapWeighted()),
         ("gap:2-3,decay=0.25", GapWeighted(3, 0.25, (0.0, 1.0, 1.0))),
         ("spectrum:2+gap*edit", Sum([Spectrum(2), Product([GapWeighted(), EditDistance()])])),
+        ("gapped:9,m=3,canonical", GappedKmers(9, 3, canonical=True)),
+        ("mismatch:5,m=1", Mismatch(5, 1)),
+        ("gkm:11,k=7,d=3,none,canonical", Gkm(11, 7, 3, "none", True)),
+        ("bounded-gap:5,decay=0.2,span=8", BoundedGap(5, 0.2, 8)),
         ("spectrum:2*gap+edit", Sum([Product([Spectrum(2), GapWeighted()]), EditDistance()])),
         ("body=spectrum:p=3", On("body", Spectrum(3))),
         (
@@ -166,36 +173,6 @@ def test_words_are_a_spectrum_of_words():
         parse("words:keep-case,keep_case")
     chosen = options_of(KERNELS)(kernel=["gap,words", "edit+words:2"]).grid()
     assert [spell(kernel) for kernel in chosen] == ["gap:5", "words:1", "edit:gamma=0.05+words:2"]
-
-
-@pytest.mark.slow
-def test_sums_on_the_command_line(tmp_path):
-    text, model = "spectrum:2-4,log,idf+gap:3,decay=0.3*edit:gamma=0.1", tmp_path / "m"
-    trained = report("train", *REVIEWS, "--kernel", text, "--max-length", 60, "-C", 10, "-o", model)
-    assert trained["kernel_spelled"] == text
-    assert [part["name"] for part in trained["kernel"]["kernels"]] == ["spectrum", "product"]
-    assert spell(load(model).kernel_) == text
-    shown = run("evaluate", model, *REVIEWS)
-    assert shown.returncode == 0, shown.stderr
-    found = report("cv", *REVIEWS, "--kernel", "spectrum:2+gap:2", "--max-length", 60, "--folds", 3)
-    assert found["kernel_spelled"] == "spectrum:2+gap:2"
-    product = ["--kernel", "spectrum:2*gap:2", "--max-length", 60, "--folds", 3]
-    assert report("cv", *REVIEWS, *product)["kernel_spelled"] == "spectrum:2*gap:2"
-
-
-def test_tune_takes_several_kernels_spelled_out():
-    kernels = ["spectrum:2-4,log", "spectrum:2-4,log+gap:2", "gap:2"]
-    given = [word for text in kernels for word in ("--kernel", text)]
-    result = run("tune", *REVIEWS, *given, "--max-length", 60, "-C", "1,10", "--folds", 3)
-    assert result.returncode == 0, result.stderr.decode()
-    assert b"6 settings" in result.stderr
-    for text in kernels:
-        assert text in result.stdout.decode()
-    found = report(
-        "tune", *REVIEWS, *given[:4], "--kernel", "edit", "--max-length", 60, "-C", 1, "--folds", 3
-    )
-    assert len(found["table"]) == 3
-    assert found["best_kernel_spelled"] in (*kernels[:2], "edit:gamma=0.05")
 
 
 def test_wrong_usage(tmp_path):
