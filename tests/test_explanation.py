@@ -240,15 +240,6 @@ def test_similar_training_documents(kernel):
     assert itself == [] or itself[0] == pytest.approx(1)
 
 
-def test_explanations_are_json():
-    model = SVC(Spectrum(3), C=5, device="cpu").fit(TEXTS, LABELS)
-    [found] = explain(model, [NEW[0]])
-    again = json.loads(json.dumps(found.as_dict(), allow_nan=False))
-    assert again["symbols"] == found.symbols.tolist()
-    assert again["exact"] is True
-    assert again["similar"][0].keys() == {"index", "kernel", "contribution", "text", "id"}
-
-
 def test_nothing_to_explain():
     model = SVC(Spectrum(3), device="cpu").fit(TEXTS, LABELS)
     assert explain(model, []) == []

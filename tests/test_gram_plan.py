@@ -11,16 +11,7 @@ import numpy as np
 import pytest
 from test_store import EDIT, LABELS, TEXTS, Table, files, small, wanted  # noqa: F401 (a fixture)
 
-from textsvm import (
-    SVC,
-    Compute,
-    EditDistance,
-    InputError,
-    Spectrum,
-    Sum,
-    cross_validate,
-    tune,
-)
+from textsvm import SVC, Compute, EditDistance, InputError, Spectrum, Sum, cross_validate, tune
 from textsvm.gram.base import needed_bytes
 from textsvm.gram.plan import Case, FeatureCase, Rates, candidates, plan_features, plan_gram
 

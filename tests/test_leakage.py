@@ -82,10 +82,6 @@ def test_texts_of_which_some_are_equal_or_have_no_features():
     assert on_demand.computed == 9
 
 
-def test_a_corpus_of_nothing_but_copies():
-    assert set(near_duplicates(DenseGram(np.full((50, 50), 3, np.float32))).tolist()) == {0}
-
-
 @pytest.mark.parametrize("bound", [0.9, 0.97])
 def test_leaks_are_those_of_all_pairs_written_out(monkeypatch, bound):
     monkeypatch.setattr(search, "BLOCK", 60 * 11)

@@ -1,7 +1,9 @@
 """Regression from lengths alone."""
 
 import numpy as np
+import pytest
 from command import report, run
+from sklearn.isotonic import IsotonicRegression
 
 from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.readers import sample
@@ -26,19 +28,25 @@ def test_a_regression_is_told_beside_the_length_alone(tmp_path):
     assert "length_alone" not in report("cv", sample("reviews"), "--kernel", "fast")
 
 
-def test_the_fit_to_lengths_is_monotone_and_survives_odd_files():
-    rising = LengthBaseline.fit(["a" * n for n in (1, 2, 3, 4)], [1.0, 3.0, 2.0, 4.0])
-    assert rising.judge(["a" * 9, ""], [4.0, 1.0])["mae"] == 0
-    falling = LengthBaseline.fit({"text": ["a", "aa", "aaa"], "n": np.zeros(3)}, [3.0, 2.0, 1.0])
-    assert falling.judge({"text": ["aa", "a"]}, [2.0, 3.0])["mae"] == 0
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_fit_to_lengths_is_scikit_learns_isotonic_regression(sign):
+    random = np.random.default_rng(0)
+    texts = ["x" * int(length) for length in random.integers(1, 40, 200)]
+    numbers = [sign * len(text) + random.normal(scale=9) for text in texts]
+    lengths = [len(text) for text in texts]
+    fitted = IsotonicRegression(increasing=sign > 0, out_of_bounds="clip").fit(lengths, numbers)
+    baseline = LengthBaseline.fit({"text": texts, "n": np.zeros(200)}, numbers)
+    assert baseline.lengths == fitted.X_thresholds_.tolist()
+    assert baseline.numbers == pytest.approx(fitted.y_thresholds_.tolist())
+    new = ["", "x" * 7, "x" * 90]
+    assert baseline.judge(new, fitted.predict([0, 7, 90]))["mae"] == pytest.approx(0, abs=1e-9)
     assert LengthBaseline.fit(np.zeros((3, 2)), [1.0, 2.0, 3.0]) is None
-    assert LengthBaseline.of({"length_baseline": vars(rising)}) == rising
-    for odd in (
-        None,
-        3,
-        {},
-        {"lengths": [1]},
-        {"lengths": [1], "numbers": [1, 2]},
-        {"lengths": "x", "numbers": []},
-    ):
-        assert LengthBaseline.of({"length_baseline": odd}) is None
+    assert LengthBaseline.of({"length_baseline": vars(baseline)}) == baseline
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [None, 3, {}, {"lengths": [1]}, {"lengths": [1], "numbers": [1, 2]}, {"lengths": "x", "numbers": []}],
+)
+def test_an_odd_baseline_in_a_file_is_none(odd):
+    assert LengthBaseline.of({"length_baseline": odd}) is None

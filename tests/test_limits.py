@@ -109,10 +109,6 @@ def test_a_model_that_memory_is_too_short_for_is_not_called_damaged(here, monkey
     monkeypatch.setattr("safetensors.numpy.load", fail)
     with pytest.raises(InputError, match="model takes more main memory than there is: no more"):
         load("model")
-    monkeypatch.undo()
-    monkeypatch.setattr("textsvm.model.file._build", fail)
-    with pytest.raises(InputError, match="model takes more main memory than there is: no more"):
-        load(here / "model")
 
 
 def container(folder, monkeypatch, *, limit, used, cached=0, above=None):

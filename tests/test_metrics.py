@@ -10,12 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 from sklearn import metrics as sk
-from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 
 from textsvm import SVC, InputError, Spectrum, cross_validate, tune
-from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.evaluation.metrics import (
     break_even,
     number_metrics,
@@ -170,17 +168,6 @@ def test_folds_and_held_out_parts_are_scikit_learns(n, k, seed):
     for labels in (None, codes.tolist()):
         expected = train_test_split(range(n), test_size=k / 10, random_state=seed, stratify=labels)
         assert shuffle_split(n, k / 10, seed, labels) == tuple(map(sorted, expected))
-
-
-def test_the_length_baseline_is_scikit_learns_isotonic_regression():
-    random = np.random.default_rng(0)
-    texts = ["x" * int(length) for length in random.integers(1, 40, 200)]
-    for sign in (1, -1):
-        numbers = [sign * len(text) + random.normal(scale=9) for text in texts]
-        fitted = IsotonicRegression(increasing=sign > 0).fit([len(text) for text in texts], numbers)
-        baseline = LengthBaseline.fit(texts, numbers)
-        assert baseline.lengths == fitted.X_thresholds_.tolist()
-        assert baseline.numbers == pytest.approx(fitted.y_thresholds_.tolist())
 
 
 def some_results(task, n, seed, probability=False):
