@@ -210,21 +210,32 @@ def test_compressed_rows_stay_as_they_are():
     np.testing.assert_allclose(found, (one @ one.T).toarray(), rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("numbers", "solver"), [(Gaussian(0.5), "auto"), (Linear(), "features")], ids=["gram", "features"]
-)
-def test_folds_learn_mean_and_scale_from_their_training_part_alone(numbers, solver):
-    table = TABLE | {"hour": [*range(N - 3), 1000, 2000, 3000]}  # the last part is far from the others
-    kernel, cut = Sum([BODY, On(["hour", "size"], numbers)]), N - 6
-    folds = [(np.arange(cut), np.arange(cut, N))]
-    model = svc(kernel, compute=Compute(solver=solver), tol=1e-6)
-    found = cross_validate(model, table, LABELS, cv=folds).decision[cut:]
-    fitted = svc(kernel, compute=Compute(solver="gram"), tol=1e-6).fit(rows(range(cut), table), LABELS[:cut])
-    expected = fitted.decision_function(rows(range(cut, N), table))
-    np.testing.assert_allclose(found, expected, rtol=0.02, atol=2e-3)
-    K = gram_of(kernel, table)  # of all rows: other values
-    leaked = SVC("precomputed").fit(K[:cut, :cut], LABELS[:cut]).decision_function(K[cut:, :cut])
-    assert np.abs(leaked - expected).max() > 0.01
+FAR = TABLE | {"hour": [*range(N - 3), 1000, 2000, 3000]}  # the last part is far from the others
+PARTS = [(np.arange(N - 6), np.arange(N - 6, N))]
+
+
+def test_folds_learn_mean_and_scale_from_their_training_part_alone():
+    kernel = Sum([BODY, On(["hour", "size"], Gaussian(0.5))])
+    [(train, test)] = PARTS
+    found = cross_validate(svc(kernel), FAR, LABELS, cv=PARTS).decision[test]
+    fitted = svc(kernel).fit(rows(train, FAR), [LABELS[i] for i in train])
+    expected = fitted.decision_function(rows(test, FAR))
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    K = gram_of(kernel, FAR)  # of all rows: other values
+    leaked = SVC("precomputed").fit(K[: len(train), : len(train)], LABELS[: len(train)])
+    assert np.abs(leaked.decision_function(K[test, : len(train)]) - expected).max() > 0.01
+
+
+def test_calibration_from_features_is_that_from_grams():
+    """Features of folds are standardised by their training part, too."""
+    kernel = Sum([BODY, On(["hour", "size"], Linear())])
+    folds = [*PARTS, (np.arange(6, N), np.arange(6))]
+    models = [
+        CalibratedSVC(svc(kernel, tol=1e-6, compute=Compute(solver=solver)), cv=folds, method="sigmoid")
+        for solver in ("features", "gram")
+    ]
+    found, expected = (model.fit(FAR, LABELS).predict_proba(FAR) for model in models)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 def test_a_fold_takes_as_many_grams_as_before_for_texts_that_learn_nothing():
