@@ -55,7 +55,7 @@ def test_after_it_a_first_training_on_the_cpu_compiles_nothing(tmp_path):
     env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "CUDA_VISIBLE_DEVICES": ""}
     run_fresh("devices", "--compile", env=env, timeout=600)
     before = {*tmp_path.rglob("*.nbc")}
-    assert len(before) > 100
+    assert before
     run_fresh("demo", "--device", "cpu", env=env)
     assert {*tmp_path.rglob("*.nbc")} == before
 

@@ -59,7 +59,8 @@ def test_features_beyond_32_bits_are_numbered_in_64(weight, monkeypatch):
         return rows.x.features.dtype, rows.rows(np.arange(9)), rows.cross(new), rows.decision(new, coef)
 
     narrow = values()
-    monkeypatch.setattr(sparse, "MAX_INT32", 50)
+    for module in (sparse, counting):
+        monkeypatch.setattr(module, "MAX_INT32", 50)
     wide = values()
     assert (narrow[0], wide[0]) == (np.int32, np.int64)
     for a, b in zip(narrow[1:], wide[1:], strict=True):

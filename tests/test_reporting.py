@@ -30,6 +30,9 @@ VOID = {"meta", "input", "br", "link", "img", "hr"}
 class Page(HTMLParser):
     """Whether tags are closed in order, and which there are, with their attributes."""
 
+    #: Newer parsers find no tags in titles, as browsers in the title of a page; in that of a drawing they do.
+    RCDATA_CONTENT_ELEMENTS = ("textarea",)
+
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
         self.open, self.tags, self.words = [], [], []

@@ -22,7 +22,7 @@ from textsvm.arrays import AnyArray, Floats, Ints
 from textsvm.errors import InputError, os_errors, warn_user
 from textsvm.model.settings import ClassifierSettings, Settings, is_default
 from textsvm.model.trained import TrainedModel
-from textsvm.runtime.device import select
+from textsvm.runtime import device as devices
 from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import StageProgress, lap
 from textsvm.runtime.plain_json import checked_line, read_line, to_json
@@ -166,7 +166,7 @@ class GridSearch:
         )
         return assemble(
             settings, prepared.kernel, prepared.examples, self.target, machines, rule,
-            seconds=dict(prepared.seconds), gram=prepared.description, device=select(settings.device),
+            seconds=dict(prepared.seconds), gram=prepared.description, device=devices.select(settings.device),
         )  # fmt: skip
 
     def choose(self, folds: Iterable[int]) -> int:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from textsvm.arrays import AnyArray, Array, Ints, Ints32, Words
 from textsvm.errors import InputError
-from textsvm.linalg.sparse import SERIAL_SIZE, Counts, copy_rows, run_on_ranges
+from textsvm.linalg.sparse import MAX_INT32, SERIAL_SIZE, Counts, copy_rows, run_on_ranges
 from textsvm.runtime.compiled import njit, popcount, use_numpy
 from textsvm.runtime.device import array_module, device_of
 from textsvm.runtime.memory import copied, empty, joined
@@ -381,7 +381,7 @@ def _sort(words: Words) -> Words:
 
 def count_ids(offsets: Ints, q: int, ids: Ints32, size: int, base: int = 0, by_numpy: bool = False) -> Counts:
     """Count the windows of length q, given an id below `size` at every position; features are `base` + id."""
-    dtype = np.int32 if base + size <= MAX_SYMBOLS else np.int64
+    dtype = np.int32 if base + size <= MAX_INT32 else np.int64
     if by_numpy:
         return _count_few(offsets, q, ids, base, dtype)
     indptr = np.zeros(len(offsets), np.int64)
