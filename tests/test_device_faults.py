@@ -14,7 +14,6 @@ from textsvm.cli import console
 from textsvm.errors import GpuMemoryError, InputError
 from textsvm.runtime import device as devices
 from textsvm.selection.search import GridSearch
-from textsvm.training import train as training
 
 CARD = devices.Device("cuda", 0, "cuda:0 (H200, 140 GiB)")
 
@@ -223,38 +222,39 @@ CALLS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning")
-@pytest.mark.parametrize("name", CALLS)
-def test_work_on_a_small_card_ends_on_the_cpu_with_its_result(name, monkeypatch):
-    expected, select = CALLS[name]("cpu", *sample()), devices.select
+@pytest.fixture
+def asked(monkeypatch):
+    """What is asked for of a machine whose card has too little memory for anything."""
+    wishes, select = [], devices.select
 
     def of_small_card(wish="auto"):
+        wishes.append(wish)
         if wish == "auto":
             raise GpuMemoryError("the documents need 9 GiB; run with --device cpu")
         return select(wish)
 
     monkeypatch.setattr(devices, "select", of_small_card)
+    return wishes
+
+
+@pytest.mark.filterwarnings("ignore::textsvm.training.leakage.LeakageWarning")
+@pytest.mark.parametrize("name", CALLS)
+def test_work_on_a_small_card_ends_on_the_cpu_with_its_result(name, asked):
+    expected = CALLS[name]("cpu", *sample())
     with pytest.warns(UserWarning, match="the CPU is used instead"):
         got = CALLS[name]("auto", *sample())
     np.testing.assert_array_equal(got, expected)
 
 
-def test_a_prediction_on_a_small_card_stays_on_the_cpu(monkeypatch):
+def test_a_model_of_a_small_card_says_auto_and_predicts_on_the_cpu(asked):
     texts, labels = sample()
-    model = SVC(device="cpu").fit(texts, labels).model_
-    asked, select = [], devices.select
-
-    def of_small_card(wish="auto"):
-        asked.append(wish)
-        if wish == "auto":
-            raise GpuMemoryError("the weights need 9 GiB; run with --device cpu")
-        return select(wish)
-
-    monkeypatch.setattr(devices, "select", of_small_card)
+    with pytest.warns(UserWarning, match="the CPU is used instead"):
+        model = SVC().fit(texts, labels).model_
+    assert (model.device, model.record.settings.device) == ("auto", "auto")
     again = model.on("auto")
     with pytest.warns(UserWarning, match="the CPU is used instead"):
         values = again.decision_function(texts)
-    np.testing.assert_array_equal(values, model.decision_function(texts))
+    np.testing.assert_array_equal(values, model.on("cpu").decision_function(texts))
     asked.clear()
     again.decision_function(texts[:3])
     assert asked == []
@@ -281,17 +281,3 @@ def test_a_search_of_a_grid_goes_on_on_the_cpu(monkeypatch, tmp_path):
     assert tried == [[0], [1], [1]]
     assert [row["mean"] for row in got.table] == [row["mean"] for row in expected.table]
     assert got.best_model.device == "auto"
-
-
-def test_a_model_trained_on_the_cpu_instead_says_auto(monkeypatch):
-    work = training.train_here
-
-    def of_small_card(settings, *data):
-        if settings.device == "auto":
-            raise GpuMemoryError("the matrix needs 9 GiB; run with --device cpu")
-        return work(settings, *data)
-
-    monkeypatch.setattr(training, "train_here", of_small_card)
-    with pytest.warns(UserWarning, match="the CPU is used instead"):
-        model = SVC().fit(*sample()).model_
-    assert (model.device, model.record.settings.device) == ("auto", "auto")

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from textsvm import SVC, SVR, CalibratedSVC, Gaussian, InputError, On, Spectrum, report
+from textsvm import SVC, CalibratedSVC, Gaussian, InputError, On, Spectrum, report
 
 pytestmark = pytest.mark.slow
 
@@ -35,20 +35,24 @@ def test_reports(model, tmp_path):
         saved.save(tmp_path / "report.txt")
 
 
-def test_reports_of_other_machines(model):
-    numbers = np.arange(24.0)
-    assert report(SVR(Spectrum(2)).fit(TEXTS, numbers), TEXTS, numbers).results.task == "regression"
+def test_reports_of_other_inputs(model):
     calibrated = CalibratedSVC(model, cv=2).fit(TEXTS, LABELS)
     assert report(calibrated, OTHERS, TRUTH, ids="abcd", positive="fruit").results.labels[1] == "fruit"
+    numbers = np.arange(24.0)
     table = pd.DataFrame({"text": TEXTS, "size": numbers}, index=numbers + 3)
     beside = SVC(On("text", Spectrum(2)) + On("size", Gaussian())).fit(table, LABELS)
     assert report(beside, table, LABELS, mistakes=0).results.n == 24
 
 
-def test_reports_that_cannot_be(model):
-    with pytest.raises(InputError, match="4 examples and 24 labels"):
-        report(model, OTHERS, LABELS)
-    with pytest.raises(InputError, match="4 examples and 1 ids"):
-        report(model, OTHERS, TRUTH, ids=["a"])
-    with pytest.raises(InputError, match="kernel matrix"):
-        report(SVC("precomputed").fit(np.eye(24), LABELS), np.eye(24), LABELS)
+@pytest.mark.parametrize(
+    ("examples", "labels", "ids", "message"),
+    [
+        (OTHERS, LABELS, None, "4 examples and 24 labels"),
+        (OTHERS, TRUTH, ["a"], "4 examples and 1 ids"),
+        (np.eye(24), LABELS, None, "kernel matrix"),
+    ],
+)
+def test_reports_that_cannot_be(model, examples, labels, ids, message):
+    asked = model if examples is OTHERS else SVC("precomputed").fit(examples, labels)
+    with pytest.raises(InputError, match=message):
+        report(asked, examples, labels, ids=ids)
