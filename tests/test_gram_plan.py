@@ -9,7 +9,7 @@ from math import inf
 
 import numpy as np
 import pytest
-from test_store import EDIT, LABELS, TEXTS, Table, files, small, wanted  # noqa: F401 (a fixture)
+from test_store import EDIT, LABELS, TEXTS, small  # noqa: F401 (a fixture)
 
 from textsvm import SVC, Compute, EditDistance, InputError, Spectrum, Sum, cross_validate, tune
 from textsvm.gram.base import needed_bytes

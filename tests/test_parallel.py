@@ -54,25 +54,29 @@ def test_context_variables_of_the_caller_hold_in_the_threads():
     assert seen == [7] * 20
 
 
-@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), MemoryError()])
-def test_a_single_thread_suffices(monkeypatch, error):
+@pytest.mark.parametrize(
+    ("threads", "error"), [(11, RuntimeError("can't start new thread")), (12, MemoryError())]
+)
+def test_a_single_thread_suffices(monkeypatch, threads, error):
     """If the system starts no second thread, the first takes all pieces."""
-    done = []
-    with parallel.limit(3):
-        parallel.run(lambda _: None, range(3))
-        pool = parallel._pool(3)
-        submit, calls = pool.submit, []
+    done, started = [], []
+    start = threading.Thread.start
 
-        def once(*arguments):
-            calls.append(arguments)
-            if len(calls) > 1:
-                raise error
-            return submit(*arguments)
+    def once(thread):
+        started.append(thread)
+        if len(started) > 1:
+            raise error
+        start(thread)
 
-        monkeypatch.setattr(pool, "submit", once)
-        parallel.run(done.append, range(50))
+    def piece(i):
+        time.sleep(0.002)
+        done.append(i)
+
+    with parallel.limit(threads), monkeypatch.context() as patched:  # there is no such pool yet
+        patched.setattr(threading.Thread, "start", once)
+        parallel.run(piece, range(50))
     assert sorted(done) == list(range(50))
-    assert len(calls) > 1
+    assert len(started) > 1
 
 
 def test_pieces_may_run_pieces():
