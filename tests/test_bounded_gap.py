@@ -9,7 +9,7 @@ import pytest
 from contracts import KernelContract, check, matrix, random_texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_columns import both_ways, corpus, gram_of, judge
+from test_columns import both_ways, corpus, judge
 
 from textsvm import BoundedGap, GapWeighted, Spectrum, Sum, read_corpus
 from textsvm.errors import InputError
@@ -182,20 +182,6 @@ def test_too_many_subsequences_are_refused(monkeypatch):
     monkeypatch.setattr(subsequences, "ROOM", 5)
     with pytest.raises(InputError, match="too many subsequences of p=3 of 4 symbols"):
         BoundedGap(3).rows(documents, CPU)
-
-
-@pytest.mark.parametrize("normalised", [True, False])
-def test_rows_of_features_give_the_gram(normalised):
-    documents = encode([*random_texts(60), "", "ac", "ac", "b"])
-    kernel = BoundedGap(3, 0.5, normalised=normalised)
-    assert kernel.features.countable
-    rows = kernel.features.rows(documents, CPU)
-    gram = gram_of(rows)
-    np.testing.assert_allclose(gram, kernel.rows(documents, CPU).gram(), rtol=1e-5, atol=1e-7)
-    assert BoundedGap(3, 0.5, 5).features.key == kernel.features.key
-    assert (
-        len({k.features.key for k in (kernel, BoundedGap(3), BoundedGap(4, 0.5), BoundedGap(3, 0.5, 4))}) == 4
-    )
 
 
 def test_machines_need_no_gram():

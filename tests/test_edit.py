@@ -90,21 +90,6 @@ def test_a_hundred_thousand_symbols():
     np.testing.assert_array_equal(distances(part, texts), rapidfuzz_distances(texts, part))
 
 
-def test_every_symbol_different():
-    texts = [WIDE, WIDE[::-1], WIDE[100:], WIDE[1500:] + WIDE[:1500]] * 10
-    np.testing.assert_array_equal(distances(texts), rapidfuzz_distances(texts, texts))
-
-
-@given(st.lists(st.text("abc", max_size=90), min_size=3, max_size=3))
-@settings(max_examples=40)
-def test_distance_is_a_metric(texts):
-    d = distances(texts)
-    assert (np.diag(d) == 0).all()
-    assert (d == d.T).all()
-    assert d[0, 2] <= d[0, 1] + d[1, 2]
-    assert (d >= np.abs(np.subtract.outer([len(t) for t in texts], [len(t) for t in texts]))).all()
-
-
 @pytest.mark.parametrize("relative", [False, True])
 def test_one_distance_matrix_serves_a_grid_over_gamma(relative):
     texts = TEXTS["mixed lengths"] + TEXTS["words"]

@@ -8,7 +8,7 @@ import pytest
 from contracts import KernelContract, check, dna
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_columns import both_ways, gram_of, judge
+from test_columns import both_ways, judge
 
 from textsvm import SVC, Spectrum, Sum
 from textsvm.errors import InputError
@@ -38,17 +38,6 @@ def variants():
 
 class TestGapped(KernelContract):
     cases = variants()
-
-
-@pytest.mark.parametrize("canonical", [False, True])
-@pytest.mark.parametrize("weight", WEIGHTS)
-@pytest.mark.parametrize("normalised", [False, True])
-def test_rows_of_features_give_the_gram(canonical, weight, normalised):
-    documents = encode([*dna(60), "", "ac", "ac", "g"])
-    kernel = GappedKmers(5, 2, canonical, weight, normalised)
-    rows = kernel.features.rows(documents, CPU)
-    np.testing.assert_allclose(gram_of(rows), kernel.rows(documents, CPU).gram(), rtol=1e-5, atol=1e-6)
-    assert kernel.features.occurrences(documents.lengths).sum() >= len(rows.x.values)
 
 
 def test_machines_need_no_gram():
@@ -230,19 +219,6 @@ def test_lists_add_up_what_columns_do(weight, canonical, monkeypatch):
     monkeypatch.setattr(gapped_rows, "TABLE", 0)
     monkeypatch.setattr(gapped_rows, "GROUP_BYTES", 0)
     np.testing.assert_array_equal(kernel.rows(documents, CPU).gram(), expected[1])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("weight", WEIGHTS)
-@pytest.mark.parametrize(("g", "m", "canonical"), [(5, 2, False), (5, 2, True), (1, 0, False)])
-def test_looking_up_is_counting(g, m, canonical, weight, monkeypatch):
-    documents = encode([*dna(40), "a" * 90, "", "ac"])
-    others = encode([*dna(30, 1, letters="acgtn"), "", "ac", "t" * 70], documents.alphabet)
-    coef = np.random.default_rng(0).normal(size=(2, len(documents)))
-    found = GappedKmers(g, m, canonical, weight).predictor(documents, coef, CPU).values(others)
-    monkeypatch.setattr(gapped_rows, "MOST_KEYS", 0)
-    counted = GappedKmers(g, m, canonical, weight).predictor(documents, coef, CPU).values(others)
-    np.testing.assert_allclose(found, counted, rtol=1e-12, atol=1e-12)
 
 
 def test_many_symbols_are_counted_not_looked_up():

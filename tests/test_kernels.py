@@ -8,6 +8,7 @@ import pytest
 from contracts import dna
 from loading import load
 from sklearn.base import clone
+from test_columns import gram_of
 
 import textsvm
 from textsvm import (
@@ -145,6 +146,7 @@ WAYS = {
     BoundedGap: [BATCH],
     GappedKmers: [
         (gapped_rows, "KEEP_BYTES", 0),
+        (gapped_rows, "MOST_KEYS", 0),
         (gapped_rows, "BATCH", 300),
         (gapped_rows, "WEIGHT_BYTES", 0),
     ],
@@ -175,6 +177,9 @@ def test_rows_values_and_decisions_of_many_texts_agree_with_the_gram(kernel, mon
     bounds = {"rtol": 1e-4, "atol": 1e-4 * size}
     np.testing.assert_array_equal(gram, gram.T)
     np.testing.assert_allclose(np.diag(gram), rows.diag(), rtol=1e-6)
+    features = kernel.features
+    if features is not None and features.countable:
+        np.testing.assert_allclose(gram_of(features.rows(documents, CPU)), gram, rtol=1e-5, atol=1e-6 * size)
     decided, steps = rows.cross(new).astype(np.float64) @ coef, []
     for module, name, value in [(feature_rows, "BATCH", feature_rows.BATCH), *WAYS[type(kernel)]]:
         monkeypatch.setattr(module, name, value)

@@ -13,7 +13,6 @@ from sklearn.base import clone
 from textsvm import SVC
 from textsvm.errors import InputError
 from textsvm.kernels import GappedKmers, Gkm, Mismatch
-from textsvm.kernels.mers import rows as mer_scores
 from textsvm.kernels.mers.kernel import gkm_weights, mismatch_weights
 from textsvm.runtime.device import select
 from textsvm.text.documents import encode
@@ -105,20 +104,6 @@ def test_weights_of_gkm_are_those_of_the_pseudo_inverse(l, k, b, filtered):  # n
     np.testing.assert_allclose(
         gkm_weights(l, k, l, b, filtered), oracles.gkm_filter(l, k, filtered, b), atol=1e-12
     )
-
-
-@pytest.mark.parametrize("room", [mer_scores.TABLE_BYTES, 0])
-def test_values_of_mers_add_up_to_the_value_of_a_text(room, monkeypatch):
-    monkeypatch.setattr(mer_scores, "TABLE_BYTES", room)
-    kernel = Gkm(4, 2, 2, canonical=True, normalised=False)
-    documents, text = encode(dna(40)), "acgttgcanaccgt"
-    coef = np.random.default_rng(0).normal(size=(2, 40))
-    predictor = kernel.predictor(documents, coef, CPU)
-    mers = [text[i : i + 4] for i in range(len(text) - 3)]
-    scores = predictor.values(encode(mers, documents.alphabet))
-    assert (scores[[i for i, mer in enumerate(mers) if "n" in mer]] == 0).all()
-    values = predictor.values(encode([text], documents.alphabet))
-    np.testing.assert_allclose(scores.sum(axis=0), values[0], rtol=1e-5)
 
 
 def test_a_sequence_is_its_reverse_complement():
