@@ -25,7 +25,7 @@ from sklearn.svm import SVC
 from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
 from benchmarks.panel import names_of, read_set
 from textsvm.arrays import Floats, Ints
-from textsvm.choice.candidates import auto
+from textsvm.choice.candidates import auto_candidate
 from textsvm.errors import InputError
 from textsvm.evaluation.baselines import answer, baselines_of
 from textsvm.kernels.base import Sum
@@ -36,7 +36,7 @@ from textsvm.linalg.products import InvertedIndex
 from textsvm.linalg.rows import FeatureRows, SharedFeatures
 from textsvm.linalg.sparse import Sparse, count_features_of
 from textsvm.sources.texts import TextSource
-from textsvm.training.train import MANY, RARE, rare_class_bias
+from textsvm.training.train import RARE_CLASS_BIAS, RARE_CLASS_TEXTS, rare_class_bias
 
 SIZES = ("3", "7", "20", "60", "r100", "r300", "200", "600")  #: Texts of each class; r: of all
 MOST_CLASSES, MOST_TEXTS, MOST_TESTED, MOST_SYMBOLS = 10, 1200, 400, 800_000
@@ -55,7 +55,7 @@ class Machine:
     characters: str = "A"
     loss: str = "squared_hinge"
     C: float | None = None  #: None is that of the default
-    rare: float | None = None  #: Instead of `RARE` and its factor for few texts
+    rare: float | None = None  #: Instead of `RARE_CLASS_BIAS` and its factor for few texts
 
 
 #: The default, the default before (C, biases, unknown p-mers, weights), and others in one respect.
@@ -124,7 +124,7 @@ class Parts:
 
     def __init__(self, texts: list[str], target: Ints) -> None:
         self.n, self.target, self.train = len(target), target, np.arange(len(target))
-        self.default = auto(texts[: self.n], n_classes=int(target.max()) + 1)
+        self.default = auto_candidate(texts[: self.n], n_classes=int(target.max()) + 1)
         cased = Spectrum((1, 5), "log", idf=True, keep_case=True)
         words = Spectrum((1, 2), "log", idf=True, tokens="words", keep_case=True)
         last = self.default.kernel().structure.leaves[0] if self.default.dna else words
@@ -217,7 +217,11 @@ def point(folder: Path, name: str, size: str, seed: int) -> dict[str, Any] | Non
             continue
         hinge = "hinge" in (machine.loss, parts.default.loss)
         C = (machine.C or parts.default.C) * (2 if hinge and not parts.default.dna else 1)
-        factor = 1 if machine.rare is None else machine.rare / RARE / np.clip(MANY / n, 1, 10) ** 0.5
+        factor = (
+            1
+            if machine.rare is None
+            else machine.rare / RARE_CLASS_BIAS / np.clip(RARE_CLASS_TEXTS / n, 1, 10) ** 0.5
+        )
         values = decide(parts.kernel(machine), train, C, hinge) + factor * moved
         results[label] = judge(values.argmax(axis=1), test)
     letters = "".join(texts[:200])[:20000]

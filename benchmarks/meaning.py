@@ -29,7 +29,7 @@ from sklearn.preprocessing import normalize
 from benchmarks.harness import BenchmarkReport, benchmark, data_folder, markdown_lines, option
 from benchmarks.panel import names_of, read_set
 from textsvm.arrays import AnyArray, Floats, Ints, Json
-from textsvm.choice.candidates import auto
+from textsvm.choice.candidates import auto_candidate
 from textsvm.choice.choose import ENCODER_WEIGHTS, MAX_ENCODER_TEXTS, encoder_weight
 from textsvm.estimators.svm import SVC
 from textsvm.evaluation.baselines import CHARACTERS, characters_baseline
@@ -118,7 +118,7 @@ def centred(train: Floats, test: Floats) -> Vectors:
 def machines(part: Part, encoders: dict[str, Vectors], alone: bool) -> Iterator[tuple[str, Ints]]:
     """Predictions of the machines; `alone` also those without strings."""
     texts, codes, tests, *_ = part
-    default, bias = auto(texts), rare_class_bias(np.bincount(codes).astype(float), len(codes))
+    default, bias = auto_candidate(texts), rare_class_bias(np.bincount(codes).astype(float), len(codes))
 
     def predict(inner: Floats, outer: Floats) -> Ints:
         machine = SVC("precomputed", loss=default.loss, C=default.C, tol=0.02).fit(inner, codes)

@@ -17,7 +17,7 @@ from textsvm.evaluation.comparison import judge_prediction
 from textsvm.evaluation.explanation import Explanation, KernelShare, Similar, Substring
 from textsvm.evaluation.judge import judge
 from textsvm.evaluation.results import evaluate
-from textsvm.kernels.attribution import Attribution
+from textsvm.kernels.attribution import AttributionMethod
 from textsvm.model.top_features import Feature, TopFeatures
 from textsvm.reporting.report import Mistake, Report, make_report
 from textsvm.selection.doubts import Doubt
@@ -92,7 +92,7 @@ def mistake(i: int) -> Mistake:
     text, symbols = 2 * ALL[i], np.repeat([0.0, 1.0], len(ALL[i]))
     explanation = Explanation(
         prediction=text, towards=text, against=text, value=1.0, bias=0.0, text=text,
-        symbols=symbols, attribution=Attribution("occlusion", "made up", exact=False),
+        symbols=symbols, method=AttributionMethod("occlusion", "made up", exact=False),
         substrings=[Substring(text, 2, 0.5)], merged=[Substring(text, 2, 0.5)], similar=[Similar(0, 0.5, 0.1, text, text)],
         parts=[KernelShare(text, 0.5, [Similar(0, 0.5, 0.1, text, text)])],
     )  # fmt: skip

@@ -163,8 +163,8 @@ def test_dna_has_kernels_of_its_own():
     assert not candidates.is_dna(["ACGTRYKM" * 4] * 20)
     assert not candidates.is_dna([*texts, "a sentence"])
     assert not candidates.is_dna([text[:10] for text in texts])
-    assert candidates.auto(texts) == replace(DNA, C=7.5)
-    assert spell(candidates.fast(texts).kernel()) == "gapped:7,m=2,canonical"
+    assert candidates.auto_candidate(texts) == replace(DNA, C=7.5)
+    assert spell(candidates.fast_candidate(texts).kernel()) == "gapped:7,m=2,canonical"
     y = np.array(["GAT" in text or "ATC" in text for text in texts])
     model = auto().fit(texts, y)
     assert model.score(texts, y) == 1
@@ -189,14 +189,14 @@ def test_few_texts_have_a_larger_C():
     assert (of_n[1:] / of_n[:-1] > 0.99 - 1e-9).all()  # no jump
     for length in (25, 100, 900):
         texts = ["one two " + "x" * (length - 8)] * 400
-        penalties = [candidates.auto(texts).C, candidates.fast(texts).C]
+        penalties = [candidates.auto_candidate(texts).C, candidates.fast_candidate(texts).C]
         assert penalties == pytest.approx([length**0.5 / 4, 1.5 * length**0.5 / 4])
-    assert [candidates.auto(["acgt" * 10] * n).C for n in (20, 100, 400)] == [10, 3, 1]
+    assert [candidates.auto_candidate(["acgt" * 10] * n).C for n in (20, 100, 400)] == [10, 3, 1]
 
 
 def test_few_and_long_texts_have_less_of_the_plain_kernel_and_of_words():
     def shares(n, length, n_classes):
-        chosen = candidates.auto(["one two " + "x" * (length - 8)] * n, n_classes=n_classes)
+        chosen = candidates.auto_candidate(["one two " + "x" * (length - 8)] * n, n_classes=n_classes)
         return chosen.plain, (1 - chosen.plain) * chosen.word_share
 
     assert shares(100, 100, 2) == shares(300, 900, 2) == shares(300, 100, 6) == (0.5, 0.25)
@@ -207,8 +207,8 @@ def test_few_and_long_texts_have_less_of_the_plain_kernel_and_of_words():
         assert (np.abs(np.diff(of_n[1:], axis=0)) < 0.09).all()  # no jump
     # 5 sqrt(length) / 12 texts of each class have half of the way.
     assert shares(50, 900, 4) == pytest.approx((0.3, 0.175), abs=0.006)
-    assert candidates.auto(["acgt" * 10] * 6).plain == 1 / 3
-    assert candidates.auto(["", ""]).plain <= 0.5
+    assert candidates.auto_candidate(["acgt" * 10] * 6).plain == 1 / 3
+    assert candidates.auto_candidate(["", ""]).plain <= 0.5
 
 
 @pytest.mark.parametrize("kernel", ["auto", "fast"])
@@ -216,7 +216,7 @@ def test_few_texts_have_the_same_machine_after_another_training(kernel, tmp_path
     texts, y = corpus(40, 3)
     given = {"kernel": kernel, "C": 0.5, "tol": 1e-6}
     model, again = auto(**given).fit(texts, y), auto(**given).fit(texts[::-1], y[::-1])
-    assert model.C_ == again.C_ == 0.5 * getattr(candidates, kernel)(texts).C > 1
+    assert model.C_ == again.C_ == 0.5 * getattr(candidates, f"{kernel}_candidate")(texts).C > 1
     new = corpus(9, 3, 1)[0]
     np.testing.assert_allclose(model.decision_function(new), again.decision_function(new), atol=1e-3)
     textsvm.save(model, tmp_path / "m")
@@ -247,7 +247,11 @@ def test_kernels_of_the_default():
 def test_the_default_is_the_machine_of_its_kernel(kernel):
     texts, y = corpus(60, 3)
     model = auto(kernel=kernel, C=0.5, multiclass="ovr").fit(texts, y)
-    default = candidates.auto(texts, n_classes=3) if kernel == "auto" else candidates.fast(texts)
+    default = (
+        candidates.auto_candidate(texts, n_classes=3)
+        if kernel == "auto"
+        else candidates.fast_candidate(texts)
+    )
     assert model.C_ == 0.5 * default.C
     assert model.chosen_ == default.description(0.5)
     assert model.model_.record.held_out_accuracy is None
@@ -459,7 +463,7 @@ def test_nothing_is_tried_where_no_class_has_two_texts(name, monkeypatch):
     monkeypatch.setattr(choose, "Trials", lambda *_: pytest.fail("there were trials"))
     texts, y = LITTLE[name]
     model, default = tried(C=2.0).fit(texts, y), auto(C=2.0).fit(texts, y)
-    assert (model.chosen_, model.C_) == (default.chosen_, 2 * candidates.auto(texts).C)
+    assert (model.chosen_, model.C_) == (default.chosen_, 2 * candidates.auto_candidate(texts).C)
 
 
 def test_kernels_are_tried_where_a_class_has_one_text(scripted):
@@ -573,7 +577,7 @@ def test_the_default_has_the_hinge_loss_where_no_other_is_possible():
     small = Compute(solver="gram", memory=8000)
     for model in (auto(multiclass="crammer-singer"), auto(compute=small), auto(loss="hinge")):
         model.fit(texts, y)
-        assert (model.loss_, model.C_) == ("hinge", 2 * candidates.auto(texts).C)
+        assert (model.loss_, model.C_) == ("hinge", 2 * candidates.auto_candidate(texts).C)
         assert "hinge loss" in model.chosen_
     with pytest.raises(InputError, match="kernel matrix that fits in memory"):
         auto(loss="squared_hinge", compute=small).fit(texts, y)

@@ -146,12 +146,12 @@ def test_it_is_cross_validated_and_tuned_with_shared_work():
 def test_it_is_explained_and_reported():
     model = SVC(SharedSymbols(), C=10, device="cpu").fit(TEXTS, LABELS)
     [found] = explain(model, ["red tree"])
-    assert (found.method, found.exact) == ("occlusion", False)
+    assert (found.method.name, found.exact) == ("occlusion", False)
     without = model.decision_function(["red tree", "tree", "red "])
     np.testing.assert_allclose(found.symbols[:4], (without[0] - without[1]) / 4, atol=1e-6)
     wrong = ["green" if label == "red" else "red" for label in LABELS]
     report = make_report(model.model_, judge(model, TEXTS, wrong), TEXTS, [str(i) for i in range(len(TEXTS))])
-    assert report.mistakes[0].explanation.method == "occlusion"
+    assert report.mistakes[0].explanation.method.name == "occlusion"
     assert dict(report.facts)["kernel"] == "symbols:power=1"
 
 

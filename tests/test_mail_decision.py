@@ -13,7 +13,7 @@ from textsvm.apps.mail.decision import (
     FIRST,
     HAM,
     LAST,
-    MANY,
+    MANY_LESSONS,
     PRIOR,
     PRIOR_MAILS,
     SPAM,
@@ -57,9 +57,10 @@ def test_it_is_the_greatest_likelihood(n_spam, n_ham):
     values, spam = values_of(n_spam, n_ham)
     few = min(n_spam, n_ham)
     at_prior = [
-        min(LAST, FIRST * (min(n, MANY) / 10) ** (1 / 3) * max(1, n / MANY) ** 0.6) for n in (n_spam, n_ham)
+        min(LAST, FIRST * (min(n, MANY_LESSONS) / 10) ** (1 / 3) * max(1, n / MANY_LESSONS) ** 0.6)
+        for n in (n_spam, n_ham)
     ]
-    mails = PRIOR_MAILS * min(1, MANY / few)
+    mails = PRIOR_MAILS * min(1, MANY_LESSONS / few)
     aim = np.append(np.where(spam, 1 - 1 / (n_spam + 2), 1 / (n_ham + 2)), [SPAM, 1 - SPAM])
     weight = np.append(np.where(spam, few / n_spam, few / n_ham), [mails, mails])
     weight /= weight.sum()

@@ -292,7 +292,7 @@ def test_the_planner_trains_many_classes_from_features_without_a_matrix():
 
 def test_solver_features_trains_many_classes_on_some_rows(monkeypatch):
     called = []
-    monkeypatch.setattr(many_classes, "MANY", 1)
+    monkeypatch.setattr(many_classes, "MIN_VALUES", 1)
     monkeypatch.setattr("textsvm.solvers.solve.solve_many", lambda *a: called.append(1) or solve_many(*a))
     texts, y = corpus(30, 3)
     settings = {"kernel": KERNEL, "multiclass": "ovr"}

@@ -327,7 +327,7 @@ def test_what_is_left_out_of_a_product_is_a_piece_of_its_line():
     model = svc(Product([On("body", Spectrum(2)), On("hour", Gaussian())])).fit(TABLE, LABELS)
     [found] = explain(model, rows([0]))
     begin = found.text.index("body: ") + 6
-    assert found.method == "occlusion"
+    assert found.method.name == "occlusion"
     assert found.symbols[begin : begin + len("buy")].any()
     assert not found.symbols[found.text.index("hour: ") :].any()
 

@@ -90,7 +90,7 @@ def test_a_panel_is_measured_and_its_baselines_are_not_measured_twice(sets, tmp_
     written = (tmp_path / "one.md").read_text()
     assert f"| half | {100 * found['rows'][4]['accuracy']:.2f} / " in written
     assert "| set | characters + words | auto |" in written
-    default = candidates.auto(texts[::2], n_classes=len(set(labels[::2])))
+    default = candidates.auto_candidate(texts[::2], n_classes=len(set(labels[::2])))
     chosen = default.description(1.0).rpartition(":")[0]
     assert re.search(rf"\| half \| C=[\d.]+ \| {re.escape(chosen)} \|", written)
     assert all(line.count("|") <= 11 for line in written.splitlines())

@@ -15,7 +15,7 @@ from textsvm import SVC, SVR, CalibratedSVC, InputError, OneClassSVM, Spectrum, 
 from textsvm.evaluation.explanation import explain
 from textsvm.kernels.options import WEIGHTS
 from textsvm.kernels.shared.counting import pmer_codes
-from textsvm.kernels.spectrum.features import PSEUDO, RARE, unknown_square
+from textsvm.kernels.spectrum.features import CLASSES_PER_RARE_DF, PSEUDO, unknown_square
 from textsvm.text.documents import encode, encode_as
 
 TRAIN = ["banana", "bandana", "the cat sat on the mat", "nab", "", "aaaa", "a cat", "a mat", "nab"]
@@ -58,15 +58,19 @@ def test_agrees_with_the_textbook_also_on_unseen_documents(n_classes, p, weight,
 @settings(max_examples=5, deadline=None)
 @given(st.lists(st.text("abc ", max_size=7), min_size=129, max_size=140))
 def test_odds_of_many_classes_agree_with_the_textbook(texts):
-    """With more classes than `RARE` the terms of most classes are summed for each df, not for each p-mer."""
+    """With more classes than `CLASSES_PER_RARE_DF` most terms are summed for each df, not for each p-mer."""
     texts = ["xyz", "xyz", "ab", "ab", "ab", *texts]
-    classes = np.array([0, 1, 0, 1, 2, *(i % (2 * RARE + 1) for i in range(len(texts) - 5))])
+    classes = np.array([0, 1, 0, 1, 2, *(i % (2 * CLASSES_PER_RARE_DF + 1) for i in range(len(texts) - 5))])
     documents = encode(texts)
     learnt = Spectrum((1, 4), odds=True).fit(documents.with_classes(classes)).weights_
     expected, other = oracles.learn_odds(texts, classes.tolist(), 1, 4, PSEUDO)
     symbols = [chr(point) for point in documents.alphabet]
     pmers = ["".join(symbols[code] for code in row) for rows in pmer_codes(learnt.vocabulary) for row in rows]
-    assert min(learnt.df) * RARE < 2 * RARE + 1 <= max(learnt.df) * RARE
+    assert (
+        min(learnt.df) * CLASSES_PER_RARE_DF
+        < 2 * CLASSES_PER_RARE_DF + 1
+        <= max(learnt.df) * CLASSES_PER_RARE_DF
+    )
     np.testing.assert_allclose(learnt.odds[:-1], [expected[u] for u in pmers], rtol=1e-9)
     np.testing.assert_allclose(learnt.odds[-1], other, rtol=1e-9)
 

@@ -147,7 +147,7 @@ def test_fitted_machines_answer_as_estimators_do(model, labels, tmp_path):
     assert np.array_equal(np.array(quick.predict(TEXTS), object), np.array(whole.predict(TEXTS), object))
     assert quick.info == whole.model_.info == {"reading": {"headers": True}}
     assert quick.device_in_use.kind == whole.device_.kind
-    assert quick.probabilistic == hasattr(whole, "predict_proba")
+    assert quick.probabilities_by_default == hasattr(whole, "predict_proba")
 
 
 def test_damaged_files_are_refused_alike(tmp_path):

@@ -67,8 +67,8 @@ def test_predictions_are_equal_before_saving_after_loading_and_as_estimator(esti
             values = estimator.decision_function(texts)
             np.testing.assert_allclose(model.decision_function(texts), values, atol=1e-6)
             np.testing.assert_array_equal(again.decision_function(texts), model.decision_function(texts))
-    assert model.probabilistic == hasattr(estimator, "predict_proba")
-    if model.probabilistic:
+    assert model.probabilities_by_default == hasattr(estimator, "predict_proba")
+    if model.probabilities_by_default:
         np.testing.assert_array_equal(again.predict_proba(NEW), model.predict_proba(NEW))
         np.testing.assert_allclose(model.predict_proba(NEW), estimator.predict_proba(NEW), atol=1e-6)
 

@@ -109,7 +109,7 @@ class Candidate:
         return f"{name} with C = {self.C * C:.3g} and {loss} loss: the default for {of}"
 
 
-def auto(texts: Sequence[str], folded: bool = True, n_classes: int = 2) -> Candidate:
+def auto_candidate(texts: Sequence[str], folded: bool = True, n_classes: int = 2) -> Candidate:
     """The default for training texts; `folded` says whether their normal form has no capitals."""
     if is_dna(texts, folded):
         return Candidate(dna=True, plain=1 / 3, C=penalty(FEW_DNA, len(texts)), loss="hinge")
@@ -119,7 +119,7 @@ def auto(texts: Sequence[str], folded: bool = True, n_classes: int = 2) -> Candi
     return Candidate(has_words(texts), plain=plain, word_share=words / (1 - plain), C=penalty_of(texts))
 
 
-def fast(texts: Sequence[str], folded: bool = True) -> Candidate:
+def fast_candidate(texts: Sequence[str], folded: bool = True) -> Candidate:
     """The default without the plain kernel: less accurate, and half the time."""
     if is_dna(texts, folded):
         return Candidate(dna=True, plain=0.0, C=penalty(FEW_DNA, len(texts)), loss="hinge")

@@ -81,7 +81,7 @@ def evaluate(
     from textsvm.reporting.report import make_report
 
     fitted = model_files.load_model(console, model, judging.device)
-    training = model_files.Training.of(fitted)
+    training = model_files.RecordedOptions.of(fitted)
     multilabel = isinstance(fitted.rule, LabelRule)
     if reading.positive is None:
         reading = replace(reading, positive=training.positive, negative=training.negative)

@@ -74,7 +74,7 @@ def explain(
     model: options.ModelPath,
     table: options.TableOptions,
     printing: options.PrintingOptions,
-    form: ExplainOptions,
+    explain_options: ExplainOptions,
     files: options.DocumentPaths = None,
 ) -> None:
     """Explain a model (--top), or predictions: the coloured text, and the most similar training documents.
@@ -87,16 +87,16 @@ def explain(
     --json prints one object per line, with the contribution of every symbol. Of many documents the terminal
     shows a summary and the first few.
     """
-    output = form.checked(printing.json, model, files)
+    output = explain_options.checked(printing.json, model, files)
     console = Console(printing.quiet, output is not None and output.is_stdout)
 
     from textsvm.cli import corpora, model_files
     from textsvm.evaluation.explanation import explain as explain_texts
 
     fitted = model_files.load_model(console, model, "cpu")
-    training = model_files.Training.of(fitted)
-    if form.top is not None:
-        sides = fitted.top_features(form.top)
+    training = model_files.RecordedOptions.of(fitted)
+    if explain_options.top is not None:
+        sides = fitted.top_features(explain_options.top)
         if output is not None:
             _write_top(output, sides, printing.json)
             return
@@ -116,9 +116,9 @@ def explain(
     with console.progress():
         explained = explain_texts(
             fitted, texts, positive=training.positive,
-            substrings=LISTED, similar=form.similar, progress=console.progress_of("explain"),
+            substrings=LISTED, similar=explain_options.similar, progress=console.progress_of("explain"),
         )  # fmt: skip
-    if form.similar and fitted.support.weights is not None:
+    if explain_options.similar and fitted.support.weights is not None:
         console.say("note: the model was saved without texts, so no training documents are listed")
     if printing.json:
         for identifier, explanation in zip(documents.ids, explained, strict=True):
@@ -246,7 +246,7 @@ def legend(explanation: Explanation) -> Text:
     if explanation.towards is not None:
         other = "other classes" if explanation.against is None else explanation.against
         towards, away = (printable(str(side)) for side in (explanation.towards, other))
-    how = explanation.attribution.description
+    how = explanation.method.description
     return Text.assemble(
         ("   ", FOR[3]), f" for {towards}  ", ("   ", AGAINST[3]), f" for {away}; {how}", style="dim"
     )

@@ -37,7 +37,7 @@ _OF_THE_RUN = ("seconds", "kernel_matrix")
 
 
 @dataclass(frozen=True)
-class Training:
+class RecordedOptions:
     """Training options in a model file that later commands repeat."""
 
     positive: str | None = None
@@ -48,7 +48,7 @@ class Training:
     columns: dict[str, str] = field(default_factory=dict)  #: Columns of the training table, by role
 
     @classmethod
-    def of(cls, model: TrainedModel) -> Training:
+    def of(cls, model: TrainedModel) -> RecordedOptions:
         """Options of a model; values of wrong type in its file are ignored."""
         info, reading = model.info, model.info.get("reading")
         names = ("positive", "negative", "regress", "label_separator")

@@ -45,13 +45,13 @@ _folds = partial(option_field, panel="Folds")
 
 Duplicates = Enum("Duplicates", {"keep": "keep", "drop": "drop"})
 
-#: Commands with more options show the options below only with --help-all; kernels have an option for some
-#: parameters in `tune`, of which `--help` shows none.
-MANY = 30
+#: Commands with more options show RARE_OPTIONS and the options for parameters of kernels only with
+#: --help-all.
+MANY_OPTIONS = 30
 #: Columns of a terminal from which a table of options fits.
 NARROW = 60
 KERNEL_PANEL = "Kernel"
-RARE = {
+RARE_OPTIONS = {
     "negative", "part", "join", "numbers", "vectors", "labels", "headers", "level", "weights",
     "label_separator", "duplicates", "normalise", "drop_punctuation", "max_length", "epsilon", "multiclass",
     "tol", "memory", "store", "workers", "one_class", "nu", "solver", "seed", "without_texts", "repeats",
@@ -247,7 +247,7 @@ def with_groups(command: Callable[..., None], without: Collection[str] = ()) -> 
             flat += (member for member in _parameters_of(parameter.annotation) if member.name not in without)
         else:
             flat.append(_keyword_only(name, parameter.annotation, parameter.default))
-    if len(flat) > MANY:
+    if len(flat) > MANY_OPTIONS:
         flat.append(_keyword_only(_HELP_ALL, _HelpAll, False))
 
     @wraps(command)
@@ -378,7 +378,7 @@ class Command(_PlainFlags, TyperCommand):
 
 def _is_rare(parameter: Any) -> bool:
     of_kernel = getattr(parameter, "rich_help_panel", None) == KERNEL_PANEL
-    return parameter.name in RARE or (of_kernel and parameter.name != "kernel")
+    return parameter.name in RARE_OPTIONS or (of_kernel and parameter.name != "kernel")
 
 
 class Group(_PlainFlags, TyperGroup):

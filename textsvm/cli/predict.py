@@ -21,12 +21,13 @@ _sets = partial(option_field, panel="Prediction sets (calibrated models)")
 
 @dataclass(frozen=True)
 class PredictOptions:
-    """Values and form of the output; those of calibrated models hold for documents like those of training."""
+    """Values and format of the output. Probabilities and sets hold for documents like those of training."""
 
     proba: bool = option_field("Add the probability of each class.", default=False)
     unsure: str | None = option_field(
         "Label documents unsure if the probability of the positive class is in this range; with one "
-        "number, if the largest probability is lower. Needs a calibrated model.",
+        "number, if the largest probability is lower. Needs a model with probabilities, such as that of "
+        "`textsvm train` with the default kernel or with --calibrate.",
         metavar="LOW,HIGH",
     )
     coverage: float | None = _sets(
@@ -39,7 +40,8 @@ class PredictOptions:
         metavar="SHARE",
     )
     top: int | None = option_field(
-        "Print the K best labels, with decision values and the probabilities of a calibrated model.",
+        "Print the K best labels and their decision values; also their probabilities with --proba, or if the "
+        "model is calibrated.",
         metavar="K",
         min=1,
     )
@@ -76,7 +78,7 @@ class PredictOptions:
 def predict(
     model: options.ModelPath,
     table: options.TableOptions,
-    form: PredictOptions,
+    predict_options: PredictOptions,
     files: options.DocumentPaths = None,
     device: options.Device = "auto",
     quiet: options.Quiet = False,
@@ -95,15 +97,22 @@ def predict(
     model predicts the likeliest class instead. Multilabel models give all "labels" above their thresholds.
     """
     console = Console(quiet)
-    limits = None if form.unsure is None else several("--unsure", form.unsure, float)
+    limits = None if predict_options.unsure is None else several("--unsure", predict_options.unsure, float)
     files = files or ["-"]
-    output = form.checked(model, files)
+    output = predict_options.checked(model, files)
     console.counts = output.is_stdout
 
     from textsvm.cli import model_files, predictions
 
     fitted = model_files.load_model(console, model, device, online=True)
-    values = predictions.Values(form.proba, form.coverage, form.none, form.top, form.all_classes, form.drift)
+    values = predictions.Values(
+        proba=predict_options.proba,
+        coverage=predict_options.coverage,
+        none=predict_options.none,
+        top=predict_options.top,
+        all_classes=predict_options.all_classes,
+        drift=predict_options.drift,
+    )
     values.check(fitted, model, limits)
     if limits is not None:
         fitted = predictions.with_unsure(fitted, limits)

@@ -17,7 +17,7 @@ from typing import Any
 from textsvm.arrays import Ints, Json
 from textsvm.cli import corpora
 from textsvm.cli.console import Console, WrongUsage, print_error, wrong_usage
-from textsvm.cli.model_files import Training, examples_for
+from textsvm.cli.model_files import RecordedOptions, examples_for
 from textsvm.cli.options import TableOptions
 from textsvm.cli.output import Output
 from textsvm.errors import InputError
@@ -80,7 +80,7 @@ class Values:
 
 
 def with_unsure(model: TrainedModel, limits: list[float]) -> TrainedModel:
-    """A calibrated model with the probabilities between which documents are unsure."""
+    """The model, which has probabilities, with those between which documents are unsure."""
     text = ",".join(f"{limit:g}" for limit in limits)
     if len(limits) > 2 or not all(0 <= limit <= 1 for limit in limits) or limits != sorted(limits):
         raise WrongUsage(f"--unsure must be one or two probabilities, the lower one first, got {text}")
@@ -91,7 +91,7 @@ def with_unsure(model: TrainedModel, limits: list[float]) -> TrainedModel:
             f"--unsure {text} is for two classes and the model has {len(rule.classes)}; give one "
             "probability, the minimum for the likeliest class"
         )
-    if len(limits) == 2 and Training.of(model).positive == rule.classes[0]:
+    if len(limits) == 2 and RecordedOptions.of(model).positive == rule.classes[0]:
         limits = [1 - limits[1], 1 - limits[0]]
     reject = limits[0] if len(limits) == 1 else tuple(limits)
     check_reject(reject, rule.classes)
@@ -105,7 +105,7 @@ class Printer:
         self.model = model
         self.failures = 0
         self._console = console
-        self._training = Training.of(model)
+        self._training = RecordedOptions.of(model)
         self._values = values
         self._kernel = model.kernel
         self._drift = Drift(model, model.info.get("drift"))
@@ -276,7 +276,7 @@ def _with_invalid(
             yield {"id": invalid.id, **judge.row_without_text(model, invalid.problem)}, invalid.row
 
 
-def _value_names(model: TrainedModel, values: Values, training: Training) -> list[str]:
+def _value_names(model: TrainedModel, values: Values, training: RecordedOptions) -> list[str]:
     """Names of the columns of a table of predictions."""
     if model.classes is None:
         one_class = training.positive is not None and not isinstance(model.rule, NumberRule)
@@ -284,7 +284,7 @@ def _value_names(model: TrainedModel, values: Values, training: Training) -> lis
     classes, several = [str(label) for label in model.classes], isinstance(model.rule, LabelRule)
     names = ["labels" if several else "label", "confidence"]
     if values.top is not None:
-        kinds = ["label", "decision", *["probability"] * (model.probabilistic or values.proba)]
+        kinds = ["label", "decision", *["probability"] * (model.probabilities_by_default or values.proba)]
         names += [f"{kind}_{k}" for k in range(1, min(values.top, len(classes)) + 1) for kind in kinds]
     elif values.all_classes:
         names += [f"decision_{name}" for name in classes] if len(classes) > 2 or several else ["decision"]

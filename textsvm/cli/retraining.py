@@ -8,7 +8,7 @@ from pathlib import Path
 from textsvm.arrays import Json
 from textsvm.cli import corpora, model_files
 from textsvm.cli.console import Console
-from textsvm.cli.model_files import Training
+from textsvm.cli.model_files import RecordedOptions
 from textsvm.cli.options import Duplicates, LearningOptions, ReadingOptions
 from textsvm.cli.output import Output
 from textsvm.errors import InputError, warn_user
@@ -49,7 +49,7 @@ class UpdateFiles:
 class _Recorded:
     """Options of the training that the model records."""
 
-    training: Training
+    training: RecordedOptions
     facts: Json  #: The object "update" of the model's information
     reading: ReadingOptions
     learning: LearningOptions
@@ -66,7 +66,7 @@ class _Recorded:
 
 def _recorded(fitted: TrainedModel) -> _Recorded:
     """Options that a model records; InputError if they are damaged."""
-    training, facts = Training.of(fitted), _object(fitted.info, "update")
+    training, facts = RecordedOptions.of(fitted), _object(fitted.info, "update")
     named, separator = _object(fitted.info, "reading"), training.label_separator
     text = named.get("text")
     try:
@@ -160,7 +160,7 @@ def _read(console: Console, paths: list[Path], recorded: _Recorded, fitted: Trai
     return documents
 
 
-def _as_trained(corpus: Corpus, fitted: TrainedModel, training: Training) -> Corpus:
+def _as_trained(corpus: Corpus, fitted: TrainedModel, training: RecordedOptions) -> Corpus:
     """Documents with the labels of a model that was trained with --positive or --one-class."""
     positive, negative = training.positive, training.negative
     if positive is None:

@@ -5,19 +5,22 @@ classes, the decision value (positive for the second class, or for `positive`); 
 predicted class: its machine (one-vs-rest), the sum of its machines against each other class (one-vs-one), or
 its machine less the mean of the others (Crammer-Singer, where only differences count); for regression, the
 number. Each kernel defines its attribution (`Kernel.attribution`).
+
+The mail filter has no TrainedModel: `Filter.reasons` (apps/mail/filter.py) computes the reasons for its
+decisions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from textsvm.arrays import Floats, Json
 from textsvm.errors import InputError
-from textsvm.kernels.attribution import Attribution, Contributions, complete
+from textsvm.kernels.attribution import AttributionMethod, Contributions, complete
 from textsvm.model.labels import label_sets
 from textsvm.model.rules import CalibratedRule, ClassRule, LabelRule, NoveltyRule, Rule
 from textsvm.model.top_features import CANDIDATES, merge
@@ -25,7 +28,7 @@ from textsvm.model.trained import TrainedModel, as_model
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
-from textsvm.runtime.parallel import part as part_of
+from textsvm.runtime.parallel import part as progress_of_part
 from textsvm.runtime.plain_json import to_json
 from textsvm.text.documents import Documents, MultiView
 
@@ -65,7 +68,7 @@ class KernelShare:
 
     name: str  #: "spelling", or "meaning" with the name of the encoder
     contribution: float
-    similar: list[Similar]  #: The support vectors that are most similar by this part alone
+    similar: list[Similar]  #: The support vectors that are most similar by these kernels alone
 
 
 @dataclass(frozen=True)
@@ -82,27 +85,22 @@ class Explanation:
     #: shape (len(text),): Contribution of each character; for an exact method, they and the bias sum to the
     #: value.
     symbols: Floats = field(repr=False)
-    attribution: Attribution  #: Method of the attribution
+    method: AttributionMethod
     #: Largest contributions of substrings, for kernels whose features are substrings.
     substrings: list[Substring]
     similar: list[Similar]  #: Largest contributions of support vectors; empty for a model saved without texts
     #: As `substrings`, with overlapping substrings merged to the longest, and their contributions summed.
     merged: list[Substring] = field(default_factory=list)
-    #: Contributions of the kernels of strings and of encoders, if a sum has both.
+    #: Contributions of the kernels of strings (spelling) and of encoders (meaning), if a sum has both.
     parts: list[KernelShare] = field(default_factory=list)
 
     def __str__(self) -> str:
-        parts = "".join(f", {substring.text!r} {substring.contribution:+.3f}" for substring in self.merged)
-        return f"{self.prediction}: value {self.value:+.3f}, bias {self.bias:+.3f}{parts}"
-
-    @property
-    def method(self) -> str:
-        """Name of the attribution: "substrings", "subsequences", "occlusion"."""
-        return self.attribution.name
+        substrings = [f", {substring.text!r} {substring.contribution:+.3f}" for substring in self.merged]
+        return f"{self.prediction}: value {self.value:+.3f}, bias {self.bias:+.3f}{''.join(substrings)}"
 
     @property
     def shares(self) -> str:
-        """Contributions of the parts in words, with their shares of the sum of absolute values."""
+        """Contributions of spelling and meaning in words, with their shares of the sum of absolute values."""
         whole = sum(abs(part.contribution) for part in self.parts) or 1.0
         return ", ".join(
             f"{part.name} {part.contribution:+.4f} ({abs(part.contribution) / whole:.0%})"
@@ -111,14 +109,15 @@ class Explanation:
 
     @property
     def exact(self) -> bool:
-        return self.attribution.exact
+        """Whether the contributions of the characters and the bias sum to the value."""
+        return self.method.exact
 
     def as_dict(self) -> Json:
         """JSON values."""
-        values = {**asdict(self), "attribution": self.attribution.description, "exact": self.exact}
+        values = {**asdict(self), "method": self.method.description, "exact": self.exact}
         if not self.parts:
             del values["parts"]
-        return {"method" if name == "attribution" else name: to_json(value) for name, value in values.items()}
+        return {name: to_json(value) for name, value in values.items()}
 
 
 def explain(
@@ -163,12 +162,16 @@ def explain(
         return []
     documents, device = model.encode(texts), devices.select("cpu")
     with model.at_work(device):
-        explainer: Any = (_OfSupport if model.support.weights is None else _OfWeights)(model, device)
+        explainer: Explainer
+        if model.support.weights is None:
+            explainer = SupportExplainer(model, device)
+        else:
+            explainer = WeightExplainer(model, device)
         explanations = []
         for first in range(0, len(documents), CHUNK):
-            part = documents.take(range(first, min(first + CHUNK, len(documents))))
-            step = part_of(progress, first, len(part), len(documents))
-            explanations += _explain(model, explainer, part, positive, (substrings, similar), step)
+            chunk = documents.take(range(first, min(first + CHUNK, len(documents))))
+            step = progress_of_part(progress, first, len(chunk), len(documents))
+            explanations += _explain(model, explainer, chunk, positive, (substrings, similar), step)
     if isinstance(model.rule, CalibratedRule):
         probability = model.rule.probabilities(model.decision_function(texts))
         likely = model.rule.classes[probability.argmax(axis=1)].tolist()
@@ -186,8 +189,12 @@ def _readable(model: Any, consequence: str) -> TrainedModel:
     return trained
 
 
-class _OfSupport:
-    """Values of documents and contributions to them, by machines with support vectors."""
+class SupportExplainer:
+    """Values of documents and contributions to them, by machines with support vectors.
+
+    For each chunk of documents call `set_documents`, then `contributions`, then `kernel_shares` and `similar`
+    of each document: a call uses the documents, values and coefficients of the calls before it.
+    """
 
     def __init__(self, model: TrainedModel, device: Device) -> None:
         assert model.kernel is not None
@@ -214,20 +221,24 @@ class _OfSupport:
         if not len(self.support):
             return Contributions([np.zeros(len(self.documents.shown(d))) for d in range(len(self.documents))])
         kernel = self.kernel
-        parts = kernel.attribution.contributions(self.rows, self.documents, self.coef, self.values, progress)
-        exact = kernel.attribution.method.exact
-        return complete(parts, (self.coef * self.values).sum(axis=1)) if exact else parts
+        contributions = kernel.attribution.contributions(
+            self.rows, self.documents, self.coef, self.values, progress
+        )
+        if not kernel.attribution.method.exact:
+            return contributions
+        return complete(contributions, (self.coef * self.values).sum(axis=1))
 
-    def parts(self, d: int, most: int) -> list[KernelShare]:
-        """Contributions of the parts of the kernel to document d."""
-        document, parts = self.documents.take([d]), []
-        for name, terms in _parts_of(self.kernel, self.rows).items():
+    def kernel_shares(self, d: int, most: int) -> list[KernelShare]:
+        """Contributions of spelling and meaning to document d; empty unless the kernel has both."""
+        document = self.documents.take([d])
+        shares = []
+        for name, terms in _terms_by_share(self.kernel, self.rows).items():
             weight = sum(weight for weight, _, _ in terms)
             rows = (w * own.cross(term.structure.read(document))[0].astype(float) for w, term, own in terms)
             values = sum(rows)
             similar = self._listed(d, values / weight, weight, -values, most)
-            parts.append(KernelShare(name, float(self.coef[d] @ values), similar))
-        return parts
+            shares.append(KernelShare(name, float(self.coef[d] @ values), similar))
+        return shares
 
     def similar(self, d: int, most: int) -> list[Similar]:
         """Support vectors with the largest contributions to document d."""
@@ -244,8 +255,11 @@ class _OfSupport:
         ]
 
 
-class _OfWeights:
-    """The same for a model that is stored as feature weights."""
+class WeightExplainer:
+    """Values of documents and contributions to them, by a model that is stored as feature weights.
+
+    The methods are those of `SupportExplainer`, called in the same order.
+    """
 
     def __init__(self, model: TrainedModel, device: Device) -> None:
         assert model.support.weights is not None
@@ -258,35 +272,43 @@ class _OfWeights:
 
     def contributions(self, machine_weights: Floats, progress: Progress | None) -> Contributions:
         self.machine_weights = machine_weights
-        parts: Contributions = self.predictor.contributions(self.documents, machine_weights)
+        contributions: Contributions = self.predictor.contributions(self.documents, machine_weights)
         if progress is not None:
             progress(1, 1)
-        return parts
+        return contributions
 
-    def parts(self, d: int, most: int) -> list[KernelShare]:
-        document, parts = self.documents.take([d]), []
-        for name, terms in _parts_of(self.kernel, self.predictor).items():
-            values = sum(part.values(term.structure.read(document))[0] for _, term, part in terms)
-            parts.append(KernelShare(name, float(values @ self.machine_weights[d]), []))
-        return parts
+    def kernel_shares(self, d: int, most: int) -> list[KernelShare]:
+        document = self.documents.take([d])
+        shares = []
+        for name, terms in _terms_by_share(self.kernel, self.predictor).items():
+            values = sum(own.values(term.structure.read(document))[0] for _, term, own in terms)
+            shares.append(KernelShare(name, float(values @ self.machine_weights[d]), []))
+        return shares
 
     def similar(self, d: int, most: int) -> list[Similar]:
         return []
 
 
-def _parts_of(kernel: Any, rows: Any) -> dict[str, list[tuple[float, Any, Any]]]:
-    """Weight, kernel and rows, or predictor, of the terms of each part of a sum; empty without two parts."""
-    terms, parts = kernel.structure.terms, dict[str, list[tuple[float, Any, Any]]]()
+Explainer: TypeAlias = SupportExplainer | WeightExplainer
+
+
+def _terms_by_share(kernel: Any, rows: Any) -> dict[str, list[tuple[float, Any, Any]]]:
+    """Weight, kernel and rows (or predictor) of the terms of a sum, by the name of their `KernelShare`.
+
+    Empty unless there are several names.
+    """
+    terms = kernel.structure.terms
+    by_name = dict[str, list[tuple[float, Any, Any]]]()
     for (weight, term), own in zip(terms, rows.parts if len(terms) > 1 else (), strict=False):
         encoders = [view.encoder.name for view in term.structure.views if view.encoder is not None]
         name = f"meaning ({encoders[0]})" if encoders else "spelling"
-        parts.setdefault(name, []).append((weight, term, own))
-    return parts if len(parts) > 1 else {}
+        by_name.setdefault(name, []).append((weight, term, own))
+    return by_name if len(by_name) > 1 else {}
 
 
 def _explain(
     model: TrainedModel,
-    explainer: _OfSupport | _OfWeights,
+    explainer: Explainer,
     documents: Documents | MultiView,
     positive: object,
     most: tuple[int, int],
@@ -298,23 +320,24 @@ def _explain(
     machines = explainer.set_documents(documents) + intercept
     machine_weights, meanings = _machines_explained(model.rule, machines, positive)
     biases = machine_weights @ intercept
-    parts = explainer.contributions(machine_weights, progress)
+    contributions = explainer.contributions(machine_weights, progress)
     explanations = []
     for d in range(len(documents)):
         text = documents.shown(d)
-        features = sorted(parts.features[d], key=lambda feature: -abs(feature[2])) if parts.features else []
+        features = contributions.features[d] if contributions.features else []
         substrings = [Substring(*feature) for feature in features]
+        substrings.sort(key=lambda substring: -abs(substring.contribution))
         explanation = Explanation(
             **meanings[d],
             value=float(machine_weights[d] @ machines[d]),
             bias=float(biases[d]),
             text=text,
-            symbols=parts.symbols[d],
-            attribution=model.kernel.attribution.method,
+            symbols=contributions.symbols[d],
+            method=model.kernel.attribution.method,
             substrings=substrings[: most[0]],
             similar=explainer.similar(d, most[1]),
             merged=_merged(substrings[: CANDIDATES * max(most[0], 30)], text)[: most[0]],
-            parts=explainer.parts(d, most[1]),
+            parts=explainer.kernel_shares(d, most[1]),
         )
         explanations.append(explanation)
     return explanations
@@ -322,16 +345,16 @@ def _explain(
 
 def _merged(substrings: Sequence[Substring], text: str) -> list[Substring]:
     """Neighbouring substrings of a text merged, the largest contributions first."""
-    result = [part for part in substrings if part.text not in text]  # patterns, names of columns
+    result = [own for own in substrings if own.text not in text]  # patterns, names of columns
     for sign in (1, -1):
-        same = (part for part in substrings if part.text in text and sign * part.contribution > 0)
-        parts_by_text = {part.text: part for part in same}
-        for feature in merge([(part.text, abs(part.contribution)) for part in parts_by_text.values()], text):
-            whole, parts = parts_by_text.get(feature.text), feature.merged or (feature.text,)
+        same_sign = (own for own in substrings if own.text in text and sign * own.contribution > 0)
+        by_text = {own.text: own for own in same_sign}
+        for feature in merge([(own.text, abs(own.contribution)) for own in by_text.values()], text):
+            whole, pieces = by_text.get(feature.text), feature.merged or (feature.text,)
             count = text.count(feature.text) if whole is None else whole.count
-            contribution = sum(parts_by_text[part].contribution for part in parts)
+            contribution = sum(by_text[piece].contribution for piece in pieces)
             result.append(Substring(feature.text, count, contribution, feature.merged))
-    return sorted(result, key=lambda part: -abs(part.contribution))
+    return sorted(result, key=lambda own: -abs(own.contribution))
 
 
 def _machines_explained(rule: Rule, machines: Floats, positive: Any) -> tuple[Floats, list[Json]]:

@@ -72,7 +72,8 @@ class Gram(ABC):
     concurrent: bool = False
     matrix: Array = None  #: shape (n, n): The whole matrix, if it is a single array
     shards: Sequence[Any] = ()  #: Columns of the matrix on several cards (`Shard`)
-    ahead: int = 64  #: Best number of rows to compute at a time
+    #: Best number of rows to request at a time: 64 of a stored matrix, `rows_ahead` if they are computed.
+    ahead: int = 64
 
     @abstractmethod
     def diag(self) -> Array:

@@ -45,10 +45,13 @@ MIN_BYTES = 1 << 30
 MAX_SLOWDOWN = 30
 #: Cores that the choice between features and a matrix assumes: the model must not depend on the computer.
 CORES = 4
-#: Many classes (`textsvm.solvers.many_classes`): seconds of a core per machine, and per machine and document
-#: from features and from a kernel matrix.
-MANY_START, MANY_ROW, MANY_MATRIX_ROW = 1e-2, 2e-7, 5e-7
-#: Users are warned if the values that will be computed are more than so many times half of the matrix.
+#: Many classes (`textsvm.solvers.many_classes`): seconds of a core per machine.
+MANY_START = 1e-2
+#: Many classes: seconds of a core per machine and document from features, and from a kernel matrix.
+MANY_ROW = 2e-7
+MANY_MATRIX_ROW = 5e-7
+#: Users are warned if more kernel values will be computed than this multiple of n^2 / 2, the values of a
+#: symmetric matrix.
 SLOW = 5
 _SOURCES = {"host": "from main memory", "disk": "from disk", "recompute": "computed again"}
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}

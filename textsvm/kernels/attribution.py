@@ -23,15 +23,15 @@ PIECES = 64
 
 
 @dataclass(frozen=True)
-class Attribution:
-    """A method of attribution."""
+class AttributionMethod:
+    """A method of attribution: its name and what it says of a contribution."""
 
     name: str
     description: str  #: For explanations and reports
     exact: bool = True  #: Whether the contributions of the symbols sum to the value less the bias
 
 
-OCCLUSION = Attribution(
+OCCLUSION = AttributionMethod(
     "occlusion",
     "occlusion: how the value changes when a piece of the text is left out; no exact sum",
     exact=False,
@@ -52,7 +52,7 @@ class Contributions:
 class Attributor:
     """Attribution by a kernel."""
 
-    method: Attribution = OCCLUSION
+    method: AttributionMethod = OCCLUSION
 
     def __init__(self, kernel: Any) -> None:
         self.kernel = kernel

@@ -30,7 +30,7 @@ import numpy as np
 from textsvm.arrays import Arrays, Floats, Floats32, Ints, Json
 from textsvm.errors import InputError
 from textsvm.kernels import contract
-from textsvm.kernels.attribution import Attribution, Attributor, Contributions
+from textsvm.kernels.attribution import AttributionMethod, Attributor, Contributions
 from textsvm.kernels.combined.rows import ProductRows, SumPredictor, SumRows, SumWeights, sum_contributions
 from textsvm.kernels.inputs import encode_inputs
 from textsvm.runtime import device as devices
@@ -593,11 +593,11 @@ class SumAttributor(Attributor):
     """Attribution of a sum: the sum over its terms."""
 
     @property
-    def method(self) -> Attribution:  # type: ignore[override]
+    def method(self) -> AttributionMethod:  # type: ignore[override]
         methods = list(dict.fromkeys(term.attribution.method for _, term in self.kernel.structure.terms))
         if len(methods) == 1:
             return methods[0]
-        return Attribution(
+        return AttributionMethod(
             "+".join(method.name for method in methods),
             "a sum over the kernels; " + "; ".join(f"{way.name}: {way.description}" for way in methods),
             exact=all(method.exact for method in methods),

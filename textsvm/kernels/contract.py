@@ -30,9 +30,10 @@ from textsvm.text.documents import Documents, MultiView
 
 #: Bytes of kernel values that prediction holds at a time.
 BLOCK_BYTES = 32 << 20
-#: Rows that a solver requests at a time by default; more would evict rows in use (reports/tiers.md).
+#: Rows computed on demand that a solver requests at a time by default; more would evict rows in use
+#: (reports/tiers.md). A stored matrix is read by larger blocks (`Gram.ahead`).
 AHEAD = 8
-#: Values a second of a kernel without a cost model, such as a Python function.
+#: Values a second of a kernel without a cost model, such as a Python function: 5e5 a minute.
 UNKNOWN_RATE = 5e5 / 60
 #: Prefix of the saved arrays of a kernel on a column.
 OWN = "own."

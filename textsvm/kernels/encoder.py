@@ -20,7 +20,7 @@ import numpy as np
 
 from textsvm.arrays import Arrays, Floats, Json
 from textsvm.errors import InputError
-from textsvm.kernels.attribution import OCCLUSION, Attribution, Attributor, Contributions, occlusion
+from textsvm.kernels.attribution import OCCLUSION, AttributionMethod, Attributor, Contributions, occlusion
 from textsvm.kernels.base import Ability, Kernel, Structure
 from textsvm.kernels.combined.on import NumberWeights, On, OnFeatures, OnStructure, Standard, StandardisedRows
 from textsvm.kernels.combined.table import EncodedTexts
@@ -33,8 +33,8 @@ from textsvm.text.encoders import StaticEncoder, TextEncoder, load_encoder
 
 #: Prefix of the arrays of static encoders in a model file.
 _STORED = "encoder."
-#: Attribution of static encoders.
-TOKENS = Attribution("tokens", "exact: the contributions of the tokens of the encoder")
+#: AttributionMethod of static encoders.
+TOKENS = AttributionMethod("tokens", "exact: the contributions of the tokens of the encoder")
 TOKEN_PREFIX = "token:"  #: Of tokens in lists of features
 
 
@@ -138,7 +138,7 @@ class EncoderAttributor(Attributor):
     """Attribution by the tokens of a static encoder; occlusion for other encoders."""
 
     @property
-    def method(self) -> Attribution:  # type: ignore[override]
+    def method(self) -> AttributionMethod:  # type: ignore[override]
         return TOKENS if isinstance(self.kernel.encoder, StaticEncoder) else OCCLUSION
 
     def contributions(

@@ -55,7 +55,7 @@ def as_dense(coef: Array) -> Floats:
 
 
 def scipy_sparse(array: Array) -> bool:
-    """Whether an array is sparse, without importing SciPy."""
+    """Whether an array, of NumPy or SciPy, is SciPy's. No import of SciPy is needed to tell."""
     return not isinstance(array, np.ndarray)
 
 

@@ -1,1 +1,1 @@
-"""Saving and loading models."""
+"""The trained model: its rules, the settings of trainings, and the model file."""

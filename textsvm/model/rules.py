@@ -372,7 +372,7 @@ class ScaledRule(ClassRule):
 
 
 def has_probabilities(rule: Rule) -> TypeGuard[ClassRule]:
-    """Whether a rule has probabilities of the classes."""
+    """Whether a rule has probabilities of the classes, by calibration or by a scale (`ClassRule.scale`)."""
     calibrated = isinstance(rule, CalibratedRule | ScaledRule)
     return calibrated or (isinstance(rule, ClassRule) and rule.scale is not None)
 

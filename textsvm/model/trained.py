@@ -3,7 +3,8 @@
     texts, columns, vectors -> reader -> encoded examples -> predictor -> values of the machines
     -> rule -> decision values, labels, probabilities, sets of labels
 
-Threads may share a `TrainedModel`: no method changes it, and callers must not modify its arrays.
+Threads may share a `TrainedModel`: no method changes its public fields, a lock guards the machines that are
+prepared for a device, and callers must not modify its arrays.
 `textsvm.load` and `textsvm.training.train` return it, and estimators hold one in `model_`. It has no
 training code, so that predicting a single text waits for neither scikit-learn nor Numba.
 `textsvm.as_estimator` makes an estimator of it for scikit-learn's tools.
@@ -143,8 +144,11 @@ class TrainedModel:
         return self.reader
 
     @property
-    def probabilistic(self) -> bool:
-        """Whether predictions have probabilities beside them, of a calibrated or an online model."""
+    def probabilities_by_default(self) -> bool:
+        """Whether predictions are shown with probabilities by default: of a calibrated or an online model.
+
+        Other models may have probabilities, too (`has_probabilities`), shown on request (`--proba`).
+        """
         return isinstance(self.rule, CalibratedRule | ScaledRule)
 
     def encode(self, X: Any, extending: bool = True) -> Any:
@@ -166,13 +170,16 @@ class TrainedModel:
         with parallel.limit(self.n_jobs), devices.use(device):
             yield
 
-    def prepared(self, wish: str | None = None) -> Predictor:
-        """The machines prepared for prediction on `device`; with `wish`, on this device from now on."""
-        wish = wish or self.device
-        if not self._prepared or wish != self.device:
+    def prepared(self, device_name: str | None = None) -> Predictor:
+        """The machines prepared for prediction, on `device` by default.
+
+        With another `device_name` they are prepared on that device, which later predictions use, too.
+        """
+        device_name = device_name or self.device
+        if not self._prepared or device_name != self.device:
             with self._preparing:
-                if not self._prepared or wish != self.device:
-                    device = devices.select(wish)
+                if not self._prepared or device_name != self.device:
+                    device = devices.select(device_name)
                     with self.at_work(device):
                         self._prepared[:] = [self.predictor.prepare(self.reader, device)]
         return self._prepared[0]
@@ -194,8 +201,8 @@ class TrainedModel:
         if self.predictor.constant:
             return np.tile(intercept, (len(examples), 1))
 
-        def values_on(wish: str) -> Floats:
-            predictor = self.prepared(wish)
+        def values_on(device_name: str) -> Floats:
+            predictor = self.prepared(device_name)
             # Values that overflow are reported below, by document.
             with self.at_work(predictor.device), np.errstate(over="ignore", invalid="ignore"):
                 encoded = self.reader.encode_test(examples, support)

@@ -116,7 +116,7 @@ class ReadOptions:
     decisions: dict[str, list[Any]] = field(default_factory=dict)
 
     def decide(self, **decisions: Any) -> None:
-        """Record decisions about a file, columns as tuples; None and an empty tuple are none."""
+        """Record decisions about a file, columns as tuples. None and () are ignored."""
         for name, value in decisions.items():
             value = self.encoding or value if name == "encoding" else value
             if value not in (*self.decisions.get(name, ()), None, ()):
@@ -182,7 +182,7 @@ class ReadOptions:
         return not isinstance(columns.get("text", ""), str) or "numbers" in columns
 
     @property
-    def need_header(self) -> bool | None:
+    def has_header(self) -> bool | None:
         """Whether the first row is a header; None if no option says so, and no column is given by a name."""
         if self.header is not None:
             return self.header
@@ -197,13 +197,13 @@ class ReadOptions:
         return {name.strip() for name in names.split(",") if name and not name.strip().isdecimal()}
 
     @property
-    def of_a_table(self) -> bool:
+    def has_table_columns(self) -> bool:
         """Whether the columns show that an input of unknown format is a table."""
         return not self.named.keys().isdisjoint(("text", "numbers", "id"))
 
     @property
-    def only_of_tables(self) -> str | None:
-        """A column that was named, which only tables have."""
+    def named_column(self) -> str | None:
+        """The first column that an option names, which only tables have; None without such an option."""
         column = next(iter(self.named.values()), None)
         return column if column is None or isinstance(column, str) else ", ".join(column)
 

@@ -240,7 +240,7 @@ def detect_format(inputs: InputFiles, options: ReadOptions) -> str:
     format = options.format or _detect(inputs, options)
     if options.sheet and format not in ("excel", "tables"):
         raise InputError(f"{inputs.source} is read as {format}, which has no sheets; leave out --sheet")
-    column = options.only_of_tables
+    column = options.named_column
     if column and format not in (*TABLES, "tables") and not _has_column(format, column, options):
         raise MissingColumn(
             f"{inputs.source} is read as {format}, which has no column {column!r}; columns come from a table "
@@ -255,7 +255,7 @@ def _require_bytes(inputs: InputFiles, options: ReadOptions) -> None:
         return
     if inputs.problems:
         raise no_document_error(inputs.source, options.format or "a corpus", inputs.problems)
-    column = options.only_of_tables
+    column = options.named_column
     column_note = f" ({column!r} is read as the name of a column, not as a text)" if column else ""
     raise InputError(f"{inputs.source} is empty: there is no document in it{column_note}")
 
@@ -383,7 +383,7 @@ def _content_format(inputs: InputFiles, files: Sequence[File], options: ReadOpti
         return kinds.pop() or "" if len(kinds) == 1 else "tables"
     if kind := vector_format(inputs, content):
         return kind
-    if options.of_a_table and not options.labelled and inputs.single:  # a stream has no name with .csv
+    if options.has_table_columns and not options.labelled and inputs.single:  # a stream has no name with .csv
         return "tsv" if "\t" in heads[0].partition("\n")[0] else "csv"
     return _text_format(inputs, heads, options)
 

@@ -243,7 +243,7 @@ def open_stream(stream: IO[bytes], name: str, options: ReadOptions) -> InputFile
     if options.format is None:
         line = first.decode("utf-8", "replace")
         of_table = table_format("", line, options) == "jsonl" or header_format(line, options) is not None
-        rows = options.of_a_table or of_table
+        rows = options.has_table_columns or of_table
     if not rows or options.encoding or first.startswith(_MAGIC) or byte_order_mark(first)[1] != "utf-8":
         return read_stream(io.BufferedReader(_RejoinedStream(first, stream), HEAD), name)
     return InputFiles(name, [StreamFile(name, first, stream)] if first else [], True)

@@ -677,8 +677,8 @@ def _table(
 
 def _has_header(first: Sequence[str], options: ReadOptions) -> bool:
     """Whether the first row is a header: by the options, or because it has a usual or a recorded name."""
-    if options.need_header is not None:
-        return options.need_header
+    if options.has_header is not None:
+        return options.has_header
     recorded = options.names_in(options.recorded)
     return any(cell.lower() in _ALL_USUAL or cell in recorded for cell in first)
 

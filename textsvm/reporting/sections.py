@@ -396,7 +396,7 @@ def mistakes_section(report: Report) -> str:
     explained = [mistake.explanation for mistake in report.mistakes if mistake.explanation is not None]
     styles = ""
     if explained:
-        method = f" The colours are {explained[0].attribution.description}."
+        method = f" The colours are {explained[0].method.description}."
         if len(explained) < len(report.mistakes):
             method += " Where a text has no colours, they would have taken too long."
         towards, against = {

@@ -152,40 +152,40 @@ def has_card() -> bool:
     return any(map(os.path.exists, _CARD_PATHS))
 
 
-def select(wish: str = "auto") -> Device:
+def select(name: str = "auto") -> Device:
     """Choose a device: "auto", "cpu", "cuda", "cuda:0", "cuda:0,1", "cuda:all", ...
 
     "auto" is the first GPU if it is usable, else the CPU (see `run_on`). Several GPUs share kernel matrices;
     other work runs on the first.
     """
-    kind, _, index = wish.partition(":")
+    kind, _, index = name.partition(":")
     if kind == "cuda" and ("," in index or index == "all"):
-        return _several(wish, index)
-    if wish in ("auto", "cpu"):
-        trouble = gpu_trouble(0) if wish == "auto" else ""
-        if wish == "auto" and not trouble:
+        return _several(name, index)
+    if name in ("auto", "cpu"):
+        trouble = gpu_trouble(0) if name == "auto" else ""
+        if name == "auto" and not trouble:
             return _cuda_device(0)
         return Device("cpu", 0, f"cpu ({n_threads()} threads)", trouble)
-    if kind != "cuda" or not (_is_number(index) or wish == "cuda"):
-        raise _unknown_device(wish)
+    if kind != "cuda" or not (_is_number(index) or name == "cuda"):
+        raise _unknown_device(name)
     if trouble := gpu_trouble(int(index or 0)):
-        raise InputError(f"device {wish!r} cannot be used: {trouble}")
+        raise InputError(f"device {name!r} cannot be used: {trouble}")
     return _cuda_device(int(index or 0))
 
 
-def _several(wish: str, named: str) -> Device:
+def _several(name: str, named: str) -> Device:
     """Device of "cuda:all" or "cuda:0,1,..."; single if a single GPU is named."""
     parts = named.split(",")
     if named != "all" and not all(map(_is_number, parts)):
-        raise _unknown_device(wish)
+        raise _unknown_device(name)
     try:
         cards = list(range(cupy().cuda.runtime.getDeviceCount())) if named == "all" else list(map(int, parts))
     except InputError as error:
-        raise InputError(f"device {wish!r} cannot be used: {error}") from error
+        raise InputError(f"device {name!r} cannot be used: {error}") from error
     if repeated := [card for number, card in enumerate(cards) if card in cards[:number]]:
-        raise InputError(f"device {wish!r} names GPU {repeated[0]} twice; name each of them once")
+        raise InputError(f"device {name!r} names GPU {repeated[0]} twice; name each of them once")
     if trouble := next(filter(None, map(gpu_trouble, cards)), "") or unconnected(tuple(cards)):
-        raise InputError(f"device {wish!r} cannot be used: {trouble}")
+        raise InputError(f"device {name!r} cannot be used: {trouble}")
     return join_cards(cards)
 
 
@@ -224,9 +224,9 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
-def _unknown_device(wish: str) -> InputError:
+def _unknown_device(name: str) -> InputError:
     valid = "auto, cpu, cuda, cuda:0, cuda:1, ..., cuda:0,1, cuda:all"
-    return InputError(f"device {wish!r} is not one of {valid}")
+    return InputError(f"device {name!r} is not one of {valid}")
 
 
 def devices() -> list[DeviceStatus]:

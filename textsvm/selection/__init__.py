@@ -1,1 +1,1 @@
-"""Cross-validation, grids, calibration and leakage, on a shared Gram."""
+"""Model selection on shared rows: cross-validation, tuning by grids and by search, and doubtful labels."""

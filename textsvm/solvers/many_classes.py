@@ -31,8 +31,10 @@ from textsvm.solvers.feature_machines import FeatureMachine, epochs_of, restrict
 from textsvm.solvers.problems import Classification, Machines
 from textsvm.solvers.solution import Solution, Stopping
 
-#: Machines times rows from which classes are many, and their largest mean number of rows.
-MANY, MOST_ROWS = 1 << 24, 32
+#: Number of decision values (machines times rows) from which a problem has many classes.
+MIN_VALUES = 1 << 24
+#: Largest mean number of rows of a class.
+MOST_CLASS_ROWS = 32
 #: Number of common features.
 COMMON = 1 << 14
 #: Similar rows that a machine begins with, and most rows that are added at a time.
@@ -54,7 +56,7 @@ load, store, fill, multiply_add = (
 def has_many_classes(problem: Classification) -> bool:
     """Whether a problem is solved by `solve_many`."""
     n, k = len(problem.index), problem.n_classes
-    return problem.strategy == "ovr" and n * k >= MANY and n <= MOST_ROWS * k
+    return problem.strategy == "ovr" and n * k >= MIN_VALUES and n <= MOST_CLASS_ROWS * k
 
 
 def solve_many(

@@ -242,8 +242,8 @@ def without_case(cased: Documents, first: NDArray[np.uint32] | None) -> Document
     points = np.where((points >= ord("A")) & (points <= ord("Z")), points + 32, points)
     alphabet = encoding.extended(np.empty(0, np.uint32) if first is None else first, [points])
     of_point = np.zeros(128, encoding.code_type(len(alphabet)))
-    known = np.flatnonzero(alphabet < 128)
-    of_point[alphabet[known]] = known
+    ascii_codes = np.flatnonzero(alphabet < 128)
+    of_point[alphabet[ascii_codes]] = ascii_codes
     code_of = np.zeros(len(cased.alphabet), of_point.dtype)
     code_of[present] = of_point[points]
     return Documents(code_of[cased.codes], cased.offsets, alphabet)

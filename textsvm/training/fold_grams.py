@@ -77,7 +77,7 @@ class FoldGrams:
             self.settings = without_store(settings)
         self._terms, self._plan = terms, plan
         #: Whether there is a Gram for each training part, which workers can compute.
-        self.moves = plan is None and kernel.structure.learns
+        self.has_gram_per_part = plan is None and kernel.structure.learns
         self._near_duplicates: FoldGrams | None = None
         if plan is not None:
             self._device = devices.select(settings.device)
@@ -188,7 +188,7 @@ class FoldResults:
 
 
 def train_and_test(
-    points: Sequence[Settings],
+    all_settings: Sequence[Settings],
     grams: FoldGrams,
     task: Task,
     seconds: dict[str, float],
@@ -201,21 +201,21 @@ def train_and_test(
     workers, parts = current(), grams.sharing(task.folds)
     if (
         workers is not None
-        and grams.moves
+        and grams.has_gram_per_part
         and len(parts) > 1
-        and workers.pays(predicted_seconds(points, grams, task))
+        and workers.pays(predicted_seconds(all_settings, grams, task))
     ):
-        return _by_workers(workers, points, grams, task, seconds, progress)
+        return _by_workers(workers, all_settings, grams, task, seconds, progress)
     machines, values = dict[int, Sequence[Machines]](), dict[int, Sequence[Floats]]()
     clock = time.perf_counter()
     for numbers, prepared, step in grams.of_folds(task.folds, progress):
         clock = lap(seconds, "gram", clock)
         folds, gram = [task.folds[i] for i in numbers], prepared.gram
-        solved = solve_folds(points, gram, task.target, folds, task.weight, of_stage(step, "solve"))
+        solved = solve_folds(all_settings, gram, task.target, folds, task.weight, of_stage(step, "solve"))
         clock = lap(seconds, "solve", clock)
         tested = [at for at, (_, test) in enumerate(folds) if len(test)]
         scored = fold_scores(
-            points, gram, task.target, [folds[at] for at in tested],
+            all_settings, gram, task.target, [folds[at] for at in tested],
             [[of_model[at] for at in tested] for of_model in solved],
         )  # fmt: skip
         machines |= zip(numbers, zip(*solved, strict=True), strict=True)
@@ -230,16 +230,16 @@ def _by_settings(of_folds: Mapping[int, Sequence[Result]]) -> list[list[Result]]
     return [list(of_settings) for of_settings in zip(*in_order, strict=True)]
 
 
-def predicted_seconds(points: Sequence[Settings], grams: FoldGrams, task: Task) -> float:
+def predicted_seconds(all_settings: Sequence[Settings], grams: FoldGrams, task: Task) -> float:
     """Predicted seconds on a single core for a Gram of every part and all machines."""
     gram_seconds = grams.kernel.cost.seconds(grams.examples, grams.examples) / 2
-    solving = solving_seconds(points, task.target, task.folds)
+    solving = solving_seconds(all_settings, task.target, task.folds)
     return gram_seconds * len(grams.sharing(task.folds)) + solving
 
 
 def _by_workers(
     workers: Workers,
-    points: Sequence[Settings],
+    all_settings: Sequence[Settings],
     grams: FoldGrams,
     task: Task,
     seconds: dict[str, float],
@@ -252,7 +252,7 @@ def _by_workers(
     parts = grams.sharing(task.folds)
     # On the kind of device that is used here, whatever a worker would choose by itself.
     settings = replace(grams.settings, device=devices.select(grams.settings.device).kind)
-    shared = _WorkerInput(points, settings, grams.examples, grams.kernel, task)
+    shared = _WorkerInput(all_settings, settings, grams.examples, grams.kernel, task)
     work = [len(part) * float(len(task.folds[part[0]][0])) ** 2 for part in parts]
     last: dict[int, PreparedRows] = {}
     for number, part in workers.run(_part, [shared], parts, work, of_stage(progress, "solve")):
@@ -270,7 +270,7 @@ def _by_workers(
 class _WorkerInput:
     """Data of all tasks, sent together so that kernel and examples share a function of tokens."""
 
-    points: Sequence[Settings]
+    all_settings: Sequence[Settings]
     settings: Settings
     examples: Any
     kernel: Kernel
@@ -283,7 +283,7 @@ def _part(shared: _WorkerInput, numbers: list[int]) -> FoldResults:
     with settings.at_work(devices.select(settings.device)), limit(1):
         grams = FoldGrams(settings, shared.examples, shared.kernel.__sklearn_clone__())
         part = replace(task, folds=[task.folds[i] for i in numbers])
-        results = train_and_test(shared.points, grams, part, {})
+        results = train_and_test(shared.all_settings, grams, part, {})
     return replace(results, last=replace(results.last, examples=None))
 
 
@@ -298,7 +298,7 @@ def of_all(progress: StageProgress | None, number: int, total: int) -> StageProg
 
 
 def solve_folds(
-    points: Sequence[Settings],
+    all_settings: Sequence[Settings],
     gram: Gram | FeatureProducts,
     target: Target,
     folds: Sequence[Fold],
@@ -307,26 +307,28 @@ def solve_folds(
 ) -> list[list[Machines]]:
     """Train every model on the training part of every fold, on the same Gram; machines [model][fold].
 
-    On each fold, points that differ in C alone are solved in sequence, from the solution of the previous
+    On each fold, settings that differ in C alone are solved in sequence, from the solution of the previous
     model; all other problems side by side. The first model's tol, max_iter and duality_gap apply to all.
     """
-    chains = [(chain, fold) for chain in paths_along_c(points) for fold in range(len(folds))]
-    paths = [[problem_of(points[k], target, folds[fold][0], weight) for k in chain] for chain, fold in chains]
-    stopping = Stopping(points[0].tol, points[0].max_iter, points[0].duality_gap)
+    chains = [(chain, fold) for chain in paths_along_c(all_settings) for fold in range(len(folds))]
+    paths = [
+        [problem_of(all_settings[k], target, folds[fold][0], weight) for k in chain] for chain, fold in chains
+    ]
+    stopping = Stopping(all_settings[0].tol, all_settings[0].max_iter, all_settings[0].duality_gap)
     workers = current()
     portable = not isinstance(gram, FeatureProducts) and gram.matrix is not None and len(chains) > 1
-    if workers is not None and portable and workers.pays(solving_seconds(points, target, folds)):
+    if workers is not None and portable and workers.pays(solving_seconds(all_settings, target, folds)):
         solved = _solve_by_workers(workers, gram, paths, stopping, progress)
     else:
         solved = solve(gram, paths, stopping, progress)
     machines = {(k, fold): m for (chain, fold), path in zip(chains, solved, strict=True)
                 for k, m in zip(chain, path, strict=True)}  # fmt: skip
-    return [[machines[k, fold] for fold in range(len(folds))] for k in range(len(points))]
+    return [[machines[k, fold] for fold in range(len(folds))] for k in range(len(all_settings))]
 
 
-def solving_seconds(points: Sequence[Settings], target: Target, folds: Sequence[Fold]) -> float:
-    """Predicted seconds on a single core for points on folds."""
-    machines = sum(rule_of(settings, target).n_machines for settings in points)
+def solving_seconds(all_settings: Sequence[Settings], target: Target, folds: Sequence[Fold]) -> float:
+    """Predicted seconds on a single core for all settings on folds."""
+    machines = sum(rule_of(settings, target).n_machines for settings in all_settings)
     return SOLVING * machines * sum(float(len(train)) ** 2 for train, _ in folds)
 
 
@@ -354,31 +356,31 @@ def _solve_path(matrix: Floats32, kind: str, stopping: Stopping, path: Sequence[
         return solve(gram, [path], stopping)[0]
 
 
-def paths_along_c(points: Sequence[Settings]) -> list[list[int]]:
+def paths_along_c(all_settings: Sequence[Settings]) -> list[list[int]]:
     """Models that differ in C alone, by ascending C."""
     paths: dict[str, list[int]] = {}
-    for k, settings in enumerate(points):
+    for k, settings in enumerate(all_settings):
         rest = {name: value for name, value in settings.as_dict().items() if name != "C"}
         paths.setdefault(repr(sorted(rest.items())), []).append(k)
-    return [sorted(path, key=lambda k: points[k].as_dict()["C"]) for path in paths.values()]
+    return [sorted(path, key=lambda k: all_settings[k].as_dict()["C"]) for path in paths.values()]
 
 
 def fold_scores(
-    points: Sequence[Settings],
+    all_settings: Sequence[Settings],
     gram: Gram | FeatureProducts,
     target: Target,
     folds: Sequence[Fold],
     machines: Sequence[Sequence[Machines]],
 ) -> list[list[Floats]]:
     """Values of `decision_function` on the test part of every fold: float64 arrays, [model][fold]."""
-    rules = [rule_of(settings, target) for settings in points]
+    rules = [rule_of(settings, target) for settings in all_settings]
     flat = [solved for of_settings in machines for solved in of_settings]
     scored: list[Floats] = []
     for batch in _batches([len(solved.bias) for solved in flat], max(1, VALUES_BYTES // (8 * gram.n))):
         for values in decision_values(gram, flat[batch]):
             k, fold = divmod(len(scored), len(folds))
             scored.append(rules[k].scores(values[:, folds[fold][1]].T))
-    return [scored[k * len(folds) : (k + 1) * len(folds)] for k in range(len(points))]
+    return [scored[k * len(folds) : (k + 1) * len(folds)] for k in range(len(all_settings))]
 
 
 def _batches(sizes: Sequence[int], most: int) -> Iterable[slice]:

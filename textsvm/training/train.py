@@ -24,8 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from textsvm.arrays import Floats, first_true
-from textsvm.choice import candidates
-from textsvm.choice.candidates import Candidate
+from textsvm.choice.candidates import Candidate, auto_candidate, fast_candidate
 from textsvm.choice.choose import Choice, near_copies, weigh_encoder
 from textsvm.choice.choose import choose as choose_by_trials
 from textsvm.errors import InputError
@@ -46,8 +45,8 @@ from textsvm.model.settings import (
 )
 from textsvm.model.trained import Expansion, Record, TrainedModel
 from textsvm.runtime import device as devices
-from textsvm.runtime import memory as scratch
 from textsvm.runtime.device import Device
+from textsvm.runtime.memory import on_disk
 from textsvm.runtime.parallel import StageProgress, lap, of_stage
 from textsvm.solvers.problems import Classification, Machines, Problem
 from textsvm.solvers.solution import Stopping
@@ -80,13 +79,14 @@ from textsvm.training.thresholds import mean_values, out_of_fold_values
 
 #: Change of the bias of a class, for kernel="auto" and "fast", when its total weight falls by a factor of e;
 #: half as much with two classes.
-RARE = 0.05
-MANY = 1000  #: Number of texts below which this change is larger
+RARE_CLASS_BIAS = 0.05
+RARE_CLASS_TEXTS = 1000  #: Number of texts below which this change is larger
 FOLDS = 3  #: scoring="f1_macro": folds of the out-of-fold values
 TOLERANCE = 0.1  #: scoring="f1_macro": the solver's tolerance for these values with "auto" and "fast"
 COMPARISON = 3.0  #: scoring="f1_macro": seconds in which near-copies must be found, by prediction
-#: The prior of the scale of probabilities: as many as the classes would make many classes too uncertain.
-PLATT = 2
+#: Number of prior examples in the targets (n + 1) / (n + prior) of `fit_scale`: one of the class, the others
+#: of other classes. A prior example of every class would make probabilities of many classes too uncertain.
+TARGET_PRIOR = 2
 
 AnySettings = TypeVar("AnySettings", bound=Settings)
 
@@ -170,7 +170,7 @@ def train_here(
     split(training)
     with training.settings.at_work(training.device):
         choose(training)
-        with scratch.on_disk(training.plan is not None and training.plan.tier == "disk"):
+        with on_disk(training.plan is not None and training.plan.tier == "disk"):
             rows = build_rows(training)
             solve_machines(training, rows)
         learn_rule(training)
@@ -327,9 +327,9 @@ def _choose_default(training: TrainingState, settings: ClassifierSettings) -> No
 def _default_candidate(settings: ClassifierSettings, texts: list[str], n_classes: int) -> Candidate:
     folded = settings.normalise != "none"
     if settings.kernel == "auto":
-        default = candidates.auto(texts, folded, n_classes)
+        default = auto_candidate(texts, folded, n_classes)
     else:
-        default = candidates.fast(texts, folded)
+        default = fast_candidate(texts, folded)
     if settings.encoder is not None:
         default = replace(default, encoder=as_encoder(settings.encoder))
     return default if settings.loss is None else default.with_loss(settings.loss)
@@ -390,6 +390,8 @@ def solve_machines(training: TrainingState, rows: PreparedRows | FoldGrams) -> N
     settings, progress = training.settings, training.progress
     if isinstance(rows, FoldGrams):
         everyone = np.arange(len(training.target.values))
+        # A fold that trains on all examples and tests none solves the machines of the model beside those
+        # of the folds.
         folds = [*training.folds, (everyone, everyone[:0])]
         task = Task(training.target, training.weight, folds)
         results = train_and_test([settings], rows, task, training.seconds, progress)
@@ -453,6 +455,8 @@ def _held_out_values(training: TrainingState, bias: Floats | float) -> tuple[lis
     if not isinstance(settings, ClassifierSettings):
         return [], [], ""
     everyone = np.arange(len(training.target.values))
+    # Out-of-fold values of all examples are like the values of a single fold that tests all of them; its
+    # training part is not needed to learn from values.
     together = [(everyone[:0], everyone)]
     if settings.scoring != "accuracy":
         return [_out_of_fold(training, settings) + bias], together, "offsets"
@@ -496,7 +500,7 @@ def rare_class_bias(totals: Floats, n: int) -> Floats:
     them: the more so, the fewer texts there are (reports/learning_curves.md). The addition grows with
     sqrt(1 / n) down to 100 texts.
     """
-    logs, rare = np.log(totals), RARE * np.sqrt(np.clip(MANY / n, 1, 10))
+    logs, rare = np.log(totals), RARE_CLASS_BIAS * np.sqrt(np.clip(RARE_CLASS_TEXTS / n, 1, 10))
     if len(logs) == 2:
         return np.array([rare * (logs[0] - logs[1]) / 2])
     return np.asarray(rare * (logs.mean() - logs))
@@ -558,7 +562,7 @@ def scaled(
     codes = np.searchsorted(rule.classes, np.asarray(labels)[tested])
     if len(np.unique(codes)) < 2:
         return rule
-    scale = fit_scale(columns[tested], codes, len(rule.classes), tested_weight, PLATT)
+    scale = fit_scale(columns[tested], codes, len(rule.classes), tested_weight, TARGET_PRIOR)
     return replace(rule, scale=scale)
 
 

@@ -117,7 +117,7 @@ def _reduce(
     held_out: Sequence[str] = ()
     truth: list[Any] = []
     if texts is not None:
-        training = model_files.Training.of(fitted)
+        training = model_files.RecordedOptions.of(fitted)
         reading = options.ReadingOptions(
             positive=training.positive, negative=training.negative, headers=training.headers
         )

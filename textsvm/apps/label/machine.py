@@ -60,7 +60,7 @@ SEARCH_RIDGES = (1.0, 10.0)  #: Ridges of relevant and of other texts in a searc
 TEXTS = 20_000  #: Maximum number of texts of the pool
 CHARACTERS = 20_000_000  #: Maximum number of characters of all texts of the pool
 LENGTH = 4000  #: Number of characters of a text that are read
-MANY = 50  #: Number of texts from which substrings of a single text are left out
+MANY_TEXTS = 50  #: Number of texts from which substrings of a single text are left out
 BATCH = 256  #: Texts that are encoded at a time, and those with vectors at the start
 GROUP = 8  #: Batches whose rows are joined first
 PRIORS = (0.0, 0.1, 0.2, 0.4, 0.7, 1.0)  #: Strengths of the prior that are compared
@@ -335,7 +335,7 @@ class MeaningVectors:
 
 def _fitted(texts: Sequence[str]) -> list[TextFeatures]:
     """Characters, and words if the texts have words; none without a text that has features."""
-    least = 2 if len(texts) >= MANY else 1
+    least = 2 if len(texts) >= MANY_TEXTS else 1
     kernels = [Spectrum((1, 5), "log", idf=True)]
     if has_words(texts):
         kernels.append(Spectrum((1, 2), "log", idf=True, tokens="words"))

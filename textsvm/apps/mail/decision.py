@@ -1,23 +1,23 @@
 """Decision values as P(spam) and a kind, and the state of a store that decisions need.
 
 Platt's sigmoid (2000), P = 1 / (1 + exp(-(slope value + offset))), is fitted by maximum likelihood to
-decision values of mails that the machine had not learnt, or as if it had not (`OnlineMachine.left_out`). The
-targets are 1 / (m + 2) and 1 - 1 / (m + 2) for m mails of a kind instead of 0 and 1, so that a few separable
-lessons do not lead to scores of 0 and 1.
+decision values of mails that the machine had not learnt. Values of learnt mails are first corrected to those
+without their lesson (`OnlineMachine.left_out`). The targets are 1 / (m + 2) and 1 - 1 / (m + 2) for m mails
+of a kind instead of 0 and 1, so that a few separable lessons do not lead to scores of 0 and 1.
 
 Both kinds have the same total weight, so that scores do not depend on the share of spam. The prior counts as
 much as `PRIOR_MAILS` mails of each kind, spam at the value v(number of spam lessons) with the score .99, and
 ham at -v(number of ham lessons) with .01. Values of new mails of a kind grow with the number n of its
-lessons, because more of their features are known: v(n) = FIRST (n / 10)^(1/3) was chosen so that the
-false-positive rate after 10, 20 and `MANY` lessons of each kind is about Bogofilter's. With more lessons v
+lessons, because more of their features are known: v(n) = FIRST (n / 10)^(1/3) was chosen so that the false-
+positive rate after 10, 20 and `MANY_LESSONS` lessons of each kind is about Bogofilter's. With more lessons v
 grows as n^0.6, to `LAST`, and the prior counts less. After many spams and few hams, new hams have values like
 those of new spams of a balanced filter. The prior then expects new spams at a larger v, so that the spam
 threshold lies above the values of these hams. A fit of negative slope is replaced by a flat sigmoid.
 
-P = .5, and the zero of the decision function, is at the centre of the values of both kinds (`_centre`), or
-where the fit puts it if that is higher: the centre calls no more mail spam. While few lessons are known all
-values lean towards the kind of most of them; without the centre, values and scores of mails that come at
-different times are not comparable. Measurements: reports/mail_start.md.
+The threshold P = .5 is the zero of the decision function. It lies at the centre of the values of both kinds
+(`_centre`), or at the fitted P = .5 if that is higher, so that the centre never calls more mail spam than the
+fit. After few lessons all values lean towards the kind with more lessons. The centre corrects this, so that
+values and scores of mails that come at different times are comparable. Measurements: reports/mail_start.md.
 
 A learnt message keeps its kind: its score is raised to .99 (spam) or lowered to .45 (ham).
 """
@@ -50,9 +50,9 @@ PRIOR = 5.0
 #: Decision value of the prior with the score .99 after ten lessons of each kind, and its upper bound.
 FIRST = 0.295
 LAST = 0.92
-#: Number of mails of each kind that count as the prior, up to `MANY` lessons of each kind.
+#: Number of mails of each kind that count as the prior, up to `MANY_LESSONS` lessons of each kind.
 PRIOR_MAILS = 100.0
-MANY = 50
+MANY_LESSONS = 50
 #: Of the centre: share as in `OnlineMachine.left_out`, number of mails of each kind that count as values of
 #: 0, and power of the ratio of the numbers of lessons.
 CENTRE_SHARE = 0.5
@@ -143,7 +143,7 @@ def fit_sigmoid(values: ArrayLike, spam: ArrayLike) -> PlattSigmoid:
     if not n_spam or not n_ham:
         return PlattSigmoid(PRIOR)
     few = min(n_spam, n_ham)
-    mails = PRIOR_MAILS * min(1.0, MANY / few)
+    mails = PRIOR_MAILS * min(1.0, MANY_LESSONS / few)
     target = np.append(np.where(spam, 1 - 1 / (n_spam + 2), 1 / (n_ham + 2)), [SPAM, 1 - SPAM])
     weight = np.append(np.where(spam, few / n_spam, few / n_ham), [mails, mails])
     values = np.append(values, [_prior_value(n_spam), -_prior_value(n_ham)])
@@ -153,7 +153,7 @@ def fit_sigmoid(values: ArrayLike, spam: ArrayLike) -> PlattSigmoid:
 
 def _prior_value(n: int) -> float:
     """The value of a new mail of a kind with n lessons, in the prior."""
-    return min(LAST, FIRST * (min(n, MANY) / 10) ** (1 / 3) * max(1.0, n / MANY) ** 0.6)
+    return min(LAST, FIRST * (min(n, MANY_LESSONS) / 10) ** (1 / 3) * max(1.0, n / MANY_LESSONS) ** 0.6)
 
 
 def _newton(values: Floats, target: Floats, weight: Floats) -> tuple[float, float]:

@@ -11,12 +11,12 @@ from textsvm.apps.mail.filter import Filter
 from textsvm.apps.mail.lessons import Lesson
 from textsvm.apps.mail.message import read_message
 from textsvm.errors import InputError
-from textsvm.evaluation.explanation import Attribution, Explanation, Substring
+from textsvm.evaluation.explanation import AttributionMethod, Explanation, Substring
 from textsvm.reporting.files import SavedReport
 from textsvm.reporting.report import Mistake, worst
 from textsvm.version import __version__
 
-_CONTRIBUTIONS = Attribution(
+_CONTRIBUTIONS = AttributionMethod(
     "substrings",
     "contribution of each character to the decision value of the present filter, which has learnt the mail",
 )
@@ -91,7 +91,7 @@ def _mistake(opened: Filter, lesson: Lesson, decision: Decision, label: str, mod
         bias=0.0,
         text=text,
         symbols=contributions,
-        attribution=_CONTRIBUTIONS,
+        method=_CONTRIBUTIONS,
         substrings=[Substring(word, 1, value) for word, value in words],
         similar=[],
     )

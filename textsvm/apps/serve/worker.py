@@ -102,7 +102,7 @@ class ServedModel:
             self.columns |= dict.fromkeys(columns, False)
         self.classes: AnyArray | None = rule.classes
         self.digest = self.model.record.digest
-        self.calibrated = self.model.probabilistic
+        self.calibrated = self.model.probabilities_by_default
         self.has_labels = not isinstance(rule, NumberRule)
         self.positive = positive if isinstance(positive := info.get("positive"), str) else None
         if rule.classes is None and self.has_labels and self.positive is None:

@@ -20,7 +20,7 @@ import numpy as np
 from textsvm.arrays import Array, Arrays, Floats, Ints, Json
 from textsvm.errors import InputError
 from textsvm.kernels import contract
-from textsvm.kernels.attribution import Attribution, Attributor, Contributions
+from textsvm.kernels.attribution import AttributionMethod, Attributor, Contributions
 from textsvm.kernels.base import Ability, Composite, Kernel, Structure
 from textsvm.kernels.combined.table import Numbers
 from textsvm.linalg.rows import FeatureRows
@@ -32,8 +32,8 @@ from textsvm.text.documents import View
 
 #: Prefix of the saved mean and scale.
 STANDARD = "standard."
-#: Attribution of numbers.
-TOGETHER = Attribution("numbers", "numbers: the joint contribution of all numbers of a kernel")
+#: AttributionMethod of numbers.
+TOGETHER = AttributionMethod("numbers", "numbers: the joint contribution of all numbers of a kernel")
 #: Greatest number of columns of numbers of a kernel.
 MOST_COLUMNS = 10_000
 #: Bytes of a number as a feature.

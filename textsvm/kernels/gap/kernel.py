@@ -29,7 +29,7 @@ from textsvm.text.documents import Documents
 
 #: Cells times p a second of the sweep.
 RATE = 3.3e9
-#: Cells times p a second of attribution.
+#: Cells times p a second of attribution: 5e9 a minute.
 ATTRIBUTION_RATE = 5e9 / 60
 #: Greatest p of a saved model.
 MOST_SAVED = 64
@@ -39,9 +39,9 @@ MOST_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class SharedRecurrence(Sharing):
-    """A pass for the greatest length gives all lengths; each takes a matrix.
+    """One pass up to the greatest p yields the matrix of every p.
 
-    It gives their blends, too, on a GPU. On a CPU a blend has a pass of its own, as in a separate matrix.
+    On a GPU it also yields the blends (`weights`); on a CPU each blend needs its own pass.
     """
 
     decay: float

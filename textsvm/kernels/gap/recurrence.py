@@ -60,7 +60,7 @@ import numpy as np
 
 from textsvm.arrays import Bools, Floats, Floats32, Ints, UnsignedInts
 from textsvm.errors import InputError
-from textsvm.kernels.attribution import Attribution
+from textsvm.kernels.attribution import AttributionMethod
 from textsvm.kernels.shared.normalisation import Normalisation, inverse_roots, require_float32
 from textsvm.runtime.compiled import njit
 from textsvm.runtime.parallel import Progress, run
@@ -208,7 +208,7 @@ def _multiply(sums: Floats, a: Floats, b: Floats) -> None:
         row *= np.minimum(factor, b)
 
 
-SUBSEQUENCES = Attribution(
+SUBSEQUENCES = AttributionMethod(
     "subsequences", "exact: each common subsequence's contribution, spread evenly over its symbols"
 )
 

@@ -36,7 +36,7 @@ import numpy as np
 
 from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
-from textsvm.kernels.attribution import Attribution, Attributor, Contributions
+from textsvm.kernels.attribution import AttributionMethod, Attributor, Contributions
 from textsvm.kernels.base import Ability, SymbolKernel, check_choice, check_whole
 from textsvm.kernels.contract import Cost, Features, Predictor
 from textsvm.kernels.mers.gapped_cuda import CudaGapped
@@ -50,7 +50,7 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents
 
-PATTERNS = Attribution(
+PATTERNS = AttributionMethod(
     "patterns",
     "exact: each pattern's contribution ('.' is any symbol), spread over its occurrences and its symbols",
 )

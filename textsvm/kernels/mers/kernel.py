@@ -45,7 +45,7 @@ import numpy as np
 
 from textsvm.arrays import Floats, Ints
 from textsvm.errors import InputError
-from textsvm.kernels.attribution import Attribution, Attributor, Contributions
+from textsvm.kernels.attribution import AttributionMethod, Attributor, Contributions
 from textsvm.kernels.base import Ability, SymbolKernel, check_choice, check_whole
 from textsvm.kernels.contract import Predictor, TileableCost
 from textsvm.kernels.mers.cpu import HostMers
@@ -58,7 +58,7 @@ from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress
 from textsvm.text.documents import Documents
 
-MERS = Attribution("l-mers", "exact: each l-mer's contribution, spread evenly over its symbols")
+MERS = AttributionMethod("l-mers", "exact: each l-mer's contribution, spread evenly over its symbols")
 _PAIRED = str.maketrans("acgtu", "tgcaa")
 
 

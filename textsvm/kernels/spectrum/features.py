@@ -32,7 +32,7 @@ import numpy as np
 
 from textsvm.arrays import Arrays, Floats, Ints, Ints32, SignedInts, Words
 from textsvm.errors import InputError
-from textsvm.kernels.attribution import Attribution, Contributions
+from textsvm.kernels.attribution import AttributionMethod, Contributions
 from textsvm.kernels.base import SymbolKernel, check_choice, is_whole
 from textsvm.kernels.contract import FeatureTable, FeatureTerm
 from textsvm.kernels.options import WEIGHTS
@@ -51,8 +51,8 @@ from textsvm.text.documents import Documents
 PSEUDO = 4.0
 #: Log-odds ratios up to this are rounding errors of 0, which normalisation would amplify.
 ROUNDING = 1e-12
-#: A p-mer is rare if its document frequency is below the number of classes divided by this.
-RARE = 64
+#: A p-mer is rare if the number of classes is more than this multiple of its document frequency.
+CLASSES_PER_RARE_DF = 64
 #: Errors that damaged arrays cause.
 DAMAGE = (KeyError, ValueError, TypeError, IndexError, OverflowError)
 
@@ -182,13 +182,13 @@ def log_odds(counts: sparse.Counts, rows: Ints, classes: Ints, df: Ints) -> Floa
     def add(first: int) -> None:
         # Numba takes a third of a second to compile np.zeros and np.empty.
         n, n_dfs = min(size, len(df) - first), frequencies[-1] + 1
-        frequent = first + np.flatnonzero(RARE * df[first : first + n] >= len(shares))
+        frequent = first + np.flatnonzero(CLASSES_PER_RARE_DF * df[first : first + n] >= len(shares))
         sums = np.zeros(n_dfs), np.zeros(n_dfs)
         _add_log_odds(
             *arrays, np.zeros(n, np.int32), np.empty(n, np.int64), frequent, *sums, first, first + n
         )
 
-    if len(shares) <= RARE and use_numpy(10 * len(df) * len(shares)):
+    if len(shares) <= CLASSES_PER_RARE_DF and use_numpy(10 * len(df) * len(shares)):
         times = int(df.max(initial=0)) + 1
         for c in np.flatnonzero((shares > 0) & (shares < 1)):
             of_class = order[starts[c] : starts[c + 1]]
@@ -239,10 +239,10 @@ def _add_log_odds(
                 odds[u] += absent[df[u]]
         for u in touched[:n_touched]:
             term = _squared_log_odds(own[u - first], df[u], share)
-            odds[u] += term if RARE * df[u] >= n_classes else term - absent[df[u]]
+            odds[u] += term if CLASSES_PER_RARE_DF * df[u] >= n_classes else term - absent[df[u]]
             own[u - first] = 0
     for u in range(first, last):
-        if RARE * df[u] < n_classes:
+        if CLASSES_PER_RARE_DF * df[u] < n_classes:
             odds[u] += absent_sums[df[u]]
 
 
@@ -278,7 +278,7 @@ def read_vocabulary(state: Arrays, p1: int, p2: int, n_symbols: int) -> Vocabula
 
 #: (features, documents), int64 arrays of equal length -> weight of each feature for each document.
 FeatureWeight = Callable[[Ints, Ints], Floats]
-SUBSTRINGS = Attribution(
+SUBSTRINGS = AttributionMethod(
     "substrings", "exact: each substring's contribution, spread over its occurrences and their symbols"
 )
 
