@@ -26,10 +26,12 @@ def task():
 @patch.object(compiled, "NUMPY_SIZE", 0)  # arrays of NumPy take the place of functions to compile
 def peak_of_fit(task, kernel, memory=None):
     compute = Compute(memory, solver="gram")
-    SVC(kernel, max_iter=100, compute=compute).fit(*task)  # compiles or loads what the next one calls
+    SVC(kernel, max_iter=100, compute=compute, n_jobs=2).fit(
+        *task
+    )  # compiles or loads what the next one calls
     tracemalloc.start()
     try:
-        model = SVC(kernel, max_iter=100, compute=compute).fit(*task)
+        model = SVC(kernel, max_iter=100, compute=compute, n_jobs=2).fit(*task)
         return tracemalloc.get_traced_memory()[1], model
     finally:
         tracemalloc.stop()

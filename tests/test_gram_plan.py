@@ -286,10 +286,11 @@ tier, memory, store, n = sys.argv[1], int(sys.argv[2]), sys.argv[3] or None, int
 texts = [f"{i} {i * i % 97}" for i in range(n)]
 labels = [i % 2 for i in range(n)]
 kernel = EditDistance(0.05)
-SVC(kernel, device="cpu", max_iter=50).fit(texts[:99], labels[:99])  # compiled
+SVC(kernel, device="cpu", n_jobs=2, max_iter=50).fit(texts[:99], labels[:99])  # compiled
 warnings.simplefilter("ignore")
 tracemalloc.start()
-model = SVC(kernel, device="cpu", compute=Compute(memory, store, tier), max_iter=3000).fit(texts, labels)
+compute = Compute(memory, store, tier)
+SVC(kernel, device="cpu", n_jobs=2, compute=compute, max_iter=3000).fit(texts, labels)
 print(tracemalloc.get_traced_memory()[1])
 """
 
@@ -297,7 +298,7 @@ print(tracemalloc.get_traced_memory()[1])
 @pytest.mark.slow
 @pytest.mark.parametrize("tier", ["device", "disk", "recompute"])
 def test_byte_budgets_hold(tmp_path, tier):
-    """The peak of main memory, and of the disk."""
+    """The peak of main memory, on two threads as each has a tile of its own, and of the disk."""
     n = 3000
     memory = 4 * n * n if tier == "device" else n * n
     store = tmp_path / "store" if tier == "disk" else ""
