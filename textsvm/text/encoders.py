@@ -445,17 +445,18 @@ class OnnxEncoder(BatchEncoder):
         library_of("onnxruntime")
 
     @cached_property
-    def _parts(self) -> tuple[Any, Any]:
-        """Tokenizer and session of the model."""
+    def _parts(self) -> tuple[Any, int, Any]:
+        """Tokenizer, largest number of tokens, and session of the model."""
         tokenizer = library_of("tokenizers").Tokenizer.from_file(f"{self.folder}/tokenizer.json")
-        tokenizer.enable_truncation((tokenizer.truncation or {}).get("max_length", WINDOW))
+        window = (tokenizer.truncation or {}).get("max_length", WINDOW)
         tokenizer.enable_padding(**(tokenizer.padding or {}) | {"length": None})
         runtime = library_of("onnxruntime")
         providers = runtime.get_available_providers()
-        return tokenizer, runtime.InferenceSession(f"{self.folder}/model.onnx", providers=providers)
+        return tokenizer, window, runtime.InferenceSession(f"{self.folder}/model.onnx", providers=providers)
 
     def compute(self, texts: list[str]) -> tuple[Any, int]:
-        tokenizer, session = self._parts
+        tokenizer, window, session = self._parts
+        tokenizer.enable_truncation(window)
         rows = tokenizer.encode_batch(texts)
         mask = np.array([row.attention_mask for row in rows], np.int64)
         inputs = {
@@ -466,7 +467,10 @@ class OnnxEncoder(BatchEncoder):
         states = session.run(None, {node.name: inputs[node.name] for node in session.get_inputs()})[0]
         if states.ndim == 3:
             states = (states * mask[..., None]).sum(axis=1) / np.maximum(mask.sum(axis=1), 1)[:, None]
-        return states, sum(bool(row.overflowing) for row in rows)
+        # `Encoding.overflowing` would tell, but is empty in some versions of tokenizers, such as 0.23.1.
+        tokenizer.no_truncation()
+        full = [text for text, size in zip(texts, mask.sum(axis=1), strict=True) if size >= window]
+        return states, sum(sum(row.attention_mask) > window for row in tokenizer.encode_batch(full))
 
 
 def checked_vectors(name: str, texts: Sequence[str], returned: Any) -> Floats32:
