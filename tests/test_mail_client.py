@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 from mail_servers import HAM, ROOT, SPAM, UNSURE, ToyFilter, toy
 
-from textsvm.apps.mail.client import socket_path
+from textsvm.apps.mail.client import socket_path, store_folder
 from textsvm.apps.mail.raw_message import marked
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")
@@ -36,22 +36,14 @@ def server(tmp_path_factory):
         yield str(path)
 
 
-def run(*arguments, server=None, data=SPAM, env=None, **more):
+CLIENT = [sys.executable, "-m", "textsvm.apps.mail.client"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def run(*arguments, server=None, data=SPAM):
     """The client as a process; code, stdout and stderr."""
-    found = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "textsvm.apps.mail.client",
-            *(["--socket", server] if server else []),
-            *arguments,
-        ],
-        input=data,
-        capture_output=True,
-        timeout=60,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
-        **more,
-    )
+    command = [*CLIENT, *(["--socket", server] if server else []), *arguments]
+    found = subprocess.run(command, input=data, capture_output=True, timeout=60, env=ENVIRONMENT)
     return found.returncode, found.stdout, found.stderr.decode()
 
 
@@ -94,14 +86,9 @@ def test_exit_codes(server, data, code, terse):
 
 
 @pytest.mark.parametrize("data", MESSAGES, ids=range(len(MESSAGES)))
-def test_a_message_passes_with_the_decision_and_no_other_change(server, data):
+def test_a_message_passes_with_the_decision_and_no_other_change(server, data, tmp_path):
     code, out, _ = run("-p", "-e", server=server, data=data)
-    assert code == 0
-    assert out == marked(data, ToyFilter().classify(data))
-
-
-@pytest.mark.parametrize("data", MESSAGES, ids=range(len(MESSAGES)))
-def test_a_message_passes_unchanged_without_a_server(tmp_path, data):
+    assert (code, out) == (0, marked(data, ToyFilter().classify(data)))
     code, out, err = run("-p", "-e", server=str(tmp_path / "none"), data=data)
     assert (code, out) == (3, data)
     assert "no server at" in err
@@ -145,11 +132,7 @@ def test_a_full_queue_of_clients_is_waited_for(tmp_path):
         face.listen(0)
         first = socket.socket(socket.AF_UNIX)
         first.connect(path)
-        started = subprocess.Popen(
-            [sys.executable, "-m", "textsvm.apps.mail.client", "--socket", path],
-            stdin=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
+        started = subprocess.Popen([*CLIENT, "--socket", path], stdin=subprocess.PIPE, env=ENVIRONMENT)
         started.stdin.close()
         time.sleep(0.3)
         assert started.poll() is None
@@ -214,13 +197,8 @@ def test_wrong_usage_is_a_sentence_and_keeps_the_mail(arguments, why):
 def test_nobody_reads_the_output(server):
     reading, writing = os.pipe()
     os.close(reading)
-    found = subprocess.run(
-        [sys.executable, "-m", "textsvm.apps.mail.client", "--socket", server, "-p"],
-        input=SPAM,
-        stdout=writing,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    command = [*CLIENT, "--socket", server, "-p"]
+    found = subprocess.run(command, input=SPAM, stdout=writing, stderr=subprocess.PIPE, env=ENVIRONMENT)
     os.close(writing)
     assert found.returncode == 3
     assert b"Traceback" not in found.stderr
@@ -232,39 +210,30 @@ def test_help():
     assert out.startswith(b"Usage: textsvm-mail-client")
 
 
-def test_where_the_server_is(monkeypatch):
+def test_where_the_store_and_its_server_are(monkeypatch):
     for name in ("TEXTSVM_MAIL", "TEXTSVM_MAIL_SOCKET", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", "/home/anna")
-    assert socket_path() == "/home/anna/.local/share/textsvm/socket"
-    monkeypatch.setenv("XDG_DATA_HOME", "/data")
-    assert socket_path() == "/data/textsvm/socket"
-    monkeypatch.setenv("TEXTSVM_MAIL", "/lessons")
-    assert socket_path() == "/lessons/socket"
+    for name, value, folder in (
+        ("HOME", "/home/anna", "/home/anna/.local/share/textsvm"),
+        ("XDG_DATA_HOME", "relative", "/home/anna/.local/share/textsvm"),
+        ("XDG_DATA_HOME", "/data", "/data/textsvm"),
+        ("TEXTSVM_MAIL", "/lessons", "/lessons"),
+    ):
+        monkeypatch.setenv(name, value)
+        assert (store_folder(), socket_path()) == (folder, f"{folder}/socket")
     monkeypatch.setenv("TEXTSVM_MAIL_SOCKET", "/run/s")
-    assert socket_path() == "/run/s"
-    assert socket_path("/other") == "/other/socket"
+    assert (socket_path(), socket_path("/other")) == ("/run/s", "/other/socket")
+    assert store_folder("/given") == "/given"
 
 
 def test_it_imports_next_to_nothing(server):
     """The time of a mail is the time of imports: `typing` and `socket` alone would double it."""
-    look = "import os, sys; bare = set(sys.modules); from textsvm.apps.mail import client; "
-    look += "client.run(sys.argv[1:]); "
+    look = f"import os, sys; sys.path.insert(0, {str(ROOT)!r}); bare = set(sys.modules); "
+    look += "from textsvm.apps.mail import client; client.run(sys.argv[1:]); "
     look += "print(*sorted(set(sys.modules) - bare), file=sys.stderr)"
-    found = subprocess.run(
-        [
-            sys.executable,
-            "-I",
-            "-S",
-            "-c",
-            f"import sys; sys.path.insert(0, {str(ROOT)!r}); {look}",
-            "--socket",
-            server,
-        ],
-        input=SPAM,
-        capture_output=True,
-        check=True,
-    )
+    command = [sys.executable, "-I", "-S", "-c", look, "--socket", server]
+    found = subprocess.run(command, input=SPAM, capture_output=True, check=True)
     names = set(found.stderr.decode().split())
     own = {"textsvm", "textsvm.version", "textsvm.apps", "textsvm.apps.mail", "textsvm.apps.mail.client"}
     assert own <= names <= own | {"_socket", "__future__", "time"}

@@ -58,6 +58,7 @@ LESSONS = {
     "delete from bodies where id = 9": 16,
     "update bodies set keys = (select keys from bodies where id = 2) where id = 1": 17,
     "update bodies set weights = x'0000c07f' where id = 1": 17,
+    "update bodies set keys = x'0102' where id = 3": 17,
     "update lessons set id = 50 where id = 1; update lessons set id = 1 where id = 2": 15,
 }
 META = {

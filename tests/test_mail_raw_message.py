@@ -48,16 +48,7 @@ def test_our_fields():
         (b"S: x\n", b"S: x\n%\n\n"),
         (b"S: x", b"S: x\n%\n\n"),
         (b"From a@b", b"From a@b\n%\n\n"),
-    ],
-)
-def test_nothing_else_changes(before, after):
-    end = b"\r\n" if b"%\r\n" in after else b"\n"
-    assert marked(before, SPAM) == after.replace(b"%", OURS + end + FLAG)
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
+        # forged fields go
         (b"S: x\nX-Textsvm: Ham, forged\nT: y\n\nb", b"S: x\nT: y\n%\n\nb"),
         (b"S: x\nx-textsvm : Ham\n folded\n\tmore\nT: y\n\nb", b"S: x\n%\nT: y\n\nb"),
         (b"X-TEXTSVM:Ham\nX-Textsvm: a\nS: x\n\nb", b"S: x\n%\n\nb"),
@@ -72,7 +63,7 @@ def test_nothing_else_changes(before, after):
         (b"S: x\r\nX-Textsvm: a\r\n b\r\n\r\nb", b"S: x\r\n%\r\n\r\nb"),
     ],
 )
-def test_forged_fields_go(before, after):
+def test_nothing_else_changes(before, after):
     end = b"\r\n" if b"%\r\n" in after else b"\n"
     assert marked(before, SPAM) == after.replace(b"%", OURS + end + FLAG)
 

@@ -380,78 +380,36 @@ def test_small_parts_are_read_at_intervals():
     assert parts <= server_module.FREE_PARTS + 2 + seconds / server_module.PAUSE
 
 
-def test_clients_of_a_process_wait_for_those_of_others():
-    async def order(threads):
+@pytest.mark.parametrize(
+    ("threads", "work", "first"),
+    [
+        (1, [(1, 0)] * 6 + [(2, 0)] * 2, [1, 1, 2, 1, 2]),  # clients of a process wait for those of others
+        (2, [(1, 0)] * 6 + [(2, 0)] * 2, [2, 2, 1]),  # a thread is free for others
+        (1, [(number, 30_000) for number in range(10)] + [(10, 2000)] * 2, [0, 10, 10]),  # large for small
+    ],
+)
+def test_processes_take_turns(threads, work, first):
+    """Work is of (process, size); `first` are the processes whose work is done first."""
+
+    async def order():
         pool, done, end = server_module._Threads(threads, "x"), [], threading.Event()
 
-        async def work(process, number):
-            await pool.run(process, 0, partial(end.wait, 30) if process == 1 else int)
-            done.append((process, number))
-
-        tasks = [asyncio.ensure_future(work(1, number)) for number in range(6)]
-        await asyncio.sleep(0)
-        others = [asyncio.ensure_future(work(2, number)) for number in range(2)]
-        await asyncio.sleep(0)
-        if threads == 2:
-            await asyncio.wait(others, timeout=20)
-        end.set()  # everybody waits by now
-        await asyncio.gather(*tasks, *others)
-        pool.executor.shutdown()
-        return done
-
-    assert asyncio.run(order(1))[:5] == [(1, 0), (1, 1), (2, 0), (1, 2), (2, 1)]
-    assert asyncio.run(order(2))[:3] == [(2, 0), (2, 1), (1, 0)]  # a thread is free for others
-
-
-def test_large_messages_of_many_processes_wait_for_small_ones():
-    async def order():
-        pool, done, end = server_module._Threads(1, "x"), [], threading.Event()
-
-        async def work(process, size):
-            await pool.run(process, size, partial(end.wait, 30))
+        async def run(process, size):
+            await pool.run(process, size, int if threads == process == 2 else partial(end.wait, 30))
             done.append(process)
 
-        sizes = [(number, 30_000) for number in range(10)] + [(10, 2000), (10, 2000)]
-        tasks = [asyncio.ensure_future(work(*size)) for size in sizes]
-        await asyncio.sleep(0)
+        tasks = []
+        for process, size in work:
+            tasks.append(asyncio.ensure_future(run(process, size)))
+            await asyncio.sleep(0)
+        if threads == 2:
+            await asyncio.wait(tasks[-2:], timeout=20)
         end.set()  # everybody waits by now
         await asyncio.gather(*tasks)
         pool.executor.shutdown()
         return done
 
-    assert asyncio.run(order())[:3] == [0, 10, 10]
-
-
-def test_turns_last_as_long_as_the_work():
-    async def turns():
-        pool, end = server_module._Threads(1, "x"), threading.Event()
-        work = asyncio.ensure_future(pool.run(1, 30_000, partial(end.wait, 10)))
-        await asyncio.sleep(0.005)
-        during = dict(pool._turns), pool._turn
-        end.set()
-        await work
-        pool.executor.shutdown()
-        return during, pool._turns, pool._active
-
-    turn = 30_000 + server_module.MESSAGE_COST
-    assert asyncio.run(turns()) == (({1: turn}, turn), {}, {})
-
-
-def test_connections_of_unknown_processes_have_numbers_of_their_own(monkeypatch):
-    tested, numbers = server_module.Server(ToyFilter(), print), []
-
-    async def run(process, size, work, pool=None):
-        numbers.append(process)
-        return work()
-
-    monkeypatch.setattr(tested, "_run", run)
-    assert [asyncio.run(tested.classify(data)).kind for data in (SPAM, HAM)] == ["spam", "ham"]
-    with listen_tcp(0) as listener:
-        for _ in range(2):
-            with socket.create_connection(listener.getsockname()), listener.accept()[0] as accepted:
-                numbers.append(server_module._Client(accepted).process)
-    assert len(set(numbers)) == 4
-    assert max(numbers) < 0
+    assert asyncio.run(order())[: len(first)] == first
 
 
 @pytest.mark.parametrize("when", ["waiting", "granted", "running"])
@@ -661,9 +619,3 @@ def test_the_buffer_of_a_slow_client_is_bounded():
             return len(client.buffer)
 
     assert asyncio.run(receive()) <= 2 * server_module.MAX_LINE
-
-
-def test_the_toy_is_a_filter():
-    toy_filter = ToyFilter()
-    assert toy_filter.learn(HAM, "spam")
-    assert toy_filter.classify(HAM).kind == "spam"

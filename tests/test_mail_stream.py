@@ -13,16 +13,7 @@ from benchmarks import mail as bench
 from benchmarks import mail_few as few
 from benchmarks.__main__ import main
 from benchmarks.mail_filters import contenders
-from benchmarks.mail_stream import (
-    Mail,
-    arrival,
-    due,
-    lam,
-    mails,
-    one_minus_roca,
-    shuffled,
-    spam_missed,
-)
+from benchmarks.mail_stream import Mail, arrival, due, lam, mails, one_minus_roca, shuffled, spam_missed
 from textsvm.readers import sample
 
 
