@@ -9,7 +9,7 @@ texts of each class, and words need many texts to occur again: with few and long
 
 The form was chosen on 83 public sets by leaving whole sets out, weights, C and loss on 62 of them:
 reports/default_study.md has the figures, and the kernels that were tried without gain. The kernel of an
-encoder is added if the user names one; `choose.weigh_encoder` chooses its weight.
+encoder is added if the user names it; `choose.weigh_encoder` chooses its weight.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Candidate:
         return documents.of(View(keep_case=not self.dna))
 
     def description(self, C: float, kernel: Kernel | None = None) -> str:
-        """Kernel (by default a new one) and C in a sentence, given the classifier's parameter C."""
+        """Kernel (by default a new kernel) and C in a sentence, given the classifier's parameter C."""
         of = "texts with words" if self.words else "texts without words"
         if self.dna:
             of = "DNA"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from textsvm.errors import InputError
 
 if TYPE_CHECKING:
     from textsvm.arrays import Json
+    from textsvm.model.trained import TrainedModel
 
 #: Most models in a comparison.
 MOST_MODELS = 8
@@ -105,16 +107,8 @@ def evaluate(
             texts = documents.texts if file.mistakes and len(documents.texts) else None
             judged = judged.with_intervals()
             compared = {model: judged}
-            for path in judging.beside:
-                other = model_files.load_model(console, path, judging.device)
-                own_kind, kind = model_files.predicts(fitted), model_files.predicts(other)
-                if kind != own_kind:
-                    raise InputError(
-                        f"--beside {path} predicts {kind}, and {model} {own_kind}; compare equal kinds"
-                    )
-                compared[path] = model_files.judge(
-                    other, documents, training.positive, console.stage, None, span
-                )
+            for path, other in _models_beside(console, model, fitted, judging):
+                compared[path] = judge(other, documents)
             short = len({path.name for path in compared}) == len(compared)
             results_by_name = {path.name if short else str(path): value for path, value in compared.items()}
             beside = comparison.side_by_side(results_by_name, texts, documents.ids)
@@ -144,3 +138,18 @@ def evaluate(
         if printing.json:  # otherwise a warning beside the figures
             print_error(judged.warnings[0])
         raise typer.Exit(1)
+
+
+def _models_beside(
+    console: Console, model: Path, fitted: TrainedModel, judging: JudgingOptions
+) -> Iterator[tuple[Path, TrainedModel]]:
+    """The models of --beside; InputError if they predict other kinds of values than the evaluated model."""
+    from textsvm.cli import model_files
+
+    own_kind = model_files.predicts(fitted)
+    for path in judging.beside or []:
+        other = model_files.load_model(console, path, judging.device)
+        kind = model_files.predicts(other)
+        if kind != own_kind:
+            raise InputError(f"--beside {path} predicts {kind}, and {model} {own_kind}; compare equal kinds")
+        yield path, other

@@ -249,7 +249,7 @@ def _train_again(
 
 
 def _read_old(console: Console, fitted: TrainedModel, old: list[Json], recorded: _Recorded) -> list[Corpus]:
-    """Read the old corpora; InputError if one has changed."""
+    """Read the old corpora; InputError if a corpus has changed."""
     training, learning = recorded.training, recorded.learning
     one_class = fitted.estimator_name == model_files.ONE_CLASS
     parts, corrections = [], _object(recorded.facts, "corrections")

@@ -6,12 +6,16 @@ import time
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textsvm.cli import machines, options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.options import option_field
 from textsvm.cli.output import MODEL, Force, Output
+
+if TYPE_CHECKING:
+    from textsvm.cli.model_files import AnySettings
+    from textsvm.model.settings import Settings
 
 Calibration = Enum("Calibration", {"sigmoid": "sigmoid", "isotonic": "isotonic"})
 
@@ -62,6 +66,19 @@ class TaskOptions:
             kind = "classifiers with one label per document" if learning.multilabel else "classifiers"
             raise WrongUsage(f"--calibrate is for {kind} and does not go with {requested[0]}")
 
+    def with_calibration(self, machine: Settings) -> AnySettings:
+        """The settings of a machine, with its calibration if --calibrate asks for it."""
+        from textsvm.model.settings import CalibrationSettings, ClassifierSettings
+
+        if self.calibrate is None or not isinstance(machine, ClassifierSettings):
+            return machine
+        return CalibrationSettings(machine, method=self.calibrate.value, random_state=self.seed)
+
+    def size_of_file(self, size: int) -> str:
+        """Size of the model file in words, and whether it holds no texts."""
+        shown = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
+        return f"{shown}, no training text in it" if self.without_texts else shown
+
 
 @options.with_groups
 def train(
@@ -89,7 +106,6 @@ def train(
     console = Console(printing.quiet, output.is_stdout)
 
     from textsvm.cli import corpora, model_files, settings, training
-    from textsvm.model.settings import CalibrationSettings, ClassifierSettings
     from textsvm.readers import statistics
 
     if task.one_class is not None:
@@ -119,9 +135,7 @@ def train(
     if training_part.labels is not None and not learning.multilabel:
         corpora.check_classes(training_part, reading.label)
     corpora.say_lone_classes(console, counts)
-    trained_as: model_files.AnySettings = machine
-    if task.calibrate is not None and isinstance(machine, ClassifierSettings):
-        trained_as = CalibrationSettings(machine, method=task.calibrate.value, random_state=task.seed)
+    trained_as = task.with_calibration(machine)
     with console.work(machine.compute_options.store):
         of_labelling = any(Path(f"{path}.journal").exists() for path in corpus)
         outcome = training.fit(console, trained_as, training_part, test_part, reading.positive, of_labelling)
@@ -133,9 +147,7 @@ def train(
         about |= outcome.facts | outcome.saved
         texts = not task.without_texts
         size = model_files.save_model(output, model, training_part, reading, learning, about, texts)
-    shown = f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
-    content = ", no training text in it" if task.without_texts else ""
-    console.say(f"model {task.output}: {shown}{content}")
+    console.say(f"model {task.output}: {task.size_of_file(size)}")
     if printing.json:
         seconds = {"read": read, **model.record.seconds, "total": time.perf_counter() - started}
         saved = {"model": str(task.output), "bytes": size, "texts": texts, "warnings": console.warned}

@@ -142,7 +142,7 @@ class PanelRows:
         self._bands = [None, None]
 
     def _filled(self, numbers: list[int]) -> Iterator[tuple[int, Floats32]]:
-        """Panels with their values from the diagonal on; a card computes the next one meanwhile."""
+        """Panels with their values from the diagonal on; a card computes the next panel meanwhile."""
         devices.synchronize(self.device)  # the streams do not wait for others
         free, on_card = devices.free_memory(self.device), self.device.kind == "cuda"
         # A panel is filled while the previous one is written. Arrays are reused, as first writes to memory

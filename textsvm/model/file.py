@@ -1,8 +1,8 @@
 """A trained model as a file of safetensors arrays and a JSON header, without code.
 
 The file has the CPU form of the model: encoded support vectors, coefficients and biases of the machines,
-classes, the kernel's parameters and learnt state, how texts are normalised, and the calibration if there is
-one. A digest detects damage. Names, shapes, types and ranges are checked on load
+classes, the kernel's parameters and learnt state, how texts are normalised, and the calibration of a
+calibrated model. A digest detects damage. Names, shapes, types and ranges are checked on load
 whether or not the digest is correct, so a hostile file raises InputError and never runs code.
 
 The coefficients, shape (n_machines, n_sv), are the array "dual_coef", or the arrays "dual_coef.data",

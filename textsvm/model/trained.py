@@ -5,7 +5,7 @@
 
 Threads may share a `TrainedModel`: no method changes its public fields, a lock guards the machines that are
 prepared for a device, and callers must not modify its arrays.
-`textsvm.load` and `textsvm.training.train` return it, and estimators hold one in `model_`. It has no
+`textsvm.load` and `textsvm.training.train` return it, and estimators hold it in `model_`. It has no
 training code, so that predicting a single text waits for neither scikit-learn nor Numba.
 `textsvm.as_estimator` makes an estimator of it for scikit-learn's tools.
 """
@@ -345,5 +345,5 @@ def as_model(model: Any) -> TrainedModel:
 
 
 def is_ours(model: Any) -> bool:
-    """Whether an object is a trained model, or an estimator that holds one."""
+    """Whether an object is a trained model, or an estimator that holds a trained model."""
     return isinstance(model, TrainedModel) or hasattr(type(model), "require_fitted")

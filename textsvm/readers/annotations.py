@@ -247,7 +247,7 @@ def _one_of(choices: Json, options: ReadOptions) -> Any:
 
 
 def _choices(annotation: Json, options: ReadOptions) -> Annotation:
-    """Annotation of Label Studio: the choices of the control that is the label column, or of the only one."""
+    """Annotation of Label Studio: choices of the control that is the label column, or of the only control."""
     author, choices = annotation.get("completed_by", ""), dict[str, tuple[str, ...]]()
     author = author.get("email", author.get("id")) if isinstance(author, dict) else author
     for result in annotation.get("result") or []:

@@ -133,7 +133,7 @@ def parse_part(data: bytes, source: bytes, depth: int = 0, default: str = "text/
 
 
 def _split_parts(part: MimePart) -> Iterator[bytes]:
-    """The parts of a multipart body; the first line that looks like one replaces a missing boundary."""
+    """The parts of a multipart body. A missing boundary is replaced by the first line that looks like it."""
     body, boundary = part.body, part.get_boundary()
     marks = _marks(body, boundary.encode("utf-8", "surrogateescape")) if boundary else []
     if not marks:

@@ -131,6 +131,6 @@ def doubtful_labels(labels: Iterable[str]) -> list[str]:
 
 
 def as_numbers(labels: Iterable[str]) -> list[float] | None:
-    """The labels as numbers, with a decimal point or comma; None if one is no number."""
+    """The labels as numbers, with a decimal point or comma; None if a label is no number."""
     labels = [label.replace(",", ".") for label in labels]
     return list(map(float, labels)) if all(map(is_number, labels)) else None

@@ -8,28 +8,25 @@ CSV, TSV and spreadsheets have a header if a column is given by name, or if a ce
 usual column name. Otherwise the first column is the label and the others are the text. The first label must
 then occur again, since the first line may be a header of unknown names.
 
-TSV is split on TAB only, and quotes are ordinary characters: an unclosed quote in a text would otherwise
-swallow all rows up to the next quote. CSV follows RFC 4180; its delimiter is the symbol of `,`, `;`, TAB and
-`|` that splits the first rows into the most fields. Messages name the line on which a row of CSV, TSV or JSON
-Lines begins. The default id of a document is the number of its row, which is smaller after line breaks in
-quotes.
+`textsvm.readers.delimited` reads the rows of CSV and TSV. Messages name the line on which a row of CSV, TSV
+or JSON Lines begins. The default id of a document is the number of its row, which is smaller after line
+breaks in quotes.
 """
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import re
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, time
 from difflib import get_close_matches
 from itertools import chain, islice
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 from textsvm.errors import InputError, MissingColumn, check_labels
 from textsvm.readers.annotations import ANNOTATOR, MAJORITY, labels_in, task_of, unquoted, with_labels
@@ -46,10 +43,22 @@ from textsvm.readers.corpus import (
     parse_weight,
     split_labels,
 )
+from textsvm.readers.delimited import (
+    COMMENTS,
+    DELIMITERS,
+    QUOTED,
+    SEPARATOR_LINE,
+    USUAL_NAMES,
+    CellRow,
+    Cells,
+    CsvLayout,
+    csv_rows,
+    detect_layout,
+    report_layout,
+    tsv_rows,
+)
 from textsvm.readers.files import (
     ARROW,
-    HEAD,
-    MAX_LINE,
     OFFICE,
     ZIP,
     File,
@@ -62,22 +71,12 @@ from textsvm.readers.plain_text import PROGRESS_STEP, part_of
 from textsvm.runtime.files import TABLE_SUFFIXES
 from textsvm.runtime.parallel import Progress
 
-_DELIMITERS = ",;\t|"
-#: First line of Excel that names the separator.
-_SEP = re.compile(r'\s*"?sep=(.)"?\1*[ \t]*(?:\r\n?|\n)', re.IGNORECASE)
-#: Comments and empty lines above a header.
-_COMMENTS = re.compile(r'(?:#.*\n|"#[^"\n]*"[,;\t|]*\r?\n|[^\S\n]*\n)+')
-#: A line whose cells are all in quotes, as in the header of R's write.table.
-_QUOTED = re.compile(r'"[^"\n]*"(?:([\t ,;|])"[^"\n]*")(?:\1"[^"\n]*")*\r?\n')
-#: Characters that Spark, MySQL and PostgreSQL write after a backslash.
-_ESCAPED = re.compile(r'\\(["\\\r\n])')
 #: Name of an attribute of ARFF, and a cell of a row with its comma.
 _ATTRIBUTE = re.compile(r"""\s*@attribute\s+('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\S+)\s""", re.IGNORECASE)
 _ARFF_CELL = r"""\s*+((?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")\s*+|[^,'"]*+),"""
 #: Rows of Parquet that are read at a time.
 _BATCH = 1 << 12
 _ROLES = (*USUAL, "target", "weight", "group", "numbers")
-_ALL_USUAL = frozenset(name for names in USUAL.values() for name in names)
 _RENAME = "rename one, or name it by its number"
 #: Rows that show whether each row begins with its name, as R writes them.
 _ROWS_FOR_NAMES = 10
@@ -110,7 +109,7 @@ def file_format(file: File, options: ReadOptions) -> str | None:
 
 def table_format(name: str, head: str, options: ReadOptions) -> str | None:
     """The table format of a file: JSON and ARFF by the content, others by the name; None for no table."""
-    if _SEP.match(head):
+    if SEPARATOR_LINE.match(head):
         return "csv"
     if re.match(r"\s*\[\s*\{", head):
         return "json"
@@ -140,11 +139,11 @@ def header_format(head: str, options: ReadOptions) -> str | None:
     columns = {name.strip() for name in (text.split(",") if isinstance(text, str) else text or ())}
     if any(name.isdecimal() for name in columns):
         return None
-    above = _COMMENTS.match(head)
+    above = COMMENTS.match(head)
     line, _, rest = head[above.end() if above else 0 :].partition("\n")
     row = rest.lstrip("\r\n").partition("\n")[0]
-    quoted = _QUOTED.match(f"{line}\n")
-    for delimiter in quoted[1] if quoted else _DELIMITERS:  # columns may be words of a text; a table has rows
+    quoted = QUOTED.match(f"{line}\n")
+    for delimiter in quoted[1] if quoted else DELIMITERS:  # columns may be words of a text; a table has rows
         cells = {cell.strip().strip('"') for cell in line.split(delimiter)}
         full = options.text is not None or '"' in row or row.count(delimiter) >= line.count(delimiter)
         usual = all({*map(str.lower, cells)} & {*USUAL[role]} for role in ("text", "label"))
@@ -234,12 +233,6 @@ class TableForm:
         return self.header, self.delimiter, len(self.names)
 
 
-class Cells(list[str]):
-    """Cells of a row; `raw` is its text in CSV and TSV, with its line end and empty lines before it."""
-
-    raw = ""
-
-
 class SourceRow(dict[str, Any]):
     """Cells of a row by name, the form of its table, the number of its line, and its text (`Cells.raw`)."""
 
@@ -257,8 +250,6 @@ class InvalidRow:
     row: SourceRow | None = None
 
 
-#: Number of a row, the line on which it begins (spreadsheets, Parquet and JSON: the number), and its cells.
-CellRow = tuple[int, int, Cells]
 #: The same with its fields by name.
 NamedRow = tuple[int, int, Row | InvalidRow]
 
@@ -511,14 +502,14 @@ def _usual_roles(table: TableRows, options: ReadOptions, file: str) -> dict[str,
 
 def _separator_remedy(table: TableRows) -> str:
     """Advice for a table with a single column whose name holds a separator."""
-    separator = next((mark for mark in _DELIMITERS if len(table.first) == 1 and mark in table.first[0]), None)
+    separator = next((mark for mark in DELIMITERS if len(table.first) == 1 and mark in table.first[0]), None)
     return f"; its separator seems to be {separator!r}: read it with --format csv" if separator else ""
 
 
 def _named_columns(
     role: str, column: str | Sequence[str], table: TableRows, file: str, recorded: bool
 ) -> list[str]:
-    """The columns of a role by their names in the table; InputError if one is missing or ambiguous."""
+    """The columns of a role by their names in the table; InputError if a column is missing or ambiguous."""
     names = table.names
     if isinstance(column, str):
         if column in names and column not in table.repeated:
@@ -538,7 +529,7 @@ def _named_columns(
             close = get_close_matches(name, names[:1000], 1, 0.5)  # it is slow for many names
             remedy = f", which the model was trained on; name another with --{role}" if recorded else ""
             remedy += _separator_remedy(table) or (f"; did you mean {close[0]!r}" if close else "")
-            if not close and table.first and _ALL_USUAL.isdisjoint(map(str.lower, names)):
+            if not close and table.first and USUAL_NAMES.isdisjoint(map(str.lower, names)):
                 remedy += "; name columns by number if the first line is not a header"
             available = ", ".join(names[:20])
             raise InputError(
@@ -551,92 +542,20 @@ def _named_columns(
 # Formats. Without options, the first row is a header if a cell is a usual or a recorded name.
 
 
-class _CsvLayout(NamedTuple):
-    """Layout of a CSV or TSV file, detected from its beginning."""
-
-    delimiter: str
-    skipped: int  #: Lines above the header
-    quoted: bool  #: Whether the cells of the first line are in quotes
-    escaped: bool  #: Whether quotes in a cell are written \\"
-
-
-def _layout(file: File, options: ReadOptions, delimiters: str) -> _CsvLayout:
-    data = file.head
-    head, cut = decode(data)[0], len(data) == HEAD
-    head = (head[: head.rfind("\n") + 1] if cut else "") or head
-    if separator := _SEP.match(head):
-        return _CsvLayout(separator[1], 1, False, _is_escaped(head[separator.end() :], separator[1], cut))
-    above = match[0] if (match := _COMMENTS.match(head)) and "#" in match[0] else ""
-    rest = head[len(above) :]
-    quoted = _QUOTED.match(rest)
-    delimiter = quoted[1] if quoted else _delimiter(rest, delimiters)
-    first, skipped = next(_head_rows(rest, delimiter), []), above.count("\n")
-    named = {name.lower() for name in options.columns.values() if isinstance(name, str)}
-    if {cell.strip().lower() for cell in first}.isdisjoint(_ALL_USUAL | named):
-        rows = _head_rows(above, delimiter)  # a line of as many cells is the header, or a row
-        skipped = next((i for i, row in enumerate(rows) if len(row) == len(first)), skipped)
-    return _CsvLayout(delimiter, skipped, quoted is not None, _is_escaped(rest, delimiter, cut))
-
-
-def _report_layout(layout: _CsvLayout, file: File, problems: Problems) -> _CsvLayout:
-    """Report unusual parts of a layout in `problems`; return the layout."""
-    if layout.skipped:
-        problems.append((file.name, f"lines above the header that are left out: {layout.skipped:,}"))
-    if layout.escaped:
-        problems.append((file.name, 'quotes in quoted fields are written \\", as Spark and MySQL write them'))
-    return layout
-
-
-def _head_rows(head: str, delimiter: str, strict: bool = False) -> Iterator[list[str]]:
-    """Rows of the beginning of a file."""
-    return csv.reader(io.StringIO(head, newline=""), delimiter=delimiter, strict=strict)
-
-
-def _is_escaped(head: str, delimiter: str, cut: bool) -> bool:
-    """Whether more rows have as many fields as the first if \\" is read as a quote."""
-
-    def damage(text: str) -> float:
-        widths: list[int] = []
-        try:
-            for row in _head_rows(text, delimiter, strict=True):
-                widths.append(len(row))
-        except csv.Error as error:
-            if not cut or "end of data" not in str(error):
-                return float("inf")
-        return sum(width != widths[0] for width in widths if width)
-
-    return '\\"' in head and damage(head) > damage(_unescaped(head))
-
-
-def _unescaped(line: str) -> str:
-    """A line with doubled quotes in place of quotes after a backslash."""
-    return _ESCAPED.sub(lambda match: '""' if match[1] == '"' else match[1], line)
-
-
 def _read_csv(
-    file: File, options: ReadOptions, problems: Problems, layout: _CsvLayout | None = None
+    file: File, options: ReadOptions, problems: Problems, layout: CsvLayout | None = None
 ) -> TableRows:
-    layout = _report_layout(layout or _layout(file, options, _DELIMITERS), file, problems)
-    rows = _csv_rows(file, layout, problems)
+    layout = report_layout(layout or detect_layout(file, options, DELIMITERS), file, problems)
+    rows = csv_rows(file, layout, problems)
     return _table(file, rows, options, problems, format="csv", delimiter=layout.delimiter)
 
 
 def _read_tsv(file: File, options: ReadOptions, problems: Problems) -> TableRows:
-    layout = _layout(file, options, "\t")
+    layout = detect_layout(file, options, "\t")
     if layout.quoted or layout.delimiter != "\t":
         return _read_csv(file, options, problems, layout)
-    skipped = _report_layout(layout._replace(escaped=False), file, problems).skipped
-    return _table(file, _tsv_rows(file, skipped, problems), options, problems, format="tsv", delimiter="\t")
-
-
-def _tsv_rows(file: File, skipped: int, problems: Problems) -> Iterator[CellRow]:
-    raw = ""
-    for number, line in enumerate(iterate_lines(file, problems), 1):
-        raw += line
-        if number > skipped and line.strip("\r\n"):
-            cells = Cells(line.removesuffix("\n").removesuffix("\r").split("\t"))
-            cells.raw, raw = raw, ""
-            yield number, number, cells
+    skipped = report_layout(layout._replace(escaped=False), file, problems).skipped
+    return _table(file, tsv_rows(file, skipped, problems), options, problems, format="tsv", delimiter="\t")
 
 
 def _table(
@@ -647,7 +566,7 @@ def _table(
     _require_content(file)
     start = next(rows)
     first = [cell.strip() for cell in start[2]]
-    first = [bare if (bare := cell.lstrip("# ")).lower() in _ALL_USUAL else cell for cell in first]
+    first = [bare if (bare := cell.lstrip("# ")).lower() in USUAL_NAMES else cell for cell in first]
     headed, lookahead = _has_header(first, options), list[CellRow]()
     if headed:
         peeked = list(islice(rows, min(_ROWS_FOR_NAMES, file.lookahead_rows or _ROWS_FOR_NAMES)))
@@ -680,7 +599,7 @@ def _has_header(first: Sequence[str], options: ReadOptions) -> bool:
     if options.has_header is not None:
         return options.has_header
     recorded = options.names_in(options.recorded)
-    return any(cell.lower() in _ALL_USUAL or cell in recorded for cell in first)
+    return any(cell.lower() in USUAL_NAMES or cell in recorded for cell in first)
 
 
 def _begin_with_names(rows: Sequence[CellRow], width: int) -> bool:
@@ -801,7 +720,7 @@ def _records(value: Any, options: ReadOptions) -> list[Any] | None:
     if not members or not all(isinstance(column, dict) for column in members):
         return None
     index = dict.fromkeys(name for column in members for name in column)
-    usual = _ALL_USUAL | {name for name in options.columns.values() if isinstance(name, str)}
+    usual = USUAL_NAMES | {name for name in options.columns.values() if isinstance(name, str)}
     if not usual.isdisjoint(value) or (usual.isdisjoint(index) and len(value) <= len(index)):
         return [{name: column.get(row) for name, column in value.items()} for row in index]
     return members
@@ -971,84 +890,3 @@ _READERS: dict[str, Callable[[File, ReadOptions, Problems], TableRows]] = {
     "parquet": _read_arrow,
     "arrow": _read_arrow,
 }
-
-
-class _Lines:
-    """Lines with their count, and whether a reader has asked for more lines than there are."""
-
-    def __init__(self, lines: Iterable[str], convert: Callable[[str], str]) -> None:
-        self._lines, self.count, self.last, self.ended = iter(lines), 0, "", False
-        self._convert = convert
-        self._read: list[str] = []  #: Lines since the last row
-
-    def __iter__(self) -> Iterator[str]:
-        for line in self._lines:
-            self.last, self.count = line, self.count + 1
-            self._read.append(line)
-            yield self._convert(line)
-        self.ended = True
-
-    def cells(self, fields: list[str]) -> Cells:
-        """The fields of the row whose lines were read last."""
-        row = Cells(fields)
-        row.raw = self._read[0] if len(self._read) == 1 else "".join(self._read)
-        self._read.clear()
-        return row
-
-
-def _csv_rows(file: File, layout: _CsvLayout, problems: Problems) -> Iterator[CellRow]:
-    """Rows of CSV that are not empty.
-
-    Rows are read strictly. A line with an invalid quote is read leniently, and the first is reported in
-    `problems`. Raises InputError if a quote is never closed, or a row of several lines has an invalid quote.
-    """
-    texts, delimiter = iterate_lines(file, problems, ""), layout.delimiter
-    lines, number, damaged = _Lines(texts, _unescaped if layout.escaped else str), 0, False
-    deque(islice(lines, layout.skipped), 0)
-    with _csv_field_limit(MAX_LINE):
-        while not lines.ended:
-            start = lines.count + 1  # the line on which the row begins
-            try:
-                for row in csv.reader(lines, delimiter=delimiter, strict=True):
-                    number += 1
-                    if row:
-                        yield number, start, lines.cells(row)
-                    start = lines.count + 1
-            except csv.Error as error:
-                fields: list[str] = []
-                if not lines.ended and lines.count == start:
-                    with suppress(csv.Error):  # of a line that is too long
-                        last = _unescaped(lines.last) if '\\"' in lines.last else lines.last
-                        fields = next(csv.reader(chain([last], lines), delimiter=delimiter))
-                if lines.ended or lines.count > start or not fields:
-                    end = "is never closed" if lines.ended else f"runs up to line {lines.count} ({error})"
-                    raise InputError(
-                        f'{file.name}, line {start}: a quote (") was opened and {end}, so the rows cannot be '
-                        "separated; correct the quotes, or read it as tsv if quotes are ordinary characters"
-                    ) from error
-                if not damaged:
-                    place, damaged = f"{file.name}, line {start}", True
-                    problems.append((place, "a quote inside a quoted field is not doubled"))
-                number += 1
-                yield number, start, lines.cells(fields)
-
-
-def _delimiter(head: str, delimiters: str) -> str:
-    def fields(delimiter: str) -> int:
-        with suppress(csv.Error):
-            counts = [len(row) for row in islice(_head_rows(head, delimiter), 20)]
-            return min(filter(None, counts), default=0)
-        return 0
-
-    with _csv_field_limit(MAX_LINE):
-        return max(delimiters, key=fields)
-
-
-@contextmanager
-def _csv_field_limit(size: int) -> Iterator[None]:
-    """Set the largest field of module csv, a global setting, during a block."""
-    before = csv.field_size_limit(size)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)

@@ -410,7 +410,7 @@ def _candidates(
 
 
 def _single_spaces(g: Graph, ids: str, text: str, space: int, strip: bool) -> tuple[str, str]:
-    """Runs of spaces as one, none at the ends if they are stripped."""
+    """Runs of spaces as a single space, none at the ends if they are stripped."""
     begins, is_space = _begins(g, text), g.Equal(ids, space)
     after = g.Equal(_before(g, ids, space if strip else -1), space)
     after = g.Or(begins, after) if strip else g.And(g.Not(begins), after)
@@ -438,7 +438,7 @@ def _words(
 
 
 def _spans_of(g: Graph, text: str, inside: str, joins: str) -> tuple[str, str]:
-    """First character and end of each word: a run of characters that join, or another one inside."""
+    """First character and end of each word: a run of characters that join, or another inside."""
     behind = g.Cast(_before(g, g.Cast(joins, to=INT64), 0), to=BOOL)
     first = g.And(inside, g.Or(_begins(g, text), g.Not(g.And(joins, behind))))
     owner = g.Sub(g.CumSum(g.Cast(first, to=INT64), 0), 1)

@@ -1,9 +1,9 @@
 """Smaller model files: fewer rows of weights, of 8 or 16 bits, and tags of 16 or 32 bits.
 
-A string has a row of weights, and one for each further occurrence if the kernel is an intersection; a later
-occurrence than the last row counts as nothing. A row is worth the decrease of the mean squared error of the
-values of the machines, on the texts of the model or on held-out texts, when it is added to the earlier rows
-of its string. The file takes rows of all tables, those of the largest worth per byte first, until it is
+A string has a row of weights, and another for each further occurrence if the kernel is an intersection; a
+later occurrence than the last row counts as nothing. A row is worth the decrease of the mean squared error of
+the values of the machines, on the texts of the model or on held-out texts, when it is added to the earlier
+rows of its string. The file takes rows of all tables, those of the largest worth per byte first, until it is
 full. The strings that a table does not have, dropped ones among them, then get the factor with which texts
 keep their norm in the mean. Of all combinations of types the one is chosen whose values differ least from
 those of the whole model.

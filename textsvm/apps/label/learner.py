@@ -153,7 +153,7 @@ class Learner:
         self.labels = [other for other in self.labels if other != label]
 
     def answer(self, index: int, label: Answer, at_random: bool = False) -> list[int]:
-        """Label a text; a label may replace an earlier one.
+        """Label a text; a label may replace an earlier label.
 
         With several labels per text `label` is a list. None means unsure: the text is not shown again, and
         keeps an earlier label. `at_random` says whether the text was proposed as "random"; that of the first

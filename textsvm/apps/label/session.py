@@ -1,6 +1,6 @@
 """A labelling session: the texts, the answers on disk, and the learner that chooses the next text.
 
-A session is used by several threads, one for each request of a page. Each text has a number of answers so
+A session is used by several threads, each with a request of a page. Each text has a number of answers so
 far (`seen`); an answer to a text that has been answered in another window meanwhile raises `Conflict`.
 
 Several people, each with a name (`by`), label different texts, and a share of the texts is shown to two of
@@ -266,7 +266,7 @@ class Session:
         }  # fmt: skip
 
     def _is_secret(self, index: int, reason: str, by: str | None) -> bool:
-        """Whether a text is answered without the guess: for `reason`, or because of an earlier one."""
+        """Whether a text is answered without the guess: for `reason`, or because of an earlier answer."""
         identifier, reasons = self.corpus.ids[index], {reason, self._desks[by].chosen.get(index)}
         entries = self._own(identifier, by), self.journal.answers.get(identifier)
         reasons |= {entry.chosen for entry in entries if entry is not None}

@@ -8,7 +8,8 @@ uses it; while further lessons wait, the model that decides is updated every `RE
 
 No client can stall the others: time per connection, bytes of all messages together, waiting large messages
 and the number of connections are bounded. Beyond the bounds a request is refused, and the oldest connection
-without a complete request is closed for a new one. Refusals wait a second while many clients are connected.
+without a complete request is closed for a new connection. Refusals wait a second while many clients are
+connected.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 uvicorn bounds neither the time in which a client sends its request or reads the answer, nor the bytes of
 headers, trailers, chunk framing and unread answers, nor the time of the event loop that a connection takes.
-The protocol class `_Connection` adds these limits. Other ASGI servers in Python lack them too: they parse
-all bytes that they have read at once. Here bytes are parsed in pieces (`_PIECE`) that begin at most one
+The protocol class `_Connection` adds these limits. Other ASGI servers in Python lack them too: they parse all
+bytes that they have read at once. Here bytes are parsed in pieces (`_PIECE`) that begin at most a single
 request, and connections take turns at the parser (`_Turns`). All bytes of a request outside of its body
 (header, trailers, chunk sizes, blank lines) are counted and bounded (`_Connection.parse`).
 

@@ -39,7 +39,7 @@ MOST_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class SharedRecurrence(Sharing):
-    """One pass up to the greatest p yields the matrix of every p.
+    """A pass up to the greatest p yields the matrix of every p.
 
     On a GPU it also yields the blends (`weights`); on a CPU each blend needs its own pass.
     """
