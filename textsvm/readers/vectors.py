@@ -1,8 +1,7 @@
 """Reader of vectors: LIBSVM's format, NumPy's .npy and .npz, SciPy's sparse .npz.
 
 A .npz is a ZIP of .npy files, so it arrives here unpacked: the array `X`, or the only matrix in it, or the
-arrays of `scipy.sparse.save_npz`; labels are `y` or `labels`, ids are `ids`, as `textsvm features` writes
-them.
+arrays of `scipy.sparse.save_npz`; labels are `y` or `labels`, ids are `ids`.
 """
 
 from __future__ import annotations
