@@ -24,7 +24,7 @@ PIECES = 64
 
 @dataclass(frozen=True)
 class AttributionMethod:
-    """A method of attribution: its name and what it says of a contribution."""
+    """A method of attribution."""
 
     name: str
     description: str  #: For explanations and reports

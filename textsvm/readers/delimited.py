@@ -1,4 +1,4 @@
-"""Rows of CSV and TSV: the layout of a file, detected from its beginning, and its cells.
+"""Rows of CSV and TSV: the format and layout of a file, detected from its beginning, and its cells.
 
 TSV is split on TAB only, and quotes are ordinary characters: an unclosed quote in a text would otherwise
 swallow all rows up to the next quote. CSV follows RFC 4180; its delimiter is the symbol of `,`, `;`, TAB and
@@ -25,9 +25,9 @@ DELIMITERS = ",;\t|"
 #: First line of Excel that names the separator.
 SEPARATOR_LINE = re.compile(r'\s*"?sep=(.)"?\1*[ \t]*(?:\r\n?|\n)', re.IGNORECASE)
 #: Comments and empty lines above a header.
-COMMENTS = re.compile(r'(?:#.*\n|"#[^"\n]*"[,;\t|]*\r?\n|[^\S\n]*\n)+')
+_COMMENTS = re.compile(r'(?:#.*\n|"#[^"\n]*"[,;\t|]*\r?\n|[^\S\n]*\n)+')
 #: A line whose cells are all in quotes, as in the header of R's write.table.
-QUOTED = re.compile(r'"[^"\n]*"(?:([\t ,;|])"[^"\n]*")(?:\1"[^"\n]*")*\r?\n')
+_QUOTED = re.compile(r'"[^"\n]*"(?:([\t ,;|])"[^"\n]*")(?:\1"[^"\n]*")*\r?\n')
 #: Characters that Spark, MySQL and PostgreSQL write after a backslash.
 _ESCAPED = re.compile(r'\\(["\\\r\n])')
 USUAL_NAMES = frozenset(name for names in USUAL.values() for name in names)
@@ -41,6 +41,29 @@ class Cells(list[str]):
 
 #: Number of a row, the line on which it begins (spreadsheets, Parquet and JSON: the number), and its cells.
 CellRow = tuple[int, int, Cells]
+
+
+def header_format(head: str, options: ReadOptions) -> str | None:
+    """The format of a table if its first line has the text columns, else None.
+
+    Text columns are those of the options or of a model. Without them, the line must have a usual name of a
+    text column and of a label column.
+    """
+    text = options.columns.get("text")
+    columns = {name.strip() for name in (text.split(",") if isinstance(text, str) else text or ())}
+    if any(name.isdecimal() for name in columns):
+        return None
+    above = _COMMENTS.match(head)
+    line, _, rest = head[above.end() if above else 0 :].partition("\n")
+    row = rest.lstrip("\r\n").partition("\n")[0]
+    quoted = _QUOTED.match(f"{line}\n")
+    for delimiter in quoted[1] if quoted else DELIMITERS:  # columns may be words of a text; a table has rows
+        cells = {cell.strip().strip('"') for cell in line.split(delimiter)}
+        full = options.text is not None or '"' in row or row.count(delimiter) >= line.count(delimiter)
+        usual = all({*map(str.lower, cells)} & {*USUAL[role]} for role in ("text", "label"))
+        if full and len(cells) > 1 and (cells >= columns if columns else usual and row):
+            return "tsv" if delimiter == "\t" else "csv"
+    return None
 
 
 class CsvLayout(NamedTuple):
@@ -59,9 +82,9 @@ def detect_layout(file: File, options: ReadOptions, delimiters: str) -> CsvLayou
     head = (head[: head.rfind("\n") + 1] if cut else "") or head
     if separator := SEPARATOR_LINE.match(head):
         return CsvLayout(separator[1], 1, False, _is_escaped(head[separator.end() :], separator[1], cut))
-    above = match[0] if (match := COMMENTS.match(head)) and "#" in match[0] else ""
+    above = match[0] if (match := _COMMENTS.match(head)) and "#" in match[0] else ""
     rest = head[len(above) :]
-    quoted = QUOTED.match(rest)
+    quoted = _QUOTED.match(rest)
     delimiter = quoted[1] if quoted else _delimiter(rest, delimiters)
     first, skipped = next(_head_rows(rest, delimiter), []), above.count("\n")
     named = {name.lower() for name in options.columns.values() if isinstance(name, str)}

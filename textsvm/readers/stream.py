@@ -28,6 +28,7 @@ from textsvm.readers.corpus import (
     build_corpus,
     printable_id,
 )
+from textsvm.readers.delimited import header_format
 from textsvm.readers.files import (
     ARROW,
     HEAD,
@@ -45,7 +46,7 @@ from textsvm.readers.files import (
     without_backups,
 )
 from textsvm.readers.read import VECTOR_FORMATS, as_paths, detect_format, iterate_documents, no_document_error
-from textsvm.readers.tables import header_format, table_format
+from textsvm.readers.tables import table_format
 from textsvm.readers.vectors import read_vector_files
 from textsvm.runtime.parallel import Progress
 

@@ -44,9 +44,7 @@ from textsvm.readers.corpus import (
     split_labels,
 )
 from textsvm.readers.delimited import (
-    COMMENTS,
     DELIMITERS,
-    QUOTED,
     SEPARATOR_LINE,
     USUAL_NAMES,
     CellRow,
@@ -54,6 +52,7 @@ from textsvm.readers.delimited import (
     CsvLayout,
     csv_rows,
     detect_layout,
+    header_format,
     report_layout,
     tsv_rows,
 )
@@ -127,29 +126,6 @@ def table_format(name: str, head: str, options: ReadOptions) -> str | None:
             if len(first) == len(head) and re.match(r'\{\s*"[^"]*":\s*[\[{]', first):  # a long line
                 return "json"
     return _SUFFIXES.get(PurePosixPath(name).suffix.lower())
-
-
-def header_format(head: str, options: ReadOptions) -> str | None:
-    """The format of a table if its first line has the text columns, else None.
-
-    Text columns are those of the options or of a model. Without them, the line must have a usual name of a
-    text column and of a label column.
-    """
-    text = options.columns.get("text")
-    columns = {name.strip() for name in (text.split(",") if isinstance(text, str) else text or ())}
-    if any(name.isdecimal() for name in columns):
-        return None
-    above = COMMENTS.match(head)
-    line, _, rest = head[above.end() if above else 0 :].partition("\n")
-    row = rest.lstrip("\r\n").partition("\n")[0]
-    quoted = QUOTED.match(f"{line}\n")
-    for delimiter in quoted[1] if quoted else DELIMITERS:  # columns may be words of a text; a table has rows
-        cells = {cell.strip().strip('"') for cell in line.split(delimiter)}
-        full = options.text is not None or '"' in row or row.count(delimiter) >= line.count(delimiter)
-        usual = all({*map(str.lower, cells)} & {*USUAL[role]} for role in ("text", "label"))
-        if full and len(cells) > 1 and (cells >= columns if columns else usual and row):
-            return "tsv" if delimiter == "\t" else "csv"
-    return None
 
 
 def read_tables(
