@@ -103,19 +103,14 @@ def test_a_message_has_a_class_and_a_category(store):
 
 
 def test_counterexamples_correct_a_category(store):
-    wrong = (
-        b"Subject: minutes\n\n"
-        + b"the weekly archive of stories, headlines, edition and issue of the readers\n"
-    )
-    with Filter(store) as opened:
-        assert opened.classify(wrong).category == "newsletter"
+    words = b"the weekly archive of stories, headlines, edition and issue of the readers"
+    wrong = b"Subject: minutes\n\n" + words + b"\n"
     similar = [wrong.replace(b"minutes", b"minutes %d" % i) for i in range(8)]
     with Filter(store) as opened:
+        assert opened.classify(wrong).category == "newsletter"
         assert opened.learn_all(similar, NONE) == 8
-    assert categories(store, [wrong.replace(b"minutes", b"minutes of may"), of("newsletter", 300)]) == [
-        "",
-        "newsletter",
-    ]
+    other = wrong.replace(b"minutes", b"minutes of may")
+    assert categories(store, [other, of("newsletter", 300)]) == ["", "newsletter"]
 
 
 def test_one_category_alone_needs_other_mail(tmp_path):

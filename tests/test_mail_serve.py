@@ -8,6 +8,7 @@ import sys
 import pytest
 from command import fails
 from mail_servers import HAM, PYTHONPATH, SPAM, free_port, process, until
+from test_mail_client import CLIENT
 
 from textsvm.apps.mail.client import ask, run
 
@@ -90,20 +91,8 @@ serve(Slow(store), [listen(store / "socket")], print)
 """
     server = tmp_path / "store" / "socket"
     with process("-c", program, socket=server):
-        lesson = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "textsvm.apps.mail.client",
-                "learn",
-                "--as",
-                "ham",
-                "--socket",
-                str(server),
-            ],
-            stdin=subprocess.PIPE,
-            env={"PYTHONPATH": PYTHONPATH},
-        )
+        command = [*CLIENT, "learn", "--as", "ham", "--socket", str(server)]
+        lesson = subprocess.Popen(command, stdin=subprocess.PIPE, env={"PYTHONPATH": PYTHONPATH})
         lesson.stdin.write(b"Subject: more\n\nof it\n")
         lesson.stdin.close()
         until(begun.exists, 60)
@@ -128,11 +117,7 @@ def test_ten_kills_lose_no_lesson():
     """`python tests/mail_kills.py 100` does more of them."""
     import mail_kills
 
-    found = subprocess.run(
-        [sys.executable, mail_kills.__file__, "5"],
-        capture_output=True,
-        env={"PYTHONPATH": PYTHONPATH},
-        timeout=120,
-    )
+    command, environment = [sys.executable, mail_kills.__file__, "5"], {"PYTHONPATH": PYTHONPATH}
+    found = subprocess.run(command, capture_output=True, env=environment, timeout=120)
     assert found.returncode == 0, found.stderr.decode()
     assert found.stdout.startswith(b"10 kills, ")

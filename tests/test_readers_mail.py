@@ -308,14 +308,6 @@ def test_folders_of_messages_and_archives_of_them(tmp_path):
     assert corpus.problems == [("private/2", "it has no headers")]
 
 
-def test_one_message_from_a_file_or_stdin(tmp_path, monkeypatch):
-    (tmp_path / "m.eml").write_bytes(HEAD + b"Subject: x\n\ny")
-    assert read_documents(str(tmp_path / "m.eml")).ids == [str(tmp_path / "m.eml")]
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(HEAD + b"Subject: x\n\ny")))
-    corpus = read_documents("-")
-    assert (corpus.ids, corpus.texts, corpus.labels) == (["-"], ["x\ny"], None)
-
-
 def test_the_sample_mails_are_whole():
     corpus = read_corpus(sample("mail"))
     assert corpus.problems == []

@@ -266,7 +266,6 @@ HOSTILE = {
     "parameters": b'; a="b', "boundaries": b"--\n", "digits": b"1", "names": b"a", "words": b"=?u?q?",
     "longer words": b"=?u?q?a=", "slashes": b"a/",
 }  # fmt: skip
-PLACES = (b"", HEAD, HEAD + b"Content-Type: ", HEAD + b"X-A: " + b" " * 100_000 + b"\n")
 
 
 @pytest.mark.slow

@@ -40,12 +40,6 @@ def test_the_last_line_counts_however_it_ends(line, end, write):
         assert corpus.texts == [f"number {i}" for i in range(n)]
 
 
-def test_fasttext_lines(write):
-    corpus = read_corpus(write("x", "__label__a some text\n__label__b __label__c more\n"))
-    assert corpus.labels == [("a",), ("b", "c")]
-    assert corpus.texts == ["some text", "more"]
-
-
 def test_a_folder_per_class(write, tmp_path):
     for name in ("train/pos/0_9.txt", "train/neg/0_1.txt", "test/pos/0_9.txt"):
         write(f"aclImdb/{name}", f"review {name}")

@@ -10,20 +10,12 @@ import tarfile
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_readers_stream import same
 
-from textsvm import InputError, read_corpus, stream_corpus
+from textsvm import InputError
 from textsvm.readers import files, sample, sequences
 from textsvm.readers.files import File
 from textsvm.readers.read import read_documents
-
-
-def both(path, **options):
-    """The corpus as it is read at once, after it was compared with the one from a stream."""
-    whole, stored = read_corpus(path, **options), stream_corpus(path, **options).stored()
-    for name in ("ids", "labels", "part", "targets", "weights", "groups", "source", "format", "problems"):
-        assert getattr(stored, name) == getattr(whole, name), name
-    assert list(stored.texts) == whole.texts
-    return whole
 
 
 @pytest.fixture
@@ -31,7 +23,7 @@ def fasta(tmp_path):
     def read(content, name="x.fa", **options):
         data = content if isinstance(content, bytes) else content.encode()
         (tmp_path / name).write_bytes(data)
-        return both(tmp_path / name, **options)
+        return same(tmp_path / name, **options)
 
     return read
 
@@ -54,31 +46,27 @@ def test_records_of_several_lines_comments_and_windows_line_ends(fasta):
     assert corpus.problems == []
 
 
+def found_in_blocks(size, name, content):
+    """Records (header, letters, line) of a file that is read in blocks of so many bytes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "BLOCK", size)
+        batches = list(sequences.record_batches(File(name, content.encode()), []))
+    return [(*each, batch.line_of(i)) for batch in batches for i, each in enumerate(batch.records)]
+
+
 @given(
     st.lists(st.sampled_from([">a", ">b x=1", "ACGT", "", ";c", "N" * 30]), max_size=40), st.integers(1, 40)
 )
 def test_blocks_of_any_size_give_the_same_records(lines, size):
     content = ">first\n" + "\n".join(lines)
-    usual, files.BLOCK = files.BLOCK, size
-    try:
-        batches = list(sequences.record_batches(File("x.fa", content.encode()), []))
-    finally:
-        files.BLOCK = usual
-    found = [(*each, batch.line_of(i)) for batch in batches for i, each in enumerate(batch.records)]
-    assert found == textbook(content)
+    assert found_in_blocks(size, "x.fa", content) == textbook(content)
 
 
-def test_fastq_in_blocks_of_any_size():
+@pytest.mark.parametrize("size", [1, 7, 64])
+def test_fastq_in_blocks_of_any_size(size):
     content = "".join(f"@r{i} label=x\n{'ACGT' * i}\n+\n{'@+>;' * i}\n" for i in range(1, 9))
-    usual = files.BLOCK
-    for size in (1, 7, 64):
-        try:
-            files.BLOCK = size
-            batches = list(sequences.record_batches(File("x.fq", content.rstrip("\n").encode()), []))
-        finally:
-            files.BLOCK = usual
-        found = [(*each, batch.line_of(i)) for batch in batches for i, each in enumerate(batch.records)]
-        assert found == [(f"r{i} label=x", "ACGT" * i, 4 * i - 3) for i in range(1, 9)]
+    found = found_in_blocks(size, "x.fq", content.rstrip("\n"))
+    assert found == [(f"r{i} label=x", "ACGT" * i, 4 * i - 3) for i in range(1, 9)]
 
 
 def test_fastq_without_its_qualities(fasta):
@@ -142,13 +130,13 @@ def test_one_file_a_class(tmp_path):
     }.items():
         data = content.encode()
         (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-    corpus = both(tmp_path)
+    corpus = same(tmp_path)
     assert (corpus.ids, corpus.labels) == (["c", "a", "b"], ["neg", "pos", "pos"])
     with tarfile.open(tmp_path / "t.tar", "w") as archive:
         for name in ("pos.fa", "neg.fasta.gz"):
             archive.add(tmp_path / name, f"set/{name}")
-    assert both(tmp_path / "t.tar").problems == [("set/neg.fasta.gz", "left out: it is binary")]
-    two = both([tmp_path / "pos.fa", tmp_path / "neg.fasta.gz"])
+    assert same(tmp_path / "t.tar").problems == [("set/neg.fasta.gz", "left out: it is binary")]
+    two = same([tmp_path / "pos.fa", tmp_path / "neg.fasta.gz"])
     assert (two.ids, two.labels) == (["a", "b", "c"], ["pos", "pos", "neg"])
     assert two.source == f"{tmp_path / 'pos.fa'}, {tmp_path / 'neg.fasta.gz'}"
 
@@ -166,39 +154,35 @@ def test_classes_and_parts_of_names(tmp_path, names, labels, parts):
     for name in names:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(f">{name}\nACGT\n")
-    corpus = both(tmp_path)
+    corpus = same(tmp_path)
     assert (corpus.labels, corpus.part) == (labels, parts)
 
 
 def test_headers_say_more_than_names(tmp_path):
     for part in ("test", "train"):
         (tmp_path / f"CTCF.{part}.fasta").write_text(">1\nAC\n>0\nGG\n")
-    corpus = both(tmp_path)
-    assert corpus.labels == ["1", "0", "1", "0"]
+    corpus = same(tmp_path)
+    assert (corpus.labels, corpus.ids[0]) == (["1", "0", "1", "0"], "CTCF.test.fasta:1")
     assert corpus.part == ["test", "test", "train", "train"]
-    assert corpus.ids[0] == "CTCF.test.fasta:1"
 
 
 def test_several_paths_are_as_one_folder(tmp_path):
     for label in ("ham", "spam"):
         (tmp_path / label).mkdir()
         (tmp_path / label / "1.txt").write_text(f"{label} text")
-    assert both([tmp_path / "ham", tmp_path / "spam"]).labels == ["ham", "spam"]
+    assert same([tmp_path / "ham", tmp_path / "spam"]).labels == ["ham", "spam"]
     (tmp_path / "a.csv").write_text("label,text\nx,one\n")
     (tmp_path / "b.csv").write_text("label,text\ny,two\n")
-    assert both([tmp_path / "a.csv", tmp_path / "b.csv"]).texts == ["one", "two"]
+    assert same([tmp_path / "a.csv", tmp_path / "b.csv"]).texts == ["one", "two"]
 
 
-def test_a_record_without_letters_is_left_out_and_named(fasta):
-    corpus = fasta(">a label=x\nAC\n>b label=y\n\n>c label=z\nGT\n")
-    assert (corpus.ids, corpus.texts) == (["a", "c"], ["AC", "GT"])
-    assert corpus.problems == [("x.fa, record 2 (line 3)", "left out: 'b label=y' has no sequence")]
-
-
-def test_a_record_of_one_letter_is_named(fasta):
-    corpus = fasta(">a label=x\nACGT\n>b label=y\nA\n", "x.fa")
-    assert corpus.texts == ["ACGT", "A"]
-    assert corpus.problems == [("x.fa, record 2 (line 3)", "of one letter: 'b label=y' is 'A'")]
+def test_records_of_no_and_of_one_letter_are_named(fasta):
+    corpus = fasta(">a label=x\nAC\n>b label=y\n\n>c label=z\nG\n")
+    assert (corpus.ids, corpus.texts) == (["a", "c"], ["AC", "G"])
+    assert corpus.problems == [
+        ("x.fa, record 2 (line 3)", "left out: 'b label=y' has no sequence"),
+        ("x.fa, record 3 (line 5)", "of one letter: 'c label=z' is 'G'"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ CSV = 'label,text,split\nham,"a, ""b""\nc",train\nspam,d é,test\nham,"a, ""b""\
 
 
 def same(path, **options):
-    """The corpus from a stream, after it was compared with the one that is read at once."""
+    """The corpus as it is read at once, after it was compared with the one from a stream."""
     whole, stored = read_corpus(path, **options), stream_corpus(path, **options).stored()
     for name in ("ids", "labels", "part", "targets", "weights", "groups", "source", "format", "problems"):
         assert getattr(stored, name) == getattr(whole, name), name
@@ -36,7 +36,7 @@ def same(path, **options):
     assert list(stored.texts) == whole.texts
     assert stored.duplicates() == whole.duplicates()
     assert list(stored.without_duplicates().texts) == whole.without_duplicates().texts
-    return stored
+    return whole
 
 
 @pytest.mark.parametrize(

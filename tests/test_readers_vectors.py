@@ -112,13 +112,6 @@ def test_indices_from_0(write):
     assert read_vectors(write("comment.svm", "1 1:2 # 0:\n")).toarray().tolist() == [[2]]
 
 
-@pytest.mark.parametrize("text", ["# nothing\n", "\n\n"])
-def test_no_vector_is_said(text, tmp_path):
-    (tmp_path / "x.svm").write_text(text)
-    with pytest.raises(InputError, match=r"x\.svm holds no vector"):
-        parse(tmp_path / "x.svm")
-
-
 LINES = b"+1 1:0.5 3:1\n-1 2:1\n2.5 1:1\n"
 
 
@@ -155,16 +148,12 @@ def test_the_format_is_told_from_the_content(name, pack, tmp_path):
         ("ham\t12:30\nspam\t3:1\n", "lines"),
         ("__label__1 2:1 3:1\n__label__2 4:5\n", "lines"),
         ('{"text": "1 2:3", "label": "a"}\n{"text": "4 5:6", "label": "b"}\n', "jsonl"),
+        ("Dear all,\n1 2:30 is when we meet\n2 3:30 is when we leave\n", "file"),
     ],
 )
 def test_texts_with_colons_stay_texts(text, format, tmp_path):
-    (tmp_path / "x").write_text(text)
-    assert read_corpus(tmp_path / "x").format == format
-
-
-def test_a_text_with_colons_is_one_document(tmp_path):
-    (tmp_path / "x.txt").write_text("Dear all,\n1 2:30 is when we meet\n2 3:30 is when we leave\n")
-    assert read_documents(tmp_path / "x.txt").format == "file"
+    (tmp_path / "x.txt").write_text(text)
+    assert read_documents(tmp_path / "x.txt").format == format
 
 
 def test_labels_that_are_numbers_to_be_predicted(tmp_path):
@@ -227,29 +216,13 @@ def test_npz_of_arrays_and_of_scipy(tmp_path):
         assert (found != S).nnz == 0
 
 
-def bad_sparse(tmp_path, **changes):
-    given = {"format": np.array(b"csr"), "shape": np.array([2, 3]), "data": np.ones(2)}
-    given |= {"indices": np.array([0, 2]), "indptr": np.array([0, 1, 2])} | changes
-    np.savez(tmp_path / "x.npz", **given)
-
-
-@pytest.mark.parametrize(
-    ("changes", "what"),
-    [
-        ({"indices": np.array([0, 3])}, "damaged sparse matrix"),
-        ({"indices": np.array([-1, 0])}, "damaged sparse matrix"),
-        ({"indptr": np.array([0, 5, 2])}, "damaged sparse matrix"),
-        ({"indptr": np.array([0, 1, 0])}, "index pointers decrease"),
-        ({"shape": np.array([2, 3, 4])}, "damaged sparse matrix"),
-        ({"format": np.array(b"coo")}, "format coo; write it as CSR"),
-        ({"data": np.array([1, np.nan])}, r"has nan in row 1, column 2 \(counted from 0\)"),
-        ({"data": np.ones(2, complex)}, "real numbers"),
-    ],
-)
-def test_a_damaged_sparse_npz_is_refused(changes, what, tmp_path):
-    bad_sparse(tmp_path, **changes)
-    with pytest.raises(InputError, match=what):
-        read_corpus(tmp_path / "x.npz")
+def sparse_file(**changes):
+    """A sparse matrix as SciPy writes it, with other arrays."""
+    arrays = {"format": np.array(b"csr"), "shape": np.array([2, 3]), "data": np.ones(2)}
+    arrays |= {"indices": np.array([0, 2]), "indptr": np.array([0, 1, 2])} | changes
+    stream = io.BytesIO()
+    np.savez(stream, **arrays)
+    return stream.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -264,12 +237,24 @@ def test_a_damaged_sparse_npz_is_refused(changes, what, tmp_path):
         (numpy_file(np.array([[0, 1], [np.inf, 1]])), r"has inf in row 1, column 0 \(counted from 0\)"),
         (numpy_file(np.zeros((2, 2))).replace(b"(2, 2)", b"(9, 9)"), "is not a .npy file that can be read"),
         (b"\x93NUMPY", "is not a .npy file that can be read"),
+        (sparse_file(indices=np.array([0, 3])), "damaged sparse matrix"),
+        (sparse_file(indices=np.array([-1, 0])), "damaged sparse matrix"),
+        (sparse_file(indptr=np.array([0, 5, 2])), "damaged sparse matrix"),
+        (sparse_file(indptr=np.array([0, 1, 0])), "index pointers decrease"),
+        (sparse_file(shape=np.array([2, 3, 4])), "damaged sparse matrix"),
+        (sparse_file(format=np.array(b"coo")), "format coo; write it as CSR"),
+        (sparse_file(data=np.array([1, np.nan])), r"has nan in row 1, column 2 \(counted from 0\)"),
+        (sparse_file(data=np.ones(2, complex)), "real numbers"),
+        (b"# nothing\n", "holds no vector"),
+        (b"\n\n", "holds no vector"),
     ],
+    ids=range(19),
 )
-def test_a_bad_npy_is_refused(data, what, tmp_path):
-    (tmp_path / "x.npy").write_bytes(data)
+def test_a_bad_file_of_vectors_is_refused(data, what, tmp_path):
+    suffix = {b"\x93N": "npy", b"PK": "npz"}.get(data[:2], "svm")
+    (tmp_path / f"x.{suffix}").write_bytes(data)
     with pytest.raises(InputError, match=what):
-        read_corpus(tmp_path / "x.npy")
+        read_corpus(tmp_path / f"x.{suffix}")
 
 
 def test_an_npz_without_a_clear_matrix_is_refused(tmp_path):
@@ -317,25 +302,20 @@ def test_columns_stay_apart(stored, tmp_path):
 
 
 def test_columns_of_several_paths_and_vectors_beside(tmp_path):
-    (tmp_path / "x.csv").write_text(TABLE)
-    corpus = read_documents([tmp_path / "x.csv"] * 2, text=["subject"], numbers="hour")
+    path = tmp_path / "x.csv"
+    path.write_text(TABLE)
+    corpus = read_documents([path] * 2, text=["subject"], numbers="hour")
     assert corpus.columns["hour"].tolist() == [1, 23, 1, 23]
     beside = corpus.with_vectors(np.eye(4), "v.npy")
     assert list(beside.examples) == ["subject", "hour", "vectors"]
     assert beside.subset([2]).vectors.tolist() == [[0, 0, 1, 0]]
     with pytest.raises(InputError, match=r"v\.npy has 3 vectors and .* 4 documents"):
         corpus.with_vectors(np.eye(3), "v.npy")
-    texts = read_corpus(tmp_path / "x.csv").with_vectors(np.eye(2), "v.npy")
-    assert list(texts.examples) == ["text", "vectors"]
-
-
-def test_numbers_alone(tmp_path):
-    (tmp_path / "x.csv").write_text("label,hour,size\na,1,2\nb,3,4\n")
-    corpus = read_corpus(tmp_path / "x.csv", numbers="hour,size")
-    assert list(corpus.columns) == ["hour", "size"]
-    assert corpus.texts == []
-    assert corpus.labels == ["a", "b"]
-    assert len(corpus.subset([0])) == 1
+    assert list(read_corpus(path).with_vectors(np.eye(2), "v.npy").examples) == ["text", "vectors"]
+    path.write_text("label,hour,size\na,1,2\nb,3,4\n")
+    numbers = read_corpus(path, numbers="hour,size")
+    assert (list(numbers.columns), numbers.texts, numbers.labels) == (["hour", "size"], [], ["a", "b"])
+    assert len(numbers.subset([0])) == 1
 
 
 @pytest.mark.parametrize(
