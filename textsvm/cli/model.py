@@ -67,7 +67,7 @@ def _few(values: list[Any], most: int = 10) -> str:
     return ", ".join(_short(value) for value in values[:most]) + more
 
 
-def _short(value: Any, most: int = 60) -> str:
+def _short(value: object, most: int = 60) -> str:
     """Value as text, long lists as their sizes."""
     if isinstance(value, list | dict) and len(value) > 10:
         return f"{len(value):,} entries"

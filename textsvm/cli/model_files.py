@@ -194,7 +194,7 @@ def _per_class(model: TrainedModel, training: Corpus) -> list[Json]:
     ]
 
 
-def without_run(value: Any) -> Any:
+def without_run(value: object) -> Any:
     """JSON value without times, number of threads and place of the kernel matrix.
 
     So the same command writes the same bytes, whatever the number of cores and the free memory.

@@ -163,7 +163,7 @@ def settle_grid(
     return settings, [grid]
 
 
-def kernel_for(kernel: KernelOrName, corpus: Corpus, encoder: Any = None) -> Kernel | None:
+def kernel_for(kernel: KernelOrName, corpus: Corpus, encoder: object = None) -> Kernel | None:
     """Kernel to set for the documents of a corpus; None to keep `kernel`."""
     kind, reads = kind_of(corpus), "" if kernel is None else structure_of(kernel).examples
     if kind == "columns":

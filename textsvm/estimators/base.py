@@ -89,7 +89,7 @@ class KernelEstimator(BaseEstimator):
         """Parameters by name; with `deep` nested parameters as "name__parameter"."""
         return Parameters.get_params(self, deep)
 
-    def set_params(self, **parameters: Any) -> Self:
+    def set_params(self, **parameters: object) -> Self:
         """Set parameters, also nested (``kernel__p=3``); ValueError for an unknown parameter."""
         return Parameters.set_params(self, **parameters)
 
@@ -181,7 +181,7 @@ class KernelEstimator(BaseEstimator):
         """
         return coefficients(self.model_.predictor)[1]
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
         """Names of the features of `coef_`; `input_features` is ignored."""
         return coefficients(self.model_.predictor)[0]
 

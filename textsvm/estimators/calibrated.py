@@ -75,7 +75,7 @@ class CalibratedSVC(ClassifierMixin, KernelEstimator):
         self,
         estimator: SVC | None = None,
         method: str = "sigmoid",
-        cv: Any = 5,
+        cv: object = 5,
         reject: Sequence[float] | float | None = None,
         random_state: int | None = 0,
     ) -> None:

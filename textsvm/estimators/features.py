@@ -207,7 +207,7 @@ class SpectrumFeatures(TransformerMixin, NamedParameters, BaseEstimator):
                 host.require_memory(host.ENTRY_BYTES * entries * left // max(last, 1), len(texts))
         return host.stacked(parts)
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
+    def get_feature_names_out(self, input_features: object = None) -> NDArray[np.object_]:
         """The substring of every column, an object array; with "intersection" also the count: "an>=2".
 
         `input_features` is ignored.

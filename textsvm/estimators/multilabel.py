@@ -81,7 +81,7 @@ class MultilabelSVC(ClassifierMixin, KernelEstimator):
         C: float = 1.0,
         *,
         thresholds: str = "cv",
-        cv: Any = 5,
+        cv: object = 5,
         random_state: int | None = 0,
         normalise: str = "unicode",
         punctuation: bool = True,
@@ -92,7 +92,7 @@ class MultilabelSVC(ClassifierMixin, KernelEstimator):
         device: str = "auto",
         n_jobs: int | None = None,
         compute: Compute | None = None,
-        encoder: Any = None,
+        encoder: object = None,
     ) -> None:
         self.kernel = kernel
         self.C = C

@@ -158,7 +158,7 @@ class SVC(ClassifierMixin, KernelEstimator):
         device: str = "auto",
         n_jobs: int | None = None,
         compute: settings.Compute | None = None,
-        encoder: Any = None,
+        encoder: object = None,
     ) -> None:
         self.kernel = kernel
         self.C = C
@@ -250,7 +250,7 @@ class SVR(RegressorMixin, KernelEstimator):
         device: str = "auto",
         n_jobs: int | None = None,
         compute: settings.Compute | None = None,
-        encoder: Any = None,
+        encoder: object = None,
     ) -> None:
         self.kernel = kernel
         self.C = C
@@ -345,7 +345,7 @@ class OneClassSVM(OutlierMixin, KernelEstimator):
         device: str = "auto",
         n_jobs: int | None = None,
         compute: settings.Compute | None = None,
-        encoder: Any = None,
+        encoder: object = None,
     ) -> None:
         self.kernel = kernel
         self.nu = nu

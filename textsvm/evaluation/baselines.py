@@ -157,7 +157,7 @@ def _characters() -> TfidfVectorizer:
     return TfidfVectorizer(analyzer="char", ngram_range=(1, 5), sublinear_tf=True, min_df=2)
 
 
-def _chosen(model: Any) -> str:
+def _chosen(model: object) -> str:
     if is_ours(model):
         return as_model(model).record.chosen
     last = model[-1] if isinstance(model, Pipeline) else model
@@ -174,14 +174,14 @@ def candidates(device: str, names: Sequence[str] = (), encoder: Any = None) -> d
     return makers
 
 
-def machine(name: str, device: str, encoder: Any = None) -> ClassifierSettings:
+def machine(name: str, device: str, encoder: object = None) -> ClassifierSettings:
     """Settings with the kernel "auto", "fast" or as spelled on the command line."""
     kernel = name if is_default(name) else parse(name)
     return ClassifierSettings(kernel, device=device, encoder=encoder)
 
 
 def compare(
-    texts: Any,
+    texts: object,
     labels: Sequence[object],
     parts: Sequence[Part],
     ours: Mapping[str, Maker],
@@ -236,13 +236,13 @@ def _chosen_in_folds(descriptions: list[str]) -> str:
     return "; ".join(f"{text} in {n} of {len(descriptions)} folds" for text, n in counts.most_common())
 
 
-def _answer(model: Any, texts: Any, labels: Sequence[object], part: Part) -> Answer:
+def _answer(model: object, texts: object, labels: Sequence[object], part: Part) -> Answer:
     train, test = part
     train_examples, test_examples = select_examples(texts, train), select_examples(texts, test)
     return answer(model, train_examples, select_examples(labels, train), test_examples)
 
 
-def _warm_up(make: Maker, texts: Any, labels: Sequence[object], parts: Sequence[Part]) -> None:
+def _warm_up(make: Maker, texts: object, labels: Sequence[object], parts: Sequence[Part]) -> None:
     train = np.asarray(parts[0][0])
     of_train: AnyArray = np.asarray(select_examples(labels, train.tolist()))
     few = np.concatenate([train[of_train == label][:WARM_UP] for label in np.unique(of_train)])

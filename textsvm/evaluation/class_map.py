@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -53,7 +52,7 @@ class ClassMap:
         return to_json(vars(self) | projections)
 
 
-def class_map(kernel_matrix: Any, labels: Sequence[Any] | None = None) -> ClassMap:
+def class_map(kernel_matrix: object, labels: Sequence[object] | None = None) -> ClassMap:
     """Map of documents and of their classes.
 
     Parameters
@@ -125,7 +124,7 @@ def kernel_pca(K: Floats) -> Projection:
     return Projection(points, (float(values[0]) / total, float(values[-1]) / total))
 
 
-def sample(labels: Sequence[Any] | None, n: int, most: int = MOST_DOCUMENTS) -> Ints:
+def sample(labels: Sequence[object] | None, n: int, most: int = MOST_DOCUMENTS) -> Ints:
     """At most `most` of n documents in ascending order, drawn so that each class keeps its share."""
     if n <= most:
         return np.arange(n)

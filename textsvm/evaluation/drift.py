@@ -263,7 +263,7 @@ class Drift:
     Its memory does not grow with the number of texts (`Margins`).
     """
 
-    def __init__(self, model: TrainedModel, recorded: Any) -> None:
+    def __init__(self, model: TrainedModel, recorded: object) -> None:
         recorded = recorded if isinstance(recorded, dict) else {}
         self.expected = {name: _number(recorded.get(name)) for name in ("symbols", "features", "margin")}
         self.support = SupportSymbols(model)

@@ -151,7 +151,7 @@ def share_distinct(corpus: Corpus) -> float:
     return 1 - n_copies(copies_of(corpus)) / len(corpus)
 
 
-def of_several_texts(truth: Sequence[Any], copies: Ints | None) -> list[Any]:
+def of_several_texts(truth: Sequence[object], copies: Ints | None) -> list[Any]:
     """The labels of classes with several different texts: folds test no others."""
     texts = range(len(truth)) if copies is None else copies.tolist()
     n_texts = Counter(label for label, _ in set(zip(truth, texts, strict=True)))

@@ -179,7 +179,7 @@ def explain(
     return explanations
 
 
-def _readable(model: Any, consequence: str) -> TrainedModel:
+def _readable(model: object, consequence: str) -> TrainedModel:
     """A trained model that reads texts, or columns with texts; else InputError."""
     trained = as_model(model)
     if trained.kernel is None or trained.support.documents is None:
@@ -357,7 +357,7 @@ def _merged(substrings: Sequence[Substring], text: str) -> list[Substring]:
     return sorted(result, key=lambda own: -abs(own.contribution))
 
 
-def _machines_explained(rule: Rule, machines: Floats, positive: Any) -> tuple[Floats, list[Json]]:
+def _machines_explained(rule: Rule, machines: Floats, positive: object) -> tuple[Floats, list[Json]]:
     """Weights of the machines in each explained value, (n, n_machines), and fields of its `Explanation`."""
     n, against = len(machines), None
     machine_weights, towards = rule.machine_weights(positive)

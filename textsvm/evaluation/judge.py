@@ -181,14 +181,14 @@ def judge(
     return results
 
 
-def share_of_training(model: TrainedModel, texts: Any) -> float:
+def share_of_training(model: TrainedModel, texts: object) -> float:
     """Share of texts that were in the training; 0 without digests of these."""
     if model.record.texts is None:
         return 0.0
     return share_in(model.record.texts, model.source.validate(texts), model.source)
 
 
-def data_warnings(model: TrainedModel, texts: Any) -> list[str]:
+def data_warnings(model: TrainedModel, texts: object) -> list[str]:
     """Warnings about documents in another language, and about training documents among the documents."""
     support, kernel, warnings = model.support.documents, model.kernel, list[str]()
     if (share := share_of_training(model, texts)) > SEEN:

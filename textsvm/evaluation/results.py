@@ -195,7 +195,7 @@ def percentile_interval(values: Floats, level: float = 0.95) -> tuple[float, flo
 
 
 def evaluate(
-    truth: Sequence[Any],
+    truth: Sequence[object],
     predicted: ArrayLike,
     decision: ArrayLike,
     classes: ArrayLike | None,
@@ -251,7 +251,7 @@ def evaluate(
 
 
 def _evaluate_classes(
-    truth: Sequence[Any],
+    truth: Sequence[object],
     predicted: AnyArray,
     decision: Floats,
     classes: AnyArray,

@@ -271,7 +271,7 @@ def panel_rows(request: GramRequest, memory: int) -> int:
     return max(1, min(n, max(MIN_ROWS, rows)))
 
 
-def digest(value: Any) -> str:
+def digest(value: object) -> str:
     """Digest of arrays, and of dataclasses, mappings and sequences of arrays."""
     state = blake2b(digest_size=16)
     _add(state, value)
@@ -332,6 +332,6 @@ def _damaged(path: Path) -> str:
     return f"{path} is damaged; delete the folder {path.parent}, and it is computed again"
 
 
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+def _write_json(path: Path, value: Mapping[str, object]) -> None:
     with replacing(path) as temporary:
         temporary.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8", newline="\n")

@@ -242,7 +242,7 @@ class Kernel(Parameters, ABC):
     def restore(self, state: Arrays) -> None:
         """Restore the learnt arrays of `state`."""
 
-    def __call__(self, texts: Any, others: Any = None) -> Floats32:
+    def __call__(self, texts: object, others: Any = None) -> Floats32:
         """Kernel values of texts with others, or with each other.
 
         Texts are normalised as `textsvm.SVC` does by default, and values computed on the device that it would
@@ -276,18 +276,18 @@ class Kernel(Parameters, ABC):
             compared = structure.read(encode_inputs(texts, structure.views, examples))
             return np.asarray(devices.to_host(rows.cross(compared)))
 
-    def __add__(self, other: Any) -> Sum:
+    def __add__(self, other: object) -> Sum:
         if not isinstance(other, Kernel):
             return NotImplemented
         (weights, kernels), (more_weights, more_kernels) = _operands(self), _operands(other)
         weights, kernels = weights + more_weights, kernels + more_kernels
         return Sum(kernels, None if set(weights) == {1.0} else weights)
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: object) -> Any:
         # The builtin `sum` begins with 0.
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other: object) -> Any:
         if isinstance(other, Kernel):
             return _product(self, other)
         factor = _as_factor(other)
@@ -331,7 +331,7 @@ class SymbolKernel(Kernel):
             check_flag(self, "normalised")
         check_tokens(self.tokens)
 
-    def _copied(self, name: str, value: Any) -> Any:
+    def _copied(self, name: str, value: object) -> Any:
         # Functions of tokens are compared by identity.
         return value if name == "tokens" else super()._copied(name, value)
 
@@ -710,7 +710,7 @@ class Product(Composite):
         return ProductRows(self, documents, device)
 
 
-def _as_factor(value: Any) -> float | None:
+def _as_factor(value: object) -> float | None:
     """The factor of a kernel, None if it is not a number; InputError if it is not finite and above 0."""
     if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
         return None

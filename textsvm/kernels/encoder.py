@@ -191,7 +191,7 @@ class Encoder(On):
     def _comparable(self) -> bool:
         return isinstance(self.encoder, str) or bool(self._loaded().digest)
 
-    def _copied(self, name: str, value: Any) -> Any:
+    def _copied(self, name: str, value: object) -> Any:
         return value  # encoders and functions are not changed
 
     def _loaded(self) -> TextEncoder:
@@ -223,7 +223,7 @@ class Encoder(On):
             raise InputError(f"bits={self.bits!r} of the encoder kernel must be 8 or None")
 
 
-def as_encoder(encoder: Any) -> Encoder:
+def as_encoder(encoder: object) -> Encoder:
     """A fresh kernel of a loaded encoder; `encoder` is such a kernel or its parameter."""
     kernel: Encoder = (encoder if isinstance(encoder, Encoder) else Encoder(encoder)).structure.resolved()
     return kernel

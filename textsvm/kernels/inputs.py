@@ -74,7 +74,7 @@ def as_texts(X: Any) -> list[str]:
     return list(_checked(texts)) if set(map(type, texts)) - {str} else texts
 
 
-def is_table(X: Any) -> bool:
+def is_table(X: object) -> bool:
     """Whether examples are a table: a data frame, a dict of columns, or a list of dicts."""
     of_rows = isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], Mapping)
     return isinstance(X, Mapping) or hasattr(X, "columns") or of_rows
@@ -104,7 +104,7 @@ def _checked(texts: Iterable[Any]) -> Iterator[str]:
         yield text
 
 
-def _no_text(i: int, value: Any) -> InputError:
+def _no_text(i: int, value: object) -> InputError:
     if is_missing(value):
         return InputError(
             f"document {i} is missing, not a string; drop such rows, or fill them with fillna('')"
@@ -118,7 +118,7 @@ def _no_text(i: int, value: Any) -> InputError:
     return InputError(f"document {i} is of type {type(value).__name__}, not a string; {instead}")
 
 
-def is_missing(value: Any) -> bool:
+def is_missing(value: object) -> bool:
     """Whether a value is None, NaN, or pandas' NA or NaT."""
     return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(np.any(value != value))
 
@@ -157,7 +157,7 @@ class InputTable:
         self._numbers: dict[str, Any] = {}
 
     @classmethod
-    def of(cls, table: Any) -> InputTable:
+    def of(cls, table: object) -> InputTable:
         """The table as `InputTable`."""
         return table if isinstance(table, InputTable) else cls(table)
 
@@ -211,7 +211,7 @@ class InputTable:
         return column
 
 
-def as_numbers(name: str, column: Any) -> Any:
+def as_numbers(name: str, column: object) -> Any:
     """A column of numbers or of vectors as rows, float64 or float32, shape (n, width); sparse rows stay."""
     if is_sparse(column):
         rows: Any = scipy.sparse.csr_array(column)
@@ -237,7 +237,7 @@ def as_numbers(name: str, column: Any) -> Any:
     return values
 
 
-def _dense(name: str, column: Any) -> AnyArray:
+def _dense(name: str, column: object) -> AnyArray:
     """A column as an array of real numbers."""
     try:
         values = np.asarray(column)
@@ -257,7 +257,7 @@ def _dense(name: str, column: Any) -> AnyArray:
     raise _no_numbers(name, cells)
 
 
-def _no_numbers(name: str, cells: Sequence[Any]) -> InputError:
+def _no_numbers(name: str, cells: Sequence[object]) -> InputError:
     """The error for the first cell that is neither a number nor a vector of the length of row 0."""
     width = None
     for row, cell in enumerate(cells):
@@ -272,7 +272,7 @@ def _no_numbers(name: str, cells: Sequence[Any]) -> InputError:
     return InputError(f"column {name!r} does not hold numbers; convert it")
 
 
-def _trouble(cell: Any) -> str:
+def _trouble(cell: object) -> str:
     """The reason why a cell is neither a number nor a vector of numbers, or ""."""
     if isinstance(cell, str | bytes):
         return f"is {cell[:40]!r}, a text where a number is expected; convert it, or take a kernel of texts"
@@ -385,7 +385,7 @@ def encode_table(
     return {view: examples[view] for view in views}
 
 
-def encode_inputs(X: Any, views: Sequence[View], base: Any = None) -> Any:
+def encode_inputs(X: object, views: Sequence[View], base: Any = None) -> Any:
     """Encode texts, vectors or a table, as `textsvm.SVC.fit` takes them, in the default normal form.
 
     `views` are the views of the kernel, and `base` the examples for comparison.
@@ -399,7 +399,7 @@ def encode_inputs(X: Any, views: Sequence[View], base: Any = None) -> Any:
     return MultiView(texts) if len(texts) > 1 else texts[views[0]]
 
 
-def as_vectors(X: Any, base: Vectors | None = None) -> Vectors:
+def as_vectors(X: object, base: Vectors | None = None) -> Vectors:
     """Read vectors from an array, a sparse matrix, a data frame or a list of rows."""
     xp = devices.array_module(devices.device_of(X)) if devices.is_on_gpu(X) else np
     try:

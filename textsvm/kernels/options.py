@@ -32,7 +32,7 @@ class Option:
     #: Whether a value may stand without its name in a spelled-out kernel: ``spectrum:2-7,log``.
     bare: bool = False
 
-    def parameters(self, value: Any) -> dict[str, Any]:
+    def parameters(self, value: object) -> dict[str, Any]:
         """The kernel's parameters for a converted value."""
         return {self.name: value} if self.fields is None else self.fields(value)
 

@@ -39,7 +39,7 @@ def as_kernel(kernel: Any) -> Kernel:
 
 
 def sum_on_columns(
-    texts: Sequence[str], numbers: Sequence[list[str]], of: Mapping[str, Kernel] | None, encoder: Any
+    texts: Sequence[str], numbers: Sequence[list[str]], of: Mapping[str, Kernel] | None, encoder: object
 ) -> Kernel:
     """Sum of a kernel on each column of texts and on each group of columns of numbers.
 
@@ -54,7 +54,7 @@ def sum_on_columns(
     return parts[0] if len(parts) == 1 else Sum(parts)
 
 
-def with_encoder(kernel: Any, encoder: Any) -> Any:
+def with_encoder(kernel: Any, encoder: object) -> Any:
     """Sum of a kernel of texts, given as for `as_kernel` or spelled out, and of a kernel of an encoder.
 
     A sum with this encoder is returned unchanged. InputError for another encoder in the kernel, and for a

@@ -209,7 +209,7 @@ def _same(a: object, b: object) -> bool:
     return bool(_plain(a) == _plain(b))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, list | tuple):
         return tuple(map(_plain, value))

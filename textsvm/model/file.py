@@ -85,9 +85,7 @@ _TEXTS = "training_digests"
 _MAPS, _CONFORMITY = "calibration.", "conformity."
 
 
-def save(
-    model: Any, path: str | os.PathLike[str], info: dict[str, Any] | None = None, texts: bool = True
-) -> None:
+def save(model: object, path: str | os.PathLike[str], info: Json | None = None, texts: bool = True) -> None:
     """Write a trained model.
 
     Parameters
@@ -141,7 +139,7 @@ def save(
         temporary.write_bytes(content)
 
 
-def _trained(model: Any) -> TrainedModel:
+def _trained(model: object) -> TrainedModel:
     """The trained model of an estimator or of the only step of a pipeline; InputError for other objects."""
     if is_ours(model):
         return as_model(model)
@@ -185,7 +183,7 @@ def load(path: str | os.PathLike[str]) -> TrainedModel:
     return _build_checked(path, _read(Path(path)))
 
 
-def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
+def describe(path: str | os.PathLike[str]) -> Json:
     """Contents of a model file, after the checks of `textsvm.load`.
 
     Returns
@@ -450,7 +448,7 @@ def _n_support(header: Json, classes: AnyArray | None, dual_coef: Floats) -> Int
     return n_support
 
 
-def read_classes(forms: Any) -> AnyArray:
+def read_classes(forms: object) -> AnyArray:
     """Classes from their JSON values; InputError if they are invalid."""
     if not isinstance(forms, list) or len(forms) < 2:
         raise InputError("it does not name two or more classes")
@@ -465,7 +463,7 @@ def read_classes(forms: Any) -> AnyArray:
     raise InputError("its classes are not all text, numbers, bytes or dates")
 
 
-def label_form(label: Any) -> Any:
+def label_form(label: object) -> Any:
     """JSON value of a label: text, numbers and bools themselves, others with their type."""
     if isinstance(label, bytes):
         return {"bytes": label.decode("latin-1")}
@@ -485,7 +483,7 @@ def label_form(label: Any) -> Any:
     )
 
 
-def read_label(form: Any) -> Any:
+def read_label(form: object) -> Any:
     """Inverse of `label_form`."""
     if not isinstance(form, dict):
         return form
@@ -545,7 +543,7 @@ def finite(arrays: Arrays, name: str) -> Floats:
     return array
 
 
-def as_count(value: Any) -> int:
+def as_count(value: object) -> int:
     """Check a count in the header."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 62:
         raise InputError(f"it has {value!r} where a count is expected")
@@ -561,7 +559,7 @@ def read_kernel(header: Json, level: int = 0) -> Kernel:
     if name not in KERNELS:
         raise InputError(f"its kernel {name!r} is not known to this version")
 
-    def parameter(value: Any) -> Any:
+    def parameter(value: object) -> Any:
         if isinstance(value, dict):
             return read_kernel(value, level + 1)
         if not isinstance(value, list):
@@ -590,7 +588,7 @@ class Content(NamedTuple):
     digest: str  #: Checked
 
 
-def packed(header: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> bytes:
+def packed(header: Mapping[str, object], arrays: Mapping[str, AnyArray]) -> bytes:
     """The bytes of a model file."""
     text = _as_json({DIGEST: _UNKNOWN, **header})
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
@@ -670,7 +668,7 @@ def _bytes_of(path: Path) -> bytes:
         return path.read_bytes()
 
 
-def _header_of(path: Path, content: bytes) -> dict[str, Any]:
+def _header_of(path: Path, content: bytes) -> Json:
     """The header, from bytes that safetensors could read."""
     try:
         outer = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
@@ -695,8 +693,8 @@ def _digest_of(content: bytes) -> tuple[str, int]:
     return hashed.hexdigest(), start
 
 
-def _as_json(header: Mapping[str, Any]) -> str:
-    def plain(value: Any) -> Any:
+def _as_json(header: Mapping[str, object]) -> str:
+    def plain(value: object) -> Any:
         if isinstance(value, np.ndarray | np.generic | bytes | date):
             return to_json(value)
         raise TypeError(f"{type(value).__name__} is not a JSON value")

@@ -20,7 +20,7 @@ FORMS = ("tuples", "indicator", "sparse")
 _SETS = (tuple, list, set, frozenset, np.ndarray)
 
 
-def as_indicator(y: Any, n: int) -> tuple[AnyArray, Bools, str]:
+def as_indicator(y: object, n: int) -> tuple[AnyArray, Bools, str]:
     """Sorted classes (column numbers for a matrix), bool indicator matrix, and form of the labels."""
     classes, indicator, form = _read(y)
     if len(indicator) != n:

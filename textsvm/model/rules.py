@@ -279,7 +279,7 @@ def checked_maps(state: Mapping[str, AnyArray], n_classes: int) -> Arrays:
     return arrays
 
 
-def non_decreasing(values: Any) -> bool:
+def non_decreasing(values: object) -> bool:
     """Whether values never fall."""
     return bool(np.all(np.diff(np.asarray(values, float)) >= 0))
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
-from textsvm.arrays import Ints
+from textsvm.arrays import Ints, Json
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel, is_number, is_whole
 from textsvm.kernels.encoder import as_encoder
@@ -57,7 +57,7 @@ class NotConvergedWarning(UserWarning):
     """The solver stopped before it converged. Estimators warn with scikit-learn's ConvergenceWarning."""
 
 
-def copied(setting: Any) -> Any:
+def copied(setting: object) -> Any:
     """Copy of a kernel, of class weights or of a list; other settings are not modified by anybody."""
     if isinstance(setting, Kernel):
         return setting.__sklearn_clone__()
@@ -155,7 +155,7 @@ class Settings:
         ):
             object.__setattr__(self, "kernel", with_encoder(self.kernel, self.encoder))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """Copies of the settings by name."""
         return {field.name: copied(getattr(self, field.name)) for field in fields(self)}
 
@@ -397,7 +397,7 @@ class OnlineSettings:
 
     estimator: ClassVar[str] = "OnlineSVC"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """Settings by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
@@ -415,7 +415,7 @@ class OnlineSettings:
                 raise InputError(f"{name}={value!r} must be a whole number above 0, or None")
 
 
-def settings_of(model: Any) -> Settings:
+def settings_of(model: object) -> Settings:
     """The settings of an estimator with targets, or settings themselves; InputError for other objects."""
     settings = getattr(model, "settings", model)
     if not isinstance(settings, Settings) or isinstance(settings, NoveltySettings):

@@ -101,7 +101,7 @@ def coefficients(machines: Expansion) -> tuple[NDArray[np.object_], Floats]:
 
 
 def top_features(
-    machines: Expansion, rule: Rule, n: int = 30, labels: Collection[Any] | None = None
+    machines: Expansion, rule: Rule, n: int = 30, labels: Collection[object] | None = None
 ) -> list[TopFeatures]:
     """The `n` features with the largest weights for each class, or each of `labels`, computed on the CPU.
 
@@ -150,7 +150,7 @@ def _class_mixes(rule: Rule) -> tuple[Floats, list[Any]]:
     return np.stack([-mixes[0], mixes[0]]), [negative, positive]
 
 
-def _heaviest(label: Any, table: FeatureWeights, weights: Floats, n: int, text: str) -> TopFeatures:
+def _heaviest(label: object, table: FeatureWeights, weights: Floats, n: int, text: str) -> TopFeatures:
     """The heaviest features of a table for a class."""
     substrings = table.kind.endswith("substrings")
     order = np.argsort(-weights, kind="stable")[: CANDIDATES * max(n, 30) if substrings else n].tolist()
@@ -204,7 +204,7 @@ def _means(part: str, whole: str, text: str) -> bool:
     return not text or text.count(part) <= 3 * text.count(whole)
 
 
-def _by_attribution(support: Support, label: Any, coef: Floats, n: int) -> TopFeatures | None:
+def _by_attribution(support: Support, label: object, coef: Floats, n: int) -> TopFeatures | None:
     """Features by their contributions to the values of support vectors; None if the kernel names none."""
     kernel, documents = support.kernel, support.documents
     assert kernel is not None
@@ -225,7 +225,7 @@ def _by_attribution(support: Support, label: Any, coef: Floats, n: int) -> TopFe
     return TopFeatures(label, "patterns", [Feature(*pair) for pair in heaviest if pair[1] > 0])
 
 
-def _training_documents(documents: Any, label: Any, coef: Floats, n: int) -> TopFeatures:
+def _training_documents(documents: Any, label: object, coef: Floats, n: int) -> TopFeatures:
     """The support vectors with the largest dual coefficients for a class."""
     order = np.argsort(-coef, kind="stable")[:n].tolist() if len(documents) else []
     features = [Feature(documents.shown(i), float(coef[i])) for i in order if coef[i] > 0]

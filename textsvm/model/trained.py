@@ -151,7 +151,7 @@ class TrainedModel:
         """
         return isinstance(self.rule, CalibratedRule | ScaledRule)
 
-    def encode(self, X: Any, extending: bool = True) -> Any:
+    def encode(self, X: object, extending: bool = True) -> Any:
         """Examples, checked and encoded over an extension of the alphabet of the support vectors.
 
         Without `extending` they have an alphabet of their own.
@@ -194,7 +194,7 @@ class TrainedModel:
         """The device of the last prediction, else of the training, else the device of the next prediction."""
         return self.last_device or devices.select(self.device)
 
-    def machine_values(self, X: Any, progress: StageProgress | None = None) -> Floats:
+    def machine_values(self, X: object, progress: StageProgress | None = None) -> Floats:
         """Values of all machines, shape (n, n_machines); texts are compared with support vectors only."""
         support, intercept = self.predictor.support, self.predictor.intercept
         examples = self.reader.validate(X, support.n_features)
@@ -216,7 +216,7 @@ class TrainedModel:
             )
         return values
 
-    def decision_function(self, X: Any, progress: StageProgress | None = None) -> Floats:
+    def decision_function(self, X: object, progress: StageProgress | None = None) -> Floats:
         """Decision values of examples.
 
         Examples are compared with the support vectors only, in batches of bounded memory.
@@ -230,7 +230,7 @@ class TrainedModel:
         """
         return self.rule.scores(self.machine_values(X, progress))
 
-    def predict(self, X: Any, progress: StageProgress | None = None) -> Any:
+    def predict(self, X: object, progress: StageProgress | None = None) -> Any:
         """Predict the class, the set of labels, or the number of each example; +1 or -1 for novelty.
 
         A calibrated model with a reject option predicts "unsure" for rejected examples.
@@ -242,7 +242,7 @@ class TrainedModel:
         predictions = [self.rule.predictions(self.decision_function(part, progress)) for part in parts]
         return self.rule.to_target_type(np.concatenate(predictions))
 
-    def predict_proba(self, X: Any, progress: StageProgress | None = None) -> Floats:
+    def predict_proba(self, X: object, progress: StageProgress | None = None) -> Floats:
         """The probability of each class, shape (n, n_classes); rows sum to 1.
 
         Raises InputError if the model has no probabilities.
@@ -251,7 +251,7 @@ class TrainedModel:
             raise InputError(f"a model of {self.estimator_name} has no probabilities; train a CalibratedSVC")
         return self.rule.probabilities(self.decision_function(X, progress))
 
-    def predict_set(self, X: Any, coverage: float = 0.95, per_class: bool = False) -> Bools:
+    def predict_set(self, X: object, coverage: float = 0.95, per_class: bool = False) -> Bools:
         """Prediction sets: classes of each text that include the true class with the promised probability.
 
         Parameters
@@ -270,7 +270,7 @@ class TrainedModel:
         rule = self.calibrated()
         return rule.conformity.sets(self.predict_proba(X), coverage, per_class)
 
-    def predict_known(self, X: Any, rejected: float = 0.05) -> Bools:
+    def predict_known(self, X: object, rejected: float = 0.05) -> Bools:
         """Whether each text is like a known class, shape (n,), by `score_samples`.
 
         Parameters
@@ -281,7 +281,7 @@ class TrainedModel:
         """
         return self.calibrated().conformity.known(self.decision_function(X), rejected)
 
-    def score_samples(self, X: Any) -> Floats:
+    def score_samples(self, X: object) -> Floats:
         """Similarity of each text to the known classes, or to the region of a one-class model, shape (n,).
 
         With classes it is the largest decision value, for novelty the decision value without the bias.
@@ -300,7 +300,7 @@ class TrainedModel:
             raise InputError(f"a model of {self.estimator_name} is not calibrated; train a CalibratedSVC")
         return self.rule
 
-    def top_features(self, n: int = 30, labels: Collection[Any] | None = None) -> list[TopFeatures]:
+    def top_features(self, n: int = 30, labels: Collection[object] | None = None) -> list[TopFeatures]:
         """The `n` features with the largest weights for each class.
 
         Parameters
@@ -323,11 +323,11 @@ class TrainedModel:
         """The same model with other entries of its record."""
         return replace(self, record=replace(self.record, **facts))
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Json:
         # A predictor holds device memory or large indexes; it is prepared again when needed.
         return {name: value for name, value in vars(self).items() if name not in ("_prepared", "_preparing")}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: Json) -> None:
         vars(self).update(state, _prepared=[], _preparing=Lock())
 
 
@@ -344,6 +344,6 @@ def as_model(model: Any) -> TrainedModel:
     return trained
 
 
-def is_ours(model: Any) -> bool:
+def is_ours(model: object) -> bool:
     """Whether an object is a trained model, or an estimator that holds a trained model."""
     return isinstance(model, TrainedModel) or hasattr(type(model), "require_fitted")

@@ -227,7 +227,7 @@ def _label_studio(row: Json, data: Json, options: ReadOptions) -> AnnotatedRow:
     return AnnotatedRow({"id": row.get("id"), **data, **alone}, answers, decided=decided)
 
 
-def _texts(value: Any) -> tuple[str, ...]:
+def _texts(value: object) -> tuple[str, ...]:
     """Labels of a value: a list of names, a name, or none."""
     return tuple(str(x) for x in (value if isinstance(value, list) else [value]) if x not in (None, ""))
 

@@ -115,7 +115,7 @@ class ReadOptions:
     #: Gets the decisions of the readers, in the order of files: the keys of `Corpus.reading`.
     decisions: dict[str, list[Any]] = field(default_factory=dict)
 
-    def decide(self, **decisions: Any) -> None:
+    def decide(self, **decisions: object) -> None:
         """Record decisions about a file, columns as tuples. None and () are ignored."""
         for name, value in decisions.items():
             value = self.encoding or value if name == "encoding" else value

@@ -342,7 +342,7 @@ class _DocumentRows:
         return document if separator is None else split_labels(document, separator)
 
 
-def _at(row: Any, path: str) -> Any:
+def _at(row: object, path: str) -> Any:
     """The value at a path of keys in nested objects, such as text.body; None if there is none."""
     for key in path.split("."):
         row = row.get(key) if isinstance(row, Mapping) else None
@@ -789,7 +789,7 @@ def _class_names(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
         return {}
 
 
-def _class_of(file: File, name: str, value: Any, names: list[str]) -> Any:
+def _class_of(file: File, name: str, value: object, names: list[str]) -> Any:
     """The name of a class, or of a list of classes; a missing class is -1."""
     if isinstance(value, list):
         return [_class_of(file, name, item, names) for item in value]

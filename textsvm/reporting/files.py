@@ -77,9 +77,9 @@ class SavedReport(Report):
 
 
 def report(
-    model: Any,
-    X: Any,
-    y: Any,
+    model: object,
+    X: object,
+    y: object,
     positive: object = None,
     *,
     ids: Sequence[str] | None = None,
@@ -132,7 +132,7 @@ def report(
     return SavedReport(**vars(make_report(trained, results, examples, names, title, mistakes)))
 
 
-def _examples(model: TrainedModel, X: Any) -> Any:
+def _examples(model: TrainedModel, X: object) -> Any:
     """Examples as `make_report` takes them: a list of texts, a dict of columns, or vectors."""
     if model.kernel is None:
         raise InputError("a report shows texts, which a kernel matrix lacks; take textsvm.evaluation.judge")

@@ -37,7 +37,7 @@ class LabelledRows:
     _pending: str = ""  #: Line end that the last line lacks
     _collected: list[tuple[Json, Mapping[str, Any]]] = field(default_factory=list)
 
-    def write(self, row: Json, cells: Mapping[str, Any] | None) -> None:
+    def write(self, row: Json, cells: Mapping[str, object] | None) -> None:
         """Write or collect the values of a document with its `cells` in the input, None if it is no row."""
         row, cells = dict(_flat(row)), {"id": row["id"]} if cells is None else cells
         if reason := row.get("reason"):
@@ -66,7 +66,7 @@ class LabelledRows:
             columns = [*self._inputs, *self._names]
             write_table(self.stream, self.format, columns, ({**c, **v} for v, c in self._collected))
 
-    def _begin(self, cells: Mapping[str, Any]) -> None:
+    def _begin(self, cells: Mapping[str, object]) -> None:
         """Decide the columns and the form, and write the header."""
         form, names = cells.form if isinstance(cells, SourceRow) else None, list[str]()
         self._inputs = list(form.names if form else cells)

@@ -94,7 +94,7 @@ class Report:
 def make_report(
     model: TrainedModel,
     results: Results,
-    texts: Any,
+    texts: object,
     ids: Sequence[str],
     title: str = "Evaluation",
     mistakes: int = MISTAKES,
@@ -127,7 +127,7 @@ def make_report(
 
 
 def _class_map(
-    model: TrainedModel, results: Results, texts: Any, lengths: Ints
+    model: TrainedModel, results: Results, texts: object, lengths: Ints
 ) -> tuple[ClassMap | None, list[int]]:
     """Map of judged documents by their true classes, and their indices; fewer documents of slow kernels."""
     kernel = model.kernel
@@ -225,7 +225,7 @@ def worst(results: Results, most: int) -> list[int]:
 
 
 def explain_within_budget(
-    model: TrainedModel, texts: Any, lengths: Ints, positive: Any, progress: Progress | None
+    model: TrainedModel, texts: object, lengths: Ints, positive: object, progress: Progress | None
 ) -> list[Explanation | None]:
     """Explanations of the first texts, as many as take at most `EXPLAINING` seconds as predicted."""
     kernel, support = model.kernel, model.support.documents

@@ -56,7 +56,7 @@ def compile_options(defines: Defines = ()) -> tuple[str, ...]:
     return ("-std=c++17", *(f"-D{name}={value}" for name, value in defines))
 
 
-def structure(dtype: np.dtype[Any], **fields: Any) -> AnyArray:
+def structure(dtype: np.dtype[Any], **fields: object) -> AnyArray:
     """Build a structure that a kernel takes by value; arrays become their addresses, None becomes 0.
 
     `dtype` has the fields of the C struct in order, with ``align=True``; pointers are uint64. The caller
@@ -472,13 +472,13 @@ def _function(index: int, source: str, name: str, defines: Defines) -> Any:
     return load(source, defines).get_function(name)
 
 
-def each(kernel: Any, n: int, *args: Any) -> None:
+def each(kernel: Any, n: int, *args: object) -> None:
     """Launch a kernel with a thread for each of n elements; n is its first argument."""
     if n:
         kernel((-(-n // THREADS),), (THREADS,), (np.int64(n), *args))
 
 
-def each_warp(kernel: Any, n: int, *args: Any) -> None:
+def each_warp(kernel: Any, n: int, *args: object) -> None:
     """Launch a kernel with a warp for each of n elements; n is its first argument."""
     if n:
         kernel((-(-n * 32 // THREADS),), (THREADS,), (np.int64(n), *args))

@@ -36,7 +36,7 @@ class Lock:
     def __enter__(self) -> None:
         self._lock.acquire()
 
-    def __exit__(self, *failed: Any) -> None:
+    def __exit__(self, *failed: object) -> None:
         self._lock.release()
 
 
@@ -164,7 +164,7 @@ def of_stage(progress: StageProgress | None, stage: str) -> Progress | None:
 
 def run(
     function: Callable[[Any], object],
-    pieces: Sequence[Any],
+    pieces: Sequence[object],
     work: Sequence[float] | None = None,
     progress: Progress | None = None,
     watch: Callable[[], None] | None = None,
@@ -240,7 +240,7 @@ class _PieceQueue:
     def __init__(
         self,
         function: Callable[[Any], object],
-        pieces: Sequence[Any],
+        pieces: Sequence[object],
         pool: ThreadPoolExecutor,
         threads: int,
         report_each: bool,

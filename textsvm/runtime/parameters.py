@@ -42,7 +42,7 @@ def _takes_all(kind: Any) -> bool:
     return any(parameter.kind == parameter.VAR_KEYWORD for parameter in own)
 
 
-def checked_new(kind: Any, *values: Any, **parameters: Any) -> Any:
+def checked_new(kind: Any, *values: object, **parameters: object) -> Any:
     """``__new__`` that raises TypeError, with the remedy, for an unknown parameter of the constructor."""
     own = defaults_of(kind)
     for name in parameters:
@@ -86,7 +86,7 @@ class Parameters(NamedParameters):
 
     if TYPE_CHECKING:
 
-        def __init__(self, *values: Any, **parameters: Any) -> None: ...
+        def __init__(self, *values: object, **parameters: object) -> None: ...
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name; with `deep` nested ones as well, as "name__parameter"."""
@@ -98,7 +98,7 @@ class Parameters(NamedParameters):
             params[name] = value
         return params
 
-    def set_params(self, **parameters: Any) -> Self:
+    def set_params(self, **parameters: object) -> Self:
         """Set parameters, also nested ones ("name__parameter")."""
         names, nested = self.get_params(), dict[str, dict[str, Any]]()
         for key, value in parameters.items():
@@ -137,7 +137,7 @@ class Parameters(NamedParameters):
             }
         )
 
-    def _copied(self, name: str, value: Any) -> Any:
+    def _copied(self, name: str, value: object) -> Any:
         if isinstance(value, list | tuple):
             return type(value)(self._copied(name, item) for item in value)
         return value.__sklearn_clone__() if isinstance(value, Parameters) else deepcopy(value)

@@ -192,8 +192,8 @@ class Workers:
     def run(
         self,
         function: Callable[..., Any],
-        shared: Sequence[Any],
-        pieces: Sequence[Any],
+        shared: Sequence[object],
+        pieces: Sequence[object],
         work: Sequence[float] | None = None,
         progress: Progress | None = None,
     ) -> Iterator[tuple[int, Any]]:
@@ -226,7 +226,7 @@ class Workers:
                         progress(done, total)
 
     def _round(
-        self, function: Callable[..., Any], shared: Sequence[Any], pieces: dict[int, Any]
+        self, function: Callable[..., Any], shared: Sequence[object], pieces: dict[int, Any]
     ) -> Generator[tuple[int, Any], None, None]:
         """Results of some pieces, except pieces whose shared data has been lost."""
         held = [self._send(value) for value in shared]
@@ -250,7 +250,7 @@ class Workers:
             if pending:
                 self._client.cancel(list(pending), force=True)
 
-    def _send(self, value: Any) -> Any:
+    def _send(self, value: object) -> Any:
         """Future of a value on the workers, sent there if necessary."""
         from dask.base import tokenize
 
@@ -262,7 +262,7 @@ class Workers:
         self._sent = [sent for sent in self._sent if sent.name != name] + [_Sent(value, name, future)]
         return future
 
-    def _scatter(self, value: Any) -> Any:
+    def _scatter(self, value: object) -> Any:
         last = time.monotonic()
         while True:
             try:
@@ -277,7 +277,7 @@ class Workers:
             except (OSError, _distributed().TimeoutError):  # a worker ended during the transfer
                 last = self._require_some(last)
 
-    def forget(self, value: Any) -> None:
+    def forget(self, value: object) -> None:
         """Free the memory of a value on the workers."""
         self._sent = [sent for sent in self._sent if sent.value is not value]
 
@@ -301,7 +301,7 @@ class Workers:
         return last
 
 
-def _call(function: Callable[..., Any], *arguments: Any) -> Any:
+def _call(function: Callable[..., Any], *arguments: object) -> Any:
     """Run a task on a worker."""
     with parallel.limit(1):
         return function(*arguments)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from textsvm.arrays import AnyArray, Floats, Ints
+from textsvm.arrays import AnyArray, Floats, Ints, Json
 from textsvm.errors import InputError
 from textsvm.model.settings import ClassifierSettings, Fold, Settings, is_default, settings_of
 from textsvm.runtime import device as devices
@@ -68,7 +68,7 @@ class CrossValidation:
     #: digits) that are in one part with them; 0 if the folds separate some.
     copies: int = 0
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """JSON values; NaN is None."""
         pairs = zip(self.folds, self.table, strict=True)
         rows = [{"n_train": len(train), "test": test, "metrics": row} for (train, test), row in pairs]
@@ -77,18 +77,18 @@ class CrossValidation:
 
 
 def cross_validate(
-    model: Any,
-    X: Any,
-    y: Any,
+    model: object,
+    X: object,
+    y: object,
     *,
-    cv: Any = 5,
+    cv: object = 5,
     repeats: int = 1,
     groups: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     metrics: Iterable[str] | None = None,
     group_duplicates: float | None = None,
     random_state: int | None = 0,
-    positive: Any = None,
+    positive: object = None,
     progress: StageProgress | None = None,
 ) -> CrossValidation:
     """Cross-validate a classifier or a regressor; the model itself is not changed.
@@ -283,15 +283,15 @@ class LearningCurve:
         a, b, c = self.power_law
         return a + b * np.asarray(n, float) ** -c
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """JSON values."""
         return to_json({**vars(self), "would_help": self.would_help})
 
 
 def learning_curve(
-    model: Any,
-    X: Any,
-    y: Any,
+    model: object,
+    X: object,
+    y: object,
     result: CrossValidation,
     *,
     sample_weight: ArrayLike | None = None,

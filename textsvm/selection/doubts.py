@@ -139,11 +139,11 @@ class Doubts:
 
 
 def doubts(
-    model: Any,
-    texts: Any,
+    model: object,
+    texts: object,
     labels: ArrayLike,
     *,
-    cv: Any = 10,
+    cv: object = 10,
     random_state: int | None = 0,
     progress: StageProgress | None = None,
 ) -> Doubts:

@@ -98,7 +98,7 @@ def _with(settings: Settings, params: dict[str, Any]) -> GridPoint:
     return GridPoint(params, point)
 
 
-def _own(value: Any) -> Any:
+def _own(value: object) -> Any:
     """A copy of a kernel, or of a list of kernels."""
     if isinstance(value, list | tuple) and all(isinstance(part, Kernel) for part in value):
         return type(value)(part.__sklearn_clone__() for part in value)
@@ -106,7 +106,7 @@ def _own(value: Any) -> Any:
 
 
 def encode_all(
-    settings: Settings, points: Sequence[GridPoint], X: Any, target: Target, progress: StageProgress | None
+    settings: Settings, points: Sequence[GridPoint], X: object, target: Target, progress: StageProgress | None
 ) -> list[SharedExamples]:
     """Encode the texts in every form of a point; check that every kernel has something to compare."""
     forms: dict[Hashable, list[int]] = {}

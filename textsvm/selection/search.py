@@ -18,7 +18,7 @@ from typing import Any
 import joblib
 import numpy as np
 
-from textsvm.arrays import AnyArray, Floats, Ints
+from textsvm.arrays import AnyArray, Floats, Ints, Json
 from textsvm.errors import InputError, os_errors, warn_user
 from textsvm.model.settings import ClassifierSettings, Settings, is_default
 from textsvm.model.trained import TrainedModel
@@ -191,7 +191,7 @@ class GridSearch:
                 return default
         return best
 
-    def table(self) -> list[dict[str, Any]]:
+    def table(self) -> list[Json]:
         """Rows of the settings tried, in the order of the grid; see `textsvm.selection.tuning.Tuning`."""
         rows = []
         for k in sorted(self.tried):
@@ -202,7 +202,7 @@ class GridSearch:
             rows.append(row | {"seconds": self.seconds[k]})
         return rows
 
-    def nested(self) -> tuple[list[dict[str, Any]], list[dict[str, float]]]:
+    def nested(self) -> tuple[list[Json], list[dict[str, float]]]:
         """Parameters chosen on the inner folds of each outer fold, and their metrics on the outer fold."""
         chosen = [self.choose(inside) for inside, _ in self.inner]
         judged = [self.tried[k][outer] for k, (_, outer) in zip(chosen, self.inner, strict=True)]
@@ -219,7 +219,7 @@ class TrialFile:
     search, or cannot be read or written.
     """
 
-    def __init__(self, path: Path, search: GridSearch, data: Any) -> None:
+    def __init__(self, path: Path, search: GridSearch, data: object) -> None:
         self.path, self.search, self._begun = path, search, False
         self._outdated = False  # whether another version of textsvm wrote the file
         self.keys = [_key(point.settings) for point in search.points]
@@ -232,7 +232,7 @@ class TrialFile:
             if key is not None and key in results:
                 search.tried[k], search.seconds[k] = results[key]["folds"], results[key]["seconds"]
 
-    def _read(self) -> dict[str, dict[str, Any]]:
+    def _read(self) -> dict[str, Json]:
         """Lines by setting; damaged lines, such as a truncated last line, are ignored."""
         try:
             first, _, rest = self.path.read_text("utf-8").partition("\n")
@@ -307,7 +307,7 @@ class TrialFile:
             stream.write(b"\n" * cut_off + text.encode())
 
 
-def _plain(line: dict[str, Any]) -> dict[str, Any]:
+def _plain(line: Json) -> Json:
     """Line with Python floats, NaN among them."""
     return {**line, "folds": [{name: float(value) for name, value in fold.items()} for fold in line["folds"]]}
 

@@ -81,13 +81,13 @@ class Tuning:
 
 
 def tune(
-    model: Any,
-    X: Any,
-    y: Any,
+    model: object,
+    X: object,
+    y: object,
     grid: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     *,
     metric: str | None = None,
-    cv: Any = 5,
+    cv: object = 5,
     repeats: int = 1,
     groups: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
@@ -95,7 +95,7 @@ def tune(
     nested: int | None = None,
     group_duplicates: float | None = None,
     random_state: int | None = 0,
-    positive: Any = None,
+    positive: object = None,
     resume: str | os.PathLike[str] | None = None,
     progress: StageProgress | None = None,
 ) -> Tuning:

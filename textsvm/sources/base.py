@@ -59,7 +59,7 @@ class Reader(ABC):
         """Set scikit-learn's input tags to the inputs that `validate` accepts."""
 
     @abstractmethod
-    def validate(self, X: Any, n_features: int | None = None) -> Any:
+    def validate(self, X: object, n_features: int | None = None) -> Any:
         """Check examples, and return a list of str, `Vectors`, `InputTable` or a kernel matrix.
 
         `n_features` is the number of columns of the training examples, None while training. The values of a

@@ -138,7 +138,7 @@ class GivenPredictor:
 class GivenRows:
     """`MatrixRows` of a given matrix, on `device`; InputError if the matrix is invalid."""
 
-    def __init__(self, matrix: Any, device: Device) -> None:
+    def __init__(self, matrix: object, device: Device) -> None:
         self._matrix = check_gram(matrix)
         self.n = len(self._matrix)
         self.device = device
@@ -196,7 +196,7 @@ def check_block(matrix: Any, n: int) -> Any:
     return matrix
 
 
-def _finite(matrix: Any) -> tuple[Any, float]:
+def _finite(matrix: object) -> tuple[Any, float]:
     """The matrix as a contiguous float32 array of two dimensions, and the largest absolute value."""
     xp = devices.array_module(devices.device_of(matrix))
     try:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import AnyArray, Arrays, Ints
+from textsvm.arrays import AnyArray, Arrays, Ints, Json
 from textsvm.errors import InputError
 from textsvm.kernels import KERNELS
 from textsvm.kernels.base import Kernel, is_whole
@@ -150,7 +150,7 @@ class TextSource(KernelSource):
             documents = replace(examples, documents={view: examples.of(view) for view in views})
         return Support(indices, kernel, documents.take(indices))
 
-    def state(self, support: Support) -> tuple[dict[str, Any], Arrays]:
+    def state(self, support: Support) -> tuple[Json, Arrays]:
         kernel = support.kernel
         assert kernel is not None
         function = ""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from textsvm.arrays import Array, Arrays, Ints
+from textsvm.arrays import Array, Arrays, Ints, Json
 from textsvm.errors import InputError
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.combined.table import EncodedTexts, Numbers, Table
@@ -66,7 +66,7 @@ def _require_column(column: Any, name: object) -> None:
             )
 
 
-def _kind(array: Any) -> str:
+def _kind(array: object) -> str:
     """Kind of the NumPy type of an array; "" without a NumPy type."""
     return str(getattr(getattr(array, "dtype", None), "kind", ""))
 
@@ -188,7 +188,7 @@ class VectorSource(KernelSource):
     def support(self, kernel: Kernel, examples: Vectors, indices: Ints) -> Support:
         return Support(indices, kernel, examples.take(indices), examples.n_features)
 
-    def state(self, support: Support) -> tuple[dict[str, Any], Arrays]:
+    def state(self, support: Support) -> tuple[Json, Arrays]:
         assert support.kernel is not None
         arrays = {_VECTORS + name: array for name, array in pack(support.documents).items()}
         return support.kernel.structure.as_dict(), arrays | self._learnt_state(support)
@@ -227,7 +227,7 @@ class ColumnSource(TextSource):
     Examples are a `Table`, or the documents or numbers of a single view. Other columns are ignored.
     """
 
-    def validate(self, X: Any, n_features: int | None = None) -> InputTable:
+    def validate(self, X: object, n_features: int | None = None) -> InputTable:
         table = InputTable.of(X)
         for view in self.unfitted.structure.views:
             read_view(table, view)

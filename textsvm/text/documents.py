@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from textsvm.arrays import AnyArray, Floats, Ints, runs_of
 from textsvm.runtime import device as devices
@@ -329,7 +329,7 @@ class DeviceDocuments:
     offsets : int64, (n + 1,)
     """
 
-    def __init__(self, documents: Documents, dtype: Any = None) -> None:
+    def __init__(self, documents: Documents, dtype: DTypeLike | None = None) -> None:
         cp = devices.cupy()
         codes = np.asarray(documents.codes, dtype)
         self.n, self.size, self.n_symbols = len(documents), len(codes), len(documents.alphabet)

@@ -473,7 +473,7 @@ class OnnxEncoder(BatchEncoder):
         return states, sum(sum(row.attention_mask) > window for row in tokenizer.encode_batch(full))
 
 
-def checked_vectors(name: str, texts: Sequence[str], returned: Any) -> Floats32:
+def checked_vectors(name: str, texts: Sequence[str], returned: object) -> Floats32:
     """Vectors of texts as float32; InputError if an encoder returned anything else."""
     try:
         raw = np.asarray(returned)
@@ -495,7 +495,7 @@ def checked_vectors(name: str, texts: Sequence[str], returned: Any) -> Floats32:
     return vectors
 
 
-def load_encoder(encoder: Any, download: bool = True) -> TextEncoder:
+def load_encoder(encoder: object, download: bool = True) -> TextEncoder:
     """The encoder of a folder, of a name of the Hugging Face hub or of a Python function.
 
     Without `download`, a name is looked up among the encoders that are on this computer.

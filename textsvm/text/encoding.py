@@ -15,7 +15,7 @@ from itertools import chain, islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from textsvm.arrays import AnyArray, Ints
 from textsvm.runtime.compiled import njit, use_numpy
@@ -392,7 +392,7 @@ def find_words(codes: Array, offsets: Ints, kinds: NDArray[np.uint8]) -> list[To
     return pieces
 
 
-def translate(numbers: Sequence[NDArray[np.uint32]], code_of: Sequence[Array], dtype: Any) -> Array:
+def translate(numbers: Sequence[NDArray[np.uint32]], code_of: Sequence[Array], dtype: DTypeLike) -> Array:
     """Concatenate arrays of numbers, translated to codes by the table of each array."""
     ends = np.cumsum([len(array) for array in numbers])
     codes = np.empty(ends[-1], dtype)

@@ -362,7 +362,7 @@ class NumberedFolds:
         return "" if self.classes is None else quoted_names([self.classes[a] for a in codes])
 
 
-def quoted_names(labels: Sequence[Any]) -> str:
+def quoted_names(labels: Sequence[object]) -> str:
     """The first few labels in quotes."""
     more = f" and {len(labels) - NAMED} more" if len(labels) > NAMED else ""
     return ", ".join(f"'{label}'" for label in labels[:NAMED]) + more

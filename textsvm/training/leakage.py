@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from textsvm.arrays import Floats, Ints
+from textsvm.arrays import Floats, Ints, Json
 from textsvm.errors import InputError
 from textsvm.gram.base import Gram
 from textsvm.gram.nearest import most_similar, similar_pairs
@@ -45,7 +44,7 @@ class Leak:
     value: Floats  #: shape (n_leaks,): Normalised kernel value of the two
     share: float  #: Share of the fold's test documents
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Json:
         """JSON values."""
         pairs = zip(self.test.tolist(), self.train.tolist(), self.value.tolist(), strict=True)
         return {"share": self.share, "pairs": [list(pair) for pair in pairs]}
@@ -95,7 +94,7 @@ def find_leaks(
 
 
 def held_out_leak(
-    model: Any,
+    model: object,
     training: Sequence[str],
     held: Sequence[str],
     bound: float | None = None,

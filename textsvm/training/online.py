@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from textsvm.arrays import AnyArray, Floats, Ints
+from textsvm.arrays import AnyArray, Floats, Ints, Json
 from textsvm.errors import InputError, check_labels, warn_user
 from textsvm.kernels.inputs import as_texts
 from textsvm.model import online
@@ -43,7 +43,7 @@ class OnlineLearner:
         self.reader = online.ByteReader(settings.p, settings.max_bytes)
         self.texts: online.OnlineTexts | None = None
         self._rule: ScaledRule | None = None  #: With the scale of the known texts; None after a lesson
-        self.info: dict[str, Any] = {}  #: Of the loaded model
+        self.info: Json = {}  #: Of the loaded model
         if model is not None:
             if not isinstance(model.predictor, online.OnlineExpansion):
                 raise InputError(
@@ -62,7 +62,7 @@ class OnlineLearner:
             raise InputError("this OnlineSVC is not fitted; call fit first")
         return self.texts
 
-    def decision_function(self, X: Any) -> Floats:
+    def decision_function(self, X: object) -> Floats:
         """Decision values of texts, as those of `model`."""
         machines = self.known.machines
         rows = self.reader.encode_test(self.reader.validate(X), Support(np.empty(0, np.int64)))
@@ -82,14 +82,14 @@ class OnlineLearner:
             self._rule = ScaledRule(classes, scale=scale_of(values, codes, len(classes)))
         return self._rule
 
-    def fit(self, X: Any, y: Any) -> None:
+    def fit(self, X: object, y: object) -> None:
         """Learn these texts, and forget all others; `textsvm.OnlineSVC.fit` has the details."""
         texts = _texts(X)
         classes, codes = as_classes(y, len(texts))
         self._begin(classes)
         self._learn(texts, codes)
 
-    def partial_fit(self, X: Any, y: Any, classes: ArrayLike | None = None) -> None:
+    def partial_fit(self, X: object, y: object, classes: ArrayLike | None = None) -> None:
         """Learn these texts in addition to the known texts."""
         texts = _texts(X)
         if self.texts is None:
@@ -115,7 +115,7 @@ class OnlineLearner:
             store.add(name, keys, store.codes[name])
         self._settle()
 
-    def unlearn(self, X: Any) -> None:
+    def unlearn(self, X: object) -> None:
         """Forget these texts, as if they had not been learnt; of equal texts the copy learnt last."""
         store, removed = self.known, list[Hashable]()
         for i, text in enumerate(as_texts(X)):
@@ -161,7 +161,7 @@ class OnlineLearner:
             )
 
 
-def _texts(X: Any) -> list[str]:
+def _texts(X: object) -> list[str]:
     texts = as_texts(X)
     if not texts:
         raise InputError("there are no documents to train on")

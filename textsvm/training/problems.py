@@ -7,7 +7,6 @@ Offsets of classes (scoring="f1_macro") and thresholds of labels are chosen from
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,7 @@ from textsvm.training.targets import Target, as_classes, as_numbers, class_facto
 from textsvm.training.thresholds import choose_offsets, choose_thresholds, mean_values, out_of_fold_values
 
 
-def as_target(settings: Settings, y: Any, n: int) -> Target:
+def as_target(settings: Settings, y: object, n: int) -> Target:
     """Check the targets of n examples; InputError if there are not n, or a target is unusable."""
     if isinstance(settings, ClassifierSettings):
         classes, codes = as_classes(y, n)

@@ -49,7 +49,7 @@ class Target:
         return self.values.ndim == 2
 
 
-def as_classes(y: Any, n: int) -> tuple[AnyArray, Ints]:
+def as_classes(y: object, n: int) -> tuple[AnyArray, Ints]:
     """Sorted classes of the labels of n documents, and the code of each document's class."""
     labels = _column_of(y, n, "label")
     if labels.dtype.kind == "f":
@@ -73,7 +73,7 @@ def as_classes(y: Any, n: int) -> tuple[AnyArray, Ints]:
     return classes, codes.astype(np.int64)
 
 
-def as_known(y: Any, n: int, classes: AnyArray) -> Ints:
+def as_known(y: object, n: int, classes: AnyArray) -> Ints:
     """Codes of the labels of n documents among known classes, which are sorted."""
     numbers = {name: number for number, name in enumerate(classes.tolist())}
     labels = _column_of(y, n, "label").tolist()
@@ -99,7 +99,7 @@ def check_order(examples: Any, target: Target) -> None:
         )
 
 
-def as_numbers(y: Any, n: int) -> Floats:
+def as_numbers(y: object, n: int) -> Floats:
     """Check the numeric targets of n documents."""
     values = _column_of(y, n, "target")
     try:
@@ -174,7 +174,7 @@ def has_several(y: Any) -> bool:
     )
 
 
-def _column_of(y: Any, n: int, what: str) -> AnyArray:
+def _column_of(y: object, n: int, what: str) -> AnyArray:
     """Check labels or targets, and return them as an array, shape (n,)."""
     if y is None:
         raise InputError(f"this estimator requires y to be passed, but the target y is None; give {what}s")
@@ -207,7 +207,7 @@ def _missing(values: AnyArray) -> Bools:
     return missing(values) if missing else np.zeros(len(values), bool)
 
 
-def with_positive(target: Target, positive: Any) -> Target:
+def with_positive(target: Target, positive: object) -> Target:
     """Targets with a positive class of two, for metrics; InputError if there is no such class."""
     classes = [] if target.classes is None or target.multilabel else target.classes.tolist()
     if len(classes) != 2 or positive not in classes:

@@ -124,8 +124,8 @@ class TrainingState:
 
 def train(
     settings: Settings | CalibrationSettings,
-    X: Any,
-    y: Any = None,
+    X: object,
+    y: object = None,
     sample_weight: ArrayLike | None = None,
     progress: StageProgress | None = None,
 ) -> TrainedModel:
@@ -160,8 +160,8 @@ def train(
 
 def train_here(
     settings: Settings | CalibrationSettings,
-    X: Any,
-    y: Any = None,
+    X: object,
+    y: object = None,
     sample_weight: ArrayLike | None = None,
     progress: StageProgress | None = None,
 ) -> TrainedModel:
@@ -182,8 +182,8 @@ def train_here(
 
 def read(
     settings: Settings | CalibrationSettings,
-    X: Any,
-    y: Any,
+    X: object,
+    y: object,
     sample_weight: ArrayLike | None,
     progress: StageProgress | None,
 ) -> TrainingState:
@@ -205,7 +205,7 @@ def read(
 
 
 def read_training_data(
-    settings: Settings, X: Any, y: Any, sample_weight: ArrayLike | None, positive: Any = None
+    settings: Settings, X: object, y: object, sample_weight: ArrayLike | None, positive: object = None
 ) -> tuple[Any, Target, Floats | None]:
     """Check settings, and examples, targets and weights of a user.
 
@@ -224,7 +224,7 @@ def read_training_data(
     return examples, target, as_weights(sample_weight, n)
 
 
-def _on_columns(settings: AnySettings, X: Any) -> AnySettings:
+def _on_columns(settings: AnySettings, X: object) -> AnySettings:
     """Settings with a sum of kernels on the columns of a table if they have the default kernel, of texts."""
     if not isinstance(settings.kernel, str) or not is_table(X) or settings.kernel != type(settings)().kernel:
         return settings
@@ -367,7 +367,7 @@ def build_rows(training: TrainingState) -> PreparedRows | FoldGrams:
     return grams
 
 
-def prepare(settings: Settings, X: Any, progress: StageProgress | None = None) -> PreparedRows:
+def prepare(settings: Settings, X: object, progress: StageProgress | None = None) -> PreparedRows:
     """Encode training examples, fit the kernel to them and build their Gram matrix."""
     settings.check()
     source = settings.source
@@ -545,7 +545,7 @@ def with_chosen(settings: ClassifierSettings, choice: Choice | None, tol: float)
 
 
 def scaled(
-    rule: Rule, decision: Floats, labels: Any, weight: Any = None, offsets: Floats | None = None
+    rule: Rule, decision: Floats, labels: object, weight: object = None, offsets: Floats | None = None
 ) -> Rule:
     """The rule with probabilities that fit out-of-fold decision values, moved by `offsets` of classes.
 

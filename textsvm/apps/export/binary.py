@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from textsvm.apps.export.characters import HANGUL, CharacterTables, character_tables
 from textsvm.apps.export.pieces import WordPiece, word_piece
@@ -191,7 +191,7 @@ class _Writer:
         self.parts: list[bytes] = []
         self.units = HEADER_WORDS * 4 // UNIT
 
-    def add(self, array: Any, dtype: Any = None) -> int:
+    def add(self, array: object, dtype: DTypeLike | None = None) -> int:
         """Append an array, or bytes; returns its offset in units of 8 bytes."""
         content = array if isinstance(array, bytes) else np.ascontiguousarray(array, dtype).tobytes()
         offset = self.units
@@ -327,7 +327,7 @@ def _add_outputs(out: _Writer, plain: PlainModel, header: Hashes) -> None:
     header[29:31] = out.add(np.cumsum([0, *map(len, names)]), np.uint32), out.add(b"".join(names))
 
 
-def name_of(label: Any) -> str:
+def name_of(label: object) -> str:
     """Name of a class, as Python prints the label; bytes are decoded."""
     return str(to_json(label))
 

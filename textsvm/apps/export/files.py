@@ -37,12 +37,12 @@ SIZED = ("c", "js", "page", "bin")
 
 
 def export(
-    model: Any,
+    model: object,
     path: str | os.PathLike[str],
     to: str | None = None,
     force: bool = False,
     max_size: int | str | None = None,
-    held_out: Any = None,
+    held_out: object = None,
     title: str | None = None,
 ) -> list[Path]:
     """Write a trained model for programs without Python.

@@ -104,7 +104,7 @@ class Graph:
         self.nodes.append(helper.make_node("Identity", [value], [name]))
         return name
 
-    def look_up(self, keys: Input, table: Sequence[Any], values: Sequence[int], other: int) -> str:
+    def look_up(self, keys: Input, table: Sequence[object], values: Sequence[int], other: int) -> str:
         """Values of keys (int64 or string), `other` for keys outside the table."""
         if not table:
             return self.filled(keys, other)

@@ -105,7 +105,7 @@ class PlainModel:
         }
 
 
-def plain_model(model: Any, smaller: bool = False) -> PlainModel:
+def plain_model(model: object, smaller: bool = False) -> PlainModel:
     """Describe a fitted estimator; InputError if it cannot be exported.
 
     Parameters
@@ -140,7 +140,7 @@ def plain_model(model: Any, smaller: bool = False) -> PlainModel:
     return replace(plain, calibration=dict(rule.maps), reject=reject, conformity=rule.conformity)
 
 
-def trained_model(model: Any) -> TrainedModel:
+def trained_model(model: object) -> TrainedModel:
     """The trained model of an estimator or of the only step of a Pipeline; InputError for other objects."""
     steps = [step for _, step in getattr(model, "steps", []) if step not in (None, "passthrough")]
     if len(steps) > 1:
@@ -163,7 +163,7 @@ def encoded_texts(model: Any, texts: Any) -> Documents:
     return documents
 
 
-def labels_of(model: Any, values: Floats) -> AnyArray:
+def labels_of(model: object, values: Floats) -> AnyArray:
     """Labels by the values of the machines, without calibration."""
     rule = trained_model(model).rule
     assert isinstance(rule, ClassRule)

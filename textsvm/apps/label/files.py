@@ -498,7 +498,7 @@ def _labelstudio(texts: Sequence[LabelledText]) -> str:
     several = any(isinstance(label, list) for label in _all_labels(texts))
     choice = "multiple" if several else "single"
 
-    def annotation(label: Labels, **about: Any) -> Json:
+    def annotation(label: Labels, **about: object) -> Json:
         value = {"choices": names_of(label), "choice": choice}
         return about | {
             "result": [{"from_name": "label", "to_name": "text", "type": "choices", "value": value}]

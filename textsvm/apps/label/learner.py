@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,7 +107,7 @@ class Learner:
     def __init__(
         self, texts: Sequence[str], labels: Sequence[str] = (), *, multilabel: bool = False,
         strategy: str = "mixture", random_share: float = 0.1, relevant: str | None = None, seed: int = 0,
-        encoder: Any = None,
+        encoder: object = None,
     ) -> None:  # fmt: skip
         if strategy not in STRATEGIES:
             raise InputError(f"strategy={strategy!r} is not one of {', '.join(STRATEGIES)}")

@@ -181,7 +181,7 @@ class Pool:
     `order` is a random order of the texts, shape (n,); the pool is a beginning of it.
     """
 
-    def __init__(self, texts: Sequence[str], order: Ints, encoder: Any = None) -> None:
+    def __init__(self, texts: Sequence[str], order: Ints, encoder: object = None) -> None:
         self.texts = texts
         lengths = np.cumsum([min(len(texts[int(i)]), LENGTH) for i in order[:TEXTS]])
         self.members = order[: max(1, int(np.searchsorted(lengths, CHARACTERS, "right")))]

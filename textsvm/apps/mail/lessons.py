@@ -315,7 +315,7 @@ class Lessons:
             raise self.damage("its table meta")
         return {name: json.loads(text) for name, text in texts.items()}
 
-    def meta(self, name: str, default: Any = None) -> Any:
+    def meta(self, name: str, default: object = None) -> Any:
         """A value of the table `meta`, which holds JSON."""
         return (self._meta or self._read_meta()).get(name, default)
 

@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -70,7 +70,7 @@ CHARACTERS = ["e\u0301" + "".join(map(chr, range(0x4E00, 0x4F40))) + " ready" * 
 SEQUENCES = ["acgt", "gattaca", *("acgt" * 400 + "ga" * n for n in range(20))]
 
 #: A text, or a row of a table.
-Example: TypeAlias = str | dict[str, Any]
+Example: TypeAlias = str | Json
 #: Number of the request, status, body.
 Answer: TypeAlias = tuple[int, int, bytes]
 #: Classes, predictions, decision values and probabilities.
