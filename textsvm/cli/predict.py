@@ -26,8 +26,8 @@ class PredictOptions:
     proba: bool = option_field("Add the probability of each class.", default=False)
     unsure: str | None = option_field(
         "Label documents unsure if the probability of the positive class is in this range; with one "
-        "number, if the largest probability is lower. Needs a model with probabilities, such as that of "
-        "`textsvm train` with the default kernel or with --calibrate.",
+        "number, if the largest probability is lower. Needs probabilities, like --proba: most classifiers "
+        "of `textsvm train` have them, those of --calibrate always.",
         metavar="LOW,HIGH",
     )
     coverage: float | None = _sets(
