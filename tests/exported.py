@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import ctypes
+import json
 import lzma
 import os
 import shutil
@@ -16,13 +17,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+import textsvm
 import textsvm.apps.export
+from textsvm.apps.export.binary import pack
 from textsvm.apps.export.files import source_of
+from textsvm.apps.export.plain import PlainModel, plain_model
 
 SOURCES = Path(textsvm.apps.export.__file__).parent
 WARNINGS = ["-Wall", "-Wextra", "-Wconversion", "-pedantic", "-Werror"]
 needs_gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="no node")
+NODE = shutil.which("node") or ""
+SANITISED = ["gcc", "-std=c99", "-g", "-fsanitize=address,undefined"]
 
 
 @lru_cache(maxsize=1)
@@ -140,6 +146,145 @@ class CModel:
         return has.astype(bool).tolist()
 
 
+def in_node(folder: Path, texts: list[Any]) -> list[dict[str, Any]]:
+    """Results of an exported folder for some texts."""
+    script = Path(__file__).parent / "exported.mjs"
+    command = [NODE, *map(str, (script, folder / "model.bin", folder / "textsvm.mjs"))]
+    done = subprocess.run(command, input=json.dumps(texts).encode(), check=True, capture_output=True)
+    return json.loads(done.stdout)
+
+
+class OnnxModel:
+    """A model in onnxruntime, on one thread."""
+
+    def __init__(self, model: Any) -> None:
+        pytest.importorskip("onnx")
+        onnxruntime = pytest.importorskip("onnxruntime")
+        from textsvm.apps.export.onnx import onnx_of
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.log_severity_level = 1, 3
+        content = onnx_of(model if isinstance(model, PlainModel) else plain_model(model))
+        self.session = onnxruntime.InferenceSession(content, options)
+        self.names = [each.name for each in self.session.get_outputs()]
+
+    def __call__(self, texts: list[str] | dict[str, list[str]]) -> dict[str, Any]:
+        columns = texts if isinstance(texts, dict) else {"texts": texts}
+        arrays = {name: np.array(column, object) for name, column in columns.items()}
+        return dict(zip(self.names, self.session.run(None, arrays), strict=True))
+
+
+def answers_of_python(model: Any, texts: Any) -> dict[str, Any]:
+    """What every form of an exported model has to say: as strings where a form knows no other labels."""
+    n = len(next(iter(texts.values()))) if isinstance(texts, dict) else len(texts)
+    decide = getattr(model, "decision_function", model.predict)
+    answers = {"decision": np.reshape(decide(texts), (n, -1))}
+    predicted = model.predict(texts)
+    if isinstance(model, textsvm.OneClassSVM):
+        answers["predicted"] = [int(each) for each in predicted]
+    elif isinstance(model, textsvm.MultilabelSVC):
+        answers["predicted"] = [tuple(each) for each in predicted]
+    elif hasattr(model, "classes_"):
+        answers["predicted"] = [str(each) for each in predicted]
+    if isinstance(model, textsvm.CalibratedSVC):
+        answers["probabilities"] = model.predict_proba(texts)
+        for per_class in (False, True):
+            answers[f"sets {per_class}"] = model.predict_set(texts, 0.8, per_class).tolist()
+    return answers
+
+
+def answers_of_c(model: Any, texts: Any, folder: Path) -> dict[str, Any]:
+    plain = plain_model(model)
+    exported = CModel(pack(plain))
+    assert exported.error == 0
+    if isinstance(texts, dict):
+        rows = zip(*(texts[name] for name in plain.columns), strict=True)
+        values = np.array([exported.decide_columns(list(row)) for row in rows])
+        assert len(plain.columns) == 1 or exported.try_decide(b"text")[0] == 5
+    else:
+        values = np.array([exported.decide(text) for text in texts])
+    answers: dict[str, Any] = {"decision": values}
+    names = [exported.class_name(number) for number in range(exported.n_classes)]
+    if isinstance(model, textsvm.OneClassSVM):
+        answers["predicted"] = [2 * exported.predict(row) - 1 for row in values]
+    elif isinstance(model, textsvm.MultilabelSVC):
+        answers["predicted"] = [
+            tuple(name for name, has in zip(names, exported.labels(row), strict=True) if has)
+            for row in values
+        ]
+    elif hasattr(model, "classes_"):
+        answers["predicted"] = [[*names, "unsure"][exported.predict(row)] for row in values]
+    if isinstance(model, textsvm.CalibratedSVC):
+        answers["probabilities"] = np.array([exported.probabilities(row) for row in values])
+        for per_class in (False, True):
+            sets = [exported.set_of(p, 0.8, per_class) for p in answers["probabilities"]]
+            answers[f"sets {per_class}"] = sets
+    return answers
+
+
+def answers_of_javascript(model: Any, texts: Any, folder: Path) -> dict[str, Any]:
+    """With the sums of contributions, and their number, where the model explains its values."""
+    textsvm.export(model, folder / "js", to="js")
+    if isinstance(texts, dict):
+        columns = plain_model(model).columns
+        texts = [dict(zip(columns, row, strict=True)) for row in zip(*map(texts.get, columns), strict=True)]
+    results = in_node(folder / "js", texts)
+    answers = {name: [each[name] for each in results] for name in ("decision", "explained", "lengths")}
+    predicted = [each["predicted"] for each in results]
+    if isinstance(model, textsvm.OneClassSVM):
+        answers["predicted"] = [1 if each else -1 for each in predicted]
+    elif isinstance(model, textsvm.MultilabelSVC):
+        answers["predicted"] = [tuple(each) for each in predicted]
+    elif hasattr(model, "classes_"):
+        answers["predicted"] = predicted
+    if isinstance(model, textsvm.CalibratedSVC):
+        answers["probabilities"] = [each["probabilities"] for each in results]
+        names = [str(label) for label in model.classes_]
+        answers["sets False"] = [[name in each["set"] for name in names] for each in results]
+    return answers
+
+
+def answers_of_onnx(model: Any, texts: Any, folder: Path) -> dict[str, Any]:
+    if isinstance(texts, dict):
+        texts = {name: texts[name] for name in plain_model(model).columns}
+    results = OnnxModel(model)(texts)
+    answers = {"decision": results["decision"]}
+    if isinstance(model, textsvm.OneClassSVM):
+        answers["predicted"] = results["label"].tolist()
+    elif isinstance(model, textsvm.MultilabelSVC):
+        answers["predicted"] = [tuple(model.classes_[row]) for row in results["labels"]]
+    elif hasattr(model, "classes_"):
+        if model.classes_.dtype.kind == "i":  # only integers are no strings
+            assert results["label"].tolist() == model.predict(texts).tolist()
+        answers["predicted"] = list(map(str, results["label"].tolist()))
+    if isinstance(model, textsvm.CalibratedSVC):
+        answers["probabilities"] = results["probabilities"]
+    return answers
+
+
+#: Answers of a model in every form, and what a form needs.
+FORMS = {
+    "c": (answers_of_c, needs_gcc),
+    "javascript": (answers_of_javascript, needs_node),
+    "onnx": (answers_of_onnx, ()),
+}
+
+
+def decides_as_python(form: str, model: Any, texts: Any, folder: Path, error: float = 1e-9) -> dict[str, Any]:
+    """Compare the answers of a form with those of Python; the answers."""
+    actual, expected = FORMS[form][0](model, texts, folder), answers_of_python(model, texts)
+    rows = texts if isinstance(texts, list) else list(zip(*texts.values(), strict=True))
+    for text, value, right in zip(rows, actual["decision"], expected["decision"], strict=True):
+        assert close(value, right, error), ascii(text)
+    for name in actual.keys() & expected.keys() - {"decision"}:
+        if name == "probabilities":
+            assert close(actual[name], expected[name], error)
+        else:
+            assert actual[name] == expected[name]
+    assert "predicted" in actual or "predicted" not in expected
+    return actual
+
+
 #: Characters with special rules of normalisation, case, composition, order or direction.
 SPECIAL = (
     "ΣσςİıIiſẞßKÅŉǰΐΰևẖẗẘẙẚΆΈᾳᾼᾀᾴῌͅéèãüå" "각한글가각각ᆩ가" "ﬀﬁﬂﬃﬄﬅﬆ①②㎏㍿Ⅷ½ﷺﷻ" "ｈｅｌｌｏ，。！ﾊﾟｶﾞ"
@@ -197,6 +342,6 @@ def panel_rows(name: str, part: str, n: int) -> tuple[list[str], list[str]]:
     return [row[0] for row in rows], [row[1] for row in rows]
 
 
-def close(actual: Any, expected: Any) -> bool:
-    """Equal up to 1e-9 of the values, or of 1 for values near 0."""
-    return bool(np.all(np.abs(np.asarray(actual) - expected) <= 1e-9 * np.maximum(1, np.abs(expected))))
+def close(actual: Any, expected: Any, error: float = 1e-9) -> bool:
+    """Equal up to a share of the values, or of 1 for values near 0."""
+    return bool(np.all(np.abs(np.asarray(actual) - expected) <= error * np.maximum(1, np.abs(expected))))

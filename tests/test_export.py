@@ -1,26 +1,34 @@
-"""Exported models decide as `predict`: C on hostile texts, all feature kernels, tasks and options."""
+"""Exported models decide as `predict` in every form: all kernels, tasks and options, on hostile texts."""
 
 from __future__ import annotations
 
 import datetime
 import warnings
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from exported import CModel, close, ignorable_texts, needs_gcc, panel_rows, random_text
+from exported import (
+    FORMS,
+    CModel,
+    close,
+    decides_as_python,
+    ignorable_texts,
+    needs_gcc,
+    panel_rows,
+    random_text,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import textsvm
-from textsvm import BoundedGap, GappedKmers, Spectrum, Sum
+from textsvm import SVC, BoundedGap, CalibratedSVC, GappedKmers, MultilabelSVC, On, Spectrum, Sum
 from textsvm.apps.export.binary import pack, pack_table, packed_tables, symbol_hashes, write
 from textsvm.apps.export.plain import plain_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:the solver stopped")
-SLOW = pytest.mark.slow
 HOSTILE = [*(random_text(np.random.default_rng(i)) for i in range(200)), "", " ", "a", "\u0301", "x" * 3000]
 PLAIN = [
     "win cash now",
@@ -31,34 +39,6 @@ PLAIN = [
     "at at at at",
     "Straße",
 ]
-
-
-def training(texts: list[str]) -> tuple[list[str], list[Any]]:
-    examples = [*texts, *HOSTILE[:60]]
-    return examples * 2, ["abc"[i % 3] for i in range(len(examples))] * 2
-
-
-@cache
-def fitted(kernel: Any) -> Any:
-    """A classifier of `PLAIN` with a kernel, for all files of tests."""
-    return textsvm.SVC(kernel).fit(*training(PLAIN))
-
-
-def check(model: Any, texts: list[str]) -> CModel:
-    """Compare decision values and predictions of C with those of Python."""
-    exported = CModel(pack(plain_model(model)))
-    assert exported.error == 0
-    decide = getattr(model, "decision_function", model.predict)
-    expected = decide(texts)
-    actual = np.array([exported.decide(text) for text in texts])
-    wrong = [text for text, a, e in zip(texts, actual, expected, strict=True) if not close(a, e)]
-    assert not wrong, ascii(wrong[0])
-    if hasattr(model, "classes_") and not hasattr(model, "thresholds_"):
-        names = [exported.class_name(k) if k >= 0 else "unsure" for k in map(exported.predict, actual)]
-        assert names == [str(label) for label in model.predict(texts)]
-    return exported
-
-
 KERNELS = [
     Spectrum((1, 5), "log", idf=True, odds=True, keep_case=True),
     Spectrum((2, 3), "count"),
@@ -78,6 +58,184 @@ KERNELS = [
     ),
     BoundedGap(1),
 ]  # fmt: skip
+VIEWS = Sum([Spectrum((1, 3), keep_case=True), Spectrum((1, 3)), Spectrum(1, tokens="words")])
+IGNORABLE = ignorable_texts(1000)
+#: Names of classes that formats could change, cut or take for another.
+NAMES = [
+    "\ufeffspam", "spam", "\ufeff", "a\0b", "a", "</script><b>", '"\'\\', "\u00e9", "e\u0301", "x" * 5000,
+    "\u2028\n\t", "\U0001f600", "\u202eevil", "&amp;", "0", "null", " padded ", "\u200b",
+]  # fmt: skip
+NAMED = [f"text {'abcdefghijklmnopqrst'[i % len(NAMES)] * 4}" for i in range(2 * len(NAMES))]
+NO_STRINGS = ["abc", "xyzxyzxyz", "ab", ""]
+
+COLUMNS = ["title", "body", "the notes"]
+LABELS = ["abc"[i % 3] for i in range(48)]
+RNG = np.random.default_rng(0)
+TABLE = {
+    name: ["win cash now", "", "Lunch at noon?", *(random_text(RNG) for _ in range(45))] for name in COLUMNS
+}
+TABLE["body"] = TABLE["body"][::-1]
+ROWS = {
+    name: [*texts[:10], *(random_text(RNG) for _ in range(10)), "", "x" * 3000]
+    for name, texts in TABLE.items()
+}
+
+
+def training(texts: list[str]) -> tuple[list[str], list[Any]]:
+    examples = [*texts, *HOSTILE[:60]]
+    return examples * 2, ["abc"[i % 3] for i in range(len(examples))] * 2
+
+
+EXAMPLES = training(PLAIN)[0]
+
+
+def of_classes(n: int, model: Any = None, labels: Any = None) -> Any:
+    """A model of n classes, the first labels or multiples of ten."""
+    labels = labels or [10 * number for number in range(n)]
+    model = model or SVC(Spectrum((1, 3)))
+    return model.fit(EXAMPLES, [labels[i % n] for i in range(len(EXAMPLES))])
+
+
+def calibrated(method: str, n: int, reject: float | None) -> Any:
+    bounds = (0.4, 0.6) if reject and n == 2 else reject
+    svc = SVC(Spectrum((1, 3), "log"), class_weight="balanced")
+    return of_classes(n, CalibratedSVC(svc, method=method, reject=bounds, cv=3), "abc")
+
+
+def without_strings(kernel: Any) -> Any:
+    """A model whose support vectors have no string of the kernel; a training text without weight has."""
+    texts = ["abc", "abd", "xyz", "xyw"] * 3 + ["abcabdabc"]
+    return SVC(kernel).fit(texts, [*[0, 0, 1, 1] * 3, 0], sample_weight=[1.0] * 12 + [0.0])
+
+
+def of_columns(*kernels: Any, model: Any = SVC, y: Any = None, **options: Any) -> Any:
+    kernel = Sum([On(name, kernel) for name, kernel in zip(COLUMNS, kernels, strict=False)])
+    return model(kernel, **options).fit(TABLE, LABELS if y is None else y)
+
+
+def several(texts: list[str]) -> list[Any]:
+    return [[{"a"}, {"b", "a"}, {"c"}][i % 3] for i in range(len(texts))]
+
+
+#: Models of every kernel, task and option, by the texts that they are tried on.
+MODELS: dict[str, Any] = {
+    "default": lambda: SVC().fit(*training(PLAIN)),
+    **{repr(kernel): lambda kernel=kernel: SVC(kernel).fit(*training(PLAIN)) for kernel in KERNELS},
+    **{
+        f"{form} {punctuation}": lambda form=form, punctuation=punctuation: SVC(
+            VIEWS, normalise=form, punctuation=punctuation, max_length=40
+        ).fit(*training(PLAIN))
+        for form in ("unicode", "paper", "none")
+        for punctuation in (True, False)
+    },
+    **{
+        f"{multiclass} {n}": lambda multiclass=multiclass, n=n: of_classes(
+            n, SVC(Spectrum((1, 3)), multiclass=multiclass)
+        )
+        for multiclass in ("ovr", "ovo", "crammer-singer")
+        for n in (2, 4, 15)
+    },
+    **{
+        f"{method} {n} {reject}": lambda method=method, n=n, reject=reject: calibrated(method, n, reject)
+        for method in ("sigmoid", "isotonic")
+        for n in (2, 3)
+        for reject in (None, 0.5)
+    },
+    "dates": lambda: of_classes(2, None, [datetime.date(2020, 1, 31), datetime.date(2021, 1, 1)]),
+    "bools": lambda: of_classes(2, None, [False, True]),
+    "floats": lambda: of_classes(2, None, [2.0, 3.0]),
+    "signs": lambda: of_classes(2, None, [-1, 1]),
+    "several labels": lambda: MultilabelSVC(Spectrum((1, 3))).fit(EXAMPLES, several(EXAMPLES)),
+    "numbers": lambda: textsvm.SVR(Spectrum((1, 3))).fit(EXAMPLES, np.arange(len(EXAMPLES)) / 3),
+    "one class": lambda: textsvm.OneClassSVM(Spectrum((1, 3)), nu=0.2).fit(EXAMPLES),
+}
+IGNORING = {"ignorable code points": lambda: SVC(VIEWS).fit(IGNORABLE[:300], ["a", "b", "c"] * 100)}
+NAMING = {
+    "names": lambda: SVC(Spectrum((1, 3))).fit(NAMED, NAMES * 2),
+    "names of labels": lambda: MultilabelSVC(Spectrum((1, 3))).fit(NAMED, [{name} for name in NAMES * 2]),
+}
+EMPTY = {
+    f"without strings {number}": lambda kernel=kernel: without_strings(kernel)
+    for number, kernel in enumerate((GappedKmers(6, 1), BoundedGap(4), Sum([Spectrum(2), GappedKmers(6, 1)])))
+}
+TABLES = {
+    "default of columns": lambda: SVC().fit(TABLE, LABELS),
+    "two kernels of a column": lambda: SVC(
+        Sum([On("body", Spectrum(3)), On("title", Spectrum(1)), On("body", Spectrum(2, keep_case=True))])
+    ).fit(TABLE, LABELS),
+    "words of columns": lambda: of_columns(Spectrum(1, tokens="words"), Spectrum(2, tokens="words")),
+    "gaps of columns": lambda: of_columns(BoundedGap(p=3), Spectrum((1, 3), "intersection")),
+    "weights of columns": lambda: SVC(3 * On("title", Spectrum(2)) + On("body", Spectrum(2))).fit(
+        TABLE, LABELS
+    ),
+    "columns as they are": lambda: of_columns(Spectrum(2), Spectrum(2), normalise="none"),
+    "a single column": lambda: SVC(On("body", Spectrum(2))).fit(TABLE, LABELS),
+    "calibrated columns": lambda: CalibratedSVC(SVC(On("title", Spectrum(2)) + On("body", Spectrum(3)))).fit(
+        TABLE, LABELS
+    ),
+    "several labels of columns": lambda: of_columns(
+        Spectrum(2), Spectrum(3), model=MultilabelSVC, y=several(TABLE["body"])
+    ),
+    "numbers of columns": lambda: of_columns(
+        Spectrum(2), Spectrum(3), model=textsvm.SVR, y=np.arange(48.0)
+    ),
+    "one class of columns": lambda: textsvm.OneClassSVM(
+        On("title", Spectrum(2)) + On("body", Spectrum(3))
+    ).fit(TABLE),
+}  # fmt: skip
+ALL = MODELS | IGNORING | NAMING | EMPTY | TABLES
+
+
+@cache
+def fitted(name: Any) -> Any:
+    """A model by its name, or of a kernel; for all files of tests."""
+    return ALL[name]() if isinstance(name, str) else SVC(name).fit(*training(PLAIN))
+
+
+def texts_for(name: str) -> Any:
+    """Texts that a model is tried on."""
+    for group, texts in ((IGNORING, IGNORABLE), (NAMING, NAMED), (EMPTY, NO_STRINGS), (TABLES, ROWS)):
+        if name in group:
+            return texts
+    return HOSTILE + PLAIN
+
+
+#: What the forms do in code of their own, and so is tried in each by a plain run of the tests.
+EVERYWHERE = [
+    "default", *map(repr, (KERNELS[3], KERNELS[4], KERNELS[5], KERNELS[8])), "paper True", "none True",
+    "ovo 2", "ovo 4", "sigmoid 3 0.5", "isotonic 2 0.5", "several labels", "numbers", "one class", *IGNORING,
+    *NAMING, "without strings 0", "default of columns", "gaps of columns", "calibrated columns",
+]  # fmt: skip
+IN_C = [*EVERYWHERE, *map(repr, KERNELS), "unicode True", "ovr 15", "crammer-singer 4", "dates", "bools",
+        *EMPTY, *TABLES]  # fmt: skip
+
+
+def cases() -> list[Any]:
+    return [
+        pytest.param(
+            name, form, marks=[needs] * bool(needs) + [pytest.mark.slow] * (name not in quick),
+            id=f"{name}-{form}",
+        )
+        for name in ALL
+        for form, (_, needs) in FORMS.items()
+        for quick in [IN_C if form == "c" else EVERYWHERE]
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "form"), cases())
+def test_every_form_decides_as_python(name, form, tmp_path):
+    texts = texts_for(name)
+    answers = decides_as_python(form, fitted(name), texts, tmp_path)
+    if form != "javascript":
+        return
+    rows = list(zip(*texts.values(), strict=True)) if isinstance(texts, dict) else [(text,) for text in texts]
+    for row, lengths, sums, values in zip(
+        rows, answers["lengths"], answers["explained"], answers["decision"], strict=True
+    ):
+        assert {*lengths} <= {sum(len(text.encode("utf-16-le")) // 2 for text in row)}
+        # a text without strings, or a short text of training, has a value without contributions
+        if all(len(text) > 5 and text.strip() for text in row):
+            assert close(sums, values), ascii(row)
 
 
 @needs_gcc
@@ -97,169 +255,59 @@ def test_strings_with_unknown_parts_are_not_looked_up(kernel):
 
 
 @needs_gcc
-@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
-def test_kernels(kernel):
-    check(fitted(kernel), HOSTILE + PLAIN)
-
-
-@needs_gcc
-@pytest.mark.parametrize("form", ["unicode", "paper", "none"])
-@pytest.mark.parametrize("punctuation", [True, pytest.param(False, marks=SLOW)])
-def test_normal_forms(form, punctuation):
-    kernel = Sum([Spectrum((1, 3), keep_case=True), Spectrum((1, 3)), Spectrum(1, tokens="words")])
-    options = {"normalise": form, "punctuation": punctuation, "max_length": 40}
-    check(textsvm.SVC(kernel, **options).fit(*training(PLAIN)), HOSTILE + PLAIN)
-
-
-@needs_gcc
-def test_ignorable_code_points():
-    texts = ignorable_texts(2000)
-    kernel = Sum([Spectrum((1, 3), keep_case=True), Spectrum((1, 3)), Spectrum(1, tokens="words")])
-    model = textsvm.SVC(kernel).fit(texts[:300], ["abc"[i % 3] for i in range(300)])
-    words = pack(plain_model(model))[8:12]
-    assert words == bytes([4, 0, 0, 0])
-    check(model, texts)
-
-
-@needs_gcc
-@pytest.mark.parametrize("multiclass", ["ovr", "ovo", "crammer-singer"])
-@pytest.mark.parametrize("n_classes", [pytest.param(2, marks=SLOW), 4, 15])
-def test_classes(multiclass, n_classes):
-    texts, _ = training(PLAIN)
-    labels = [10 * (i % n_classes) for i in range(len(texts))]
-    check(textsvm.SVC(Spectrum((1, 3)), multiclass=multiclass).fit(texts, labels), HOSTILE)
-
-
-def without_strings(kernel: Any) -> Any:
-    """A model whose support vectors have no string of the kernel; a training text without weight has."""
-    texts = ["abc", "abd", "xyz", "xyw"] * 3 + ["abcabdabc"]
-    return textsvm.SVC(kernel).fit(texts, [*[0, 0, 1, 1] * 3, 0], sample_weight=[1.0] * 12 + [0.0])
-
-
-@needs_gcc
-@pytest.mark.parametrize(
-    "kernel", [GappedKmers(6, 1), BoundedGap(4), Sum([Spectrum(2), GappedKmers(6, 1)])], ids=repr
-)
-def test_tables_without_strings(kernel):
-    check(without_strings(kernel), ["abc", "xyzxyzxyz", "ab", ""])
-
-
-@needs_gcc
-@pytest.mark.parametrize(
-    "labels",
-    [(False, True), (datetime.date(2020, 1, 31), datetime.date(2021, 1, 1)), (2.0, 3.0), (-1, 1)],
-    ids=repr,
-)
-def test_names_of_labels_are_those_that_python_prints(labels):
-    texts, _ = training(PLAIN)
-    check(textsvm.SVC(Spectrum(2)).fit(texts, [labels[i % 2] for i in range(len(texts))]), PLAIN)
-
-
-@needs_gcc
 def test_labels_of_bytes_are_decoded():
-    model = textsvm.SVC(Spectrum(2)).fit(["abc", "abd", "xyz", "xyw"], [b"\xc3\xa4", b"\xc3\xa4", b"b", b"b"])
+    model = SVC(Spectrum(2)).fit(["abc", "abd", "xyz", "xyw"], [b"\xc3\xa4", b"\xc3\xa4", b"b", b"b"])
     exported = CModel(pack(plain_model(model)))
     assert [exported.class_name(k) for k in (0, 1)] == ["b", "ä"]
 
 
 @needs_gcc
-def test_default_with_and_without_texts(tmp_path):
-    model = default_model()
-    check(model, HOSTILE + PLAIN)
+def test_saved_without_texts(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        textsvm.save(model, tmp_path / "model", texts=False)
-    check(textsvm.load(tmp_path / "model"), HOSTILE + PLAIN)
+        textsvm.save(fitted("default"), tmp_path / "model", texts=False)
+    decides_as_python("c", textsvm.load(tmp_path / "model"), HOSTILE + PLAIN, tmp_path)
 
 
-@lru_cache
-def default_model() -> Any:
-    texts, labels = training(PLAIN)
-    return textsvm.SVC().fit(texts, labels)
-
-
-@needs_gcc
-@pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
-@pytest.mark.parametrize("reject", [pytest.param(None, marks=SLOW), 0.5])
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_calibrated(method, reject, n_classes):
-    texts, _ = training(PLAIN)
-    labels = ["abc"[i % n_classes] for i in range(len(texts))]
-    bounds = np.array([0.4, 0.6]) if reject and n_classes == 2 else reject
-    svc = textsvm.SVC(Spectrum((1, 3), "log"), class_weight="balanced")
-    model = textsvm.CalibratedSVC(svc, method=method, reject=bounds, cv=3).fit(texts, labels)
-    exported = check(model, HOSTILE)
-    p = model.predict_proba(HOSTILE)
-    actual = np.array([exported.probabilities(exported.decide(text)) for text in HOSTILE])
-    assert np.abs(actual - p).max() < 1e-9
-    for per_class in (False, True):
-        sets = [exported.set_of(row, 0.8, per_class) for row in p]
-        assert sets == model.predict_set(HOSTILE, 0.8, per_class).tolist()
-
-
-@needs_gcc
-def test_other_tasks():
-    texts, _ = training(PLAIN)
-    check(textsvm.SVR(Spectrum((1, 3))).fit(texts, np.arange(len(texts)) / 3), HOSTILE)
-    model = textsvm.OneClassSVM(Spectrum((1, 3)), nu=0.2).fit(texts)
-    exported = check(model, HOSTILE)
-    inside = [2 * exported.predict(exported.decide(text)) - 1 for text in HOSTILE]
-    assert inside == model.predict(HOSTILE).tolist()
-    labels = [[{"a"}, {"b", "a"}, {"c"}][i % 3] for i in range(len(texts))]
-    model = textsvm.MultilabelSVC(Spectrum((1, 3))).fit(texts, labels)
-    exported = check(model, HOSTILE)
-    has = [exported.labels(exported.decide(text)) for text in HOSTILE]
-    predicted = [tuple(c for c, yes in zip(model.classes_, row, strict=True) if yes) for row in has]
-    assert predicted == model.predict(HOSTILE)
+@cache
+def default_export() -> CModel:
+    return CModel(pack(plain_model(fitted("default"))))
 
 
 @needs_gcc
 @settings(max_examples=80, deadline=None)
 @given(st.text(max_size=80))
 def test_any_text(text):
-    model, exported = default_model(), default_export()
-    assert close(exported.decide(text), model.decision_function([text])[0])
+    assert close(default_export().decide(text), fitted("default").decision_function([text])[0])
+
+
+PARTS = [b"a", b"\xc3", b"\xa9", b"\xe2\x82", b"\xf0\x9f", b"\xed\xa0\x80", b"\xff", b"\x80", b" "]
 
 
 @needs_gcc
 @settings(max_examples=120, deadline=None)
-@given(
-    st.lists(
-        st.sampled_from(
-            [b"a", b"\xc3", b"\xa9", b"\xe2\x82", b"\xf0\x9f", b"\xed\xa0\x80", b"\xff", b"\x80", b" "]
-        )
-    )
-)
+@given(st.lists(st.sampled_from(PARTS)))
 def test_any_bytes(parts):
     content = b"".join(parts)
     text = content.decode("utf-8", "replace")
     assert default_export().decide(content).tolist() == default_export().decide(text).tolist()
 
 
-@lru_cache
-def default_export() -> CModel:
-    return CModel(pack(plain_model(default_model())))
-
-
 @needs_gcc
 def test_too_long_and_damaged():
-    content = pack(plain_model(default_model()))
+    content = pack(plain_model(fitted("default")))
     exported = CModel(content, max_symbols=100)
-    assert exported.try_decide(b"a" * 100)[0] == 0
-    assert exported.try_decide(b"a" * 101)[0] == 3
+    for symbol in (b"a", b" "):
+        assert [exported.try_decide(symbol * n)[0] for n in (100, 101)] == [0, 3]
     assert exported.try_decide("\ufdfa".encode() * 10)[0] == 3
-    assert CModel(b"").error == CModel(content[:300]).error == CModel(content[:-8]).error == 1
-    assert CModel(b"X" + content[1:]).error == 1
+    for damaged in (b"", content[:300], content[:-8], b"X" + content[1:]):
+        assert CModel(damaged).error == 1
 
 
-@needs_gcc
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["chnsenti", "dsl15", "lingspam"])
-def test_panel(name):
-    labels, texts = panel_rows(name, "train", 2000)
-    model = textsvm.SVC().fit(texts, labels)
-    exported = CModel(pack(plain_model(model)), 1 << 20)
-    _, texts = panel_rows(name, "test", 2000)
-    actual = np.array([exported.decide(text) for text in texts])
-    assert close(actual, model.decision_function(texts).reshape(actual.shape))
-    assert [exported.class_name(exported.predict(row)) for row in actual] == list(model.predict(texts))
+@pytest.mark.parametrize("form", ["c", "onnx"])
+@pytest.mark.parametrize("name", ["chnsenti", "dsl15", "lingspam", "langdet17"])
+def test_panel(name, form, tmp_path):
+    labels, texts = panel_rows(name, "train", 1000)
+    model = SVC().fit(texts, labels)
+    decides_as_python(form, model, panel_rows(name, "test", 500)[1], tmp_path)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from encoders import static_folder, topics
-from test_export import default_model
+from test_export import fitted
 from test_export_page import CPU, LABELS, TEXTS, made
 from test_report_browser import browser, visit  # noqa: F401 (fixtures)
 from test_reporting import HOSTILE
@@ -183,7 +183,7 @@ def test_page_decides_once_for_a_key(tmp_path, visit):  # noqa: F811
 @pytest.mark.parametrize("worker", [False, True])
 @pytest.mark.parametrize("allowed", [True, False])
 def test_javascript_in_a_browser(worker, allowed, tmp_path, browser):  # noqa: F811
-    textsvm.export(default_model(), tmp_path, to="js", force=True)
+    textsvm.export(fitted("default"), tmp_path, to="js", force=True)
     policy = "default-src 'self'; script-src 'self'" + " 'wasm-unsafe-eval'" * allowed
     (tmp_path / "index.html").write_text('<script type="module" src="main.mjs"></script>')
     load = (
@@ -207,7 +207,7 @@ def test_javascript_in_a_browser(worker, allowed, tmp_path, browser):  # noqa: F
     page = context.new_page()
     page.goto("http://localhost/index.html")
     said = page.locator("p").inner_text()
-    assert said == (default_model().predict(["win cash"])[0] if allowed else "CompileError")
+    assert said == (fitted("default").predict(["win cash"])[0] if allowed else "CompileError")
     context.close()
 
 

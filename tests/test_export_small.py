@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from command import run
-from exported import CModel, close, needs_gcc, needs_node
-from test_export import HOSTILE, KERNELS, default_model, fitted
-from test_export_files import in_node
+from exported import CModel, close, in_node, needs_gcc, needs_node
+from test_export import HOSTILE, KERNELS, TABLE, fitted
 
 import textsvm
 from textsvm import InputError, Spectrum
@@ -94,6 +93,17 @@ def test_sizes_and_loss():
     assert errors[-1] < 0.02
 
 
+@needs_gcc
+def test_a_smaller_model_of_columns():
+    model = fitted("default of columns")
+    plain = plain_model(model)
+    reduction = small.reduced_model(model, plain, len(pack(plain)) // 2, TABLE)
+    exported, rows = CModel(reduction.content), zip(*TABLE.values(), strict=True)
+    values = np.array([exported.decide_columns(list(row)) for row in rows])
+    most = np.abs(values - model.decision_function(TABLE)).max()
+    assert most == pytest.approx(reduction.difference[1], rel=1e-3)
+
+
 @needs_node
 def test_javascript_reads_the_smaller_file(tmp_path):
     texts = corpus()[0][:20]
@@ -133,8 +143,8 @@ def test_worth_counts_a_share_of_a_training_text_less():
 
 
 def test_a_whole_model_that_fits_is_unchanged():
-    plain = plain_model(default_model())
-    reduction = small.reduced_model(default_model(), plain, 100_000_000)
+    plain = plain_model(fitted("default"))
+    reduction = small.reduced_model(fitted("default"), plain, 100_000_000)
     assert reduction.content == pack(plain)
     assert reduction.bits == (64, 64)
     assert reduction.difference == (0, 0)
@@ -157,15 +167,15 @@ def test_sizes_as_text():
 
 
 def test_errors(tmp_path):
-    plain = plain_model(default_model())
+    plain = plain_model(fitted("default"))
     with pytest.raises(InputError, match="does not fit into 1,000 bytes") as raised:
-        small.reduced_model(default_model(), plain, 1000)
+        small.reduced_model(fitted("default"), plain, 1000)
     least = int(re.search(r"at least ([\d,]+)", str(raised.value))[1].replace(",", ""))
-    assert len(small.reduced_model(default_model(), plain, least).content) <= least
+    assert len(small.reduced_model(fitted("default"), plain, least).content) <= least
     with pytest.raises(InputError, match="does not fit"):
-        small.reduced_model(default_model(), plain, least - 1)
+        small.reduced_model(fitted("default"), plain, least - 1)
     with pytest.raises(InputError, match="cannot be made smaller as onnx"):
-        textsvm.export(default_model(), tmp_path / "m.onnx", max_size="2MB")
+        textsvm.export(fitted("default"), tmp_path / "m.onnx", max_size="2MB")
     textsvm.save(textsvm.SVC(Spectrum(2)).fit(["abc", "bcd"], [0, 1]), tmp_path / "model", texts=False)
     with pytest.raises(InputError, match="no texts by which to choose"):
         textsvm.export(textsvm.load(tmp_path / "model"), tmp_path / "m.bin", max_size="170kB")
