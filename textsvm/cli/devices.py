@@ -148,7 +148,7 @@ def sources() -> list[tuple[str, gpu.Defines]]:
         if "cuda" in module.name:
             import_module(module.name)  # and with them the others that launch kernels
     ours = [module for name, module in sys.modules.items() if name.startswith("textsvm.")]
-    return list(dict.fromkeys(entry for module in ours for entry in getattr(module, "DEFINE_SETS", ())))
+    return list(dict.fromkeys(entry for module in ours for entry in vars(module).get("DEFINE_SETS", ())))
 
 
 def _train(device: str, name: str) -> None:

@@ -394,7 +394,7 @@ class _Card:
             ready = documents.record()
         with tiles:
             tiles.wait_event(ready)
-            tile = columns.gram() if a == b else _between(rows, columns)
+            tile = columns.gram() if a == b else columns.cross(rows.documents)
             computed = tiles.record()
         with placing:
             placing.wait_event(computed)
@@ -420,12 +420,6 @@ def _streams(card: int, index: int) -> tuple[Any, Any, Any]:
     """Streams of the current card; cached, because freed memory is reused within a stream."""
     first, second, third = (devices.cupy().cuda.Stream(non_blocking=True) for _ in range(3))
     return first, second, third
-
-
-def _between(rows: Any, columns: Any) -> Any:
-    """k(rows, columns) of prepared documents."""
-    between = getattr(columns, "between", None)
-    return columns.cross(rows.documents) if between is None else between(rows)
 
 
 def _place(tile: Array, rows: Any, columns: Any, shards: Sequence[Shard], mirrored: bool) -> None:

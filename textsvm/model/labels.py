@@ -13,6 +13,7 @@ import numpy as np
 from textsvm.arrays import AnyArray, Bools, first_true
 from textsvm.errors import InputError, check_labels
 from textsvm.kernels.inputs import is_missing
+from textsvm.linalg.vectors import is_sparse
 from textsvm.runtime.compiled import scipy
 
 #: Forms of labels: a sequence of tuples, an array, a sparse matrix.
@@ -58,7 +59,7 @@ def label_sets(indicator: Bools, classes: AnyArray) -> list[tuple[Any, ...]]:
 def _read(y: Any) -> tuple[AnyArray, Bools, str]:
     if y is None:
         raise InputError("this estimator requires y to be passed, but the target y is None; give labels")
-    if hasattr(y, "tocsr"):  # a sparse matrix
+    if is_sparse(y):
         values = y.toarray()
         return np.arange(values.shape[1]), _as_bool(values), "sparse"
     if len(getattr(y, "shape", ())) == 2:

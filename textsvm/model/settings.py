@@ -399,20 +399,18 @@ class OnlineSettings:
 
     def as_dict(self) -> Json:
         """Settings by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return dict(vars(self))
 
     def check(self) -> None:
         """Raise InputError if a setting is out of range."""
-        for name in ("C", "tol"):
-            value = getattr(self, name)
+        for name, value in (("C", self.C), ("tol", self.tol)):
             if not (is_number(value) and 0 < value < np.inf):
                 raise InputError(f"{name}={value!r} must be a number above 0")
         if not (is_whole(self.p) and 1 <= self.p <= LONGEST_PMER):
             raise InputError(f"p={self.p!r} must be a whole number from 1 to {LONGEST_PMER}")
-        for name in ("max_texts", "max_bytes"):
-            value = getattr(self, name)
-            if value is not None and not (is_whole(value) and value > 0):
-                raise InputError(f"{name}={value!r} must be a whole number above 0, or None")
+        for name, most in (("max_texts", self.max_texts), ("max_bytes", self.max_bytes)):
+            if most is not None and not (is_whole(most) and most > 0):
+                raise InputError(f"{name}={most!r} must be a whole number above 0, or None")
 
 
 def settings_of(model: object) -> Settings:

@@ -187,15 +187,15 @@ class ColumnDuals:
 
     def at(self, index: Array) -> ColumnDuals:
         """The duals over some of the rows."""
-        of_rows = {name: getattr(self, name)[index] for name in ("linear", "low", "high", "start")}
-        return replace(self, **of_rows)
+        linear, low, high, start = (own[index] for own in (self.linear, self.low, self.high, self.start))
+        return replace(self, linear=linear, low=low, high=high, start=start)
 
     @classmethod
     def beside(cls, parts: Sequence[ColumnDuals]) -> ColumnDuals:
         """The columns of several duals with the same epsilon, side by side."""
         linear, low, high, total, start = (
-            np.concatenate([getattr(part, name) for part in parts], axis=-1)
-            for name in ("linear", "low", "high", "total", "start")
+            np.concatenate(pieces, axis=-1)
+            for pieces in zip(*((p.linear, p.low, p.high, p.total, p.start) for p in parts), strict=True)
         )
         return cls(linear, low, high, parts[0].epsilon, total, start)
 

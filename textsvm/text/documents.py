@@ -289,7 +289,8 @@ _Tokens = tuple[list[encoding.TokenSpans], list[NDArray[np.uint32]], list[str]]
 def split_words(characters: Documents, kind_of: NDArray[np.uint8]) -> _Tokens:
     """Split documents into words, given the class of each symbol, see `textsvm.text.tokens.kinds`."""
     pieces = encoding.find_words(characters.codes, characters.offsets, kind_of)
-    starts, stops = (np.concatenate([getattr(own, name) for own in pieces]) for name in ("starts", "stops"))
+    starts = np.concatenate([own.starts for own in pieces])
+    stops = np.concatenate([own.stops for own in pieces])
     ids, firsts = encoding.distinct(characters.codes, starts, stops)
     codes, bounds = encoding.gather(characters.codes, starts[firsts], stops[firsts])
     text, ends = (
