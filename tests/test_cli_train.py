@@ -101,6 +101,8 @@ def test_the_fast_kernel_is_a_part_of_the_default(tmp_path):
     assert 1.5 < trained["C"] < 15  # of few texts
     penalty = f"with C = {trained['C']:.3g} and squared hinge loss"
     assert trained["chosen"] == f"{kernel} {penalty}: the default for texts with words"
+    named = report("train", sample("reviews"), "--kernel", "fast", "-C", "3", "-o", tmp_path / "m")
+    assert named["C"] == 45  # times 1.5 of the fast kernel, times 10 of few texts
 
 
 def test_names_of_defaults_are_those_of_the_estimator():
@@ -491,37 +493,22 @@ def test_other_charsets_than_declared_are_told_calmly(tmp_path):
     assert "damaged" not in said + run("corpus", tmp_path / "c").stdout.decode()
 
 
-def test_the_report_of_training_has_c(tmp_path):
-    made = report("train", sample("reviews"), "--kernel", "fast", "-C", "3", "-o", tmp_path / "m")
-    assert made["C"] == 45  # times 1.5 of the fast kernel, times 10 of few texts
-
-
-@pytest.fixture(scope="module")
-def spam(tmp_path_factory):
-    """A filter of mails, and what was said of its training."""
-    path = tmp_path_factory.mktemp("spam") / "m"
-    return path, report("train", sample("mail"), "--positive", "spam", "--kernel", "fast", "-o", path)
-
-
-def test_of_two_classes_each_keeps_its_name(spam):
-    path, said = spam
-    assert [each["class"] for each in said["classes"]] == ["ham", "spam"]
-    assert load(path).model_.info["negative"] == "ham"
-    figures = report("evaluate", path, sample("mail"))
-    assert figures["labels"] == ["ham", "spam"]
-    row = json.loads(run("predict", path, stdin=b"the meeting is on monday").stdout)
-    assert row["label"] in ("ham", "spam")
-    assert (row["label"] == "spam") == (row["decision"] >= 0)
-
-
-def test_rest_is_what_was_asked_for_or_more_than_one_class(tmp_path):
-    for corpus, options in ((sample("mail"), ["--negative", "rest"]), (sample("questions"), [])):
-        positive = "spam" if options else "when"
-        said = report(
-            "train", corpus, "--positive", positive, *options, "--kernel", "fast", "-o", tmp_path / "m"
-        )
-        assert [each["class"] for each in said["classes"]] == ["rest", positive]
-        assert load(tmp_path / "m").model_.info["negative"] == "rest"
+@pytest.mark.parametrize(
+    ("corpus", "positive", "options", "negative"),
+    [
+        ("mail", "spam", [], "ham"),  # of two classes each keeps its name
+        ("mail", "spam", ["--negative", "rest"], "rest"),
+        ("questions", "when", [], "rest"),
+    ],
+)
+def test_the_name_of_the_negative_class(corpus, positive, options, negative, tmp_path):
+    path, model = sample(corpus), tmp_path / "m"
+    said = report("train", path, "--positive", positive, *options, "--kernel", "fast", "-o", model)
+    assert [each["class"] for each in said["classes"]] == [negative, positive]
+    assert load(model).model_.info["negative"] == negative
+    assert report("evaluate", model, path)["labels"] == [negative, positive]
+    [row] = lines_of(model, stdin=b"the meeting is on monday")
+    assert row["label"] == (positive if row["decision"] >= 0 else negative)
 
 
 def test_joined_columns_are_one_text(tmp_path):

@@ -220,17 +220,12 @@ def test_a_filter_that_fails_is_an_answer(served, server):
         (["-L", "forget"], b"Subject: by spamc\n\nx\n", 0, b"Message successfully un/learned\n"),
     ],
 )
-def test_spamc(server, options, data, code, said):
-    found = subprocess.run(["spamc", "-U", server, *options], input=data, capture_output=True, timeout=20)
+def test_spamc(served, options, data, code, said):
+    where = ["-d", "127.0.0.1", "-p", str(served[1])] if options == ["-c"] else ["-U", str(served[0])]
+    found = subprocess.run(["spamc", *where, *options], input=data, capture_output=True, timeout=20)
     assert (found.returncode, found.stdout[: len(said)]) == (code, said)
     if options == ["--headers"]:
         assert found.stdout.endswith(b"\n\nCheap pills here.\n")
-
-
-@spamc
-def test_spamc_by_tcp(served):
-    command = ["spamc", "-d", "127.0.0.1", "-p", str(served[1]), "-c"]
-    assert subprocess.run(command, input=SPAM, capture_output=True, timeout=20).stdout == b"7.4/5.0\n"
 
 
 # Many clients, and bad ones
@@ -437,10 +432,6 @@ def test_work_that_is_given_up_keeps_no_thread(when):
 # Beginning and end
 
 
-def test_the_socket_is_for_this_user_alone(served):
-    assert stat.S_IMODE(served[0].stat().st_mode) == 0o600
-
-
 @pytest.mark.slow
 def test_sigterm_answers_what_is_under_way(tmp_path):
     path = tmp_path / "socket"
@@ -463,20 +454,12 @@ def test_the_socket_of_a_dead_server_is_replaced_and_a_living_one_refused(tmp_pa
         with pytest.raises(InputError, match="already; stop it first"):
             listen(path)
         assert mail_servers.answers(path)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
         process.kill()
         process.wait()
         assert path.exists()
         with toy(path):
             assert mail_servers.answers(path)
-
-
-def test_a_living_server_without_our_lock_is_refused_too(tmp_path):
-    path = tmp_path / "socket"
-    with socket.socket(socket.AF_UNIX) as other:
-        other.bind(str(path))
-        other.listen()
-        with pytest.raises(InputError, match="a server listens"):
-            listen(path)
 
 
 def test_where_no_socket_can_be(tmp_path):
@@ -490,6 +473,11 @@ def test_where_no_socket_can_be(tmp_path):
         listen(Path("/proc/nowhere/socket"))
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(InputError, match="cannot listen at"):
         listen_tcp(taken.getsockname()[1])
+    with socket.socket(socket.AF_UNIX) as other:  # a living server without our lock
+        other.bind(str(tmp_path / "socket"))
+        other.listen()
+        with pytest.raises(InputError, match="a server listens"):
+            listen(tmp_path / "socket")
 
 
 #: What systemd does: the socket is handle 3, and the process is named.
