@@ -353,7 +353,6 @@ def labelling(folder: Path) -> Iterator[tuple[subprocess.Popen[str], HonestClien
         str(folder / "labels.jsonl"),
         "--labels",
         "spam,ham",
-        "--no-browser",
         "-q",
     ]
     with server(command, "stdout", "label at ") as (process, address):
