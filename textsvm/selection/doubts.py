@@ -189,7 +189,7 @@ def doubts(
     if is_default(settings.kernel):
         settings = replace(settings, kernel=plain_kernel(examples))
     leaves = () if isinstance(settings.kernel, str) else settings.new_kernel().structure.leaves
-    if any(isinstance(leaf, Spectrum) and leaf.odds for leaf in leaves):
+    if any(getattr(leaf, "odds", False) for leaf in leaves):
         raise InputError("the kernel learns from the labels in doubt; give a kernel without odds")
 
     def judged_on(device: str) -> Doubts:
