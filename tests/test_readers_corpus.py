@@ -31,20 +31,17 @@ def test_select_and_subset(topics):
         Corpus(["a"], ["one"], [("earn",)], [None], "wire").select("dev")
 
 
-def test_reduce_to_one_of_two(topics):
-    reduced = topics.reduce_labels("earn", "acq")
-    assert reduced.ids == ["a", "b", "e"]  # c has both, d has neither
-    assert reduced.labels == ["earn", "acq", "earn"]
-
-
-def test_reduce_to_one_against_the_rest(topics):
-    reduced = topics.reduce_labels("acq")
-    assert reduced.ids == ["a", "b", "c", "e"]  # d has no topic
-    assert reduced.labels == ["rest", "acq", "acq", "rest"]
-
-
-def test_reduce_single_labels():
-    corpus = Corpus(list("abc"), list("xyz"), ["1", "2", "3"], [None] * 3)
+@pytest.mark.parametrize(
+    ("labels", "ids", "reduced"),
+    [
+        (("earn", "acq"), "abe", ["earn", "acq", "earn"]),  # c has both, d has neither
+        (("acq",), "abce", ["rest", "acq", "acq", "rest"]),  # d has no topic
+    ],
+)
+def test_reduce_several_labels(topics, labels, ids, reduced):
+    found = topics.reduce_labels(*labels)
+    assert (found.ids, found.labels) == (list(ids), reduced)
+    corpus = Corpus(list("abc"), list("xyz"), ["1", "2", "3"], [None] * 3)  # a single label each
     assert corpus.reduce_labels("2").labels == ["rest", "2", "rest"]
     assert corpus.reduce_labels("3", "1").ids == ["a", "c"]
 

@@ -62,18 +62,13 @@ def test_a_folder_per_class(write, tmp_path):
     assert unlabelled.labels is None
 
 
-def test_a_label_is_short():
-    """A TAB after a hundred characters belongs to a text."""
+def test_bounds_of_detection():
+    """A TAB after a hundred characters belongs to a text; the outermost name with a single part counts."""
     assert is_lines("a" * 100 + "\ttext\nb\ttext\n")
     assert not is_lines("a" * 101 + "\ttext\nb\ttext\n")
-
-
-def test_the_part_that_a_path_names():
-    """The outermost name with a single part counts."""
     assert part_of("train/x.txt") == part_of("training-1/test.txt") == "train"
     assert part_of("train-test/validation.txt") == "dev"
-    assert part_of("train-test.txt") is None
-    assert part_of("constraints/detest.txt") is None
+    assert part_of("train-test.txt") is part_of("constraints/detest.txt") is None
 
 
 def test_a_text_may_have_a_few_control_characters():

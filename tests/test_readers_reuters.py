@@ -54,11 +54,13 @@ def test_texts_of_every_type(text, expected):
     assert problems == []
 
 
-def test_latin_1_and_entities():
+def test_latin_1_entities_and_topics():
     (found,), _ = parse(
         document(">\n<TITLE>M\xfcnchen &#252; &quot;x&quot; &amp;lt; AT&T &#3;&#31;&#9999999;</TITLE>")
     )
     assert found.text == 'M\xfcnchen \xfc "x" &lt; AT&T'
+    for topics, label in (("<D>earn</D><D>acq</D><D>earn</D>", ("earn", "acq")), ("", ())):
+        assert parse(document(">x", topics))[0][0].label == label
 
 
 @pytest.mark.parametrize(
@@ -77,11 +79,6 @@ def test_splits(topics, lewis, modapte_part, lewis_part):
     assert parse(sgml, split="lewis")[0][0].part == lewis_part
     with pytest.raises(InputError, match="split='random'"):
         parse(sgml, split="random")
-
-
-def test_topics():
-    assert parse(document(">x", "<D>earn</D><D>acq</D><D>earn</D>"))[0][0].label == ("earn", "acq")
-    assert parse(document(">x", ""))[0][0].label == ()
 
 
 def test_damage_is_named_and_survived():

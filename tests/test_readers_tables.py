@@ -343,6 +343,13 @@ def test_numbers_take_the_place_of_labels(write):
     assert labelled.labels == ["x", "y"]
     assert labelled.weights == [2.0, 0.5]
     assert labelled.targets is labelled.groups is None
+    rows = [{"text": "a", "y": 2}, {"text": "b", "y": "2.5"}, {"text": "c", "y": None}]
+    assert read_corpus(write("x.json", json.dumps(rows)), target="y").targets == [2.0, 2.5]
+    with pytest.raises(InputError, match="the target is True, which is not a finite number"):
+        read_corpus(write("x.jsonl", '{"text": "a", "y": true}'), target="y")
+    copies = read_corpus(write("x.csv", "text,y\na,1\na,2\na,1\n"), target="y")
+    assert copies.without_duplicates().targets == [1.0, 2.0]
+    assert copies.conflicting_duplicates() == [("2", "3", "4")]
 
 
 @pytest.mark.parametrize("header", ["", "text\tscore\n"], ids=["no header", "header"])
@@ -352,20 +359,6 @@ def test_a_row_without_a_target_is_left_out_and_named(header, write):
     corpus = read_corpus(path, text="1", target="2")
     assert (corpus.texts, corpus.targets) == (["one text", "another"], [3.0, 4.0])
     assert corpus.problems == [(corpus.problems[0][0], "left out: it has no number to be predicted")]
-
-
-def test_json_numbers(write):
-    rows = [{"text": "a", "y": 2}, {"text": "b", "y": "2.5"}, {"text": "c", "y": None}]
-    corpus = read_corpus(write("x.jsonl", "".join(json.dumps(row) + "\n" for row in rows)), target="y")
-    assert corpus.targets == [2.0, 2.5]
-    with pytest.raises(InputError, match="the target is True, which is not a finite number"):
-        read_corpus(write("x.jsonl", '{"text": "a", "y": true}'), target="y")
-
-
-def test_copies_that_differ_in_their_number_are_kept(write):
-    corpus = read_corpus(write("x.csv", "text,y\na,1\na,2\na,1\n"), target="y")
-    assert corpus.without_duplicates().targets == [1.0, 2.0]
-    assert corpus.conflicting_duplicates() == [("2", "3", "4")]
 
 
 @pytest.mark.parametrize(
