@@ -189,7 +189,9 @@ ALL = MODELS | IGNORING | NAMING | EMPTY | TABLES
 @cache
 def fitted(name: Any) -> Any:
     """A model by its name, or of a kernel; for all files of tests."""
-    return ALL[name]() if isinstance(name, str) else SVC(name).fit(*training(PLAIN))
+    if isinstance(name, str):
+        return ALL[name]()
+    return fitted(repr(name)) if repr(name) in ALL else SVC(name).fit(*training(PLAIN))
 
 
 def texts_for(name: str) -> Any:

@@ -78,21 +78,8 @@ def random_model(lower: bool = True, accents: bool = True) -> tuple[StaticEncode
         "random", view, np.array([*encoder.vocabulary], object), "count", False, [table], mean=True
     )
     form = TextForm(normalise="none", punctuation=True, max_length=None)
-    plain = PlainModel(
-        "classes",
-        form,
-        [term],
-        np.zeros(3),
-        "identity",
-        ["a", "b", "c"],
-        None,
-        None,
-        (),
-        None,
-        "encoder",
-        {},
-        [],
-    )
+    parts = ("classes", form, [term], np.zeros(3), "identity", ["a", "b", "c"], None, None, (), None)
+    plain = PlainModel(*parts, "encoder", {}, [])
     return encoder, plain
 
 

@@ -28,7 +28,7 @@ from exported import (
 from test_export import PLAIN, fitted, training
 
 import textsvm
-from textsvm import BoundedGap, CalibratedSVC, GappedKmers, Spectrum, Sum
+from textsvm import BoundedGap, CalibratedSVC, GappedKmers, Spectrum
 from textsvm.apps.export.binary import pack, with_checksum
 from textsvm.apps.export.plain import plain_model
 
@@ -42,10 +42,9 @@ def content() -> bytes:
     return pack(plain_model(fitted("default")))
 
 
-def packed(kernel: Any, **options: Any) -> np.ndarray:
-    """Words of the model file of a kernel."""
-    model = textsvm.SVC(kernel, **options).fit(*training(PLAIN))
-    return np.frombuffer(pack(plain_model(model)), np.uint32).copy()
+def packed(kernel: Any) -> np.ndarray:
+    """Words of the model file of a kernel, or of a model by its name."""
+    return np.frombuffer(pack(plain_model(fitted(kernel))), np.uint32).copy()
 
 
 def error_of(words: np.ndarray) -> int:
@@ -270,7 +269,7 @@ def test_other_versions_are_refused():
     for version in (0, 1, 2, 6):
         words[2] = version
         assert error_of(words) == NO_MODEL
-    words = np.frombuffer(pack(plain_model(fitted("words of columns"))), np.uint32).copy()
+    words = packed("words of columns")
     assert (words[2], words[38]) == (4, 2)
     for n_columns in (100, 1, 2**32 - 1):
         words[38] = n_columns
@@ -291,8 +290,7 @@ def test_offsets_ascend():
 @pytest.mark.parametrize(("form", "code"), [("none", 0), ("unicode", 1), ("paper", 2)])
 @pytest.mark.parametrize("punctuation", [False, True])
 def test_normal_form_of_the_header(form, code, punctuation):
-    kernel = Sum([Spectrum(2), Spectrum(1, tokens="words")])
-    words = packed(kernel, normalise=form, punctuation=punctuation)
+    words = packed(f"{form} {punctuation}")
     assert words[27:29].tolist() == [code, punctuation]
     words[27] = 3
     assert error_of(words) == NO_MODEL

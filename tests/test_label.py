@@ -435,7 +435,7 @@ def test_random_draws_come_from_all_texts(monkeypatch):
     for seed in range(3):
         learner = Learner(texts, strategy="random", seed=seed, random_share=0.9)
         pool = set(learner._pool.members.tolist())
-        for index, reason in label_texts(learner, labels, 40):
+        for index, reason in label_texts(learner, labels, 25):
             drawn += [index in pool] if reason == "random" else []
     assert np.mean(drawn) == pytest.approx(0.1, abs=0.12)
 

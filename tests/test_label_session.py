@@ -28,12 +28,19 @@ from textsvm.apps.label.session import NAME, Conflict, Session
 from textsvm.cli.console import Console
 from textsvm.evaluation.results import clopper_pearson
 
+COPIES = ["win cash now", "Win cash  now", "lunch at noon"]
 PLAIN = [f"{word} {i}" for i, word in enumerate(sorted("abcdefghij"))]
 
 
 def started(folder, texts=PLAIN, shared=None):
     corpus = corpus_of(texts)
     return Session(corpus, Journal(folder / "labels.jsonl", ONE), InOrder(corpus), shared)
+
+
+def learning(folder, suggestions=None, texts=PLAIN):
+    """A session with the real learner, and suggested labels."""
+    corpus, journal = corpus_of(texts), Journal(folder / "labels.jsonl", ONE)
+    return Session(corpus, journal, Learner(texts, ["spam", "ham"]), None, suggestions or {})
 
 
 def again(session):
@@ -290,8 +297,7 @@ def test_no_request_waits_for_a_training(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("between", ["ham", None])
 def test_near_copies_follow_a_change(tmp_path, between):
-    corpus = corpus_of(["win cash now", "Win cash  now", "lunch at noon"])
-    session = Session(corpus, Journal(tmp_path / "labels.jsonl", ONE), Learner(corpus.texts, ["spam", "ham"]))
+    session = learning(tmp_path, texts=COPIES)
     for label in ("spam", between, "ham"):
         say(session, "anna", label, 0)
         labels = {name: entry.label for name, entry in session.journal.answers.items()}
@@ -303,8 +309,7 @@ def test_near_copies_follow_a_change(tmp_path, between):
 
 
 def test_a_copy_with_an_answer_of_its_own_keeps_its_tie(tmp_path):
-    corpus = corpus_of(["win cash now", "Win cash  now", "lunch at noon"])
-    session = Session(corpus, Journal(tmp_path / "labels.jsonl", ONE), Learner(corpus.texts, ["spam", "ham"]))
+    session = learning(tmp_path, texts=COPIES)
     say(session, "anna", "spam", 0)  # and its copy t1
     say(session, "ben", "spam", 1)
     say(session, "anna", "ham", 0)
@@ -473,13 +478,6 @@ def test_files_follow_any_sequence_of_actions_of_several_people(tmp_path_factory
 # Suggested labels
 
 
-def suggesting(folder, suggestions, texts=PLAIN):
-    corpus = corpus_of(texts)
-    return Session(
-        corpus, Journal(folder / "labels.jsonl", ONE), Learner(texts, ["spam", "ham"]), None, suggestions
-    )
-
-
 def answer_at_random(session, index, label):
     session._desks[None].chosen[index] = "random"
     session.answer(index, 0, label)
@@ -488,7 +486,7 @@ def answer_at_random(session, index, label):
 def test_suggestions_count_as_far_as_they_proved_right(tmp_path):
     texts = [f"{'cash' if i % 2 else 'noon'} {i}x" for i in range(60)]
     suggestions = {f"t{i}": ["spam" if i % 2 else "ham"] for i in range(50)}
-    session = suggesting(tmp_path, suggestions, texts)
+    session = learning(tmp_path, suggestions, texts)
     assert session.judge_suggestions() == {"n": 0, "right": 0, "interval": (0.0, 1.0), "weight": 0.0}
     for index in range(5):
         answer_at_random(session, index, suggestions[f"t{index}"][0])
@@ -506,7 +504,7 @@ def test_suggestions_count_as_far_as_they_proved_right(tmp_path):
 
 
 def test_wrong_and_constant_suggestions_have_no_weight(tmp_path):
-    session = suggesting(tmp_path, {f"t{i}": ["spam"] for i in range(10)})
+    session = learning(tmp_path, {f"t{i}": ["spam"] for i in range(10)})
     for index in range(10):
         answer_at_random(session, index, "spam")
     assert session.judge_suggestions()["weight"] == 0  # a single label is right by chance
@@ -514,7 +512,7 @@ def test_wrong_and_constant_suggestions_have_no_weight(tmp_path):
 
 
 def test_a_suggestion_is_shown_unless_the_text_is_for_the_test(tmp_path):
-    session = suggesting(tmp_path, {"t0": ["spam"], "t1": []})
+    session = learning(tmp_path, {"t0": ["spam"], "t1": []})
     shown = [
         session.show(index, reason)["text"]["suggestion"]
         for index, reason in ((0, ""), (0, "random"), (1, ""))
@@ -524,7 +522,7 @@ def test_a_suggestion_is_shown_unless_the_text_is_for_the_test(tmp_path):
 
 
 def test_a_text_of_the_test_is_never_shown_with_its_suggestion(tmp_path):
-    session = suggesting(tmp_path, {f"t{i}": ["spam"] for i in range(10)})
+    session = learning(tmp_path, {f"t{i}": ["spam"] for i in range(10)})
     session._desks["anna"].chosen.update({0: "random", 1: "random", 2: "second"})
     session._desks["ben"].chosen[3] = "random"
     say(session, "anna", "ham", 0)  # then a click on it in the list
@@ -535,7 +533,7 @@ def test_a_text_of_the_test_is_never_shown_with_its_suggestion(tmp_path):
         text = session.show(index, by="anna")["text"]
         assert (text["guessed"], text["suggestion"]) == ((False, None) if index < 4 else (True, ["spam"]))
     session.close()
-    session = suggesting(tmp_path, {"t0": ["spam"]})
+    session = learning(tmp_path, {"t0": ["spam"]})
     assert session.show(0, by="anna")["text"]["suggestion"] is None
     session.close()
 

@@ -53,9 +53,14 @@ TEXTS, LABELS = list(TEXTS), list(LABELS)
 ODD = ["", " ", "é", "e\u0301\u0301", "\U000e0fff", "\ud800", "中文", "a" * 3000, "\x00"]
 
 
+ROWS = [{"title": text[:20], "body": text[20:], "n": len(text) % 7} for text in TEXTS]
+NAMED = [{"text": row["title"], "body": row["body"]} for row in ROWS]
+ROWS_KERNEL = On("title", Spectrum(2)) + On("body", Spectrum(3))
+
+
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """Model files: two classes, three classes, calibrated, several labels, numbers, a single class."""
+    """Model files of every task; of columns, with numbers, and of one called as a name of requests."""
     folder = tmp_path_factory.mktemp("models")
     three = [label if i % 3 else "other" for i, label in enumerate(LABELS)]
     several = [
@@ -68,6 +73,10 @@ def models(tmp_path_factory):
         "labels": (MultilabelSVC(Spectrum(2)).fit(TEXTS[:150], several[:150]), {}),
         "numbers": (SVR(Spectrum(2)).fit(TEXTS[:150], [len(text) / 100 for text in TEXTS[:150]]), {}),
         "single": (OneClassSVM(Spectrum(2)).fit(TEXTS[:100]), {"positive": "ham"}),
+        "rows": (SVC(ROWS_KERNEL).fit(ROWS, LABELS), {}),
+        "numbered": (SVC(ROWS_KERNEL + On("n", Gaussian())).fit(ROWS, LABELS), {}),
+        "named": (SVC(On("text", Spectrum(2)) + On("body", Spectrum(3))).fit(NAMED, LABELS), {}),
+        "column": (SVC(On("text", Spectrum(2))).fit(NAMED, LABELS), {}),
     }
     for name, (model, info) in fitted.items():
         save(model, folder / f"{name}.textsvm", info=info)
@@ -203,16 +212,14 @@ def test_answers_are_those_of_predict(name, server, models, tmp_path):
         assert server.predict(model=name, text=text) == (200, row)
 
 
-@pytest.mark.parametrize("name", ["two", "three", "calibrated", "labels"])
-def test_best_labels_are_those_of_predict(name, server, models, tmp_path):
-    expected = predicted(models / f"{name}.textsvm", TEXTS[:9], tmp_path, "--top", "2")
-    assert server.predict(model=name, texts=TEXTS[:9], top=2) == (200, {"predictions": expected})
-
-
-def test_probabilities_can_be_left_out(server, models, tmp_path):
-    expected = predicted(models / "calibrated.textsvm", TEXTS[:5], tmp_path)
-    answer = server.predict(model="calibrated", texts=TEXTS[:5], probabilities=False)
-    assert answer == (200, {"predictions": expected})
+@pytest.mark.parametrize(
+    ("name", "options", "fields"),
+    [(name, ["--top", "2"], {"top": 2}) for name in ("two", "three", "calibrated", "labels")]
+    + [("calibrated", [], {"probabilities": False})],
+)
+def test_options_are_those_of_predict(name, options, fields, server, models, tmp_path):
+    expected = predicted(models / f"{name}.textsvm", TEXTS[:5], tmp_path, *options)
+    assert server.predict(model=name, texts=TEXTS[:5], **fields) == (200, {"predictions": expected})
 
 
 @pytest.mark.parametrize(
@@ -231,78 +238,28 @@ def test_empty_texts_get_no_label(name, field, server, models, tmp_path):
     assert server.metrics()["textsvm_texts_total", f'model="{name}"'] == before + 2
 
 
-ROWS = [{"title": text[:20], "body": text[20:], "n": len(text) % 7} for text in TEXTS]
-
-
-@pytest.fixture(scope="module")
-def tables(tmp_path_factory):
-    """A server of models of columns of texts, with numbers, and of one called as a name of requests."""
-    folder = tmp_path_factory.mktemp("tables")
-    kernel = On("title", Spectrum(2)) + On("body", Spectrum(3))
-    save(SVC(kernel).fit(ROWS, LABELS), folder / "two.textsvm")
-    save(SVC(kernel + On("n", Gaussian())).fit(ROWS, LABELS), folder / "n.textsvm")
-    rows = [{"text": row["title"], "body": row["body"]} for row in ROWS]
-    save(SVC(On("text", Spectrum(2)) + On("body", Spectrum(3))).fit(rows, LABELS), folder / "named.textsvm")
-    save(SVC(On("text", Spectrum(2))).fit(rows, LABELS), folder / "single.textsvm")
-    with serving(*sorted(folder.glob("*.textsvm"))) as started:
-        yield SimpleNamespace(predict=started.predict, ask=started.ask, folder=folder)
-
-
-@pytest.mark.parametrize("name", ["two", "n"])
-def test_rows_of_columns(name, tables):
+@pytest.mark.parametrize(
+    ("name", "columns"), [("rows", ["title", "body"]), ("numbered", ["title", "body", "n"])]
+)
+def test_rows_of_columns(name, columns, server, models):
     """As "text", or in "texts"."""
-    model = textsvm.load(tables.folder / f"{name}.textsvm")
-    rows = [
-        {key: row[key] for key in ("title", "body", "n")[: 3 if name == "n" else 2]} for row in ROWS[100:120]
-    ]
+    model = textsvm.load(models / f"{name}.textsvm")
+    rows = [{key: row[key] for key in columns} for row in ROWS[100:120]]
     values, labels = model.decision_function(rows), model.predict(rows)
-    status, answer = tables.predict(model=name, texts=rows)
+    status, answer = server.predict(model=name, texts=rows)
     assert status == 200
     assert [row["label"] for row in answer["predictions"]] == labels.tolist()
     assert [row["decision"] for row in answer["predictions"]] == pytest.approx(values)
-    _, single = tables.predict(model=name, text=rows[3])
+    _, single = server.predict(model=name, text=rows[3])
     assert single["label"] == labels[3]
     assert single["decision"] == pytest.approx(values[3])
 
 
-def test_rows_without_texts_get_no_label(tables):
+def test_rows_without_texts_get_no_label(server):
     rows = [{"title": "", "body": " "}, {"title": "", "body": "now"}]
-    _, answer = tables.predict(model="two", texts=rows)
+    _, answer = server.predict(model="rows", texts=rows)
     assert answer["predictions"][0] == {"label": None, "reason": "the text is empty"}
     assert answer["predictions"][1]["label"]
-
-
-@pytest.mark.parametrize(
-    ("request_", "words"),
-    [
-        ({"model": "two", "text": "win cash"}, "an object with the columns title, body"),
-        ({"model": "two", "text": {"title": "win"}}, "the column body is missing"),
-        ({"model": "two", "texts": [{"title": "win"}]}, "the column body is missing"),
-        ({"model": "two", "text": {"title": "w", "body": "", "y": 1}}, "no column 'y'; there are title"),
-        ({"model": "two", "texts": [{"title": "w", "body": "x", "y": 1}]}, "no column 'y'"),
-        ({"model": "named", "text": "win cash"}, "an object with the columns text, body"),
-        ({"model": "single", "text": {"txet": "win cash"}}, "the column text is missing"),
-        ({"model": "two", "body": "x", "text": "win"}, "no option 'body'"),
-        ({"model": "two", "text": {"title": "win", "body": 1}}, "an object with the columns title, body"),
-        ({"model": "two", "texts": {"title": "win", "body": "x"}}, 'a list of such objects'),
-        ({"model": "two", "texts": ["win"]}, "a list of such objects"),
-        ({"model": "two", "title": "win", "body": "x"}, 'either "text" or "texts"'),
-        ({"model": "n", "text": {"title": "win", "body": "x"}}, "the column n is missing"),
-        ({"model": "n", "text": {"title": "win", "body": "x", "n": "1"}}, "the columns title, body, n"),
-        ({"model": "n", "text": {"title": "win", "body": "x", "n": None}}, "missing"),
-    ],
-)  # fmt: skip
-def test_wrong_rows_get_a_sentence(request_, words, tables):
-    status, answer = tables.predict(**request_)
-    assert status == 400
-    assert words in answer["error"]
-
-
-def test_columns_are_listed(tables):
-    _, _, answer = tables.ask("GET", "/models")
-    assert {model["name"]: model["columns"] for model in json.loads(answer)["models"]} == {
-        "two": ["title", "body"], "n": ["title", "body", "n"], "named": ["text", "body"], "single": ["text"],
-    }  # fmt: skip
 
 
 def test_odd_texts_are_answered(server):
@@ -543,6 +500,26 @@ WRONG = [
     (json.dumps({"model": "two", "texts": ["a"] * 1001}).encode(), 413, "1,001 texts"),
     (json.dumps({"model": "two", "text": "a" * 100_001}).encode(), 413, "100,001 characters"),
     (b" " * (2 << 20) + b"{}", 413, "2,097,152 bytes"),
+]
+WRONG += [
+    (json.dumps(request).encode(), 400, words)
+    for request, words in (
+        ({"model": "rows", "text": "win cash"}, "an object with the columns title, body"),
+        ({"model": "rows", "text": {"title": "win"}}, "the column body is missing"),
+        ({"model": "rows", "texts": [{"title": "win"}]}, "the column body is missing"),
+        ({"model": "rows", "text": {"title": "w", "body": "", "y": 1}}, "no column 'y'; there are title"),
+        ({"model": "rows", "texts": [{"title": "w", "body": "x", "y": 1}]}, "no column 'y'"),
+        ({"model": "named", "text": "win cash"}, "an object with the columns text, body"),
+        ({"model": "column", "text": {"txet": "win cash"}}, "the column text is missing"),
+        ({"model": "rows", "body": "x", "text": "win"}, "no option 'body'"),
+        ({"model": "rows", "text": {"title": "win", "body": 1}}, "an object with the columns title, body"),
+        ({"model": "rows", "texts": {"title": "win", "body": "x"}}, "a list of such objects"),
+        ({"model": "rows", "texts": ["win"]}, "a list of such objects"),
+        ({"model": "rows", "title": "win", "body": "x"}, 'either "text" or "texts"'),
+        ({"model": "numbered", "text": {"title": "win", "body": "x"}}, "the column n is missing"),
+        ({"model": "numbered", "text": {"title": "win", "body": "x", "n": "1"}}, "columns title, body, n"),
+        ({"model": "numbered", "text": {"title": "win", "body": "x", "n": None}}, "missing"),
+    )
 ]
 
 
@@ -943,7 +920,11 @@ def test_models_and_health(server):
     status, _, body = server.ask("GET", "/models")
     models = {model["name"]: model for model in json.loads(body)["models"]}
     assert status == 200
-    assert set(models) == {"two", "three", "calibrated", "labels", "numbers", "single"}
+    assert {name: model["columns"] for name, model in models.items() if model.get("columns")} == {
+        "rows": ["title", "body"], "numbered": ["title", "body", "n"], "named": ["text", "body"],
+        "column": ["text"],
+    }  # fmt: skip
+    assert len(models) == 10
     assert models["two"]["classes"] == ["ham", "spam"]
     assert models["two"]["kernel"] == "spectrum:1-3"
     assert models["numbers"]["classes"] is None
