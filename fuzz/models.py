@@ -157,7 +157,7 @@ def _decide(model: Any) -> None:
         given = (
             ROWS[:, :width] if width <= 3 else csr_matrix(([1.0, 2.0], [0, width - 1], [0, 1, 2]), (2, width))
         )
-    model.predict_proba(given) if trained.probabilistic else model.predict(given)
+    model.predict_proba(given) if trained.probabilities_by_default else model.predict(given)
 
 
 def _damaged(content: bytes, rng: np.random.Generator) -> tuple[bytes, str]:

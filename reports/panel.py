@@ -22,8 +22,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from panel_picture import draw
-from textsvm.bench.harness import data_folder
 
+from benchmarks.harness import data_folder
 from benchmarks.panel import PanelReport, names_of
 
 SKIP_TUNED = {"c50"}
