@@ -131,7 +131,8 @@ def test_what_is_quick_or_has_two_views_is_made_here(connected):
         SVC(Sum([Spectrum(2, idf=True), Spectrum(1, tokens=lambda text: text.split("o"))])),
         SVR(Spectrum(3), C=10),
     ],
-    ids=str,
+    # Not by `str`, which has the address of the function of tokens: processes of pytest-xdist would differ.
+    ids=["gap", "ovo", "crammer-singer", "idf", "sum", "own tokens", "regression"],
 )
 def test_cross_validation_is_that_of_one_machine(connected, model):
     model.set_params(device="cpu")
