@@ -1,5 +1,6 @@
 """Tables: columns of texts, labels, numbers, weights and groups."""
 
+import ast
 import codecs
 import csv
 import gzip
@@ -8,15 +9,16 @@ import json
 import time
 from collections import Counter
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from textsvm.errors import InputError
-from textsvm.readers import sample
+from textsvm.readers import sample, tables
 from textsvm.readers.read import read_corpus, read_documents
-from textsvm.readers.stream import incoming_documents
+from textsvm.readers.stream import incoming_documents, stream_corpus
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
@@ -484,6 +486,30 @@ def test_comments_above_the_header(name, above, write):
     corpus = read_corpus(write(name, above + table))
     assert_is_table(corpus)
     assert "lines above the header that are left out" in corpus.problems[0][1]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv"])
+@pytest.mark.parametrize(
+    "content", ["# one\n# two\n", "sep=;\n", "sep=,\n\n", '"#a",\n', '#m<x\x8b",4wO.a\x1f-y\n']
+)
+def test_tables_without_a_row(name, content, write):
+    path = write(name, content)
+    for read in (read_corpus, lambda *a, **k: stream_corpus(*a, **k).stored()):
+        for options in ({}, {"text": "text", "target": "score"}, {"text": "1", "header": True}):
+            for form in (None, name[2:]):
+                with suppress(InputError):
+                    assert len(read(path, form, **options))
+
+
+def test_readers_give_next_a_default():
+    """The input may have no next row or line; StopIteration in a generator is a RuntimeError."""
+    calls = [
+        f"{path.name}:{node.lineno}"
+        for path in Path(tables.__file__).parent.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "next" and len(node.args) == 1
+    ]
+    assert calls == []
 
 
 def test_headers_and_rows_that_begin_like_comments(write):

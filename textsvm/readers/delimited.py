@@ -176,7 +176,7 @@ def csv_rows(file: File, layout: CsvLayout, problems: Problems) -> Iterator[Cell
                 if not lines.ended and lines.count == start:
                     with suppress(csv.Error):  # of a line that is too long
                         last = _unescaped(lines.last) if '\\"' in lines.last else lines.last
-                        fields = next(csv.reader(chain([last], lines), delimiter=delimiter))
+                        fields = next(csv.reader(chain([last], lines), delimiter=delimiter), [])
                 if lines.ended or lines.count > start or not fields:
                     end = "is never closed" if lines.ended else f"runs up to line {lines.count} ({error})"
                     raise InputError(

@@ -540,7 +540,9 @@ def _table(
 ) -> TableRows:  # fmt: skip
     """A table of rows of cells; `form` are attributes of its `TableForm`, empty for none."""
     _require_content(file)
-    start = next(rows)
+    start = next(rows, None)
+    if start is None:
+        raise InputError(f"{file.name} has no rows: every line is a comment, or stands above the header")
     first = [cell.strip() for cell in start[2]]
     first = [bare if (bare := cell.lstrip("# ")).lower() in USUAL_NAMES else cell for cell in first]
     headed, lookahead = _has_header(first, options), list[CellRow]()
