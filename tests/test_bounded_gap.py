@@ -14,8 +14,9 @@ from test_columns import both_ways, corpus, judge
 from textsvm import BoundedGap, GapWeighted, Spectrum, Sum, read_corpus
 from textsvm.errors import InputError
 from textsvm.kernels.gap import subsequences
-from textsvm.kernels.gap.bounded import left_out
+from textsvm.kernels.gap.recurrence import Recurrence
 from textsvm.kernels.gap.subsequences import count, ids_of, patterns_of
+from textsvm.kernels.gap.sweep import self_products
 from textsvm.runtime.device import select
 from textsvm.text.documents import encode
 
@@ -76,6 +77,16 @@ def test_a_span_of_p_is_the_spectrum():
     documents = encode(random_texts(50))
     gram = BoundedGap(3, 0.3, 3).rows(documents, CPU).gram()
     np.testing.assert_allclose(gram, Spectrum(3).rows(documents, CPU).gram(), rtol=1e-6)
+
+
+def left_out(kernel, documents):
+    """Share of k(x, x) that longer spans contribute, shape (n,); see the docstring of bounded.py."""
+    _, x = count(documents, kernel.patterns, kernel.decay)
+    (exact,) = self_products(Recurrence.of(kernel.p, kernel.decay), 1, documents)
+    share = 1 - np.divide(x.squares(), exact, out=np.ones(len(exact)), where=documents.lengths >= kernel.p)
+    # Values of X are rounded to float32.
+    whole = documents.lengths <= (kernel.span or kernel.p + 2)
+    return np.where(whole, 0.0, np.maximum(share, 0.0))
 
 
 def worst_left_out(p: int, decay: float, span: int, length: int) -> float:

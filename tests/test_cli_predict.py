@@ -17,8 +17,9 @@ from loading import load
 import textsvm
 from textsvm import SVC, CalibratedSVC, Spectrum
 from textsvm.cli.console import Console
+from textsvm.cli.options import PredictedValues
 from textsvm.cli.output import PREDICTIONS, STDOUT, Output
-from textsvm.cli.predictions import Printer, Values, with_unsure
+from textsvm.cli.predictions import Printer, with_unsure
 from textsvm.errors import InputError
 from textsvm.readers import sample
 from textsvm.readers import stream as reader_stream
@@ -286,7 +287,7 @@ def test_rows_without_a_text_take_no_more_memory(model, monkeypatch):
             if batch in (100, 1999):
                 counts.append(tracemalloc.get_traced_memory()[0])
 
-    printer = Printer(Console(), trained, Values(), "jsonl")
+    printer = Printer(Console(), trained, PredictedValues(), "jsonl")
     with open(os.devnull, "w", encoding="utf-8") as null:
         monkeypatch.setattr(sys, "stdout", null)
         tracemalloc.start()

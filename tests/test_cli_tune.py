@@ -37,16 +37,15 @@ def test_tune_finds_and_writes(tmp_path):
     assert report("cv", sample("mail"), *options)["mean"]["macro_f1"] == pytest.approx(row["mean"], abs=1e-9)
 
 
-def test_tune_shows_a_table_and_a_heat_map():
+def test_tune_shows_a_table():
     result = run("tune", sample("questions"), "--p", "2,3,2-4", "--weight", "count,presence", "-C", "0.001,1")
     assert result.returncode == 0, result.stderr.decode()
     shown = result.stdout.decode()
     assert b"note: 12 settings on 5 folds of 60 documents" in result.stderr
     assert "12 settings by mean accuracy over 5 folds of 60 documents" in shown
-    heat = shown[shown.index("mean accuracy\n") :]
-    for word in ("C 0.001", "C 1", "spectrum:2", "spectrum:2-4,presence", "%*", "the best setting"):
-        assert word in heat
-    assert "not written" in heat
+    for word in ("C 0.001", "C 1", "spectrum:2", "spectrum:2-4,presence", "* ", "the best setting"):
+        assert word in shown
+    assert "not written" in shown
 
 
 def test_tune_tries_multiclass_strategies(tmp_path):

@@ -129,13 +129,6 @@ def test_what_did_not_converge_says_so():
     assert machine.violation > 1e-3
 
 
-def test_crammer_singer_is_not_for_features():
-    classes = np.array([0, 1, 2])
-    problem = Classification(np.arange(3), classes, 3, 1.0, np.ones(3), "crammer-singer")
-    assert not newton_machines.can_solve(problem)
-    assert newton_machines.can_solve(problem_of("svr", 50))
-
-
 def test_sums_are_made_exact_within_bounds():
     low, high = (np.array(a)[:, None] for a in ([0.0, 0, -1, 0], [1.0, 1, 0, 1]))
     found = balance_columns(np, np.array([[0.5], [1.0], [-0.7], [0.9]]), low, high, np.array([0.3]))

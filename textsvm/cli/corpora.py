@@ -179,11 +179,6 @@ def of_one_class(corpus: Corpus, label: str) -> Corpus:
     return corpus.reduce_labels(label)
 
 
-def truth(corpus: Corpus) -> list[Any]:
-    """Targets that `targets` has checked."""
-    return list(corpus.targets if corpus.targets is not None else corpus.labels or [])
-
-
 def columns(table: TableOptions, kernel: KernelOrName = None) -> dict[str, Any]:
     """Arguments of the readers: the columns of the options, else the kernel's; other options of tables."""
     names = ("id", "skip_invalid", "header", "sheet", "encoding")
@@ -386,9 +381,6 @@ def say_lone_classes(console: Console, counts: Mapping[str, int]) -> None:
             f"note: {lone[0]!r}{others}: a class of a single document, from which "
             "almost nothing can be learnt; add documents, or correct the label"
         )
-
-
-# Statistics
 
 
 # Parts and folds

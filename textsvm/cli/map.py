@@ -35,20 +35,11 @@ class MapOptions:
         return Output("-o", self.output, kind, self.force).checked({"the corpus": corpus})
 
 
-@partial(
-    options.with_groups,
-    without={
-        "annotators",
-        "headers",
-        "labels",
-        "negative",
-        "positive",
-        "numbers",
-        "vectors",
-        "join",
-        "part",
-    },
-)
+#: Fields of groups that are no options of `map`.
+_WITHOUT = {"annotators", "headers", "labels", "negative", "positive", "numbers", "vectors", "join", "part"}
+
+
+@partial(options.with_groups, without=_WITHOUT)
 def map(
     corpus: options.CorpusPath,
     reading: options.ReadingOptions,

@@ -41,6 +41,7 @@ seed_field = partial(option_field, default=0, min=0, max=(1 << 32) - 1)
 _labels = partial(option_field, panel="Labels")
 _reading = partial(option_field, panel="Reading")
 _folds = partial(option_field, panel="Folds")
+_sets = partial(option_field, panel="Prediction sets (calibrated models)")
 
 
 Duplicates = Enum("Duplicates", {"keep": "keep", "drop": "drop"})
@@ -232,6 +233,37 @@ class FoldOptions:
     )
     group_duplicates: bool = _folds("Keep near-duplicates in one fold.", default=False)
     seed: int = seed_field("Random seed.", panel="Folds")
+
+
+@dataclass(frozen=True)
+class PredictedValues:
+    """Values to print beside the label, and the comparison with the training texts."""
+
+    proba: bool = option_field("Add the probability of each class.", default=False)
+    coverage: float | None = _sets(
+        'Add the "set" of classes that contains the true class with this probability, such as 0.95.',
+        metavar="SHARE",
+    )
+    none: float | None = _sets(
+        "Give documents unlike every class no label (null), and at most this share of the others, such "
+        "as 0.05.",
+        metavar="SHARE",
+    )
+    top: int | None = option_field(
+        "Print the K best labels and their decision values; also their probabilities with --proba, or if the "
+        "model is calibrated.",
+        metavar="K",
+        min=1,
+    )
+    all_classes: bool = option_field(
+        "Tables: a column for the decision value of each class, and with --proba for its probability.",
+        default=False,
+    )
+    drift: bool = option_field(
+        "Compare the documents with those of training: share of new symbols and sequences of symbols, "
+        "and margins. Differences are warnings on stderr.",
+        default=False,
+    )
 
 
 def with_groups(command: Callable[..., None], without: Collection[str] = ()) -> Callable[..., None]:

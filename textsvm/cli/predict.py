@@ -16,43 +16,18 @@ from textsvm.cli.options import option_field
 from textsvm.cli.output import PREDICTIONS, STDOUT, Force, Output, table_kind
 
 OutputFormat = Enum("OutputFormat", {"jsonl": "jsonl", "csv": "csv", "tsv": "tsv"})
-_sets = partial(option_field, panel="Prediction sets (calibrated models)")
 
 
 @dataclass(frozen=True)
 class PredictOptions:
     """Values and format of the output. Probabilities and sets hold for documents like those of training."""
 
-    proba: bool = option_field("Add the probability of each class.", default=False)
+    values: options.PredictedValues
     unsure: str | None = option_field(
         "Label documents unsure if the probability of the positive class is in this range; with one "
         "number, if the largest probability is lower. Needs probabilities, like --proba: most classifiers "
         "of `textsvm train` have them, those of --calibrate always.",
         metavar="LOW,HIGH",
-    )
-    coverage: float | None = _sets(
-        'Add the "set" of classes that contains the true class with this probability, such as 0.95.',
-        metavar="SHARE",
-    )
-    none: float | None = _sets(
-        "Give documents unlike every class no label (null), and at most this share of the others, such "
-        "as 0.05.",
-        metavar="SHARE",
-    )
-    top: int | None = option_field(
-        "Print the K best labels and their decision values; also their probabilities with --proba, or if the "
-        "model is calibrated.",
-        metavar="K",
-        min=1,
-    )
-    all_classes: bool = option_field(
-        "Tables: a column for the decision value of each class, and with --proba for its probability.",
-        default=False,
-    )
-    drift: bool = option_field(
-        "Compare the documents with those of training: share of new symbols and sequences of symbols, "
-        "and margins. Differences are warnings on stderr.",
-        default=False,
     )
     output: Path = option_field(
         "Output file; the suffix decides the format: .jsonl and .json, or .csv, .tsv, .xlsx and .parquet, "
@@ -67,7 +42,7 @@ class PredictOptions:
     def checked(self, model: Path, files: list[str]) -> Output:
         """Output file; raises WrongUsage."""
         kind = table_kind("-o", self.output, PREDICTIONS, self.output_format and self.output_format.value)
-        if self.all_classes and kind.format in ("jsonl", "json"):
+        if self.values.all_classes and kind.format in ("jsonl", "json"):
             raise WrongUsage(f"--all-classes is for tables; {kind.format} has the values of all classes")
         inputs: list[Path] = [Path(file) for file in files if file != "-"]
         output = Output("-o", self.output, kind, self.force)
@@ -105,18 +80,10 @@ def predict(
     from textsvm.cli import model_files, predictions
 
     fitted = model_files.load_model(console, model, device, online=True)
-    values = predictions.Values(
-        proba=predict_options.proba,
-        coverage=predict_options.coverage,
-        none=predict_options.none,
-        top=predict_options.top,
-        all_classes=predict_options.all_classes,
-        drift=predict_options.drift,
-    )
-    values.check(fitted, model, limits)
+    predictions.check(predict_options.values, fitted, model, limits)
     if limits is not None:
         fitted = predictions.with_unsure(fitted, limits)
-    printer = predictions.Printer(console, fitted, values, output.kind.format)
+    printer = predictions.Printer(console, fitted, predict_options.values, output.kind.format)
     printer.print(printer.incoming(files, table), output)
     printer.report()
     if used := printer.model.last_device:  # at least one document was read

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from textsvm.arrays import Ints, Json
 from textsvm.cli import corpora
 from textsvm.cli.console import Console, WrongUsage, print_error, wrong_usage
 from textsvm.cli.model_files import RecordedOptions, examples_for
-from textsvm.cli.options import TableOptions
+from textsvm.cli.options import PredictedValues, TableOptions
 from textsvm.cli.output import Output
 from textsvm.errors import InputError
 from textsvm.evaluation import judge
@@ -45,38 +45,27 @@ FEW = 5
 Cells = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Values:
-    """Values to print beside the label, and the comparison with the training texts."""
-
-    proba: bool = False
-    coverage: float | None = None  #: Of the prediction sets
-    none: float | None = None  #: Share of familiar documents that may get no label
-    top: int | None = None
-    all_classes: bool = False
-    drift: bool = False
-
-    def check(self, model: TrainedModel, path: Path, limits: list[float] | None) -> None:
-        """Raise InputError, before documents are read, if the model lacks what the options need."""
-        rule = model.rule
-        if (self.proba or limits is not None) and not has_probabilities(rule):
+def check(values: PredictedValues, model: TrainedModel, path: Path, limits: list[float] | None) -> None:
+    """Raise InputError, before documents are read, if the model lacks what the options need."""
+    rule = model.rule
+    if (values.proba or limits is not None) and not has_probabilities(rule):
+        raise InputError(
+            f"{path} gives no probabilities; train it with `textsvm train --calibrate sigmoid`"
+            if rule.classes is not None
+            else f"{path} is not a classifier and gives no probabilities"
+        )
+    for name, value in (("coverage", values.coverage), ("none", values.none)):
+        if value is None:
+            continue
+        with wrong_usage():
+            require_share(name, value)
+        if not isinstance(rule, CalibratedRule):
             raise InputError(
-                f"{path} gives no probabilities; train it with `textsvm train --calibrate sigmoid`"
-                if rule.classes is not None
-                else f"{path} is not a classifier and gives no probabilities"
+                f"{path} is not calibrated, which --{name} needs; train a classifier with "
+                "`textsvm train --calibrate sigmoid`"
             )
-        for name, value in (("coverage", self.coverage), ("none", self.none)):
-            if value is None:
-                continue
-            with wrong_usage():
-                require_share(name, value)
-            if not isinstance(rule, CalibratedRule):
-                raise InputError(
-                    f"{path} is not calibrated, which --{name} needs; train a classifier with "
-                    "`textsvm train --calibrate sigmoid`"
-                )
-        if self.top is not None and isinstance(rule, NumberRule):
-            raise InputError(f"{path} predicts numbers and has no labels, which --top needs")
+    if values.top is not None and isinstance(rule, NumberRule):
+        raise InputError(f"{path} predicts numbers and has no labels, which --top needs")
 
 
 def with_unsure(model: TrainedModel, limits: list[float]) -> TrainedModel:
@@ -101,7 +90,7 @@ def with_unsure(model: TrainedModel, limits: list[float]) -> TrainedModel:
 class Printer:
     """Predicts documents and prints them; counts failures."""
 
-    def __init__(self, console: Console, model: TrainedModel, values: Values, format: str) -> None:
+    def __init__(self, console: Console, model: TrainedModel, values: PredictedValues, format: str) -> None:
         self.model = model
         self.failures = 0
         self._console = console
@@ -276,7 +265,7 @@ def _with_invalid(
             yield {"id": invalid.id, **judge.row_without_text(model, invalid.problem)}, invalid.row
 
 
-def _value_names(model: TrainedModel, values: Values, training: RecordedOptions) -> list[str]:
+def _value_names(model: TrainedModel, values: PredictedValues, training: RecordedOptions) -> list[str]:
     """Names of the columns of a table of predictions."""
     if model.classes is None:
         one_class = training.positive is not None and not isinstance(model.rule, NumberRule)

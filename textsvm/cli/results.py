@@ -25,7 +25,7 @@ from textsvm.readers.corpus import Corpus
 from textsvm.reporting import html, sections
 from textsvm.reporting.charts import write_figures
 from textsvm.reporting.files import write
-from textsvm.reporting.formatting import format_metric, length_alone, metric_rows
+from textsvm.reporting.formatting import classes_table, length_alone, metric_rows
 from textsvm.reporting.report import Report, report_of_folds, results_of
 from textsvm.runtime.device import select
 from textsvm.runtime.plain_json import to_json
@@ -75,19 +75,8 @@ def show_results(console: Console, title: str, results: Results, n_given: int | 
         return
     labels = [str(label) for label in results.labels]
     if results.task != "binary":
-        several = results.task == "multilabel"
-        shares = ("precision", "recall", "f1", "average_precision", *("break_even",) * several)
-        classes = [
-            (
-                str(row["label"]),
-                *(format_metric(n, row[n]) for n in shares),
-                *(f"{row[n]:.3f}" for n in ("threshold",) * several),
-                f"{row['support']:,}",
-            )
-            for row in results.per_class
-        ]
-        more = ("break-even", "threshold") if several else ()
-        console.table("classes", classes, ("", "precision", "recall", "F1", "AUPRC", *more, "documents"))
+        head, rows = classes_table(results)
+        console.table("classes", rows, head)
     if results.confusion and len(labels) <= MOST_COLUMNS:
         console.table(
             "confusion matrix",

@@ -18,11 +18,7 @@ from textsvm.evaluation.estimate import truth_of
 from textsvm.evaluation.length_baseline import LengthBaseline
 from textsvm.model.file import save
 from textsvm.model.rules import NumberRule
-from textsvm.model.settings import (
-    NotConvergedWarning,
-    OnlineSettings,
-    RegressionSettings,
-)
+from textsvm.model.settings import NotConvergedWarning, OnlineSettings, RegressionSettings
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.annotations import MAJORITY
 from textsvm.readers.corpus import Corpus, concatenate_corpora

@@ -13,17 +13,13 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich import box
-from rich.table import Table
-from rich.text import Text
-
 from textsvm.cli import machines, options
 from textsvm.cli.console import Console, WrongUsage, seconds_row
 from textsvm.cli.cv import SHOWN
 from textsvm.cli.machines import KernelOptions, options_of
 from textsvm.cli.options import option_field
 from textsvm.cli.output import MODEL, SEARCH, STDOUT, Force, Output
-from textsvm.errors import plural, printable
+from textsvm.errors import plural
 from textsvm.kernels import KERNELS
 from textsvm.reporting.formatting import format_metric
 
@@ -38,8 +34,6 @@ else:
 _search = partial(option_field, panel="Search")
 #: Largest number of settings in the printed table.
 _MOST = 20
-#: RGB colours of the heat map.
-_WORST, _BEST = (247, 251, 255), (66, 146, 198)
 
 
 @dataclass(frozen=True)
@@ -190,7 +184,7 @@ def tune(
 
 
 def _show(console: Console, result: Tuning, corpus: Corpus, report: Json) -> None:
-    """Print the settings by their mean, the grid and the best setting."""
+    """Print the settings by their mean and the best setting."""
     from textsvm.selection.search import LESS_IS_BETTER
 
     name = result.metric
@@ -216,7 +210,6 @@ def _show(console: Console, result: Tuning, corpus: Corpus, report: Json) -> Non
         rows,
         ("setting", title, "SD", *(SHOWN[other] for other in others), "seconds"),
     )
-    _show_heatmap(console, result, sign)
     summary = [
         ("best", _setting(result.best_params_)),
         (f"{title}, mean of folds", _mean_and_sd(name, best["mean"], best["sd"])),
@@ -263,30 +256,3 @@ def _merit(mean: float | None, sign: int) -> float:
     if mean is None or mean != mean:
         return float("-inf")
     return sign * mean
-
-
-def _show_heatmap(console: Console, result: Tuning, sign: int) -> None:
-    """Print the grid of kernels (rows) and penalties (columns) in colours, if it has several of both."""
-    cells = {(_spelled(row["params"]), _penalty(row["params"])): row["mean"] for row in result.table}
-    rows, columns = (list(dict.fromkeys(names)) for names in zip(*cells, strict=True))
-    if len(rows) < 2 or len(columns) < 2:
-        return
-    table = Table(box=box.SIMPLE)
-    table.add_column("")
-    for column in columns:
-        table.add_column(Text(printable(column)), justify="right", overflow="fold")
-    best = (_spelled(result.best_params_), _penalty(result.best_params_))
-    merits = [sign * mean for mean in cells.values() if mean == mean]
-    for row in rows:
-        line = [Text(printable(row))]
-        for column in columns:
-            value, share = cells.get((row, column), float("nan")), 0.0
-            if value == value and max(merits) > min(merits):
-                share = (sign * value - min(merits)) / (max(merits) - min(merits))
-            colour = ",".join(str(round(a + share * (b - a))) for a, b in zip(_WORST, _BEST, strict=True))
-            is_best = (row, column) == best
-            style = f"{'bold ' if is_best else ''}black on rgb({colour})"
-            line.append(Text(f" {format_metric(result.metric, value)}{'*' if is_best else ' '}", style=style))
-        table.add_row(*line)
-    console.stdout.print(Text(f"mean {SHOWN.get(result.metric, result.metric)}", style="bold"))
-    console.stdout.print(table)

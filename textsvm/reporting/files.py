@@ -21,9 +21,8 @@ from textsvm.model.trained import TrainedModel, as_model
 from textsvm.reporting import html, sections
 from textsvm.reporting.charts import write_figures
 from textsvm.reporting.formatting import (
-    HEADS,
+    classes_table,
     cut,
-    format_metric,
     length_alone,
     metric_rows,
     printable,
@@ -165,17 +164,7 @@ def as_markdown(report: Report) -> str:
     parts.append(_table(["", "", "95 % interval"], metric_rows(results)))
     parts += [length_alone(results.length_alone)] if results.length_alone else []
     if results.task != "regression":
-        columns, more = ["precision", "recall", "f1", "average_precision"], list[str]()
-        if results.task == "multilabel":
-            columns, more = [*columns, "break_even"], ["threshold"]
-        head = ["", *(HEADS.get(name, name) for name in (*columns, *more)), "documents", "predicted"]
-        classes = []
-        for figures in results.per_class:
-            cells = [format_metric(name, figures[name]) for name in columns]
-            cells += [f"{figures[name]:.3f}" for name in more]
-            counts = (f"{figures[name]:,}" for name in ("support", "predicted"))
-            classes.append([plain(figures["label"]), *cells, *counts])
-        parts += ["## Classes", _table(head, classes)]
+        parts += ["## Classes", _plain_table(*classes_table(results))]
         if results.confusion and len(results.labels) <= html.MOST_CLASSES:
             labels = [plain(label) for label in results.labels]
             rows = zip(labels, results.confusion, strict=True)

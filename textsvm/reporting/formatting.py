@@ -41,8 +41,6 @@ NAMES = {
     "brier": "Brier score",
     "log_loss": "log loss",
 }
-#: Columns of the table of classes whose name is not their key.
-HEADS = {"f1": "F1", "average_precision": "AUPRC", "break_even": "break-even point"}
 #: Shares, written in per cent.
 SHARES = {
     "accuracy", "precision", "recall", "f1", "macro_f1", "micro_f1", "micro_precision", "micro_recall",
@@ -140,6 +138,22 @@ def metric_rows(results: Results) -> list[list[str]]:
         for name, title in NAMES.items()
         if name in metrics
     ]
+
+
+def classes_table(results: Results) -> tuple[list[str], list[list[str]]]:
+    """Head, and figures of each class; of several labels per document also where precision is recall."""
+    several, rows = results.task == "multilabel", []
+    for figures in results.per_class:
+        label, shares = figures["label"], ("precision", "recall", "f1")
+        row = [str(label), *(format_metric(name, figures[name]) for name in shares)]
+        row.append(format_interval("f1", results.intervals.get(f"f1[{label}]")))
+        row.append(format_metric("average_precision", figures["average_precision"]))
+        if several:
+            row += [format_metric("break_even", figures["break_even"]), f"{figures['threshold']:.3f}"]
+        rows.append([*row, f"{figures['support']:,}", f"{figures['predicted']:,}"])
+    more = ["break-even point", "threshold"] if several else []
+    head = ["", "precision", "recall", "F1", "95 % interval", "AUPRC", *more, "documents", "predicted"]
+    return head, rows
 
 
 def length_alone(metrics: dict[str, float]) -> str:

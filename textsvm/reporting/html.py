@@ -17,9 +17,7 @@ from string import Template
 from textsvm.evaluation.results import Results
 from textsvm.reporting import curves, sections
 from textsvm.reporting.formatting import (
-    HEADS,
-    format_interval,
-    format_metric,
+    classes_table,
     html_table,
     length_alone,
     metric_rows,
@@ -205,24 +203,13 @@ def _common_confusions(results: Results) -> str:
 def _classes(results: Results) -> str:
     if results.task == "regression":
         return ""
-    several = results.task == "multilabel"
-    head = ["", "precision", "recall", "F1", "95 % interval", HEADS["average_precision"]]
-    head += [HEADS["break_even"], "threshold"] if several else []
-    rows = []
-    for line in results.per_class:
-        shares = [format_metric(name, line[name]) for name in ("precision", "recall", "f1")]
-        bounds = format_interval("f1", results.intervals.get(f"f1[{line['label']}]"))
-        area = format_metric("average_precision", line["average_precision"])
-        row = [safe(line["label"]), *shares, f"<small>{bounds}</small>", area]
-        if several:
-            row += [format_metric("break_even", line["break_even"]), f"{line['threshold']:.3f}"]
-        rows.append([*row, f"{line['support']:,}", f"{line['predicted']:,}"])
+    head, rows = classes_table(results)
     meaning = (
         '<p class="note">Break-even point: where precision is recall. A document gets a label whose decision '
         "value is above its threshold.</p>"
     )
-    table = html_table([*head, "documents", "predicted"], rows)
-    return section("Classes", meaning if several else "", table)
+    table = html_table(head, [[safe(name), *cells] for name, *cells in rows])
+    return section("Classes", meaning if results.task == "multilabel" else "", table)
 
 
 def _facts(report: Report) -> str:

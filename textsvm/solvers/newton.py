@@ -96,15 +96,10 @@ MAX_STEPS = 50
 Satisfied = Callable[[Floats, Floats], bool]
 
 
-def can_solve(problem: Problem) -> bool:
-    """Whether each dual of a problem has a single constraint; Crammer-Singer's does not."""
-    return problem.strategy != "crammer-singer"
-
-
 def solve_by_newton(
     problem: Problem, rows: FeatureRows, stopping: Stopping, progress: Progress | None = None
 ) -> Machines:
-    """Train the machines of a problem that `can_solve` accepts; its index refers to `rows`.
+    """Train the machines of a problem, not of Crammer and Singer; its index refers to `rows`.
 
     The bound on iterations of `stopping` counts passes over a row.
     """

@@ -15,7 +15,7 @@ phi = phi_s + r, and no entry of r, the sums over spans beyond s, is negative. W
 
     e(x) = 1 - k_s(x, x) / k(x, x) = (2 phi_s . r + |r|^2) / |phi|^2
 
-be the share of k(x, x) that is left out: the recurrence of x with itself gives it exactly (`left_out`).
+be the share of k(x, x) that is left out: the recurrence of x with itself gives it exactly.
 
 Values: 0 <= k - k_s = r(x) . phi(y) + phi_s(x) . r(y), and |r|^2 <= e |phi|^2, so by Cauchy-Schwarz
 
@@ -62,7 +62,7 @@ from textsvm.kernels.base import Ability, is_whole
 from textsvm.kernels.contract import Cost, Features, FeatureTable, FeatureTerm
 from textsvm.kernels.gap.bounded_cuda import CudaBoundedGap, CudaCountedSubsequences, CudaSupport
 from textsvm.kernels.gap.kernel import SubsequenceKernel
-from textsvm.kernels.gap.recurrence import SUBSEQUENCES, Recurrence
+from textsvm.kernels.gap.recurrence import SUBSEQUENCES
 from textsvm.kernels.gap.subsequences import (
     Patterns,
     SubsequenceRows,
@@ -72,7 +72,6 @@ from textsvm.kernels.gap.subsequences import (
     normalisation_of,
     patterns_of,
 )
-from textsvm.kernels.gap.sweep import self_products
 from textsvm.kernels.shared import normalisation
 from textsvm.kernels.shared.feature_rows import FeaturePredictor, HostFeatureRows
 from textsvm.linalg.products import Half
@@ -254,16 +253,6 @@ class BoundedGap(SubsequenceKernel):
         on_gpu = device.kind == "cuda"
         rows = CudaSupport(self, support, device) if on_gpu else self.rows(support, device)
         return SubsequencePredictor.of_support(rows, coef)
-
-
-def left_out(kernel: BoundedGap, documents: Documents) -> Floats:
-    """Share of k(x, x) that longer spans contribute, shape (n,); see the module docstring."""
-    kernel.check()
-    _, x = count(documents, kernel.patterns, kernel.decay)
-    (exact,) = self_products(Recurrence.of(kernel.p, kernel.decay), 1, documents)
-    share = 1 - np.divide(x.squares(), exact, out=np.ones(len(exact)), where=documents.lengths >= kernel.p)
-    # Values of X are rounded to float32.
-    return np.where(documents.lengths <= kernel._span, 0.0, np.maximum(share, 0.0))
 
 
 class CountedSubsequences:
