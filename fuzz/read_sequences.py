@@ -1,4 +1,4 @@
-"""FASTA and FASTQ: headers, fields, qualities."""
+"""FASTA: headers and fields."""
 
 import gzip
 
@@ -26,7 +26,7 @@ OPTIONS = (
     {"label": "label"},
     {"label": "2"},
     {"target": "y"},
-    {"format": "fastq"},
+    {"format": "fasta"},
     {"weight": "w"},
     {"label_separator": ";"},
 )

@@ -1,4 +1,4 @@
-"""FASTA and FASTQ: records, labels of headers and of files; what is wrong is said by file and record."""
+"""FASTA: records, labels of headers and of files; what is wrong is said by file and record."""
 
 from __future__ import annotations
 
@@ -62,17 +62,10 @@ def test_blocks_of_any_size_give_the_same_records(lines, size):
     assert found_in_blocks(size, "x.fa", content) == textbook(content)
 
 
-@pytest.mark.parametrize("size", [1, 7, 64])
-def test_fastq_in_blocks_of_any_size(size):
-    content = "".join(f"@r{i} label=x\n{'ACGT' * i}\n+\n{'@+>;' * i}\n" for i in range(1, 9))
-    found = found_in_blocks(size, "x.fq", content.rstrip("\n"))
-    assert found == [(f"r{i} label=x", "ACGT" * i, 4 * i - 3) for i in range(1, 9)]
-
-
-def test_fastq_without_its_qualities(fasta):
-    corpus = fasta("@r1 label=x\nACGT\n+\n@III\n@r2 label=y\nAC\n+r2\n>>\n", "reads.fq")
-    assert (corpus.format, corpus.ids, corpus.texts) == ("fastq", ["r1", "r2"], ["ACGT", "AC"])
-    assert corpus.labels == ["x", "y"]
+def test_fastq_is_refused(fasta):
+    for name in ("reads.fq", "reads"):
+        with pytest.raises(InputError, match="is FASTQ, which is not read; convert it to FASTA"):
+            fasta("@r1 label=x\nACGT\n+\n@III\n@r2 label=y\nAC\n+r2\n>>\n", name)
 
 
 @pytest.mark.parametrize("pack", [gzip, bz2, lzma])
@@ -193,16 +186,12 @@ def test_records_of_no_and_of_one_letter_are_named(fasta):
         (">a\nAC\n>b\nA\N{GREEK SMALL LETTER ALPHA}\n", "x.fa", r"record 2 \(line 3\) has 'α'"),
         (">only\n", "x.fa", r"no document .* as fasta: x.fa, record 1 \(line 1\) left out"),
         ("\n\n", "x.fa", "holds no document that can be read as fasta"),
-        ("@a\nACGT\n+\nIII\n", "x.fq", r"x.fq, record 1 \(line 1\) has 4 letters and 3 qualities"),
-        ("@a\nAC\n+\nII\n@b\nAC\n", "x.fq", r"record 2 \(line 5\) has '' for its third line, not \+"),
-        ("@a\nAC\n+\nII\nb\nAC\n+\nII\n", "x.fq", r"record 2 \(line 5\) begins with 'b' and not with @"),
-        ("@a\nAC\nAC\n+\nIIII\n", "x.fq", r"record 1 \(line 1\) has 'AC' for its third line"),
         (b"\0\1\2>a\n", "x.fa", "binary"),
     ],
 )
 def test_what_is_wrong_is_said_with_file_and_record(fasta, content, name, message):
     with pytest.raises(InputError, match=message):
-        fasta(content, name, format="fastq" if name.endswith("q") else "fasta")
+        fasta(content, name, format="fasta")
 
 
 def test_numbers_and_groups_that_are_not_there(fasta):

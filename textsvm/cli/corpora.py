@@ -229,7 +229,7 @@ def names_of(paths: list[Path]) -> str:
 
 
 def check_letters(console: Console, kernel: KernelOrName, corpus: Corpus) -> None:
-    """Raise InputError if a FASTA or FASTQ record has a letter that no base has; count ambiguous bases."""
+    """Raise InputError if a FASTA record has a letter that no base has; count ambiguous bases."""
     if not corpus.of_sequences:
         return
     leaves = kernel.structure.leaves if isinstance(kernel, Kernel) else ()

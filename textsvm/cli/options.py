@@ -71,7 +71,7 @@ Format = Annotated[
     _of_reading(
         "Input format: reuters (ModApte split), reuters-lewis (Lewis' split), mail, csv, tsv, jsonl, json, "
         "parquet, arrow, excel, arff, folders, file (a file is a text), lines (a line is a text), plain "
-        "(a line with TABs), mallet, conll, fasta, fastq; for vectors libsvm, npy, npz (default: detected).",
+        "(a line with TABs), mallet, conll, fasta; for vectors libsvm, npy, npz (default: detected).",
     ),
 ]
 Text = Annotated[

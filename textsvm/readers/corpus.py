@@ -33,8 +33,6 @@ USUAL = {
     "id": ("id", "doc_id", "document_id", "essay_id", "newid", "uid"),
     "part": ("part", "split"),
 }  # fmt: skip
-#: Formats of sequences.
-SEQUENCES = ("fasta", "fastq")
 #: Name of the column of vectors beside texts.
 VECTORS = "vectors"
 #: Role of the first index of LIBSVM's format, "0" or "1", among recorded and detected columns.
@@ -298,8 +296,8 @@ class Corpus:
 
     @property
     def of_sequences(self) -> bool:
-        """Whether the texts are sequences of letters (FASTA, FASTQ)."""
-        return self.format in SEQUENCES
+        """Whether the texts are sequences of letters (FASTA)."""
+        return self.format == "fasta"
 
     def subset(self, indices: Iterable[int]) -> Corpus:
         """The documents at `indices`, in that order."""
@@ -424,7 +422,7 @@ _NOUNS = {
     **dict.fromkeys(("folders", "file"), ("text", ", one per file")),
     **dict.fromkeys(("lines", "plain"), ("text", ", one per line")),
     "mail": ("message", ""), "reuters": ("document", ""),
-    **dict.fromkeys(SEQUENCES, ("sequence", "")), **dict.fromkeys(("libsvm", "npy", "npz"), ("vector", "")),
+    "fasta": ("sequence", ""), **dict.fromkeys(("libsvm", "npy", "npz"), ("vector", "")),
 }  # fmt: skip
 
 

@@ -16,7 +16,6 @@ from typing import Unpack
 from textsvm.errors import InputError, MissingColumn, first_few
 from textsvm.readers.charsets import decode, is_binary, is_blank
 from textsvm.readers.corpus import (
-    SEQUENCES,
     Corpus,
     Document,
     ReadKeywords,
@@ -57,13 +56,13 @@ from textsvm.runtime.parallel import part as part_of
 
 VECTOR_FORMATS = ("libsvm", "npy", "npz")
 TABLES = ("csv", "tsv", "jsonl", "json", "parquet", "arrow", "excel", "arff")
-_OF_TEXTS = ("folders", "file", "lines", "plain", "mallet", "conll", *SEQUENCES)
+_OF_TEXTS = ("folders", "file", "lines", "plain", "mallet", "conll", "fasta")
 FORMATS = ("reuters", "mail", *TABLES, *_OF_TEXTS, *VECTOR_FORMATS)
 #: Readers of the formats that are not tables.
 _READERS = {
     **{"reuters": read_reuters, "mail": read_mail, "folders": read_folders, "file": read_folders},
     **{"lines": read_lines, "plain": read_lines, "mallet": read_mallet, "conll": read_conll},
-    **{"fasta": read_sequences, "fastq": read_sequences},
+    **{"fasta": read_sequences},
 }
 #: Formats whose readers handle files of other formats themselves.
 _MIXED = ("reuters", "mail", "folders", "file")
@@ -107,7 +106,7 @@ def read_corpus(
             keeps them apart (`Corpus.columns`). Several columns of labels hold 0 and 1.
         target, weight, group : str
             Tables: columns of the numbers to be predicted (they replace the labels), of the weights of
-            documents, and of the names of groups. FASTA and FASTQ: like `label`, a name in the headers,
+            documents, and of the names of groups. FASTA: like `label`, a name in the headers,
             `name=value`, or the number of a word.
         numbers : str or sequence of str
             Tables: columns of numbers, with commas, kept beside those of text (`Corpus.columns`).
@@ -264,7 +263,7 @@ def _has_column(format: str, column: str, options: ReadOptions) -> bool:
     """Whether a format other than a table has the column that was named."""
     if format in VECTOR_FORMATS:
         return column == options.target
-    if format in SEQUENCES:
+    if format == "fasta":
         return not (options.text or options.numbers)
     return format == "folders" and column == options.group == "folder"
 
@@ -375,8 +374,9 @@ def _content_format(inputs: InputFiles, files: Sequence[File], options: ReadOpti
         raise _binary_error(inputs, sample)
     texts = [file for file in sample if not _is_of_no_use(file, options)]
     heads = [decode(file.head)[0] for file in texts]
-    if kind := _sequence_format(texts, heads):
-        return kind
+    sequence_kinds = [sequence_format(file.name, head) for file, head in zip(texts, heads, strict=True)]
+    if 2 * sequence_kinds.count("fasta") > len(texts):
+        return "fasta"
     if all(map(is_conll, heads)) and kinds <= {None, "tsv"}:
         return "conll"
     if None not in kinds:
@@ -409,15 +409,6 @@ def _binary_error(inputs: InputFiles, sample: Sequence[File]) -> InputError:
             place = f"{file.name} in {inputs.source}"
             return InputError(f"{place} is an archive in an archive, which is not read; unpack it first")
     return InputError(f"{inputs.source} is binary data, not text, mail, a table or an archive of them")
-
-
-def _sequence_format(files: Sequence[File], heads: Sequence[str]) -> str | None:
-    """The format of sequences that most files have, or None."""
-    formats = [sequence_format(file.name, head) for file, head in zip(files, heads, strict=True)]
-    fasta, fastq = formats.count("fasta"), formats.count("fastq")
-    if 2 * (fasta + fastq) <= len(formats):
-        return None
-    return "fastq" if fastq > fasta else "fasta"
 
 
 def _text_format(inputs: InputFiles, heads: Sequence[str], options: ReadOptions) -> str:

@@ -1,8 +1,7 @@
-"""Reader of FASTA and FASTQ: a document a record, with the sequence as text and a word of the header as id.
+"""Reader of FASTA: a document a record, with the sequence as text and a word of the header as id.
 
-FASTA: a header that begins with >, and lines of letters up to the next; lines that begin with ; are comments.
-FASTQ: four lines a record, @ header, letters, +, as many qualities as letters. Letters are kept as written;
-white space, comments and qualities are left out.
+A record is a header that begins with >, and lines of letters up to the next; lines that begin with ; are
+comments. Letters are kept as written; white space and comments are left out.
 
 The label comes from the header, in three forms, or else from the name of the file if there are several:
 
@@ -32,9 +31,7 @@ from textsvm.readers.plain_text import PART, part_of
 from textsvm.runtime.parallel import Progress
 
 _COMMENT = re.compile(r"^;.*", re.MULTILINE)
-_SUFFIXES = dict.fromkeys((".fa", ".fasta", ".fna", ".faa", ".ffn", ".frn"), "fasta") | dict.fromkeys(
-    (".fq", ".fastq"), "fastq"
-)
+_SUFFIXES = (".fa", ".fasta", ".fna", ".faa", ".ffn", ".frn")
 _LETTERS = re.compile(r"[A-Za-z*.\-]+")
 _NAME = re.compile(r"(?<![^\s=])([^\s=]+)=")
 _FIELDS = re.compile(r"([^|\s]+)\|([^|]+)\|(training|testing)")
@@ -52,22 +49,11 @@ class RecordBatch(NamedTuple):
 
 
 def record_batches(file: File | FileOnDisk, problems: Problems) -> Iterator[RecordBatch]:
-    """The records of a file; raise InputError if it is no FASTA or FASTQ."""
-    blocks = map(_with_line_feeds, text_blocks(file, problems))
-    return _fastq(blocks, file.name) if _is_fastq(file) else _fasta(blocks, file.name)
-
-
-def _with_line_feeds(text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
-
-
-def _is_fastq(file: File | FileOnDisk) -> bool:
-    return decode(file.head[:256])[0].lstrip().startswith("@")
-
-
-def _fasta(blocks: Iterator[str], name: str) -> Iterator[RecordBatch]:
+    """The records of a file; raise InputError if it is no FASTA."""
     line, pending = 1, list[str]()  # pieces of the last record, which may go on in the next block
-    for block in blocks:
+    for block in text_blocks(file, problems):
+        if "\r" in block:
+            block = block.replace("\r\n", "\n").replace("\r", "\n")
         if block.startswith(";") or "\n;" in block:
             block = _COMMENT.sub("", block)
         first, *records = f"\n{block}".split("\n>")
@@ -75,19 +61,19 @@ def _fasta(blocks: Iterator[str], name: str) -> Iterator[RecordBatch]:
             pending.append(first[1:] if first else pending.pop()[:-1])
         elif text := first.strip():
             line += first[: first.index(text)].count("\n") - 1
-            raise InputError(f"{name}, line {line}: {text[:20]!r} stands before the first > of FASTA")
+            raise InputError(f"{file.name}, line {line}: {text[:20]!r} stands before the first > of FASTA")
         else:
             line += first.count("\n") - (not records)
         if records:
             complete = ["".join(pending), *records[:-1]] if pending else records[:-1]
-            yield _fasta_batch(complete, line)
+            yield _batch(complete, line)
             line += sum(text.count("\n") for text in complete) + len(complete)
             pending = records[-1:]
     if pending:
-        yield _fasta_batch(["".join(pending)], line)
+        yield _batch(["".join(pending)], line)
 
 
-def _fasta_batch(texts: list[str], line: int) -> RecordBatch:
+def _batch(texts: list[str], line: int) -> RecordBatch:
     parts = [text.partition("\n") for text in texts]
     starts: list[int] = []  # computed for error messages only
 
@@ -99,41 +85,11 @@ def _fasta_batch(texts: list[str], line: int) -> RecordBatch:
     return RecordBatch([(header, letters.replace("\n", "")) for header, _, letters in parts], line_of)
 
 
-def _fastq(blocks: Iterator[str], name: str) -> Iterator[RecordBatch]:
-    before, lines = 0, [""]  # the last line goes on in the next block
-    for block in blocks:
-        first, *others = block.split("\n")
-        lines = [*lines[:-1], lines[-1] + first, *others]
-        complete = (len(lines) - 1) // 4 * 4
-        yield _fastq_batch(lines[:complete], before, name)
-        before, lines = before + complete, lines[complete:]
-    if any(lines):
-        yield _fastq_batch((*lines, "", "", "")[:4], before, name)
-
-
-def _fastq_batch(lines: Sequence[str], before: int, name: str) -> RecordBatch:
-    """The records of lines that follow `before` lines of the file."""
-    records = list(zip(*(lines[i::4] for i in range(4)), strict=True))
-    for i, (header, letters, plus, qualities) in enumerate(records):
-        if header[:1] != "@" or plus[:1] != "+" or len(letters) != len(qualities):
-            place = f"{name}, record {before // 4 + i + 1} (line {before + 4 * i + 1})"
-            raise InputError(f"{place} {_fastq_error(header, letters, plus, qualities)}")
-    return RecordBatch([(record[0][1:], record[1]) for record in records], lambda i: before + 4 * i + 1)
-
-
-def _fastq_error(header: str, letters: str, plus: str, qualities: str) -> str:
-    if header[:1] != "@":
-        return f"begins with {header[:20]!r} and not with @; FASTQ is read with four lines a record"
-    if plus[:1] != "+":
-        return f"has {plus[:20]!r} for its third line, not +; FASTQ is read with four lines a record"
-    return f"has {len(letters):,} letters and {len(qualities):,} qualities; the file is damaged or cut off"
-
-
 # Documents
 
 
 def sequence_format(name: str, head: str) -> str | None:
-    """ "fasta" or "fastq" if the content or the name of a file shows it; else None."""
+    """ "fasta" if the content or the name of a file shows it, else None; InputError for FASTQ."""
     lines = [line.rstrip() for line in head.split("\n") if line.strip() and not line.startswith(";")]
     lines = (lines[:-1] if len(lines) > 2 else lines)[:100]  # the last line may be cut off
     if len(lines) > 1 and re.match(r">\S", lines[0]):
@@ -141,14 +97,14 @@ def sequence_format(name: str, head: str) -> str | None:
         if others and all(map(_LETTERS.fullmatch, others)):
             return "fasta"
     if len(lines) > 2 and lines[0].startswith("@") and lines[2].startswith("+"):
-        return "fastq"
-    return _SUFFIXES.get(PurePosixPath(name).suffix.lower())
+        raise InputError(f"{name} is FASTQ, which is not read; convert it to FASTA (seqtk seq -A)")
+    return "fasta" if PurePosixPath(name).suffix.lower() in _SUFFIXES else None
 
 
 def read_sequences(
     files: Sequence[File | FileOnDisk], problems: Problems, options: ReadOptions, progress: Progress | None
 ) -> Iterator[Document]:
-    """The records of FASTA and FASTQ files, with columns from the headers.
+    """The records of FASTA files, with columns from the headers.
 
     A file named after a part (`train.fa`) is that part, unless a header says otherwise. `problems` gets
     records that are odd or left out. Damaged files and invalid numbers raise InputError.
@@ -193,9 +149,8 @@ class HeaderParser:
     @classmethod
     def for_file(cls, file: File | FileOnDisk, options: ReadOptions, several: bool) -> HeaderParser:
         """The parser for a file, from its first bytes."""
-        start, step = ("@", 4) if _is_fastq(file) else (">", 1)
-        lines = decode(file.head)[0].split("\n")[::step]
-        headers = [line[1:].strip() for line in lines if line.startswith(start)]
+        lines = decode(file.head)[0].split("\n")
+        headers = [line[1:].strip() for line in lines if line.startswith(">")]
         few = 2 * len(set(headers)) <= len(headers) or _SIGNS.issuperset(headers)
         are_labels = bool(headers) and all(headers) and few and options.label_column is None
         label, prefix = (_class_of(file.name), f"{file.name}:") if several else (None, "")

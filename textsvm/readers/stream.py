@@ -20,7 +20,6 @@ from typing import IO, Any, Unpack
 from textsvm.errors import InputError
 from textsvm.readers.charsets import byte_order_mark
 from textsvm.readers.corpus import (
-    SEQUENCES,
     Corpus,
     Document,
     ReadKeywords,
@@ -54,7 +53,7 @@ from textsvm.runtime.parallel import Progress
 LARGE = 32 << 20
 _ROW_FORMATS = ("csv", "tsv", "jsonl", "lines", "plain")
 #: Formats that are not read into memory as a whole.
-STREAMED = (*_ROW_FORMATS, "folders", "file", "tables", "fasta", "fastq", "libsvm", "npy")
+STREAMED = (*_ROW_FORMATS, "folders", "file", "tables", "fasta", "libsvm", "npy")
 #: Advice where a file of several lines is read as one document.
 ONE_DOCUMENT = "--format lines reads one per line, --format file confirms it"
 #: Maximum number of documents that are read ahead.
@@ -128,7 +127,7 @@ def stream_corpus(
 ) -> CorpusStream:
     """Read a corpus document by document; only a row of a table or a file of a folder is in memory.
 
-    Tables, lines and sequences (.csv, .tsv, .jsonl, label TAB text, FASTA, FASTQ; compressed by gzip, bzip2,
+    Tables, lines and sequences (.csv, .tsv, .jsonl, label TAB text, FASTA; compressed by gzip, bzip2,
     xz or Zstandard) and folders are streamed. Archives (.tar, .zip), mail, Reuters and Parquet are read into
     memory first. Columns of JSON Lines are taken from the first 1,000 rows.
 
@@ -310,7 +309,7 @@ def _items_of(path: str, options: ReadOptions, several: bool) -> Iterator[_Item]
         document._replace(id=_id(path, document, inputs, prefix))
         for document in iterate_documents(inputs, format, options)
     )
-    if format in SEQUENCES:  # their letters are checked, so the corpus keeps the format
+    if format == "fasta":  # their letters are checked, so the corpus keeps the format
         sequences = list(documents)
         if sequences:
             corpus = build_corpus(sequences, inputs.source, format, inputs.problems, labelled=False)
