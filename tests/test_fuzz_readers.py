@@ -21,7 +21,6 @@ import pytest
 from command import fails, run
 
 from textsvm import SVC, InputError, Spectrum, read_corpus, save
-from textsvm.cli import explain as explanations
 from textsvm.errors import InputError as Error
 from textsvm.errors import json_escaped, one_line, printable
 from textsvm.readers import files as reader_files
@@ -116,22 +115,6 @@ def test_names_in_errors_and_notes_are_shown_only(tmp_path):
     with pytest.raises(InputError, match="no column 'none'") as error:
         read_corpus(tmp_path / "t.csv", text="none")
     assert str(error.value).isprintable()
-
-
-CELLS = (
-    "=cmd|'/c calc'!A1", "+1+2", "-2+3", "@SUM(A1)", "\t=1+1", "\r=1+1", " =1+1", "'=1", "''@x", "＝1+1", "=",
-    "-", "'-", "'", "plain", "it's", "-1", "+1", "-1.5e3", "1", "", "-1+cmd|x", "'-1",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("text", CELLS)
-def test_no_cell_is_a_formula_and_all_read_back(text):
-    cell = explanations._cell(text)
-    if len(text) > 1 and not re.fullmatch(r"[-+]?[\d.]+(e\d+)?", text):
-        assert cell.lstrip()[:1] not in {*"=+-@＝＋－＠"}
-    # The rule of docs/command_line.md.
-    back = re.sub(r"^'(?='*\s*[=+@\-＝＋＠－].)", "", cell)
-    assert back == printable(text).replace("\t", " ")
 
 
 def test_parquet_of_bytes_that_are_no_text(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from textsvm.cli.options import option_field
 from textsvm.cli.output import Force, Kind, Output
 from textsvm.errors import first_few, printable
 from textsvm.reporting.formatting import runs, visible
-from textsvm.reporting.tables import json_line
+from textsvm.reporting.tables import DIALECTS, json_line, line_of
 
 if TYPE_CHECKING:
     from textsvm.evaluation.explanation import Explanation, Substring
@@ -36,9 +35,6 @@ FOR, AGAINST = ("on #fbe5d6", "on #f6c7a5", "on #f0a26b", "on #e67e36"), (
 SHOWN = 200
 #: Most documents that are explained one by one in the terminal.
 MAX_SHOWN = 5
-#: Cells that a spreadsheet would read as a formula, with or without apostrophes before them.
-_FORMULA = re.compile(r"'*\s*[=+@\-＝＋＠－].")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 #: Substrings that are listed of a document.
 LISTED = 12
 
@@ -204,7 +200,7 @@ def _write_top(output: Output, sides: Sequence[TopFeatures], json: bool) -> None
         for side in sides
         for feature in side.features
     )
-    lines = ("\t".join(map(_cell, row)) + "\n" for row in rows)
+    lines = (line_of([printable(str(cell)) for cell in row], *DIALECTS["tsv"]) + "\n" for row in rows)
     output.write_lines(chain(["class\tkind\tfeature\tweight\tmerged\n"], lines))
 
 
@@ -250,13 +246,3 @@ def legend(explanation: Explanation) -> Text:
     return Text.assemble(
         ("   ", FOR[3]), f" for {towards}  ", ("   ", AGAINST[3]), f" for {away}; {how}", style="dim"
     )
-
-
-def _cell(value: object) -> str:
-    """Cell of a tab-separated table: tabs and newlines become spaces, and formulas get an apostrophe.
-
-    A formula that already starts with apostrophes gets one more, so that removing the first apostrophe of
-    such a cell restores the text.
-    """
-    text = printable(str(value)).replace("\t", " ").replace("\n", " ")
-    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text

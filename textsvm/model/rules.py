@@ -240,7 +240,7 @@ def check_reject(reject: object, classes: AnyArray | None = None) -> None:
     if (
         not all(map(is_number, bounds))
         or bounds.ndim > 1
-        or len(bounds) > 2
+        or not 1 <= len(bounds) <= 2
         or not non_decreasing([0, *bounds, 1])
     ):
         raise InputError(f"reject={reject!r} is neither a probability nor two, (low, high), from 0 to 1")

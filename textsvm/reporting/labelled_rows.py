@@ -14,7 +14,7 @@ from textsvm.arrays import Json
 from textsvm.errors import InputError
 from textsvm.readers.charsets import byte_order_mark, decode
 from textsvm.readers.tables import SourceRow, TableForm
-from textsvm.reporting.tables import DIALECTS, fill, line_of, write_table
+from textsvm.reporting.tables import DIALECTS, fill, line_of, quoted, write_table
 
 
 @dataclass
@@ -107,9 +107,9 @@ class LabelledRows:
         if len(cells) > len(self._inputs):
             return raw
         end, text = _end_of(raw), raw.removesuffix(_end_of(raw))
-        quoted = self.format == "csv" and text.lstrip("\r\n") == self._line(cells, csv.QUOTE_ALL)
+        every = self.format == "csv" and text.lstrip("\r\n") == self._delimiter.join(map(quoted, cells))
         padding = [""] * (len(self._inputs) - len(cells))
-        added = self._line(values, csv.QUOTE_ALL if quoted else None)
+        added = self._line(values, csv.QUOTE_ALL if every else None)
         return self._delimiter.join([text, *padding, added]) + end
 
     @property

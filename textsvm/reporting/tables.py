@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from numbers import Number
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from textsvm.errors import InputError, json_escaped
@@ -22,6 +22,11 @@ DIALECTS = {"csv": (",", csv.QUOTE_MINIMAL), "tsv": ("\t", csv.QUOTE_NONE)}
 _NOT_IN_EXCEL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 #: Most symbols of a cell of Excel.
 _MOST_SYMBOLS = 32_767
+#: Texts that a spreadsheet would run as a formula, with or without apostrophes before them.
+_FORMULA = re.compile(r"'*[\s\x00-\x1f\ufeff]*[=+@\-＝＋＠－].", re.DOTALL)
+_NUMBER = re.compile(r"\s*[+-]?[\d.,]*\d[.,]?([eE][+-]?\d+)?%?\s*", re.ASCII)
+#: Characters that are no part of a cell of TSV.
+_BREAKS = re.compile(r"\r\n?|[\t\n\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 
 
 def json_line(value: Json | str) -> str:
@@ -60,13 +65,30 @@ def _lines(format: str, columns: Sequence[str], rows: Iterable[Json]) -> Iterato
 
 
 def line_of(cells: Sequence[object], delimiter: str, quoting: int) -> str:
-    """A line without its end. In TSV, without quotes, a TAB or a line break within a cell becomes a space."""
-    texts = [_cell(cell) for cell in cells]
+    """A line without its end; texts that a spreadsheet would run as a formula get an apostrophe.
+
+    In CSV, texts with a line break, also a lone carriage return, are quoted. In TSV, without quotes, a TAB or
+    a line break within a cell becomes a space.
+    """
+    texts = [_cell(cell) if isinstance(cell, Number) else _guarded(_cell(cell)) for cell in cells]
     if quoting == csv.QUOTE_NONE:
-        return delimiter.join(" ".join(text.replace("\t", "\n").splitlines()) for text in texts)
-    line, settings = io.StringIO(), {"quoting": quoting, "lineterminator": ""}
-    csv.writer(line, delimiter=delimiter, **settings).writerow(texts)  # type: ignore[arg-type]
-    return line.getvalue()
+        return delimiter.join(_BREAKS.sub(" ", text) for text in texts)
+    every, special = quoting == csv.QUOTE_ALL or texts == [""], {delimiter, *'"\r\n'}
+    return delimiter.join(text if not every and special.isdisjoint(text) else quoted(text) for text in texts)
+
+
+def quoted(text: str) -> str:
+    """A text as a quoted field of CSV."""
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _guarded(text: str) -> str:
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+
+
+def restored(text: str) -> str:
+    """The text of a cell that `line_of` has written."""
+    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
 
 
 def _cell(value: object) -> str:

@@ -214,8 +214,9 @@ def _session(
             "and they are learnt once a text has such a label"
         )
     work = session.Session(corpus, journal, chooser, labelling.shared, suggestions)
-    if texts is not None:
-        n = work.add_labelled(texts)
+    if imported is not None and texts is not None:
+        is_table = imported.suffix.lower() in (".csv", ".tsv", ".tab")
+        n = work.add_labelled(files.with_restored(texts) if is_table else texts)
         missing = "" if n else "; texts are matched by their content, and none of these is in the corpus"
         console.say(f"note: {n:,} texts got a label of {imported}, which has {len(texts):,}{missing}")
     return work

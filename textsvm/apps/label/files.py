@@ -12,8 +12,6 @@ The file of labels follows from the journal: a new answer is appended, a changed
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 from collections import Counter, defaultdict
@@ -28,6 +26,7 @@ from typing import Any
 from textsvm import Corpus, read_corpus
 from textsvm.arrays import Json
 from textsvm.errors import InputError, MissingColumn, json_escaped, one_line, os_errors
+from textsvm.reporting.tables import DIALECTS, line_of, restored
 from textsvm.runtime.files import replacing, sync_folder, try_lock
 from textsvm.runtime.plain_json import checked_line, read_line
 
@@ -435,6 +434,16 @@ def read_labelled(path: Path, **options: Any) -> list[LabelledText]:
     return [replace(x, answers={name: names_of(y)[0] for name, y in x.answers.items()}) for x in texts]
 
 
+def with_restored(texts: Sequence[LabelledText]) -> list[LabelledText]:
+    """Texts of a table, and copies of those with an apostrophe before a formula, as they were before."""
+
+    def before(label: Labels) -> Labels:
+        return restored(label) if isinstance(label, str) else label and [restored(name) for name in label]
+
+    copies = (replace(text, text=restored(text.text), label=before(text.label)) for text in texts)
+    return [*texts, *(copy for copy, text in zip(copies, texts, strict=True) if copy != text)]
+
+
 def labelled_of(corpus: Corpus) -> list[LabelledText]:
     """Texts of a corpus with their labels."""
     if corpus.labels is None:
@@ -486,12 +495,10 @@ def _csv(texts: Sequence[LabelledText]) -> str:
             raise InputError(
                 f"a label of {label} has a {SEPARATOR}, which separates labels in CSV: write .jsonl"
             )
-    stream = io.StringIO(newline="")
-    rows = csv.writer(stream, lineterminator="\n")
-    rows.writerow(["id", "label", "part", "text"])
-    decided = [text for text in texts if text.label is not None]
-    rows.writerows([text.id, SEPARATOR.join(text.labels), text.part, text.text] for text in decided)
-    return stream.getvalue().encode("utf-8", "replace").decode()
+    rows: list[list[object]] = [["id", "label", "part", "text"]]
+    rows += ([text.id, text.labels, text.part, text.text] for text in texts if text.label is not None)
+    lines = (line_of(row, *DIALECTS["csv"]) + "\n" for row in rows)
+    return "".join(lines).encode("utf-8", "replace").decode()
 
 
 def _labelstudio(texts: Sequence[LabelledText]) -> str:
