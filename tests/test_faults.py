@@ -90,7 +90,7 @@ def test_signals_that_are_ignored_stay_so_and_a_second_one_does_not_disturb():
             os.kill(os.getpid(), signal.SIGTERM)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
         os.kill(os.getpid(), signal.SIGTERM)  # as `timeout` sends it, to the process and to its group
-        assert console.first_signal() == signal.SIGTERM
+        assert console._signals[0][0] == signal.SIGTERM
     finally:
         console._signals.clear()
         for number, handler in before.items():

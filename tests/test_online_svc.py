@@ -82,7 +82,7 @@ def reference(texts, y):
 def test_it_is_svc():
     texts, y = corpus()
     expected, found = reference(texts, y), OnlineSVC(C=10.0, tol=1e-6).fit(texts, y)
-    assert found.machine_.objective == pytest.approx(expected.solutions_[0].objective, rel=1e-5)
+    assert found.machines_[0].objective == pytest.approx(expected.solutions_[0].objective, rel=1e-5)
     others = corpus(seed=1)[0]
     np.testing.assert_allclose(found.decision_function(others), expected.decision_function(others), atol=1e-3)
     assert found.classes_.tolist() == ["day", "fruit"]
@@ -97,18 +97,18 @@ def test_any_order_of_learning_and_unlearning_is_svc_of_what_is_left():
     model.unlearn(texts[10:40]).unlearn(texts[70:])
     left = [*range(10), *range(40, 70)]
     expected = reference([texts[i] for i in left], y[left])
-    assert len(model.machine_) == 40
-    assert model.machine_.objective == pytest.approx(expected.solutions_[0].objective, rel=1e-5)
+    assert len(model.machines_[0]) == 40
+    assert model.machines_[0].objective == pytest.approx(expected.solutions_[0].objective, rel=1e-5)
 
 
 def test_equal_texts_count_each_and_go_one_by_one():
     model = OnlineSVC(C=1.0).fit(["banana", "banana", "monday"], [1, 1, 0])
-    assert len(model.machine_) == 3
+    assert len(model.machines_[0]) == 3
     model.unlearn(["banana"])
-    assert len(model.machine_) == 2
+    assert len(model.machines_[0]) == 2
     with pytest.raises(InputError, match="document 1 was not learnt"):
         model.unlearn(["banana", "banana"])
-    assert len(model.machine_) == 2
+    assert len(model.machines_[0]) == 2
     model.unlearn(["banana", "monday"])
     assert model.decision_function(["banana"]).tolist() == [0.0]
 
@@ -130,7 +130,7 @@ def test_bytes_beyond_the_limit_are_not_read():
 def test_a_budget():
     texts, y = corpus()
     model = OnlineSVC(max_texts=30).fit(texts, y)
-    assert len(model.machine_) == 30 == sum(map(len, model.learner_.known.copies.values()))
+    assert len(model.machines_[0]) == 30 == sum(map(len, model.learner_.known.copies.values()))
     gone = [text for text in texts if digest_of(text) not in model.learner_.known.copies]
     with pytest.raises(InputError, match="forgotten beyond max_texts"):
         model.unlearn(gone[:1])
@@ -169,7 +169,7 @@ def test_texts_that_are_refused(X, message):
             call()
     with pytest.raises(InputError, match=message):
         model.unlearn(X)
-    assert len(model.machine_) == 2
+    assert len(model.machines_[0]) == 2
 
 
 def test_labels_and_parameters_that_are_refused():
@@ -244,8 +244,6 @@ def test_more_than_two_classes_are_the_machines_of_one_vs_rest():
     assert model.classes_.tolist() == ["day", "fruit", "tree"]
     np.testing.assert_allclose(model.decision_function(others), expected.decision_function(others), atol=1e-3)
     assert model.predict(others).tolist() == expected.predict(others).tolist()
-    with pytest.raises(AttributeError, match="machines_"):
-        _ = model.machine_
     kept = reference(texts[30:], y[30:]).decision_function(others)
     np.testing.assert_allclose(model.unlearn(texts[:30]).decision_function(others), kept, atol=1e-3)
 
@@ -294,7 +292,7 @@ def test_the_description_of_a_saved_model_counts_support_vectors(tmp_path):
     texts, y = corpus()
     model = OnlineSVC(C=10.0).fit(texts, y)
     save(model, tmp_path / "m.textsvm")
-    alphas = model.machine_.alphas
+    alphas = model.machines_[0].alphas
     used = [label for number, label in enumerate(y.tolist()) if alphas[number] > 0]
     assert len(used) < len(texts)
     expected = [used.count(label) for label in model.classes_.tolist()]

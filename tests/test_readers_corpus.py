@@ -71,11 +71,8 @@ def test_one_class_only():
 def test_duplicates(topics):
     assert topics.duplicates() == [("b", "d")]
     assert topics.conflicting_duplicates() == [("b", "d")]
-    assert len(topics.without_duplicates()) == 5  # their labels differ: two documents, and reported
     same = Corpus(list("abcd"), ["x", "y", "x", "x"], ["1", "1", "1", "2"], [None] * 4)
-    assert same.without_duplicates().ids == ["a", "b", "d"]
     assert same.duplicates() == [("a", "c", "d")]
-    assert Corpus(list("ab"), ["x", "x"], None, [None] * 2).without_duplicates().ids == ["a"]
 
 
 def test_gather_names_what_it_leaves_out():

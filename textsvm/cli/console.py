@@ -98,11 +98,6 @@ def device_line(device: Device) -> str:
     return f"device: {device.description}{advice}"
 
 
-def seconds_row(seconds: dict[str, float]) -> tuple[str, str]:
-    """Table row of the time of each stage."""
-    return "seconds", ", ".join(f"{stage} {value:.2f}" for stage, value in seconds.items())
-
-
 class Console:
     """Messages and progress bars on stderr (none with `quiet`, no bars in a pipe), reports on stdout.
 
@@ -359,7 +354,8 @@ def count_line() -> None:
 
 def interrupted() -> int:
     """Report the amount of output after a signal; returns the exit code."""
-    lines, number = next(_printed), first_signal()
+    lines = next(_printed)
+    number = _signals[0][0] if _signals else signal.SIGINT
     how = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
     were = f"{lines:,} lines of output were" if lines > 1 else "1 line of output was"
     return _fail(f"{how}; {were if lines else 'no output was'} written", 128 + number)
@@ -434,8 +430,3 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
     _signals.append((signal.Signals(number), now))
     if not repeated:
         raise KeyboardInterrupt
-
-
-def first_signal() -> signal.Signals:
-    """Signal that ends the command; SIGINT if there was none."""
-    return _signals[0][0] if _signals else signal.SIGINT

@@ -15,7 +15,7 @@ import numpy as np
 
 from textsvm.arrays import Bools, Ints, Json
 from textsvm.cli.console import Console
-from textsvm.cli.options import Duplicates, FoldOptions, LearningOptions, ReadingOptions, TableOptions
+from textsvm.cli.options import FoldOptions, LearningOptions, ReadingOptions, TableOptions
 from textsvm.errors import InputError, plural, printable
 from textsvm.evaluation.estimate import copies_of
 from textsvm.kernels.base import Kernel
@@ -30,12 +30,10 @@ from textsvm.readers.read import read_corpus, read_documents
 from textsvm.readers.statistics import as_numbers, doubtful_labels, label_counts, names_of_missing
 from textsvm.readers.stream import ONE_DOCUMENT, is_large, stream_corpus
 from textsvm.readers.vectors import read_labels, read_vectors
-from textsvm.runtime.device import select
 from textsvm.sources.copies import BUT_FOR, n_copies, n_separated, text_digests
 from textsvm.training import leakage
 from textsvm.training.folds import make_folds, n_together, quoted_names, shuffle_split
 from textsvm.training.problems import as_target
-from textsvm.training.train import prepare
 
 if TYPE_CHECKING:
     from textsvm.evaluation.baselines import Part
@@ -105,7 +103,7 @@ def read(
     check_letters(console, kernel, corpus)
     say_problems(console, corpus)
     warn_of_labels(console, label_counts(corpus))
-    return corpus.without_duplicates() if learning.duplicates is Duplicates.drop else corpus
+    return corpus
 
 
 def read_unlabelled(
@@ -492,20 +490,6 @@ def _require_enough(share: float, n: int, classes: int) -> None:
                 f"--holdout {share:g} cannot be drawn: of {n:,} documents it {action} {size:,}, and both "
                 f"parts need {documents}; use a {'larger' if action == 'holds out' else 'smaller'} share"
             )
-
-
-def near_duplicates(console: Console, corpus: Corpus) -> list[list[str]]:
-    """Groups of ids of near-duplicates, exact copies included."""
-    if not len(corpus.texts):
-        raise InputError(f"--near-duplicates needs texts, and {corpus.source} holds none")
-    settings = ClassifierSettings("fast")
-    with console.progress(), settings.at_work(select(settings.device)):
-        gram = prepare(settings, corpus.texts, console.stage).gram
-        groups = leakage.near_duplicates(gram, progress=console.progress_of("duplicates"))
-    members: dict[int, list[str]] = {}
-    for number in np.flatnonzero(np.bincount(groups)[groups] > 1).tolist():
-        members.setdefault(int(groups[number]), []).append(corpus.ids[number])
-    return list(members.values())
 
 
 def held_out_near_duplicates(

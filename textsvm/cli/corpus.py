@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from textsvm.cli import options
 from textsvm.cli.console import Console
-from textsvm.cli.options import option
 
 if TYPE_CHECKING:
     from textsvm.arrays import Json
@@ -23,9 +22,6 @@ def corpus(
     corpus: options.CorpusPath,
     reading: options.ReadingOptions,
     regress: options.Regress = None,
-    near_duplicates: Annotated[
-        bool, option("Also group near-duplicates; compares all pairs.", "--near-duplicates")
-    ] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -36,8 +32,6 @@ def corpus(
     console = Console(quiet)
     documents = corpora.read(console, corpus, reading, options.NoLearning(regress))
     summary = describe(documents)
-    if near_duplicates:
-        summary["near_duplicates"] = corpora.near_duplicates(console, documents)
     console.print_json(summary) if json else _show(console, summary)
 
 
@@ -87,9 +81,6 @@ def _facts(summary: Json) -> Iterator[tuple[str, str]]:
             yield f"column {name}", f"{_span(column['lengths'])} symbols, {column['empty']:,} empty"
     groups = summary["duplicates"]
     yield "exact copies", f"{sum(len(group) - 1 for group in groups):,} in {len(groups):,} groups"
-    groups = summary.get("near_duplicates")
-    if groups is not None:
-        yield "near-duplicates", f"{sum(map(len, groups)):,} texts in {len(groups):,} groups"
     yield "notes on reading", f"{len(summary['problems']):,}"
 
 

@@ -51,7 +51,7 @@ class CvOptions:
 
 
 #: Fields of groups that are no options of `cv`.
-_WITHOUT = {"tol", "store", "solver", "duplicates", "figures", "mistakes"}
+_WITHOUT = {"tol", "store", "solver", "figures", "mistakes"}
 
 
 @partial(options.with_groups, without=_WITHOUT)

@@ -13,7 +13,6 @@ import typer
 
 from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage, print_error
-from textsvm.cli.machines import several
 from textsvm.cli.options import option_field
 from textsvm.cli.output import ReportFile
 from textsvm.errors import InputError
@@ -31,10 +30,6 @@ class JudgingOptions:
     """Metrics and comparisons."""
 
     regress: options.Regress = None
-    grades: str | None = option_field(
-        "Range of grades for the quadratic weighted kappa, such as 2,12 (default: observed grades).",
-        metavar="LOW,HIGH",
-    )
     beside: list[Path] | None = option_field(
         "Compare another model on the same documents. Repeatable.", metavar="MODEL"
     )
@@ -44,18 +39,12 @@ class JudgingOptions:
     )
     device: options.Device = "auto"
 
-    def check(self, model: Path) -> tuple[int, int] | None:
-        """Range of grades; raises WrongUsage."""
+    def check(self, model: Path) -> None:
+        """Raise WrongUsage for models that cannot be compared."""
         if len(self.beside or []) >= MOST_MODELS:
             raise WrongUsage(f"--beside: at most {MOST_MODELS} models can be compared")
         if model in (self.beside or []):
             raise WrongUsage(f"--beside {model} is the evaluated model itself; name another model")
-        if self.grades is None:
-            return None
-        bounds = several("--grades", self.grades, int)
-        if len(bounds) != 2 or bounds[0] >= bounds[1]:
-            raise WrongUsage(f"--grades must be two integers, the lower first, got {self.grades}")
-        return bounds[0], bounds[1]
 
 
 @partial(options.with_groups, without={"headers", "negative", "id", "numbers", "join"})
@@ -74,7 +63,7 @@ def evaluate(
     """
     started = time.perf_counter()
     console = Console(printing.quiet)
-    span = judging.check(model)
+    judging.check(model)
     file.check({"the model": model, "the corpus": corpus, "another model": judging.beside})
 
     from textsvm.cli import corpora, model_files, results
@@ -100,7 +89,7 @@ def evaluate(
     if reading.positive is not None:
         training = replace(training, positive=reading.positive)
     with console.progress():
-        judge = partial(model_files.judge, positive=training.positive, progress=console.stage, grades=span)
+        judge = partial(model_files.judge, positive=training.positive, progress=console.stage)
         judged = judge(fitted, documents, seconds={"read": read})
         beside = None
         if judging.beside:

@@ -149,7 +149,7 @@ def update_facts(
     return {
         "corpora": [] if beside else [corpus_facts(corpus, paths, reading.part)],
         "format": reading.format, "part": reading.part, "skip_invalid": reading.skip_invalid,
-        "weights": learning.weights, "duplicates": learning.duplicates.value,
+        "weights": learning.weights,
         **({"corrections": corpus.corrections} if corpus.corrections else {}),
     }  # fmt: skip
 
@@ -248,7 +248,6 @@ def judge(
     positive: str | None,
     progress: StageProgress,
     seconds: dict[str, float] | None = None,
-    grades: tuple[int, int] | None = None,
     baseline: LengthBaseline | None = None,
 ) -> Results:
     """Predict a labelled corpus and compute metrics, with `positive` as the positive class.
@@ -256,8 +255,8 @@ def judge(
     `baseline`: predictions from lengths, for regression (default: the baseline in the model file).
     """
     (model, examples), truth = examples_for(model, corpus), truth_of(corpus)
-    results = judge_examples(model, examples, truth, positive, grades, progress, seconds)
+    results = judge_examples(model, examples, truth, positive, progress, seconds)
     baseline = baseline or LengthBaseline.of(model.info)
     if baseline is None or results.task != "regression":
         return results
-    return replace(results, length_alone=baseline.judge(corpus.examples, truth, grades))
+    return replace(results, length_alone=baseline.judge(corpus.examples, truth))

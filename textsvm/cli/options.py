@@ -11,7 +11,6 @@ import re
 import shutil
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
-from enum import Enum
 from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeGuard, get_type_hints
@@ -44,8 +43,6 @@ _folds = partial(option_field, panel="Folds")
 _sets = partial(option_field, panel="Prediction sets (calibrated models)")
 
 
-Duplicates = Enum("Duplicates", {"keep": "keep", "drop": "drop"})
-
 #: Commands with more options show RARE_OPTIONS and the options for parameters of kernels only with
 #: --help-all.
 MANY_OPTIONS = 30
@@ -54,7 +51,7 @@ NARROW = 60
 KERNEL_PANEL = "Kernel"
 RARE_OPTIONS = {
     "negative", "part", "join", "numbers", "vectors", "labels", "headers", "level", "weights",
-    "label_separator", "duplicates", "normalise", "drop_punctuation", "max_length", "epsilon", "multiclass",
+    "label_separator", "normalise", "drop_punctuation", "max_length", "epsilon", "multiclass",
     "tol", "memory", "store", "workers", "one_class", "nu", "solver", "seed", "without_texts", "repeats",
     "group_duplicates", "corrections", "scoring", "sheet", "annotators", "header", "encoding", "skip_invalid",
 }  # fmt: skip
@@ -193,7 +190,6 @@ class LearningOptions:
         "Undecided documents keep their labels.",
         metavar="FILE",
     )
-    duplicates: Duplicates = _reading("Keep or drop exact copies.", default=Duplicates.keep)
 
     @property
     def separator(self) -> str | None:

@@ -9,7 +9,7 @@ from textsvm.arrays import Json
 from textsvm.cli import corpora, model_files
 from textsvm.cli.console import Console
 from textsvm.cli.model_files import RecordedOptions
-from textsvm.cli.options import Duplicates, LearningOptions, ReadingOptions
+from textsvm.cli.options import LearningOptions, ReadingOptions
 from textsvm.cli.output import Output
 from textsvm.errors import InputError, warn_user
 from textsvm.evaluation import comparison, drift, judge
@@ -80,7 +80,7 @@ def _recorded(fitted: TrainedModel) -> _Recorded:
         )  # fmt: skip
         learning = LearningOptions(
             regress=training.regress, weights=facts.get("weights"), multilabel=separator is not None,
-            label_separator=separator, duplicates=Duplicates(facts.get("duplicates", "keep")),
+            label_separator=separator,
         )  # fmt: skip
     except (TypeError, ValueError) as error:
         raise InputError(f"the recorded options of a model are damaged ({error}); train it again") from error
@@ -164,16 +164,10 @@ def _as_trained(corpus: Corpus, fitted: TrainedModel, training: RecordedOptions)
         return corpus
     if fitted.estimator_name == model_files.ONE_CLASS:
         return corpora.of_one_class(corpus, positive)
-    sets = [{labels} if isinstance(labels, str) else set(labels) for labels in corpus.labels or []]
-    rest = negative is None or negative == "rest"
-    if rest:
-        used = [i for i, labels in enumerate(sets) if labels]
-    else:
-        used = [i for i, labels in enumerate(sets) if (positive in labels) != (negative in labels)]
-    if not used:
+    reduced = corpus.with_two_labels(positive, negative or "rest")
+    if not len(reduced):
         raise InputError(f"{corpus.source} has no document of {positive!r} or {negative!r}")
-    labels = [positive if positive in sets[i] else negative or "rest" for i in used]
-    return replace(corpus.subset(used), labels=labels)
+    return reduced
 
 
 def _train_again(
@@ -246,7 +240,7 @@ def _train_again(
 
 def _read_old(console: Console, fitted: TrainedModel, old: list[Json], recorded: _Recorded) -> list[Corpus]:
     """Read the old corpora; InputError if a corpus has changed."""
-    training, learning = recorded.training, recorded.learning
+    training = recorded.training
     one_class = fitted.estimator_name == model_files.ONE_CLASS
     parts, corrections = [], _object(recorded.facts, "corrections")
     for entry in old:
@@ -257,19 +251,14 @@ def _read_old(console: Console, fitted: TrainedModel, old: list[Json], recorded:
         reading = replace(named.reading, part=entry.get("part"))
         if not added and not one_class:
             reading = replace(reading, positive=training.positive, negative=training.negative)
-        correct = bool(corrections) and not added
-        read_as = replace(named, reading=reading)
-        if correct:
-            read_as = replace(read_as, learning=replace(learning, duplicates=Duplicates.keep))
-        part = _read(console, paths, read_as, fitted, "old")
-        if correct:
+        part = _read(console, paths, replace(named, reading=reading), fitted, "old")
+        if corrections and not added:
             part, counts, missing = corrected_again(part, corrections)
             absent = f", not in the corpus {missing:,}" if missing else ""
             console.say(
                 f"note: {part.source}: corrections of the training: labels changed {counts[CHANGE]:,}, "
                 f"documents left out {counts[UNSURE]:,}{absent}"
             )
-            part = part.without_duplicates() if learning.duplicates is Duplicates.drop else part
         part = _as_trained(part, fitted, training) if added else part
         if entry.get("digest") not in (None, model_files.corpus_digest(part)):
             raise InputError(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textsvm.cli import machines, options
-from textsvm.cli.console import Console, WrongUsage, seconds_row
+from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.cv import SHOWN
 from textsvm.cli.machines import KernelOptions, options_of
 from textsvm.cli.options import option_field
@@ -107,7 +107,7 @@ class SearchOptions:
 
 
 #: Fields of groups that are no options of `tune`.
-_WITHOUT = {"annotators", "id", "corrections", "duplicates", "repeats", "scoring", "tol", "solver"}
+_WITHOUT = {"annotators", "id", "corrections", "repeats", "scoring", "tol", "solver"}
 
 
 @partial(options.with_groups, without=_WITHOUT)
@@ -217,7 +217,8 @@ def _show(console: Console, result: Tuning, corpus: Corpus, report: Json) -> Non
     if result.nested is not None:
         nested = _mean_and_sd(name, result.nested.mean[name], result.nested.sd[name])
         summary.append((f"{title}, nested", nested))
-    summary.append(seconds_row(report["seconds"]))
+    seconds = ", ".join(f"{stage} {value:.2f}" for stage, value in report["seconds"].items())
+    summary.append(("seconds", seconds))
     summary.append(("model", report["model"] or "not written; -o FILE writes it"))
     console.table("the best setting", summary)
     if result.best_params_["kernel"] == "auto" and len(ranked) > 1:

@@ -51,7 +51,7 @@ class OnlineSVC(ClassifierMixin, NamedParameters, BaseEstimator):
     classes_ : array, shape (n_classes,)
     machines_ : list of textsvm.solvers.online.OnlineMachine
         A machine for two classes, else a machine for each class: the texts, numbered in order of arrival,
-        with their dual variables, and the bias. With two classes also `machine_`.
+        with their dual variables, and the bias.
     model_ : TrainedModel
         The model at present; later lessons do not change it.
     info_ : dict
@@ -205,13 +205,6 @@ class OnlineSVC(ClassifierMixin, NamedParameters, BaseEstimator):
     def machines_(self) -> list[OnlineMachine]:
         """A machine for two classes, else a machine for each class."""
         return self.learner_.known.machines
-
-    @property
-    def machine_(self) -> OnlineMachine:
-        """The machine of two classes."""
-        if len(self.machines_) > 1:
-            raise AttributeError(f"there are {len(self.machines_)} machines; take machines_")
-        return self.machines_[0]
 
     def require_fitted(self) -> None:
         """Raise scikit-learn's NotFittedError before `fit`."""

@@ -136,7 +136,6 @@ def judge(
     texts: Any,
     truth: Sequence[Any],
     positive: Any = None,
-    grades: tuple[int, int] | None = None,
     progress: StageProgress | None = None,
     seconds: dict[str, float] | None = None,
 ) -> Results:
@@ -150,8 +149,6 @@ def judge(
         Labels, or numbers for an SVR; tuples of labels, or a bool indicator, for a MultilabelSVC.
     positive : label, optional
         Positive class of two. Required for a OneClassSVM: the class of its training documents.
-    grades : (int, int), optional
-        Range of the quadratic weighted kappa.
     progress : `textsvm.runtime.parallel.StageProgress`, optional
     seconds : dict, optional
         Copied to the results, with "predict" added.
@@ -167,9 +164,7 @@ def judge(
         if classes is not None and probability is not None:
             predicted = classes[probability.argmax(axis=1)]
         spent = time.perf_counter() - clock
-        results = evaluate(
-            truth, predicted, decision, classes, positive=positive, probability=probability, grades=grades
-        )
+        results = evaluate(truth, predicted, decision, classes, positive=positive, probability=probability)
         if isinstance(model.rule, CalibratedRule) and classes is not None and probability is not None:
             conformity = model.rule.conformity
             codes = np.searchsorted(classes, results.truth)

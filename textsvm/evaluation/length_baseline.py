@@ -59,12 +59,10 @@ class LengthBaseline:
         fits = lengths.ndim == numbers.ndim == 1 and 0 < len(lengths) == len(numbers)
         return cls(lengths.tolist(), numbers.tolist()) if fits else None
 
-    def judge(
-        self, examples: object, truth: Sequence[float], grades: tuple[int, int] | None = None
-    ) -> dict[str, float]:
+    def judge(self, examples: object, truth: Sequence[float]) -> dict[str, float]:
         """Its metrics on documents; empty without texts."""
         lengths = symbol_counts(examples)
         if lengths is None:
             return {}
         predicted = np.interp(lengths, self.lengths, self.numbers)
-        return scores(np.asarray(truth, np.float64), predicted, None, None, grades)
+        return scores(np.asarray(truth, np.float64), predicted, None, None)

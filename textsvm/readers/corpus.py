@@ -343,21 +343,29 @@ class Corpus:
         """
         if self.labels is None:
             raise InputError(f"{self.source} has no labels; {positive!r} and {negative!r} need labels")
-        sets = [frozenset((label,) if isinstance(label, str) else label) for label in self.labels]
-        counts = Counter(label for labels in sets for label in labels)
+        counts = Counter(label for labels in self._label_sets() for label in labels)
         for label in (positive, *([negative] if negative != "rest" else [])):
             if label not in counts:
                 raise InputError(f"{self.source} has no label {label!r}; there is: {_closest(label, counts)}")
         if positive == negative:
             raise InputError(f"the positive and the negative label are both {positive!r}")
+        reduced = self.with_two_labels(positive, negative)
+        if len(set(reduced.labels or ())) < 2:
+            raise InputError(f"{self.source}: no document is {positive!r} or {negative!r} and not the other")
+        return reduced
+
+    def with_two_labels(self, positive: str, negative: str) -> Corpus:
+        """`reduce_labels` without its checks: a class may be empty."""
+        sets = self._label_sets()
         if negative == "rest":
             rows = [i for i, labels in enumerate(sets) if labels]
         else:
             rows = [i for i, labels in enumerate(sets) if (positive in labels) != (negative in labels)]
         labels = [positive if positive in sets[i] else negative for i in rows]
-        if len(set(labels)) < 2:
-            raise InputError(f"{self.source}: no document is {positive!r} or {negative!r} and not the other")
         return replace(self.subset(rows), labels=labels)
+
+    def _label_sets(self) -> list[frozenset[str]]:
+        return [frozenset((label,) if isinstance(label, str) else label) for label in self.labels or ()]
 
     def with_vectors(self, vectors: Array, source: str) -> Corpus:
         """The corpus with vectors beside the texts, a row for each document, read from `source`."""
@@ -382,20 +390,9 @@ class Corpus:
 
     def conflicting_duplicates(self) -> list[tuple[str, ...]]:
         """Groups of duplicates with different labels (or numbers)."""
-        truth = self._truth
+        truth: Sequence[Label | float] = self.targets or self.labels or [""] * len(self)
         groups = (group for group in self._equal_texts() if len({truth[i] for i in group}) > 1)
         return [tuple(self.ids[i] for i in group) for group in groups]
-
-    def without_duplicates(self) -> Corpus:
-        """The first of each group of documents with equal texts and equal labels (or numbers)."""
-        first: dict[tuple[str | bytes, Label | float], int] = {}
-        for i, key in enumerate(zip(self._keys(), self._truth, strict=True)):
-            first.setdefault(key, i)
-        return self.subset(first.values())
-
-    @property
-    def _truth(self) -> Sequence[Label | float]:
-        return self.targets or self.labels or [""] * len(self)
 
     def _equal_texts(self) -> list[list[int]]:
         groups = defaultdict(list)

@@ -123,9 +123,9 @@ class CudaEdit:
     def cross(self, others: Documents, progress: Progress | None = None) -> Array:
         return self._block(others, np.arange(len(others)), np.float32, progress)
 
-    def distances(self, others: Documents, progress: Progress | None = None) -> Array:
+    def distances(self, others: Documents) -> Array:
         """d(others, documents), shape (len(others), n), on the device."""
-        return self._block(others, np.arange(len(others)), np.int32, progress)
+        return self._block(others, np.arange(len(others)), np.int32)
 
     def distances_gram(self, progress: Progress | None = None) -> Array:
         """d(documents, documents), shape (n, n), on the device, of which half is computed."""

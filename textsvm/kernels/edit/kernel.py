@@ -192,9 +192,9 @@ class HostEdit(HostRows):
     def gram(self, progress: Progress | None = None) -> AnyArray:
         return self._compute(self.documents, None, np.float32, progress)
 
-    def distances(self, others: Documents, progress: Progress | None = None) -> AnyArray:
+    def distances(self, others: Documents) -> AnyArray:
         """d(others, documents), shape (len(others), n)."""
-        return self._compute(others, np.arange(len(others)), np.int32, progress)
+        return self._compute(others, np.arange(len(others)), np.int32)
 
     def distances_gram(self, progress: Progress | None = None) -> AnyArray:
         """d(documents, documents), shape (n, n), of which half is computed."""
