@@ -6,6 +6,8 @@ from problems import gaussian
 
 from textsvm.gram.base import CachedGram, DenseGram, needed_bytes
 from textsvm.kernels import Spectrum
+from textsvm.linalg.products import Half
+from textsvm.linalg.sparse import Sparse, unary_starts
 from textsvm.runtime.device import select
 from textsvm.solvers import problems
 from textsvm.solvers.problems import Machines, decision_values
@@ -68,3 +70,24 @@ def test_rows_on_demand_each_computed_once_and_only_those_that_count():
 
 def test_no_machines():
     assert decision_values(DenseGram(np.eye(3, dtype=np.float32)), []) == []
+
+
+@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("n", [7, 150])
+def test_products_of_repeated_columns_have_the_bits_of_the_unary_code(n, weights):
+    rng = np.random.default_rng(n)
+    lengths = rng.integers(0, 40, n)
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    features = np.concatenate([rng.choice(60, size, replace=False) for size in lengths]).astype(np.int32)
+    times = rng.geometric(0.15, len(features)).astype(np.int32)
+    table = np.sqrt(rng.random(60)) if weights else np.ones(60)
+    x = Sparse(indptr, features, table[features].astype(np.float32), 60)
+    code = x.unary(times, unary_starts(features, times, 60))
+    for matrix in (x, code):
+        vars(matrix)["by_numpy"] = False
+    totals = np.zeros((2, n, n), np.float32)
+    Half(x.on_grid(times=times), times).add_to(totals[0])
+    Half(code.on_grid()).add_to(totals[1])
+    upper = np.triu_indices(n)
+    np.testing.assert_array_equal(x.squares(times=times), code.squares())
+    np.testing.assert_array_equal(totals[0][upper], totals[1][upper])

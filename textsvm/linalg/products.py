@@ -16,8 +16,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from textsvm.arrays import Floats, Floats32, Ints
-from textsvm.linalg.sparse import Sparse, are_whole, index_type
+from textsvm.arrays import Floats, Floats32, Ints, Ints32
+from textsvm.linalg.sparse import Sparse, are_whole, index_type, unary_frequencies, unary_starts
 from textsvm.runtime.compiled import njit, use_numpy
 from textsvm.runtime.parallel import Progress, one_blas_thread, run
 
@@ -143,36 +143,71 @@ class DenseColumns:
 
 
 class Half:
-    """Products of the rows of X with each other, each pair once."""
+    """Products of the rows of X with each other, each pair once.
 
-    def __init__(self, x: Sparse) -> None:
-        df = x.frequencies()
-        square = largest_square(x)
-        self.dense = DenseColumns(x, full_columns(df, len(x)), product_type(square, square))
-        in_lists = (df > 1) & (self.dense.column < 0)
-        n_listed = int(in_lists.sum())
+    With `times`, shape (entries,), the products are those of `x.unary(times)`: sums of
+    x_iu x_ju min(t_iu, t_ju). Its fullest columns are dense, and a list has the other occurrences of an entry
+    together, so that memory grows with the entries and not with the occurrences.
+    """
+
+    def __init__(self, x: Sparse, times: Ints32 | None = None) -> None:
+        square = largest_square(x, times)
+        dtype = product_type(square, square)
+        if times is None:
+            df, starts = x.frequencies(), np.arange(x.n_features + 1)
+            full = full_columns(df, len(x))
+            self.dense = DenseColumns(x, full, dtype).matrix
+        else:
+            starts = unary_starts(x.features, times, x.n_features)
+            df = unary_frequencies(x.features, times, starts)
+            full = full_columns(df, len(x))
+            self.dense = np.zeros((len(x), len(full)), dtype)
+        owner = np.searchsorted(starts, full, side="right") - 1
+        n_dense = np.bincount(owner, minlength=x.n_features)
+        first = starts[:-1] + n_dense  # in the lists: the first column that is not dense
+        in_lists = first < starts[1:]
+        in_lists[in_lists] = df[first[in_lists]] > 1
+        df = df[first[in_lists]]
+        n_listed = len(df)
         target = np.where(in_lists, np.cumsum(in_lists) - 1, -1).astype(index_type(n_listed))
-        self.rest = x.select(target, n_listed)
-        self.columns = InvertedIndex(self.rest, df=df[in_lists])
-        del df, in_lists, target
+        if times is None:
+            self.rest = x.select(target, n_listed)
+        else:
+            _fill_levels(
+                x.indptr, x.features, x.values, times, np.cumsum(n_dense) - n_dense, n_dense, self.dense
+            )
+            times = times - n_dense[x.features].astype(np.int32)
+            listed = in_lists[x.features] & (times > 0)
+            indptr = np.concatenate([[0], np.cumsum(listed)])[x.indptr]
+            self.rest = Sparse(indptr, target[x.features[listed]], x.values[listed], n_listed)
+            times = times[listed]
+        del target, in_lists, first, starts, owner, n_dense
+        self.columns = InvertedIndex(self.rest, df=df)
         #: None if all are 1 (presence, intersection) and need not be read.
         self.values = None if np.all(self.rest.values == 1) else self.columns.values
+        #: Of the entries, and in the order of the lists.
+        self.times = times
+        self.listed_times = times
+        if times is not None:
+            self.listed_times = np.empty_like(times)
+            self.listed_times[self.columns.after - 1] = times
 
     def add_to(self, total: Floats32, progress: Progress | None = None) -> None:
         """total[i, j] += <x[i], x[j]> for j >= i, each rounded once."""
         rest, columns = self.rest, self.columns
-        entries = (rest.indptr, rest.features, rest.values, columns.after)
+        entries = (rest.indptr, rest.features, rest.values, self.times, columns.after)
         lists = (columns.indptr, columns.documents, self.values)
-        by_numpy = _by_numpy(int(np.square(columns.df).sum()) // 2 + total.size // 4)
+        n_terms = int(np.square(columns.df).sum()) // 2 + total.size // 4
+        by_numpy = self.times is None and _by_numpy(n_terms)
 
         def add(piece: tuple[int, int]) -> None:
             first, last = piece
-            tile = self.dense.matrix[first:last] @ self.dense.matrix[first:].T
+            tile = self.dense[first:last] @ self.dense[first:].T
             if by_numpy:  # and below the diagonal, where `total` is not read
                 sums = _sums(piece, rest, columns.after, lists, len(rest))
                 total[first:last, first:] += (sums[:, first:] + tile).astype(np.float32)
                 return
-            _add_half(*piece, *entries, *lists, tile, np.zeros(total.shape[1]), total)
+            _add_half(*piece, *entries, *lists, self.listed_times, tile, np.zeros(total.shape[1]), total)
 
         work = pieces(len(total))
         with one_blas_thread():
@@ -196,9 +231,9 @@ def finish_half(total: Floats32, scale: Floats, out: Floats32) -> None:
     run(fill, pieces(len(out)))
 
 
-def largest_square(x: Sparse) -> float:
-    """Largest squared norm of a row, infinity if not all values are whole."""
-    return float(x.squares().max(initial=0)) if are_whole(x.values) else np.inf
+def largest_square(x: Sparse, times: Ints32 | None = None) -> float:
+    """Largest squared norm of a row (`Sparse.squares`), infinity if not all values are whole."""
+    return float(x.squares(times=times).max(initial=0)) if are_whole(x.values) else np.inf
 
 
 def product_type(square: float, other: float) -> type[np.floating]:
@@ -242,12 +277,25 @@ def _add_rows(
 
 
 @njit(nogil=True, cache=True)
-def _add_half(first, last, indptr, features, values, after, list_starts, documents, x, tile, sums, total):
+def _fill_levels(indptr, features, values, times, begin, n_dense, dense):
+    """Write the dense columns of a unary code: of feature u `n_dense[u]` columns from `begin[u]` on."""
+    for i in range(len(indptr) - 1):
+        for k in range(indptr[i], indptr[i + 1]):
+            u = features[k]
+            dense[i, begin[u] : begin[u] + min(times[k], n_dense[u])] = values[k]
+
+
+@njit(nogil=True, cache=True)
+def _add_half(
+    first, last, indptr, features, values, times, after, list_starts, documents, x, listed_times, tile, sums,
+    total,
+):  # fmt: skip
     for i in range(first, last):
         for k in range(indptr[i], indptr[i + 1]):
             value = np.float64(values[k])
             for at in range(after[k], list_starts[features[k] + 1]):
-                sums[documents[at]] += 1.0 if x is None else value * x[at]
+                term = 1.0 if x is None else value * x[at]
+                sums[documents[at]] += term if times is None else term * min(times[k], listed_times[at])
         for j in range(i, total.shape[1]):
             total[i, j] += np.float32(sums[j] + tile[i - first, j - first])
             sums[j] = 0.0

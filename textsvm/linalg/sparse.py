@@ -138,10 +138,13 @@ class Sparse:
         _unary(self.features, self.values, counts, starts, code.features, code.values)
         return code
 
-    def squares(self, ends: Ints | None = None) -> Floats:
-        """Squared norm of each row, shape (n,); with `ends`, added block by block."""
+    def squares(self, ends: Ints | None = None, times: Ints32 | None = None) -> Floats:
+        """Squared norm of each row, shape (n,); with `ends`, added block by block.
+
+        With `times`, shape (entries,), of the matrix that `unary` makes of these counts.
+        """
         squares = np.zeros(len(self))
-        for block in self._squares_of_blocks(self._ends(ends)).T:
+        for block in self._squares_of_blocks(self._ends(ends), times).T:
             squares += block
         return squares
 
@@ -154,29 +157,30 @@ class Sparse:
         row = np.repeat(np.arange(len(self)) * len(ends), np.diff(self.indptr))
         return row + np.searchsorted(ends, self.features, side="right")
 
-    def _squares_of_blocks(self, ends: Ints) -> Floats:
+    def _squares_of_blocks(self, ends: Ints, times: Ints32 | None = None) -> Floats:
         """Squared norm of each row in each block of features, shape (n, number of blocks)."""
         squares = np.zeros((len(self), len(ends)))
-        if self.by_numpy:
+        if self.by_numpy and times is None:
             exact = np.square(self.values.astype(np.float64))
             squares.ravel()[:] = np.bincount(self._blocks(ends), exact, squares.size)
         else:
-            arrays = (self.indptr, self.features, self.values, ends, squares)
+            arrays = (self.indptr, self.features, self.values, times, ends, squares)
             run_on_ranges(self.indptr, lambda i, j: _squares(i, j, *arrays))
         return squares
 
-    def on_grid(self, ends: Ints | None = None) -> Sparse:
+    def on_grid(self, ends: Ints | None = None, times: Ints32 | None = None) -> Sparse:
         """The matrix with values rounded such that products of rows are exact in float64, in any order.
 
         The values of a row become multiples of a power of two, its norm at most 2^GRID_BITS of them, so a
         product is a whole number below 2^53. Whole numbers are on a grid already. Features may be in several
         blocks, up to `ends`, that are multiplied apart and have a grid each; the entries of a row are then in
-        the order of the blocks.
+        the order of the blocks. `times` are as in `squares`.
         """
         if are_whole(self.values):
             return self
         values, ends = empty(len(self.values), np.float32), self._ends(ends)
-        units = np.ldexp(1.0, np.frexp(np.sqrt(self._squares_of_blocks(ends)))[1] - GRID_BITS)
+        squares = self._squares_of_blocks(ends, times)
+        units = np.ldexp(1.0, np.frexp(np.sqrt(squares))[1] - GRID_BITS)
         if self.by_numpy:
             unit = units.ravel()[self._blocks(ends)]
             values[:] = np.rint(self.values / unit) * unit
@@ -261,6 +265,13 @@ def unary_starts(features: AnyArray, counts: Ints32, size: int) -> Ints:
     return np.concatenate([[0], np.cumsum(largest)])
 
 
+def unary_frequencies(features: SignedInts, counts: Ints32, starts: Ints) -> Ints:
+    """Number of rows that have each column of the unary codes from `starts` on."""
+    last = np.bincount(starts[features] + counts - 1, minlength=starts[-1])
+    reached = np.append(np.cumsum(last[::-1])[::-1], 0)  # by entries of this feature and of those behind it
+    return reached[:-1] - np.repeat(reached[starts[1:]], np.diff(starts))
+
+
 def match_unary(columns: Ints, rows: Ints, numbers: Ints) -> Ints:
     """Column of each digit of the unary codes of other documents; -1 if there is none.
 
@@ -291,13 +302,14 @@ def _count(indptr, features, rows, ends, at, first, last, counts):
 
 
 @njit(nogil=True, cache=True)
-def _squares(first, last, indptr, features, values, ends, squares):
+def _squares(first, last, indptr, features, values, times, ends, squares):
     for i in range(first, last):
         k = indptr[i]
         for block, end in enumerate(ends):
             total = 0.0
             while k < indptr[i + 1] and features[k] < end:
-                total += np.float64(values[k]) * np.float64(values[k])
+                for _ in range(1 if times is None else times[k]):  # rounded as in the unary code
+                    total += np.float64(values[k]) * np.float64(values[k])
                 k += 1
             squares[i, block] = total
 

@@ -368,10 +368,14 @@ def matrix_of(
     kernel: PmerKernel, counts: sparse.Counts, weights: Floats | None, starts: Ints
 ) -> sparse.Sparse:
     """X of counted documents, given learnt weights and the first feature of each p-mer."""
+    x = entries_of(kernel, counts, weights, len(starts) - 1)
+    return x.unary(counts.counts, starts) if kernel.weight == "intersection" else x
+
+
+def entries_of(kernel: PmerKernel, counts: sparse.Counts, weights: Floats | None, size: int) -> sparse.Sparse:
+    """`matrix_of` over `size` p-mers, without the unary code of weight "intersection"."""
     unary = kernel.weight == "intersection"
-    x = sparse.Sparse(
-        counts.indptr, counts.features, np.empty(len(counts.counts), np.float32), len(starts) - 1
-    )
+    x = sparse.Sparse(counts.indptr, counts.features, np.empty(len(counts.counts), np.float32), size)
     table = weigh(kernel.weight, np.arange(1, 1 + int(counts.counts.max(initial=1)), dtype=np.int32))
     if weights is None:
         weights = np.empty(0)
@@ -383,7 +387,7 @@ def matrix_of(
     else:
         arrays = (counts.indptr, counts.features, counts.counts, table.astype(np.float64), weights, x.values)
         sparse.run_on_ranges(counts.indptr, lambda first, last: _weigh_entries(*arrays, first, last))
-    return x.unary(counts.counts, starts) if unary else x
+    return x
 
 
 @njit(nogil=True, cache=True)

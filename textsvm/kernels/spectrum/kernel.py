@@ -65,9 +65,9 @@ from textsvm.kernels.spectrum.features import (
     PmerWeights,
     SpectrumPredictor,
     check_fitted,
+    entries_of,
     feature_starts,
     is_weighted,
-    matrix_of,
     read_vocabulary,
     represent,
 )
@@ -82,6 +82,8 @@ from textsvm.text.documents import Documents, MultiView
 
 #: Symbols a second that are counted and compared, for each length.
 RATE = 3e8
+#: Mean count from which a Gram of weight "intersection" has no unary code, whose size is the sum of counts.
+REPEATED = 2
 
 
 def _on_card() -> ModuleType:
@@ -388,12 +390,14 @@ def host_grams(
     first, lengths = vocabulary.p1, vocabulary.p2 + 1 - vocabulary.p1
     weights = kernel.weights_.weights_each(vocabulary) if is_weighted(kernel) else None
     for q, size, counts in count_each(documents, vocabulary):
-        starts = feature_starts(kernel, counts, size)
-        x = matrix_of(kernel, counts, next(weights) if weights is not None else None, starts)
-        self_values += x.squares()
-        del counts, starts
-        half = Half(x.on_grid())
-        del x
+        x = entries_of(kernel, counts, next(weights) if weights is not None else None, size)
+        times = counts.counts if kernel.weight == "intersection" else None
+        if times is not None and (x.by_numpy or int(times.sum()) < REPEATED * len(times)):
+            x, times = x.unary(times, feature_starts(kernel, counts, size)), None
+        self_values += x.squares(times=times)
+        del counts
+        half = Half(x.on_grid(times=times), times)
+        del x, times
         half.add_to(total, part(progress, q - first, 1, lengths))
         del half  # before the counts of the next length
         while waiting and waiting[0][0] <= q:
