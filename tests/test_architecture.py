@@ -15,11 +15,11 @@ from textsvm.cli import COMMANDS
 
 #: Limit of each figure and its goal. A limit is the figure that was reached; it only falls.
 LIMITS: dict[str, tuple[float, float]] = {
-    "lines of textsvm/": (67_650, 64_000),
+    "lines of textsvm/": (67_490, 64_000),
     "lines of the applications": (11_137, 10_500),
     "lines of C, JavaScript, HTML and CSS": (2_800, 2_800),
     # Kernels of several families, aliases of arrays and the version have modules of their own.
-    "files": (275, 265),
+    "files": (274, 265),
     "files of more than 1000 lines": (0, 0),
     # textsvm.version, which every layer imports.
     "modules of at most 30 lines": (1, 8),
@@ -29,7 +29,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     "function-level imports": (128, 150),
     "module-level __getattr__": (2, 2),
     "mutable module globals": (4, 4),
-    'words "Any"': (1_070, 1_100),
+    'words "Any"': (1_069, 1_100),
     "calls of getattr and hasattr": (104, 80),
     "class names defined more than once": (0, 0),
     '"what" per 10,000 docstring words': (1, 10),
@@ -51,8 +51,8 @@ LIMITS: dict[str, tuple[float, float]] = {
     "base classes of SVC": (7, 10),
     "base classes of SVC, without scikit-learn's and object": (1, 3),
     "public members of SVC": (33, 40),
-    "options of the command line": (368, 400),
-    "distinct options": (120, 135),
+    "options of the command line": (365, 400),
+    "distinct options": (117, 135),
 }
 MAX_KERNEL_MEMBERS = 15
 MAX_CU_LINES = 80

@@ -18,8 +18,7 @@ from textsvm import Spectrum, SpectrumFeatures
 from textsvm.apps.label import machine as rows
 from textsvm.apps.label.learner import PAUSE, Learner, _left_out
 from textsvm.apps.label.machine import ColumnWeights, Machine, Pool
-from textsvm.apps.label.stopping import labels_per_point, retrieval
-from textsvm.apps.label.strategies import STRATEGIES, Candidates
+from textsvm.apps.label.strategies import STRATEGIES, Candidates, labels_per_point, retrieval
 from textsvm.errors import InputError
 from textsvm.runtime.parallel import one_blas_thread
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
+from textsvm.apps.label import strategies
 from textsvm.apps.label.machine import LENGTH, ColumnWeights, Machine, Pool, Scorer, digest, marks, mixed
-from textsvm.apps.label.stopping import Retrieval, labels_per_point, retrieval
-from textsvm.apps.label.strategies import STRATEGIES, Candidates, rank
+from textsvm.apps.label.strategies import STRATEGIES, Candidates, Retrieval, rank
 from textsvm.arrays import Bools, Floats, Ints
 from textsvm.errors import InputError
 from textsvm.evaluation.results import clopper_pearson
@@ -281,7 +281,7 @@ class Learner:
         return Progress(
             n_labelled, len(hits), float(hits.mean()) if len(hits) else None,
             clopper_pearson(int(hits.sum()), len(hits)) if len(hits) else None, training.curve,
-            labels_per_point(training.curve), training.retrieval,
+            strategies.labels_per_point(training.curve), training.retrieval,
         )  # fmt: skip
 
     # Answers
@@ -332,7 +332,7 @@ class Learner:
             of = training.labels.index(self.relevant)
             rows = np.searchsorted(training.index, originals)
             values, column = training.left_out[rows, of], unlabelled[:, of]
-        state = retrieval(relevant, values, column, len(self._texts) - len(answers) - len(column))
+        state = strategies.retrieval(relevant, values, column, len(self._texts) - len(answers) - len(column))
         n_found = sum(labelled.values())
         return replace(state, n_found=n_found, total=state.total and state.total + n_found - state.n_found)
 
