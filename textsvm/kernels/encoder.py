@@ -128,7 +128,9 @@ def _token_contributions(standard: Standard, texts: EncodedTexts, weights: Float
             values = (texts.encoder.embeddings[[*ids]] - standard.mean) @ by_number / len(spans)
             for value, first, end in zip(values, firsts, ends, strict=True):
                 share[first:end] += value / (end - first)
-            totals.setdefault(f"{TOKEN_PREFIX}{text[firsts[0] : ends[-1]]}", []).append(float(values.sum()))
+            totals.setdefault(f"{TOKEN_PREFIX}{text[firsts[0] : ends[-1]].strip()}", []).append(
+                float(values.sum())
+            )
         symbols.append(share)
         features.append([(name, len(values), sum(values)) for name, values in totals.items()])
     return Contributions(symbols, features)

@@ -61,7 +61,7 @@ from textsvm.runtime import device as devices
 from textsvm.runtime.compiled import scipy
 from textsvm.runtime.files import replacing
 from textsvm.runtime.parallel import run
-from textsvm.runtime.plain_json import to_json
+from textsvm.runtime.plain_json import to_json, unambiguous_json
 from textsvm.sources.base import Source, Support, csr_of
 from textsvm.sources.copies import MOST_DIGESTS
 from textsvm.version import __version__
@@ -671,8 +671,8 @@ def _bytes_of(path: Path) -> bytes:
 def _header_of(path: Path, content: bytes) -> Json:
     """The header, from bytes that safetensors could read."""
     try:
-        outer = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-        header = json.loads(outer["__metadata__"]["textsvm"])
+        outer = unambiguous_json(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        header = unambiguous_json(outer["__metadata__"]["textsvm"])
         header["format_version"]
     except (KeyError, TypeError, ValueError, RecursionError, MemoryError) as error:
         raise InputError(f"{path} was not written by textsvm (it has no textsvm header)") from error

@@ -42,6 +42,17 @@ def to_json(value: Any) -> Any:
     return repr(value)
 
 
+def unambiguous_json(text: str | bytes) -> Any:
+    """Read JSON; ValueError if an object has a key twice."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(values := dict(pairs)) < len(pairs):
+            raise ValueError("it has a key twice")
+        return values
+
+    return json.loads(text, object_pairs_hook=unique)
+
+
 def checked_line(value: dict[str, Any], number: int = 0) -> str:
     """A line of JSON that ends with a digest of its content and of its number in the file."""
     text = json_escaped(json.dumps(value, ensure_ascii=False))

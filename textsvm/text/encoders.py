@@ -18,8 +18,9 @@ import os
 import re
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
-from contextlib import suppress
+from base64 import b64decode
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from hashlib import blake2b
@@ -34,11 +35,13 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors import numpy as arrays_file
 
-from textsvm.arrays import AnyArray, Arrays, Floats32, Ints, first_true
+from textsvm.arrays import AnyArray, Arrays, Floats32, Ints, Json, first_true
 from textsvm.errors import InputError
+from textsvm.runtime import memory as host_memory
 from textsvm.runtime.compiled import njit, use_numpy
 from textsvm.runtime.files import cache_folder, try_lock
 from textsvm.runtime.parallel import Lock, Progress, n_threads, run
+from textsvm.runtime.plain_json import unambiguous_json
 from textsvm.text.documents import Documents, batches, encode, split_words
 from textsvm.text.encoding import offsets_of
 from textsvm.text.tokens import ALONE, BETWEEN, WITHIN, shorten
@@ -54,6 +57,7 @@ _MAGIC = b"textsvm1"  #: Beginning of a file of the cache, with its version
 _HEAD = 16  #: Length of its header: this beginning and the dimension
 #: Beginnings of the names of files and folders on which vectors do not depend.
 _IGNORED = (".", "README", "__pycache__")
+_NFKC = 18  #: Symbols of the longest normal form of a symbol, U+FDFA
 _SURROGATES = (0xD800, 0xDFFF)  #: Code points of lone surrogates, which no library of encoders accepts
 _REPLACEMENT = 0xFFFD  #: The code point in their place
 
@@ -119,56 +123,49 @@ class StaticEncoder(TextEncoder):
 
     def __init__(self, arrays: Arrays, name: str) -> None:
         self._arrays, self.name, self.reference = arrays, name, name
-        rows, scale = arrays["embeddings"], arrays.get("scale")
+        rows = arrays["embeddings"]
         if rows.ndim != 2 or not rows.size or rows.dtype.kind not in "fi":
             raise InputError(f"the encoder {name} has no matrix with a vector for each token")
-        self.embeddings: Floats32 = rows.astype(np.float32)
-        if scale is not None:
-            self.embeddings *= scale.astype(np.float32).reshape(-1, 1)
-        if not np.isfinite(self.embeddings).all():
+        with np.errstate(over="ignore"):
+            self.embeddings: Floats32 = rows.astype(np.float32)
+            if "scale" in arrays:
+                self.embeddings *= _column(arrays["scale"], len(rows)).astype(np.float32)
+        if not (np.abs(self.embeddings) <= _MOST_NUMBER).all():
             raise InputError(f"the encoder {name} has vectors that are not finite; take another copy of it")
         self.tokenizer = arrays["tokenizer"].tobytes()
         self.digest = _digest(self.embeddings, self.tokenizer)
-        if self._tokenizer.get_vocab_size() > len(rows):
+        with _in_one_sentence(f"tokenizer.json of the encoder {name} is damaged"):
+            state = tokenizer_state(self.tokenizer)
+            self._tokenizer = library_of("tokenizers").Tokenizer.from_str(json.dumps(state))
+        self._tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text
+        tokens = self._tokenizer.get_vocab()
+        if sorted(tokens.values()) != [*range(len(rows))]:
             raise InputError(
-                f"the encoder {name} has {self._tokenizer.get_vocab_size():,} tokens and {len(rows):,} "
-                "vectors; its files do not belong together"
+                f"the encoder {name} has {len(rows):,} vectors, and the ids of its {len(tokens):,} "
+                "tokens are not the numbers of these, each once; its files do not belong together"
             )
+        #: Id of the unknown token, which is not counted; -1 without.
+        self.unknown: int = tokens.get(state["model"].get("unk_token"), -1)
+        parts = [state[part] or {} for part in ("normalizer", "pre_tokenizer", "model")]
+        self._is_bert = [part.get("type") for part in parts] == _BERT
+        self._is_bert &= all(token["special"] for token in state["added_tokens"])
+        #: Whether BERT's tokenizer lower-cases.
+        self._lowers = self._is_bert and parts[0].get("lowercase", True)
+        longest = parts[2]["max_input_chars_per_word"] if self._is_bert else 0
+        words = (t for t in tokens if t.isascii() and (t.isalnum() or t in punctuation) and len(t) <= longest)
+        #: Ids of the tokens of BERT's tokenizer that are whole words of ASCII, or punctuation.
+        self._words = {t: tokens[t] for t in words}
 
-    @cached_property
-    def _tokenizer(self) -> Any:
-        library = library_of("tokenizers")
-        try:
-            tokenizer = library.Tokenizer.from_str(self.tokenizer.decode())
-        except Exception as error:  # the library raises Exception itself
-            raise InputError(f"tokenizer.json of the encoder {self.name} is damaged: {error}") from error
-        tokenizer.no_padding()
-        tokenizer.no_truncation()
-        tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text
-        return tokenizer
+    def __reduce__(self) -> Any:
+        return StaticEncoder, (self._arrays, self.name)  # the library's tokenizer would lose a setting
 
-    @cached_property
-    def unknown(self) -> int:
-        """Id of the unknown token, which is not counted; -1 without."""
-        token = json.loads(self.tokenizer)["model"].get("unk_token")
-        number = None if token is None else self._tokenizer.token_to_id(token)
-        return -1 if number is None else int(number)
-
-    @cached_property
-    def _is_bert(self) -> bool:
-        parts, names = json.loads(self.tokenizer), ("normalizer", "pre_tokenizer", "model")
-        return [(parts.get(name) or {}).get("type") for name in names] == _BERT
-
-    @cached_property
-    def _lowers(self) -> bool:
-        """Whether BERT's tokenizer lower-cases."""
-        return self._is_bert and bool(json.loads(self.tokenizer)["normalizer"].get("lowercase"))
-
-    @cached_property
-    def _words(self) -> dict[str, int]:
-        """Ids of the tokens of BERT's tokenizer that are whole words of ASCII, or punctuation."""
-        tokens = self._tokenizer.get_vocab() if self._is_bert else {}
-        return {t: i for t, i in tokens.items() if t.isascii() and (t.isalnum() or t in punctuation)}
+    def _encoded(self, function: Any, texts: Sequence[str]) -> Any:
+        """Encodings of texts by a function of the library; InputError instead of the end of the process."""
+        need = _SYMBOL_BYTES * sum(map(len, texts))
+        if need > _CHECKED_BYTES and need > (free := host_memory.free()):
+            raise InputError(f"these texts may take {need:,} bytes, and {free:,} are free; shorten them")
+        with _in_one_sentence(f"the tokenizer of the encoder {self.name} failed"):
+            return function(texts, add_special_tokens=False)
 
     def arrays(self) -> Arrays:
         return self._arrays
@@ -188,7 +185,7 @@ class StaticEncoder(TextEncoder):
     def spans(self, text: str) -> list[tuple[int, int, int, int]]:
         """Token id, word index, start and end of each token of a text, without unknown tokens."""
         text = without_surrogates(encode([text])).text(0)
-        [encoding] = self._tokenizer.encode_batch([text], add_special_tokens=False)
+        [encoding] = self._encoded(self._tokenizer.encode_batch, [text])
         parts = zip(encoding.ids, encoding.word_ids, encoding.offsets, strict=True)
         return [(token, word, *span) for token, word, span in parts if token != self.unknown]
 
@@ -197,7 +194,7 @@ class StaticEncoder(TextEncoder):
         keys = [text.lower() for text in texts] if self._lowers else texts
         ids = [[self._words[key]] if key in self._words else [] for key in keys]
         rest = [i for i, of_text in enumerate(ids) if not of_text]
-        batch = self._tokenizer.encode_batch_fast([texts[i] for i in rest], add_special_tokens=False)
+        batch = self._encoded(self._tokenizer.encode_batch_fast, [texts[i] for i in rest])
         for i, encoding in zip(rest, batch, strict=True):
             ids[i] = encoding.ids
         unknown = self.unknown
@@ -385,15 +382,8 @@ class BatchEncoder(TextEncoder):
         return np.array([by_text[text] for text in texts], np.float32)[: len(characters)]
 
     def _computed(self, batch: list[str]) -> tuple[Floats32, int]:
-        try:
+        with _in_one_sentence(f"the encoder {self.name} failed on {len(batch):,} texts"):
             returned, cut = self.compute(batch)
-        except InputError:
-            raise
-        except Exception as error:
-            raise InputError(
-                f"the encoder {self.name} failed on {len(batch):,} texts ({type(error).__name__}: {error}); "
-                "correct it, or catch what these texts may cause"
-            ) from error
         return checked_vectors(self.name, batch, returned), cut
 
     def __getstate__(self) -> dict[str, Any]:
@@ -418,16 +408,30 @@ class FunctionEncoder(BatchEncoder):
         return self._function(texts), 0
 
 
-class SentenceEncoder(BatchEncoder):
+class FolderEncoder(BatchEncoder):
+    """An encoder of a library, which opens the files of a folder when it is first used."""
+
+    def __init__(self, folder: Path, name: str, reference: str) -> None:
+        super().__init__(name, folder_digest(folder), reference)
+        self.folder = str(folder)
+        self._stamp: tuple[Any, ...] = ()  #: When the digest was compared last
+
+    def _computed(self, batch: list[str]) -> tuple[Floats32, int]:
+        """Vectors of a batch; InputError if the files are not those of the digest any more."""
+        computed, folder = super()._computed(batch), Path(self.folder)
+        if (stamp := _stamp(folder, self.reference)) != self._stamp:
+            if folder_digest(folder) != self.digest:
+                raise InputError(f"the files of the encoder {self.name} have changed; start again")
+            self._stamp = stamp
+        return computed
+
+
+class SentenceEncoder(FolderEncoder):
     """A folder of sentence-transformers."""
 
     @cached_property
     def _model(self) -> Any:
         return library_of("sentence_transformers").SentenceTransformer(self.folder)
-
-    def __init__(self, folder: Path, name: str, reference: str) -> None:
-        super().__init__(name, folder_digest(folder), reference)
-        self.folder = str(folder)
 
     def compute(self, texts: list[str]) -> tuple[Any, int]:
         model = self._model
@@ -436,20 +440,20 @@ class SentenceEncoder(BatchEncoder):
         return model.encode(texts, batch_size=len(texts), show_progress_bar=False), cut
 
 
-class OnnxEncoder(BatchEncoder):
+class OnnxEncoder(FolderEncoder):
     """A folder with model.onnx and tokenizer.json: mean of the last hidden states over the tokens."""
 
     def __init__(self, folder: Path, name: str, reference: str) -> None:
-        super().__init__(name, folder_digest(folder), reference)
-        self.folder = str(folder)
+        super().__init__(folder, name, reference)
         library_of("onnxruntime")
 
     @cached_property
     def _parts(self) -> tuple[Any, int, Any]:
         """Tokenizer, largest number of tokens, and session of the model."""
-        tokenizer = library_of("tokenizers").Tokenizer.from_file(f"{self.folder}/tokenizer.json")
+        state = tokenizer_state(_file_content(Path(self.folder)), special=True)
+        tokenizer = library_of("tokenizers").Tokenizer.from_str(json.dumps(state))
         window = (tokenizer.truncation or {}).get("max_length", WINDOW)
-        tokenizer.enable_padding(**(tokenizer.padding or {}) | {"length": None})
+        tokenizer.enable_padding(**(tokenizer.padding or {}) | {"length": None, "pad_to_multiple_of": None})
         runtime = library_of("onnxruntime")
         providers = runtime.get_available_providers()
         return tokenizer, window, runtime.InferenceSession(f"{self.folder}/model.onnx", providers=providers)
@@ -557,33 +561,189 @@ def _load_folder(path: Path, stamp: tuple[Any, ...], name: str, reference: str) 
 
 
 def _static_of(folder: Path, name: str) -> StaticEncoder:
-    arrays = arrays_file.load_file(folder / "model.safetensors")
+    if 3 * (size := (folder / "model.safetensors").stat().st_size) > host_memory.free():
+        raise InputError(f"the encoder {name} takes {3 * size:,} bytes of memory, more than are free")
+    tokenizer, arrays = _file_content(folder), arrays_file.load_file(folder / "model.safetensors")
     rows = arrays["embeddings"] if "embeddings" in arrays else arrays["embedding.weight"]
-    if "mapping" in arrays:
-        rows = rows[arrays["mapping"]]
+    if (mapping := arrays.get("mapping")) is not None:
+        used = np.unique(mapping)  # tokens may share a vector, but no vector is without a token
+        if not np.array_equal(used, np.arange(len(rows))) or len(mapping) > _MOST_SHARED * len(rows):
+            raise ValueError(f"its mapping does not name {len(rows):,} vectors, each at least once")
+        rows = rows[mapping.astype(np.int64)]
     if "weights" in arrays:
-        rows = rows * arrays["weights"].reshape(-1, 1)
-    tokenizer = (folder / "tokenizer.json").read_bytes()
+        rows = rows * _column(arrays["weights"], len(rows))
     return StaticEncoder({"embeddings": rows, "tokenizer": np.frombuffer(tokenizer, np.uint8)}, name)
+
+
+def _column(array: AnyArray, n: int) -> AnyArray:
+    """An array of a number for each of n tokens, as a column."""
+    if array.shape not in ((n,), (n, 1)):
+        raise InputError(f"the encoder has {array.size:,} weights for {n:,} tokens")
+    return array.reshape(-1, 1)
+
+
+def _file_content(folder: Path) -> bytes:
+    """The bytes of tokenizer.json; ValueError if it is no file, such as a device, or too large."""
+    if (path := folder / "tokenizer.json").exists() and not path.is_file():
+        raise ValueError("tokenizer.json is not a file")
+    with path.open("rb") as stream:
+        content = stream.read(_MOST_JSON + 1)
+    if len(content) > _MOST_JSON:
+        raise ValueError(f"tokenizer.json has more than {_MOST_JSON:,} bytes")
+    return content
 
 
 def _stamp(folder: Path, reference: str) -> tuple[Any, ...]:
     """Names, times and sizes of the files of an encoder."""
     try:
-        files = [(path, path.stat()) for path in _files(folder)]
+        files = [(path, path.stat()) for path in [folder, *_files(folder)]]
     except OSError as error:
         raise InputError(f"the encoder {reference} cannot be read: {error}; correct its folder") from error
-    return tuple((str(path), status.st_mtime_ns, status.st_size) for path, status in files)
+    return tuple((str(path), s.st_ctime_ns, s.st_mtime_ns, s.st_ino, s.st_size) for path, s in files)
 
 
 def _files(folder: Path) -> list[Path]:
-    """The files on which the vectors of an encoder depend."""
-    paths = [(path, path.relative_to(folder).parts) for path in folder.rglob("*") if path.is_file()]
-    files = (path for path, parts in paths if not any(part.startswith(_IGNORED) for part in parts))
-    return sorted(files, key=Path.as_posix)  # in the same order on any system
+    """The files of an encoder; InputError for a link to a folder, whose files would not be among them."""
+    paths = sorted(folder.rglob("*"), key=Path.as_posix)  # in the same order on any system
+    if links := [path for path in paths if path.is_symlink() and path.is_dir()]:
+        raise InputError(f"{links[0]} is a link to a folder; put the folder in its place")
+    return [path for path in paths if path.is_file()]
 
 
 def folder_digest(folder: Path) -> str:
-    """Digest of the files of an encoder: their places in the folder and their contents."""
-    files = ((path.relative_to(folder).as_posix(), path) for path in _files(folder))
-    return _digest(*(f"{name}\0{_digest(path.read_bytes())}".encode() for name, path in files))
+    """Digest of the files on which vectors depend: their places in the folder and their contents.
+
+    Descriptions and hidden files count if another file may name them, such as external data of ONNX.
+    """
+    files = [(path.relative_to(folder), path.read_bytes()) for path in _files(folder)]
+    hidden = {place: next((p for p in place.parts if p.startswith(_IGNORED)), "") for place, _ in files}
+    others = [content for place, content in files if not hidden[place]]
+
+    def may_be_named(place: Path) -> bool:
+        names = {hidden[place].encode(), place.name.encode()}
+        return any(all(n in text for n in names) or _ESCAPED.search(text) for text in others)
+
+    counted = ((place, content) for place, content in files if not hidden[place] or may_be_named(place))
+    return _digest(*(f"{place.as_posix()}\0{_digest(content)}".encode() for place, content in counted))
+
+
+# Tokenizers: only components whose work is bounded, so that no tokenizer.json ends the process.
+
+_MOST_JSON = 1 << 26  #: Bytes of tokenizer.json
+_MOST_TOKEN = 512  #: Symbols of a token
+_MOST_WORD = 400  #: Symbols of a word of WordPiece, which takes quadratic time
+_MOST_AFFIX = 16  #: Symbols that a model adds to tokens
+_MOST_PARTS = 50  #: Components of a part
+_MOST_SPECIAL = 4000  #: Symbols of the description of special tokens
+_MOST_SHARED = 256  #: Tokens for each vector, on average
+_MOST_NUMBER = 1e15  #: Largest number of a vector, so that products of sums are finite
+#: Bytes that a symbol takes if it becomes 18 symbols, as U+FDFA does, and the bytes that are not compared.
+_SYMBOL_BYTES, _CHECKED_BYTES = 2000, 1 << 30
+_SUPPORTED = {
+    *("BertNormalizer", "BertPreTokenizer", "ByteLevel", "CharDelimiterSplit", "Digits", "Lowercase"),
+    *("Metaspace", "NFC", "NFD", "NFKC", "NFKD", "Nmt", "Precompiled", "Prepend", "Punctuation", "Replace"),
+    *("Split", "Strip", "StripAccents", "UnicodeScripts", "Whitespace", "WhitespaceSplit"),
+}
+_ENDING = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_ENGLISH = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+#: Regular expressions of GPT-2, CLIP, GPT-4 and Llama 3, Qwen, and of spaces: each takes linear time.
+_EXPRESSIONS = {
+    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+    r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+",
+    *(f"{_ENGLISH}{{1,3}}|{_ENDING}", f"{_ENGLISH}|{_ENDING}", r"\s+", " {2,}"),
+}
+_ESCAPED = re.compile(rb"\\u00[2-7]")  #: ASCII in escapes of JSON, which may hide a name
+
+
+@contextmanager
+def _in_one_sentence(problem: str) -> Iterator[None]:
+    """Raise exceptions of a library as InputError, also its PanicException, which is no Exception."""
+    try:
+        yield
+    except InputError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise InputError(f"{problem} ({type(error).__name__}: {error}); correct it") from error
+
+
+def tokenizer_state(content: bytes, special: bool = False) -> Json:
+    """Parts of tokenizer.json that are used; ValueError unless their work is known and bounded.
+
+    With `special` also the parts that add special tokens, cut and pad.
+    """
+    state = unambiguous_json(content)
+    names = ["normalizer", "pre_tokenizer", *(["post_processor", "truncation", "padding"] * special)]
+    parts = {"version": "1.0", "model": state["model"], "added_tokens": state.get("added_tokens") or []}
+    parts |= {name: state.get(name) for name in names}
+    for name, inner in (("normalizer", "normalizers"), ("pre_tokenizer", "pretokenizers")):
+        components = _flat(parts[name], inner)
+        # Equal components would multiply the length of a text.
+        if len({*map(str, components)}) < len(components) or len(components) > _MOST_PARTS:
+            raise ValueError(f"its {name} has too many components, or equal ones")
+        for component in components:
+            _check_component(component)
+    template = str(parts.get("post_processor"))
+    if len(template) > _MOST_SPECIAL or template.count("'Sequence'") > 4:  # of a text, a pair, and around
+        raise ValueError("its post_processor adds too many tokens")
+    _check_model(parts["model"], [token["content"] for token in parts["added_tokens"]])
+    return parts
+
+
+def _flat(part: Json | None, inner: str) -> list[Json]:
+    """Components of a part, in their order."""
+    if part is None or part["type"] != "Sequence":
+        return [] if part is None else [part]
+    return [component for nested in part[inner] for component in _flat(nested, inner)]
+
+
+def _check_component(part: Json) -> None:
+    """ValueError for other components, and for parameters that make many symbols of a symbol."""
+    kind, pattern, content = part["type"], part.get("pattern", {}), part.get("content", "")
+    if kind not in _SUPPORTED or pattern.get("Regex", " {2,}") not in _EXPRESSIONS:
+        raise ValueError(f"its {kind} {pattern.get('Regex', '')} is not supported")
+    old = pattern.get("String", " ")
+    spaced = content == f" {old} " and old in [*punctuation]  # as model2vec does
+    if not old or (len(content) > max(1, len(old)) and not spaced) or len(part.get("prepend", "")) > 1:
+        raise ValueError(f"its {kind} makes texts longer than supported")
+    if kind == "Precompiled":
+        _check_charsmap(b64decode(part["precompiled_charsmap"], validate=True))
+
+
+def _check_model(model: Json, added: list[str]) -> None:
+    keys = {"merges": "BPE", "unk_id": "Unigram", "continuing_subword_prefix": "WordPiece"}
+    kind = model.setdefault("type", next((keys[key] for key in keys if key in model), "WordLevel"))
+    tokens = [*(dict(model["vocab"]) if kind == "Unigram" else model["vocab"])]
+    unknown, prefix = model.get("unk_token"), model.get("continuing_subword_prefix") or ""
+    if kind == "Unigram":
+        unknown = tokens[model["unk_id"]] if len(tokens) == len(model["vocab"]) else None
+    if not (unknown in model["vocab"] or kind == "Unigram" or (kind == "BPE" and unknown is None)):
+        raise ValueError(f"its unknown token {unknown} is no token")
+    if max(map(len, [*tokens, *added]), default=0) > _MOST_TOKEN:
+        raise ValueError(f"it has a token of more than {_MOST_TOKEN} symbols")
+    if (
+        len(prefix) > (kind != "BPE") * _MOST_AFFIX
+        or len(model.get("end_of_word_suffix") or "") > _MOST_AFFIX
+    ):
+        raise ValueError("its model adds too many symbols to tokens")
+    if not 0 < model.setdefault("max_input_chars_per_word", 100) <= _MOST_WORD or model.get("dropout"):
+        raise ValueError(f"its model reads words of more than {_MOST_WORD} symbols, or cuts them at random")
+
+
+def _check_charsmap(data: bytes) -> None:
+    """ValueError if a map of SentencePiece leaves its tables, or has images of more than 18 symbols.
+
+    It has a number of bytes, a double array (Darts) of so many bytes, and images that end with zeros.
+    """
+    size, images = int.from_bytes(data[:4], "little"), b""
+    if size and size % 1024 == 0:
+        units, images = np.frombuffer(data, "<u4", size // 4, 4).astype(np.int64), data[4 + size :]
+        inner = units >> 31 == 0
+        children = np.arange(len(units)) ^ ((units >> 10) << ((units & 512) >> 6))
+        starts = units.take(children[inner & (units >> 8 & 1 == 1)]) & 0x7FFFFFFF  # IndexError outside
+        first = np.frombuffer(images + b"\0", np.uint8) & 0xC0 != 0x80  # byte of a symbol
+    if not images or (children[inner] >= len(units)).any() or not first.take(starts).all():
+        raise ValueError("its Precompiled map is damaged")
+    if max(map(len, images.decode().split("\0"))) > _NFKC:
+        raise ValueError(f"its Precompiled map makes more than {_NFKC} symbols of a symbol")

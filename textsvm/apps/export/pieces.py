@@ -18,7 +18,7 @@ import numpy as np
 
 from textsvm.apps.export.characters import CHANGES, IGNORED, KEEPS, PUNCT, SPACE, CharacterTables
 from textsvm.errors import InputError
-from textsvm.text.encoders import library_of
+from textsvm.text.encoders import library_of, tokenizer_state
 
 #: Code points of which the tokenizer is asked; the last stands for all others of private use.
 _ASKED = [*range(0xD800), *range(0xE000, 0x33000), *range(0xE0000, 0xE1000), 0xF0000]
@@ -45,7 +45,7 @@ class WordPiece:
 @lru_cache(maxsize=3)
 def word_piece(tokenizer: bytes) -> WordPiece:
     """The tables of a tokenizer, given as JSON; InputError if it is not BERT's."""
-    state = json.loads(tokenizer)
+    state = tokenizer_state(tokenizer)
     model = state["model"]
     names = ("model", "normalizer", "pre_tokenizer")
     types = [(state[name] or {"type": f"no {name}"}).get("type") for name in names]
@@ -62,7 +62,7 @@ def word_piece(tokenizer: bytes) -> WordPiece:
             f"an encoder with {problem} cannot be exported; WordPiece with BERT's normaliser, words of at "
             f"most {MAX_WORD_CHARACTERS} characters and no added tokens can"
         )
-    parts = library_of("tokenizers").Tokenizer.from_str(tokenizer.decode())
+    parts = library_of("tokenizers").Tokenizer.from_str(json.dumps(state))
     tokens = sorted(model["vocab"], key=model["vocab"].get)
     letters = _letters(parts.normalizer.normalize_str, parts.pre_tokenizer.pre_tokenize_str)
     limits = model["max_input_chars_per_word"], model["continuing_subword_prefix"]
