@@ -2,8 +2,8 @@
 
 A case changes values and components of a tokenizer (BERT's WordPiece, Unigram with a map of SentencePiece,
 BPE of bytes, words), its vectors, or bytes of its files. The encoder gives finite vectors that are the means
-of the vectors of the library's tokens, or `InputError` of one printable line. The library writes nothing to stderr,
-where the message of a panic would be.
+of the vectors of the library's tokens, or `InputError` of one printable line. The library writes nothing to
+stderr, where the message of a panic would be.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ._reading import judge
 
 Json = dict[str, Any]
 D = 4
-LETTERS = [*"abcdefghijklmnopqrstuvwxyz.,!▁éz日"]
+LETTERS = [*"abcdefghijklmnopqrstuvwxyz.,!▁é日"]
 TEXTS = [
     "a banana, zz!",
     "",

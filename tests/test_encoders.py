@@ -45,7 +45,7 @@ from textsvm.kernels.encoder import as_encoder, token_weights
 from textsvm.kernels.spelling import parse, spell
 from textsvm.model.file import read_content
 from textsvm.text.documents import encode, normalise
-from textsvm.text.encoders import VectorCache, _load_folder
+from textsvm.text.encoders import VectorCache, _load_folder, folder_digest
 
 pytest.importorskip("tokenizers")
 
@@ -484,6 +484,148 @@ def test_damaged_folders(tmp_path, case):
     DAMAGES[case](folder)
     with pytest.raises(InputError, match="damaged"):
         Encoder(str(folder))(["bread"])
+
+
+def replaced(old, new):
+    return {"type": "Replace", "pattern": {"String": old}, "content": new}
+
+
+REGEX = {"pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+#: Parts of tokenizer.json that would end the process, take long, or give other vectors in every run.
+HOSTILE = {
+    "growth": {"normalizer": {"type": "Sequence", "normalizers": [replaced("z", "z" * 1000)] * 3}},
+    "many small steps": {"normalizer": {"type": "Sequence", "normalizers": [replaced("z", "zz")] * 40}},
+    "hidden by a key": {"normalizer": replaced("z", "z" * 1000) | {"normalizers": []}},
+    "empty pattern": {"normalizer": replaced("", "x")},
+    "prepend": {"normalizer": {"type": "Prepend", "prepend": "a" * 1_000_000}},
+    "expression": {"pre_tokenizer": {"type": "Split"} | REGEX},
+    "pieces of no symbol": {"pre_tokenizer": {"type": "FixedLength", "length": 0}},
+    "no map": {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}},
+    "prefix inside a symbol": {
+        "model": {"type": "BPE", "vocab": {"a": 0, "\u65e5": 1, "a\u65e5": 2}, "merges": [["a", "\u65e5"]],
+                  "continuing_subword_prefix": "#"}
+    },
+    "at random": {"model": {"type": "BPE", "vocab": {"a": 0, "aa": 1}, "merges": [["a", "a"]],
+                            "dropout": 0.5}},
+    "unknown token": {"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "b"}},
+    "long words": {"model": {"type": "WordPiece", "vocab": {"a": 0}, "unk_token": "a",
+                             "continuing_subword_prefix": "", "max_input_chars_per_word": 10**18}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_tokenizers(tmp_path, case, capfd):
+    """The library, alone, would abort, panic (with a message of Rust), or run for minutes."""
+    folder = static_folder(tmp_path / "hostile")
+    (folder / "tokenizer.json").write_text(tokenizer(vocabulary(), **HOSTILE[case]))
+    with pytest.raises(InputError, match="damaged"):
+        Encoder(str(folder))(["zz bread"])
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("number", [-1, 3, 200, 3000, (1 << 32) - 1])
+def test_ids_of_tokens_are_those_of_the_vectors(tmp_path, number):
+    folder = static_folder(tmp_path / "e")
+    state = json.loads(tokenizer(vocabulary()))
+    state["model"]["vocab"]["word7"] = number
+    (folder / "tokenizer.json").write_text(json.dumps(state))
+    with pytest.raises(InputError, match=r"ids of its|expected u32"):
+        Encoder(str(folder))(["word7"])
+
+
+@pytest.mark.parametrize("arrays", [
+    {"embeddings": np.ones((201, 4), np.float32)},
+    {"mapping": np.array([-1, *range(1, 200)])},
+    {"mapping": np.zeros(200, np.int64)},
+    {"weights": np.ones(1)},
+    {"embeddings": np.full((200, 4), 1e30, np.float32)},
+])  # fmt: skip
+def test_vectors_that_do_not_belong_to_the_tokens(tmp_path, arrays):
+    with pytest.raises(InputError):
+        Encoder(str(static_folder(tmp_path / "e", **arrays)))(["word7"])
+
+
+def test_tokens_may_share_vectors(tmp_path):
+    """As model2vec's quantised vocabularies."""
+    rows = np.random.default_rng(0).normal(size=(10, 4)).astype(np.float32)
+    folder = static_folder(tmp_path / "e", embeddings=rows, mapping=np.arange(200) % 10)
+    vector = as_encoder(str(folder)).encoder(["word7"])[0]
+    np.testing.assert_allclose(vector, rows[vocabulary().index("word7") % 10], rtol=1e-6)
+
+
+def test_a_key_twice_and_a_device_are_refused(tmp_path):
+    folder = static_folder(tmp_path / "e")
+    (folder / "tokenizer.json").write_text(tokenizer(vocabulary())[:-1] + ', "model": {}}')
+    with pytest.raises(InputError, match="a key twice"):
+        Encoder(str(folder))(["bread"])
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer.json").symlink_to("/dev/zero")
+    with pytest.raises(InputError, match="is not a file of at most"):
+        Encoder(str(folder))(["bread"])
+
+
+def test_common_tokenizers_are_supported(tmp_path):
+    """Each seed of the fuzzer, and the punctuation of model2vec, has the vectors of the library's tokens."""
+    from string import punctuation
+
+    from fuzz import tokenizers as fuzzed
+
+    spaced = [replaced(mark, f" {mark} ") for mark in punctuation]
+    spaced += [{"type": "Replace", "pattern": {"Regex": r"\s+"}, "content": " "}]
+    states = [*fuzzed.tokenizers(), json.loads(tokenizer(vocabulary()))]
+    states[-1]["normalizer"] = {"type": "Sequence", "normalizers": [states[-1]["normalizer"], *spaced]}
+    for i, state in enumerate(states):
+        rows = np.random.default_rng(i).normal(size=(len(state["model"]["vocab"]), 4)).astype(np.float32)
+        folder = static_folder(tmp_path / str(i), embeddings=rows)
+        (folder / "tokenizer.json").write_text(json.dumps(state))
+        fuzzed._encode(folder)
+        state["model"].pop("type")  # as early versions wrote it
+        (folder / "tokenizer.json").write_text(json.dumps(state))
+        fuzzed._encode(folder)
+
+
+def test_a_panic_of_the_library_is_a_sentence(encoder):
+    class PanicException(BaseException):
+        pass
+
+    def fail(*_, **__):
+        raise PanicException("index out of bounds")
+
+    with pytest.raises(InputError, match=r"the tokenizer of the encoder tiny failed .*index out of bounds"):
+        encoder._encoded(fail, ["bread"])
+
+
+def test_special_tokens_are_text_after_pickling(encoder):
+    texts = ["[SEP] bread", "[UNK] car"]
+    assert (pickle.loads(pickle.dumps(encoder))(texts) == encoder(texts)).all()
+
+
+def test_an_encoder_that_changes_before_its_first_use(tmp_path, cache):
+    pytest.importorskip("onnxruntime")
+    folder, _ = onnx_folder(tmp_path / "e")
+    encoder = as_encoder(str(folder)).encoder
+    onnx_folder(folder, seed=1)
+    with pytest.raises(InputError, match="the files of the encoder e have changed"):
+        encoder(["bread"])
+    assert not list(cache.glob("*.vectors"))
+    encoder = as_encoder(str(folder)).encoder
+    encoder(["bread"])
+    onnx_folder(folder, seed=2)
+    with pytest.raises(InputError, match="have changed"):
+        encoder(["car"])
+
+
+@pytest.mark.parametrize("name", [".x", "README.bin", "__pycache__/w"])
+def test_hidden_files_that_the_model_names_are_in_the_digest(tmp_path, name):
+    folder = tmp_path / "e"
+    (folder / name).parent.mkdir(parents=True)
+    for named in (False, True):
+        (folder / "model.onnx").write_bytes(b"\x0a" + (f"location {name}" if named else "").encode())
+        digests = []
+        for content in (b"1", b"2"):
+            (folder / name).write_bytes(content)
+            digests.append(folder_digest(folder))
+        assert (digests[0] != digests[1]) == named
 
 
 def test_empty_texts_have_the_vector_zero(folder, encoder):

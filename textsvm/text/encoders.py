@@ -18,7 +18,7 @@ import os
 import re
 import warnings
 from abc import ABC, abstractmethod
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -129,7 +129,7 @@ class StaticEncoder(TextEncoder):
         with np.errstate(over="ignore"):
             self.embeddings: Floats32 = rows.astype(np.float32)
             if "scale" in arrays:
-                self.embeddings *= _column(arrays["scale"], len(rows)).astype(np.float32)
+                self.embeddings *= arrays["scale"].astype(np.float32).reshape(len(rows), 1)
         if not (np.abs(self.embeddings) <= _MOST_NUMBER).all():
             raise InputError(f"the encoder {name} has vectors that are not finite; take another copy of it")
         self.tokenizer = arrays["tokenizer"].tobytes()
@@ -149,7 +149,6 @@ class StaticEncoder(TextEncoder):
         parts = [state[part] or {} for part in ("normalizer", "pre_tokenizer", "model")]
         self._is_bert = [part.get("type") for part in parts] == _BERT
         self._is_bert &= all(token["special"] for token in state["added_tokens"])
-        #: Whether BERT's tokenizer lower-cases.
         self._lowers = self._is_bert and parts[0].get("lowercase", True)
         longest = parts[2]["max_input_chars_per_word"] if self._is_bert else 0
         words = (t for t in tokens if t.isascii() and (t.isalnum() or t in punctuation) and len(t) <= longest)
@@ -161,9 +160,8 @@ class StaticEncoder(TextEncoder):
 
     def _encoded(self, function: Any, texts: Sequence[str]) -> Any:
         """Encodings of texts by a function of the library; InputError instead of the end of the process."""
-        need = _SYMBOL_BYTES * sum(map(len, texts))
-        if need > _CHECKED_BYTES and need > (free := host_memory.free()):
-            raise InputError(f"these texts may take {need:,} bytes, and {free:,} are free; shorten them")
+        if (need := _SYMBOL_BYTES * sum(map(len, texts))) > _CHECKED_BYTES and need > host_memory.free():
+            raise InputError(f"these texts may take {need:,} bytes, more than are free; shorten them")
         with _in_one_sentence(f"the tokenizer of the encoder {self.name} failed"):
             return function(texts, add_special_tokens=False)
 
@@ -571,26 +569,16 @@ def _static_of(folder: Path, name: str) -> StaticEncoder:
             raise ValueError(f"its mapping does not name {len(rows):,} vectors, each at least once")
         rows = rows[mapping.astype(np.int64)]
     if "weights" in arrays:
-        rows = rows * _column(arrays["weights"], len(rows))
+        rows = rows * arrays["weights"].reshape(len(rows), 1)
     return StaticEncoder({"embeddings": rows, "tokenizer": np.frombuffer(tokenizer, np.uint8)}, name)
-
-
-def _column(array: AnyArray, n: int) -> AnyArray:
-    """An array of a number for each of n tokens, as a column."""
-    if array.shape not in ((n,), (n, 1)):
-        raise InputError(f"the encoder has {array.size:,} weights for {n:,} tokens")
-    return array.reshape(-1, 1)
 
 
 def _file_content(folder: Path) -> bytes:
     """The bytes of tokenizer.json; ValueError if it is no file, such as a device, or too large."""
-    if (path := folder / "tokenizer.json").exists() and not path.is_file():
-        raise ValueError("tokenizer.json is not a file")
-    with path.open("rb") as stream:
-        content = stream.read(_MOST_JSON + 1)
-    if len(content) > _MOST_JSON:
-        raise ValueError(f"tokenizer.json has more than {_MOST_JSON:,} bytes")
-    return content
+    path = folder / "tokenizer.json"
+    if path.stat().st_size > _MOST_JSON or not path.is_file():
+        raise ValueError(f"tokenizer.json is not a file of at most {_MOST_JSON:,} bytes")
+    return path.read_bytes()
 
 
 def _stamp(folder: Path, reference: str) -> tuple[Any, ...]:
@@ -611,10 +599,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def folder_digest(folder: Path) -> str:
-    """Digest of the files on which vectors depend: their places in the folder and their contents.
-
-    Descriptions and hidden files count if another file may name them, such as external data of ONNX.
-    """
+    """Digest of the places and contents of files; hidden ones count if another file may name them."""
     files = [(path.relative_to(folder), path.read_bytes()) for path in _files(folder)]
     hidden = {place: next((p for p in place.parts if p.startswith(_IGNORED)), "") for place, _ in files}
     others = [content for place, content in files if not hidden[place]]
@@ -708,7 +693,9 @@ def _check_component(part: Json) -> None:
     if not old or (len(content) > max(1, len(old)) and not spaced) or len(part.get("prepend", "")) > 1:
         raise ValueError(f"its {kind} makes texts longer than supported")
     if kind == "Precompiled":
-        _check_charsmap(b64decode(part["precompiled_charsmap"], validate=True))
+        data = b64decode(part["precompiled_charsmap"], validate=True)
+        _check_charsmap(data)
+        part["precompiled_charsmap"] = b64encode(data).decode()  # the library is stricter
 
 
 def _check_model(model: Json, added: list[str]) -> None:
