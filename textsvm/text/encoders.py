@@ -615,7 +615,7 @@ def folder_digest(folder: Path) -> str:
 # Tokenizers: only components whose work is bounded, so that no tokenizer.json ends the process.
 
 _MOST_JSON = 1 << 26  #: Bytes of tokenizer.json
-_MOST_TOKEN = 512  #: Symbols of a token
+_MOST_TOKEN = 2048  #: Symbols of a token
 _MOST_WORD = 400  #: Symbols of a word of WordPiece, which takes quadratic time
 _MOST_AFFIX = 16  #: Symbols that a model adds to tokens
 _MOST_PARTS = 50  #: Components of a part
