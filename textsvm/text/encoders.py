@@ -709,10 +709,9 @@ def _check_model(model: Json, added: list[str]) -> None:
         raise ValueError(f"its unknown token {unknown} is no token")
     if max(map(len, [*tokens, *added]), default=0) > _MOST_TOKEN:
         raise ValueError(f"it has a token of more than {_MOST_TOKEN} symbols")
-    if (
-        len(prefix) > (kind != "BPE") * _MOST_AFFIX
-        or len(model.get("end_of_word_suffix") or "") > _MOST_AFFIX
-    ):
+    longest_prefix = 0 if kind == "BPE" else _MOST_AFFIX
+    suffix = model.get("end_of_word_suffix") or ""
+    if len(prefix) > longest_prefix or len(suffix) > _MOST_AFFIX:
         raise ValueError("its model adds too many symbols to tokens")
     if not 0 < model.setdefault("max_input_chars_per_word", 100) <= _MOST_WORD or model.get("dropout"):
         raise ValueError(f"its model reads words of more than {_MOST_WORD} symbols, or cuts them at random")
