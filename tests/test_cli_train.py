@@ -16,6 +16,7 @@ from textsvm.cli.train import TaskOptions
 from textsvm.evaluation import estimate
 from textsvm.kernels.spelling import spell
 from textsvm.model.settings import DEFAULT_KERNELS
+from textsvm.model.trained import TrainedModel
 from textsvm.readers import sample
 from textsvm.readers.read import read_corpus
 from textsvm.text.documents import View
@@ -427,14 +428,22 @@ def test_numbers_with_a_fraction_as_classes_are_noted(labels, noted, tmp_path):
 
 
 def test_a_cross_validation_that_takes_long_frees_its_gram(monkeypatch):
-    released = []
+    made, released, initialise = [], [], FoldGrams.__init__
     monkeypatch.setattr(estimate, "SECONDS", -1.0)
     monkeypatch.setattr(FoldGrams, "release", lambda self: released.append(self))
+    monkeypatch.setattr(
+        FoldGrams,
+        "__init__",
+        lambda self, *given, **more: (made.append(self), initialise(self, *given, **more))[1],
+    )
+    # Of the tested sample, too: weights of all features would take memory for each machine.
+    monkeypatch.setattr(TrainedModel, "decision_function", None)
     corpus = read_corpus(sample("reviews"), text="text")
     model = SVC("fast").fit(corpus.texts, corpus.labels)
     quality = estimate.estimate_quality(model.settings, model.model_, corpus, with_folds=True)
     assert "documents" in quality.where
-    assert len(released) == 1
+    assert len(made) == 2
+    assert all(any(grams is freed for freed in released) for grams in made)
 
 
 def test_the_estimate_with_many_classes_of_few_texts_tests_classes_of_training(tmp_path):

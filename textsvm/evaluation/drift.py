@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -24,11 +24,11 @@ import numpy as np
 from textsvm.arrays import AnyArray, Floats, Ints, Json, Words
 from textsvm.errors import InputError
 from textsvm.model.rules import ScaledRule, margins
-from textsvm.model.settings import ClassifierSettings, is_default
+from textsvm.model.settings import ClassifierSettings, Compute, is_default
 from textsvm.model.trained import TrainedModel
 from textsvm.runtime.parallel import one_blas_thread
 from textsvm.sources.copies import copy_groups, text_digests
-from textsvm.text.documents import Documents, MultiView
+from textsvm.text.documents import Documents, MultiView, batches
 
 #: Length of the p-mers.
 P = 4
@@ -68,6 +68,8 @@ MOST_TEXTS = 100
 COMPARED_SYMBOLS = 1 << 17
 #: Maximum symbols of support vectors whose p-mers are compared; above it, every k-th document.
 MOST_SYMBOLS = 1 << 24
+#: Symbols whose p-mers are compared at a time.
+SLAB = 1 << 20
 
 
 class Margins:
@@ -160,12 +162,17 @@ class SupportSymbols:
     def new_features(self, documents: Documents) -> tuple[int, int]:
         """Number of p-mers that occur in no support vector, and of all p-mers."""
         if self._features is None:
-            self._features = np.unique(_pmers(self._documents, self.p))
-        keys = _pmers(documents, self.p)
-        if not len(self._features):
-            return len(keys), len(keys)
-        place = np.minimum(np.searchsorted(self._features, keys), len(self._features) - 1)
-        return int((self._features[place] != keys).sum()), len(keys)
+            slabs = map(np.unique, self._slabs(self._documents))
+            self._features = np.unique(np.concatenate([np.empty(0, np.uint64), *slabs]))
+        new = total = 0
+        for keys in self._slabs(documents):
+            new, total = new + int((~np.isin(keys, self._features)).sum()), total + len(keys)
+        return new, total
+
+    def _slabs(self, documents: Documents) -> Iterator[Words]:
+        """p-mers of some documents at a time: hashes take fifty times the memory of the symbols."""
+        for first, last in batches(documents, SLAB):
+            yield _pmers(documents.take(range(first, last)), self.p)
 
 
 def _pmers(documents: Documents, p: int) -> Words:
@@ -237,11 +244,14 @@ def decide_sample(
         return None
     kernel = model.kernel if is_default(settings.kernel) else settings.kernel
     assert record.C is not None
-    settings = replace(settings, kernel=kernel, C=record.C, loss=record.loss, compute=None)
+    memory = Compute(settings.compute_options.memory)
+    settings = replace(settings, kernel=kernel, C=record.C, loss=record.loss, compute=memory)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            from textsvm.training.train import train_here
+            from textsvm.training.fold_grams import Task, decide_folds
+            from textsvm.training.problems import fold_predictions
+            from textsvm.training.train import read_training_data, train_here
 
             copies = copy_groups(text_digests(examples_of(np.concatenate([train, test]))))
             if copies is not None:
@@ -249,10 +259,19 @@ def decide_sample(
             test = test[np.isin(classes[test], classes[train])]
             if not len(test):
                 return None
-            fresh = train_here(settings, examples_of(train), [labels[i] for i in train])
-            with one_blas_thread():  # the bits of values depend on the number of threads of BLAS
-                decision = fresh.decision_function(examples_of(test))
-            return train, test, decision, fresh.rule.predictions(decision)
+            if settings.scoring != "accuracy":  # the offsets of a rule are learnt by a whole training
+                fresh = train_here(settings, examples_of(train), [labels[i] for i in train])
+                with one_blas_thread():  # the bits of values depend on the number of threads of BLAS
+                    decision = fresh.decision_function(examples_of(test))
+                return train, test, decision, fresh.rule.predictions(decision)
+            rows, n = np.concatenate([train, test]), len(train)
+            truth = [labels[i] for i in rows]
+            examples, target, _ = read_training_data(settings, examples_of(rows), truth, None)
+            folds = [(np.arange(n), np.arange(n, len(rows)))]
+            with one_blas_thread():
+                values = decide_folds(settings, examples, Task(target, None, folds))
+            assert values is not None
+            return train, test, values[0], fold_predictions(settings, values, folds, target)[0]
     except InputError:  # such as a sample of a single class
         return None
 

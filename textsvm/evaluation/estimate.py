@@ -21,12 +21,10 @@ from textsvm.model.rules import NumberRule, Rule
 from textsvm.model.settings import CalibrationSettings, ClassifierSettings, NoveltySettings, Settings
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus
-from textsvm.runtime import device as devices
 from textsvm.sources.copies import copy_groups, n_copies, n_separated, text_digests
-from textsvm.training.fold_grams import Task, grams_of, predicted_seconds, train_and_test
+from textsvm.training.fold_grams import Task, decide_folds
 from textsvm.training.folds import Splitting
 from textsvm.training.problems import fold_predictions
-from textsvm.training.targets import with_classes
 from textsvm.training.train import read_training_data
 
 #: Limits of the automatic cross-validation (documents, predicted seconds), and its folds.
@@ -189,16 +187,10 @@ def _cross_validated(settings: Settings, model: TrainedModel, training: Corpus) 
         folds = Splitting(FOLDS, training.groups, 1, 0, None).quietly(target)
         if n_separated(target.copies, folds):
             return None
-        with settings.at_work(devices.select(settings.device)):
-            task = Task(target, weight, folds)
-            grams = grams_of(settings, with_classes(settings.source.encode(examples), target), task)
-            try:
-                if predicted_seconds([settings], grams, task) > SECONDS:
-                    return None
-                values = train_and_test([settings], grams, task, {}).values[0]
-            finally:
-                grams.release()
+        values = decide_folds(settings, examples, Task(target, weight, folds), SECONDS)
     except InputError:
+        return None
+    if values is None:
         return None
     predicted = fold_predictions(settings, values, folds, target)
     indices = np.concatenate([test for _, test in folds])

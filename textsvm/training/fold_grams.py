@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, TypeVar
 
 import numpy as np
@@ -36,7 +37,7 @@ from textsvm.training.grams import (
     without_store,
 )
 from textsvm.training.problems import problem_of, rule_of
-from textsvm.training.targets import Target
+from textsvm.training.targets import Target, with_classes
 
 #: Most bytes of decision values that exist at a time.
 VALUES_BYTES = 256 << 20
@@ -173,6 +174,24 @@ def terms_of(settings: Settings, kernels: Sequence[Kernel], examples: Any) -> Te
     """Cache of the Grams of these kernels' terms, within the memory of the settings."""
     device = devices.select(settings.device)
     return TermGrams(kernels, examples, device, requested_memory(settings, len(examples), device))
+
+
+def decide_folds(
+    settings: Settings, examples: Any, task: Task, most_seconds: float = inf
+) -> list[Floats] | None:
+    """Decision values of the test part of each fold; None if more than `most_seconds` are predicted.
+
+    `examples` are validated. Values come from the Gram of the fold, or its features: weights of all features
+    take memory for each machine.
+    """
+    with settings.at_work(devices.select(settings.device)):
+        grams = grams_of(settings, with_classes(settings.source.encode(examples), task.target), task)
+        try:
+            if most_seconds < inf and predicted_seconds([settings], grams, task) > most_seconds:
+                return None
+            return train_and_test([settings], grams, task, {}).values[0]
+        finally:
+            grams.release()
 
 
 @dataclass(frozen=True)
