@@ -30,6 +30,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "textsvm.readers.annotations": "krippendorff_alpha: agreement as in notes on imported annotations",
         "textsvm.reporting.formatting": "runs: steps of colour as in explanations",
         "textsvm.reporting.html": "page: style sheet and content security policy of reports",
+        "textsvm.reporting.tables": "cells of CSV as in every file for spreadsheets",
         "textsvm.model.rules": "fit_scale: scale of probabilities as in OnlineSVC",
         "textsvm.text.documents": "normalise: the form of near-copies; Documents: the alphabet of features",
     },

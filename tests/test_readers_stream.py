@@ -35,7 +35,6 @@ def same(path, **options):
     assert isinstance(stored.texts, StoredTexts)
     assert list(stored.texts) == whole.texts
     assert stored.duplicates() == whole.duplicates()
-    assert list(stored.without_duplicates().texts) == whole.without_duplicates().texts
     return whole
 
 
@@ -201,7 +200,7 @@ def test_estimators_take_iterators():
 @pytest.mark.parametrize(
     "options",
     [
-        ("--kernel", "spectrum:1-4,idf", "--holdout", "0.2", "--duplicates", "drop"),
+        ("--kernel", "spectrum:1-4,idf", "--holdout", "0.2"),
         ("--kernel", "fast", "--positive", "positive", "--calibrate", "sigmoid"),
         ("--one-class", "positive", "--kernel", "gap", "--max-length", "30"),
     ],
