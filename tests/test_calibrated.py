@@ -93,7 +93,7 @@ def test_the_gram_is_computed_once_and_the_classifier_is_that_of_a_fit_to_all(mo
         "n_support_",
     ):
         assert getattr(model, name) is not None
-    assert model.seconds_.keys() == {"encode", "gram", "solve", "calibrate"}
+    assert model.seconds_.keys() == {"check", "encode", "plan", "gram", "solve", "calibrate", "assemble"}
 
 
 def test_idf_weights_of_calibration_are_learnt_from_each_training_part(monkeypatch):

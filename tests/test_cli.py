@@ -170,7 +170,9 @@ def test_train_reports_what_a_script_needs(model):
     }  # fmt: skip
     assert report["texts"]
     assert report["bytes"] == path.stat().st_size
-    assert report["seconds"].keys() == {"read", "encode", "choose", "gram", "solve", "total"}
+    assert report["seconds"].keys() == {
+        "read", "check", "encode", "choose", "gram", "solve", "assemble", "estimate", "save", "total",
+    }  # fmt: skip
     assert report["converged"]
     assert 0 < report["n_support"] <= report["n_train"]
     assert 0.85 < report["holdout"]["accuracy"] <= 1

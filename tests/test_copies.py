@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from command import report, run
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from textsvm import (
@@ -28,12 +28,22 @@ from textsvm.choice import choose
 from textsvm.choice.candidates import Candidate
 from textsvm.errors import RareClassWarning
 from textsvm.evaluation.judge import data_warnings, share_of_training
+from textsvm.sources import copies
 from textsvm.sources.copies import copy_groups, n_copies, n_separated, text_digests
 from textsvm.text.documents import encode
 from textsvm.training.folds import make_folds
 from textsvm.training.leakage import LeakageWarning
 from textsvm.training.targets import Target
 
+#: Texts around the lengths where digits are left out (40) and blocks end (128), in several scripts.
+HOSTILE = st.one_of(
+    st.text(max_size=150),
+    st.builds(
+        lambda piece, n: (piece * n)[:n],
+        st.text(st.sampled_from("aZ09., é日\U0001f600\u0301ﬁ\ud800"), min_size=1, max_size=5),
+        st.sampled_from((1, 39, 40, 41, 127, 128, 129, 256, 300)),
+    ),
+)
 WORDS = [
     "apple", "river", "stone", "cloud", "tiger", "piano", "candle", "garden", "window", "silver", "market",
     "engine",
@@ -73,6 +83,20 @@ def noise(n=40, times=4, seed=0):
 def test_texts_that_are_copies(first, second, equal):
     a, b = text_digests([first, second])
     assert (a == b) == equal
+
+
+@settings(deadline=None)  # the first is compiled
+@given(st.lists(st.tuples(HOSTILE, HOSTILE), min_size=1, max_size=9), st.booleans())
+def test_compiled_digests_are_those_of_hashlib(rows, several):
+    texts, width = [text for row in rows for text in row], 1 + several
+    by_python, compiled = (copies._digests(texts, width, in_python) for in_python in (True, False))
+    assert by_python.tolist() == compiled.tolist()
+
+
+@pytest.mark.parametrize("hidden", ["\u200b", "\ufe0f", "\u00ad", "\u0085", "\U000e0041", "\u2062"])
+def test_no_invisible_character_hides_a_copy(hidden):
+    a, b = text_digests(["a fine day", f"a fi{hidden}ne day"])
+    assert a == b
 
 
 @given(st.text())

@@ -119,7 +119,7 @@ def test_texts_and_weights_are_a_fit_on_each_fold_and_the_gram_is_computed_once(
     result = cross_validate(model, documents, y, cv=splits, sample_weight=weight, group_duplicates=None)
     assert calls == [40]
     assert not hasattr(model, "classes_")
-    assert result.seconds.keys() == {"encode", "gram", "duplicates", "solve", "score"}
+    assert result.seconds.keys() == {"check", "encode", "gram", "duplicates", "solve", "score"}
     for train, test in splits:
         fitted = SVC(Spectrum(p=2), C=2, tol=1e-6, device="cpu").fit(
             [documents[i] for i in train], y[train], sample_weight=weight[train]
@@ -310,7 +310,7 @@ def test_idf_weights_are_learnt_from_the_training_part_of_each_fold(memory):
     result = cross_validate(model, documents, y, cv=splits[:4])
     twice = cross_validate(model, documents, y, cv=splits)
     assert "one for each of the 4 training parts" in result.gram
-    assert result.seconds.keys() == {"encode", "gram", "duplicates", "solve", "score"}
+    assert result.seconds.keys() == {"check", "encode", "gram", "duplicates", "solve", "score"}
     for train, test in splits[:4]:
         expected = fitted_by_hand(model, documents, y, train, test)
         np.testing.assert_allclose(result.decision[test], expected, atol=1e-5)

@@ -73,7 +73,7 @@ def test_fitted_attributes(task):
     assert model.n_support_.sum() == len(model.support_) == len(model.support_documents_)
     assert model.dual_coef_.sum() == pytest.approx(0, abs=1e-9)
     assert set(model.predict(texts)) == {"day", "fruit"}
-    assert set(model.seconds_) == {"encode", "gram", "solve"}
+    assert set(model.seconds_) == {"check", "encode", "plan", "gram", "solve", "assemble"}
 
 
 @pytest.mark.parametrize("form", [list, tuple, np.array, lambda X: np.array(X, dtype=object), pd.Series])

@@ -51,7 +51,7 @@ def test_fitted_attributes(task):
     assert model.n_support_.tolist() == [len(model.support_)]
     assert not hasattr(model, "decision_function")
     assert not hasattr(model, "classes_")
-    assert set(model.seconds_) == {"encode", "gram", "solve"}
+    assert set(model.seconds_) == {"check", "encode", "plan", "gram", "solve", "assemble"}
 
 
 def test_a_duplicated_example_is_one_of_weight_two(task):

@@ -107,6 +107,7 @@ def train(
 
     from textsvm.cli import corpora, model_files, settings, training
     from textsvm.readers import statistics
+    from textsvm.runtime.parallel import lap
 
     if task.one_class is not None:
         machine = settings.one_class(model_options, task.nu)
@@ -145,11 +146,13 @@ def train(
     console.say_device(model.device_in_use)
     with console.warnings():
         about |= outcome.facts | outcome.saved
+        clock = time.perf_counter()
         texts = not task.without_texts
         size = model_files.save_model(output, model, training_part, reading, learning, about, texts)
+        lap(outcome.seconds, "save", clock)
     console.say(f"model {task.output}: {task.size_of_file(size)}")
     if printing.json:
-        seconds = {"read": read, **model.record.seconds, "total": time.perf_counter() - started}
+        seconds = {"read": read, **outcome.seconds, "total": time.perf_counter() - started}
         saved = {"model": str(task.output), "bytes": size, "texts": texts, "warnings": console.warned}
         console.print_json({**saved, **outcome.facts, "seconds": seconds, "reading": documents.reading})
         return

@@ -6,6 +6,7 @@ next step.
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict, dataclass, replace
 
 from textsvm.arrays import Json
@@ -26,6 +27,7 @@ from textsvm.model.settings import (
 )
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus
+from textsvm.runtime.parallel import lap
 from textsvm.training.train import train, with_scale
 
 #: Accuracy that needs no improvement.
@@ -41,6 +43,7 @@ class Outcome:
     saved: Json  #: Further facts for the model file
     results: Results | None  #: On the held-out documents
     verdict: Verdict | None
+    seconds: dict[str, float]  #: Wall time of the stages
 
 
 def fit(
@@ -51,11 +54,13 @@ def fit(
 
     `of_labelling`: `textsvm label` chose the texts.
     """
-    baseline = None
+    baseline, clock = None, time.perf_counter()
     if training.targets is not None:
         baseline = LengthBaseline.fit(training.examples, training.targets)
-    truth = truth_of(training)
+    truth, seconds = truth_of(training), dict[str, float]()
+    lap(seconds, "estimate", clock)
     model = train(settings, training.examples, truth, training.weights, console.stage)
+    seconds, clock = {**model.record.seconds, **seconds}, time.perf_counter()
     if model.record.unfinished:
         warn_user(model.record.unfinished, NotConvergedWarning)
     predictions = estimate.estimate_quality(settings, model, training, with_folds=test is None)
@@ -86,7 +91,8 @@ def fit(
         verdict = replace(verdict, where=where)
     if verdict is not None and test is None:
         facts["estimate"] = verdict.as_dict()
-    return Outcome(model, facts, saved, judged, verdict)
+    lap(seconds, "estimate", clock)
+    return Outcome(model, facts, saved, judged, verdict, seconds)
 
 
 def last_line(settings: AnySettings, training: Corpus, verdict: Verdict | None, doubtful: bool) -> str:

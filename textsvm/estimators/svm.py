@@ -111,7 +111,7 @@ class SVC(ClassifierMixin, KernelEstimator):
     gram_description_ : str
         Origin of the rows of the kernel matrix, or why there is no kernel matrix.
     seconds_ : dict
-        Wall time of "encode", "gram" (or "features") and "solve".
+        Wall time of the stages, such as "check", "encode", "gram" (or "features"), "solve", "assemble".
     info_ : dict
         The `info` with which a loaded model was saved.
     n_features_in_ : int

@@ -151,7 +151,7 @@ def judge(
         Positive class of two. Required for a OneClassSVM: the class of its training documents.
     progress : `textsvm.runtime.parallel.StageProgress`, optional
     seconds : dict, optional
-        Copied to the results, with "predict" added.
+        Copied to the results, with "predict" and "judge" added.
     """
     if len(truth) == 0:
         raise InputError("there are no labelled documents to evaluate on")
@@ -171,8 +171,9 @@ def judge(
             sets, unlike = conformity.summary(probability[results.index], decision[results.index], codes)
             results.sets.extend(sets)
             results.rejected.update(unlike)
-    results.seconds.update({**(seconds or {}), "predict": spent})
     results.warnings.extend(data_warnings(model, texts))
+    judged = time.perf_counter() - clock - spent
+    results.seconds.update({**(seconds or {}), "predict": spent, "judge": judged})
     return results
 
 

@@ -145,18 +145,20 @@ def cross_validate(
     >>> result.pooled["accuracy"]
     1.0
     """
-    settings = settings_of(model)
+    settings, clock = settings_of(model), time.perf_counter()
     examples, target, weight = read_training_data(settings, X, y, sample_weight, positive)
     names = metric_names(target, metrics)
     splitting = Splitting(cv, groups, repeats, random_state, group_duplicates)
     task = Task(target, weight, splitting.folds(target))
     for train, _ in task.folds:
         problem_of(settings, target, train, weight)
+    checked = time.perf_counter() - clock
     result = devices.run_on(
         settings.device,
         lambda device: _test_folds(settings.on(device), examples, task, splitting, names, progress),
     )
-    return replace(result, copies=n_together(target.copies, result.folds))
+    seconds = {**result.seconds, "check": result.seconds.get("check", 0.0) + checked}
+    return replace(result, copies=n_together(target.copies, result.folds), seconds=seconds)
 
 
 def _test_folds(

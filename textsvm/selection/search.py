@@ -137,13 +137,15 @@ class GridSearch:
         task = Task(self.target, self.weight, self.all_folds)
         values = choose_and_test(settings, examples, task, seconds, None)[0]
         self.judge(k, values)
-        self.seconds[k] = time.perf_counter() - start
+        clock = time.perf_counter()
+        self.seconds[k] = clock - start
         if self.choose(range(len(self.folds))) == k:
             self.best, self.best_machines = k, []
             labels = labels_of(self.target)
             model = train_here(settings, examples, labels, self.weight)
             decision = out_of_fold_values(values[: len(self.folds)], self.folds, self.target)
             self.best_model = with_scale(model, decision, labels, self.weight)
+            lap(seconds, "solve", clock)
 
     def predictions(self, settings: Settings, values: Sequence[Floats]) -> list[AnyArray]:
         """Predictions on all folds; the thresholds of an outer fold come from its inner folds."""

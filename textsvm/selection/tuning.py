@@ -157,8 +157,13 @@ def tune(
     search = GridSearch(grid_points(settings, grid), target, weight, metric)
     search.split(Splitting(cv, groups, repeats, random_state, group_duplicates), nested)
     call = partial(_try_settings, settings, examples, search, (started, minutes), resume, progress)
+    checked = time.perf_counter() - started
     leaks, seconds = devices.run_on(settings.device, call)
-    return _outcome(model, X, search, leaks, seconds)
+    clock = time.perf_counter()
+    result = _outcome(model, X, search, leaks, seconds)
+    seconds["check"] = seconds.get("check", 0.0) + checked
+    lap(seconds, "score", clock)
+    return result
 
 
 def _try_settings(

@@ -168,7 +168,7 @@ def _read(texts: list[str], first: int, reading: Reading) -> list[TextChunk]:
     for chosen in (np.flatnonzero(simple), np.flatnonzero(~simple)):
         if len(chosen):
             part = texts if len(chosen) == len(texts) else [texts[i] for i in chosen]
-            points, lengths = _normalised(part, reading)
+            points, lengths = normalised(part, reading)
             symbols = _numbered(points)
             parts.append(TextChunk(first + chosen, lengths, points.astype(code_type(len(symbols))), symbols))
     return parts
@@ -186,7 +186,7 @@ def _numbered(points: Array) -> NDArray[np.uint32]:
     return np.array(_scratch.symbols[: _number(points, _scratch.number, _scratch.symbols)])
 
 
-def _normalised(texts: list[str], reading: Reading) -> tuple[Array, Ints]:
+def normalised(texts: list[str], reading: Reading) -> tuple[Array, Ints]:
     """Code points of normalised texts (uint8 for ASCII, uint32 otherwise) and their lengths."""
     form, most = reading.form, reading.max_length
     if use_numpy(sum(map(len, texts))):
@@ -380,7 +380,7 @@ def find_words(codes: Array, offsets: Ints, kinds: NDArray[np.uint8]) -> list[To
 
     `kinds` has the class of each symbol of the alphabet, see `textsvm.text.tokens.kinds`.
     """
-    bounds = _pieces(offsets)
+    bounds = pieces_of(offsets)
     pieces: list[Any] = [None] * (len(bounds) - 1)
 
     def find(k: int) -> None:
@@ -425,7 +425,7 @@ def distinct(codes: Array, starts: Ints, stops: Ints) -> tuple[NDArray[np.uint32
     return ids, firsts[:n]
 
 
-def _pieces(offsets: Ints) -> list[int]:
+def pieces_of(offsets: Ints) -> list[int]:
     """Boundaries of pieces of work, in documents."""
     steps = np.arange(0, max(1, offsets[-1]), PIECE)
     return [*np.unique(np.searchsorted(offsets[:-1], steps)).tolist(), len(offsets) - 1]

@@ -166,15 +166,20 @@ def train_here(
     progress: StageProgress | None = None,
 ) -> TrainedModel:
     """`train` without a second try on the CPU if the memory of a GPU does not suffice: all steps in order."""
+    clock = time.perf_counter()
     training = read(settings, X, y, sample_weight, progress)
     split(training)
+    lap(training.seconds, "check", clock)
     with training.settings.at_work(training.device):
         choose(training)
         with on_disk(training.plan is not None and training.plan.tier == "disk"):
             rows = build_rows(training)
             solve_machines(training, rows)
         learn_rule(training)
-    return assemble_training(training)
+    clock = time.perf_counter()
+    model = assemble_training(training)
+    lap(training.seconds, "assemble", clock)
+    return model
 
 
 # read
@@ -274,11 +279,12 @@ def choose(training: TrainingState) -> None:
     encoded = source.encode(training.examples, None, training.progress)
     training.kernel = source.kernel_for(encoded)
     training.documents = with_classes(encoded, training.target)
-    lap(training.seconds, "encode", clock)
+    clock = lap(training.seconds, "encode", clock)
     memory = memory_limit(settings, len(encoded), training.device)
     training.plan = plan_training(
         settings, training.kernel, training.documents, training.problem, training.device, memory
     )
+    lap(training.seconds, "plan", clock)
 
 
 def _choose_default(training: TrainingState, settings: ClassifierSettings) -> None:
