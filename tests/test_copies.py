@@ -87,7 +87,7 @@ def test_texts_that_are_copies(first, second, equal):
 
 @settings(deadline=None)  # the first is compiled
 @given(st.lists(st.tuples(HOSTILE, HOSTILE), min_size=1, max_size=9), st.booleans())
-def test_compiled_digests_are_those_of_hashlib(rows, several):
+def test_compiled_letters_have_the_digests_of_letters_found_by_python(rows, several):
     texts, width = [text for row in rows for text in row], 1 + several
     by_python, compiled = (copies._digests(texts, width, in_python) for in_python in (True, False))
     assert by_python.tolist() == compiled.tolist()

@@ -4,7 +4,7 @@ A copy of a test document in the training part flatters the test, and so do trai
 A text is compared by a digest of 8 bytes of its letters, BLAKE2b: copies always have equal digests, whoever
 wrote them, so no text can hide that it is a copy. Other texts with equal digests only make an estimate more
 cautious; among a million texts that happens with probability 3e-8, and an author who wants two of his own
-texts to count as copies must try 2^32. Digests are computed on all cores. Similar texts that are no copies
+texts to count as copies must try 2^32. Letters are found on all cores. Similar texts that are no copies
 are found from kernel values (`textsvm.training.leakage`).
 """
 
@@ -14,7 +14,7 @@ import re
 import string
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -35,26 +35,12 @@ _DIGITS = string.digits.encode()
 _KEPT = np.array(
     [255 if byte in _BESIDE_LETTERS else ord(chr(byte).lower()) for byte in range(128)], np.uint8
 )
-#: Time of `_letters` and hashlib, relative to that of other work of `use_numpy`.
+#: Time of `_letters`, relative to that of other work of `use_numpy`.
 _PYTHON = 2
 #: Maximum number of digests of training texts in a model.
 MOST_DIGESTS = 1 << 16
 #: Texts with so many bytes of letters are compared without digits: numbers and dates of a template.
 LONG = 40
-#: Initial values, order of the words in the rounds, and all bits of BLAKE2b.
-_IV = np.array(
-    [
-        0x6A09E667F3BCC908, 0xBB67AE8584CAA73B, 0x3C6EF372FE94F82B, 0xA54FF53A5F1D36F1,
-        0x510E527FADE682D1, 0x9B05688C2B3E6C1F, 0x1F83D9ABFB41BD6B, 0x5BE0CD19137E2179,
-    ],
-    np.uint64,
-)  # fmt: skip
-_ROUNDS = (
-    "0123456789abcdef", "ea489fd61c02b753", "b8c052fdae367194", "7931dcbe265a40f8", "905724afe1bc683d",
-    "2c6a0b834d75fe19", "c51fed4a0763928b", "db7ec13950f4862a", "6fe9b308c2d714a5", "a2847615fb9e3cd0",
-)  # fmt: skip
-_SIGMA = np.array([[int(word, 16) for word in _ROUNDS[number % 10]] for number in range(12)])
-_ONES = np.uint64((1 << 64) - 1)
 #: What copies may differ in, in messages.
 BUT_FOR = "but for case, spaces, punctuation and, in long texts, digits"
 
@@ -105,11 +91,17 @@ def _digests(texts: list[str], width: int, in_python: bool) -> Words:
         if len(part) and not in_python:
             reading = Reading(normal_form(form, punctuation=True, keep_case=False))
             points, lengths = normalised([texts[i] for i in rows[part].ravel()], reading)
-            digests[part] = _hash(points, lengths.reshape(-1, width), _KEPT)
+            letters, ends = _letters_of(points, lengths.reshape(-1, width), _KEPT)
+            content, starts = memoryview(letters), [0, *ends.tolist()]
+            hashed = (_blake2b(content[a:b]) if b > a else 0 for a, b in pairwise(starts))
+            digests[part] = np.fromiter(hashed, np.uint64, len(part))
     for i in np.flatnonzero(digests == 0):  # left to Python: texts without letters
-        letters = b"\0".join(_letters(texts[k]) for k in rows[i])
-        digests[i] = np.frombuffer(blake2b(letters, digest_size=8).digest(), np.uint64)[0]
+        digests[i] = _blake2b(b"\0".join(_letters(texts[k]) for k in rows[i]))
     return digests
+
+
+def _blake2b(content: Any) -> int:
+    return int.from_bytes(blake2b(content, digest_size=8).digest(), "little")
 
 
 def share_in(sample: Words, examples: Any, source: Source) -> float:
@@ -183,21 +175,14 @@ def _join(groups: Ints, first: Ints, second: Ints) -> Ints:
     return scipy.sparse.csgraph.connected_components(graph, directed=False)[1].astype(np.int64)
 
 
-# BLAKE2b (RFC 7693) of letters
-
-
 @njit(nogil=True, cache=True)
-def _hash(points, lengths, kept):
-    """Digests of rows of texts, shape (n,); 0 if a text of the row has no letters."""
-    digests = np.zeros(len(lengths), np.uint64)
-    longest = 0
+def _letters_of(points, lengths, kept):
+    """Letters of rows of texts as UTF-8, and their ends; empty for a row with a text without letters."""
+    ends = np.zeros(len(lengths), np.int64)
+    letters = np.empty(points.itemsize * len(points) + lengths.size, np.uint8)
+    end = first = 0
     for row in range(len(lengths)):
-        longest = max(longest, lengths[row].sum() + lengths.shape[1])
-    words = np.empty(16 + longest // 2, np.uint64)  # at most 4 bytes a symbol
-    letters = words.view(np.uint8)
-    first = 0
-    for row in range(len(lengths)):
-        size = 0
+        size = end
         for column in range(lengths.shape[1]):
             start, last = size + (column > 0), first + lengths[row, column]
             letters[size] = 0  # between columns
@@ -206,14 +191,11 @@ def _hash(points, lengths, kept):
                 size = _write_letters(points, first, last, kept, True, letters, start)
             first = last
             if size == start:
-                size = -1
+                size = end
                 break
         first += lengths[row, column + 1 :].sum()
-        if size > 0:
-            end = max(1, -(-size // 128)) * 128
-            letters[size:end] = 0
-            digests[row] = _blake2b(words, size)
-    return digests
+        ends[row] = end = size
+    return letters, ends
 
 
 @njit(nogil=True, cache=True)
@@ -239,52 +221,3 @@ def _write_letters(points, first, last, kept, with_digits, letters, size):
             letters[size + 2], letters[size + 3] = 0x80 | point >> 6 & 63, 0x80 | point & 63
             size += 4
     return size
-
-
-@njit(nogil=True, cache=True)
-def _blake2b(words, size):
-    """First 8 bytes of the digest of `size` bytes, with zeros behind them, as a number."""
-    h = _IV.copy()
-    h[0] ^= np.uint64(0x01010008)
-    n_blocks = max(1, -(-size // 128))
-    for block in range(n_blocks):
-        m = words[16 * block : 16 * block + 16]
-        a0, a1, a2, a3, b0, b1, b2, b3 = h[0], h[1], h[2], h[3], h[4], h[5], h[6], h[7]
-        c0, c1, c2, c3 = _IV[0], _IV[1], _IV[2], _IV[3]
-        d0 = _IV[4] ^ np.uint64(min(size, 128 * block + 128))
-        d1, d2, d3 = _IV[5], _IV[6] ^ (_ONES if block == n_blocks - 1 else np.uint64(0)), _IV[7]
-        for s in _SIGMA:
-            a0, b0, c0, d0 = _mix(a0, b0, c0, d0, m[s[0]], m[s[1]])
-            a1, b1, c1, d1 = _mix(a1, b1, c1, d1, m[s[2]], m[s[3]])
-            a2, b2, c2, d2 = _mix(a2, b2, c2, d2, m[s[4]], m[s[5]])
-            a3, b3, c3, d3 = _mix(a3, b3, c3, d3, m[s[6]], m[s[7]])
-            a0, b1, c2, d3 = _mix(a0, b1, c2, d3, m[s[8]], m[s[9]])
-            a1, b2, c3, d0 = _mix(a1, b2, c3, d0, m[s[10]], m[s[11]])
-            a2, b3, c0, d1 = _mix(a2, b3, c0, d1, m[s[12]], m[s[13]])
-            a3, b0, c1, d2 = _mix(a3, b0, c1, d2, m[s[14]], m[s[15]])
-        h[0] ^= a0 ^ c0
-        h[1] ^= a1 ^ c1
-        h[2] ^= a2 ^ c2
-        h[3] ^= a3 ^ c3
-        h[4] ^= b0 ^ d0
-        h[5] ^= b1 ^ d1
-        h[6] ^= b2 ^ d2
-        h[7] ^= b3 ^ d3
-    return h[0]
-
-
-@njit(nogil=True, cache=True, inline="always")
-def _mix(a, b, c, d, x, y):
-    a = a + b + x
-    d = d ^ a
-    d = d >> np.uint64(32) | d << np.uint64(32)
-    c = c + d
-    b = b ^ c
-    b = b >> np.uint64(24) | b << np.uint64(40)
-    a = a + b + y
-    d = d ^ a
-    d = d >> np.uint64(16) | d << np.uint64(48)
-    c = c + d
-    b = b ^ c
-    b = b >> np.uint64(63) | b << np.uint64(1)
-    return a, b, c, d
