@@ -312,7 +312,7 @@ class _Columns:
                 pieces.append((chunk, slice(first + groups.start, first + groups.stop)))
                 costs.append(float(lengths[chunk].sum() + 1) * float(self._widths[pieces[-1][1]].sum() + 1))
         # The longest documents first: cores then end together.
-        run(work, pieces[::-1], costs[::-1], progress)
+        run(work, pieces[::-1], costs[::-1], progress, watch=lambda: None)
 
     def _sums(
         self, rows: Picked, lanes: Picked, firsts: Ints, half: bool, row_lengths: Ints, column_lengths: Ints

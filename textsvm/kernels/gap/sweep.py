@@ -61,7 +61,8 @@ def self_products(recurrence: Recurrence, n_lengths: int, documents: Documents) 
             arguments = _arguments(recurrence, n_lengths, True, longest)
             _lanes_by_themselves(codes, documents.offsets, lanes[part], sums[part], *arguments)
 
-    run(work, cut(widths, PIECE)[::-1])
+    # `watch` keeps a single piece off this thread: Ctrl-C does not wait for a document of minutes.
+    run(work, cut(widths, PIECE)[::-1], watch=lambda: None)
     values = np.empty((n_lengths, len(documents)))
     values[:, lanes[lanes >= 0]] = sums.reshape(-1, n_lengths, LANES).transpose(1, 0, 2)[:, lanes >= 0]
     return values
