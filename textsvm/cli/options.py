@@ -68,7 +68,7 @@ Format = Annotated[
     _of_reading(
         "Input format: reuters (ModApte split), reuters-lewis (Lewis' split), mail, csv, tsv, jsonl, json, "
         "parquet, arrow, excel, arff, folders, file (a file is a text), lines (a line is a text), plain "
-        "(a line with TABs), mallet, conll, fasta; for vectors libsvm, npy, npz (default: detected).",
+        "(a line with TABs), mallet, conll, fasta; for vectors libsvm, npy, npz (default: detected)."
     ),
 ]
 Text = Annotated[
@@ -83,8 +83,7 @@ Id = Annotated[str | None, _of_reading("Tables: column of document ids.")]
 SkipInvalid = Annotated[
     bool,
     _of_reading(
-        "Tables, lines: leave out rows without a text or with a wrong number of fields.",
-        "--skip-invalid",
+        "Tables, lines: leave out rows without a text or with a wrong number of fields.", "--skip-invalid"
     ),
 ]
 Header = Annotated[

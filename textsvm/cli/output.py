@@ -62,9 +62,7 @@ REPORTS = {
     ".md": Kind("a textsvm report", rb"# [^\n]*\n\n[\d,]+ documents\.", to_stdout=False),
     ".json": Kind("a textsvm report", rb'\{\s*"title": ', to_stdout=False),
 }
-PICTURES = {
-    ".svg": Kind("an SVG picture", rb"(<\?xml[^>]*>\s*)?<(!DOCTYPE )?svg", to_stdout=False),
-}
+PICTURES = {".svg": Kind("an SVG picture", rb"(<\?xml[^>]*>\s*)?<(!DOCTYPE )?svg", to_stdout=False)}
 
 
 @dataclass(frozen=True)

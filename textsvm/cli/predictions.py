@@ -24,14 +24,7 @@ from textsvm.errors import InputError
 from textsvm.evaluation import judge
 from textsvm.evaluation.drift import UNLIKE, Drift
 from textsvm.model.conformal import require_share
-from textsvm.model.rules import (
-    UNSURE,
-    CalibratedRule,
-    LabelRule,
-    NumberRule,
-    check_reject,
-    has_probabilities,
-)
+from textsvm.model.rules import UNSURE, CalibratedRule, LabelRule, NumberRule, check_reject, has_probabilities
 from textsvm.model.trained import TrainedModel
 from textsvm.readers.corpus import Corpus
 from textsvm.readers.statistics import names_of_missing

@@ -107,7 +107,6 @@ def train(
 
     from textsvm.cli import corpora, model_files, settings, training
     from textsvm.readers import statistics
-    from textsvm.runtime.parallel import lap
 
     if task.one_class is not None:
         machine = settings.one_class(model_options, task.nu)
@@ -149,7 +148,7 @@ def train(
         clock = time.perf_counter()
         texts = not task.without_texts
         size = model_files.save_model(output, model, training_part, reading, learning, about, texts)
-        lap(outcome.seconds, "save", clock)
+        outcome.seconds["save"] = time.perf_counter() - clock
     console.say(f"model {task.output}: {task.size_of_file(size)}")
     if printing.json:
         seconds = {"read": read, **outcome.seconds, "total": time.perf_counter() - started}

@@ -26,7 +26,6 @@ from textsvm.errors import InputError
 from textsvm.model.rules import ScaledRule, margins
 from textsvm.model.settings import ClassifierSettings, Compute, is_default
 from textsvm.model.trained import TrainedModel
-from textsvm.runtime.parallel import one_blas_thread
 from textsvm.sources.copies import copy_groups, text_digests
 from textsvm.text.documents import Documents, MultiView, batches
 
@@ -249,9 +248,7 @@ def decide_sample(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            from textsvm.training.fold_grams import Task, decide_folds
-            from textsvm.training.problems import fold_predictions
-            from textsvm.training.train import read_training_data, train_here
+            from textsvm.training.train import decide_test_part
 
             copies = copy_groups(text_digests(examples_of(np.concatenate([train, test]))))
             if copies is not None:
@@ -259,19 +256,7 @@ def decide_sample(
             test = test[np.isin(classes[test], classes[train])]
             if not len(test):
                 return None
-            if settings.scoring != "accuracy":  # the offsets of a rule are learnt by a whole training
-                fresh = train_here(settings, examples_of(train), [labels[i] for i in train])
-                with one_blas_thread():  # the bits of values depend on the number of threads of BLAS
-                    decision = fresh.decision_function(examples_of(test))
-                return train, test, decision, fresh.rule.predictions(decision)
-            rows, n = np.concatenate([train, test]), len(train)
-            truth = [labels[i] for i in rows]
-            examples, target, _ = read_training_data(settings, examples_of(rows), truth, None)
-            folds = [(np.arange(n), np.arange(n, len(rows)))]
-            with one_blas_thread():
-                values = decide_folds(settings, examples, Task(target, None, folds))
-            assert values is not None
-            return train, test, values[0], fold_predictions(settings, values, folds, target)[0]
+            return train, test, *decide_test_part(settings, examples_of, labels, (train, test))
     except InputError:  # such as a sample of a single class
         return None
 

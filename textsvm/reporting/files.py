@@ -20,14 +20,7 @@ from textsvm.kernels.inputs import InputTable, as_texts, listed
 from textsvm.model.trained import TrainedModel, as_model
 from textsvm.reporting import html, sections
 from textsvm.reporting.charts import write_figures
-from textsvm.reporting.formatting import (
-    classes_table,
-    cut,
-    length_alone,
-    metric_rows,
-    printable,
-    visible,
-)
+from textsvm.reporting.formatting import classes_table, cut, length_alone, metric_rows, printable, visible
 from textsvm.reporting.report import MISTAKES, Mistake, Report, make_report
 from textsvm.runtime.files import replacing
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from textsvm.arrays import Json
 from textsvm.errors import json_escaped
 
 _CHECKED = re.compile(rb'(.*), "check": "([0-9a-f]{16})"\}', re.DOTALL)
@@ -45,7 +46,7 @@ def to_json(value: Any) -> Any:
 def unambiguous_json(text: str | bytes) -> Any:
     """Read JSON; ValueError if an object has a key twice."""
 
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def unique(pairs: list[tuple[str, object]]) -> Json:
         if len(values := dict(pairs)) < len(pairs):
             raise ValueError("it has a key twice")
         return values
@@ -53,7 +54,7 @@ def unambiguous_json(text: str | bytes) -> Any:
     return json.loads(text, object_pairs_hook=unique)
 
 
-def checked_line(value: dict[str, Any], number: int = 0) -> str:
+def checked_line(value: Json, number: int = 0) -> str:
     """A line of JSON that ends with a digest of its content and of its number in the file."""
     text = json_escaped(json.dumps(value, ensure_ascii=False))
     return f'{text[:-1]}, "check": "{_digest(text.encode(), number)}"}}\n'

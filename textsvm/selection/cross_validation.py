@@ -18,6 +18,7 @@ import time
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -145,20 +146,18 @@ def cross_validate(
     >>> result.pooled["accuracy"]
     1.0
     """
-    settings, clock = settings_of(model), time.perf_counter()
+    settings, started = settings_of(model), time.perf_counter()
     examples, target, weight = read_training_data(settings, X, y, sample_weight, positive)
     names = metric_names(target, metrics)
     splitting = Splitting(cv, groups, repeats, random_state, group_duplicates)
     task = Task(target, weight, splitting.folds(target))
     for train, _ in task.folds:
         problem_of(settings, target, train, weight)
-    checked = time.perf_counter() - clock
-    result = devices.run_on(
-        settings.device,
-        lambda device: _test_folds(settings.on(device), examples, task, splitting, names, progress),
-    )
-    seconds = {**result.seconds, "check": result.seconds.get("check", 0.0) + checked}
-    return replace(result, copies=n_together(target.copies, result.folds), seconds=seconds)
+    call = partial(_test_folds, settings, examples, task, splitting, names, progress)
+    checked = time.perf_counter() - started
+    result = devices.run_on(settings.device, call)
+    result.seconds["check"] = result.seconds.get("check", 0.0) + checked
+    return replace(result, copies=n_together(target.copies, result.folds))
 
 
 def _test_folds(
@@ -168,9 +167,10 @@ def _test_folds(
     splitting: Splitting,
     names: list[str],
     progress: StageProgress | None,
+    device: str,
 ) -> CrossValidation:
     """Cross-validate on validated examples; `splitting` draws other folds if near-duplicates are grouped."""
-    leaks: list[Leak] = []
+    settings, leaks = settings.on(device), list[Leak]()
     seconds = dict.fromkeys(("encode", "gram", "duplicates", "solve", "score"), 0.0)
     with settings.at_work(devices.select(settings.device)):
         clock = time.perf_counter()

@@ -159,11 +159,8 @@ def tune(
     call = partial(_try_settings, settings, examples, search, (started, minutes), resume, progress)
     checked = time.perf_counter() - started
     leaks, seconds = devices.run_on(settings.device, call)
-    clock = time.perf_counter()
-    result = _outcome(model, X, search, leaks, seconds)
     seconds["check"] = seconds.get("check", 0.0) + checked
-    lap(seconds, "score", clock)
-    return result
+    return _outcome(model, X, search, leaks, seconds)
 
 
 def _try_settings(
@@ -227,6 +224,7 @@ def _try_settings(
 def _outcome(model: Any, X: Any, search: GridSearch, leaks: list[Leak], seconds: dict[str, float]) -> Tuning:
     assert search.best is not None
     assert search.best_model is not None
+    clock = time.perf_counter()
     best = search.points[search.best]
     if search.best_machines:
         warn_unfinished(best.settings, search.best_machines, search.target)
@@ -235,11 +233,13 @@ def _outcome(model: Any, X: Any, search: GridSearch, leaks: list[Leak], seconds:
         params, judged = search.nested()
         nested = Nested(params, judged, *mean_and_sd(judged))
     table = search.table()
+    estimator = None if model is settings_of(model) else model.with_model(search.best_model, X)
+    lap(seconds, "score", clock)
     return Tuning(
         best_params_=best.params,
         best_score=next(row["mean"] for row in table if row["params"] is best.params),
         best_model=search.best_model.on(settings_of(model).device, search.best_model.n_jobs),
-        best_estimator=None if model is settings_of(model) else model.with_model(search.best_model, X),
+        best_estimator=estimator,
         metric=search.metric,
         table=table,
         untried=[point.params for k, point in enumerate(search.points) if k not in search.tried],

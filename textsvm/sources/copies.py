@@ -71,12 +71,13 @@ def text_digests(examples: Any, source: Source | None = None) -> Words | None:
         return None
     texts, width = list(chain.from_iterable(zip(*columns, strict=True))), len(columns)
     sizes = np.fromiter(map(len, texts), np.int64).reshape(-1, width).sum(axis=1)
+    if use_numpy(_PYTHON * int(sizes.sum())):
+        return _digests(texts, width, True)
     digests, bounds = np.empty(len(sizes), np.uint64), pieces_of(offsets_of(sizes))
-    in_python = use_numpy(_PYTHON * int(sizes.sum()))
 
     def digest(k: int) -> None:
         first, last = bounds[k : k + 2]
-        digests[first:last] = _digests(texts[first * width : last * width], width, in_python)
+        digests[first:last] = _digests(texts[first * width : last * width], width, False)
 
     run(digest, range(len(bounds) - 1))
     return digests
@@ -100,7 +101,7 @@ def _digests(texts: list[str], width: int, in_python: bool) -> Words:
     return digests
 
 
-def _blake2b(content: Any) -> int:
+def _blake2b(content: bytes | memoryview) -> int:
     return int.from_bytes(blake2b(content, digest_size=8).digest(), "little")
 
 
@@ -176,7 +177,7 @@ def _join(groups: Ints, first: Ints, second: Ints) -> Ints:
 
 
 @njit(nogil=True, cache=True)
-def _letters_of(points, lengths, kept):
+def _letters_of(points, lengths, table):
     """Letters of rows of texts as UTF-8, and their ends; empty for a row with a text without letters."""
     ends = np.zeros(len(lengths), np.int64)
     letters = np.empty(points.itemsize * len(points) + lengths.size, np.uint8)
@@ -186,9 +187,9 @@ def _letters_of(points, lengths, kept):
         for column in range(lengths.shape[1]):
             start, last = size + (column > 0), first + lengths[row, column]
             letters[size] = 0  # between columns
-            size = _write_letters(points, first, last, kept, False, letters, start)
+            size = _write_letters(points, first, last, table, False, letters, start)
             if size - start < LONG:
-                size = _write_letters(points, first, last, kept, True, letters, start)
+                size = _write_letters(points, first, last, table, True, letters, start)
             first = last
             if size == start:
                 size = end
@@ -199,12 +200,12 @@ def _letters_of(points, lengths, kept):
 
 
 @njit(nogil=True, cache=True)
-def _write_letters(points, first, last, kept, with_digits, letters, size):
+def _write_letters(points, first, last, table, with_digits, letters, size):
     """Write the letters of a text as UTF-8, and its digits if wanted; return the end."""
     for j in range(first, last):
         point = np.uint32(points[j])
         if point < 128:
-            byte = kept[point]
+            byte = table[point]
             letters[size] = byte
             size += (byte < 255) & (with_digits | (byte < 48) | (byte > 57))
         elif point < 0x800:

@@ -155,7 +155,7 @@ class StaticEncoder(TextEncoder):
         #: Ids of the tokens of BERT's tokenizer that are whole words of ASCII, or punctuation.
         self._words = {t: tokens[t] for t in words}
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return StaticEncoder, (self._arrays, self.name)  # the library's tokenizer would lose a setting
 
     def _encoded(self, function: Any, texts: Sequence[str]) -> Any:
@@ -412,7 +412,7 @@ class FolderEncoder(BatchEncoder):
     def __init__(self, folder: Path, name: str, reference: str) -> None:
         super().__init__(name, folder_digest(folder), reference)
         self.folder = str(folder)
-        self._stamp: tuple[Any, ...] = ()  #: When the digest was compared last
+        self._stamp: tuple[object, ...] = ()  #: When the digest was compared last
 
     def _computed(self, batch: list[str]) -> tuple[Floats32, int]:
         """Vectors of a batch; InputError if the files are not those of the digest any more."""
@@ -535,7 +535,7 @@ def _downloaded(name: str, download: bool) -> Path:
 
 
 @lru_cache(maxsize=4)
-def _load_folder(path: Path, stamp: tuple[Any, ...], name: str, reference: str) -> TextEncoder:
+def _load_folder(path: Path, stamp: tuple[object, ...], name: str, reference: str) -> TextEncoder:
     """The encoder of a folder whose files have names, times and sizes `stamp`."""
     try:
         for place in (path, path / "0_StaticEmbedding"):
@@ -581,7 +581,7 @@ def _file_content(folder: Path) -> bytes:
     return path.read_bytes()
 
 
-def _stamp(folder: Path, reference: str) -> tuple[Any, ...]:
+def _stamp(folder: Path, reference: str) -> tuple[object, ...]:
     """Names, times and sizes of the files of an encoder."""
     try:
         files = [(path, path.stat()) for path in [folder, *_files(folder)]]

@@ -177,7 +177,7 @@ def terms_of(settings: Settings, kernels: Sequence[Kernel], examples: Any) -> Te
 
 
 def decide_folds(
-    settings: Settings, examples: Any, task: Task, most_seconds: float = inf
+    settings: Settings, examples: object, task: Task, most_seconds: float = inf
 ) -> list[Floats] | None:
     """Decision values of the test part of each fold; None if more than `most_seconds` are predicted.
 

@@ -16,14 +16,14 @@ settings on shared rows are trained by `textsvm.selection`, with `fold_grams` in
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from textsvm.arrays import Floats, first_true
+from textsvm.arrays import AnyArray, Floats, Ints, first_true
 from textsvm.choice.candidates import Candidate, auto_candidate, fast_candidate
 from textsvm.choice.choose import Choice, near_copies, weigh_encoder
 from textsvm.choice.choose import choose as choose_by_trials
@@ -47,7 +47,7 @@ from textsvm.model.trained import Expansion, Record, TrainedModel
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.memory import on_disk
-from textsvm.runtime.parallel import StageProgress, lap, of_stage
+from textsvm.runtime.parallel import StageProgress, lap, of_stage, one_blas_thread
 from textsvm.solvers.problems import Classification, Machines, Problem
 from textsvm.solvers.solution import Stopping
 from textsvm.solvers.solve import solve
@@ -55,7 +55,7 @@ from textsvm.sources.copies import MOST_DIGESTS, n_separated, text_digests
 from textsvm.sources.texts import TextSource
 from textsvm.text.documents import Documents, MultiView
 from textsvm.training.calibration import calibrated_rule
-from textsvm.training.fold_grams import FoldGrams, Task, grams_of, train_and_test
+from textsvm.training.fold_grams import FoldGrams, Task, decide_folds, grams_of, train_and_test
 from textsvm.training.folds import Splitting, make_folds
 from textsvm.training.grams import (
     PreparedRows,
@@ -64,9 +64,15 @@ from textsvm.training.grams import (
     fit_and_prepare,
     memory_limit,
     plan_training,
-    prepare_gram,
 )
-from textsvm.training.problems import as_target, count_support, fit_offsets, problem_of, rule_of
+from textsvm.training.problems import (
+    as_target,
+    count_support,
+    fit_offsets,
+    fold_predictions,
+    problem_of,
+    rule_of,
+)
 from textsvm.training.targets import (
     Target,
     as_weights,
@@ -158,6 +164,28 @@ def train(
     return model.on(settings.device, model.n_jobs)
 
 
+def decide_test_part(
+    settings: ClassifierSettings, examples: Callable[[Ints], Any], labels: Sequence[object], fold: Fold
+) -> tuple[Floats, AnyArray]:
+    """Decision values and predictions of the test part of a fold by a model of its training part.
+
+    `examples` selects examples by their indices. No values depend on the number of threads of BLAS.
+    """
+    train, test = fold
+    rows, n = np.concatenate([train, test]), len(train)
+    if settings.scoring != "accuracy":  # the offsets of a rule are learnt by a whole training
+        model = train_here(settings, examples(train), [labels[i] for i in train])
+        with one_blas_thread():
+            decision = model.decision_function(examples(test))
+        return decision, model.rule.predictions(decision)
+    read_rows, target, _ = read_training_data(settings, examples(rows), [labels[i] for i in rows], None)
+    folds = [(np.arange(n), np.arange(n, len(rows)))]
+    with one_blas_thread():
+        values = decide_folds(settings, read_rows, Task(target, None, folds))
+    assert values is not None  # without a limit of seconds
+    return values[0], fold_predictions(settings, values, folds, target)[0]
+
+
 def train_here(
     settings: Settings | CalibrationSettings,
     X: object,
@@ -169,7 +197,7 @@ def train_here(
     clock = time.perf_counter()
     training = read(settings, X, y, sample_weight, progress)
     split(training)
-    lap(training.seconds, "check", clock)
+    training.seconds["check"] = time.perf_counter() - clock
     with training.settings.at_work(training.device):
         choose(training)
         with on_disk(training.plan is not None and training.plan.tier == "disk"):
@@ -178,7 +206,7 @@ def train_here(
         learn_rule(training)
     clock = time.perf_counter()
     model = assemble_training(training)
-    lap(training.seconds, "assemble", clock)
+    training.seconds["assemble"] = time.perf_counter() - clock
     return model
 
 
@@ -327,7 +355,7 @@ def _choose_default(training: TrainingState, settings: ClassifierSettings) -> No
     if default.encoder is not None or budget is not None:
         plan = plan_training(settings, training.kernel, documents, training.problem, training.device, memory)
     training.plan = plan
-    lap(training.seconds, "choose", clock)
+    training.seconds["choose"] = time.perf_counter() - clock
 
 
 def _default_candidate(settings: ClassifierSettings, texts: list[str], n_classes: int) -> Candidate:
@@ -379,13 +407,8 @@ def prepare(settings: Settings, X: object, progress: StageProgress | None = None
     source = settings.source
     examples, device = source.validate(X), devices.select(settings.device)
     with settings.at_work(device):
-        clock = time.perf_counter()
         encoded = source.encode(examples, None, progress)
-        kernel = source.kernel_for(encoded)
-        kernel.fit(kernel.structure.read(encoded), device)
-        seconds = {"encode": time.perf_counter() - clock}
-        prepared = prepare_gram(settings, encoded, kernel, device, progress)
-    return replace(prepared, seconds=seconds | prepared.seconds)
+        return fit_and_prepare(settings, source.kernel_for(encoded), encoded, None, device, {}, progress)
 
 
 # solve
@@ -407,7 +430,7 @@ def solve_machines(training: TrainingState, rows: PreparedRows | FoldGrams) -> N
     clock = time.perf_counter()
     stopping = Stopping(settings.solver_tol, settings.max_iter, settings.duality_gap)
     [[training.machines]] = solve(rows.gram, [[training.problem]], stopping, of_stage(progress, "solve"))
-    lap(training.seconds, "solve", clock)
+    training.seconds["solve"] = time.perf_counter() - clock
     training.gram = rows.description
     # At once: the garbage collector would free the cycle of a Gram and its window too late for a card.
     rows.gram.release()

@@ -263,13 +263,7 @@ def windows(documents: Documents, vocabulary: Vocabulary) -> Iterator[tuple[int,
 
 
 def _pair(
-    offsets: AnyArray,
-    q: int,
-    left: AnyArray,
-    right: AnyArray,
-    b: int,
-    sizes: tuple[int, int],
-    by_numpy: bool,
+    offsets: AnyArray, q: int, left: AnyArray, right: AnyArray, b: int, sizes: tuple[int, int], by_numpy: bool
 ) -> tuple[Words, Ints32]:
     """Distinct keys of the windows of length q, and the id of the window at every position.
 
