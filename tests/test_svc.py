@@ -1,6 +1,7 @@
 """The estimator: scikit-learn's conventions, its inputs and its errors."""
 
 import pickle
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -539,3 +540,19 @@ def test_the_first_class_wins_a_tie(n, strategy):
     decision = model.decision_function(np.zeros((1, n)))
     assert n > 2 or decision.tolist() == [0.0]
     assert model.predict(np.zeros((1, n))).tolist() == ["a"]
+
+
+@pytest.mark.parametrize("C", [1.1e100, 1e307, float("inf")])
+def test_too_large_C_is_refused(C):
+    with pytest.raises(InputError, match=r"C=.* must be a number above 0, at most 1e\+100"):
+        SVC("fast", C=C).fit(["a b", "c d"], [0, 1])
+
+
+def test_the_gap_of_the_largest_C_is_infinite_and_not_a_warning():
+    texts, labels = ["ab", "ab", "cd", "cd ab", "b"], [0, 1, 0, 1, 1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        warnings.simplefilter("ignore", UserWarning)
+        weight = [1.7e208] * 5
+        model = SVC(Spectrum(1), C=1e100, max_iter=100).fit(texts, labels, sample_weight=weight)
+        assert np.isfinite(model.decision_function(texts)).all()

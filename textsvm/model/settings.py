@@ -43,6 +43,7 @@ DEFAULT_KERNELS = ("auto", "fast")
 Fold: TypeAlias = tuple[Ints, Ints]
 STRATEGIES = ("ovo", "ovr", "crammer-singer")  #: Of classes without an order
 SCORINGS = ("accuracy", "f1_macro")
+LARGEST = 1e100  #: C and tolerances: products of larger ones with coefficients are infinite
 THRESHOLDS = ("cv", "zero")
 METHODS = ("sigmoid", "isotonic")
 #: Factor of `tol` for kernel="auto" and "fast": training takes a third of the time, and decision values
@@ -227,8 +228,8 @@ class Settings:
         for name in ("C", "tol", "duality_gap"):
             value = getattr(self, name, 1.0)  # novelty detection has no C
             unset = name == "duality_gap" and value is None
-            if not unset and not (is_number(value) and 0 < value < np.inf):
-                raise InputError(f"{name}={value!r} must be a finite number above 0")
+            if not unset and not (is_number(value) and 0 < value <= LARGEST):
+                raise InputError(f"{name}={value!r} must be a number above 0, at most {LARGEST:g}")
         if not (is_whole(self.max_iter) and (self.max_iter > 0 or self.max_iter == -1)):
             raise InputError(f"max_iter={self.max_iter!r} must be a whole number above 0, or -1 for no bound")
         check_jobs(self.n_jobs)

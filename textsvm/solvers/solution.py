@@ -123,15 +123,17 @@ def assess(
     free = values[up & down]
     bias = float(free.sum()) / len(free) if len(free) else middle(first, last)
     slack, slopes = responses + bias, responses + dual.sign * dual.linear
-    with np.errstate(invalid="ignore"):  # without bounds, 0 times infinity
-        gaps = np.maximum(slack * (coef - low), slack * (coef - high))
+    with np.errstate(over="ignore", invalid="ignore"):  # without bounds, 0 times infinity
+        gap = float(np.maximum(slack * (coef - low), slack * (coef - high)).sum())
     if dual.loss_diagonal is not None:
-        gaps = _squared_hinge_gaps(dual, coef, responses + bias)
-    gap, objective = float(gaps.sum()), 0.5 * float(coef @ slopes)
+        gap = float(_squared_hinge_gaps(dual, coef, responses + bias).sum())
+    objective = 0.5 * float(coef @ slopes)
     total = gap - 2 * objective
     violation = first - last if np.isfinite(first) and np.isfinite(last) else 0.0
     alpha = dual.sign * coef + 0.0
     relative = 2 * gap / abs(total) if total else 0.0
+    if gap == np.inf:
+        relative = np.inf
     converged = violation <= (stopping.tol if tol is None else tol) or stopping.satisfied(relative)
     status, support = "converged" if converged else status, np.flatnonzero(alpha > 0)
     figures = bias, objective, relative, violation, iterations, converged, status
