@@ -7,6 +7,9 @@ grows by more than 1 GB after its first case (reserved addresses do not count), 
 takes 10 s of processor time (waiting for other programs does not count). Each of these is a finding, and so
 is a crash. "MB more" is the largest growth of a process over all its cases.
 
+With NUMBA_BOUNDSCHECK=1, and NUMBA_CACHE_DIR naming an empty folder, compiled functions check every index: an
+access outside an array raises IndexError, which is a finding.
+
 The report has a row per target and first seed. Rows of other runs remain; the same run replaces its row.
 """
 
@@ -27,6 +30,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.harness import BenchmarkReport
 from textsvm.errors import InputError
+from textsvm.runtime import compiled
 from textsvm.runtime.parallel import limit
 
 FOLDER = Path(__file__).resolve().parent
@@ -212,6 +216,8 @@ class _Worker:
 def _serve(task: _Task, pipe: Any, at: Any) -> None:
     """Run the cases received from the pipe."""
     tempfile.tempdir = task.folder
+    if os.environ.get("NUMBA_BOUNDSCHECK") == "1":
+        compiled.NUMPY_SIZE = -1  # NumPy has checks of its own: run the compiled functions
     with limit(1 if task.alone else None):
         run = importlib.import_module(f"fuzz.{task.name}").run
         _outcome(run, 0)
