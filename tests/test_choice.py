@@ -1,6 +1,7 @@
 """The kernel and C that are chosen where the user names none."""
 
 import pickle
+import random
 from dataclasses import replace
 from typing import ClassVar
 
@@ -196,7 +197,8 @@ def test_few_texts_have_a_larger_C():
 
 def test_few_and_long_texts_have_less_of_the_plain_kernel_and_of_words():
     def shares(n, length, n_classes):
-        chosen = candidates.auto_candidate(["one two " + "x" * (length - 8)] * n, n_classes=n_classes)
+        texts = ["one two " + "x" * (length // 2 - 8 + k % 2 * length) for k in range(n)]
+        chosen = candidates.auto_candidate(texts, n_classes=n_classes)
         return chosen.plain, (1 - chosen.plain) * chosen.word_share
 
     assert shares(100, 100, 2) == shares(300, 900, 2) == shares(300, 100, 6) == (0.5, 0.25)
@@ -209,6 +211,24 @@ def test_few_and_long_texts_have_less_of_the_plain_kernel_and_of_words():
     assert shares(50, 900, 4) == pytest.approx((0.3, 0.175), abs=0.006)
     assert candidates.auto_candidate(["acgt" * 10] * 6).plain == 1 / 3
     assert candidates.auto_candidate(["", ""]).plain <= 0.5
+
+
+@pytest.mark.parametrize("kernel", ["auto", "fast"])
+def test_few_pieces_of_longer_works_learn_no_weights(kernel):
+    def text(k, length):
+        return "".join(random.Random(k).choices("abcdefgh  ", k=length))
+
+    lengths = {
+        "pieces": [5000] * 8, "about": [4500, 5000, 5500, 4600] * 2, "articles": [800, 5000, 3000, 2500] * 2,
+        "short": [280] * 8, "many": [1100] * 400,
+    }  # fmt: skip
+    chosen = {}
+    for name, sizes in lengths.items():
+        texts = [text(k, size) for k, size in enumerate(sizes)]
+        chosen[name] = SVC(kernel).fit(texts, [k % 2 for k in range(len(texts))])
+    for name, model in chosen.items():
+        assert ("of longer works" in model.chosen_) == (name in ("pieces", "about")), name
+        assert ("idf" in model.chosen_) == (name not in ("pieces", "about")), name
 
 
 @pytest.mark.parametrize("kernel", ["auto", "fast"])

@@ -18,6 +18,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import log
+from statistics import fmean, pstdev
 
 from textsvm.kernels.base import Kernel, Sum
 from textsvm.kernels.encoder import Encoder
@@ -39,6 +40,9 @@ MOST_C = 10.0  #: Largest factor of C for few texts
 FEW_OF_CLASS = 5.0
 FALL = 144  #: They weigh least at this fraction of it.
 LEAST_PLAIN = 0.1  #: Least weight of the plain kernel for few texts
+PIECE = 1000  #: Fewest characters of a piece of a longer work in the mean
+PIECE_SPREAD = 0.2  #: Largest ratio of the standard deviation of the lengths of pieces to their mean
+FEW_PIECES = 100  #: Kernels learn no weights below this number of pieces of a class in the mean
 #: Other weights of the plain kernel that trials compare.
 PLAIN = (0.2, 0.7, 1.0)
 _AMBIGUOUS = r"[rykmswbdhv]"  #: Codes of ambiguous bases
@@ -58,6 +62,7 @@ class Candidate:
     encoder: Encoder | None = None  #: Kernel of an encoder
     encoder_weight: float = ENCODER_WEIGHT  #: Its weight, from 0 to 1
     odds: bool = True  #: Whether substrings and words are weighted by their log odds in the classes
+    idf: bool = True  #: Whether they are weighted by their document frequencies; False also for pieces
 
     def kernel(self) -> Kernel:
         """A new kernel object."""
@@ -74,10 +79,10 @@ class Candidate:
         if self.dna:
             learning: list[Kernel] = [GappedKmers(7, 2, canonical=True)]
         else:
-            learning = [Spectrum((1, 5), "log", idf=True, odds=self.odds, keep_case=True)]
+            learning = [Spectrum((1, 5), "log", idf=self.idf, odds=self.odds, keep_case=True)]
         shares = [1.0]
         if self.words:
-            words = Spectrum((1, 2), "log", idf=True, odds=self.odds, tokens="words", keep_case=True)
+            words = Spectrum((1, 2), "log", self.idf, odds=self.odds, tokens="words", keep_case=True)
             learning, shares = [*learning, words], [1 - self.word_share, self.word_share]
         weights = [*(round((1 - self.plain) * share, 6) for share in shares), self.plain]
         terms = [term for term in zip([*learning, plain], weights, strict=True) if term[1] > 0]
@@ -105,6 +110,8 @@ class Candidate:
         of = "texts with words" if self.words else "texts without words"
         if self.dna:
             of = "DNA"
+        elif not self.idf:
+            of = "few pieces of longer works, as texts of nearly equal length are"
         name, loss = spell(kernel or self.kernel()), self.loss.replace("_", " ")
         return f"{name} with C = {self.C * C:.3g} and {loss} loss: the default for {of}"
 
@@ -113,17 +120,20 @@ def auto_candidate(texts: Sequence[str], folded: bool = True, n_classes: int = 2
     """The default for training texts; `folded` says whether their normal form has no capitals."""
     if is_dna(texts, folded):
         return Candidate(dna=True, plain=1 / 3, C=penalty(FEW_DNA, len(texts)), loss="hinge")
+    if are_pieces(texts, n_classes):
+        return Candidate(has_words(texts), C=penalty_of(texts), odds=False, idf=False)
     enough = enough_of_class(texts, n_classes)
     plain = LEAST_PLAIN + (0.5 - LEAST_PLAIN) * enough
     words, plain = round((1 - plain) * enough / 2, 2), round(plain, 2)
     return Candidate(has_words(texts), plain=plain, word_share=words / (1 - plain), C=penalty_of(texts))
 
 
-def fast_candidate(texts: Sequence[str], folded: bool = True) -> Candidate:
+def fast_candidate(texts: Sequence[str], folded: bool = True, n_classes: int = 2) -> Candidate:
     """The default without the plain kernel: less accurate, and half the time."""
     if is_dna(texts, folded):
         return Candidate(dna=True, plain=0.0, C=penalty(FEW_DNA, len(texts)), loss="hinge")
-    return Candidate(words=has_words(texts), plain=0.0, C=1.5 * penalty_of(texts))
+    learns = not are_pieces(texts, n_classes)
+    return Candidate(has_words(texts), plain=0.0, C=1.5 * penalty_of(texts), odds=learns, idf=learns)
 
 
 def penalty(enough: float, n: int) -> float:
@@ -144,6 +154,14 @@ def enough_of_class(texts: Sequence[str], n_classes: int) -> float:
 
 def _mean_length(texts: Sequence[str]) -> float:
     return sum(map(len, texts)) / max(len(texts), 1)
+
+
+def are_pieces(texts: Sequence[str], n_classes: int) -> bool:
+    """Whether texts are few pieces of longer works: long, and of nearly equal length."""
+    lengths = [len(text) for text in texts]
+    if sum(lengths) < PIECE * max(len(texts), 1) or len(texts) >= FEW_PIECES * n_classes:
+        return False
+    return pstdev(lengths) <= PIECE_SPREAD * fmean(lengths)
 
 
 def has_words(texts: Sequence[str]) -> bool:

@@ -363,7 +363,7 @@ def _default_candidate(settings: ClassifierSettings, texts: list[str], n_classes
     if settings.kernel == "auto":
         default = auto_candidate(texts, folded, n_classes)
     else:
-        default = fast_candidate(texts, folded)
+        default = fast_candidate(texts, folded, n_classes)
     if settings.encoder is not None:
         default = replace(default, encoder=as_encoder(settings.encoder))
     return default if settings.loss is None else default.with_loss(settings.loss)
