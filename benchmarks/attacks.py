@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import csv
+import gzip
 import json
 import os
 import re
@@ -57,7 +58,7 @@ BLOCK = 1 << 14
 def post(body: bytes, fields: bytes = b"") -> bytes:
     """A request to predict."""
     size = b"Content-Length: %d\r\n" % len(body)
-    return b"POST /predict HTTP/1.1\r\nHost: a\r\n" + fields + size + b"\r\n" + body
+    return b"POST /predict HTTP/1.1\r\nHost: localhost\r\n" + fields + size + b"\r\n" + body
 
 
 def texts(*texts: str, model: str = "default") -> bytes:
@@ -65,13 +66,14 @@ def texts(*texts: str, model: str = "default") -> bytes:
     return json.dumps({"model": model, "texts": texts}, ensure_ascii=False).encode()
 
 
-CHUNKED = b"POST /predict HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+CHUNKED = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
 STRANGE = b"".join(
-    b"%b HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n" % line
+    b"%b HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n" % line
     for line in (b"OPTIONS *", b"POST *", b"GET //%ff%00/../\xc3\xa9")
 )
-GET, UPGRADE = b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n", b"Connection: Upgrade\r\nUpgrade: h2c\r\n"
+GET, UPGRADE = b"GET %b HTTP/1.1\r\nHost: localhost\r\n\r\n", b"Connection: Upgrade\r\nUpgrade: h2c\r\n"
 SHORT = texts("win cash now")
+BOMB = gzip.compress(b" " * 10_000_000)
 MESSAGES = [f"lunch at noon on day {i}, and win cash in week {i * i}" for i in range(1000)]
 
 
@@ -139,6 +141,18 @@ FORMS = (
         "letters that expand",
         once(post(texts("\ufdfa" * 5500)) + post(texts("\ufdfa" * 100_000))),
         requests=2,
+    ),
+    Form("pipelined letters that expand", lambda: repeat(post(texts("\ufdfa" * 5500))), requests=ANY),
+    Form("empty objects", once(post(b"[" + b"{}," * 690_000 + b"{}]"))),
+    Form("compressed bombs", once(post(BOMB, b"Content-Encoding: gzip\r\n"))),
+    Form("18 texts of 99,000 characters", once(post(texts(*["win cash now, lunch? " * 4714] * 18)))),
+    Form("connect and close", once(), requests=0),
+    Form(
+        "pipelines and closes",
+        once(*[filled(GET % b"/models")] * 40),
+        requests=ANY,
+        reads=False,
+        resets=True,
     ),
     Form("long texts", once(post(texts("win cash now, lunch? " * 4700)))),
     Form("many texts", once(post(texts(*(text * 30 for text in MESSAGES))))),
@@ -256,12 +270,12 @@ class HonestClient:
         return latencies, faults
 
 
-def resident(process: int) -> float:
+def resident(process: int, children: bool = True) -> float:
     """Megabytes of the resident sets of a process and its children."""
-    children = Path(f"/proc/{process}/task/{process}/children").read_text(encoding="utf-8").split()
+    numbers = Path(f"/proc/{process}/task/{process}/children").read_text(encoding="utf-8").split()
     pages = [
         int(Path(f"/proc/{number}/statm").read_text(encoding="utf-8").split()[1])
-        for number in (process, *children)
+        for number in (process, *(numbers if children else ()))
     ]
     return sum(pages) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
@@ -273,6 +287,7 @@ def measure(
     number: int | None,
     connections: int,
     seconds: float,
+    rest: float = 0.0,
 ) -> Json:
     """Figures of an attack by the form of this number; of no attack with None."""
     sizes = [(connections + i) // N_ATTACKERS for i in range(N_ATTACKERS)]
@@ -292,6 +307,7 @@ def measure(
     counts: Counter[str] = sum((attack.result() for attack in attacks), Counter())
     end.set()
     watcher.join()
+    time.sleep(rest)
     twice, n_connections = counts.pop("twice", 0), counts.pop("connections", 0)
     failed = sum(n for status, n in counts.items() if status >= "500" and status != "503")
     p99 = float(np.percentile(latencies, 99))
@@ -301,6 +317,7 @@ def measure(
         "p50 ms": round(float(np.median(latencies)), 1),
         "p99 ms": round(p99, 1),
         "peak MB": round(peak[0]),
+        "MB after": round(resident(process.pid)),
         "of the attackers": n_connections,
         "answers": ", ".join(f"{status}: {n}" for status, n in sorted(counts.items())) or "none",
         "faults": faults + twice + failed + (process.poll() is not None),
@@ -367,7 +384,7 @@ SERVERS = {"serve": serving, "label": labelling}
 
 
 @contextmanager
-def under_attack(name: str, folder: Path) -> Iterator[Callable[[int | None, int, float], Json]]:
+def under_attack(name: str, folder: Path) -> Iterator[Callable[..., Json]]:
     """A function that measures an attack on a new server: number of the form, connections, seconds."""
     with (
         SERVERS[name](folder) as (process, client),
@@ -383,7 +400,8 @@ def under_attack(name: str, folder: Path) -> Iterator[Callable[[int | None, int,
     "textsvm serve and label under attack",
     "reports/attacks",
     option("--seconds", type=float, default=1.5, help="duration of each measurement"),
-    option("--forms", default="", metavar="WORDS", help="only forms with these words", recorded=False),
+    option("--rest", type=float, default=0.0, help="seconds between the end of an attack and `MB after`"),
+    option("--forms", default="", metavar="WORDS", help="only forms that match", recorded=False),
     option(
         "--servers", nargs="+", choices=SERVERS, default=[*SERVERS], recorded=False, help="servers to attack"
     ),
@@ -392,11 +410,11 @@ def under_attack(name: str, folder: Path) -> Iterator[Callable[[int | None, int,
 def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
     """Run every form with one connection and with many, and print a table and a verdict."""
     bad = 0
-    forms = [i for i, form in enumerate(FORMS) if options.forms in form.name]
+    forms = [i for i, form in enumerate(FORMS) if re.search(options.forms, form.name)]
     for name in options.servers:
         with TemporaryDirectory() as folder, under_attack(name, Path(folder)) as measured:
             for number, n in [(None, 0), *((number, n) for number in forms for n in CONNECTIONS)]:
-                row = {"server": name, **measured(number, n, options.seconds)}
+                row = {"server": name, **measured(number, n, options.seconds, options.rest)}
                 widths = {"form": 30, "server": 5}
                 print(" ".join(f"{value!s:>{widths.get(key, 9)}}" for key, value in row.items()), flush=True)
                 report.put(f"{name} {number} {n}", row)

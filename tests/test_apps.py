@@ -17,8 +17,6 @@ SHARED = ("textsvm.errors", "textsvm.version", "textsvm.arrays", "textsvm.runtim
 #: Application -> further module that it may import -> reason.
 EXCEPTIONS: dict[str, dict[str, str]] = {
     "label": {
-        "textsvm.apps.serve": "the body of an error, as `textsvm serve` answers it",
-        "textsvm.apps.serve.server": "HTTP with limits for clients; it knows nothing of models",
         "textsvm.choice.candidates": "has_words: whether texts have words, as the automatic choice sees it",
         "textsvm.evaluation.results": "clopper_pearson: the interval of reports",
         "textsvm.kernels.attribution": "pieces: how explanations cut a text",

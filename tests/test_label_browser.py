@@ -20,7 +20,7 @@ from test_report_browser import browser  # noqa: F401 (a fixture)
 
 from textsvm import read_corpus
 
-pytest.importorskip("uvicorn")
+pytest.importorskip("httptools")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")]
 
 LINES = ("texts.txt", "--format", "lines", "-o", "l.jsonl")

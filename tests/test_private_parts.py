@@ -6,14 +6,12 @@ allows, `.ci/newest` with the newest, pre-releases included.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable
-from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -68,68 +66,6 @@ def cupy_modules() -> None:
     assert "CUPY_CACHE_KEY" in vars(_core.core), "cupy._core.core has no CUPY_CACHE_KEY"
 
 
-#: Members of uvicorn's classes that `textsvm.apps.serve.server` calls, overrides or sets.
-UVICORN = {
-    "HttpToolsProtocol": (
-        "_unset_keepalive_if_required", "connection_made", "connection_lost", "data_received",
-        "on_message_begin", "on_header", "on_headers_complete", "on_body", "on_message_complete",
-        "on_response_complete", "pause_writing", "resume_writing", "shutdown",
-    ),
-    "its objects": (
-        "loop", "parser", "connections", "transport", "flow", "pipeline", "headers", "scope", "cycle",
-    ),
-    "FlowControl": ("pause_reading", "resume_reading", "write_paused"),
-    "RequestResponseCycle": (
-        "disconnected", "message_event", "response_started", "response_complete", "body", "more_body",
-    ),
-    "Server": ("_serve", "handle_exit", "server_state"),
-}  # fmt: skip
-
-
-def uvicorn_protocol() -> None:
-    import uvicorn
-    from uvicorn.server import ServerState
-
-    from textsvm.apps.serve import server
-
-    async def echo(scope: Any, receive: Any, send: Any) -> None:
-        objects["RequestResponseCycle"] = objects["its objects"].cycle
-        body = (await receive())["body"]
-        headers = [(b"content-length", b"%d" % len(body))]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
-
-    async def two_requests() -> bytes:
-        config = uvicorn.Config(partial(server._run_app, echo), interface="asgi3", lifespan="off")
-        objects["Server"] = uvicorn.Server(config)
-
-        def connection() -> Any:
-            settings = {"config": config, "server_state": ServerState(), "app_state": {}}
-            protocol = server._Connection(server.ClientLimits(), server._Turns(), **settings)
-            objects["its objects"] = protocol
-            return protocol
-
-        listening = await asyncio.get_running_loop().create_server(connection, "127.0.0.1", 0)
-        reader, writer = await asyncio.open_connection(*listening.sockets[0].getsockname()[:2])
-        writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc" * 2)
-        answers = await asyncio.wait_for(reader.readuntil(b"abc"), 10)
-        answers += await asyncio.wait_for(reader.readuntil(b"abc"), 10)
-        objects["FlowControl"] = objects["its objects"].flow
-        writer.close()
-        listening.close()
-        return answers
-
-    objects: dict[str, Any] = {"HttpToolsProtocol": server.HttpToolsProtocol}
-    try:
-        answers = asyncio.run(two_requests())
-    except Exception as error:  # the names say more, if some are missing
-        answers = repr(error).encode()
-    members = [(kind, name) for kind in objects for name in UVICORN[kind]]
-    missing = [f"{kind}.{name}" for kind, name in members if not hasattr(objects[kind], name)]
-    assert not missing, f"there is no {', '.join(missing)}"
-    assert answers.count(b"HTTP/1.1 200 OK") == 2, f"two requests got {answers!r}"
-
-
 PARTS = [
     PrivatePart(
         "numba", "numba", ("FunctionCache", "IndexDataCacheFile"), "textsvm.runtime.compiled_cache",
@@ -142,10 +78,6 @@ PARTS = [
     PrivatePart(
         "cupy-cuda13x", "cupy", ("_compile_module_with_cache", "CUPY_CACHE_KEY"), "textsvm.runtime.device",
         cupy_modules, "adapt load_shipped_code; without it kernels are compiled at the first call",
-    ),
-    PrivatePart(
-        "uvicorn", "uvicorn", ("httptools_impl", "HttpToolsProtocol"), "textsvm.apps.serve.server",
-        uvicorn_protocol, "adapt _Connection and _GracefulServer to the protocol of this release",
     ),
 ]  # fmt: skip
 

@@ -5,6 +5,7 @@ import csv
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -22,7 +23,6 @@ import pytest
 from command import fails, run
 from encoders import static_folder, topics
 
-pytest.importorskip("uvicorn")
 pytest.importorskip("httptools")
 
 import textsvm
@@ -43,6 +43,7 @@ from textsvm.apps.serve import CANCEL, FRAME, LOAD, PREDICT, PROGRESS_NUMBER, ap
 from textsvm.apps.serve.app import RequestLimits, Service, metrics_text
 from textsvm.apps.serve.worker import MOST_TEXTS, TURN, ServedModel, Worker
 from textsvm.errors import InputError
+from textsvm.runtime.http import Hosts, _Turns
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and process groups of POSIX")
 ROOT = Path(__file__).resolve().parent.parent
@@ -154,7 +155,8 @@ def serving(*arguments, hangup=False, program=("-m", "textsvm")):
 
 def with_limits(name, **limits):
     """Arguments of Python that run the command with other limits than its own."""
-    code = "import functools; from textsvm.cli import main; from textsvm.apps.serve import commands, server; "
+    code = "import functools; from textsvm.cli import main; from textsvm.apps.serve import commands; "
+    code += "from textsvm.runtime import http; "
     return "-c", f"{code}{name} = functools.partial({name}, **{limits}); main()"
 
 
@@ -293,7 +295,9 @@ async def post(port, request, seconds=30):
     body = request if isinstance(request, bytes) else json.dumps(request).encode()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        writer.write(b"POST /predict HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        writer.write(
+            b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        )
         return await asyncio.wait_for(read_answer(reader), seconds)
     finally:
         writer.close()
@@ -477,8 +481,14 @@ WRONG = [
     (b"{", 400, "not JSON"),
     (b"\xff\xfe", 400, "not UTF-8"),
     (b'{"text": "\xff"}', 400, "not UTF-8 from byte 10"),
-    (b"[" * 100_000, 400, "not JSON"),
-    (b'{"text":' * 50_000, 400, "not JSON"),
+    (b"[" * 49_000, 400, "not JSON"),
+    (b"[" * 2_000_000, 413, "50,000 values"),
+    (b"[" + b"{}," * 600_000 + b"{}]", 413, "50,000 values"),
+    (b"[" + b"1," * 600_000 + b"1]", 413, "50,000 values"),
+    (b"{" + b",".join(b'"%d":0' % i for i in range(100_000)) + b"}", 413, "50,000 values"),
+    (b'{"text":' * 50_000, 413, "50,000 values"),
+    (b'{"text": "' + b'\\"' * 90_000, 400, "not JSON"),
+    (b'"' * 99_999, 400, "not JSON"),
     (b"1" * 10_000, 400, ""),
     (b"[]", 400, '"text" or "texts"'),
     (b"null", 400, '"text" or "texts"'),
@@ -607,7 +617,7 @@ def exchange(port, *parts, pause=0.05):
 BODY = b'{"model": "two", "text": "win cash now"}'
 LENGTH, CHUNKS = b"Content-Length: %d\r\n" % len(BODY), b"Transfer-Encoding: chunked\r\n"
 CHUNK = b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
-POST = b"POST /predict HTTP/1.1\r\nHost: a\r\n"
+POST = b"POST /predict HTTP/1.1\r\nHost: localhost\r\n"
 UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: %b\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"
 
 
@@ -619,7 +629,7 @@ def test_a_request_with_upgrade_is_an_ordinary_request(protocol, framing, body, 
         assert exchange(server.port, *parts) == ([answer], False)
     assert exchange(server.port, (head + body) * 3) == ([answer] * 3, False)
     # the body is no request, even if it looks like one
-    hidden = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
+    hidden = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
     for framing, inner in (
         (b"Content-Length: %d\r\n" % len(hidden), hidden),
         (CHUNKS, b"%x\r\n%b\r\n0\r\n\r\n"),
@@ -680,7 +690,7 @@ FRAMED = POST + CHUNKS + b"\r\n"
         (POST + LENGTH + CHUNKS + b"\r\n" + CHUNK, 400),
         (POST + b"Content-Length: abc\r\n\r\n", 400),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
-        (b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n" + POST + LENGTH + b"\r\n" + BODY, 405),
+        (b"CONNECT a:1 HTTP/1.1\r\nHost: localhost\r\n\r\n" + POST + LENGTH + b"\r\n" + BODY, 405),
     ],
 )
 def test_framing_is_bounded_and_refused_once(request_, status, server):
@@ -770,6 +780,32 @@ def test_long_texts_do_not_delay_short_ones(models):
     assert not scripted.worker.long.jobs
 
 
+def test_large_bodies_are_parsed_while_short_texts_are_predicted(models, monkeypatch):
+    scripted, end = Scripted(models / "two.textsvm"), threading.Event()
+    begun, finditer = threading.Event(), worker.VALUES.finditer
+
+    def slow(body):
+        begun.set()
+        assert end.wait(30)
+        return finditer(body)
+
+    monkeypatch.setattr(worker, "VALUES", SimpleNamespace(finditer=slow))
+    threading.Thread(target=scripted.worker._run_long, daemon=True).start()
+    texts = ['win "cash" now, {or} [later] \\ ' * 10] * 900
+    scripted.ask(1, texts=texts)
+    assert begun.wait(30)
+    scripted.ask(2, text="lunch")
+    assert [answer[:2] for answer in scripted.worker.short.call()] == [(2, 200)]
+    end.set()
+    deadline = time.monotonic() + 60
+    while not any(number == 1 for number, _, _ in scripted.sent):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    status, body = next((status, body) for number, status, body in scripted.sent if number == 1)
+    assert (status, len(json.loads(body)["predictions"])) == (200, 900)
+    assert not scripted.worker.short.jobs
+
+
 def test_answers_are_bounded(tmp_path):
     labels = [f"a class with a long name, number {i % 300}" for i in range(600)]
     texts = [f"{i * i} {label}" for i, label in enumerate(labels)]
@@ -795,28 +831,26 @@ def test_answers_are_bounded(tmp_path):
     assert model.room > 0
 
 
-def test_unread_answers_are_bounded(monkeypatch):
-    from textsvm.apps.serve.server import _Turns
-
+def test_the_largest_that_waits_for_its_client_gives_way():
     class Connection:
-        def __init__(self, size):
-            self.transport, self.size, self.closed = self, size, False
+        held = 0
 
-        def get_write_buffer_size(self):
-            return 0 if self.closed else self.size
+        def give_way(self):
+            gone.append(self)
 
-        def abort(self):
-            self.closed = True
-
-    turns, connections = _Turns(), [Connection(size) for size in (40, 50, 30, 200)]
-    for connection in connections:
-        turns.bound_unread(connection, 100)
-    assert [connection.closed for connection in connections] == [True, True, True, False]
+    turns, gone = _Turns(100), []
+    first, second, third, answering = (Connection() for _ in range(4))
+    turns.oldest_first = dict.fromkeys((first, second, third))
+    for connection, size in [(first, 30), (second, 40), (answering, 30)]:
+        turns.hold(connection, size)
+    assert not gone
+    turns.hold(third, 20)
+    assert (gone, turns.held) == ([second], 80)
+    turns.hold(answering, 90)  # its bytes are with the application
+    assert gone == [second, first, third]
 
 
 def test_short_requests_go_before_the_rest_of_long_requests():
-    from textsvm.apps.serve.server import _Turns
-
     class Connection:
         """A connection with a number of pieces; `length` are bytes of its request before the next."""
 
@@ -850,8 +884,6 @@ def test_short_requests_go_before_the_rest_of_long_requests():
 
 
 def test_one_turn_in_four_is_for_long_requests_while_both_wait():
-    from textsvm.apps.serve.server import _Turns
-
     loop, turns = SimpleNamespace(call_soon=lambda *_: None), _Turns()
     for long in [True] * 40 + [False] * 120:
         turns.add(SimpleNamespace(length=long << 20, used=0.0, loop=loop))
@@ -881,7 +913,7 @@ def test_odd_names_do_not_break_the_pages(models, tmp_path):
 
 def test_paths_are_exact_and_strange_targets_are_answered(server):
     for path in ("/models/", "/metrics/", "//models", "/predict/"):
-        status, headers, body = server.ask("GET", path, Host="evil.example")
+        status, headers, body = server.ask("GET", path)
         assert (status, headers["Location"]) == (404, None)
         assert "there are POST /predict" in json.loads(body)["error"]
     for method in (b"OPTIONS", b"POST", b"GET"):
@@ -892,9 +924,62 @@ def test_paths_are_exact_and_strange_targets_are_answered(server):
         assert [status in (200, 400, 404) for status, _ in answers] == [True], target
 
 
+FOREIGN = [
+    (421, {"Host": "evil.example"}),
+    (421, {"Host": "evil.example:8000", "Origin": "http://evil.example:8000"}),
+    (421, {"Host": "127.0.0.1.evil.example"}),
+    (421, {"Host": "localhost:80@evil.example"}),
+    (421, {"Host": "localhost, evil.example"}),
+    (421, {"Host": "192.168.1.1"}),
+    (421, {"Host": "[::1"}),
+    (403, {"Origin": "http://evil.example"}),
+    (403, {"Origin": "null"}),
+    (403, {"Origin": ""}),
+    (403, {"Host": "localhost:8000", "Origin": "http://localhost:9000"}),
+    (403, {"Host": "localhost:8000", "Origin": "ftp://localhost:8000"}),
+]
+
+
+@pytest.mark.parametrize(("status", "fields"), FOREIGN, ids=str)
+def test_requests_of_other_sites_are_refused(status, fields, server):
+    """A page of another site may give its own name this computer's address."""
+    for method, path in [("GET", "/models"), ("GET", "/healthz"), ("GET", "/no"), ("POST", "/predict")]:
+        code, headers, answer = server.ask(method, path, BODY if method == "POST" else None, **fields)
+        assert (code, headers["Access-Control-Allow-Origin"]) == (status, None)
+        assert json.loads(answer).keys() == {"error"}
+
+
+def test_requests_of_this_computer_are_answered(server):
+    port = server.port
+    own = [{"Host": name} for name in (f"127.0.0.1:{port}", f"LOCALHOST:{port}", "localhost", "127.0.0.1")]
+    own += [
+        {"Host": f"localhost:{port}", "Origin": f"{scheme}://localhost:{port}"}
+        for scheme in ("http", "https")
+    ]
+    for fields in own:
+        assert server.ask("POST", "/predict", BODY, **fields)[0] == 200, fields
+    assert exchange(port, b"GET /healthz HTTP/1.0\r\n\r\n") == ([(200, {"status": "ok"})], True)
+
+
+def test_names_of_a_server():
+    def status(hosts, host, origin=None):
+        headers = {"host": host} | ({"origin": origin} if origin else {})
+        refusal = hosts.refusal(SimpleNamespace(headers=headers))
+        return refusal.status if refusal else 200
+
+    proxied = Hosts("", frozenset(["0.0.0.0", "spam.example"]))
+    for host in ("spam.example", "Spam.Example:443", "10.0.0.7:8000", "[fe80::1]:8000", "localhost:1"):
+        assert status(proxied, host) == 200
+    assert status(proxied, "127.0.0.1:8000", "https://spam.example") == 200  # the proxy replaces Host
+    assert status(proxied, "ham.example") == 421
+    assert status(proxied, "127.0.0.1:8000", "https://ham.example") == 403
+    single = Hosts("10.0.0.7", frozenset())
+    assert [status(single, host) for host in ("10.0.0.7:80", "10.0.0.8:80", "localhost")] == [200, 421, 421]
+
+
 def test_pages_that_are_asked_for_at_once_are_prepared_once(models):
     async def many():
-        asked, service = [], Service({}, RequestLimits(), print)
+        asked, service = [], Service({}, RequestLimits(), print, Hosts())
 
         async def ask(kind):
             asked.append(kind)
@@ -903,7 +988,7 @@ def test_pages_that_are_asked_for_at_once_are_prepared_once(models):
 
         service._link = SimpleNamespace(ask=ask)
         pages = await asyncio.gather(*(service._page("GET", "/metrics") for _ in range(50)))
-        assert (len(asked), len(set(pages))) == (1, 1)
+        assert (len(asked), len({page.body for page in pages})) == (1, 1)
         await service._page("GET", "/metrics")
         assert len(asked) == 2
 
@@ -972,6 +1057,43 @@ def test_labels_of_braces_stay_apart():
     assert set(values) == {("textsvm_n_total", f'label="{label}"') for label in ("a{}b", "{}", "")}
 
 
+# The start
+
+
+@contextmanager
+def starting(*arguments):
+    """A server whose port is open, and which loads its models."""
+    command = [sys.executable, "-m", "textsvm", "serve", *map(str, arguments), "--port", "0"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        yield Server(process, [next(line for line in process.stderr if line.startswith("listening at "))])
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def test_the_port_is_open_while_models_are_loaded(models):
+    with starting(models / "two.textsvm") as server:
+        status, headers, body = server.ask("GET", "/healthz")
+        assert (status, json.loads(body), headers["Retry-After"]) == (503, {"status": "loading"}, "1")
+        for method, path, content in [("POST", "/predict", BODY), ("GET", "/models", None)]:
+            status, headers, body = server.ask(method, path, content)
+            assert (status, headers["Retry-After"]) == (503, "1")
+            assert json.loads(body) == {"error": "the models are loading; try again"}
+        assert server.metrics()["textsvm_up", ""] == 0
+        server.wait_for("answering at ")
+        assert server.ask("GET", "/healthz")[0] == server.predict(model="two", text="a")[0] == 200
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_may_end_while_models_are_loaded(number, models):
+    with starting(models / "two.textsvm") as server:
+        server.wait_for("loading ")
+        assert server.stop(number) == (0, "")
+
+
 # Signals
 
 
@@ -1038,7 +1160,7 @@ def test_requests_in_progress_are_answered_at_the_end(number, host, models):
 
 
 def test_a_request_without_its_end_is_refused_at_the_end(models):
-    program = with_limits("server.ClientLimits", stopping=1)
+    program = with_limits("http.ClientLimits", stopping=1)
     with (
         serving(models / "two.textsvm", program=program) as server,
         slow_request(server.port) as (client, _),
@@ -1053,7 +1175,7 @@ def slow_request(port, body=b'{"text": "win cash now"}'):
     """A connection whose request lacks its end, and the end."""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
         client.sendall(
-            b"POST /predict HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body[:5]
+            b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body[:5]
         )
         time.sleep(0.2)
         yield client, body[5:]
@@ -1080,7 +1202,7 @@ def test_the_worker_hears_of_requests_that_are_given_up(monkeypatch):
         clock = SimpleNamespace(monotonic=lambda: 0.0)
         monkeypatch.setattr(app, "time", clock)
         link, written, killed = app._Link(lambda _: None), bytearray(), []
-        pipe = SimpleNamespace(write=written.extend)
+        pipe = SimpleNamespace(write=written.extend, get_write_buffer_size=lambda: 0)
         link.connection_made(
             SimpleNamespace(get_pipe_transport=lambda _: pipe, kill=lambda: killed.append(True))
         )
@@ -1190,14 +1312,14 @@ class ScriptedLink:
 
 
 async def health(service):
-    return (await service._health())[0]
+    return (await service._health()).status
 
 
 def scripted_service(link, monkeypatch):
     """A service of two models, its lines, and its task; the worker is scripted."""
     monkeypatch.setattr(app, "_AGAIN", 0.001)
     lines = []
-    service = Service({"a": "a.textsvm", "b": "b.textsvm"}, RequestLimits(), lines.append)
+    service = Service({"a": "a.textsvm", "b": "b.textsvm"}, RequestLimits(), lines.append, Hosts())
     service._link, service._missing = link, set()
     return service, lines
 
@@ -1268,13 +1390,13 @@ def test_a_hangup_while_models_are_loaded_is_not_lost(models):
 
 
 def test_missing_packages_are_named(models):
-    code = "import sys; sys.modules['starlette'] = None; from textsvm.cli import main; main()"
+    code = "import sys; sys.modules['httptools'] = None; from textsvm.cli import main; main()"
     command = [sys.executable, "-c", code, "serve", models / "two.textsvm", "--port", "0"]
     ended = subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
     assert ended.returncode == 1
-    assert "needs the extra textsvm[serve]: pip install starlette" in ended.stderr
+    assert "needs the extra textsvm[serve]: pip install httptools" in ended.stderr
     assert "Traceback" not in ended.stderr
 
 
@@ -1334,6 +1456,53 @@ def send_for_long(client, data):
     for _ in range(1000):
         client.sendall(data)
         time.sleep(0.005)
+
+
+@pytest.mark.parametrize("request_", [b"GET /models HTTP/1.1\r\n\r\n", None])
+def test_clients_that_close_without_reading_leave_nothing_behind(request_, models):
+    """A server held 60 KB of each such connection for a minute."""
+
+    def attack():
+        while time.monotonic() < until:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", server.port), 1) as client:
+                client.settimeout(0.05)
+                client.sendall(block)
+
+    block = (request_ or POST + LENGTH + b"\r\n" + BODY) * 4000
+    with serving(models / "two.textsvm") as server:
+        server.predict(text="a")
+        before, until = attacks.resident(server.process.pid, children=False), time.monotonic() + 4
+        threads = [threading.Thread(target=attack) for _ in range(20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert attacks.resident(server.process.pid, children=False) < before + 12
+        assert server.predict(text="a")[0] == 200
+
+
+def test_bytes_of_all_connections_are_bounded(models):
+    """Unfinished bodies of 100 connections would be 200 MB."""
+    with serving(models / "two.textsvm") as server:
+        before, clients = attacks.resident(server.process.pid, children=False), []
+        body = b" " * (2 << 20)
+        try:
+            for _ in range(100):
+                clients.append(client := socket.create_connection(("127.0.0.1", server.port), timeout=10))
+                client.sendall(POST + b"Content-Length: %d\r\n\r\n" % len(body))
+                with suppress(OSError):
+                    client.sendall(body[:-1])
+            assert server.predict(text="a")[0] == 200
+            deadline, refused = time.monotonic() + 30, set()
+            while len(refused) < 80:
+                assert time.monotonic() < deadline
+                for client in {*select.select(clients, [], [], 0.1)[0]} - refused:
+                    assert client.recv(99).startswith(b"HTTP/1.1 503")
+                    refused.add(client)
+            assert attacks.resident(server.process.pid, children=False) < before + 80
+        finally:
+            for client in clients:
+                client.close()
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from textsvm.arrays import Json
-from textsvm.errors import json_escaped
+from textsvm.errors import json_escaped, one_line
 
 _CHECKED = re.compile(rb'(.*), "check": "([0-9a-f]{16})"\}', re.DOTALL)
 
@@ -77,3 +77,8 @@ def _from_numpy(value: np.ndarray | np.generic) -> Any:
         return np.datetime_as_string(value).tolist()  # type: ignore[arg-type]
     plain = value.tolist()
     return repr(value) if isinstance(plain, np.generic) else plain  # no Python type has this value
+
+
+def error_body(message: str) -> bytes:
+    """Body of an answer that is an error."""
+    return json.dumps({"error": one_line(message)}).encode()

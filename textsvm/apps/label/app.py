@@ -1,4 +1,4 @@
-"""The ASGI application of `textsvm label`: a page for a single user on this computer.
+"""The application of `textsvm label`: a page for a single user on this computer.
 
 Every address begins with a random token, which is in no other page. The host of a request must be this
 computer by name or number: another site may give its own name this computer's address. A POST must come from
@@ -7,31 +7,21 @@ the page itself.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 import traceback
 from collections.abc import Callable
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 from textsvm.apps.label.session import Conflict, Session
-from textsvm.apps.serve import error_body
-from textsvm.apps.serve import server as server
 from textsvm.arrays import Json
 from textsvm.errors import InputError, one_line
 from textsvm.reporting.html import json_element, page
-from textsvm.runtime.plain_json import to_json
+from textsvm.runtime import http as http
+from textsvm.runtime.http import Answer, Request, name_of
+from textsvm.runtime.plain_json import error_body, to_json
 
-if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
-try:
-    from starlette.concurrency import run_in_threadpool
-    from starlette.requests import Request
-    from starlette.responses import Response
-except ImportError:  # `server.listen` reports it
-    pass
-
-BODY = 1 << 20  #: Bytes of a request
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
 _HEADERS = {
     "cache-control": "no-store",
@@ -53,44 +43,39 @@ _ACTIONS = (
 
 
 class LabellingPage:
-    """ASGI application of a session."""
+    """Application of a session."""
 
     def __init__(self, session: Session) -> None:
         self.session, self.token = session, secrets.token_urlsafe(24)
         self._page = label_page().encode()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
+    async def __call__(self, request: Request) -> Answer:
         status, body = self._refusal(request) or await self._answer(request)
         kind = "text/html; charset=utf-8" if body is self._page else "application/json"
-        await Response(body, status, _HEADERS, kind)(scope, receive, send)
+        return Answer(status, body, kind, _HEADERS)
 
     def _refusal(self, request: Request) -> tuple[int, bytes] | None:
         """Answer to a request that does not come from the page."""
         host = request.headers.get("host", "")
-        token = request["path"].partition("/")[2].partition("/")[0]
-        local = host.rpartition(":")[0] if host[-1:].isdigit() and ":" in host else host
-        if local not in HOSTS or not secrets.compare_digest(token.encode(), self.token.encode()):
+        token = request.path.partition("/")[2].partition("/")[0]
+        if name_of(host) not in HOSTS or not secrets.compare_digest(token.encode(), self.token.encode()):
             return 403, error_body("open the address that `textsvm label` has printed")
         if request.method == "POST" and request.headers.get("origin") != f"http://{host}":
             return 403, error_body("only the page of `textsvm label` may send this")
         return None
 
     async def _answer(self, request: Request) -> tuple[int, bytes]:
-        action = request["path"].partition(f"/{self.token}/")[2]
+        action = request.path.partition(f"/{self.token}/")[2]
         if request.method == "GET" and not action:
             return 200, self._page
         if request.method != "POST" or action not in _ACTIONS:
             return 404, error_body("there is no such page")
-        body = b""
-        async for part in request.stream():
-            body += part
-            if len(body) > BODY:
-                return 413, error_body(f"the request has more than {BODY:,} bytes")
-        return await run_in_threadpool(_act, getattr(self.session, action), body)
+        body = await request.read()
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(None, _act, getattr(self.session, action), body)
 
 
-def _act(action: Callable[..., Json], body: bytes) -> tuple[int, bytes]:
+def _act(action: Callable[..., Json], body: bytes | bytearray) -> tuple[int, bytes]:
     """Status and body of the answer to an action."""
     try:
         return 200, json.dumps(to_json(action(**_parsed(action.__annotations__, body)))).encode()
@@ -104,7 +89,7 @@ def _act(action: Callable[..., Json], body: bytes) -> tuple[int, bytes]:
         return 500, error_body("this failed; the terminal of `textsvm label` has the error")
 
 
-def _parsed(annotations: Json, body: bytes) -> Json:
+def _parsed(annotations: Json, body: bytes | bytearray) -> Json:
     """Parameters of an action."""
     parameters = {name: _KINDS[kind] for name, kind in annotations.items() if name != "return"}
     try:

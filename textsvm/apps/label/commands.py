@@ -251,9 +251,9 @@ def _read(console: Console, paths: list[Path], reading: TextReading, labelling: 
 
 
 def _serve(console: Console, port: int, prepare: Callable[[], Session]) -> None:
-    from textsvm.apps.label.app import LabellingPage, server
+    from textsvm.apps.label.app import LabellingPage, http
 
-    listening = server.listen("127.0.0.1", port)
+    listening = http.listen("127.0.0.1", port)
     page = LabellingPage(session := prepare())
     address = f"http://127.0.0.1:{listening.getsockname()[1]}/{page.token}/"
     # A browser on the terminal would hide the messages.
@@ -268,6 +268,6 @@ def _serve(console: Console, port: int, prepare: Callable[[], Session]) -> None:
         yield
 
     with suppress(KeyboardInterrupt):  # before the server watches for it
-        server.run(page, listening, running())
+        http.run(page, listening, running())
     for line in session.close():
         console.say(line)

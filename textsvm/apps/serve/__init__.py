@@ -1,16 +1,13 @@
 """`textsvm serve`: trained models behind HTTP.
 
-`server` runs an ASGI application on a socket and bounds its clients; it knows nothing of models. `app` is the
-application. Bodies of requests go unread to another process, `worker`, which loads the models and predicts,
-so long predictions and loading delay no connection. The processes exchange frames over pipes: `FRAME`
-(length of the body, number of the request, its kind or the status of its answer), then a body.
+`app` is the application, which `textsvm.runtime.http` runs on a socket. Bodies of requests go unread to
+another process, `worker`, which loads the models and predicts, so long predictions and loading delay no
+connection. The processes exchange frames over pipes: `FRAME` (length of the body, number of the request, its
+kind or the status of its answer), then a body.
 """
 
-import json
 import struct
 from collections.abc import Iterator
-
-from textsvm.errors import one_line
 
 FRAME = struct.Struct("<IIH")
 LOAD, PREDICT, DESCRIBE, CANCEL = range(4)
@@ -28,8 +25,3 @@ def frames(received: bytearray) -> Iterator[tuple[int, int, bytes]]:
         body = bytes(received[FRAME.size : end])
         del received[:end]
         yield number, kind, body
-
-
-def error_body(message: str) -> bytes:
-    """Body of an answer that is an error."""
-    return json.dumps({"error": one_line(message)}).encode()

@@ -1,4 +1,4 @@
-"""The ASGI application of `textsvm serve`: POST /predict, GET /models, /healthz and /metrics.
+"""The application of `textsvm serve`: POST /predict, GET /models, /healthz and /metrics.
 
 Bodies go to the worker process unread, at most two large ones at a time, and its answers go back unchanged.
 /metrics has the counters of the models, and counts requests of POST /predict alone.
@@ -17,29 +17,26 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
-from textsvm.apps.serve import CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, error_body, frames
+from textsvm.apps.serve import CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, frames
+from textsvm.arrays import Json
 from textsvm.errors import InputError
-
-if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
-
-    from textsvm.arrays import Json
+from textsvm.runtime.http import Answer, BodyRefused, Hosts, Request
+from textsvm.runtime.plain_json import error_body
 
 #: Upper bounds of the histogram of latencies, in seconds.
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-#: Bytes of a body up to which `RequestLimits.max_bytes_held` does not apply.
-SMALL = 1 << 16
 #: Bytes of a body up to which it goes to the worker at once: small ones do not wait for others to be parsed.
 _DIRECT = 1 << 12
 #: Larger bodies that the worker has at a time.
 _LARGE = 2
 #: Settings of glibc: freed memory of large texts goes back to the system.
 _ALLOCATOR = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": "1048576"}
-#: Status, body and type of an answer.
-_Page: TypeAlias = tuple[int, bytes, str]
-_JSON, _TEXT = "application/json", "text/plain; version=0.0.4; charset=utf-8"
+#: Bytes for the worker that it has not read; above them more requests are refused.
+_UNREAD = 1 << 23
+#: Type of the metrics.
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 #: Seconds between looks at the waiting requests.
 _LOOK = 0.25
 #: Seconds between attempts to start a worker or to load a missing model.
@@ -55,12 +52,10 @@ class RequestLimits:
     max_characters: int = 100_000  #: Of a text
     max_requests: int = 256  #: That wait for a prediction
     timeout: float = 10.0  #: Seconds for a prediction
-    max_bytes_held: int = 1 << 23  #: Of all bodies above `SMALL`
 
 
-_BUSY = 503, error_body("the server is busy; try again")
-#: Additional headers of some answers.
-_HEADERS = {503: [(b"retry-after", b"1")], 415: [(b"accept-encoding", b"identity")]}
+_BUSY = Answer(503, error_body("the server is busy; try again"))
+_LOADING = Answer(503, error_body("the models are loading; try again"))
 
 
 class _Link(asyncio.SubprocessProtocol):
@@ -72,6 +67,7 @@ class _Link(asyncio.SubprocessProtocol):
 
     def connection_made(self, transport: Any) -> None:
         self.process, self._stdin = transport, transport.get_pipe_transport(0)
+        self.unread_bytes: Callable[[], int] = self._stdin.get_write_buffer_size
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         self._heard = time.monotonic()
@@ -116,13 +112,19 @@ class _Link(asyncio.SubprocessProtocol):
 
 
 class Service:
-    """ASGI application, and asynchronous context in which its worker runs.
+    """Application, and asynchronous context in which its worker runs.
 
     `models` are paths by name; `say` is called with each line of the log.
     """
 
-    def __init__(self, models: dict[str, str], limits: RequestLimits, say: Callable[[str], None]) -> None:
-        self.models, self.limits, self._say = models, limits, say
+    def __init__(
+        self,
+        models: dict[str, str],
+        limits: RequestLimits,
+        say: Callable[[str], None],
+        hosts: Hosts,
+    ) -> None:
+        self.models, self.limits, self._say, self.hosts = models, limits, say, hosts
         self._link: _Link | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._missing = set(models)  #: Models that the worker has not loaded yet
@@ -131,10 +133,10 @@ class Service:
         self._work = asyncio.Event()  #: For `_maintain`
         self._answers: Counter[int] = Counter()
         self._latencies, self._seconds = [0] * (len(BOUNDS) + 1), 0.0
-        self._waiting = self._queued = self._held = 0
+        self._waiting = self._queued = 0
         self._large = asyncio.Semaphore(_LARGE)
         self._pages = {"/models": self._models, "/healthz": self._health, "/metrics": self._metrics}
-        self._asked: dict[str, asyncio.Task[_Page]] = {}  #: Latest answers of pages
+        self._asked: dict[str, asyncio.Task[Answer]] = {}  #: Latest answers of pages
 
     async def __aenter__(self) -> Service:
         failures = await self._load(set(self.models))
@@ -171,7 +173,11 @@ class Service:
         }  # fmt: skip
         status, body = 503, b""
         if link.process.get_returncode() is None:  # otherwise nobody would answer
-            status, body = await link.ask(LOAD, json.dumps(settings).encode())
+            try:
+                status, body = await link.ask(LOAD, json.dumps(settings).encode())
+            except asyncio.CancelledError:  # the server is stopped
+                link.process.close()
+                raise
         if status != 200 or link.process.get_returncode() is not None:
             link.process.close()
             return {"": "the process that loads the models has ended; is there enough main memory?"}
@@ -224,101 +230,86 @@ class Service:
         if loaded := [name for name in self.models if name in names - failures.keys() - self._missing]:
             self._say(f"loaded again: {', '.join(loaded)}")
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        clock, kind = time.perf_counter(), _JSON
-        predicts = scope["path"] == "/predict"
-        if not predicts:
-            status, body, kind = await self._page(scope["method"], scope["path"])
-        elif (answer := await self._predict(scope, receive)) is None:
-            return
-        else:
-            status, body = answer
-            self._answers[status] += 1
-            seconds = time.perf_counter() - clock
-            self._latencies[bisect_left(BOUNDS, seconds)] += 1
-            self._seconds += seconds
-        headers = [(b"content-type", kind.encode()), (b"content-length", b"%d" % len(body))]
-        headers += _HEADERS.get(status, [])
-        if status == 405:
-            headers.append((b"allow", b"POST" if predicts else b"GET, HEAD"))
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+    async def __call__(self, request: Request) -> Answer:
+        clock = time.perf_counter()
+        if request.path != "/predict":
+            return self.hosts.refusal(request) or await self._page(request.method, request.path)
+        answer = self.hosts.refusal(request) or await self._predict(request)
+        self._answers[answer.status] += 1
+        seconds = time.perf_counter() - clock
+        self._latencies[bisect_left(BOUNDS, seconds)] += 1
+        self._seconds += seconds
+        return answer
 
-    async def _predict(self, scope: Scope, receive: Receive) -> tuple[int, bytes] | None:
-        """Status and body of the answer; None if the client has gone."""
-        if scope["method"] != "POST":
-            return 405, error_body('send texts by POST, as in {"text": "win cash now"}')
-        headers = dict(scope["headers"])
-        length = headers.get(b"content-length", b"")
-        if headers.get(b"content-encoding", b"").strip().lower() not in (b"", b"identity"):
-            return 415, error_body("the body has a Content-Encoding; send it as it is")
-        size = int(length) if length.isdigit() else 0
-        body, held, more = bytearray(), 0, True
+    async def _predict(self, request: Request) -> Answer:
+        if request.method != "POST":
+            message = 'send texts by POST, as in {"text": "win cash now"}'
+            return Answer(405, error_body(message), headers={"allow": "POST"})
+        if request.headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
+            message = "the body has a Content-Encoding; send it as it is"
+            return Answer(415, error_body(message), headers={"accept-encoding": "identity"})
+        if self._link is None:
+            return _LOADING
         try:
-            while more and size <= self.limits.max_body:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    return None
-                body += message.get("body", b"")
-                more, size = message.get("more_body", False), max(size, len(body))
-                if len(body) > SMALL:
-                    self._held += len(body) - held
-                    held = len(body)
-                if held and self._held > self.limits.max_bytes_held:
-                    return _BUSY
-            if size > self.limits.max_body:
-                most = f"{self.limits.max_body:,} bytes"
-                return 413, error_body(f"the body has more than {most}; send more requests")
-            if self._link is None or self._waiting >= self.limits.max_requests:
+            body = await request.read()
+        except BodyRefused as refusal:
+            return refusal.args[0]
+        if self._waiting >= self.limits.max_requests:
+            return _BUSY
+        self._waiting, queued = self._waiting + 1, 0
+        try:
+            if len(body) <= _DIRECT:
+                return await self._ask(body)
+            if self._queued >= max(1, self.limits.max_requests // 4):  # others find room
                 return _BUSY
-            self._waiting, queued = self._waiting + 1, 0
-            try:
-                if len(body) <= _DIRECT:
-                    return await self._ask(body)
-                if self._queued >= max(1, self.limits.max_requests // 4):  # others find room
-                    return _BUSY
-                self._queued, queued = self._queued + 1, 1
-                async with asyncio.timeout(self.limits.timeout):
-                    await self._large.acquire()
-                task = asyncio.create_task(self._ask(body))
-                task.add_done_callback(lambda _: self._large.release())  # also if the client has gone
-                return await asyncio.shield(task)
-            except TimeoutError:
-                return _BUSY
-            finally:
-                self._waiting, self._queued = self._waiting - 1, self._queued - queued
+            self._queued, queued = self._queued + 1, 1
+            async with asyncio.timeout(self.limits.timeout):
+                await self._large.acquire()
+            task = asyncio.create_task(self._ask(body))
+            task.add_done_callback(lambda _: self._large.release())  # also if the client has gone
+            return await asyncio.shield(task)
+        except TimeoutError:
+            return _BUSY
         finally:
-            self._held -= held
+            self._waiting, self._queued = self._waiting - 1, self._queued - queued
 
-    async def _ask(self, body: bytearray) -> tuple[int, bytes]:
-        """Status and body of the answer of the worker."""
-        return _BUSY if self._link is None else await self._link.ask(PREDICT, body)
+    async def _ask(self, body: bytes | bytearray) -> Answer:
+        """Answer of the worker."""
+        if self._link is None:
+            return _LOADING
+        if self._link.unread_bytes() > _UNREAD:
+            return _BUSY
+        return Answer(*await self._link.ask(PREDICT, body))
 
-    async def _page(self, method: str, path: str) -> _Page:
+    async def _page(self, method: str, path: str) -> Answer:
         """Answer of a page; requests that arrive while it is prepared get the same."""
         if path not in self._pages or method not in ("GET", "HEAD"):
             pages = "POST /predict, GET /models, /healthz and /metrics"
-            message = f"there is no {method} {path}; there are {pages}"
-            return 405 if path in self._pages else 404, error_body(message), _JSON
+            error = error_body(f"there is no {method} {path}; there are {pages}")
+            return (
+                Answer(405, error, headers={"allow": "GET, HEAD"})
+                if path in self._pages
+                else Answer(404, error)
+            )
         task = self._asked.get(path)
         if task is None or task.done():
             task = self._asked[path] = asyncio.create_task(self._pages[path]())
         return await asyncio.shield(task)
 
     async def _describe(self) -> tuple[int, list[Json]]:
-        status, body = _BUSY if self._link is None else await self._link.ask(DESCRIBE)
+        status, body = (503, b"") if self._link is None else await self._link.ask(DESCRIBE)
         return status, json.loads(body) if status == 200 else []
 
-    async def _models(self) -> _Page:
+    async def _models(self) -> Answer:
         status, models = await self._describe()
         counters = ("training", "labels", "counts")
         facts = [{name: model[name] for name in model if name not in counters} for model in models]
-        return status, json.dumps({"models": facts}).encode(), _JSON
+        return Answer(status, json.dumps({"models": facts}).encode()) if status == 200 else _LOADING
 
-    async def _health(self) -> _Page:
-        return (503, b'{"status": "starting"}', _JSON) if self._missing else (200, b'{"status": "ok"}', _JSON)
+    async def _health(self) -> Answer:
+        return Answer(503, b'{"status": "loading"}') if self._missing else Answer(200, b'{"status": "ok"}')
 
-    async def _metrics(self) -> _Page:
+    async def _metrics(self) -> Answer:
         status, models = await self._describe()
         values: list[tuple[str, str, float]] = [("up", "", int(status == 200))]
         values.append(("requests_waiting", "", self._waiting))
@@ -337,7 +328,7 @@ class Service:
             for key, number in model["training"].items():
                 if number is not None:
                     values.append((f"training_{key}", name, number))
-        return 200, metrics_text(values).encode(), _TEXT
+        return Answer(200, metrics_text(values).encode(), _TEXT)
 
 
 def _quoted(value: str) -> str:

@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
-from textsvm.apps.serve import server
 from textsvm.apps.serve.app import RequestLimits, Service
 from textsvm.cli import options
 from textsvm.cli.console import Console, WrongUsage
 from textsvm.cli.options import option, option_field
+from textsvm.runtime import http
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,9 @@ class ServingOptions:
 def serve(
     models: Annotated[list[str], typer.Argument(help="Model files: PATH or NAME=PATH.", show_default=False)],
     limits: ServingOptions,
-    host: Annotated[str, option("Address to listen at.")] = "127.0.0.1",
+    host: Annotated[
+        list[str] | None, option("Address to listen at; further ones are names of the server, as in a proxy.")
+    ] = None,
     port: Annotated[int, option("Port to listen at; 0 is a free port.", min=0, max=65535)] = 8000,
     quiet: options.Quiet = False,
 ) -> None:
@@ -50,23 +52,25 @@ def serve(
     and Ctrl-C end the server once the requests in progress are answered. There is no authentication.
     """
     console, paths = Console(quiet), _named(models)
-    listening = server.listen(host, port)
+    listening = http.listen((host := host or ["127.0.0.1"])[0], port)
     name, number = listening.getsockname()[:2]
     address = f"http://[{name}]:{number}" if ":" in name else f"http://{name}:{number}"
-    if not server.is_loopback(listening):
+    hosts = http.Hosts("" if name in ("0.0.0.0", "::") else name, frozenset(map(str.lower, host)))
+    if not http.is_loopback(listening):
         console.warn(f"{address} is open to other computers, without authentication and encryption")
-    service = Service(paths, RequestLimits(**asdict(limits)), console.say)
+    service = Service(paths, RequestLimits(**asdict(limits)), console.say, hosts)
 
     @asynccontextmanager
     async def running() -> AsyncIterator[None]:
+        console.say(f"listening at {address}")
         console.say(f"loading {', '.join(paths.values())}")
         async with service:
             console.say(f"answering at {address}")
             yield
 
     # The application itself ends waiting for predictions.
-    clients = server.ClientLimits(sending=limits.timeout, answering=3 * limits.timeout)
-    server.run(service, listening, running(), service.reload, clients)
+    clients = http.ClientLimits(limits.timeout, 3 * limits.timeout, body=limits.max_body)
+    http.run(service, listening, running(), service.reload, clients)
 
 
 def _named(models: list[str]) -> dict[str, str]:

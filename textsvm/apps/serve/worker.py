@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 import sys
@@ -22,21 +23,24 @@ import traceback
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
 
 from textsvm import load
-from textsvm.apps.serve import CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, PROGRESS_NUMBER, error_body, frames
+from textsvm.apps.serve import CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, PROGRESS_NUMBER, frames
 from textsvm.arrays import AnyArray, Floats, Json
 from textsvm.errors import InputError, one_line
 from textsvm.evaluation import judge
 from textsvm.evaluation.drift import LEAST_MARGIN, Drift
 from textsvm.kernels.spelling import spell
 from textsvm.model.rules import NumberRule, margins
+from textsvm.runtime.plain_json import error_body
 
 #: Seconds that a call should take.
 GOAL = 0.01
@@ -56,6 +60,10 @@ SMALL_ANSWER = 1 << 15
 DECOMPOSED = 0x30000
 #: Number of code points in the normal form NFKC of each code point.
 SYMBOLS = np.array([len(unicodedata.normalize("NFKC", chr(point))) for point in range(DECOMPOSED)], np.uint8)
+#: Bytes of a body above which it is parsed while other requests are predicted.
+LARGE = 1 << 15
+#: Strings, and beginnings of other values, in JSON; a large body may have `MOST_VALUES` of them.
+VALUES, MOST_VALUES = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[{,]', re.DOTALL), 50_000
 #: Number of texts that are compared with the training texts in each period.
 DRIFT_TEXTS = 32
 #: Length of the period in seconds.
@@ -337,6 +345,7 @@ class Worker:
         self.models: dict[str, ServedModel | None] = {}  #: None until it is loaded
         self.short, self.long = Lane(adapts=True), Lane(adapts=False)
         self._arrived = threading.Semaphore(0)  #: Of requests with long texts
+        self._parser = ThreadPoolExecutor(1)  #: Of large bodies
         self.max_texts, self.max_characters, self.timeout = 0, 0, 0.0
 
     def run(self) -> None:
@@ -362,11 +371,10 @@ class Worker:
                 self._send(self.long.call() or [(PROGRESS_NUMBER, 0, b"")])
 
     def _receive(self, number: int, kind: int, body: bytes) -> None:
-        if kind == PREDICT:
-            try:
-                self._add(self._read(number, body))
-            except Refusal as refusal:
-                self._send([refusal.answer(number)])
+        if kind == PREDICT and len(body) > LARGE:
+            self._parser.submit(self._start, number, body, self.long)
+        elif kind == PREDICT:
+            self._start(number, body, self.short)
         elif kind == LOAD:  # the old models answer until the new are loaded
             paths = self._configure(**json.loads(body))
             threading.Thread(target=self._load, args=(number, paths), daemon=True).start()
@@ -379,11 +387,16 @@ class Worker:
             if time.perf_counter() - self.long.since > self.timeout:
                 os._exit(1)  # a call of a thread cannot be ended alone
 
-    def _add(self, job: TextRequest) -> None:
-        """Add a request, or answer it if it has no text to predict."""
+    def _start(self, number: int, body: bytes, lane: Lane) -> None:
+        """Add a request to a lane, or answer it if it is refused or has no text to predict."""
+        try:
+            job = self._read(number, body)
+        except Exception as error:
+            self._send([_refusal(error).answer(number)])
+            return
         if not job.texts:
             self._send([job.answer()])
-        elif max(job.sizes) > job.model.room:
+        elif lane is self.long or max(job.sizes) > job.model.room:
             self.long.jobs.append(job)
             self._arrived.release()
         else:
@@ -412,6 +425,8 @@ class Worker:
         self._send([(number, 200, json.dumps(failures).encode())])
 
     def _read(self, number: int, body: bytes) -> TextRequest:
+        if len(body) > LARGE and any(islice(VALUES.finditer(body), MOST_VALUES, None)):
+            raise Refusal(413, f"the body has more than {MOST_VALUES:,} values; send more requests")
         try:
             request = json.loads(body.decode())
         except UnicodeDecodeError as error:
@@ -420,8 +435,8 @@ class Worker:
             raise Refusal(400, f"the body is not JSON: {one_line(str(error), 100)}") from None
         if not isinstance(request, dict) or ("text" in request) == ("texts" in request):
             raise Refusal(400, 'give an object with either "text" or "texts", as in {"text": "win cash"}')
-        if unknown := sorted(request.keys() - OPTIONS):
-            raise Refusal(400, f"there is no option {unknown[0]!r}; there are {', '.join(sorted(OPTIONS))}")
+        if unknown := next((name for name in request if name not in OPTIONS), None):
+            raise Refusal(400, f"there is no option {unknown!r}; there are {', '.join(sorted(OPTIONS))}")
         model, single = self._model(request.get("model")), "text" in request
         texts = model.read([request["text"]] if single else request["texts"])
         if len(texts) > self.max_texts:
@@ -463,6 +478,8 @@ class Worker:
 
 
 def _refusal(error: Exception) -> Refusal:
+    if isinstance(error, Refusal):
+        return error
     if isinstance(error, InputError):
         return Refusal(400, str(error))
     if isinstance(error, MemoryError):
