@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("httptools")
 
-from textsvm.runtime.http import Answer, ClientLimits, _Connection, _Turns
+from textsvm.runtime.http import ClientLimits, HttpAnswer, _Connection, _Turns
 
 BODIES = [b"", b"abc", b"\r\n\r\nGET /x HTTP/1.1\r\n\r\n", b"\r\n" * 1500, b"x" * 20_000, b"0\r\n\r\n"]
 
@@ -58,9 +58,9 @@ def test_answers_are_those_of_the_requests_however_bytes_arrive(seed):
 
     async def app(request):
         if request.path.startswith("/early"):
-            return Answer(404, b"early")
+            return HttpAnswer(404, b"early")
         await asyncio.sleep(choose.choice([0, 0.001]))
-        return Answer(200, request.path.encode() + b"|" + await request.read())
+        return HttpAnswer(200, request.path.encode() + b"|" + await request.read())
 
     async def exchange():
         requests = [random_request(number, choose) for number in range(10)]
@@ -121,7 +121,7 @@ def test_at_most_a_piece_is_read_before_an_answer():
 
     async def app(request):
         await answering.wait()
-        return Answer(200, b"")
+        return HttpAnswer(200, b"")
 
     async def pipeline():
         async with serving(app) as (turns, port):
@@ -141,7 +141,7 @@ def test_at_most_a_piece_is_read_before_an_answer():
 
 def test_unread_answers_are_bounded():
     async def app(request):
-        return Answer(200, b"x" * 9_000_000)
+        return HttpAnswer(200, b"x" * 9_000_000)
 
     async def ask():
         async with serving(app, held=20_000_000) as (turns, port):
@@ -164,7 +164,7 @@ def test_unread_answers_are_bounded():
 
 def test_an_unread_answer_is_dropped():
     async def app(request):
-        return Answer(200, b"x" * 9_000_000)
+        return HttpAnswer(200, b"x" * 9_000_000)
 
     async def ask():
         async with serving(app, sending=0.5) as (turns, port):

@@ -37,7 +37,7 @@ from textsvm.apps.label.session import SHOWN, Conflict, Session
 from textsvm.cli.console import Console
 from textsvm.readers.corpus import Corpus
 from textsvm.reporting.tables import restored
-from textsvm.runtime.http import Request
+from textsvm.runtime.http import HttpRequest
 
 label = import_module("textsvm.apps.label.commands")
 ROOT = Path(__file__).resolve().parent.parent
@@ -917,7 +917,7 @@ def request(page, method="POST", path="next", body=b"{}", **headers):
     async def read():
         return body
 
-    answer = asyncio.run(page(Request(method, path, headers, read)))
+    answer = asyncio.run(page(HttpRequest(method, path, headers, read)))
     return SimpleNamespace(status=answer.status, headers=answer.headers, body=answer.body)
 
 

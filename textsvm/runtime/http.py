@@ -1,9 +1,9 @@
 """HTTP/1.1 for `textsvm serve` and `textsvm label`, with bounds on the time and memory that clients take.
 
-An application is a coroutine function from a `Request` to an `Answer`. A connection has at most one request
-at a time: the next is parsed when the answer is with the operating system. httptools parses bytes in pieces
-(`_PIECE`), and connections take turns at the parser (`_Turns`). All bytes of a request outside of its body
-(header, trailers, chunk sizes, blank lines) are counted and bounded (`_Connection.parse`).
+An application is a coroutine function from an `HttpRequest` to an `HttpAnswer`. A connection has at most one
+request at a time: the next is parsed when the answer is with the operating system. httptools parses bytes in
+pieces (`_PIECE`), and connections take turns at the parser (`_Turns`). All bytes of a request outside of its
+body (header, trailers, chunk sizes, blank lines) are counted and bounded (`_Connection.parse`).
 
 All bytes that connections hold are counted together (`_Turns.hold`): unparsed bytes, header, body, unread
 answer. Above the limit the largest request or answer that waits for its client gives way. A lost connection
@@ -84,7 +84,7 @@ class ClientLimits:
     held: int = 1 << 25  #: Of all connections: unparsed bytes, headers, bodies, unread answers
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     """An answer; the connection adds the length of the body, and to status 503 Retry-After."""
 
     status: int
@@ -98,7 +98,7 @@ class BodyRefused(Exception):
 
 
 @dataclass(frozen=True)
-class Request:
+class HttpRequest:
     """A request whose body may still arrive."""
 
     method: str
@@ -107,7 +107,7 @@ class Request:
     read: Callable[[], Awaitable[bytes | bytearray]]  #: The body; raises BodyRefused
 
 
-Application: TypeAlias = Callable[[Request], Awaitable[Answer]]
+Application: TypeAlias = Callable[[HttpRequest], Awaitable[HttpAnswer]]
 
 
 def name_of(host: str) -> str:
@@ -123,16 +123,16 @@ class Hosts:
     address: str = ""  #: That it listens at; any address with ""
     names: frozenset[str] = frozenset()  #: In small letters
 
-    def refusal(self, request: Request) -> Answer | None:
+    def refusal(self, request: HttpRequest) -> HttpAnswer | None:
         """Answer to a request for another server, or from a page of another site."""
         host, origin = request.headers.get("host", "").lower(), request.headers.get("origin")
         if host and not self._include(name_of(host)):
             message = f"this server is not {name_of(host)}; the option --host {name_of(host)} adds the name"
-            return Answer(421, error_body(message))
+            return HttpAnswer(421, error_body(message))
         scheme, _, page = (origin or "").lower().partition("://")
         if origin is None or (scheme in ("http", "https") and (page == host or name_of(page) in self.names)):
             return None
-        return Answer(403, error_body("pages of other sites may not send requests"))
+        return HttpAnswer(403, error_body("pages of other sites may not send requests"))
 
     def _include(self, name: str) -> bool:
         if name in self.names:
@@ -246,7 +246,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._tail = b""  # last bytes before the current piece
         self._url, self._fields, self._body = b"", list[tuple[bytes, bytes]](), bytearray()
         self._answered = self._expects = False  # whether the client waits to be asked for the body
-        self._arrived: asyncio.Future[Answer | None] = self.loop.create_future()
+        self._arrived: asyncio.Future[HttpAnswer | None] = self.loop.create_future()
         self._enter("idle")
 
     def _enter(self, state: str) -> None:
@@ -395,7 +395,7 @@ class _Connection(asyncio.BufferedProtocol):
             self._refuse_large()
         method = self.parser.get_method().decode()
         path = unquote(_NO_PATH.sub("", self._url.decode("utf-8", "replace")))
-        self._task = self.loop.create_task(self._run(Request(method, path, headers, self._read)))
+        self._task = self.loop.create_task(self._run(HttpRequest(method, path, headers, self._read)))
 
     def _refuse_large(self) -> None:
         self._refuse_body(413, f"the body has more than {self.limits.body:,} bytes; send more requests")
@@ -433,9 +433,9 @@ class _Connection(asyncio.BufferedProtocol):
         """Drop the body; a client that still sends would not see the answer, so the rest is parsed."""
         self._body = bytearray()
         if not self._arrived.done():
-            self._arrived.set_result(Answer(status, error_body(message)))
+            self._arrived.set_result(HttpAnswer(status, error_body(message)))
 
-    async def _run(self, request: Request) -> None:
+    async def _run(self, request: HttpRequest) -> None:
         """Answer a request; print unexpected errors."""
         try:
             answer = await self.app(request)
@@ -443,7 +443,7 @@ class _Connection(asyncio.BufferedProtocol):
             answer = refusal.args[0]
         except Exception as error:
             traceback.print_exception(error)
-            answer = Answer(500, error_body("the request failed; stderr of the server has the error"))
+            answer = HttpAnswer(500, error_body("the request failed; stderr of the server has the error"))
         self._task, self._answered, self._body = None, True, bytearray()
         if self.transport.is_closing():
             return
@@ -454,7 +454,7 @@ class _Connection(asyncio.BufferedProtocol):
             self.transport.close()
         self._count()
 
-    def _write(self, answer: Answer, closes: bool, has_body: bool = True) -> None:
+    def _write(self, answer: HttpAnswer, closes: bool, has_body: bool = True) -> None:
         fields = {"content-type": answer.kind, "content-length": len(answer.body), **answer.headers}
         fields |= {"connection": "close"} if closes else {}
         fields |= {"retry-after": 1} if answer.status == 503 else {}
@@ -494,7 +494,7 @@ class _Connection(asyncio.BufferedProtocol):
         if self._task is not None:
             self._task.cancel()
         if not self._answered:
-            self._write(Answer(status, error_body(message)), closes=True)
+            self._write(HttpAnswer(status, error_body(message)), closes=True)
         self.transport.close()
 
     def give_way(self) -> None:

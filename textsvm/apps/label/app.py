@@ -19,7 +19,7 @@ from textsvm.arrays import Json
 from textsvm.errors import InputError, one_line
 from textsvm.reporting.html import json_element, page
 from textsvm.runtime import http as http
-from textsvm.runtime.http import Answer, Request, name_of
+from textsvm.runtime.http import HttpAnswer, HttpRequest, name_of
 from textsvm.runtime.plain_json import error_body, to_json
 
 HOSTS = ("127.0.0.1", "localhost", "[::1]")
@@ -49,12 +49,12 @@ class LabellingPage:
         self.session, self.token = session, secrets.token_urlsafe(24)
         self._page = label_page().encode()
 
-    async def __call__(self, request: Request) -> Answer:
+    async def __call__(self, request: HttpRequest) -> HttpAnswer:
         status, body = self._refusal(request) or await self._answer(request)
         kind = "text/html; charset=utf-8" if body is self._page else "application/json"
-        return Answer(status, body, kind, _HEADERS)
+        return HttpAnswer(status, body, kind, _HEADERS)
 
-    def _refusal(self, request: Request) -> tuple[int, bytes] | None:
+    def _refusal(self, request: HttpRequest) -> tuple[int, bytes] | None:
         """Answer to a request that does not come from the page."""
         host = request.headers.get("host", "")
         token = request.path.partition("/")[2].partition("/")[0]
@@ -64,7 +64,7 @@ class LabellingPage:
             return 403, error_body("only the page of `textsvm label` may send this")
         return None
 
-    async def _answer(self, request: Request) -> tuple[int, bytes]:
+    async def _answer(self, request: HttpRequest) -> tuple[int, bytes]:
         action = request.path.partition(f"/{self.token}/")[2]
         if request.method == "GET" and not action:
             return 200, self._page

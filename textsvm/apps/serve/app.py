@@ -22,7 +22,7 @@ from typing import Any
 from textsvm.apps.serve import CANCEL, DESCRIBE, FRAME, LOAD, PREDICT, frames
 from textsvm.arrays import Json
 from textsvm.errors import InputError
-from textsvm.runtime.http import Answer, BodyRefused, Hosts, Request
+from textsvm.runtime.http import BodyRefused, Hosts, HttpAnswer, HttpRequest
 from textsvm.runtime.plain_json import error_body
 
 #: Upper bounds of the histogram of latencies, in seconds.
@@ -54,8 +54,8 @@ class RequestLimits:
     timeout: float = 10.0  #: Seconds for a prediction
 
 
-_BUSY = Answer(503, error_body("the server is busy; try again"))
-_LOADING = Answer(503, error_body("the models are loading; try again"))
+_BUSY = HttpAnswer(503, error_body("the server is busy; try again"))
+_LOADING = HttpAnswer(503, error_body("the models are loading; try again"))
 
 
 class _Link(asyncio.SubprocessProtocol):
@@ -136,7 +136,7 @@ class Service:
         self._waiting = self._queued = 0
         self._large = asyncio.Semaphore(_LARGE)
         self._pages = {"/models": self._models, "/healthz": self._health, "/metrics": self._metrics}
-        self._asked: dict[str, asyncio.Task[Answer]] = {}  #: Latest answers of pages
+        self._asked: dict[str, asyncio.Task[HttpAnswer]] = {}  #: Latest answers of pages
 
     async def __aenter__(self) -> Service:
         failures = await self._load(set(self.models))
@@ -230,7 +230,7 @@ class Service:
         if loaded := [name for name in self.models if name in names - failures.keys() - self._missing]:
             self._say(f"loaded again: {', '.join(loaded)}")
 
-    async def __call__(self, request: Request) -> Answer:
+    async def __call__(self, request: HttpRequest) -> HttpAnswer:
         clock = time.perf_counter()
         if request.path != "/predict":
             return self.hosts.refusal(request) or await self._page(request.method, request.path)
@@ -241,13 +241,13 @@ class Service:
         self._seconds += seconds
         return answer
 
-    async def _predict(self, request: Request) -> Answer:
+    async def _predict(self, request: HttpRequest) -> HttpAnswer:
         if request.method != "POST":
             message = 'send texts by POST, as in {"text": "win cash now"}'
-            return Answer(405, error_body(message), headers={"allow": "POST"})
+            return HttpAnswer(405, error_body(message), headers={"allow": "POST"})
         if request.headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
             message = "the body has a Content-Encoding; send it as it is"
-            return Answer(415, error_body(message), headers={"accept-encoding": "identity"})
+            return HttpAnswer(415, error_body(message), headers={"accept-encoding": "identity"})
         if self._link is None:
             return _LOADING
         try:
@@ -273,23 +273,23 @@ class Service:
         finally:
             self._waiting, self._queued = self._waiting - 1, self._queued - queued
 
-    async def _ask(self, body: bytes | bytearray) -> Answer:
+    async def _ask(self, body: bytes | bytearray) -> HttpAnswer:
         """Answer of the worker."""
         if self._link is None:
             return _LOADING
         if self._link.unread_bytes() > _UNREAD:
             return _BUSY
-        return Answer(*await self._link.ask(PREDICT, body))
+        return HttpAnswer(*await self._link.ask(PREDICT, body))
 
-    async def _page(self, method: str, path: str) -> Answer:
+    async def _page(self, method: str, path: str) -> HttpAnswer:
         """Answer of a page; requests that arrive while it is prepared get the same."""
         if path not in self._pages or method not in ("GET", "HEAD"):
             pages = "POST /predict, GET /models, /healthz and /metrics"
             error = error_body(f"there is no {method} {path}; there are {pages}")
             return (
-                Answer(405, error, headers={"allow": "GET, HEAD"})
+                HttpAnswer(405, error, headers={"allow": "GET, HEAD"})
                 if path in self._pages
-                else Answer(404, error)
+                else HttpAnswer(404, error)
             )
         task = self._asked.get(path)
         if task is None or task.done():
@@ -300,16 +300,20 @@ class Service:
         status, body = (503, b"") if self._link is None else await self._link.ask(DESCRIBE)
         return status, json.loads(body) if status == 200 else []
 
-    async def _models(self) -> Answer:
+    async def _models(self) -> HttpAnswer:
         status, models = await self._describe()
         counters = ("training", "labels", "counts")
         facts = [{name: model[name] for name in model if name not in counters} for model in models]
-        return Answer(status, json.dumps({"models": facts}).encode()) if status == 200 else _LOADING
+        return HttpAnswer(status, json.dumps({"models": facts}).encode()) if status == 200 else _LOADING
 
-    async def _health(self) -> Answer:
-        return Answer(503, b'{"status": "loading"}') if self._missing else Answer(200, b'{"status": "ok"}')
+    async def _health(self) -> HttpAnswer:
+        return (
+            HttpAnswer(503, b'{"status": "loading"}')
+            if self._missing
+            else HttpAnswer(200, b'{"status": "ok"}')
+        )
 
-    async def _metrics(self) -> Answer:
+    async def _metrics(self) -> HttpAnswer:
         status, models = await self._describe()
         values: list[tuple[str, str, float]] = [("up", "", int(status == 200))]
         values.append(("requests_waiting", "", self._waiting))
@@ -328,7 +332,7 @@ class Service:
             for key, number in model["training"].items():
                 if number is not None:
                     values.append((f"training_{key}", name, number))
-        return Answer(200, metrics_text(values).encode(), _TEXT)
+        return HttpAnswer(200, metrics_text(values).encode(), _TEXT)
 
 
 def _quoted(value: str) -> str:
