@@ -1,13 +1,19 @@
-"""Predicted and measured time of each tier of the planner (`textsvm.gram.plan`).
+"""Predicted and measured time of the planner (`textsvm.gram.plan`).
 
-One machine (C = 1) under memory for a share of its matrix: the rows that it asks for, and the seconds of Gram
-and solver, of every tier; all have the objective of the whole matrix to 1e-5. Rates are measured in the same
-run; the store is there already, and is in the system's cache, of which predictions know nothing.
+tiers: of each tier. One machine (C = 1) under memory for a share of its matrix: the rows that it asks for,
+and the seconds of Gram and solver, of every tier; all have the objective of the whole matrix to 1e-5. Rates
+are measured in the same run; the store is there already, and is in the system's cache, of which predictions
+know nothing.
+
+plan: of features and of a kernel matrix. Seconds are of the processor with one thread, so that other work on
+the computer changes them little; a stage is divided by the cores, of two, that it uses. The plan is read in
+`gram_description_`, as users read it.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import tempfile
 import time
 from dataclasses import replace
@@ -18,14 +24,16 @@ import numpy as np
 
 from benchmarks.corpora import TrainTest, paper_tasks
 from benchmarks.harness import BenchmarkReport, benchmark, data_folder, option
-from textsvm import Compute, EditDistance, GapWeighted, Gaussian, Spectrum
+from benchmarks.panel import read_set
+from textsvm import SVC, Compute, EditDistance, GapWeighted, Gaussian, Spectrum
 from textsvm.gram.base import CachedGram, Gram, needed_bytes
 from textsvm.gram.build import measured_rate
-from textsvm.gram.plan import Case, Rates
+from textsvm.gram.plan import CORES, Case, Rates
 from textsvm.kernels import GappedKmers
 from textsvm.kernels.base import Kernel
 from textsvm.model.settings import ClassifierSettings
 from textsvm.runtime.device import Device, select
+from textsvm.solvers.columns import MIN_COLUMNS, n_pieces
 from textsvm.solvers.solution import Stopping
 from textsvm.solvers.solve import solve
 from textsvm.training.problems import as_target, problem_of
@@ -113,3 +121,96 @@ def main(options: argparse.Namespace, report: BenchmarkReport) -> None:
         with tempfile.TemporaryDirectory(dir=".") as folder:
             for row in rows_of(task, name, device, Path(folder)):
                 report.row(f"{name} {row['share']} {row['tier']}", dict, row)
+
+
+#: Sets of the panels: two classes to 61, 7 characters to 15,000, 60 texts to 20,000.
+PLANNED = {
+    "panel": ("cr", "subj", "blitzer", "spooky", "webkb", "trec6", "hsol", "ohsumed", "sk-CTCF"),
+    "panel2": (
+        *("tweet-emo13", "id-hate", "names", "city-country", "gnad1k", "onestop", "masakhanews-som"),
+        *("enhancer", "senti4sd", "dsl14", "snippet-lang"),
+    ),
+    "panel3": ("au-en-few", "lit-es-period", "au-pan19-p02"),
+}
+PREDICTED = re.compile(r"predicted (\S+) s on 2 cores, (?:from features|with a kernel matrix) (\S+) s")
+
+
+def gene_families(n: int, classes: int = 7, length: int = 1950) -> TrainTest:
+    """DNA sequences of families of genes that have changed at random."""
+    rng, bases = np.random.default_rng(0), np.array(list("acgt"))
+    genes, y, texts = bases[rng.integers(0, 4, (classes, 12, length))], rng.integers(0, classes, n), []
+    for family in y:
+        gene = genes[family, rng.integers(12)].copy()
+        changed = rng.random(length) < rng.uniform(0.2, 0.6)
+        gene[changed] = bases[rng.integers(0, 4, changed.sum())]
+        texts.append("".join(gene[: int(length * rng.uniform(0.5, 1))]))
+    return TrainTest("gene families", texts, y, [], y[:0])
+
+
+def sample(task: TrainTest, at: Any) -> TrainTest:
+    """A part of the training part."""
+    texts = np.array(task.train, object)[at]
+    return TrainTest(task.name, list(texts), task.y_train[at], [], task.y_test[:0])
+
+
+def planned_tasks(folder: Path, most: float) -> list[TrainTest]:
+    """Training parts of the sets, each a sample of at most so many characters, and DNA."""
+    tasks = []
+    for panel, names in PLANNED.items():
+        for name in names:
+            task = read_set(folder / panel, name)
+            share = min(1.0, most / sum(map(len, task.train)))
+            some = np.random.default_rng(0).permutation(len(task.train))[: int(share * len(task.train))]
+            tasks.append(sample(task, some))
+    return [*tasks, gene_families(int(min(1280, most / 1000)))]
+
+
+def seconds_of(model: SVC, rough: bool) -> float:
+    """Seconds on the cores that the plan assumes of a training that took one."""
+    stages, machines = model.seconds_, len(model.model_.record.solutions)
+    if "gram" in stages:
+        return (stages["gram"] + stages["solve"]) / CORES
+    pieces = n_pieces(machines)
+    if not rough and machines >= MIN_COLUMNS:  # later each machine is solved alone
+        pieces = machines
+    return stages["features"] / CORES + stages["solve"] / min(CORES, pieces)
+
+
+def compare_ways(task: TrainTest, kernel: Any) -> dict[str, Any]:
+    """Predicted and measured seconds of both ways, and what the choice costs."""
+    fits = {}
+    for solver in ("features", "gram", "auto"):
+        model = SVC(kernel, compute=Compute(solver=solver), n_jobs=1, device="cpu")
+        fits[solver] = model.fit(task.train, task.y_train)
+    plan, rough = fits["auto"].gram_description_, kernel == "auto"
+    match = PREDICTED.search(plan)
+    assert match is not None, plan
+    chosen, other = ("features", "gram") if plan.startswith("none, ") else ("gram", "features")
+    predicted = dict(zip((chosen, other), map(float, match.groups()), strict=True))
+    measured = {way: seconds_of(fits[way], rough) for way in ("features", "gram")}
+    return {
+        "set": task.name, "n": len(task.train),
+        "characters a text": float(np.mean([len(text) for text in task.train])),
+        "classes": len(set(task.y_train)), "kernel": "default" if rough else "1-5,log,idf",
+        "features, predicted, s": predicted["features"], "features, s": measured["features"],
+        "matrix, predicted, s": predicted["gram"], "matrix, s": measured["gram"],
+        "chosen": chosen, "chosen / better": measured[chosen] / min(measured.values()),
+    }  # fmt: skip
+
+
+@benchmark(
+    "plan",
+    "Training from features or from a kernel matrix, predicted and measured",
+    "reports/plan",
+    option("--characters", type=float, default=3e6, help="most characters of a set (default: 3e6)"),
+    device="cpu",
+    quick="use few texts",
+)
+def run_plan(options: argparse.Namespace, report: BenchmarkReport) -> None:
+    """Train each set both ways."""
+    time.perf_counter = time.process_time
+    tasks = [gene_families(60)] if options.quick else planned_tasks(data_folder(), options.characters)
+    for task in tasks:
+        for kernel in ("auto", Spectrum((1, 5), "log", idf=True)):
+            compare_ways(sample(task, slice(60)), kernel)  # compiles
+            report.row(f"{task.name} {kernel}", compare_ways, task, kernel)

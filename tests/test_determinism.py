@@ -107,6 +107,6 @@ def test_the_way_to_train_is_chosen_whatever_cores_there_are(monkeypatch):
     predictions = set()
     for cores in (1, 2, 16):
         with parallel.limit(cores):
-            features = features_of(Spectrum(3), documents, problem, device.select("cpu"))
+            features = features_of(Spectrum(3), documents, problem, 1e-3, device.select("cpu"))
             predictions.add(features.seconds(20, "cpu"))
     assert len(predictions) == 1

@@ -60,6 +60,9 @@ def fit(
     truth, seconds = truth_of(training), dict[str, float]()
     lap(seconds, "estimate", clock)
     model = train(settings, training.examples, truth, training.weights, console.stage)
+    took = sum(model.record.seconds.get(stage, 0.0) for stage in ("features", "gram", "solve"))
+    if took >= 1:
+        console.say(f"kernel matrix: {model.record.gram}; took {took:.2g} s")
     seconds, clock = {**model.record.seconds, **seconds}, time.perf_counter()
     if model.record.unfinished:
         warn_user(model.record.unfinished, NotConvergedWarning)

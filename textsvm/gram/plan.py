@@ -23,7 +23,7 @@ The matrix is symmetric, so half of its values are computed, and of its `BANDS` 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, sqrt
 
 from textsvm.errors import InputError
@@ -44,7 +44,7 @@ MIN_BYTES = 1 << 30
 #: matrix in memory: rows that are computed again, or read from disk, take several times as long.
 MAX_SLOWDOWN = 30
 #: Cores that the choice between features and a matrix assumes: the model must not depend on the computer.
-CORES = 4
+CORES = 2
 #: Many classes (`textsvm.solvers.many_classes`): seconds of a core per machine.
 MANY_START = 1e-2
 #: Many classes: seconds of a core per machine and document from features, and from a kernel matrix.
@@ -63,25 +63,42 @@ class Costs:
     """Seconds and memory of training."""
 
     count: float  #: Seconds to count an occurrence of a feature
-    solve: float  #: Seconds per occurrence while solving
-    machine: float  #: Additional seconds per occurrence and machine
-    row: float  #: Seconds per document and machine
-    start: float  #: Seconds per machine
     pair: float  #: Seconds per kernel value, until the machines are trained
-    product: float  #: Seconds per document and occurrence of a feature
     memory: int  #: Peak bytes per occurrence
+    product: float = 0.0  #: Seconds per document and occurrence of a feature
+    dual: float = 0.0  #: Seconds of training from the matrix, times n^1.5 and machines^0.75
+    solve: float = 0.0  #: Seconds per occurrence while solving
+    machine: float = 0.0  #: Additional seconds per occurrence and machine
+    row: float = 0.0  #: Seconds per document and machine
+    start: float = 0.0  #: Seconds per machine
 
 
-#: By the kind of device: a core of a CPU, fitted to reports/history.md; an H200, fitted to
-#: reports/gpu/million.md.
+#: By the kind of device: a core of a CPU, fitted to reports/plan.md (machine, row: other solvers than
+#: coordinate descent); an H200, fitted to reports/gpu/million.md.
 COSTS = {
-    "cpu": Costs(
-        count=2.3e-8, solve=0.0, machine=2e-8, row=2e-6, start=0.0, pair=1.3e-8, product=2.5e-11, memory=24
-    ),
-    "cuda": Costs(
-        count=1e-9, solve=3.5e-9, machine=0.0, row=0.0, start=1.5, pair=1.3e-9, product=0.0, memory=8
-    ),
+    "cpu": Costs(4.5e-8, 1.75e-8, memory=24, product=2.7e-11, dual=1.2e-7, machine=2e-8, row=2e-6),
+    "cuda": Costs(1e-9, 1.3e-9, memory=8, solve=3.5e-9, start=1.5),
 }
+#: Coordinate descent: seconds per pass, occurrence and machine, for 3 million occurrences.
+VISIT = 1e-9
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Passes of coordinate descent (`textsvm.solvers.columns`) over the rows, fitted to reports/plan.md."""
+
+    C: float
+    rough: bool  #: The tolerance of the default kernels
+    pieces: int  #: Machines, or groups of machines, that are solved side by side
+    together: bool  #: Whether the machines of a group share each pass
+
+    def seconds(self, n: int, machines: int, occurrences: int) -> float:
+        """Predicted seconds on `CORES` cores, with 2 ms before and after the passes."""
+        C = max(self.C, 0.5)
+        passes = 5.2 * machines**-0.28 * n**0.28 if self.together else 14.5
+        passes *= 0.78 * C**0.2 if self.rough else C**0.5
+        visit = VISIT * (occurrences / 3e6) ** 0.1  # more weights are outside of the caches
+        return 2e-3 + passes * machines * occurrences * visit / min(CORES, self.pieces)
 
 
 @dataclass(frozen=True)
@@ -90,7 +107,8 @@ class FeatureCase:
 
     occurrences: int = 0  #: Of all features in all documents
     machines: int = 1
-    slowdown: float = 1.0  #: Solver time on a CPU relative to coordinate descent
+    slowdown: float = 1.0  #: Time of other solvers than coordinate descent, on a CPU
+    passes: Passes | None = None  #: Of coordinate descent, if that is the solver on a CPU
     density: float = 1.0  #: Mean `Features.density` of the occurrences
     disk_bytes: int | None = None  #: Size of the features if they can be kept on disk
     host_memory: int = 0  #: Bytes that the features of a GPU may take in main memory
@@ -105,6 +123,9 @@ class FeatureCase:
         if device == "cpu" and self.many_classes:
             matrix += self.machines * n * MANY_MATRIX_ROW
             return matrix / threads, (count + self.machines * (MANY_START + n * MANY_ROW)) / threads
+        matrix += n**1.5 * self.machines**0.75 * costs.dual
+        if device == "cpu" and self.passes is not None:
+            return matrix / threads, count / threads + self.passes.seconds(n, self.machines, self.occurrences)
         per_row = self.occurrences * costs.machine + n * costs.row + costs.start
         solve = self.occurrences * costs.solve + self.machines * per_row
         if device == "cpu":
@@ -190,6 +211,10 @@ class Plan:
     reason: str  #: Shown to the user
 
 
+#: Train from a kernel matrix, whose tier `plan_gram` decides.
+GRAM = Plan("gram", "", 0, "")
+
+
 def candidates(case: Case) -> tuple[str, ...]:
     """Tiers that a kernel matrix can have; `plan_gram` needs `Rates` only if there are several.
 
@@ -228,8 +253,8 @@ def plan_gram(case: Case, rates: Rates | None = None) -> Plan:
     return Plan("gram", tier, case.memory, reason)
 
 
-def plan_features(case: Case, features: FeatureCase, features_requested: bool) -> Plan | None:
-    """The plan to train from sparse features; None if a matrix is better and features are not requested.
+def plan_features(case: Case, features: FeatureCase, features_requested: bool) -> Plan:
+    """The plan to train from sparse features or from a matrix; `reason` may be empty for a matrix.
 
     Raises InputError if features are requested and cannot be used.
     """
@@ -237,16 +262,19 @@ def plan_features(case: Case, features: FeatureCase, features_requested: bool) -
     if features_requested and obstacle:
         raise InputError(obstacle)
     if obstacle:
-        return None
+        return GRAM
     with_matrix, seconds = features.seconds(case.n, case.device)
+    on = f" on {CORES} cores" if case.device == "cpu" else ""
     if features_requested:
         reason = "as requested"
     elif case.bytes > case.memory and seconds < MAX_SLOWDOWN * with_matrix:
         reason = f"a kernel matrix would take {show_bytes(case.bytes)} of {show_bytes(case.memory)}"
     elif seconds < with_matrix:
-        reason = f"predicted {seconds:.2g} s, with a kernel matrix {with_matrix:.2g} s"
+        reason = f"predicted {seconds:.2g} s{on}, with a kernel matrix {with_matrix:.2g} s"
+    elif case.bytes <= case.memory:
+        return replace(GRAM, reason=f"predicted {with_matrix:.2g} s{on}, from features {seconds:.2g} s")
     else:
-        return None
+        return GRAM
     on_disk = features.disk_bytes is not None and features.disk_bytes > case.memory
     tier, reason = ("disk", f"{reason}; on disk") if on_disk else ("device", reason)
     return Plan("features", tier, case.memory, reason)

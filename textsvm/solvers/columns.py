@@ -96,7 +96,7 @@ def solve_columns(
     """
     m = columns.signs.shape[1]
     descent = Descent(rows, columns.index)
-    pieces = _pieces(m)
+    pieces = n_pieces(m)
     results: list[Any] = [None] * pieces
 
     def solve_piece(k: int) -> None:
@@ -108,7 +108,7 @@ def solve_columns(
     return ColumnSolution(list(weights), alpha, bias, max(epochs))
 
 
-def _pieces(m: int) -> int:
+def n_pieces(m: int) -> int:
     """Number of pieces of m columns: the same for any number of threads, because bits depend on it."""
     if m < MIN_COLUMNS:
         return m

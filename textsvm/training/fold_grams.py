@@ -18,7 +18,7 @@ import numpy as np
 
 from textsvm.arrays import Floats, Floats32, Ints
 from textsvm.gram.base import DenseGram, FeatureProducts, Gram
-from textsvm.gram.plan import Plan
+from textsvm.gram.plan import GRAM, Plan
 from textsvm.gram.shared import TermGrams
 from textsvm.kernels.base import Kernel
 from textsvm.model.settings import Fold, Settings
@@ -71,16 +71,16 @@ class FoldGrams:
         kernel: Kernel,
         whole: PreparedRows | None = None,
         terms: TermGrams | None = None,
-        plan: Plan | None = None,
+        plan: Plan = GRAM,
     ) -> None:
         self.settings, self.examples, self.kernel, self._whole = settings, examples, kernel, whole
         if kernel.structure.learns and settings.compute_options.store is not None:
             self.settings = without_store(settings)
-        self._terms, self._plan = terms, plan
+        self._terms, self._plan = terms, plan if plan.way == "features" else None
         #: Whether there is a Gram for each training part, which workers can compute.
-        self.has_gram_per_part = plan is None and kernel.structure.learns
+        self.has_gram_per_part = self._plan is None and kernel.structure.learns
         self._near_duplicates: FoldGrams | None = None
-        if plan is not None:
+        if self._plan is not None:
             self._device = devices.select(settings.device)
             self._counted = kernel.features.count_terms(examples, self._device)
         elif terms is None and kernel.structure.learns:

@@ -12,7 +12,7 @@ from textsvm.errors import InputError
 from textsvm.gram.base import FeatureProducts, Gram, allowed_bytes
 from textsvm.gram.build import build_gram
 from textsvm.gram.cards import sharded_gram, spread
-from textsvm.gram.plan import SOLVERS, TIERS, Case, FeatureCase, Plan, plan_features
+from textsvm.gram.plan import GRAM, SOLVERS, TIERS, Case, FeatureCase, Passes, Plan, plan_features
 from textsvm.gram.store import GramRequest, Store
 from textsvm.gram.stored import complete_together
 from textsvm.kernels.base import Kernel
@@ -23,6 +23,8 @@ from textsvm.model.settings import CalibrationSettings, ClassifierSettings, Sett
 from textsvm.runtime import device as devices
 from textsvm.runtime.device import Device
 from textsvm.runtime.parallel import Progress, StageProgress, lap, of_stage
+from textsvm.solvers.columns import MIN_COLUMNS, n_pieces
+from textsvm.solvers.feature_machines import ROUGH
 from textsvm.solvers.many_classes import has_many_classes
 from textsvm.solvers.problems import Classification, Labelling, OneClass, Problem, Regression
 from textsvm.sources.base import KernelSource
@@ -46,25 +48,26 @@ class PreparedRows:
     kernel: Kernel  #: Fitted to all examples, or to a training part
     gram: Any  #: `Gram` or `FeatureProducts` of all examples
     seconds: dict[str, float]  #: Wall time of the stages so far: "encode", "gram" or "features"
+    reason: str = ""  #: Why features are not used, if that was predicted to take longer
 
     @property
     def description(self) -> str:
         """Origin of the rows."""
-        return str(self.gram.description)
+        return "; ".join(filter(None, [str(self.gram.description), self.reason]))
 
 
 def plan_training(
     settings: Settings, kernel: Kernel, documents: Any, problem: Problem, device: Device, memory: int
-) -> Plan | None:
-    """The plan to train from features in `memory` bytes; None if a Gram is better, requested or given."""
+) -> Plan:
+    """The plan to train from features, or a Gram, in `memory` bytes."""
     compute = settings.compute_options
     gram_requested = compute.solver == "gram" or compute.store is not None or compute.tier != "auto"
     if gram_requested or not isinstance(documents, Documents | MultiView | Vectors):
-        return None
+        return GRAM
     if obstacle := why_no_features(kernel, device, problem.strategy):
         features = FeatureCase(obstacle=obstacle)
     else:
-        features = features_of(kernel, documents, problem, device, memory)
+        features = features_of(kernel, documents, problem, settings.solver_tol, device, memory)
     case = Case(len(documents), memory, device.kind)
     return plan_features(case, features, compute.solver == "features")
 
@@ -86,12 +89,13 @@ def requested_memory(settings: Settings, n: int, device: Device) -> int | str | 
 
 
 def features_of(
-    kernel: Kernel, documents: Any, problem: Problem, device: Device, memory: int = 0
+    kernel: Kernel, documents: Any, problem: Problem, tol: float, device: Device, memory: int = 0
 ) -> FeatureCase:
     """Size and cost of training from features, for the planner.
 
     Predicting the size on disk takes a pass over the texts, so it is left out if `memory` certainly suffices.
     """
+    machines, numbers, passes = n_machines(problem), _reads_numbers(kernel), None
     terms = [(term.features, term.structure.read(documents)) for _, term in kernel.structure.terms]
     of_terms = [int(features.occurrences(read.lengths).sum()) for features, read in terms]
     occurrences = sum(of_terms)
@@ -101,11 +105,16 @@ def features_of(
     if device.kind == "cpu" and MOST_BYTES * occurrences > memory:
         leaves = [(leaf.features, leaf.structure.read(documents)) for leaf in kernel.structure.leaves]
         parts = [features.bytes(read) if features else 0 for features, read in leaves]
+    if isinstance(problem, Classification | Labelling) and not numbers:
+        together = machines >= MIN_COLUMNS and problem.strategy != "ovo"
+        pieces = n_pieces(machines) if together else max(1, machines)
+        passes = Passes(problem.C, tol >= ROUGH, pieces, together)
     return FeatureCase(
         occurrences=occurrences,
-        machines=n_machines(problem),
+        machines=machines,
         density=shared / max(occurrences, 1),
-        slowdown=SLOWER_ON_NUMBERS if _reads_numbers(kernel) else SLOWER.get(type(problem), 1.0),
+        slowdown=SLOWER_ON_NUMBERS if numbers else SLOWER.get(type(problem), 1.0),
+        passes=passes,
         disk_bytes=sum(parts) if all(parts) else None,
         host_memory=allowed_bytes(None, devices.select("cpu")) if in_passes else 0,
         many_classes=isinstance(problem, Classification) and has_many_classes(problem),
@@ -146,7 +155,7 @@ def fit_and_prepare(
     settings: Settings,
     kernel: Kernel,
     documents: Any,
-    plan: Plan | None,
+    plan: Plan,
     device: Device,
     seconds: dict[str, float],
     progress: StageProgress | None,
@@ -156,7 +165,7 @@ def fit_and_prepare(
     The wall time of each stage is added to `seconds`.
     """
     clock = time.perf_counter()
-    if plan is not None:
+    if plan.way == "features":
         features = kernel.features.rows(documents, device)
         devices.synchronize(device)
         prepared = PreparedRows(documents, kernel, FeatureProducts(features, device, plan.reason), {})
@@ -166,7 +175,7 @@ def fit_and_prepare(
     lap(seconds, "encode", clock)
     prepared = prepare_gram(settings, documents, kernel, device, progress)
     seconds.update(prepared.seconds)
-    return prepared
+    return replace(prepared, reason=plan.reason)
 
 
 def prepare_gram(

@@ -28,7 +28,7 @@ from textsvm.choice.candidates import Candidate, auto_candidate, fast_candidate
 from textsvm.choice.choose import Choice, near_copies, weigh_encoder
 from textsvm.choice.choose import choose as choose_by_trials
 from textsvm.errors import InputError
-from textsvm.gram.plan import Plan
+from textsvm.gram.plan import GRAM, Plan
 from textsvm.kernels.base import Kernel
 from textsvm.kernels.encoder import as_encoder
 from textsvm.kernels.inputs import InputTable, is_table
@@ -117,7 +117,7 @@ class TrainingState:
     documents: Any = None  #: Encoded examples
     kernel: Kernel = field(init=False)
     choice: Choice | None = None  #: Of kernel="auto" and "fast"
-    plan: Plan | None = None  #: To train from features; None to train from the kernel matrix
+    plan: Plan = GRAM
     # solve
     machines: Machines = field(init=False)  #: Of all examples
     values: list[Floats] = field(default_factory=list)  #: Decision values of the test part of each fold
@@ -200,7 +200,7 @@ def train_here(
     training.seconds["check"] = time.perf_counter() - clock
     with training.settings.at_work(training.device):
         choose(training)
-        with on_disk(training.plan is not None and training.plan.tier == "disk"):
+        with on_disk(training.plan.tier == "disk"):
             rows = build_rows(training)
             solve_machines(training, rows)
         learn_rule(training)
@@ -327,8 +327,9 @@ def _choose_default(training: TrainingState, settings: ClassifierSettings) -> No
     documents = encode_for(settings, kernel, training.examples, target, training.progress)
     clock = lap(training.seconds, "encode", clock)
     memory = memory_limit(settings, len(documents), training.device)
+    problem = replace(problem, C=default.C * float(settings.C), loss=default.loss)
     plan = plan_training(settings, kernel, documents, problem, training.device, memory)
-    squared = plan is not None or can_square_hinge(problem, memory, training.device)
+    squared = plan.way == "features" or can_square_hinge(problem, memory, training.device)
     if settings.loss is None and not squared:
         default = default.with_loss("hinge")
     sentence = ""
@@ -408,7 +409,7 @@ def prepare(settings: Settings, X: object, progress: StageProgress | None = None
     examples, device = source.validate(X), devices.select(settings.device)
     with settings.at_work(device):
         encoded = source.encode(examples, None, progress)
-        return fit_and_prepare(settings, source.kernel_for(encoded), encoded, None, device, {}, progress)
+        return fit_and_prepare(settings, source.kernel_for(encoded), encoded, GRAM, device, {}, progress)
 
 
 # solve

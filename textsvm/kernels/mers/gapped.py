@@ -185,7 +185,7 @@ class GappedFeatureMap(Features):
     """Patterns as features, on a CPU only."""
 
     host_only = True
-    density = 8.0  # of DNA
+    density = 2.0  # of DNA
 
     @property
     def key(self) -> Hashable:
