@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -94,3 +95,15 @@ def write(tmp_path):
         return path
 
     return write
+
+
+@pytest.fixture
+def read_only():
+    """Command to be followed by a folder, read-only for root too, and by the command that runs meanwhile."""
+    mount = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"'
+    command = ["unshare", "-r", "-m", "sh", "-c", mount]
+    try:
+        subprocess.run([*command, "/etc", "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("needs namespaces of mounts")
+    return command

@@ -3,16 +3,18 @@
 import errno
 import os
 import shutil
+import subprocess
+import sys
 import warnings
 from types import FunctionType
 
 import numba
 import numpy as np
 import pytest
-from numba.core.caching import CacheImpl, FunctionCache
+from numba.core.caching import FunctionCache
 
 from textsvm.runtime import compiled
-from textsvm.runtime.compiled_cache import CheckedCache
+from textsvm.runtime.compiled_cache import CheckedCache, _Locations
 
 X = np.arange(5.0)
 
@@ -140,11 +142,64 @@ def test_a_call_that_is_interrupted_before_compilation_can_be_repeated():
 
 
 def test_no_folder_at_all(folder, monkeypatch):
-    monkeypatch.setattr(CacheImpl, "_locator_classes", [])
+    monkeypatch.setattr(_Locations, "_locator_classes", [])
     with pytest.raises(RuntimeError):
         CheckedCache(total, print, print)
     with pytest.warns(UserWarning, match="NUMBA_CACHE_DIR"):
         assert fresh() == 0
+
+
+PROGRAM = """
+import sys
+import numpy as np
+from textsvm.runtime import compiled
+
+@compiled.njit(cache=True)
+def total(values):
+    return values.sum()
+
+total(np.ones(3, sys.argv[1]))
+print(compiled.Compiled.compilations)
+"""
+
+
+@pytest.mark.parametrize("place", ["NUMBA_CACHE_DIR", "source", "home"])
+def test_a_folder_that_cannot_be_written_is_read(place, tmp_path, read_only):
+    """As in the image of a container, though another folder, later in the order, can be written."""
+    source, cache, home = (tmp_path / name for name in ("source", "cache", "home"))
+    source.mkdir()
+    home.mkdir()
+    (source / "program.py").write_text(PROGRAM)
+    variables = {"HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
+    if place == "NUMBA_CACHE_DIR":
+        variables["NUMBA_CACHE_DIR"] = str(cache)
+    written = {"NUMBA_CACHE_DIR": cache, "source": source, "home": home}[place]
+
+    def run(*before, dtype="f8", **more):
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA")}
+        program = [sys.executable, source / "program.py", dtype]
+        return subprocess.run(
+            [*before, *program],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=environment | variables | more,
+        )
+
+    def files():
+        return {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    before = [*read_only, source] if place == "home" else []
+    assert run(*before).stdout == "1\n"
+    entries = files()
+    assert [path for path in entries if path.suffix == ".nbc" and written in path.parents]
+    before = [*read_only, written, *before]
+    again = run(*before)
+    assert (again.stdout, again.stderr) == ("0\n", "")
+    other = run(*before, dtype="f4")  # not in the folder
+    assert other.stdout == "1\n"
+    assert "cannot be kept (Read-only file system)" in other.stderr
+    assert files() == entries
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")

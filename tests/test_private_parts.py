@@ -68,7 +68,8 @@ def cupy_modules() -> None:
 
 PARTS = [
     PrivatePart(
-        "numba", "numba", ("FunctionCache", "IndexDataCacheFile"), "textsvm.runtime.compiled_cache",
+        "numba", "numba", ("CacheImpl", "CompileResultCacheImpl", "FunctionCache", "IndexDataCacheFile"),
+        "textsvm.runtime.compiled_cache",
         numba_cache, "adapt CheckedCache, or let `njit(cache=True)` cache without checks",
     ),
     PrivatePart(

@@ -11,21 +11,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.caching import CacheImpl, CompileResultCacheImpl, FunctionCache, IndexDataCacheFile
 from numba.core.compiler_lock import global_compiler_lock
 
 _DIGEST = 16
 
 
 @cache
-def compiler_lock() -> Any:
+def compiler_lock() -> AbstractContextManager[object]:
     """Numba's compiler lock; a fork waits until it is free, as a child could not release it."""
     lock = global_compiler_lock
     if hasattr(os, "register_at_fork"):
@@ -43,11 +43,30 @@ def cache_on_disk(
     dispatcher._cache = CheckedCache(function, on_error, on_miss)
 
 
+def _require_code(locator: Any) -> None:
+    """Raise OSError unless a cache folder has code of the locator's function and cannot be written."""
+    folder, index = Path(locator.get_cache_path()), f"{Path(locator._py_file).stem}.*-{locator._lineno}.*.nbi"
+    if os.access(folder, os.W_OK) or not any(folder.glob(index)):
+        raise OSError
+
+
+class _Locations(CompileResultCacheImpl):
+    """Numba's cache folders (NUMBA_CACHE_DIR, source, user), those that can only be read included."""
+
+    _locator_classes = tuple(  # type: ignore[assignment]
+        locator
+        for base in CacheImpl._locator_classes[:3]
+        for locator in (type("ReadOnly", (base,), {"ensure_cache_path": _require_code}), base)
+    )
+
+
 class CheckedCache(FunctionCache):
-    """Cache of a compiled function; RuntimeError if there is no writable cache folder.
+    """Cache of a compiled function; RuntimeError if no folder can be written or has code of the function.
 
     `on_error` is called with the OSError if an entry cannot be written, `on_miss` if there is no entry.
     """
+
+    _impl_class = _Locations
 
     def __init__(
         self,
